@@ -1,0 +1,269 @@
+"""Records that cross the borders between rooms. NumPy only: no jax here.
+
+Every field states its unit (`_s` seconds, `_mb` MiB, `_kb` KiB) or its shape.
+B is the batch (rows), T the padded row length in tokens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import pathlib
+from typing import Any, Mapping
+
+import numpy as np
+
+
+class Outcome(str, enum.Enum):
+  """What became of one action. Decided from exit status, signals, counters.
+
+  The first ten are the sandbox's; the last three come from the environment
+  before or after anything ran.
+  """
+
+  OK = 'ok'
+  SCRIPT_ERROR = 'script_error'
+  TIMEOUT = 'timeout'
+  OOM = 'oom'
+  KILLED = 'killed'
+  OUTPUT_LIMIT = 'output_limit'
+  DISK_LIMIT = 'disk_limit'
+  NO_SUBMISSION = 'no_submission'
+  INVALID_SUBMISSION = 'invalid_submission'
+  INFRASTRUCTURE = 'infrastructure'
+  INVALID_FORMAT = 'invalid_format'
+  INVALID_ACTION = 'invalid_action'
+  GRADER_ERROR = 'grader_error'
+
+  @property
+  def is_infrastructure(self) -> bool:
+    """True where the fault is ours: never a reward, always a retry."""
+    return self in (Outcome.INFRASTRUCTURE, Outcome.GRADER_ERROR)
+
+  @property
+  def is_corner_case(self) -> bool:
+    """Paper 000, equation 6: resource exhaustion, rewarded 0.5."""
+    return self in (
+      Outcome.TIMEOUT,
+      Outcome.OOM,
+      Outcome.OUTPUT_LIMIT,
+      Outcome.DISK_LIMIT,
+      Outcome.KILLED,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+  """What one contained run may use."""
+
+  timeout_s: float = 60.0
+  memory_mb: int = 2048
+  pids: int = 64
+  disk_mb: int = 256
+  output_kb: int = 256
+
+  def __post_init__(self):
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if not value > 0:
+        raise ValueError(
+          f'limits.{field.name}={value!r} must be greater than zero.'
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """One script to run in the sandbox.
+
+  files: relative path -> text or bytes written into the fresh workspace.
+  mounts: relative path in the workspace -> host directory, read-only.
+  script: relative path of the Python script to run, cwd = the workspace.
+  collect: relative paths to bring out after every process is dead.
+  hidden_env: extra environment variables (never secrets of the trainer).
+  """
+
+  job_id: str
+  script: str
+  files: Mapping[str, str | bytes] = dataclasses.field(default_factory=dict)
+  mounts: Mapping[str, pathlib.Path] = dataclasses.field(default_factory=dict)
+  argv: tuple[str, ...] = ()
+  collect: tuple[str, ...] = ()
+  env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  limits: Limits = Limits()
+  zygote: bool = False
+  gpus: int = 0
+  threads: int = 1
+  priority: float = 0.0  # lower runs first; the pool's default is oldest first
+
+
+@dataclasses.dataclass(frozen=True)
+class Execution:
+  """What the sandbox says of one job. `exec_s` alone feeds duration weights."""
+
+  job_id: str
+  outcome: Outcome
+  tier: str  # 'T3'..'T0'
+  exit_code: int | None = None
+  signal: int | None = None
+  queue_s: float = 0.0
+  startup_s: float = 0.0
+  exec_s: float = 0.0
+  teardown_s: float = 0.0
+  cpu_s: float = 0.0
+  peak_memory_mb: float = 0.0
+  bytes_written: int = 0
+  output: str = ''  # stdout and stderr, head and tail kept
+  output_bytes: int = 0  # before truncation
+  collected: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+  message: str = ''  # one line for people
+  attempts: int = 1
+
+  def to_json(self) -> dict[str, Any]:
+    """JSON-able form; collected files are given by size only."""
+    record = dataclasses.asdict(self)
+    record['outcome'] = self.outcome.value
+    record['collected'] = {k: len(v) for k, v in self.collected.items()}
+    return record
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+  """How a completion is drawn. top_p < 1 and top_k > 0 are for evaluation."""
+
+  max_new_tokens: int = 192
+  temperature: float = 1.0
+  top_p: float = 1.0
+  top_k: int = 0
+  stop_token_ids: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """One prompt for a rollout engine: ids in, ids out."""
+
+  request_id: str
+  prompt_ids: np.ndarray  # int32 [P]
+  seed: int
+  sampling: Sampling = Sampling()
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+  """One sampled response. A stop token, when met, is the last token id."""
+
+  request_id: str
+  prompt_ids: np.ndarray  # int32 [P]
+  token_ids: np.ndarray  # int32 [N]
+  logprobs: np.ndarray  # float32 [N], under the sampler, temperature applied
+  version_spans: tuple[tuple[int, int, int], ...]  # (version, start, end)
+  finish_reason: str  # 'stop' | 'length' | 'abort'
+
+  @property
+  def version(self) -> int:
+    """Oldest policy version among the tokens (staleness counts from it)."""
+    return min((v for v, _, _ in self.version_spans), default=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+  """What the ledger counts: one state drawn for one sample.
+
+  prompt_id is unique within the run: f'{epoch}/{position}/{sample}'.
+  payload is the environment's (a State for step-wise RL); not touched here.
+  """
+
+  prompt_id: str
+  group_id: str
+  payload: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+  """A finished prompt: tokens, reward and duration of one step."""
+
+  prompt_id: str
+  group_id: str
+  prompt_ids: np.ndarray  # int32 [P]
+  token_ids: np.ndarray  # int32 [N]
+  loss_mask: np.ndarray  # bool [N], False on observation tokens
+  behaviour_logprobs: np.ndarray  # float32 [N]
+  version: int
+  outcome: Outcome
+  reward: float | None  # None: infrastructure failure, kept out of everything
+  exec_s: float  # execution clock alone; > 0
+  info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batch:
+  """Static-shape rows for the learner. Rows may pack several samples.
+
+  All arrays [B, T] unless said. `segment_ids` is 0 on padding, 1.. per
+  sample in the row; `positions` restart at 0 in each segment. A token t is
+  predicted from t-1, so per-token fields of a policy token stand at the
+  token itself; the learner shifts.
+  """
+
+  tokens: np.ndarray  # int32
+  positions: np.ndarray  # int32
+  segment_ids: np.ndarray  # int32
+  mask: np.ndarray  # float32, 1 on tokens the policy produced
+  behaviour_logprobs: np.ndarray  # float32
+  rewards: np.ndarray  # float32, at the last policy token of each step
+  weights: np.ndarray  # float32, duration or inclusion weight of the step
+  advantages: np.ndarray | None = None  # float32, where no critic is used
+  n_samples: int = 0  # real (not padding) samples in the batch
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSpec:
+  """`task.yaml` of one task folder, read and checked."""
+
+  name: str
+  root: pathlib.Path
+  modality: str  # image | tabular | text | timeseries
+  kind: str  # classification | regression | restoration
+  metric: str
+  higher_is_better: bool
+  m_init: float | None
+  m_best: float | None
+  m_best_source: str
+  split: str  # heldin | heldout
+  limits: Limits
+  research_problem: str = ''
+  read_only_files: tuple[str, ...] = ()
+  submission: str = 'submission.csv'
+
+  @property
+  def alpha(self) -> float:
+    """Paper 000, equation 6: 100 / (m_best - m_init); negative if lower wins."""
+    if self.m_init is None or self.m_best is None:
+      raise ValueError(
+        f'task {self.name}: m_init={self.m_init} and m_best={self.m_best} '
+        'must both be numbers; run `python -m jaxagent.tasks prepare '
+        f'{self.name}` to measure the baseline.'
+      )
+    if self.m_best == self.m_init:
+      raise ValueError(
+        f'task {self.name}: m_best equals m_init ({self.m_init}).'
+      )
+    return 100.0 / (self.m_best - self.m_init)
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+  """Where a step starts: a script, its score, and what was seen before.
+
+  files: relative path -> text of the workspace's editable files.
+  history: the last steps' (action name, one-line result), newest last.
+  """
+
+  state_id: str  # content hash
+  task: str
+  files: Mapping[str, str]
+  score: float | None  # m_t
+  start_score: float | None  # m_init measured
+  last_outcome: str = ''
+  history: tuple[tuple[str, str], ...] = ()
+  ideas: tuple[str, ...] = ()
+  step: int = 0

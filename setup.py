@@ -1,0 +1,57 @@
+"""Packaging of jaxagent. Heavy parts are extras; see README.md."""
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+ROOT = pathlib.Path(__file__).parent
+
+setup(
+  name='jaxagent',
+  version='0.1.0',
+  description=(
+    'JAX/Flax-native RL trainer for language models that do machine-learning '
+    'engineering.'
+  ),
+  long_description=(ROOT / 'README.md').read_text(encoding='utf-8'),
+  long_description_content_type='text/markdown',
+  license='Apache-2.0',
+  python_requires='>=3.11',
+  packages=find_packages(include=['jaxagent', 'jaxagent.*']),
+  package_data={'jaxagent': ['report/*.j2', 'report/*.html', 'py.typed']},
+  install_requires=[
+    'jax>=0.10,<0.12',
+    'flax>=0.12',
+    'optax>=0.2.5',
+    'orbax-checkpoint>=0.11',
+    'numpy>=2.0',
+    'scipy>=1.13',
+    'pandas>=2.2',
+    'scikit-learn>=1.5',
+    'tokenizers>=0.21',
+    'transformers>=4.56',
+    'safetensors>=0.5',
+    'ml_collections>=1.0',
+    'absl-py>=2.1',
+    'tensorboardX>=2.6',
+    'jinja2>=3.1',
+    'httpx>=0.27',
+    'libcst>=1.5',
+    'pyyaml>=6.0',
+    'rich>=13',
+  ],
+  extras_require={
+    'cuda12': ['jax[cuda12]>=0.10,<0.12'],
+    'tpu': ['jax[tpu]>=0.10,<0.12'],
+    'vllm': ['vllm'],
+    'docker': ['docker>=7'],
+    'ray': ['ray>=2.40'],
+    'dev': [
+      'pytest>=8',
+      'pytest-timeout>=2.3',
+      'hypothesis>=6.100',
+      'ruff>=0.6',
+      'matplotlib>=3.9',
+    ],
+  },
+)
