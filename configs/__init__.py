@@ -1,0 +1,1 @@
+"""Experiment records: one file an experiment, variants by name."""

@@ -1,0 +1,153 @@
+"""What every experiment shares: the full set of options with defaults.
+
+A config is a `ml_collections.ConfigDict`, locked: an unknown key stops the
+run. Files beside this one call `base()` and change what their experiment is
+about. Units are in the names (`_s`, `_mb`, `_kb`).
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+
+def base() -> ConfigDict:
+  """Options of a run on one two-core machine, offline."""
+  config = ConfigDict()
+  config.name = 'base'
+  config.variant = 'tiny'
+  config.loop = 'stepwise_ppo'  # collect | sft | stepwise_ppo | evaluate
+  config.seed = 0
+  config.work_dir = 'workdir/base'
+  config.tasks_dir = 'tasks'
+  config.dry_run = False
+
+  # Names of tasks; an empty tuple means every bundled task of that split.
+  config.tasks = ConfigDict()
+  config.tasks.heldin = ()
+  config.tasks.heldout = ()
+
+  config.sandbox = ConfigDict()
+  config.sandbox.backend = 'local'  # local | docker | ray
+  config.sandbox.min_tier = 'T2'  # T3 | T2 | T1 | T0
+  config.sandbox.slots = 2
+  config.sandbox.zygote = True
+  config.sandbox.timeout_s = 5.0  # one execution
+  config.sandbox.step_timeout_s = 60.0  # queue, execution and grading
+  config.sandbox.memory_mb = 2048
+
+  # Text models: 'scripted' is the offline stand-in, 'openai' an endpoint.
+  config.expert = ConfigDict()
+  config.expert.kind = 'scripted'
+  config.expert.base_url = 'http://127.0.0.1:8000/v1'
+  config.expert.model = ''
+  config.editor = ConfigDict()
+  config.editor.kind = 'scripted'
+  config.editor.base_url = 'http://127.0.0.1:8000/v1'
+  config.editor.model = ''
+
+  config.collect = ConfigDict()
+  config.collect.trajectories_per_task = 64
+  config.collect.max_steps = 8
+  config.collect.time_limit_s = 1800.0
+  config.collect.idea_pool = 100
+  config.collect.ideas_kept = 10
+  config.collect.varied_start = 0.7  # share that starts from an edited script
+
+  config.tokenizer = ConfigDict()
+  config.tokenizer.path = ''  # '' trains one on the run's own corpus
+  config.tokenizer.vocab_size = 1024
+
+  config.model = ConfigDict()
+  config.model.path = ''  # '' is random initialisation of `model.hf`
+  config.model.hf = ConfigDict(
+    dict(
+      model_type='qwen2',
+      hidden_size=128,
+      intermediate_size=384,
+      num_hidden_layers=3,
+      num_attention_heads=4,
+      num_key_value_heads=2,
+      max_position_embeddings=1024,
+      rms_norm_eps=1e-6,
+      rope_theta=10000.0,
+      tie_word_embeddings=True,
+    )
+  )
+  config.model.dtype = 'float32'
+  config.model.scan_layers = False
+  config.model.remat = 'none'
+
+  config.mesh = ConfigDict(dict(data=1, fsdp=1, tensor=1))
+
+  config.sft = ConfigDict()
+  config.sft.epochs = 4
+  config.sft.batch_size = 16
+  config.sft.lr = 2e-3
+  config.sft.schedule = 'cosine'
+  config.sft.warmup_steps = 20
+  config.sft.checkpoint_every = 100  # steps
+
+  config.rollout = ConfigDict()
+  config.rollout.engine = 'native'  # native | vllm
+  config.rollout.prompt_style = 'compact'  # compact | full
+  config.rollout.temperature = 1.0
+  config.rollout.top_p = 1.0
+  config.rollout.top_k = 0
+  config.rollout.max_prompt_tokens = 256
+  config.rollout.max_new_tokens = 192
+
+  config.rl = ConfigDict()
+  config.rl.updates = 40
+  config.rl.batch_size = 48
+  config.rl.group_size = 1
+  config.rl.estimator = 'gae'  # gae | grpo | dr_grpo | rloo | reinforce_pp
+  config.rl.weighting = 'duration'  # none | duration | inclusion
+  config.rl.oversample = 1.25  # m: samples dispatched for each one consumed
+  config.rl.rest = 'carry_over'  # carry_over | cancel | wait
+  config.rl.max_staleness = 4  # updates; -1 is no bound
+  config.rl.on_stale = 'hold'  # hold | drop | keep
+  config.rl.watchdog_s = 300.0
+  config.rl.policy_lr = 3e-4
+  config.rl.value_lr = 3e-3
+  config.rl.ppo_epochs = 2
+  config.rl.minibatches = 1
+  config.rl.clip_low = 0.2
+  config.rl.clip_high = 0.2
+  config.rl.value_clip = 0.5
+  config.rl.gamma = 1.0
+  config.rl.lam = 1.0
+  config.rl.kl_kind = 'k3'
+  config.rl.kl_in = 'loss'  # loss | reward
+  config.rl.kl_coef = 0.02
+  config.rl.entropy_coef = 0.0
+  config.rl.max_grad_norm = 1.0
+  config.rl.aggregation = 'token-mean'
+  config.rl.micro_batch_tokens = 4096
+  config.rl.importance_level = 'token'  # none | token | sequence
+  config.rl.importance_cap = 2.0
+  config.rl.checkpoint_every = 1
+  config.rl.keep_checkpoints = 3
+  config.rl.shuffle_rewards = False  # the control of every claim of learning
+
+  config.reward = ConfigDict()
+  config.reward.binary = False
+  config.reward.format_term = True
+  config.reward.corner_term = True
+
+  config.eval = ConfigDict()
+  config.eval.trajectories_per_task = 16
+  config.eval.max_steps = 3
+  config.eval.k = 8
+  config.eval.policies = ('starter', 'sft', 'rl')
+  return config
+
+
+def variant(name: str, choices: tuple[str, ...]) -> str:
+  """The variant asked for after the colon, checked against `choices`."""
+  name = name or choices[0]
+  if name not in choices:
+    raise ValueError(
+      f'unknown variant {name!r}; choose one of: {", ".join(choices)} '
+      f'(as in --config=FILE.py:{choices[0]}).'
+    )
+  return name

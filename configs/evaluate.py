@@ -1,0 +1,16 @@
+"""Evaluation of a finished run: whole trajectories, held-in and held-out.
+
+command   python -m jaxagent.main --config=configs/evaluate.py
+          --config.work_dir=workdir/stepwise_ppo-tiny
+hardware  two CPU cores (tiny)
+paper     000, section 5.1 (avg@8, best@8, relative gain)
+"""
+
+from configs import common, stepwise_ppo
+
+
+def get_config(arg: str = '') -> common.ConfigDict:
+  """As stepwise_ppo, evaluation only, of the work directory's policies."""
+  config = stepwise_ppo.get_config(arg).unlock()
+  config.loop = 'evaluate'
+  return config.lock()

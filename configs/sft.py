@@ -1,0 +1,18 @@
+"""Supervised fine-tuning on expert trajectories alone (paper 000, 4.1).
+
+command   python -m jaxagent.main --config=configs/sft.py
+hardware  two CPU cores (tiny)
+expected  the SFT column of the quickstart's summary
+paper     000, table 1, rows "SFT"; section 4.1
+"""
+
+from configs import common, stepwise_ppo
+
+
+def get_config(arg: str = '') -> common.ConfigDict:
+  """As stepwise_ppo, ending after SFT."""
+  config = stepwise_ppo.get_config(arg).unlock()
+  config.name = 'sft'
+  config.loop = 'sft'
+  config.work_dir = f'workdir/sft-{config.variant}'
+  return config.lock()

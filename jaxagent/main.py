@@ -1,0 +1,74 @@
+"""Entry point: `python -m jaxagent.main --config=configs/stepwise_ppo.py`.
+
+Flags, nothing else: the loop that `config.loop` names does the work.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if sys.version_info < (3, 11):  # pragma: no cover
+  raise SystemExit(
+    f'jaxagent needs Python >= 3.11; this is {sys.version.split()[0]}. '
+    'Make a virtual environment with a newer interpreter.'
+  )
+
+# One process drives the devices; executions are other processes.
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+from absl import app, flags, logging  # noqa: E402
+from ml_collections import config_flags  # noqa: E402
+
+_CONFIG = config_flags.DEFINE_config_file(
+  'config',
+  None,
+  'The experiment, FILE.py[:VARIANT], such as configs/stepwise_ppo.py:tiny.',
+  lock_config=True,
+)
+_WORK_DIR = flags.DEFINE_string(
+  'work_dir', None, 'Where results go; overrides config.work_dir.'
+)
+_DRY_RUN = flags.DEFINE_bool(
+  'dry_run',
+  False,
+  'Print the plan (stages, shapes, memory by role and device) and stop.',
+)
+
+
+def main(argv: list[str]) -> int:
+  """Checks the command line and hands over to the loop."""
+  if len(argv) > 1:
+    raise app.UsageError(
+      f'unexpected argument {argv[1]!r}; options start with --config.'
+    )
+  from jaxagent import loops
+
+  config = _CONFIG.value
+  with config.unlocked():
+    config.work_dir = _WORK_DIR.value or config.work_dir
+    config.dry_run = _DRY_RUN.value or config.dry_run
+  try:
+    loops.run(config)
+  except loops.UserError as error:
+    logging.error('%s', error)
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  except loops.Interrupted as error:
+    print(f'{error}', file=sys.stderr)
+    return 143
+  return 0
+
+
+def cli() -> None:
+  """Console entry."""
+  flags.mark_flag_as_required('config')
+  sys.path.insert(0, os.getcwd())  # configs/ lie beside the package
+  try:
+    app.run(main)
+  except ValueError as error:  # a config file that refuses its variant
+    raise SystemExit(f'error: {error}') from None
+
+
+if __name__ == '__main__':
+  cli()

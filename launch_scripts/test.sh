@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Makes what the tests need and runs them.
+# usage: bash launch_scripts/test.sh [pytest arguments]
+set -euo pipefail
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+# shellcheck source=launch_scripts/_environment.sh
+. "$here/_environment.sh"
+make_environment "[dev]"
+cd "$here/.."
+# The parity tests compare with transformers on PyTorch's CPU build.
+if ! "$JAXAGENT_PYTHON" -c 'import torch' >/dev/null 2>&1; then
+  "$JAXAGENT_PYTHON" -m pip install --quiet --disable-pip-version-check \
+    torch==2.13.0
+fi
+exec "$JAXAGENT_PYTHON" -m pytest -q "$@"
