@@ -1,0 +1,475 @@
+"""Where numbers of a run go: TensorBoard, a JSONL file, and the console.
+
+One table, `METRICS`, names everything that may be logged. Names shared with
+verl keep verl's spelling and meaning, so that curves can be laid side by side;
+the rest describes the sandbox and the asynchronous core. `docs/metrics.md` is
+printed from the table (`python -m jaxagent.metrics > docs/metrics.md`) and a
+test holds the two together.
+
+No jax here: values may be anything that `float()` takes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TextIO
+
+_STATS = {'mean': 'mean', 'max': 'largest', 'min': 'smallest'}
+_QUANTILES = {
+  'mean': 'mean',
+  'min': 'smallest',
+  'max': 'largest',
+  'p50': 'median',
+  'p95': '95th percentile',
+}
+
+
+def _each(prefix: str, kinds: Mapping[str, str], text: str) -> dict[str, str]:
+  """`prefix/kind` for every kind, described as 'text: what the kind is'."""
+  return {f'{prefix}/{k}': f'{text}: {v}' for k, v in kinds.items()}
+
+
+def _verl() -> dict[str, str]:
+  """Names that verl's users know, with verl's meaning."""
+  table = {
+    'actor/pg_loss': 'policy loss, aggregated over policy tokens',
+    'actor/pg_clipfrac': 'share of policy tokens whose ratio was clipped',
+    'actor/pg_clipfrac_lower': 'share of policy tokens cut by the dual clip',
+    'actor/ppo_kl': 'mean of old log-prob minus current log-prob (k1)',
+    'actor/entropy': 'mean entropy of the policy at its tokens, nats',
+    'actor/entropy_loss': 'entropy bonus as it entered the loss',
+    'actor/kl_loss': 'KL to the reference policy, by the estimator chosen',
+    'actor/kl_coef': 'coefficient of the KL in the loss',
+    'actor/reward_kl_penalty': 'KL per token taken from the reward',
+    'actor/reward_kl_penalty_coeff': 'coefficient of the KL in the reward',
+    'actor/grad_norm': 'global norm of the policy gradient before clipping',
+    'actor/lr': 'learning rate of the policy',
+    'actor/loss': 'whole policy loss: pg_loss, entropy and KL terms',
+    'critic/vf_loss': 'value loss',
+    'critic/vf_clipfrac': 'share of tokens whose value error was clipped',
+    'critic/vf_explained_var': '1 - Var(return - value) / Var(return)',
+    'critic/vpred_mean': 'mean value predicted at policy tokens',
+    'critic/grad_norm': 'global norm of the value gradient before clipping',
+    'critic/lr': 'learning rate of the value model',
+    'response_length/clip_ratio': 'share of responses cut at the token limit',
+    'prompt_length/clip_ratio': 'share of prompts at the token limit',
+    'perf/total_num_tokens': 'tokens in the update, prompts included',
+    'perf/time_per_step': 'seconds from the last update to this one',
+    'perf/throughput': 'tokens per second and device',
+    'perf/mfu/actor': 'share of peak FLOPs reached in the policy update',
+    'perf/max_memory_allocated_gb': 'largest device memory in use, GiB',
+    'training/global_step': 'updates finished',
+    'training/epoch': 'passes over the state pool',
+    'training/rollout_probs_diff_mean': (
+      'mean |p sampler - p trainer| over policy tokens'
+    ),
+    'training/rollout_probs_diff_max': (
+      'largest |p sampler - p trainer| over policy tokens'
+    ),
+    'training/rollout_probs_diff_std': (
+      'standard deviation of |p sampler - p trainer|'
+    ),
+    'val-core/': 'evaluation: val-core/SPLIT/METRIC/mean@K or best@K',
+    'val-aux/': 'evaluation: everything else, by split and task',
+  }
+  for key, text in (
+    ('score', 'reward of a sequence before any KL penalty'),
+    ('rewards', 'reward of a sequence after any KL penalty'),
+    ('advantages', 'advantage of a policy token'),
+    ('returns', 'return of a policy token'),
+    ('values', 'value of a policy token'),
+  ):
+    table |= _each(f'critic/{key}', _STATS, text)
+  table |= _each('response_length', _STATS, 'tokens of the response')
+  table |= _each('prompt_length', _STATS, 'tokens of the prompt')
+  for stage, text in {
+    'gen': 'sampling',
+    'reward': 'rewards computed from outcomes',
+    'old_log_prob': 'log-probs at the start of the update',
+    'ref': 'log-probs of the reference policy',
+    'values': 'values of the critic',
+    'adv': 'advantages',
+    'update_actor': 'policy update',
+    'update_critic': 'value update',
+    'update_weights': 'weights moved to the rollout engine',
+    'save_checkpoint': 'checkpoint written',
+    'testing': 'evaluation',
+    'step': 'one whole update',
+  }.items():
+    table[f'timing_s/{stage}'] = f'seconds: {text}'
+  return table
+
+
+def _ours() -> dict[str, str]:
+  """Sandbox, durations and the asynchronous core."""
+  table = {
+    'sandbox/executions': 'executions finished since the last record',
+    'sandbox/executions_total': 'executions finished in the run',
+    'sandbox/outcome/': 'samples of the update by outcome, as a share',
+    'sandbox/retries': 'infrastructure failures tried again',
+    'sandbox/infrastructure_rate': 'share of attempts that failed on our side',
+    'sandbox/tier': 'isolation tier of the executions, 0 to 3',
+    'sandbox/slots': 'slots of the pool',
+    'sandbox/slots_busy': 'slots at work, mean since the last record',
+    'sandbox/utilisation': 'busy slot seconds over slot seconds',
+    'sandbox/queue_depth': 'jobs waiting for a slot',
+    'sandbox/cpu_s': 'CPU seconds of the process tree, mean of an execution',
+    'sandbox/peak_memory_mb': 'largest memory of an execution, MiB',
+    'sandbox/valid_action_rate': 'share of responses that parse and may run',
+    'sandbox/edit_rate': 'share of responses that edit the script',
+    'sandbox/ran_rate': 'share of edits whose script ran to a valid score',
+    'sandbox/score_gain': 'normalised score gain of the edits that ran, mean',
+    'sandbox/distinct_edits': 'distinct edit instructions over edits',
+    'sandbox/': 'further counters of the sandbox pool',
+    'duration/weight_max': 'largest step weight of the batch',
+    'duration/weight_ess': 'effective sample size of the weights, as a share',
+    'duration/reward_corr': 'correlation of execution seconds and reward',
+    'duration/': 'further figures of execution time',
+    'staleness/mean': 'updates between sampling and use, mean of the batch',
+    'staleness/max': 'updates between sampling and use, largest',
+    'staleness/held_s': 'seconds the learner waited for a sample at its bound',
+    'staleness/dropped': 'samples dropped at the bound since the last record',
+    'staleness/dropped_duration/': 'drops by bucket of execution seconds',
+    'staleness/importance_weight_mean': 'mean truncated importance weight',
+    'staleness/importance_clipfrac': 'share of importance weights at the cap',
+    'staleness/': 'further figures of staleness',
+    'buffer/size': 'finished samples waiting for the learner',
+    'buffer/capacity': 'samples the buffer may hold',
+    'buffer/running': 'prompts out for sampling or execution',
+    'buffer/pending': 'prompts not yet issued',
+    'buffer/finished': 'prompts finished in the run',
+    'buffer/trained': 'prompts trained in the run',
+    'buffer/quarantined': 'prompts given up after repeated failures',
+    'buffer/rejected': 'samples refused for bad data (NaN, empty mask)',
+    'buffer/': 'further figures of buffer and ledger',
+    'scheduler/learner_idle_s': 'seconds the learner waited for a batch',
+    'scheduler/worker_use': 'worker seconds at work over worker seconds',
+    'scheduler/dispatched': 'prompts issued since the last record',
+    'scheduler/steps_per_hour': 'samples trained, per hour of wall time',
+    'scheduler/cancelled': 'running prompts cancelled since the last record',
+    'scheduler/watchdog_age_s': 'seconds since anything last moved',
+    'scheduler/': 'further figures of the scheduler',
+    'learner/recompiles': 'compilations after warm-up; should stay 0',
+    'learner/skipped_updates': 'updates skipped for a non-finite gradient',
+    'learner/padding': 'share of the batch that is padding',
+    'learner/': 'further figures of the learner',
+    'sft/loss': 'cross-entropy of the expert tokens, nats per token',
+    'sft/accuracy': 'share of expert tokens predicted first',
+    'sft/grad_norm': 'global norm of the gradient before clipping',
+    'sft/lr': 'learning rate',
+    'sft/epoch': 'passes over the trajectories',
+    'sft/tokens_per_s': 'tokens per second',
+    'sft/valid_loss': 'cross-entropy on trajectories kept aside',
+    'sft/': 'further figures of supervised fine-tuning',
+    'collect/': 'expert collection: trajectories, steps, outcomes',
+  }
+  for stage, text in {
+    'dispatched': 'execution seconds of what was issued',
+    'finished': 'execution seconds of what finished',
+    'trained': 'execution seconds of what was trained',
+    'exec_s': 'execution seconds of the batch',
+    'queue_s': 'seconds in the queue of the batch',
+    'weight': 'step weight of the batch',
+  }.items():
+    table |= _each(f'duration/{stage}', _QUANTILES, text)
+  return table
+
+
+# A key that ends in '/' admits every name beneath it.
+METRICS: dict[str, str] = _verl() | _ours()
+
+
+def check_names(names: Iterable[str]) -> None:
+  """Raises ValueError for the first name that `METRICS` does not admit."""
+  for name in names:
+    if name in METRICS and not name.endswith('/'):
+      continue
+    parts = name.split('/')
+    prefixes = ('/'.join(parts[:i]) + '/' for i in range(1, len(parts)))
+    if parts[-1] and any(p in METRICS for p in prefixes):
+      continue
+    near = difflib.get_close_matches(name, METRICS, n=3, cutoff=0.5)
+    hint = f'; did you mean {", ".join(near)}?' if near else '.'
+    raise ValueError(
+      f'unknown metric {name!r}{hint} A new metric is added with its '
+      'description to METRICS in jaxagent/metrics.py, then '
+      '`python -m jaxagent.metrics > docs/metrics.md`.'
+    )
+
+
+class MetricWriter:
+  """Writes scalars to TensorBoard and to `metrics.jsonl`.
+
+  log_dir: made if missing; event files and `metrics.jsonl` lie in it.
+  resume_step: None starts anew (an earlier `metrics.jsonl` is kept aside as
+    `metrics.N.jsonl`). A number goes on: records at or beyond it, and a last
+    line cut short by a kill, are taken out, because those steps run again.
+
+  Each line holds `step`, `time` (seconds since 1970) and the metrics; a value
+  that is not finite is written as null, so that the file stays plain JSON.
+  """
+
+  def __init__(
+    self, log_dir: str | os.PathLike, *, resume_step: int | None = None
+  ):
+    self._dir = pathlib.Path(log_dir)
+    try:
+      self._dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+      raise OSError(
+        f'cannot make the log directory {self._dir}: {error.strerror}; '
+        'choose another with --work_dir.'
+      ) from error
+    self.path = self._dir / 'metrics.jsonl'
+    if resume_step is None:
+      _put_aside(self.path)
+    else:
+      truncate_records(self.path, resume_step)
+    self._file = self.path.open('a', encoding='utf-8')
+    self._board = _board(self._dir, resume_step)
+
+  def write(self, step: int, metrics: Mapping[str, Any]) -> None:
+    """Logs `metrics` at `step`; raises ValueError for unknown names."""
+    check_names(metrics)
+    values = {name: _number(name, value) for name, value in metrics.items()}
+    record: dict[str, Any] = {'step': int(step), 'time': time.time()}
+    for name, value in values.items():
+      record[name] = value if math.isfinite(value) else None
+      self._board.add_scalar(name, value, int(step))
+    self._file.write(json.dumps(record) + '\n')
+    self._file.flush()
+
+  def close(self) -> None:
+    """Flushes and closes both; a second call does nothing."""
+    if not self._file.closed:
+      self._file.flush()
+      os.fsync(self._file.fileno())
+      self._file.close()
+      self._board.close()
+
+  def __enter__(self) -> MetricWriter:
+    return self
+
+  def __exit__(self, *unused: object) -> None:
+    self.close()
+
+
+def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
+  """Records of a `metrics.jsonl`, oldest first; a cut last line is left out.
+
+  Raises ValueError, naming the line, where any other line is not a record.
+  """
+  path = pathlib.Path(path)
+  lines = path.read_text(encoding='utf-8').split('\n')
+  records = []
+  for number, line in enumerate(lines, 1):
+    if not line.strip():
+      continue
+    try:
+      record = json.loads(line)
+      record['step'] = int(record['step'])
+    except (ValueError, KeyError, TypeError) as error:
+      if number == len(lines):  # no newline after it: the write was cut
+        break
+      raise ValueError(
+        f'{path}:{number} is not a metrics record ({error}); '
+        'remove the line or the file.'
+      ) from error
+    records.append(record)
+  return records
+
+
+def truncate_records(path: str | os.PathLike, resume_step: int) -> int:
+  """Takes out records with step >= resume_step; returns how many went."""
+  path = pathlib.Path(path)
+  if not path.exists():
+    return 0
+  records = read_records(path)
+  kept = [r for r in records if r['step'] < resume_step]
+  part = path.with_suffix('.part')
+  with part.open('w', encoding='utf-8') as file:
+    file.writelines(json.dumps(r) + '\n' for r in kept)
+    file.flush()
+    os.fsync(file.fileno())
+  os.replace(part, path)
+  return len(records) - len(kept)
+
+
+def _put_aside(path: pathlib.Path) -> None:
+  """Renames an earlier file to metrics.N.jsonl: logs are never lost."""
+  if not path.exists():
+    return
+  number = 1
+  while (aside := path.with_name(f'metrics.{number}.jsonl')).exists():
+    number += 1
+  path.rename(aside)
+
+
+def _board(log_dir: pathlib.Path, resume_step: int | None) -> Any:
+  """A TensorBoard writer; on resume, viewers drop the steps run again."""
+  import tensorboardX  # slow to import, and not needed to read records
+
+  # purge_step marks earlier points at or beyond it as superseded.
+  return tensorboardX.SummaryWriter(
+    str(log_dir), purge_step=resume_step, flush_secs=5
+  )
+
+
+def _number(name: str, value: Any) -> float:
+  try:
+    return float(value)
+  except (TypeError, ValueError) as error:
+    raise ValueError(
+      f'metric {name!r} must be one number, not {type(value).__name__} '
+      f'{str(value)[:80]!r}.'
+    ) from error
+
+
+class Progress:
+  """Progress of a stage: a bar on a terminal, plain lines elsewhere.
+
+  total: units of work in all; None where unknown (no time left is shown).
+  initial: units done before this process started (a resumed stage).
+  every_s: least seconds between plain lines.
+
+  Used as a context manager; `update(n, loss=1.2)` after every n units.
+  """
+
+  def __init__(
+    self,
+    stage: str,
+    total: int | None,
+    *,
+    initial: int = 0,
+    every_s: float = 5.0,
+    stream: TextIO | None = None,
+    clock: Callable[[], float] = time.monotonic,
+  ):
+    self.stage, self.total, self.done = stage, total, initial
+    self._initial, self._every_s, self._clock = initial, every_s, clock
+    self._stream = stream if stream is not None else sys.stderr
+    self._start = clock()
+    self._printed_at = -math.inf
+    self._printed_done = -1
+    self._info = ''
+    self._closed = False
+    self._bar = self._task = None
+    if self._stream.isatty() and os.environ.get('TERM') != 'dumb':
+      self._bar, self._task = _rich_bar(stage, total, initial, self._stream)
+
+  def update(self, n: int = 1, **info: Any) -> None:
+    """Counts n more units done; `info` is shown beside them."""
+    self.done += n
+    if info:
+      self._info = ' '.join(f'{k}={_short(v)}' for k, v in info.items())
+    if self._bar is not None:
+      self._bar.update(self._task, completed=self.done, info=self._info)
+    elif self._clock() - self._printed_at >= self._every_s:
+      self._line()
+
+  def left_s(self) -> float | None:
+    """Seconds left at the mean pace of this process; None where unknown."""
+    here = self.done - self._initial
+    if self.total is None or here <= 0:
+      return None
+    pace = (self._clock() - self._start) / here
+    return max(self.total - self.done, 0) * pace
+
+  def close(self) -> None:
+    """Prints the last state and gives the terminal back."""
+    if self._closed:
+      return
+    self._closed = True
+    if self._bar is not None:
+      self._bar.stop()
+    elif self._printed_done != self.done:
+      self._line()
+
+  def _line(self) -> None:
+    self._printed_at, self._printed_done = self._clock(), self.done
+    parts = [f'[{self.stage}] {self.done}']
+    if self.total:
+      parts[0] += f'/{self.total} ({100 * self.done / self.total:.0f} %)'
+    parts.append(f'{_clock_text(self._clock() - self._start)} elapsed')
+    left = self.left_s()
+    if left is not None and self.done < (self.total or 0):
+      parts.append(f'{_clock_text(left)} left')
+    if self._info:
+      parts.append(self._info)
+    print(', '.join(parts), file=self._stream, flush=True)
+
+  def __enter__(self) -> Progress:
+    return self
+
+  def __exit__(self, *unused: object) -> None:
+    self.close()
+
+
+def _rich_bar(
+  stage: str, total: int | None, initial: int, stream: TextIO
+) -> tuple[Any, Any]:
+  from rich import console, progress
+
+  bar = progress.Progress(
+    progress.TextColumn('{task.description}'),
+    progress.BarColumn(),
+    progress.MofNCompleteColumn(),
+    progress.TimeElapsedColumn(),
+    progress.TextColumn('left'),
+    progress.TimeRemainingColumn(),
+    progress.TextColumn('{task.fields[info]}', markup=False),
+    console=console.Console(file=stream),
+    refresh_per_second=4,
+  )
+  bar.start()
+  return bar, bar.add_task(stage, total=total, completed=initial, info='')
+
+
+def _short(value: Any) -> str:
+  return f'{value:.4g}' if isinstance(value, float) else str(value)
+
+
+def _clock_text(seconds: float) -> str:
+  minutes, second = divmod(int(seconds), 60)
+  hours, minute = divmod(minutes, 60)
+  return (
+    f'{hours}:{minute:02d}:{second:02d}' if hours else f'{minute}:{second:02d}'
+  )
+
+
+def markdown() -> str:
+  """`docs/metrics.md`, made from the table."""
+  verl, ours = _verl(), _ours()
+  lines = [
+    '# Metrics',
+    '',
+    'Everything a run logs, to TensorBoard and to `metrics.jsonl` (one object '
+    'a line: `step`, `time`, and the metrics; `null` where a value was not '
+    'finite). This page is printed from the table in `jaxagent/metrics.py` '
+    '(`python -m jaxagent.metrics > docs/metrics.md`); a test holds them '
+    'together, and a name that is not in the table is refused when logged.',
+    '',
+    'A name that ends in `/` stands for every name beneath it.',
+    '',
+  ]
+  for title, table in (
+    ("Names shared with verl, with verl's meaning", verl),
+    ('Names of jaxagent', ours),
+  ):
+    lines += [f'## {title}', '', '| name | meaning |', '|---|---|']
+    lines += [
+      f'| `{k}` | {v.replace("|", chr(92) + "|")} |' for k, v in table.items()
+    ]
+    lines.append('')
+  return '\n'.join(lines)
+
+
+if __name__ == '__main__':
+  print(markdown(), end='')
