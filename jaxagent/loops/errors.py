@@ -1,0 +1,11 @@
+"""Errors that end a run with a sentence instead of a traceback."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+  """Something the user can mend; the message names value and remedy."""
+
+
+class Interrupted(Exception):
+  """SIGTERM or Ctrl-C: everything is saved, the same command goes on."""

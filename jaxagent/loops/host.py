@@ -1,0 +1,180 @@
+"""The host side of a run: tasks, sandbox, grader, environment, text models."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import signal
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jaxagent.envs.grading import Grader
+from jaxagent.envs.step_env import StepEnvironment
+from jaxagent.envs.tasks import (
+  PreparedTask,
+  list_tasks,
+  load_task,
+  prepare_task,
+)
+from jaxagent.loops import text_models
+from jaxagent.loops.errors import Interrupted, UserError
+from jaxagent.metrics import Progress
+from jaxagent.sandbox import SandboxPool, TierError
+
+
+class StopFlag:
+  """Set by SIGTERM or SIGINT; loops look at it between units of work."""
+
+  def __init__(self):
+    self.signal: int | None = None
+    self._before: dict[int, Any] = {}
+
+  def install(self) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+      self._before[number] = signal.signal(number, self._set)
+
+  def restore(self) -> None:
+    for number, handler in self._before.items():
+      signal.signal(number, handler)
+
+  def _set(self, number, frame) -> None:
+    if self.signal is not None and number == signal.SIGINT:
+      raise KeyboardInterrupt  # a second Ctrl-C does not wait
+    self.signal = number
+
+  def check(self, saved: str) -> None:
+    """Raises Interrupted when a signal came; `saved` says what is kept."""
+    if self.signal is not None:
+      name = signal.Signals(self.signal).name
+      raise Interrupted(
+        f'{name}: stopped; {saved}. Run the same command to go on.'
+      )
+
+
+@dataclasses.dataclass
+class Host:
+  """Everything the stages share. Closed by `open_host`."""
+
+  config: Any
+  work: pathlib.Path
+  prepared: Mapping[str, PreparedTask]
+  heldin: tuple[str, ...]
+  heldout: tuple[str, ...]
+  pool: SandboxPool
+  grader: Grader
+  env: StepEnvironment
+  editor: Any
+  expert: Any
+  stop: StopFlag
+  wall_s: dict[str, float] = dataclasses.field(default_factory=dict)
+
+  @property
+  def stand_ins(self) -> list[str]:
+    """Names of the scripted models that stand in for language models."""
+    models = (self.expert, self.editor)
+    return [m.name for m in models if m.is_stand_in]
+
+  def spec(self, task: str):
+    return self.prepared[task].spec
+
+
+def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
+  """(held-in, held-out) names; an empty option means all of that split."""
+  specs = {s.name: s for s in list_tasks(pathlib.Path(config.tasks_dir))}
+
+  def pick(names, split):
+    names = tuple(names)
+    unknown = [n for n in names if n not in specs]
+    if unknown:
+      raise UserError(
+        f'config.tasks.{split}: unknown task {unknown[0]!r}; choose from: '
+        f'{", ".join(sorted(specs))}.'
+      )
+    if names:
+      return names
+    return tuple(
+      sorted(
+        n
+        for n, s in specs.items()
+        if s.split == split and s.m_init is not None
+      )
+    )
+
+  heldin, heldout = pick(config.tasks.heldin, 'heldin'), pick(
+    config.tasks.heldout, 'heldout'
+  )
+  both = sorted(set(heldin) & set(heldout))
+  if both:
+    raise UserError(
+      f'config.tasks: {both} are held-in and held-out at once; a task can '
+      'be trained on or kept for evaluation, not both.'
+    )
+  if not heldin:
+    raise UserError('config.tasks.heldin: no held-in task to train on.')
+  return heldin, heldout
+
+
+def prepare_all(config, work: pathlib.Path) -> dict[str, PreparedTask]:
+  """Prepares every chosen task, reusing what the work directory holds."""
+  heldin, heldout = choose_tasks(config)
+  names = heldin + heldout
+  prepared = {}
+  with Progress('tasks', len(names)) as progress:
+    for name in names:
+      try:
+        spec = load_task(name, pathlib.Path(config.tasks_dir))
+        prepared[name] = prepare_task(spec, work / 'tasks')
+      except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+      progress.update()
+  return prepared
+
+
+@contextlib.contextmanager
+def open_host(config, work: pathlib.Path) -> Iterator[Host]:
+  """Prepares tasks, starts sandbox and grader, and closes both at the end."""
+  heldin, heldout = choose_tasks(config)
+  prepared = prepare_all(config, work)
+  box = config.sandbox
+  with contextlib.ExitStack() as stack:
+    try:
+      pool = stack.enter_context(
+        SandboxPool(
+          box.slots,
+          backend=box.backend,
+          min_tier=box.min_tier,
+          zygote=box.zygote,
+          work_dir=work / 'sandbox',
+        )
+      )
+    except TierError as error:
+      raise UserError(str(error)) from error
+    grader = Grader(prepared)
+    stack.callback(grader.close)
+    editor = text_models.make_editor(config, work)
+    env = StepEnvironment(
+      prepared,
+      pool,
+      editor,
+      grader,
+      timeout_s=box.timeout_s,
+      memory_mb=box.memory_mb,
+      zygote=box.zygote,
+    )
+    stop = StopFlag()
+    stop.install()
+    stack.callback(stop.restore)
+    yield Host(
+      config=config,
+      work=work,
+      prepared=prepared,
+      heldin=heldin,
+      heldout=heldout,
+      pool=pool,
+      grader=grader,
+      env=env,
+      editor=editor,
+      expert=text_models.make_expert(config, work),
+      stop=stop,
+    )
