@@ -1,0 +1,1 @@
+"""Host-side data: prompt source, buffer and ledger, trajectories. No jax."""

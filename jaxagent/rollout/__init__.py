@@ -1,0 +1,1 @@
+"""Getting samples: engines, the scheduler and the agents over the sandbox."""

@@ -1,0 +1,80 @@
+"""Who may be issued, and when a batch is complete: one class a rest-policy."""
+
+from __future__ import annotations
+
+from jaxagent.data.buffer import Buffer, Group
+from jaxagent.rollout.records import SchedulerConfig
+
+
+class CarryOver:
+  """Slots are always refilled; what runs on counts in a later update."""
+
+  def __init__(self, config: SchedulerConfig):
+    self._config = config
+    # Nothing older than the bound can be consumed in time if more is open
+    # than the next bound + 1 updates consume.
+    strict = config.max_staleness is not None and config.on_stale != 'keep'
+    self._open_limit = (
+      config.n_groups * (config.max_staleness + 1) if strict else None
+    )
+    self._hold = strict and config.on_stale == 'hold'
+
+  def begin(self, buffer: Buffer) -> None:
+    """A batch is wanted. Nothing to do: there are no waves."""
+
+  def may_draw(self, buffer: Buffer) -> bool:
+    """Whether one more group may be drawn from the source."""
+    if buffer.n_finished >= self._config.finished_limit:
+      return False
+    return self._open_limit is None or len(buffer.groups) < self._open_limit
+
+  def choose(self, buffer: Buffer, version: int) -> list[Group] | None:
+    """The groups of the batch, or None while it is not complete."""
+    n = self._config.n_groups
+    if len(buffer.ready) < n:
+      return None
+    chosen = buffer.oldest(n)
+    if self._hold and not buffer.meets_bound(
+      chosen, version, self._config.max_staleness, n
+    ):
+      return None
+    return chosen
+
+  def leftover(self, buffer: Buffer) -> list[Group]:
+    """Open groups to be stopped now that the batch is complete."""
+    return []
+
+
+class Wave:
+  """ceil(m B) prompts at a time. 'wait': all of them; 'cancel': the first B."""
+
+  def __init__(self, config: SchedulerConfig):
+    self._config = config
+    self._cancel = config.rest == 'cancel'
+    self._open = False
+
+  def begin(self, buffer: Buffer) -> None:
+    self._open = True
+
+  def may_draw(self, buffer: Buffer) -> bool:
+    return self._open and len(buffer.groups) < self._config.wave
+
+  def choose(self, buffer: Buffer, version: int) -> list[Group] | None:
+    n = self._config.n_groups
+    if self._cancel:
+      chosen = buffer.first(n) if len(buffer.ready) >= n else None
+    else:
+      full = len(buffer.ready) >= n and len(buffer.ready) == len(buffer.groups)
+      order = sorted(buffer.ready.values(), key=lambda g: g.seq)
+      chosen = order[:n] if full else None
+    if chosen is not None:
+      self._open = False
+    return chosen
+
+  def leftover(self, buffer: Buffer) -> list[Group]:
+    return list(buffer.groups.values()) if self._cancel else []
+
+
+def make_policy(config: SchedulerConfig) -> CarryOver | Wave:
+  """The policy that `config.rest` names."""
+  return CarryOver(config) if config.rest == 'carry_over' else Wave(config)

@@ -1,0 +1,203 @@
+"""What passes between the scheduler, the sampler and the executor."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+from jaxagent.types import Completion, Outcome, Prompt, Sample
+
+RESTS = ('carry_over', 'cancel', 'wait')
+ON_STALE = ('hold', 'drop', 'keep')
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+  """One completion to execute and grade.
+
+  attempt grows with each submission of the same prompt id; an executor that
+  copies it into its result lets the scheduler tell a late answer from the
+  awaited one.
+  """
+
+  prompt: Prompt
+  completion: Completion
+  attempt: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkResult:
+  """What became of one `Work`. sample is None where nothing is to be learnt."""
+
+  prompt_id: str
+  sample: Sample | None
+  outcome: Outcome
+  error: str = ''
+  finished_at: float = 0.0  # on the scheduler's clock, seconds
+  attempt: int = -1  # of the Work; -1 where the executor does not say
+
+
+class Executor(Protocol):
+  """Runs work in parallel. Not thread-safe; called from the loop's thread."""
+
+  capacity: int  # works that may be submitted and unfinished at once
+
+  def submit(self, work: Work) -> None:
+    """Starts or queues one work; returns at once."""
+    ...
+
+  def wait(self, timeout_s: float) -> list[WorkResult]:
+    """Finished works, once each; blocks until one is there or time is up."""
+    ...
+
+  def cancel(self, prompt_id: str) -> None:
+    """Stops it; no result of it is wanted. Unknown ids are ignored."""
+    ...
+
+  def close(self) -> None:
+    """Stops everything; bounded."""
+    ...
+
+
+class Sampler(Protocol):
+  """One completion for each prompt, drawn from policy `version`."""
+
+  def __call__(
+    self, prompts: Sequence[Prompt], version: int
+  ) -> Sequence[Completion]: ...
+
+
+class StalledError(RuntimeError):
+  """Nothing moved for the watchdog's limit; the message is a diagnosis."""
+
+
+class SourceExhausted(RuntimeError):
+  """The prompt source has ended and no finished sample is left."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectedBatch:
+  """Samples for one update, with numbers for the log.
+
+  The scheduler reports each prompt as finished until `mark_trained`.
+  """
+
+  samples: tuple[Sample, ...]
+  stats: dict[str, float]
+
+  @property
+  def prompt_ids(self) -> tuple[str, ...]:
+    return tuple(s.prompt_id for s in self.samples)
+
+
+@dataclasses.dataclass(frozen=True)
+class SchedulerConfig:
+  """How batches are collected.
+
+  batch_size: B, samples of one update; a multiple of group_size.
+  oversample: m >= 1. `cancel` starts ceil(m * B) prompts for each update.
+    `carry_over` refills every free slot at once, so it has no wave and m
+    changes nothing; `wait` needs m = 1.
+  rest: what happens to the samples that have not finished once B have:
+    'carry_over' they keep running and count in a later update; 'cancel' they
+    are stopped and their prompts are issued again (paper 003, algorithm 1);
+    'wait' there is no rest (synchronous).
+  max_staleness: updates between sampling and consumption; None for no bound.
+  on_stale: at the bound, 'hold' waits for the sample, 'drop' discards it and
+    issues its prompt again, 'keep' consumes it (use truncated importance
+    sampling in the loss).
+  buffer_capacity: no new prompt is issued while as many finished samples
+    wait. None: 4 * batch_size.
+  max_attempts: failures of ours before a prompt is quarantined.
+  watchdog_s: nothing finishes for so long -> StalledError.
+  lease_s: one attempt may run so long before it is taken for lost (an
+    infrastructure failure). None: no lease. Must exceed every time-out
+    inside the executor and be below watchdog_s.
+  drain_s: `close` waits so long for running samples.
+  refill: free slots that make it worth calling the sampler.
+  """
+
+  batch_size: int
+  oversample: float = 1.0
+  rest: str = 'carry_over'
+  max_staleness: int | None = 4
+  on_stale: str = 'hold'
+  buffer_capacity: int | None = None
+  max_attempts: int = 3
+  watchdog_s: float = 3600.0
+  drain_s: float = 10.0
+  group_size: int = 1
+  lease_s: float | None = None
+  refill: int = 1
+
+  def __post_init__(self):
+    _choice('rest', self.rest, RESTS)
+    _choice('on_stale', self.on_stale, ON_STALE)
+    for name in ('batch_size', 'group_size', 'max_attempts', 'refill'):
+      value = getattr(self, name)
+      if not isinstance(value, int) or value < 1:
+        raise ValueError(f'{name}={value!r} must be an integer of 1 or more.')
+    if self.batch_size % self.group_size:
+      raise ValueError(
+        f'batch_size={self.batch_size} must be a multiple of '
+        f'group_size={self.group_size}: whole groups are counted.'
+      )
+    if not (math.isfinite(self.oversample) and self.oversample >= 1):
+      raise ValueError(
+        f'oversample={self.oversample!r}: m must be 1 or more, else an update '
+        'of B samples never fills.'
+      )
+    if self.rest == 'wait' and self.oversample != 1:
+      raise ValueError(
+        f"rest='wait' waits for every sample, so oversample="
+        f'{self.oversample} has no meaning: set it to 1, or use '
+        "rest='carry_over' or 'cancel'."
+      )
+    self._check_bounds()
+
+  def _check_bounds(self) -> None:
+    s = self.max_staleness
+    if s is not None and (not isinstance(s, int) or s < 0):
+      raise ValueError(
+        f'max_staleness={s!r} can never be met: a sample is at least 0 '
+        'updates old. Use 0 or more, or None for no bound.'
+      )
+    capacity = self.buffer_capacity
+    if capacity is not None and capacity < self.batch_size:
+      raise ValueError(
+        f'buffer_capacity={capacity} is below batch_size={self.batch_size}: '
+        'no batch would ever fill.'
+      )
+    for name in ('watchdog_s', 'drain_s'):
+      value = getattr(self, name)
+      if not value >= 0 or (name == 'watchdog_s' and value == 0):
+        raise ValueError(f'{name}={value!r} must be positive.')
+    if self.lease_s is not None and not 0 < self.lease_s < self.watchdog_s:
+      raise ValueError(
+        f'time-outs are not nested: lease_s={self.lease_s} must be above 0 '
+        f'and below watchdog_s={self.watchdog_s}.'
+      )
+
+  @property
+  def n_groups(self) -> int:
+    """Groups of one update."""
+    return self.batch_size // self.group_size
+
+  @property
+  def wave(self) -> int:
+    """Groups started for one update under `cancel` and `wait`."""
+    return math.ceil(self.oversample * self.n_groups - 1e-9)
+
+  @property
+  def finished_limit(self) -> int:
+    """Finished samples at which no new prompt is issued."""
+    if self.buffer_capacity is not None:
+      return self.buffer_capacity
+    return 4 * self.batch_size
+
+
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+  if value not in choices:
+    raise ValueError(f'{name}={value!r} is none of {list(choices)}.')

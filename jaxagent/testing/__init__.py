@@ -1,0 +1,1 @@
+"""Shipped doubles: virtual clock, fake executor, fault injector, toys."""
