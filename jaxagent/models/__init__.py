@@ -1,0 +1,25 @@
+"""Qwen2 and Qwen3 decoders in Flax NNX, and what moves their weights."""
+
+from jaxagent.models.config import ModelConfig
+from jaxagent.models.decoder import (
+  Decoder,
+  abstract_decoder,
+  init_decoder,
+  logical_axes,
+  split_model,
+)
+from jaxagent.models.logprobs import token_logprobs
+from jaxagent.models.value import ValueModel, init_value, value_from_policy
+
+__all__ = [
+  'Decoder',
+  'ModelConfig',
+  'ValueModel',
+  'abstract_decoder',
+  'init_decoder',
+  'init_value',
+  'logical_axes',
+  'split_model',
+  'token_logprobs',
+  'value_from_policy',
+]

@@ -1,0 +1,356 @@
+"""Flax NNX decoder of the Qwen2 and Qwen3 families.
+
+Weights are stored as [in, out] kernels. Every matmul is done on a flattened
+[B*T, d] matrix: on the CPU the gradient of the 3-D form is twice as slow.
+Nothing here knows of a mesh: `logical_axes` names the axes of a weight and
+`jaxagent.sharding` maps the names.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from jaxagent.models import attention
+from jaxagent.models.config import ModelConfig
+
+# (key, value) of every layer: a tuple of [B, K, S, h] pairs where the layers
+# are unrolled, one pair of [L, B, K, S, h] where they are scanned.
+Cache = Any
+
+
+class LoraParam(nnx.Param):
+  """A trained low-rank factor beside a frozen kernel."""
+
+
+class Linear(nnx.Module):
+  """x [N, in] -> [N, out], with bias and low-rank adapter where asked."""
+
+  def __init__(
+    self,
+    d_in: int,
+    d_out: int,
+    *,
+    bias: bool,
+    lora: bool,
+    config: ModelConfig,
+    rngs: nnx.Rngs,
+  ):
+    dtype = jnp.dtype(config.param_dtype)
+    self.dtype = jnp.dtype(config.dtype)
+    init = nnx.initializers.normal(config.initializer_range)
+    self.kernel = nnx.Param(init(rngs.params(), (d_in, d_out), dtype))
+    self.bias = nnx.Param(jnp.zeros((d_out,), dtype)) if bias else None
+    self.scale = 0.0
+    if lora:
+      rank = config.lora_rank
+      self.scale = config.lora_alpha / rank
+      down = nnx.initializers.he_uniform()(rngs.params(), (d_in, rank), dtype)
+      self.lora_a = LoraParam(down)
+      # Zero, so that a fresh adapter changes nothing.
+      self.lora_b = LoraParam(jnp.zeros((rank, d_out), dtype))
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    y = x @ self.kernel[...].astype(self.dtype)
+    if self.bias is not None:
+      y += self.bias[...].astype(self.dtype)
+    if self.scale:
+      low = x @ self.lora_a[...].astype(self.dtype)
+      y += self.scale * (low @ self.lora_b[...].astype(self.dtype))
+    return y
+
+
+class RMSNorm(nnx.Module):
+  """Over the last axis, in float32."""
+
+  def __init__(self, size: int, config: ModelConfig):
+    self.eps = config.rms_norm_eps
+    self.scale = nnx.Param(jnp.ones((size,), jnp.dtype(config.param_dtype)))
+
+  def __call__(self, x: jax.Array) -> jax.Array:
+    y = x.astype(jnp.float32)
+    y = y * jax.lax.rsqrt(jnp.mean(y * y, -1, keepdims=True) + self.eps)
+    return (y * self.scale[...].astype(jnp.float32)).astype(x.dtype)
+
+
+def rope(positions: jax.Array, config: ModelConfig) -> tuple[jax.Array, ...]:
+  """positions [...] -> cos, sin [..., 1, h/2], float32."""
+  half = config.head_dim // 2
+  power = jnp.arange(half, dtype=jnp.float32) / half
+  angle = positions[..., None].astype(jnp.float32) * config.rope_theta**-power
+  return jnp.cos(angle)[..., None, :], jnp.sin(angle)[..., None, :]
+
+
+def _rotate(x: jax.Array, angles: tuple[jax.Array, ...]) -> jax.Array:
+  """x [..., heads, h]; HF's order: the halves are the pairs."""
+  cos, sin = angles
+  low, high = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+  turned = (low * cos - high * sin, high * cos + low * sin)
+  return jnp.concatenate(turned, -1).astype(x.dtype)
+
+
+class Layer(nnx.Module):
+  """Pre-norm attention and gated feed-forward."""
+
+  def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+    c = self.config = config
+    q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    d, f, bias = c.hidden_size, c.intermediate_size, c.attention_bias
+
+    def linear(name, d_in, d_out, bias=False):
+      lora = c.lora_rank > 0 and name in c.lora_targets
+      return Linear(d_in, d_out, bias=bias, lora=lora, config=c, rngs=rngs)
+
+    self.input_norm = RMSNorm(d, c)
+    self.q = linear('q', d, q, bias)
+    self.k = linear('k', d, kv, bias)
+    self.v = linear('v', d, kv, bias)
+    self.o = linear('o', q, d, c.output_bias)
+    self.q_norm = RMSNorm(c.head_dim, c) if c.qk_norm else None
+    self.k_norm = RMSNorm(c.head_dim, c) if c.qk_norm else None
+    self.post_norm = RMSNorm(d, c)
+    self.gate = linear('gate', d, f)
+    self.up = linear('up', d, f)
+    self.down = linear('down', f, d)
+
+  def qkv(self, x: jax.Array, angles: tuple[jax.Array, ...]):
+    """x [N, D], angles [N, 1, h/2] -> q [N, H, h], k and v [N, K, h]."""
+    h = self.config.head_dim
+    y = self.input_norm(x)
+    q = self.q(y).reshape(x.shape[0], -1, h)
+    k = self.k(y).reshape(x.shape[0], -1, h)
+    v = self.v(y).reshape(x.shape[0], -1, h)
+    if self.q_norm is not None:
+      q, k = self.q_norm(q), self.k_norm(k)
+    return _rotate(q, angles), _rotate(k, angles), v
+
+  def finish(self, x: jax.Array, attended: jax.Array) -> jax.Array:
+    """Residual x [N, D] and attended [N, H, h] -> [N, D]."""
+    x = x + self.o(attended.reshape(x.shape[0], -1))
+    y = self.post_norm(x)
+    return x + self.down(jax.nn.silu(self.gate(y)) * self.up(y))
+
+  def __call__(self, x, angles, segment_ids):
+    """x [B*T, D] -> x [B*T, D], (k, v) each [B, T, K, h]."""
+    b, t = segment_ids.shape
+    q, k, v = (
+      a.reshape(b, t, *a.shape[1:]) for a in self.qkv(x, angles)
+    )
+    out = attention.attend(q, k, v, segment_ids, self.config.attention)
+    return self.finish(x, out.reshape(b * t, *out.shape[2:])), (k, v)
+
+
+class Decoder(nnx.Module):
+  """Token ids to hidden states; `unembed` [V, D] turns those to logits."""
+
+  def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
+    c = self.config = config
+    attention.choose(c.attention)
+    dtype = jnp.dtype(c.param_dtype)
+    init = nnx.initializers.normal(c.initializer_range)
+    self.embed = nnx.Param(
+      init(rngs.params(), (c.vocab_size, c.hidden_size), dtype)
+    )
+    layers = [Layer(c, rngs=rngs) for _ in range(c.num_hidden_layers)]
+    self.layers = _stack(layers) if c.scan_layers else nnx.List(layers)
+    self.norm = RMSNorm(c.hidden_size, c)
+    if not c.tie_word_embeddings:
+      self.lm_head = nnx.Param(
+        init(rngs.params(), (c.vocab_size, c.hidden_size), dtype)
+      )
+
+  @property
+  def unembed(self) -> jax.Array:
+    """[V, D]: the embedding table where tied, else its own."""
+    return (self.embed if self.config.tie_word_embeddings else self.lm_head)[...]
+
+  def __call__(
+    self, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array
+  ) -> jax.Array:
+    """int32 [B, T] each -> hidden [B, T, D], after the last norm.
+
+    A token sees the tokens before it in its row that carry its segment id;
+    segment 0 is padding. `positions` restart at 0 in each segment.
+    """
+    return self._forward(tokens, positions, segment_ids, collect=None)[0]
+
+  def prefill(self, tokens, positions, segment_ids) -> tuple[jax.Array, Cache]:
+    """As `__call__`, with the keys and values of every layer [B, K, T, h]."""
+
+    def head_major(pair):
+      return tuple(a.transpose(0, 2, 1, 3) for a in pair)
+
+    return self._forward(tokens, positions, segment_ids, head_major)
+
+  def trace(self, tokens, positions, segment_ids) -> list[jax.Array]:
+    """Residual stream [B, T, D] before each layer and after the last norm."""
+    x, angles = self._start(tokens, positions)
+    out = [x]
+    for layer in self._layer_list():
+      x, _ = layer(x, angles, segment_ids)
+      out.append(x)
+    out[-1] = self.norm(x)
+    return [a.reshape(*tokens.shape, -1) for a in out]
+
+  def decode_step(
+    self,
+    tokens: jax.Array,
+    positions: jax.Array,
+    cache: Cache,
+    write: Callable[[jax.Array, jax.Array], jax.Array],
+    visible: jax.Array,
+  ) -> tuple[jax.Array, Cache]:
+    """One token a row: tokens, positions [B] -> hidden [B, D], new cache.
+
+    `write(cache [B, K, S, h], new [B, K, h])` stores the token's key or
+    value; `visible` bool [B, S] says what each row sees, itself included.
+    """
+    x, angles = self._start(tokens, positions)
+
+    def step(layer, x, pair):
+      q, k, v = layer.qkv(x, angles)
+      k, v = write(pair[0], k), write(pair[1], v)
+      return layer.finish(x, attention.attend_cached(q, k, v, visible)), (k, v)
+
+    if self.config.scan_layers:
+      graph, state = nnx.split(self.layers)
+      x, cache = jax.lax.scan(
+        lambda x, args: step(nnx.merge(graph, args[0]), x, args[1]),
+        x,
+        (state, cache),
+      )
+    else:
+      new = []
+      for layer, pair in zip(self.layers, cache):
+        x, pair = step(layer, x, pair)
+        new.append(pair)
+      cache = tuple(new)
+    return self.norm(x), cache
+
+  def _start(self, tokens, positions):
+    x = self.embed[...][tokens.reshape(-1)].astype(self.config.dtype)
+    return x, rope(positions.reshape(-1), self.config)
+
+  def _layer_list(self) -> Sequence[Layer]:
+    if not self.config.scan_layers:
+      return list(self.layers)
+    graph, state = nnx.split(self.layers)
+    return [
+      nnx.merge(graph, jax.tree.map(lambda a, i=i: a[i], state))
+      for i in range(self.config.num_hidden_layers)
+    ]
+
+  def _forward(self, tokens, positions, segment_ids, collect):
+    x, angles = self._start(tokens, positions)
+
+    def apply(graph, state, x):
+      x, pair = nnx.merge(graph, state)(x, angles, segment_ids)
+      return x, (collect(pair) if collect else None)
+
+    apply = _remat(apply, self.config.remat)
+    if self.config.scan_layers:
+      graph, state = nnx.split(self.layers)
+      x, cache = jax.lax.scan(lambda x, s: apply(graph, s, x), x, state)
+    else:
+      cache = []
+      for layer in self.layers:
+        x, pair = apply(*nnx.split(layer), x)
+        cache.append(pair)
+      cache = tuple(cache)
+    x = self.norm(x).reshape(*tokens.shape, -1)
+    return x, (cache if collect else None)
+
+
+def _remat(apply, policy: str):
+  """Wraps `apply(graph, state, x)` by the named rematerialisation policy."""
+  policies = {
+    'full': None,
+    'dots': jax.checkpoint_policies.checkpoint_dots,
+    'dots_no_batch': (
+      jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims
+    ),
+  }
+  if policy == 'none':
+    return apply
+  return jax.checkpoint(apply, policy=policies[policy], static_argnums=(0,))
+
+
+def _stack(layers: Sequence[Layer]) -> Layer:
+  """One module whose weights carry a leading layer axis."""
+  graph, first = nnx.split(layers[0])
+  states = [first, *(nnx.state(layer) for layer in layers[1:])]
+  return nnx.merge(graph, jax.tree.map(lambda *a: jnp.stack(a), *states))
+
+
+def split_model(model: nnx.Module) -> tuple[nnx.GraphDef, nnx.State]:
+  """(graphdef, params): `nnx.merge(graphdef, params)` gives the model back."""
+  return nnx.split(model, nnx.Param)
+
+
+def init_decoder(
+  config: ModelConfig, seed: int
+) -> tuple[nnx.GraphDef, nnx.State]:
+  """A randomly initialised decoder, split."""
+  graphdef = abstract_decoder(config)[0]
+
+  def make():
+    return split_model(Decoder(config, rngs=nnx.Rngs(params=seed)))[1]
+
+  return graphdef, jax.jit(make)()
+
+
+def abstract_decoder(
+  config: ModelConfig,
+) -> tuple[nnx.GraphDef, nnx.State]:
+  """(graphdef, params) with shapes and dtypes only: nothing is allocated."""
+  return split_model(
+    nnx.eval_shape(lambda: Decoder(config, rngs=nnx.Rngs(params=0)))
+  )
+
+
+_AXES = {
+  'embed': ('vocab', 'embed'),
+  'lm_head': ('vocab', 'embed'),
+  'q': ('embed', 'heads'),
+  'k': ('embed', 'kv_heads'),
+  'v': ('embed', 'kv_heads'),
+  'o': ('heads', 'embed'),
+  'gate': ('embed', 'mlp'),
+  'up': ('embed', 'mlp'),
+  'down': ('mlp', 'embed'),
+}
+
+
+def logical_axes(path: Sequence[Any], ndim: int) -> tuple[str | None, ...]:
+  """Names of a weight's axes, by its path in the params.
+
+  >>> logical_axes(('layers', 0, 'q', 'kernel'), 2)
+  ('embed', 'heads')
+
+  Vectors of norms are replicated (None). A scanned stack leads with 'layers'.
+  Works for the value model and for optimizer states that mirror the params.
+  """
+  names = [str(getattr(p, 'key', getattr(p, 'name', p))) for p in path]
+  leaf = next((n for n in reversed(names) if n in _LEAVES), '')
+  owner = next((n for n in reversed(names) if n in _AXES), None)
+  if owner is None or leaf == 'scale':
+    axes: tuple[str | None, ...] = (None,) * min(ndim, 1)
+  elif leaf == 'bias':
+    axes = _AXES[owner][1:]
+  elif leaf == 'lora_a':
+    axes = (_AXES[owner][0], None)
+  elif leaf == 'lora_b':
+    axes = (None, _AXES[owner][1])
+  else:
+    axes = _AXES[owner]
+  if ndim == len(axes) + 1:
+    axes = ('layers', *axes)
+  if len(axes) != ndim:
+    axes = (None,) * ndim
+  return axes
+
+
+_LEAVES = ('kernel', 'bias', 'scale', 'lora_a', 'lora_b', 'embed', 'lm_head')
