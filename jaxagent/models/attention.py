@@ -39,6 +39,7 @@ def attend(
   kernel: str = 'auto',
 ) -> jax.Array:
   """q [B, T, H, h], k and v [B, T, K, h], segment_ids [B, T] -> [B, T, H, h]."""
+  segment_ids = jnp.asarray(segment_ids)
   run = {'mapped': _mapped, 'xla': _xla}[choose(kernel)]
   return run(q, k, v, segment_ids)
 

@@ -231,6 +231,7 @@ class Decoder(nnx.Module):
     return self.norm(x), cache
 
   def _start(self, tokens, positions):
+    tokens, positions = jnp.asarray(tokens), jnp.asarray(positions)
     x = self.embed[...][tokens.reshape(-1)].astype(self.config.dtype)
     return x, rope(positions.reshape(-1), self.config)
 

@@ -57,7 +57,9 @@ def token_logprobs(
   return logp, entropy.reshape(-1)[:rows].reshape(shape)
 
 
-def _logits(hidden, unembed, temperature):
+def logits_of(
+  hidden: jax.Array, unembed: jax.Array, temperature: float | jax.Array
+) -> jax.Array:
   """[N, D], [V, D] -> [N, V] float32."""
   logits = jax.lax.dot_general(
     hidden,
@@ -84,7 +86,7 @@ def _chunked(hidden, unembed, targets, temperature, with_entropy):
 def _forward(hidden, unembed, targets, temperature, with_entropy):
   def body(args):
     h, ids = args
-    logits = _logits(h, unembed, temperature)
+    logits = logits_of(h, unembed, temperature)
     lse = jax.nn.logsumexp(logits, axis=-1)
     logp = jnp.take_along_axis(logits, ids[:, None], -1)[:, 0] - lse
     if not with_entropy:
@@ -104,7 +106,7 @@ def _backward(with_entropy, saved, grads):
 
   def body(args):
     h, ids, lse_n, ent, g_logp, g_ent = args
-    logp = _logits(h, unembed, temperature) - lse_n[:, None]
+    logp = logits_of(h, unembed, temperature) - lse_n[:, None]
     probs = jnp.exp(logp)
     hot = ids[:, None] == jnp.arange(vocab)[None]
     d_logits = jnp.where(hot, g_logp[:, None], 0.0) - g_logp[:, None] * probs

@@ -1,0 +1,101 @@
+"""What every rollout engine offers: token ids in, token ids and log-probs out.
+
+The native engine and the vLLM engine both keep this protocol, and the same
+conformance tests run against both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Sequence, runtime_checkable
+
+from jaxagent import types
+
+
+class EngineError(RuntimeError):
+  """The engine cannot serve any request (dead, unreachable, misconfigured)."""
+
+
+class RequestError(ValueError):
+  """One request cannot be served; says its id, the value and the remedy."""
+
+
+@runtime_checkable
+class Engine(Protocol):
+  """A sampler of the current policy."""
+
+  @property
+  def version(self) -> int:
+    """Policy version of the weights that the next token is sampled with."""
+
+  def update_weights(self, params: Any, version: int) -> None:
+    """Serves `params` from the next token on. Raises on a misfit, unchanged."""
+
+  def generate(
+    self, requests: Sequence[types.Request], *, for_training: bool = True
+  ) -> list[types.Completion]:
+    """Completions in the order of the requests; blocks until all are done.
+
+    Raises RequestError on a bad request, before anything is sampled.
+    `for_training=True` refuses top_p < 1 and top_k > 0, whose log-probs are
+    not those of the policy that is trained.
+    """
+
+  def submit(
+    self, requests: Sequence[types.Request], *, for_training: bool = True
+  ) -> None:
+    """Queues requests, whose completions `poll` returns as they finish."""
+
+  def poll(self, timeout_s: float | None = None) -> list[types.Completion]:
+    """What has finished since the last call; [] when nothing is left.
+
+    Waits for at least one completion, up to `timeout_s` (None: no limit).
+    """
+
+  def abort(self, request_ids: Sequence[str]) -> list[types.Completion]:
+    """Ends requests now; their partial tokens, finish_reason 'abort'."""
+
+  def close(self) -> None:
+    """Frees what the engine holds; further calls raise EngineError."""
+
+
+def check_request(
+  request: types.Request,
+  *,
+  vocab_size: int,
+  max_prompt_tokens: int,
+  max_new_tokens: int,
+  for_training: bool,
+) -> None:
+  """Raises RequestError naming the request, the value and the remedy."""
+  name = f'request {request.request_id!r}'
+  ids, s = request.prompt_ids, request.sampling
+  if len(ids) == 0:
+    raise RequestError(f'{name}: empty prompt; give at least one token id.')
+  if len(ids) > max_prompt_tokens:
+    raise RequestError(
+      f'{name}: prompt of {len(ids)} tokens, longer than the engine\'s '
+      f'{max_prompt_tokens}; shorten it or raise the largest prompt bucket.'
+    )
+  low, high = int(min(ids)), int(max(ids))
+  if low < 0 or high >= vocab_size:
+    raise RequestError(
+      f'{name}: token id {low if low < 0 else high} is outside the vocabulary '
+      f'[0, {vocab_size}); is the tokenizer the model\'s own?'
+    )
+  if not 1 <= s.max_new_tokens <= max_new_tokens:
+    raise RequestError(
+      f'{name}: max_new_tokens={s.max_new_tokens} must be in '
+      f'[1, {max_new_tokens}].'
+    )
+  if not s.temperature >= 0:
+    raise RequestError(f'{name}: temperature={s.temperature} must be >= 0.')
+  if not 0 < s.top_p <= 1 or s.top_k < 0:
+    raise RequestError(
+      f'{name}: top_p={s.top_p} must be in (0, 1] and top_k={s.top_k} >= 0.'
+    )
+  if for_training and (s.top_p < 1 or s.top_k > 0):
+    raise RequestError(
+      f'{name}: top_p={s.top_p}, top_k={s.top_k} cut the distribution, so its '
+      'log-probs are not the policy\'s; sample with top_p=1, top_k=0 for '
+      'training, or pass for_training=False for evaluation.'
+    )
