@@ -1,0 +1,250 @@
+"""Advantage estimators. Time runs along axis 1; rows are independent.
+
+Whitening and duration weights are separate stages, applied by the caller in
+that order: estimate, `whiten`, multiply by the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxagent.algorithms import reductions
+
+_GROUP_EPSILON = 1e-6
+
+
+def _finite_outside(x: jax.Array, mask: jax.Array) -> jax.Array:
+  """x with non-finite values under a zero of the mask read as 0."""
+  return jnp.where((mask > 0) | jnp.isfinite(x), x, jnp.zeros((), x.dtype))
+
+
+def gae(
+  rewards: jax.Array,
+  values: jax.Array,
+  mask: jax.Array,
+  gamma: float,
+  lam: float,
+  *,
+  segment_ids: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+  """Generalised advantage estimation over policy tokens, unwhitened.
+
+  Right to left, with nv and lg carried unchanged across masked-out tokens:
+    delta_t = r_t + gamma nv - V_t;  x = delta_t + gamma lam lg
+    m_t = 1: nv = V_t, lg = x.  A_t = lg, return_t = A_t + V_t.
+  Hence observation tokens change nothing, and a reward on one would be lost:
+  a step's reward belongs on its last policy token (`validate_batch` checks).
+
+  Args: rewards, values, mask [B, T]; gamma, lam scalars; segment_ids [B, T]
+    for packed rows: nothing is carried from one segment to another.
+  Returns: advantages, returns [B, T]. Source: Schulman et al. 2016, with
+    verl's treatment of masked tokens.
+  """
+  values = jnp.asarray(values)
+  dtype = jnp.result_type(values.dtype, jnp.asarray(rewards).dtype, float)
+  keep = jnp.asarray(mask) > 0
+  values = _finite_outside(values.astype(dtype), keep)
+  rewards = reductions.select(jnp.asarray(rewards, dtype), keep)
+  if segment_ids is None:
+    segment_ids = jnp.zeros(values.shape, jnp.int32)
+
+  def step(carry, token):
+    next_value, last, next_segment = carry
+    reward, value, policy, segment = token
+    same = segment == next_segment
+    next_value = jnp.where(same, next_value, 0.0)
+    last = jnp.where(same, last, 0.0)
+    delta = reward + gamma * next_value - value
+    last = jnp.where(policy, delta + gamma * lam * last, last)
+    next_value = jnp.where(policy, value, next_value)
+    return (next_value, last, segment), last
+
+  zeros = jnp.zeros(values.shape[0], dtype)
+  segments = jnp.asarray(segment_ids, jnp.int32)
+  _, advantages = jax.lax.scan(
+    step,
+    (zeros, zeros, segments[:, -1]),
+    (rewards.T, values.T, keep.T, segments.T),
+    reverse=True,
+  )
+  return advantages.T, advantages.T + values
+
+
+def discounted_returns(
+  rewards: jax.Array,
+  mask: jax.Array,
+  gamma: float,
+  *,
+  segment_ids: jax.Array | None = None,
+) -> jax.Array:
+  """sum_{s >= t} gamma^(policy tokens in between) r_s on policy tokens [B, T].
+
+  Zero on masked tokens, which are not counted as time.
+  """
+  zeros = jnp.zeros(jnp.shape(rewards), jnp.result_type(rewards, float))
+  returns, _ = gae(rewards, zeros, mask, gamma, 1.0, segment_ids=segment_ids)
+  return reductions.select(returns, mask)
+
+
+def _as_groups(group_ids) -> jax.Array:
+  """Any hashable ids to integers."""
+  if not isinstance(group_ids, jax.Array):
+    group_ids = np.asarray(group_ids)
+    if not np.issubdtype(group_ids.dtype, np.integer):
+      group_ids = np.unique(group_ids, return_inverse=True)[1].reshape(-1)
+  return jnp.asarray(group_ids)
+
+
+def _groups(scores, group_ids, valid):
+  """Valid scores [B], their group's size, mean [B], and who is in [B]."""
+  scores = jnp.asarray(scores)
+  scores = scores.astype(jnp.result_type(scores.dtype, float))
+  keep = jnp.isfinite(scores)
+  if valid is not None:
+    keep &= jnp.asarray(valid, bool)
+  ids = _as_groups(group_ids)
+  same = (ids[:, None] == ids[None, :]) & keep[None, :] & keep[:, None]
+  same = same.astype(scores.dtype)
+  scores = jnp.where(keep, scores, 0.0)
+  size = jnp.sum(same, 1)
+  mean = same @ scores / jnp.maximum(size, 1)
+  return scores, same, size, mean
+
+
+def group_relative_advantages(
+  scores: jax.Array,
+  group_ids: jax.Array,
+  *,
+  normalize_std: bool = True,
+  valid: jax.Array | None = None,
+) -> jax.Array:
+  """GRPO: (R - mean_g) / (std_g + 1e-6) [B]; Dr.GRPO without the division.
+
+  The standard deviation is unbiased. A group with fewer than two valid
+  members gets 0, as do invalid members, which stay out of the statistics.
+  A score that is not finite is not valid.
+
+  Args: scores [B]; group_ids [B] (integers; on the host anything sortable);
+    valid [B] bool, False on infrastructure failures.
+  """
+  scores, same, size, mean = _groups(scores, group_ids, valid)
+  centred = jnp.where(size > 0, scores - mean, 0.0)
+  squares = same @ jnp.square(centred)
+  deviation = jnp.sqrt(squares / jnp.maximum(size - 1, 1))
+  if normalize_std:
+    centred = centred / (deviation + _GROUP_EPSILON)
+  return jnp.where(size > 1, centred, 0.0)
+
+
+def leave_one_out_advantages(
+  scores: jax.Array, group_ids: jax.Array, *, valid: jax.Array | None = None
+) -> jax.Array:
+  """RLOO: R minus the mean of the others = n/(n-1) (R - mean_g) [B].
+
+  Singletons and invalid members get 0; see `group_relative_advantages`.
+  """
+  scores, _, size, mean = _groups(scores, group_ids, valid)
+  centred = size / jnp.maximum(size - 1, 1) * (scores - mean)
+  return jnp.where(size > 1, centred, 0.0)
+
+
+def reinforce_plus_plus(
+  rewards: jax.Array,
+  mask: jax.Array,
+  gamma: float = 1.0,
+  *,
+  segment_ids: jax.Array | None = None,
+) -> tuple[jax.Array, jax.Array]:
+  """REINFORCE++: returns, whitened over the batch. (advantages, returns).
+
+  Unlike verl, a masked observation token inside the response does not cut
+  the return of the tokens before it.
+  """
+  returns = discounted_returns(rewards, mask, gamma, segment_ids=segment_ids)
+  whitened = reductions.select(reductions.whiten(returns, mask), mask)
+  return whitened, returns
+
+
+def reinforce_plus_plus_baseline(
+  scores: jax.Array,
+  group_ids: jax.Array,
+  mask: jax.Array,
+  *,
+  valid: jax.Array | None = None,
+) -> jax.Array:
+  """REINFORCE++-baseline: R - mean_g on each token, whitened over the batch."""
+  centred = group_relative_advantages(
+    scores, group_ids, normalize_std=False, valid=valid
+  )
+  tokens = broadcast_to_tokens(centred, mask)
+  return reductions.select(reductions.whiten(tokens, mask), mask)
+
+
+def broadcast_to_tokens(per_row: jax.Array, mask: jax.Array) -> jax.Array:
+  """[B] to [B, T]: the row's value on each policy token, 0 elsewhere."""
+  per_row = jnp.asarray(per_row)
+  tokens = jnp.broadcast_to(per_row[:, None], jnp.shape(mask))
+  return reductions.select(tokens, mask)
+
+
+def _gae_entry(*, rewards, values, mask, gamma=1.0, lam=1.0, segment_ids=None):
+  return gae(rewards, values, mask, gamma, lam, segment_ids=segment_ids)[0]
+
+
+def _group_entry(function, **fixed) -> Callable[..., jax.Array]:
+  def entry(*, scores, group_ids, mask=None, valid=None):
+    out = function(scores, group_ids, valid=valid, **fixed)
+    return out if mask is None else broadcast_to_tokens(out, mask)
+
+  return entry
+
+
+def _reinforce_entry(*, rewards, mask, gamma=1.0, segment_ids=None):
+  return reinforce_plus_plus(rewards, mask, gamma, segment_ids=segment_ids)[0]
+
+
+ESTIMATORS: dict[str, Callable[..., jax.Array]] = {
+  'gae': _gae_entry,
+  'grpo': _group_entry(group_relative_advantages, normalize_std=True),
+  'dr_grpo': _group_entry(group_relative_advantages, normalize_std=False),
+  'rloo': _group_entry(leave_one_out_advantages),
+  'reinforce_plus_plus': _reinforce_entry,
+  'reinforce_plus_plus_baseline': reinforce_plus_plus_baseline,
+}
+
+NEEDS_CRITIC = frozenset({'gae'})
+NEEDS_GROUPS = frozenset(
+  {'grpo', 'dr_grpo', 'rloo', 'reinforce_plus_plus_baseline'}
+)
+
+
+def advantages(name: str, **inputs) -> jax.Array:
+  """Advantages by an estimator's name.
+
+  'gae': rewards, values, mask, gamma, lam[, segment_ids] -> [B, T].
+  'grpo', 'dr_grpo', 'rloo': scores, group_ids[, valid] -> [B]; with mask
+    -> [B, T].
+  'reinforce_plus_plus': rewards, mask, gamma[, segment_ids] -> [B, T].
+  'reinforce_plus_plus_baseline': scores, group_ids, mask[, valid] -> [B, T].
+
+  Raises: ValueError for an unknown name or inputs that do not fit it.
+  """
+  reductions.choose(name, ESTIMATORS, 'advantage estimator')
+  estimator = ESTIMATORS[name]
+  if name == 'reinforce_plus_plus_baseline':
+    positional = {'scores', 'group_ids', 'mask'}
+  elif name in NEEDS_GROUPS:
+    positional = {'scores', 'group_ids'}
+  else:
+    positional = {'rewards', 'mask'} | ({'values'} if name == 'gae' else set())
+  missing = sorted(positional - set(inputs))
+  if missing:
+    raise ValueError(
+      f'Advantage estimator {name!r} needs {sorted(positional)}; '
+      f'missing: {missing}.'
+    )
+  return estimator(**inputs)

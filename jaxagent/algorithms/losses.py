@@ -1,0 +1,199 @@
+"""Policy, value, KL and entropy losses over arrays [B, T]."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jaxagent.algorithms import kl as kl_lib
+from jaxagent.algorithms import reductions
+from jaxagent.algorithms.weights import LOG_RATIO_BOUND
+
+
+def policy_loss(
+  logp: jax.Array,
+  old_logp: jax.Array,
+  advantages: jax.Array,
+  mask: jax.Array,
+  *,
+  clip_low: float,
+  clip_high: float,
+  dual_clip: float | None = None,
+  importance_weights: jax.Array | None = None,
+  aggregation: str,
+  segment_ids: jax.Array | None = None,
+  denominator: jax.Array | float | None = None,
+  norm_length: float | None = None,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+  """PPO's clipped loss, to be minimised.
+
+    ratio = exp(clip(logp - old_logp, -20, 20))
+    L = max(-A ratio, -A clip(ratio, 1 - clip_low, 1 + clip_high))
+    dual clip c: where A < 0, L = min(L, -A c)
+  clip_high > clip_low is DAPO's clip-higher. `old_logp` is the policy at the
+  start of the update. `importance_weights` multiply L before aggregation
+  (decoupled PPO); no gradient flows through them, nor through A.
+
+  Args: all arrays [B, T]; advantages may be [B]. `denominator`: see
+    `aggregation_denominator`.
+  Returns: (loss, metrics); metrics are means over this call's mask.
+  Raises: ValueError for an unknown aggregation, clips outside [0, 1) and
+    [0, inf), or dual_clip <= 1.
+  """
+  _check_clips(clip_low, clip_high, dual_clip)
+  logp = reductions.select(logp, mask)
+  old_logp = reductions.select(old_logp, mask)
+  advantages = jnp.asarray(advantages)
+  if advantages.ndim == 1:
+    advantages = jnp.broadcast_to(advantages[:, None], logp.shape)
+  advantages = jax.lax.stop_gradient(reductions.select(advantages, mask))
+  log_ratio = jnp.clip(logp - old_logp, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
+  ratio = jnp.exp(log_ratio)
+  plain = -advantages * ratio
+  clipped = -advantages * jnp.clip(ratio, 1.0 - clip_low, 1.0 + clip_high)
+  losses = jnp.maximum(plain, clipped)
+  lower = jnp.zeros_like(losses)
+  if dual_clip is not None:
+    bound = -advantages * dual_clip
+    lower = (losses > bound) & (advantages < 0)
+    losses = jnp.where(advantages < 0, jnp.minimum(losses, bound), losses)
+  if importance_weights is not None:
+    weights = reductions.select(importance_weights, mask)
+    losses = losses * jax.lax.stop_gradient(weights)
+  loss = reductions.aggregate(
+    losses,
+    mask,
+    aggregation,
+    segment_ids=segment_ids,
+    denominator=denominator,
+    norm_length=norm_length,
+  )
+  mean = lambda x: reductions.masked_mean(x.astype(losses.dtype), mask)  # noqa: E731
+  metrics = {
+    'actor/pg_loss': loss,
+    'actor/pg_clipfrac': mean(clipped > plain),
+    'actor/pg_clipfrac_lower': mean(lower),
+    'actor/ppo_kl': mean(-log_ratio),
+  }
+  return loss, jax.lax.stop_gradient(metrics)
+
+
+def _check_clips(clip_low, clip_high, dual_clip) -> None:
+  if not 0 <= clip_low < 1:
+    raise ValueError(f'clip_low={clip_low!r} must be in [0, 1).')
+  if not clip_high >= 0:
+    raise ValueError(f'clip_high={clip_high!r} must be zero or more.')
+  if dual_clip is not None and not dual_clip > 1:
+    raise ValueError(
+      f'dual_clip={dual_clip!r} must be greater than 1, or None for no bound.'
+    )
+
+
+def value_loss(
+  values: jax.Array,
+  old_values: jax.Array,
+  returns: jax.Array,
+  mask: jax.Array,
+  *,
+  clip: float,
+  aggregation: str,
+  segment_ids: jax.Array | None = None,
+  denominator: jax.Array | float | None = None,
+  norm_length: float | None = None,
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+  """0.5 agg(max((v - R)^2, (clip(v, V_old - c, V_old + c) - R)^2)).
+
+  All arrays [B, T]. Returns (loss, metrics). Source: PPO2, as in verl.
+  Raises: ValueError for an unknown aggregation or a clip not above zero.
+  """
+  if not clip > 0:
+    raise ValueError(
+      f'clip={clip!r} must be greater than zero (float("inf") for none).'
+    )
+  values = reductions.select(values, mask)
+  old_values = jax.lax.stop_gradient(reductions.select(old_values, mask))
+  returns = jax.lax.stop_gradient(reductions.select(returns, mask))
+  clipped = jnp.clip(values, old_values - clip, old_values + clip)
+  plain_error = jnp.square(values - returns)
+  clipped_error = jnp.square(clipped - returns)
+  loss = 0.5 * reductions.aggregate(
+    jnp.maximum(plain_error, clipped_error),
+    mask,
+    aggregation,
+    segment_ids=segment_ids,
+    denominator=denominator,
+    norm_length=norm_length,
+  )
+  clipfrac = (clipped_error > plain_error).astype(values.dtype)
+  metrics = {
+    'critic/vf_loss': loss,
+    'critic/vf_clipfrac': reductions.masked_mean(clipfrac, mask),
+    'critic/vf_explained_var': explained_variance(values, returns, mask),
+  }
+  return loss, jax.lax.stop_gradient(metrics)
+
+
+def explained_variance(
+  values: jax.Array, returns: jax.Array, mask: jax.Array
+) -> jax.Array:
+  """1 - var(R - V) / var(R) over the mask; 0 where returns do not vary."""
+  spread = reductions.masked_variance(returns, mask)
+  rest = reductions.masked_variance(
+    reductions.select(returns, mask) - reductions.select(values, mask), mask
+  )
+  return jnp.where(spread > 0, 1 - rest / jnp.where(spread > 0, spread, 1), 0.0)
+
+
+def kl_loss(
+  logp: jax.Array,
+  ref_logp: jax.Array,
+  mask: jax.Array,
+  *,
+  kind: str,
+  aggregation: str,
+  segment_ids: jax.Array | None = None,
+  denominator: jax.Array | float | None = None,
+  norm_length: float | None = None,
+) -> jax.Array:
+  """KL to the reference as a loss term (multiply by its coefficient)."""
+  estimate = kl_lib.kl_estimate(
+    reductions.select(logp, mask),
+    jax.lax.stop_gradient(reductions.select(ref_logp, mask)),
+    kind,
+  )
+  return reductions.aggregate(
+    estimate,
+    mask,
+    aggregation,
+    segment_ids=segment_ids,
+    denominator=denominator,
+    norm_length=norm_length,
+  )
+
+
+def entropy_from_logits(logits: jax.Array) -> jax.Array:
+  """Entropy in nats of each token's distribution: [..., V] to [...].
+
+  Call it only where the bonus or the metric is used: it costs a pass over
+  the vocabulary. A logit of minus infinity contributes nothing.
+  """
+  logp = jax.nn.log_softmax(logits, axis=-1)
+  possible = jnp.isfinite(logp)
+  logp = jnp.where(possible, logp, 0.0)
+  return -jnp.sum(jnp.where(possible, jnp.exp(logp) * logp, 0.0), axis=-1)
+
+
+def token_logprobs(
+  logits: jax.Array, tokens: jax.Array, temperature: float = 1.0
+) -> jax.Array:
+  """log p(token) under logits / temperature: [B, T, V], [B, T] to [B, T].
+
+  The temperature is the sampler's, so that its log-probs and the trainer's
+  mean the same. float32 at least, whatever the logits are.
+  """
+  if not temperature > 0:
+    raise ValueError(f'temperature={temperature!r} must be above zero.')
+  dtype = jnp.promote_types(logits.dtype, jnp.float32)
+  logits = logits.astype(dtype) / temperature
+  chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
+  return chosen - jax.nn.logsumexp(logits, axis=-1)

@@ -1,0 +1,167 @@
+"""Duration weights and off-policy importance weights.
+
+Three weightings stand at one place in the loss: they multiply the advantage
+of every token of a step, after any normalisation.
+  none: 1.
+  duration: paper 003, equation 3, w = dt / mean(dt).
+  inclusion: 1 / P(the step is in the update), for the scheduler in use.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxagent.algorithms import reductions
+
+WEIGHTINGS = ('none', 'duration', 'inclusion')
+IMPORTANCE_LEVELS = ('token', 'sequence')
+LOG_RATIO_BOUND = 20.0
+
+
+def _check_durations(durations_s, valid) -> None:
+  """Refuses bad durations where they are concrete; tracers pass."""
+  if isinstance(durations_s, jax.core.Tracer) or isinstance(
+    valid, jax.core.Tracer
+  ):
+    return
+  values = np.asarray(durations_s)
+  keep = np.ones(values.shape, bool) if valid is None else np.asarray(valid) > 0
+  bad = np.argwhere(keep & ~(np.isfinite(values) & (values > 0)))
+  if bad.size:
+    where = tuple(int(i) for i in bad[0])
+    raise ValueError(
+      f'durations_s{list(where)}={values[where]!r}: every duration must be '
+      'finite and greater than zero. Pass the execution time alone, and leave '
+      'out infrastructure failures with valid=...'
+    )
+
+
+def duration_weights(
+  durations_s: jax.Array, *, valid: jax.Array | None = None
+) -> jax.Array:
+  """w_k = dt_k / mean(dt in the batch): paper 003, equation 3.
+
+  durations_s: [B], or [B, K] for K steps a trajectory, in seconds of
+  execution alone (no queueing, start-up or grading). The mean runs over all
+  valid steps of the batch, so valid weights have mean 1; invalid ones get 0.
+  Equal durations give 1 exactly; the unit of time does not matter.
+
+  Raises: ValueError for a valid duration that is not finite and positive.
+    Under jit, where nothing can be raised, such an entry weighs 0.
+  """
+  _check_durations(durations_s, valid)
+  durations = jnp.asarray(durations_s)
+  durations = durations.astype(jnp.result_type(durations.dtype, float))
+  keep = jnp.isfinite(durations) & (durations > 0)
+  if valid is not None:
+    keep &= jnp.asarray(valid) > 0
+  # Dividing by the largest first keeps the sum finite, and keeps equal
+  # durations at exactly 1.
+  durations = jnp.where(keep, durations, 0.0)
+  largest = jnp.max(durations)
+  scaled = durations / jnp.where(largest > 0, largest, 1)
+  mean = reductions.masked_mean(scaled, keep)
+  return scaled / jnp.where(mean > 0, mean, 1)
+
+
+def step_weights_to_tokens(
+  weights: jax.Array, step_index: jax.Array
+) -> jax.Array:
+  """Spreads step weights [B, K] over tokens [B, T] (equation 3, K steps).
+
+  step_index [B, T]: which step of its trajectory a token belongs to; -1 on
+  tokens of no step (padding, observations), which get 0.
+  """
+  weights = jnp.asarray(weights)
+  index = jnp.asarray(step_index)
+  tokens = jnp.take_along_axis(weights, jnp.maximum(index, 0), axis=1)
+  inside = (index >= 0) & (index < weights.shape[1])
+  return jnp.where(inside, tokens, 0.0)
+
+
+def duration_weighted(
+  advantages: jax.Array,
+  durations_s: jax.Array,
+  step_index: jax.Array | None = None,
+  *,
+  valid: jax.Array | None = None,
+) -> jax.Array:
+  """Advantages [B, T] times their step's duration weight (equation 3).
+
+  durations_s [B] for one step a row; or [B, K] with step_index [B, T].
+  """
+  weights = duration_weights(durations_s, valid=valid)
+  if step_index is None:
+    if weights.ndim != 1:
+      raise ValueError(
+        f'durations_s has shape {weights.shape}; durations of several steps '
+        'need step_index [B, T].'
+      )
+    return jnp.asarray(advantages) * weights[:, None]
+  if weights.ndim == 1:
+    weights = weights[:, None]
+  return jnp.asarray(advantages) * step_weights_to_tokens(weights, step_index)
+
+
+def importance_weights(
+  logp: jax.Array,
+  behaviour_logp: jax.Array,
+  mask: jax.Array,
+  *,
+  level: str,
+  cap: float,
+  segment_ids: jax.Array | None = None,
+) -> jax.Array:
+  """Truncated importance sampling: min(p / p_behaviour, cap) [B, T].
+
+  level 'token': each token's own ratio. 'sequence': the product over the
+  sequence's policy tokens (a row, or a segment of a packed row), on each of
+  them. Log-ratios are clipped to +-20 first. 0 outside the mask; constant
+  for gradients. `logp` is the policy at the start of the update (decoupled
+  PPO: the clipped ratio then compares the current policy with that one).
+
+  Raises: ValueError for an unknown level or a cap that is not positive.
+  """
+  reductions.choose(level, IMPORTANCE_LEVELS, 'importance-weight level')
+  if not cap > 0:
+    raise ValueError(f'cap={cap!r} must be greater than zero (usual: 2).')
+  ratio = reductions.select(logp, mask) - reductions.select(
+    behaviour_logp, mask
+  )
+  if level == 'sequence':
+    flat = reductions._sequence_ids(ratio.shape, segment_ids).reshape(-1)
+    n_ids = ratio.shape[0] * (
+      1 if segment_ids is None else ratio.shape[1] + 1
+    )
+    sums = jax.ops.segment_sum(ratio.reshape(-1), flat, num_segments=n_ids)
+    ratio = sums[flat].reshape(ratio.shape)
+  ratio = jnp.clip(ratio, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
+  weights = jnp.minimum(jnp.exp(ratio), cap)
+  return jax.lax.stop_gradient(reductions.select(weights, mask))
+
+
+def importance_metrics(
+  logp: jax.Array, behaviour_logp: jax.Array, mask: jax.Array, *, cap: float
+) -> dict[str, jax.Array]:
+  """How far the sampler and the trainer are apart, over policy tokens."""
+  difference = reductions.select(logp, mask) - reductions.select(
+    behaviour_logp, mask
+  )
+  bounded = jnp.clip(difference, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
+  ratio = jnp.exp(bounded)
+  gap = jnp.abs(
+    jnp.exp(reductions.select(logp, mask))
+    - jnp.exp(reductions.select(behaviour_logp, mask))
+  )
+  mean = reductions.masked_mean
+  return {
+    'training/rollout_probs_diff_mean': mean(gap, mask),
+    'training/rollout_probs_diff_max': jnp.max(reductions.select(gap, mask)),
+    'staleness/importance_ratio_mean': mean(ratio, mask),
+    'staleness/importance_capped_fraction': mean(
+      (ratio > cap).astype(ratio.dtype), mask
+    ),
+    'staleness/behaviour_kl': mean(-difference, mask),
+  }
