@@ -1,0 +1,1 @@
+"""Tasks, workspaces, actions, parsers, prompts, grading."""

@@ -1,0 +1,277 @@
+"""The grading process: reads submissions strictly, scores them in forks.
+
+Run by path with `python -I`, so it imports nothing of jaxagent and nothing
+from the caller's folder or environment. Protocol on stdin and stdout: first a
+JSON line {task: {eval, answers, sample, metric}}; then, for each grade, a JSON
+line {task, split, size, timeout_s} followed by `size` bytes; each is answered
+by one JSON line {score, status, reason} with status ok, invalid or error.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import math
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import warnings
+
+LABEL_METRICS = ('accuracy', 'f1_macro')
+PROBABILITY_METRICS = ('log_loss', 'roc_auc')
+MAX_FIELD_CHARS = 4096
+SUM_TOLERANCE = 0.01
+
+
+class Refused(ValueError):
+  """The submission breaks a rule; the message goes to the agent."""
+
+
+def canonical(label: str) -> str:
+  """'3.0' and ' 3' name the class '3'; other labels stay as they are."""
+  label = label.strip()
+  head, dot, tail = label.partition('.')
+  if dot and head.lstrip('-').isdigit() and not tail.strip('0'):
+    return head
+  return label
+
+
+class Task:
+  """Answers and rules of one task, read once."""
+
+  def __init__(self, name: str, entry: dict):
+    import pandas as pd
+
+    spec = importlib.util.spec_from_file_location(
+      f'task_eval_{abs(hash(name))}', entry['eval']
+    )
+    self.module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(self.module)
+    self.metric = entry['metric']
+    text = {'dtype': str, 'keep_default_na': False}
+    answers = pd.read_csv(entry['answers'], **text)
+    sample = pd.read_csv(entry['sample'], nrows=0)
+    self.columns = list(sample.columns)
+    self.ids = list(answers['id'])
+    self.id_set = set(self.ids)
+    self.split = answers['split'].to_numpy()
+    self.truth = answers.drop(columns=['split']).set_index('id')
+    target = self.truth.columns[0]
+    if self.metric in LABEL_METRICS or self.metric == 'log_loss':
+      self.truth[target] = self.truth[target].map(canonical)
+      self.labels = set(self.truth[target])
+    else:
+      self.truth = self.truth.astype(float)
+      self.labels = set()
+    cells = max(1, len(self.ids) * len(self.columns))
+    self.max_bytes = 4096 + 64 * cells
+
+  def rows(self, data: bytes) -> dict[str, list[str]]:
+    """id -> values in the sample's column order. Raises Refused."""
+    if len(data) > self.max_bytes:
+      raise Refused(
+        f'submission has {len(data)} bytes; at most {self.max_bytes} allowed.'
+      )
+    try:
+      text = data.decode('utf-8-sig')
+    except UnicodeDecodeError as error:
+      raise Refused(f'submission is not UTF-8 text: {error}.') from None
+    if '\x00' in text:
+      raise Refused('submission holds a NUL byte.')
+    reader = csv.reader(io.StringIO(text, newline=''), strict=True)
+    try:
+      table = [row for row in reader if row]
+    except csv.Error as error:
+      raise Refused(f'submission is not valid CSV: {error}.') from None
+    if not table:
+      raise Refused('submission is empty.')
+    return self.by_id(table[0], table[1:])
+
+  def by_id(self, header, body) -> dict[str, list[str]]:
+    header = [name.strip() for name in header]
+    if len(set(header)) != len(header) or set(header) != set(self.columns):
+      raise Refused(
+        f'columns are {_short(header)}; exactly {self.columns} are expected.'
+      )
+    order = [header.index(name) for name in self.columns if name != 'id']
+    at = header.index('id')
+    out: dict[str, list[str]] = {}
+    for number, row in enumerate(body, start=2):
+      if len(row) != len(header):
+        raise Refused(
+          f'line {number} has {len(row)} values; {len(header)} expected.'
+        )
+      key = canonical(row[at])
+      if key in out:
+        raise Refused(f'id {_short(key)} appears more than once.')
+      if key not in self.id_set:
+        raise Refused(f'id {_short(key)} is not a test id.')
+      out[key] = [row[i] for i in order]
+    missing = len(self.id_set) - len(out)
+    if missing:
+      raise Refused(
+        f'{missing} of {len(self.id_set)} test ids are missing.'
+      )
+    return out
+
+  def frame(self, data: bytes):
+    """Checked submission, indexed and ordered like the answers."""
+    import pandas as pd
+
+    rows = self.rows(data)
+    names = [name for name in self.columns if name != 'id']
+    frame = pd.DataFrame(
+      [rows[key] for key in self.ids], columns=names, index=self.ids
+    )
+    if self.metric in LABEL_METRICS:
+      for name in names:
+        frame[name] = frame[name].map(canonical)
+        odd = sorted(set(frame[name]) - self.labels)
+        if odd:
+          raise Refused(
+            f'column {name} holds {_short(odd[0])}, which is no known class.'
+          )
+      return frame
+    for name in names:
+      frame[name] = [_finite(name, value) for value in frame[name]]
+    if self.metric in PROBABILITY_METRICS:
+      _check_probabilities(frame, self.metric)
+    return frame
+
+  def score(self, data: bytes, split: str) -> float:
+    """Metric of one split. Raises Refused for the submission's faults."""
+    frame = self.frame(data)
+    keep = self.split == split
+    if not keep.any():
+      raise ValueError(f'answers.csv has no row of split {split!r}.')
+    return float(self.module.score(frame[keep], self.truth[keep]))
+
+
+def _short(value) -> str:
+  text = repr(value)
+  return text if len(text) <= 120 else text[:117] + '...'
+
+
+def _finite(name: str, text: str) -> float:
+  try:
+    if '_' in text:  # Python alone reads 1_0 as a number
+      raise ValueError
+    value = float(text)
+  except ValueError:
+    raise Refused(
+      f'column {name} holds {_short(text)}, which is no number.'
+    ) from None
+  if not math.isfinite(value) or abs(value) > 1e100:
+    raise Refused(f'column {name} holds {_short(text)}; it must be finite.')
+  return value
+
+
+def _check_probabilities(frame, metric: str) -> None:
+  values = frame.to_numpy(float)
+  if values.min() < 0.0 or values.max() > 1.0:
+    raise Refused('probabilities must lie between 0 and 1.')
+  if metric == 'log_loss':
+    off = abs(values.sum(axis=1) - 1.0).max()
+    if off > SUM_TOLERANCE:
+      raise Refused(
+        'the probabilities of each row must sum to 1; one row is off by '
+        f'{off:.3g}.'
+      )
+
+
+def grade(task: Task, data: bytes, split: str) -> dict:
+  """One answer record."""
+  try:
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore')
+      score = task.score(data, split)
+  except Refused as error:
+    return {'score': None, 'status': 'invalid', 'reason': str(error)}
+  except Exception as error:  # a fault of the task, never of the agent
+    reason = f'{type(error).__name__}: {error}'
+    return {'score': None, 'status': 'error', 'reason': reason[:500]}
+  if not math.isfinite(score):
+    reason = f'the score is {score}, not a finite number.'
+    return {'score': None, 'status': 'invalid', 'reason': reason}
+  return {'score': score, 'status': 'ok', 'reason': ''}
+
+
+def _child(task: Task, data: bytes, split: str, out: int, timeout_s: float):
+  """Runs in the fork; never returns."""
+  code = 1
+  try:
+    seconds = max(1, math.ceil(timeout_s))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    os.write(out, json.dumps(grade(task, data, split)).encode())
+    code = 0
+  finally:
+    os._exit(code)
+
+
+def grade_in_fork(task, data: bytes, split: str, timeout_s: float) -> dict:
+  """Forks, waits at most timeout_s, kills what is late."""
+  read, write = os.pipe()
+  pid = os.fork()
+  if pid == 0:
+    os.close(read)
+    _child(task, data, split, write, timeout_s)
+  os.close(write)
+  chunks, end = [], time.monotonic() + timeout_s
+  late = False
+  while True:
+    left = end - time.monotonic()
+    if left <= 0 or not select.select([read], [], [], left)[0]:
+      late = True
+      os.kill(pid, signal.SIGKILL)
+      break
+    chunk = os.read(read, 65536)
+    if not chunk:
+      break
+    chunks.append(chunk)
+  os.close(read)
+  _, status = os.waitpid(pid, 0)
+  if late:
+    reason = f'grading took longer than {timeout_s:g} s.'
+  elif status != 0 or not chunks:
+    reason = f'the grading process ended with status {status}.'
+  else:
+    return json.loads(b''.join(chunks))
+  return {'score': None, 'status': 'error', 'reason': reason}
+
+
+def main() -> None:
+  stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+  limit = int(sys.argv[1]) * 1024 * 1024
+  resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+  signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+  try:
+    import pandas  # noqa: F401
+    import sklearn.metrics  # noqa: F401
+
+    entries = json.loads(stdin.readline())
+    tasks = {name: Task(name, entry) for name, entry in entries.items()}
+    hello = {'status': 'ok', 'reason': ''}
+  except Exception as error:
+    tasks, hello = {}, {'status': 'error', 'reason': f'{error!r}'}
+  stdout.write(json.dumps(hello).encode() + b'\n')
+  stdout.flush()
+  while line := stdin.readline():
+    request = json.loads(line)
+    data = stdin.read(request['size'])
+    answer = grade_in_fork(
+      tasks[request['task']], data, request['split'], request['timeout_s']
+    )
+    stdout.write(json.dumps(answer).encode() + b'\n')
+    stdout.flush()
+
+
+if __name__ == '__main__':
+  main()

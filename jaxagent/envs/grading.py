@@ -1,0 +1,199 @@
+"""Scores submissions outside the sandbox, in a process of its own.
+
+A submission is untrusted bytes: it is never unpickled, never handed to code
+of the sandbox, and read by a strict CSV reader (exact ids, no duplicates,
+finite values, columns by name). See `grade_worker.py` for the rules.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+
+from jaxagent.envs.tasks import PreparedTask
+from jaxagent.types import Outcome
+
+SPLITS = ('valid', 'private')
+HARD_MAX_BYTES = 64 * 1024 * 1024
+_WORKER = pathlib.Path(__file__).with_name('grade_worker.py')
+_START_TIMEOUT_S = 120.0
+_STATUS = {
+  'ok': Outcome.OK,
+  'invalid': Outcome.INVALID_SUBMISSION,
+  'error': Outcome.GRADER_ERROR,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class GradeResult:
+  """score is None unless outcome is OK; reason is one line for the agent."""
+
+  score: float | None
+  outcome: Outcome
+  reason: str
+
+
+class WorkerDied(RuntimeError):
+  """The grading process ended or went silent."""
+
+
+class Grader:
+  """A long-lived grading process; `grade` may be called from any thread.
+
+  Args:
+    prepared: task name -> prepared task; their answers are read at start.
+    timeout_s: limit of one grade, in seconds.
+    memory_mb: address space of the grading process, in MiB.
+
+  Raises:
+    ValueError: a task's answers or eval.py cannot be read.
+  """
+
+  def __init__(
+    self,
+    prepared: Mapping[str, PreparedTask],
+    *,
+    timeout_s: float = 20.0,
+    memory_mb: int = 4096,
+  ):
+    self._entries = {
+      name: {
+        'eval': str((task.spec.root / 'scripts/eval.py').resolve()),
+        'answers': str(task.private_dir / 'answers.csv'),
+        'sample': str(task.public_dir / 'sample_submission.csv'),
+        'metric': task.spec.metric,
+      }
+      for name, task in prepared.items()
+    }
+    self._timeout_s = timeout_s
+    self._memory_mb = memory_mb
+    self._lock = threading.Lock()
+    self._closed = False
+    self._buffer = b''
+    self._worker: subprocess.Popen | None = None
+    with self._lock:
+      self._start()
+
+  def grade(
+    self, task_name: str, submission: bytes, split: str = 'valid'
+  ) -> GradeResult:
+    """Scores the bytes of a submission file on one split.
+
+    Faults of the submission give INVALID_SUBMISSION with a reason; faults of
+    the grader give GRADER_ERROR, which never becomes a reward.
+
+    Raises:
+      ValueError: unknown task or split, or the grader is closed.
+    """
+    if task_name not in self._entries:
+      raise ValueError(
+        f'task {task_name!r} is not graded here; choose one of '
+        f'{", ".join(sorted(self._entries))}.'
+      )
+    if split not in SPLITS:
+      raise ValueError(f'split={split!r}; choose one of {", ".join(SPLITS)}.')
+    if len(submission) > HARD_MAX_BYTES:
+      return GradeResult(
+        None,
+        Outcome.INVALID_SUBMISSION,
+        f'submission has {len(submission)} bytes; at most {HARD_MAX_BYTES}.',
+      )
+    with self._lock:
+      if self._closed:
+        raise ValueError('the grader is closed.')
+      try:
+        return self._ask(task_name, bytes(submission), split)
+      except (WorkerDied, OSError, ValueError) as error:
+        self._stop()
+        return GradeResult(None, Outcome.GRADER_ERROR, str(error))
+
+  def close(self) -> None:
+    """Ends the grading process. May be called twice."""
+    with self._lock:
+      self._closed = True
+      self._stop()
+
+  def __enter__(self) -> Grader:
+    return self
+
+  def __exit__(self, *unused) -> None:
+    self.close()
+
+  def _ask(self, task_name: str, data: bytes, split: str) -> GradeResult:
+    if self._worker is None or self._worker.poll() is not None:
+      self._stop()
+      self._start()
+    request = {
+      'task': task_name,
+      'split': split,
+      'size': len(data),
+      'timeout_s': self._timeout_s,
+    }
+    self._worker.stdin.write(json.dumps(request).encode() + b'\n' + data)
+    self._worker.stdin.flush()
+    answer = self._read_line(self._timeout_s + 10.0)
+    return GradeResult(
+      answer['score'], _STATUS[answer['status']], answer['reason']
+    )
+
+  def _start(self) -> None:
+    keep = ('PATH', 'LANG', 'LC_ALL', 'TMPDIR', 'LD_LIBRARY_PATH')
+    env = {key: os.environ[key] for key in keep if key in os.environ}
+    env.update(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1')
+    self._buffer = b''
+    self._worker = subprocess.Popen(
+      [sys.executable, '-I', str(_WORKER), str(self._memory_mb)],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.DEVNULL,
+      env=env,
+      cwd='/',
+      start_new_session=True,
+    )
+    try:
+      self._worker.stdin.write(json.dumps(self._entries).encode() + b'\n')
+      self._worker.stdin.flush()
+      hello = self._read_line(_START_TIMEOUT_S)
+    except (WorkerDied, OSError):
+      self._stop()
+      raise
+    if hello['status'] != 'ok':
+      self._stop()
+      raise ValueError(f'the grader cannot start: {hello["reason"]}')
+
+  def _read_line(self, timeout_s: float) -> dict:
+    end = time.monotonic() + timeout_s
+    fd = self._worker.stdout.fileno()
+    while b'\n' not in self._buffer:
+      left = end - time.monotonic()
+      if left <= 0 or not select.select([fd], [], [], left)[0]:
+        raise WorkerDied(f'the grader did not answer in {timeout_s:g} s.')
+      chunk = os.read(fd, 65536)
+      if not chunk:
+        raise WorkerDied('the grading process ended unexpectedly.')
+      self._buffer += chunk
+    line, self._buffer = self._buffer.split(b'\n', 1)
+    return json.loads(line)
+
+  def _stop(self) -> None:
+    worker, self._worker = self._worker, None
+    if worker is None:
+      return
+    for pipe in (worker.stdin, worker.stdout):
+      try:
+        pipe.close()
+      except OSError:
+        pass
+    try:
+      worker.wait(timeout=0.5)  # it ends by itself at the end of its input
+    except subprocess.TimeoutExpired:
+      worker.kill()
+      worker.wait()

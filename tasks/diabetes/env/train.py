@@ -1,0 +1,20 @@
+"""Diabetes progression: a single unpruned tree."""
+
+import pandas as pd
+from sklearn.pipeline import make_pipeline
+from sklearn.tree import DecisionTreeRegressor
+
+
+train = pd.read_csv('data/train.csv')
+test = pd.read_csv('data/test.csv')
+x_train = train.drop(columns=['id', 'progression'])
+x_test = test.drop(columns=['id'])
+y_train = train['progression']
+
+model = make_pipeline(DecisionTreeRegressor(random_state=0))
+model.fit(x_train, y_train)
+pred = model.predict(x_test)
+
+pd.DataFrame({'id': test['id'], 'progression': pred}).to_csv(
+  'submission.csv', index=False
+)
