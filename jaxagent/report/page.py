@@ -1,0 +1,388 @@
+"""Builds the report's page from plain records; the template lays it out.
+
+Everything a model wrote is hostile: the template escapes all of it, control
+characters are made visible, and the page's content security policy admits
+only the one script that ships with it, by hash, and no address at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import math
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from jaxagent import metrics as metrics_lib
+from jaxagent.report import charts
+
+_HERE = pathlib.Path(__file__).parent
+POLICIES = (('starter', 'Starter'), ('sft', 'SFT'), ('rl', 'RL'))
+SPLITS = (('heldin', 'Held-in'), ('heldout', 'Held-out'))
+MEASURES = (
+  ('mean_reward', 'Mean reward', 'of a step, 0 to 1'),
+  ('avg_at_k', 'avg@K', 'normalised: 0 starter, 1 best known'),
+  ('best_at_k', 'best@K', 'normalised: 0 starter, 1 best known'),
+  ('relative_gain', 'Relative gain', 'over the starter script'),
+  ('valid_action_rate', 'Valid actions', 'share of responses'),
+)
+# Title, note, and the metrics drawn together; the first is also smoothed.
+PANELS = (
+  ('Reward', 'mean of the batch', (('critic/score/mean', 'reward'),)),
+  ('Entropy', 'nats per token', (('actor/entropy', 'entropy'),)),
+  ('KL to the reference', 'per token', (('actor/kl_loss', 'KL'),)),
+  (
+    'Valid actions',
+    'share of responses',
+    (('sandbox/valid_action_rate', 'valid'),),
+  ),
+  (
+    'Staleness',
+    'updates between sampling and use',
+    (('staleness/mean', 'mean'), ('staleness/max', 'largest')),
+  ),
+  (
+    'Execution time',
+    'seconds',
+    (('duration/trained/mean', 'mean'), ('duration/trained/p95', 'p95')),
+  ),
+  ('Gradient norm', 'before clipping', (('actor/grad_norm', 'norm'),)),
+  ('Value loss', '', (('critic/vf_loss', 'loss'),)),
+  ('Response length', 'tokens', (('response_length/mean', 'mean'),)),
+)
+_TEXT_LIMIT = 20_000
+# C0 and C1 controls, bidirectional overrides, lone surrogates.
+_CONTROL = re.compile(
+  '[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069'
+  '\ud800-\udfff]'
+)
+
+
+def write_report(
+  path: str | os.PathLike,
+  *,
+  summary: Mapping[str, Any],
+  metrics_jsonl: str | os.PathLike,
+  trajectories: Sequence[Mapping[str, Any]],
+  durations: Sequence[float],
+  tasks: Sequence[Mapping[str, Any]],
+  sft_metrics_jsonl: str | os.PathLike | None = None,
+  title: str = 'jaxagent run',
+  max_trajectories: int = 150,
+) -> pathlib.Path:
+  """Writes the report to `path`, atomically, and returns it.
+
+  summary: as `summary.json` (jaxagent/summary.py); missing parts are left out.
+  metrics_jsonl: the RL stage's metrics; a missing file draws no curves.
+  trajectories: each {id, policy, task, split, steps}; a step holds any of
+    {step, thought, action, action_input, diff, output, outcome, reward,
+    exec_s, score_before, score_after}. At most `max_trajectories` are shown,
+    spread over policies and tasks.
+  durations: execution seconds of the run, > 0.
+  tasks: each {name, split, modality, metric, higher_is_better, m_init, m_best,
+    starter, sft, rl}; the last three a score, an interval or None.
+  """
+  records = _records(metrics_jsonl)
+  shown = _spread(trajectories, max_trajectories)
+  script = (_HERE / 'report_script.html').read_text(encoding='utf-8')
+  page = (
+    _environment()
+    .get_template('report.html.j2')
+    .render(
+      title=title,
+      made=datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
+      summary=summary,
+      tiles=_tiles(summary),
+      splits=_comparison(summary),
+      policies=POLICIES,
+      panels=_panels(records, PANELS, 'update'),
+      sft_panels=_panels(
+        _records(sft_metrics_jsonl),
+        (
+          ('SFT loss', 'nats per token', (('sft/loss', 'loss'),)),
+          ('SFT accuracy', 'share of tokens', (('sft/accuracy', 'share'),)),
+        ),
+        'step',
+      ),
+      tasks=_task_rows(tasks),
+      histogram=charts.log_histogram(list(durations), 'seconds'),
+      duration_facts=_quantiles(durations),
+      outcomes=_outcomes(summary),
+      stages=_stages(summary),
+      trajectories=[_trajectory(t, i) for i, t in enumerate(shown)],
+      total_trajectories=len(trajectories),
+      script=script,
+      script_hash=_script_hash(script),
+    )
+  )
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  part = path.with_name(path.name + '.part')
+  part.write_text(page, encoding='utf-8')
+  os.replace(part, path)
+  return path
+
+
+def clean(text: Any) -> str:
+  """Text made safe to show: controls visible as escapes, length bounded."""
+  text = '' if text is None else str(text)
+  if len(text) > _TEXT_LIMIT:
+    cut = len(text) - _TEXT_LIMIT
+    half = _TEXT_LIMIT // 2
+    text = f'{text[:half]}\n[... {cut} characters left out ...]\n{text[-half:]}'
+  text = text.replace('\r\n', '\n')
+  return _CONTROL.sub(
+    lambda m: m.group().encode('unicode_escape').decode('ascii'), text
+  )
+
+
+def _environment() -> jinja2.Environment:
+  environment = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(_HERE),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+  )
+  environment.filters['number'] = charts.number
+  environment.filters['clean'] = clean
+  return environment
+
+
+def _script_hash(script: str) -> str:
+  digest = hashlib.sha256(script.encode('utf-8')).digest()
+  return 'sha256-' + base64.b64encode(digest).decode('ascii')
+
+
+def _records(path: str | os.PathLike | None) -> list[dict[str, Any]]:
+  if path is None or not pathlib.Path(path).exists():
+    return []
+  return metrics_lib.read_records(path)
+
+
+def _tiles(summary: Mapping) -> list[dict[str, Any]]:
+  """The headline: reward before and after, and how sure the difference is."""
+  tiles = []
+  for split, name in SPLITS:
+    before = _interval(summary, 'sft', split, 'mean_reward')
+    after = _interval(summary, 'rl', split, 'mean_reward')
+    if not before or not after:
+      continue
+    if after['low'] > before['high']:
+      verdict, css = 'higher, intervals apart', 'good'
+    elif after['high'] < before['low']:
+      verdict, css = 'lower, intervals apart', 'bad'
+    else:
+      verdict, css = 'intervals overlap', 'even'
+    tiles.append(
+      dict(name=name, before=before, after=after, verdict=verdict, css=css)
+    )
+  return tiles
+
+
+def _interval(summary, policy, split, name) -> dict | None:
+  value = (summary.get(policy) or {}).get(split, {}).get(name)
+  return value if value and value.get('mean') is not None else None
+
+
+def _comparison(summary: Mapping) -> list[dict[str, Any]]:
+  """For each split, one forest plot for each measure; shared axes."""
+  measures = []
+  for key, label, note in MEASURES:
+    cells = {
+      (s, p): _interval(summary, p, s, key)
+      for s, _ in SPLITS
+      for p, _ in POLICIES
+    }
+    ends = [v[e] for v in cells.values() if v for e in ('low', 'high', 'mean')]
+    if not ends:
+      continue
+    low, high = min(0.0, *ends), max(ends)
+    plots = {
+      split: charts.forest(
+        [(name, p, cells[split, p]) for p, name in POLICIES], low, high
+      )
+      for split, _ in SPLITS
+    }
+    measures.append(dict(label=label, note=note, plots=plots, cells=cells))
+  return measures
+
+
+def _panels(records, panels, x_label: str) -> list[dict[str, Any]]:
+  out = []
+  for title, note, names in panels:
+    series, legend = [], []
+    for i, (name, label) in enumerate(names):
+      points = [
+        (float(r['step']), float(r[name]))
+        for r in records
+        if r.get(name) is not None
+      ]
+      if not points:
+        continue
+      if len(points) >= 12 and len(names) == 1:
+        width = max(3, len(points) // 8)
+        series.append((label, f's{i} faint', _thin(points)))
+        series.append(
+          (
+            f'{label}, running mean',
+            f's{i}',
+            _thin(charts.smooth(points, width)),
+          )
+        )
+      else:
+        series.append((label, f's{i}', _thin(points)))
+      legend.append((label, f's{i}', points[-1][1]))
+    if series:
+      out.append(
+        dict(
+          title=title,
+          note=note,
+          legend=legend,
+          svg=charts.line_chart(title, series, x_label),
+        )
+      )
+  return out
+
+
+def _thin(points: Sequence, most: int = 400) -> list:
+  """At most `most` points, evenly spaced, the last one always kept."""
+  stride = math.ceil(len(points) / most)
+  return list(points) if stride <= 1 else [*points[:-1:stride], points[-1]]
+
+
+def _task_rows(tasks: Iterable[Mapping]) -> list[dict[str, Any]]:
+  """Per-task scores; `best` marks the policy with the best mean."""
+  rows = []
+  for task in tasks:
+    higher = bool(task.get('higher_is_better', True))
+    cells = {p: _cell(task.get(p)) for p, _ in POLICIES}
+    known = {p: c['mean'] for p, c in cells.items() if c}
+    best = (max if higher else min)(known.values()) if known else None
+    rows.append(
+      dict(
+        name=str(task.get('name', '?')),
+        split=dict(SPLITS).get(task.get('split'), '–'),
+        modality=str(task.get('modality', '–')),
+        metric=str(task.get('metric', '–')),
+        arrow='↑' if higher else '↓',
+        m_init=task.get('m_init'),
+        m_best=task.get('m_best'),
+        cells=cells,
+        best={p for p, m in known.items() if m == best}
+        if len(known) > 1
+        else (),
+      )
+    )
+  return sorted(rows, key=lambda r: (r['split'] != 'Held-in', r['name']))
+
+
+def _cell(value: Any) -> dict | None:
+  if value is None:
+    return None
+  if isinstance(value, Mapping):
+    return dict(value) if value.get('mean') is not None else None
+  return {'mean': float(value), 'low': None, 'high': None}
+
+
+def _quantiles(durations: Sequence[float]) -> list[tuple[str, float]]:
+  values = sorted(d for d in durations if d > 0 and math.isfinite(d))
+  if not values:
+    return []
+
+  def at(q: float) -> float:
+    return values[min(len(values) - 1, math.floor(q * len(values)))]
+
+  return [
+    ('executions', len(values)),
+    ('median', at(0.5)),
+    ('95th percentile', at(0.95)),
+    ('99th percentile', at(0.99)),
+    ('longest', values[-1]),
+  ]
+
+
+def _outcomes(summary: Mapping) -> list[tuple[str, int, float]]:
+  counts = summary.get('outcomes') or {}
+  total = sum(counts.values()) or 1
+  top = max(counts.values(), default=1) or 1
+  rows = sorted(counts.items(), key=lambda item: -item[1])
+  return [(name, n, n / total, 100 * n / top) for name, n in rows if n]
+
+
+def _stages(summary: Mapping) -> list[tuple[str, float, float]]:
+  wall = summary.get('wall_s') or {}
+  total = sum(wall.values()) or 1.0
+  return [(name, s, 100 * s / total) for name, s in wall.items()]
+
+
+def _spread(trajectories: Sequence[Mapping], most: int) -> list[Mapping]:
+  """At most `most`, taken in turn from every (policy, task)."""
+  if len(trajectories) <= most:
+    return list(trajectories)
+  groups: dict[tuple, list] = {}
+  for item in trajectories:
+    groups.setdefault((item.get('policy'), item.get('task')), []).append(item)
+  picked, depth = [], 0
+  while len(picked) < most:
+    layer = [g[depth] for g in groups.values() if depth < len(g)]
+    picked += layer[: most - len(picked)]
+    depth += 1
+  return picked
+
+
+def _trajectory(record: Mapping, index: int) -> dict[str, Any]:
+  steps = [_step(s, i) for i, s in enumerate(record.get('steps') or ())]
+  scores = [s['score_after'] for s in steps if s['score_after'] is not None]
+  rewards = [s['reward'] for s in steps if s['reward'] is not None]
+  return dict(
+    id=clean(record.get('id', index)),
+    policy=clean(record.get('policy', '')),
+    task=clean(record.get('task', '')),
+    split=dict(SPLITS).get(record.get('split'), ''),
+    steps=steps,
+    outcomes=' '.join(sorted({s['outcome'] for s in steps if s['outcome']})),
+    start=next(
+      (s['score_before'] for s in steps if s['score_before'] is not None), None
+    ),
+    end=scores[-1] if scores else None,
+    reward=sum(rewards) / len(rewards) if rewards else None,
+    exec_s=sum(s['exec_s'] or 0.0 for s in steps),
+  )
+
+
+def _step(record: Mapping, index: int) -> dict[str, Any]:
+  outcome = record.get('outcome')
+  action_input = record.get('action_input')
+  if action_input is not None and not isinstance(action_input, str):
+    action_input = json.dumps(action_input, indent=2, default=str)
+  return dict(
+    step=record.get('step', index),
+    thought=clean(record.get('thought')),
+    action=clean(record.get('action')),
+    action_input=clean(action_input),
+    diff=[_diff_line(x) for x in clean(record.get('diff')).splitlines()],
+    output=clean(record.get('output')),
+    outcome=clean(getattr(outcome, 'value', outcome)),
+    reward=_optional(record.get('reward')),
+    exec_s=_optional(record.get('exec_s')),
+    score_before=_optional(record.get('score_before')),
+    score_after=_optional(record.get('score_after')),
+  )
+
+
+def _diff_line(line: str) -> tuple[str, str]:
+  if line.startswith(('+++', '---')):
+    return 'file', line
+  return {'+': 'add', '-': 'del', '@': 'hunk'}.get(line[:1], 'same'), line
+
+
+def _optional(value: Any) -> float | None:
+  return None if value is None else float(value)
