@@ -267,3 +267,4 @@ class State:
   history: tuple[tuple[str, str], ...] = ()
   ideas: tuple[str, ...] = ()
   step: int = 0
+  script: str = 'train.py'  # the file that `score` belongs to

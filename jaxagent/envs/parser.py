@@ -1,0 +1,261 @@
+"""Response text -> entries, action, arguments (paper 000 table 6).
+
+`strict` is the default: each entry once, in order, at the start of a line,
+the action's input one JSON object with exactly the action's arguments, and
+nothing after it. `compatible` forgives what the original forgives: a
+missing entry before `Action`, a fenced or slightly malformed JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Mapping, Sequence
+
+from jaxagent import types
+
+ENTRIES = (
+  'Reflection',
+  'Research Plan and Status',
+  'Fact Check',
+  'Thought',
+  'Action',
+  'Action Input',
+)
+ENTRIES_WITHOUT_THOUGHT = ('Action', 'Action Input')
+
+# Action -> its arguments in order (MLAgentBench's names).
+ACTION_ARGS: dict[str, tuple[str, ...]] = {
+  'List Files': ('dir_path',),
+  'Read File': ('file_name',),
+  'Write File': ('file_name', 'content'),
+  'Append File': ('file_name', 'content'),
+  'Copy File': ('source', 'destination'),
+  'Undo Edit Script': ('script_name',),
+  'Execute Script': ('script_name',),
+  'Python REPL': ('command',),
+  'Final Answer': ('final_answer',),
+  'Understand File': ('file_name', 'things_to_look_for'),
+  'Append Summary to Research Log': ('content',),
+  'Inspect Script Lines': (
+    'script_name',
+    'start_line_number',
+    'end_line_number',
+  ),
+  'Edit Script (AI)': ('script_name', 'edit_instruction', 'save_name'),
+  'Edit Script Segment (AI)': (
+    'script_name',
+    'start_line_number',
+    'end_line_number',
+    'edit_instruction',
+    'save_name',
+  ),
+  'Reflection': ('things_to_reflect_on',),
+  'Retrieval from Research Log': ('current_plan',),
+  'Request Help': ('request',),
+}
+# The subset in the default prompt of paper 000 (table 4, 5).
+DEFAULT_ACTIONS = (
+  'List Files',
+  'Copy File',
+  'Execute Script',
+  'Final Answer',
+  'Understand File',
+  'Inspect Script Lines',
+  'Edit Script (AI)',
+)
+EDIT_ACTIONS = ('Edit Script (AI)', 'Edit Script Segment (AI)')
+
+
+class ResponseError(ValueError):
+  """A response that cannot be acted on."""
+
+  outcome = types.Outcome.INVALID_FORMAT
+
+
+class FormatError(ResponseError):
+  """The response is not in the required format (or its JSON is not JSON)."""
+
+  outcome = types.Outcome.INVALID_FORMAT
+
+
+class ActionError(ResponseError):
+  """The format is right; the action is unknown or its arguments are wrong."""
+
+  outcome = types.Outcome.INVALID_ACTION
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+  """One parsed response."""
+
+  entries: Mapping[str, str]
+  action: str
+  args: Mapping[str, str]
+
+
+def _entry_pattern(names: Sequence[str]) -> re.Pattern[str]:
+  # Longest first, so that 'Action Input' is not taken for 'Action'.
+  ordered = sorted(names, key=len, reverse=True)
+  return re.compile(
+    r'^(' + '|'.join(re.escape(n) for n in ordered) + r'):[ \t]*', re.M
+  )
+
+
+def _cut_observation(text: str) -> str:
+  """Drops what follows the stop sequence `Observation:` at a line's start."""
+  return re.split(r'^Observation:', text, maxsplit=1, flags=re.M)[0]
+
+
+def split_entries(
+  text: str, required: Sequence[str] = ENTRIES, *, strict: bool = True
+) -> dict[str, str]:
+  """Entry name -> its text. Entries start lines; contents may not.
+
+  Raises FormatError naming the missing, repeated or misplaced entry.
+  """
+  text = _cut_observation(text)
+  found = list(_entry_pattern(ENTRIES).finditer(text))
+  entries: dict[str, str] = {}
+  for index, match in enumerate(found):
+    end = found[index + 1].start() if index + 1 < len(found) else len(text)
+    name = match.group(1)
+    if name in entries:
+      if strict:
+        raise FormatError(f'The entry {name!r} appears twice; write it once.')
+      continue  # the first one counts
+    entries[name] = text[match.end() : end].strip()
+  needed = required if strict else ENTRIES_WITHOUT_THOUGHT
+  missing = [n for n in needed if n not in entries]
+  if missing:
+    raise FormatError(
+      f'The entry {missing[0]!r} is missing; the response needs, in this '
+      f'order: {", ".join(needed)}.'
+    )
+  if strict:
+    if text[: found[0].start()].strip():
+      raise FormatError('There is text before the first entry.')
+    order = [n for n in entries if n in required]
+    if order != list(required) or set(entries) - set(required):
+      raise FormatError(
+        f'The entries are {", ".join(entries)}; they must be, in this order: '
+        f'{", ".join(required)}.'
+      )
+    empty = [n for n in required if not entries[n]]
+    if empty:
+      raise FormatError(f'The entry {empty[0]!r} is empty.')
+  return entries
+
+
+def _no_duplicates(pairs):
+  keys = [k for k, _ in pairs]
+  if len(set(keys)) != len(keys):
+    raise FormatError('The action input holds an argument twice.')
+  return dict(pairs)
+
+
+def _load_json(text: str, strict: bool) -> object:
+  if not strict:
+    text = re.sub(r'^```(?:json)?\s*|\s*```$', '', text.strip())
+  try:
+    return json.loads(
+      text,
+      strict=strict,  # not strict: raw newlines in strings are let through
+      object_pairs_hook=_no_duplicates,
+      parse_constant=lambda c: (_ for _ in ()).throw(
+        ValueError(f'constant {c}')
+      ),
+    )
+  except FormatError:
+    raise
+  except (ValueError, RecursionError) as error:
+    if not strict:
+      try:  # the first JSON object of the text
+        start = text.index('{')
+        return json.JSONDecoder(strict=False).raw_decode(text[start:])[0]
+      except (ValueError, RecursionError):
+        pass
+    raise FormatError(
+      f'The action input is not valid JSON ({error}); write one JSON object.'
+    ) from error
+
+
+def _check_args(
+  action: str, value: object, *, strict: bool
+) -> dict[str, str]:
+  names = ACTION_ARGS[action]
+  if not isinstance(value, dict):
+    raise FormatError(
+      f'The action input is a {type(value).__name__}, not a JSON object.'
+    )
+  missing = [n for n in names if n not in value]
+  extra = [n for n in value if n not in names]
+  if missing or (strict and extra):
+    what = f'lacks {missing[0]!r}' if missing else f'has no {extra[0]!r}'
+    raise ActionError(
+      f'The action {action!r} {what}; its arguments are {", ".join(names)}.'
+    )
+  args = {}
+  for name in names:
+    item = value[name]
+    if isinstance(item, int) and not isinstance(item, bool):
+      item = str(item)  # line numbers come as numbers, too
+    if not isinstance(item, str):
+      raise ActionError(
+        f'The argument {name!r} of {action!r} must be a string, not '
+        f'{type(item).__name__}.'
+      )
+    args[name] = item
+  return args
+
+
+def parse_response(
+  text: str,
+  *,
+  mode: str = 'strict',
+  required: Sequence[str] = ENTRIES,
+  actions: Sequence[str] | None = None,
+) -> Response:
+  """Parses one response.
+
+  Args:
+    text: what the policy or an expert wrote.
+    mode: 'strict' or 'compatible'.
+    required: entries asked for (ENTRIES_WITHOUT_THOUGHT for the variant of
+      paper 000 table 10).
+    actions: allowed action names; all of MLAgentBench's by default.
+
+  Raises:
+    FormatError: entries or JSON wrong (Outcome.INVALID_FORMAT).
+    ActionError: unknown action or arguments (Outcome.INVALID_ACTION).
+  """
+  if mode not in ('strict', 'compatible'):
+    raise ValueError(f"mode={mode!r} must be 'strict' or 'compatible'.")
+  strict = mode == 'strict'
+  entries = split_entries(text, required, strict=strict)
+  action = entries['Action']
+  if not strict:
+    action = action.strip('*[]`\'" .')
+  allowed = tuple(ACTION_ARGS) if actions is None else tuple(actions)
+  value = _load_json(entries['Action Input'], strict)
+  if action not in allowed:
+    raise ActionError(
+      f'Unknown action {action!r}; choose one of: {", ".join(allowed)}.'
+    )
+  args = _check_args(action, value, strict=strict)
+  return Response(entries, action, args)
+
+
+def format_response(
+  entries: Mapping[str, str], action: str, args: Mapping[str, str]
+) -> str:
+  """The inverse of parse_response, in table 6's order."""
+  lines = [
+    f'{name}: {entries[name]}'
+    for name in ENTRIES[:4]
+    if name in entries
+  ]
+  lines.append(f'Action: {action}')
+  lines.append(f'Action Input: {json.dumps(dict(args), ensure_ascii=False)}')
+  return '\n'.join(lines)

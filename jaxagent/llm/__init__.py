@@ -1,0 +1,1 @@
+"""Text models the system asks: expert, editor, instrumenter."""

@@ -1,0 +1,353 @@
+"""The model line of a script as data: read it, change it, write it back.
+
+Works on the syntax tree (libcst), so comments and layout of everything that
+is not touched stay as they are. The convention of the bundled tasks: one
+top-level `model = make_pipeline(step, ..., estimator)`; a bare estimator is
+a pipeline of one.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+import libcst as cst
+
+from jaxagent.llm import catalogue
+from jaxagent.llm.base import EditRefused
+
+
+def parse_module(script: str) -> cst.Module:
+  """Raises EditRefused where the script is not Python."""
+  try:
+    return cst.parse_module(script)
+  except (cst.ParserSyntaxError, RecursionError, ValueError) as error:
+    raise EditRefused('the script is not valid Python') from error
+
+
+def parse_expression(text: str) -> cst.BaseExpression:
+  """Raises EditRefused where the text is not an expression."""
+  try:
+    return cst.parse_expression(text)
+  except (cst.ParserSyntaxError, RecursionError, ValueError) as error:
+    raise EditRefused(f'cannot read the expression {text[:60]!r}') from error
+
+
+def code(node: cst.CSTNode) -> str:
+  """Source of one node."""
+  return cst.Module([]).code_for_node(node)
+
+
+def is_name(expression: cst.BaseExpression, name: str) -> bool:
+  return isinstance(expression, cst.Name) and expression.value == name
+
+
+def call_name(expression: cst.BaseExpression) -> str:
+  """Class name of a call, '' for anything else."""
+  if isinstance(expression, cst.Call):
+    func = expression.func
+    if isinstance(func, cst.Attribute):
+      func = func.attr
+    if isinstance(func, cst.Name):
+      return func.value
+  return ''
+
+
+def names_in(node: cst.CSTNode) -> list[str]:
+  """All bare names of a node, in order, with repetition."""
+  found: list[str] = []
+
+  class Visitor(cst.CSTVisitor):
+    def visit_Name(self, node: cst.Name) -> None:
+      found.append(node.value)
+
+    def visit_Attribute_attr(self, node: cst.Attribute) -> None:
+      pass
+
+  node.visit(Visitor())
+  return found
+
+
+def set_keyword(
+  call: cst.Call, name: str, value: cst.BaseExpression
+) -> cst.Call:
+  """The call with keyword `name` set or replaced."""
+  new = cst.Arg(
+    keyword=cst.Name(name),
+    value=value,
+    equal=cst.AssignEqual(
+      whitespace_before=cst.SimpleWhitespace(''),
+      whitespace_after=cst.SimpleWhitespace(''),
+    ),
+  )
+  args = [a for a in call.args]
+  for index, arg in enumerate(args):
+    if arg.keyword is not None and arg.keyword.value == name:
+      args[index] = arg.with_changes(value=value)
+      return call.with_changes(args=args)
+  if args:
+    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(' '))
+    last = args[-1]
+    if not isinstance(last.comma, cst.Comma):
+      args[-1] = last.with_changes(comma=comma)
+  return call.with_changes(args=args + [new])
+
+
+def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
+  for arg in call.args:
+    if arg.keyword is not None and arg.keyword.value == name:
+      return arg.value
+  return None
+
+
+class Pipeline:
+  """Steps of `model = ...`; a mutable view, written back by `Script`."""
+
+  def __init__(self, expression: cst.BaseExpression):
+    self.bare = call_name(expression) not in ('make_pipeline', 'Pipeline')
+    if self.bare:
+      self.steps = [expression]
+    elif call_name(expression) == 'make_pipeline':
+      self.steps = [a.value for a in expression.args if a.keyword is None]
+    else:
+      self.steps = self._named_steps(expression)
+    if not self.steps:
+      raise EditRefused('the pipeline has no step')
+
+  @staticmethod
+  def _named_steps(call: cst.Call) -> list[cst.BaseExpression]:
+    first = call.args[0].value if call.args else None
+    steps = []
+    for element in getattr(first, 'elements', ()):
+      pair = getattr(element.value, 'elements', ())
+      if len(pair) != 2:
+        raise EditRefused('cannot read the steps of the pipeline')
+      steps.append(pair[1].value)
+    return steps
+
+  @property
+  def names(self) -> list[str]:
+    return [call_name(s) for s in self.steps]
+
+  @property
+  def estimator(self) -> cst.BaseExpression:
+    return self.steps[-1]
+
+  def index_of_role(self, role: str) -> int | None:
+    """First step (the estimator aside) of a role."""
+    for index, name in enumerate(self.names[:-1]):
+      entry = catalogue.ENTRIES.get(name)
+      if entry is not None and entry.role == role:
+        return index
+    return None
+
+  def expression(self) -> cst.BaseExpression:
+    """The call to stand on the right of `model =`, on one line."""
+    if len(self.steps) == 1 and self.bare:
+      return self.steps[0]
+    text = ', '.join(one_line(s) for s in self.steps)
+    return cst.parse_expression(f'make_pipeline({text})')
+
+
+def one_line(node: cst.CSTNode) -> str:
+  """Source of an expression on one line, spacing normalised."""
+  return ast.unparse(ast.parse(code(node).strip(), mode='eval'))
+
+
+class Script:
+  """A script whose model line, constants and imports can be changed."""
+
+  def __init__(self, text: str):
+    self.module = parse_module(text)
+    self._before = set(names_in(self.module))
+    self._line = self._find('model')
+    if self._line is None:
+      raise EditRefused('the script has no top-level `model = ...` line')
+    self.pipeline = Pipeline(self._assign(self._line).value)
+
+  @staticmethod
+  def _assign(line: cst.SimpleStatementLine) -> cst.Assign:
+    return line.body[0]
+
+  def _find(self, target: str) -> cst.SimpleStatementLine | None:
+    """Last top-level `target = ...`."""
+    found = None
+    for line in self.module.body:
+      if (
+        isinstance(line, cst.SimpleStatementLine)
+        and isinstance(line.body[0], cst.Assign)
+        and len(line.body[0].targets) == 1
+        and is_name(line.body[0].targets[0].target, target)
+      ):
+        found = line
+    return found
+
+  def _replace_line(self, old, new) -> None:
+    body = [new if line is old else line for line in self.module.body]
+    self.module = self.module.with_changes(body=body)
+
+  def has_constant(self, name: str) -> bool:
+    return name.isupper() and self._find(name) is not None
+
+  def set_constant(self, name: str, value: str) -> None:
+    line = self._find(name)
+    assign = self._assign(line).with_changes(value=parse_expression(value))
+    self._replace_line(line, line.with_changes(body=[assign]))
+
+  def _index(self, test) -> int | None:
+    for index, line in enumerate(self.module.body):
+      if isinstance(line, cst.SimpleStatementLine) and test(code(line)):
+        return index
+    return None
+
+  def insert_before_fit(self, statement: str) -> None:
+    """Adds a line before `model.fit(...)`; EditRefused without one."""
+    self._insert(lambda t: t.strip().startswith('model.fit('), statement, 0)
+
+  def insert_after_prediction(self, statement: str) -> None:
+    """Adds a line after `pred = ...`; EditRefused without one."""
+    self._insert(lambda t: 'model.predict' in t, statement, 1)
+
+  def _insert(self, test, statement: str, offset: int) -> None:
+    index = self._index(test)
+    if index is None:
+      raise EditRefused('the script has no such line to work at')
+    body = list(self.module.body)
+    if any(code(line).strip() == statement for line in body):
+      raise EditRefused('the script does so already')
+    line = cst.parse_module(statement + '\n').body[0]
+    body.insert(index + offset, line)
+    self.module = self.module.with_changes(body=body)
+
+  def target_of_prediction(self) -> str:
+    """Name that the prediction is assigned to."""
+    index = self._index(lambda t: 'model.predict' in t)
+    if index is not None:
+      statement = self.module.body[index].body[0]
+      if isinstance(statement, cst.Assign) and isinstance(
+        statement.targets[0].target, cst.Name
+      ):
+        return statement.targets[0].target.value
+    raise EditRefused('the script has no line `pred = model.predict(...)`')
+
+  def render(self) -> str:
+    """Writes the pipeline back, mends the imports, returns the text."""
+    line = self._find('model')
+    assign = self._assign(line).with_changes(value=self.pipeline.expression())
+    self._replace_line(line, line.with_changes(body=[assign]))
+    self._mend_imports()
+    return self.module.code
+
+  def _imported(self) -> dict[str, str]:
+    """Bound name -> module, of top-level imports."""
+    bound: dict[str, str] = {}
+    for line in self.module.body:
+      if not isinstance(line, cst.SimpleStatementLine):
+        continue
+      for part in line.body:
+        if isinstance(part, cst.ImportFrom) and part.module is not None:
+          if isinstance(part.names, cst.ImportStar):
+            continue
+          for alias in part.names:
+            name = alias.asname.name if alias.asname else alias.name
+            bound[code(name).strip()] = code(part.module)
+        elif isinstance(part, cst.Import):
+          for alias in part.names:
+            name = alias.asname.name if alias.asname else alias.name
+            bound[code(name).strip().split('.')[0]] = ''
+    return bound
+
+  def _mend_imports(self) -> None:
+    used = set(names_in(self._find('model')))
+    bound = self._imported()
+    for name in sorted(used):
+      if name in bound:
+        continue
+      module = catalogue.FUNCTIONS.get(name)
+      if name in catalogue.ENTRIES:
+        module = catalogue.ENTRIES[name].module
+      if module is not None:
+        self._add_import(f'from {module} import {name}')
+    everywhere = set(names_in(self.module))
+    if 'np' in everywhere and 'np' not in bound:
+      self._add_import('import numpy as np')
+    self._drop_unused_imports()
+
+  def _add_import(self, statement: str) -> None:
+    """After the last top-level import (before all else if there is none)."""
+    where = 0
+    for index, line in enumerate(self.module.body):
+      if isinstance(line, cst.SimpleStatementLine) and isinstance(
+        line.body[0], (cst.Import, cst.ImportFrom)
+      ):
+        where = index + 1
+    body = list(self.module.body)
+    body.insert(where, cst.parse_module(statement + '\n').body[0])
+    self.module = self.module.with_changes(body=body)
+
+  def _drop_unused_imports(self) -> None:
+    """Drops scikit-learn names that this edit left without a use."""
+    uses: dict[str, int] = {}
+    for name in names_in(self.module):
+      uses[name] = uses.get(name, 0) + 1
+    body = []
+    for line in self.module.body:
+      part = (
+        line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+      )
+      if (
+        isinstance(part, cst.ImportFrom)
+        and part.module is not None
+        and code(part.module).startswith('sklearn')
+        and not isinstance(part.names, cst.ImportStar)
+      ):
+        keep = [
+          a
+          for a in part.names
+          if a.asname is not None or uses.get(a.name.value, 0) > 1
+        ]
+        if not keep:
+          continue
+        if len(keep) < len(part.names):
+          keep[-1] = keep[-1].with_changes(
+            comma=cst.MaybeSentinel.DEFAULT
+          )
+          part = part.with_changes(names=keep)
+          line = line.with_changes(body=[part, *line.body[1:]])
+      body.append(line)
+    self.module = self.module.with_changes(body=body)
+
+
+@functools.lru_cache(maxsize=4096)
+def model_line(script: str) -> str:
+  """The `model = ...` statement on one line, '' where there is none.
+
+  For prompts; reads with `ast`, so a script that is no Python gives ''.
+  """
+  try:
+    tree = ast.parse(script)
+  except (SyntaxError, ValueError, RecursionError):
+    return ''
+  for node in reversed(tree.body):
+    if isinstance(node, ast.Assign) and any(
+      isinstance(t, ast.Name) and t.id == 'model' for t in node.targets
+    ):
+      return ast.unparse(node)
+  return ''
+
+
+@functools.lru_cache(maxsize=4096)
+def step_names(script: str) -> tuple[str, ...]:
+  """Class names of the pipeline's steps, () where it cannot be read."""
+  line = model_line(script)
+  if not line:
+    return ()
+  value = ast.parse(line).body[0].value
+  if not isinstance(value, ast.Call):
+    return ()
+  calls = [value]
+  if getattr(value.func, 'id', '') == 'make_pipeline':
+    calls = [a for a in value.args if isinstance(a, ast.Call)]
+  return tuple(
+    getattr(c.func, 'id', getattr(c.func, 'attr', '')) for c in calls
+  )

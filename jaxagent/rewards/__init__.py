@@ -1,0 +1,1 @@
+"""Outcome -> scalar: the reward modules of the three papers."""
