@@ -1,0 +1,527 @@
+"""The first process of one job's namespaces: builds the room, keeps the
+clock, kills everything, and only then brings the files out.
+
+It runs in a child of the launcher (pid 1 of a fresh pid namespace at T2 and
+T3, a subreaper below) and speaks to the pool over the job's own socket, so
+neither scripts nor results ever pass through the launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import socket
+import stat
+import sys
+import time
+from typing import Any
+
+from jaxagent.sandbox import _linux, _runner, _wire
+
+TICK_S = 0.05
+MB = 1 << 20
+INSIDE_UID = 65534
+BOX = '/box'
+
+
+class Room:
+  """Where the job lives: paths differ with and without namespaces."""
+
+  def __init__(self, request: dict[str, Any], config: dict[str, Any]):
+    self.request, self.config = request, config
+    self.namespaces = config['namespaces']
+    self.root = BOX if self.namespaces else request['host_dir']
+    self.workspace = self.root + '/workspace'
+    self.proc_fd = -1
+
+  def build(self, header: dict[str, Any], blobs: list[bytes]) -> None:
+    uid = self.request['uid']
+    if self.namespaces:
+      self._enter(header)
+    else:
+      os.mkdir(self.root, 0o700)
+    for name in ('workspace', 'tmp', 'shm'):
+      os.mkdir(f'{self.root}/{name}', 0o700)
+    made = {self.workspace, self.root + '/tmp', self.root + '/shm'}
+    for path, blob in zip(header['files'], blobs):
+      target = f'{self.workspace}/{path}'
+      self._parents(target, made)
+      with open(target, 'wb') as f:
+        f.write(blob)
+      made.add(target)
+    for path, source in header['mounts'].items():
+      target = f'{self.workspace}/{path}'
+      self._parents(target, made)
+      if self.namespaces:
+        os.mkdir(target)
+      else:
+        os.symlink(source, target)
+    if uid is not None:
+      made.add(self.root)
+      for path in made:
+        os.chown(path, uid, uid, follow_symlinks=False)
+
+  def _parents(self, target: str, made: set[str]) -> None:
+    parent = os.path.dirname(target)
+    if parent in made or os.path.isdir(parent):
+      return
+    self._parents(parent, made)
+    os.mkdir(parent, 0o700)
+    made.add(parent)
+
+  def _enter(self, header: dict[str, Any]) -> None:
+    template = self.config['template']
+    size = header['disk_mb'] * MB + header['initial_bytes']
+    inodes = 4096 + header['disk_mb'] * 64 + len(header['files'])
+    self.proc_fd = os.open('/proc', os.O_PATH | os.O_CLOEXEC)
+    _linux.mount(
+      'proc', template + '/proc', 'proc',
+      _linux.MS_RDONLY | _linux.MS_NOSUID | _linux.MS_NODEV
+      | _linux.MS_NOEXEC, 'hidepid=2',
+    )
+    _linux.mount(
+      'box', template + BOX, 'tmpfs', _linux.MS_NOSUID | _linux.MS_NODEV,
+      f'size={size},nr_inodes={inodes},mode=0700',
+    )
+    for name, path in header['mounts'].items():
+      os.makedirs(f'{template}{BOX}/.mounts/{name}')
+      _linux.bind_read_only(path, f'{template}{BOX}/.mounts/{name}')
+    socket.sethostname('sandbox')
+    _linux.pivot_root(template)
+
+  def place_mounts(self, header: dict[str, Any]) -> None:
+    for name in header['mounts'] if self.namespaces else ():
+      _linux.mount(
+        f'{BOX}/.mounts/{name}', f'{self.workspace}/{name}', '',
+        _linux.MS_BIND | _linux.MS_REC,
+      )
+      _linux.umount(f'{BOX}/.mounts/{name}')
+
+  def used(self) -> tuple[int, bool]:
+    """(bytes in the job's file systems, whether they are full)."""
+    if not self.namespaces:
+      return _tree_bytes(self.root), False
+    status = os.statvfs(self.root)
+    used = (status.f_blocks - status.f_bfree) * status.f_frsize
+    return used, status.f_bavail == 0 or status.f_ffree == 0
+
+
+def _tree_bytes(root: str) -> int:
+  total, left = 0, 200_000
+  for folder, _, names in os.walk(root):
+    for name in names:
+      left -= 1
+      try:
+        total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+      except OSError:
+        pass
+    if left < 0:
+      break
+  return total
+
+
+def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
+  """User namespace, uid, capabilities, rlimits, Landlock, seccomp."""
+  config, uid = room.config, room.request['uid']
+  _rlimits(header, config, uid)
+  if uid is not None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+  # The map files belong to root while the process is not dumpable.
+  _linux.prctl(_linux.PR_SET_DUMPABLE, 1)
+  if room.namespaces and config['user_namespaces']:
+    _linux.unshare(_linux.NEWUSER)
+    owner = 0 if uid is None else uid
+    for name, text in (
+      ('setgroups', 'deny'),
+      ('uid_map', f'{INSIDE_UID} {owner} 1'),
+      ('gid_map', f'{INSIDE_UID} {owner} 1'),
+    ):
+      fd = os.open(f'self/{name}', os.O_WRONLY, dir_fd=room.proc_fd)
+      os.write(fd, text.encode())
+      os.close(fd)
+  if room.namespaces:
+    _linux.drop_capabilities()
+  _linux.prctl(_linux.PR_SET_NO_NEW_PRIVS, 1)
+  if config['landlock']:
+    if room.namespaces:
+      write = [BOX]
+      read = ['/']
+    else:
+      write = [room.root]
+      read = config['readable'] + list(header['mounts'].values())
+    devices = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random',
+               '/dev/urandom', *config['gpu_devices']]
+    _linux.landlock(read, write + devices)
+  if config['seccomp']:
+    _linux.seccomp(
+      network=room.namespaces, count_memory=bool(config['cgroups'])
+    )
+
+
+def _rlimits(header: dict[str, Any], config: dict, uid: int | None) -> None:
+  memory = header['memory_mb'] * MB
+  if header['gpus']:
+    memory = resource.RLIM_INFINITY  # CUDA reserves address space by the TB
+  elif header['zygote']:
+    memory += config['base_data']
+  pairs = [
+    (resource.RLIMIT_CORE, 0),
+    (resource.RLIMIT_DATA, memory),
+    (resource.RLIMIT_FSIZE, header['disk_mb'] * MB + header['initial_bytes']),
+    (resource.RLIMIT_NOFILE, 512),
+    (resource.RLIMIT_MSGQUEUE, 0),
+    (resource.RLIMIT_MEMLOCK, 0),
+    (resource.RLIMIT_CPU, int(header['timeout_s'] * 4 * os.cpu_count()) + 5),
+  ]
+  if uid is not None or config['user_namespaces']:
+    # One more than the limit: the job's own first process is counted.
+    pairs.append((resource.RLIMIT_NPROC, header['pids']))
+  for kind, value in pairs:
+    _, hard = resource.getrlimit(kind)
+    if hard != resource.RLIM_INFINITY:
+      value = hard if value == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (value, value))
+
+
+def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
+  threads = str(header['threads'])
+  env = {
+    'PATH': os.pathsep.join(
+      [os.path.dirname(room.config['python']), '/usr/local/bin', '/usr/bin',
+       '/bin']
+    ),
+    'HOME': room.root + '/tmp', 'TMPDIR': room.root + '/tmp',
+    'LANG': 'C.UTF-8', 'PYTHONHASHSEED': '0',
+    'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONUNBUFFERED': '1',
+    'CUDA_VISIBLE_DEVICES': ','.join(header['gpu_ids']),
+  }
+  for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR', 'LOKY'):
+    env[f'{name}_MAX_CPU_COUNT' if name == 'LOKY'
+        else f'{name}_NUM_THREADS'] = threads
+  env.update(header['env'])
+  return env
+
+
+def _become_job(room: Room, header: dict, out: int, sync: int, mem: int):
+  """Never returns. `sync` gets 'R' when ready, or 'E' and the error."""
+  try:
+    os.setsid()
+    os.chdir(room.workspace)
+    nothing = os.open('/dev/null', os.O_RDWR)
+    for source, target in ((nothing, 0), (out, 1), (out, 2)):
+      os.dup2(source, target)
+    sync = os.dup2(sync, 200, inheritable=False)
+    mem = os.dup2(mem, 201, inheritable=False)
+    for fd in room.config.get('cgroup_fds', ()):
+      os.write(fd, b'0')
+    # Only now close the rest: the proc descriptor is still needed.
+    keep_proc = room.proc_fd
+    if keep_proc >= 0:
+      room.proc_fd = os.dup2(keep_proc, 202, inheritable=False)
+    os.closerange(3, 200)
+    os.closerange(203, 4096)
+    _lower_privileges(room, header)
+    if room.proc_fd >= 0:
+      os.close(room.proc_fd)
+    env = _environment(room, header)
+    for number in (signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD):
+      signal.signal(number, signal.SIG_DFL)
+    if header['zygote']:
+      mem = os.dup2(mem, 3, inheritable=False)
+      os.close(201)
+      os.environ.clear()
+      os.environ.update(env)
+      os.write(sync, b'R')
+      os.close(sync)
+      _run_in_zygote(header, mem)
+    mem = os.dup2(mem, 3, inheritable=True)
+    os.close(201)
+    runner = room.config['runner']
+    command = [room.config['python'], '-I', '-B', runner, str(mem),
+               header['script'], *header['argv']]
+    os.write(sync, b'R')
+    os.execve(command[0], command, env)
+  except BaseException as error:  # noqa: BLE001: told to the supervisor
+    try:
+      os.write(sync, f'E{type(error).__name__}: {error}'.encode()[:900])
+    finally:
+      os._exit(125)
+
+
+def _run_in_zygote(header: dict[str, Any], mem: int) -> None:
+  import random
+
+  signal.signal(signal.SIGINT, signal.default_int_handler)
+  random.seed()
+  if 'numpy' in sys.modules:
+    sys.modules['numpy'].random.seed()
+  for stream, fd in (('stdout', 1), ('stderr', 2)):
+    value = open(fd, 'w', buffering=1, closefd=False, encoding='utf-8',
+                 errors='backslashreplace')
+    setattr(sys, stream, value)
+    setattr(sys, f'__{stream}__', value)
+  for name in [n for n in sys.modules if n.split('.')[0] == 'jaxagent']:
+    del sys.modules[name]
+  _runner.finish(_runner.run(header['script'], header['argv'], mem))
+
+
+class Watch:
+  """Follows the job to its end: output, memory, deadline."""
+
+  def __init__(self, room: Room, header: dict, child: int, out: int):
+    self.room, self.header, self.child, self.out = room, header, child, out
+    self.reason = ''
+    self.status: int | None = None
+    self.head, self.tail = bytearray(), bytearray()
+    self.total = 0
+    self.peak = 0
+    self.keep = header['keep_kb'] * 1024 // 2
+    self.cap = header['output_kb'] * 1024
+
+  def follow(self) -> None:
+    begin = time.monotonic()
+    deadline = begin + self.header['timeout_s']
+    pid_fd = os.pidfd_open(self.child)
+    poll = select.poll()
+    poll.register(pid_fd, select.POLLIN)
+    poll.register(self.out, select.POLLIN)
+    sample_at = begin + TICK_S
+    while not self.reason:
+      now = time.monotonic()
+      if now >= deadline:
+        self.reason = 'timeout'
+        break
+      if now >= sample_at:
+        self._sample()
+        sample_at = now + max(TICK_S, 10 * (time.monotonic() - now))
+      wait = min(deadline, sample_at) - time.monotonic()
+      events = dict(poll.poll(max(0.0, wait) * 1000 + 0.5))
+      if self.out in events and not self._drain(once=True):
+        poll.unregister(self.out)
+      if pid_fd in events:
+        break
+    os.close(pid_fd)
+
+  def _drain(self, *, once: bool) -> bool:
+    """False at the end of the stream. Keeps head and tail of the first cap."""
+    while True:
+      try:
+        part = os.read(self.out, 65536)
+      except BlockingIOError:
+        return True
+      if not part:
+        return False
+      part = part[:max(0, self.cap + 1 - self.total)]
+      self.total += len(part)
+      over = self.total > self.cap
+      part = part[:len(part) - 1] if over else part
+      room = max(0, self.keep - len(self.head))
+      self.head += part[:room]
+      self.tail += part[room:]
+      if len(self.tail) > 4 * self.keep + 65536:
+        del self.tail[:-self.keep]
+      if over:
+        self.reason = self.reason or 'output'
+        return False
+      if once:
+        return True
+
+  def _sample(self) -> None:
+    self._reap(block=False)
+    used, _ = self.room.used()
+    if not self.room.namespaces and used > (
+      self.header['disk_mb'] * MB + self.header['initial_bytes']
+    ):
+      self.reason = 'disk'
+    if self.room.config['cgroups']:
+      return
+    memory = used if self.room.namespaces else 0
+    for pid in descendants(self.room.namespaces):
+      try:
+        with open(f'/proc/{pid}/statm') as f:
+          fields = f.read().split()
+        memory += (int(fields[1]) - int(fields[2])) * 4096
+      except (OSError, IndexError, ValueError):
+        pass
+    self.peak = max(self.peak, memory)
+    slack = self.room.config['base_data'] if self.header['zygote'] else 0
+    if memory > self.header['memory_mb'] * MB + slack:
+      self.reason = 'memory'
+
+  def _reap(self, *, block: bool) -> None:
+    while True:
+      try:
+        pid, status = os.waitpid(-1, 0 if block else os.WNOHANG)
+      except ChildProcessError:
+        return
+      if pid == 0:
+        return
+      if pid == self.child:
+        self.status = status
+
+  def kill_all(self) -> None:
+    """Returns when no process of the job is left."""
+    if self.room.namespaces:
+      try:
+        os.kill(-1, signal.SIGKILL)
+      except ProcessLookupError:
+        pass
+      self._reap(block=True)
+    else:
+      self._kill_descendants()
+    self._drain(once=False)
+    os.close(self.out)
+
+  def _kill_descendants(self) -> None:
+    uid = self.room.request['uid']
+    while True:
+      for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in descendants(False):
+          try:
+            os.kill(pid, number)
+          except OSError:
+            pass
+      if uid is not None:  # everything of the slot's own user id at once
+        killer = os.fork()
+        if killer == 0:
+          try:
+            os.setresuid(uid, uid, uid)
+            os.kill(-1, signal.SIGKILL)
+          finally:
+            os._exit(0)
+        os.waitpid(killer, 0)
+      self._reap(block=False)
+      try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+      except ChildProcessError:
+        return
+      time.sleep(0.001)
+
+  def text(self) -> str:
+    tail = bytes(self.tail[-self.keep:]) if self.keep else b''
+    cut = len(self.head) + len(tail) < min(self.total, self.cap)
+    middle = b'\n[... cut ...]\n' if cut else b''
+    return (bytes(self.head) + middle + tail).decode('utf-8', 'replace')
+
+
+def descendants(namespaces: bool) -> list[int]:
+  """Pids of the job: everyone else in the namespace, or the tree below us."""
+  me = os.getpid()
+  if namespaces:
+    return [int(n) for n in os.listdir('/proc')
+            if n.isdigit() and int(n) != me]
+  found: list[int] = []
+  parents: dict[int, list[int]] = {}
+  for name in os.listdir('/proc'):
+    if name.isdigit():
+      try:
+        with open(f'/proc/{name}/stat', 'rb') as f:
+          fields = f.read().rsplit(b')', 1)[1].split()
+      except (OSError, IndexError):
+        continue
+      parents.setdefault(int(fields[1]), []).append(int(name))
+  queue = [me]
+  while queue:
+    for child in parents.get(queue.pop(), ()):
+      found.append(child)
+      queue.append(child)
+  return found
+
+
+def collect(workspace: str, paths: list[str],
+            cap: int) -> tuple[dict[str, bytes], list[str]]:
+  """Reads regular files through descriptors: no link, FIFO or hard link.
+
+  Returns ({path: content}, [why a path was left out]).
+  """
+  found: dict[str, bytes] = {}
+  problems: list[str] = []
+  for path in paths:
+    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+      *parents, name = path.split('/')
+      for part in parents:
+        below = os.open(
+          part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder
+        )
+        os.close(folder)
+        folder = below
+      status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+      if not stat.S_ISREG(status.st_mode):
+        raise ValueError('is not a regular file')
+      if status.st_nlink != 1:
+        raise ValueError('has hard links')
+      if status.st_size > cap:
+        raise ValueError(f'has {status.st_size} bytes, more than {cap}')
+      flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+      with os.fdopen(os.open(name, flags, dir_fd=folder), 'rb') as f:
+        found[path] = f.read(cap + 1)[:cap]
+    except FileNotFoundError:
+      problems.append(f'{path}: was not written')
+    except (OSError, ValueError) as error:
+      problems.append(f'{path}: {error}')
+    finally:
+      os.close(folder)
+  return found, problems
+
+
+def _sync(fd: int) -> str:
+  """'' when the job is ready to run, else what went wrong."""
+  text = os.read(fd, 1024)
+  if text[:1] == b'R':
+    return ''
+  return text[1:].decode('utf-8', 'replace') or 'the job died in its set-up.'
+
+
+def supervise(conn: socket.socket, request: dict, config: dict) -> None:
+  """Runs one job and writes one result frame. Called in the forked child."""
+  start = request['cloned_at']
+  header, blobs = _wire.receive(conn)
+  room = Room(request, config)
+  room.build(header, blobs)
+  room.place_mounts(header)
+  initial, _ = room.used()
+  del blobs
+  out_r, out_w = os.pipe2(os.O_CLOEXEC)
+  sync_r, sync_w = os.pipe2(os.O_CLOEXEC)
+  mem_r, mem_w = os.pipe2(os.O_CLOEXEC)
+  os.set_blocking(out_r, False)
+  os.set_blocking(mem_r, False)
+  child = os.fork()
+  if child == 0:
+    _become_job(room, header, out_w, sync_w, mem_w)
+  for fd in (out_w, sync_w, mem_w):
+    os.close(fd)
+  error = _sync(sync_r)
+  began = time.monotonic()
+  watch = Watch(room, header, child, out_r)
+  if not error:
+    watch.follow()
+  ended = time.monotonic()
+  watch.kill_all()
+  usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+  used, full = room.used()
+  try:
+    flag = os.read(mem_r, 1)
+  except BlockingIOError:
+    flag = b''
+  files: dict[str, bytes] = {}
+  problems: list[str] = []
+  if not error:
+    files, problems = collect(
+      room.workspace, header['collect'], header['collect_mb'] * MB
+    )
+  result = {
+    'error': error, 'reason': watch.reason, 'status': watch.status,
+    'startup_s': began - start, 'exec_s': ended - began,
+    'cpu_s': usage.ru_utime + usage.ru_stime,
+    'peak_bytes': max(watch.peak, usage.ru_maxrss * 1024),
+    'written': max(0, used - initial), 'disk_full': full,
+    'memory_flag': flag == b'M', 'output_bytes': watch.total,
+    'ended_at': ended, 'names': list(files), 'problems': problems,
+  }
+  _wire.send(conn, result, [watch.text().encode(), *files.values()])

@@ -1,0 +1,43 @@
+"""Frames between the pool, the launcher and a job's supervisor.
+
+A frame is 8 bytes of length, a JSON header, then the blobs whose sizes the
+header lists. JSON and raw bytes only: nothing here is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any, Sequence
+
+MAX_HEADER = 64 << 20
+
+
+def send(sock: socket.socket, header: dict[str, Any],
+         blobs: Sequence[bytes] = ()) -> None:
+  header = {**header, 'blobs': [len(b) for b in blobs]}
+  text = json.dumps(header).encode()
+  sock.sendall(struct.pack('>Q', len(text)) + text)
+  for blob in blobs:
+    sock.sendall(blob)
+
+
+def _exactly(sock: socket.socket, size: int) -> bytes:
+  parts = []
+  while size:
+    part = sock.recv(min(size, 1 << 20))
+    if not part:
+      raise EOFError('the other side closed the connection.')
+    parts.append(part)
+    size -= len(part)
+  return b''.join(parts)
+
+
+def receive(sock: socket.socket) -> tuple[dict[str, Any], list[bytes]]:
+  """Returns (header, blobs). Raises EOFError where the peer has gone."""
+  (size,) = struct.unpack('>Q', _exactly(sock, 8))
+  if size > MAX_HEADER:
+    raise EOFError(f'a frame header of {size} bytes is refused.')
+  header = json.loads(_exactly(sock, size))
+  return header, [_exactly(sock, n) for n in header.pop('blobs')]

@@ -1,0 +1,266 @@
+"""The `local` backend: namespaces made directly, one launcher process."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import uuid
+import warnings
+from typing import Any, Sequence
+
+from jaxagent.sandbox import _wire, errors, outcome
+from jaxagent.types import Execution, Job
+
+_START = (
+  'import sys; sys.path.insert(0, {root!r}); '
+  'from jaxagent.sandbox.launcher import main; '
+  'sys.path.remove({root!r}); main()'
+)
+DISABLE = ('namespaces', 'userns', 'cgroup', 'landlock', 'seccomp')
+
+
+def tier_of(hello: dict[str, Any]) -> str:
+  """The tier that the launcher's own set-up amounts to, before attacks."""
+  isolated = hello['namespaces'] and hello['seccomp']
+  if isolated and (hello['user_namespaces'] or hello['real_root']):
+    return 'T3' if hello['real_root'] and hello['cgroups'] else 'T2'
+  return 'T1' if hello['landlock'] and hello['seccomp'] else 'T0'
+
+
+class LocalBackend:
+  """Runs jobs through one launcher; restarts it when it dies.
+
+  Args:
+    slots: how many jobs may run at once (one user id each, as root).
+    zygote: whether the launcher imports the numerical stack.
+    work_dir: where scratch folders go; a temporary folder when None.
+    disable: primitives to do without (for tests and odd machines).
+    gpu_devices: device files visible to jobs, such as '/dev/nvidia0'.
+    keep_kb: how much of the output is kept, half head and half tail.
+    collect_mb: size cap of each collected file.
+  """
+
+  name = 'local'
+  uid_base = 0x5A000000
+
+  def __init__(self, slots: int, *, zygote: bool = True,
+               work_dir: pathlib.Path | None = None,
+               disable: Sequence[str] = (), gpu_devices: Sequence[str] = (),
+               keep_kb: int = 64, collect_mb: int = 64):
+    unknown = set(disable) - set(DISABLE)
+    if unknown:
+      raise ValueError(f'disable={sorted(unknown)}: choose from {DISABLE}.')
+    self.slots, self.zygote = slots, zygote
+    self.disable, self.gpu_devices = list(disable), list(gpu_devices)
+    self.keep_kb, self.collect_mb = keep_kb, collect_mb
+    if work_dir is not None:
+      os.makedirs(work_dir, exist_ok=True)
+    self.work_dir = tempfile.mkdtemp(prefix='jaxagent-', dir=work_dir)
+    os.chmod(self.work_dir, 0o711)
+    self.hello: dict[str, Any] = {}
+    self.tier = ''
+    self._process: subprocess.Popen | None = None
+    self._control: socket.socket | None = None
+    self._lock = threading.Lock()
+    self._numbers: dict[str, int] = {}
+    self._next = 0
+    self.restarts = -1
+
+  def start(self) -> str:
+    """Starts the launcher. Returns the tier; see probe.py for the attacks."""
+    with self._lock:
+      self._start_locked()
+    return self.tier
+
+  def _start_locked(self) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    name = f'jaxagent-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+    template = os.path.join(self.work_dir, 'root')
+    os.makedirs(template, exist_ok=True)
+    options = {
+      'template': template, 'work_dir': self.work_dir, 'name': name,
+      'disable': self.disable, 'gpu_devices': self.gpu_devices,
+      'zygote': self.zygote,
+      'uid_base': self.uid_base + (os.getpid() % 4096) * 256,
+    }
+    root = str(pathlib.Path(__file__).resolve().parents[2])
+    env = {'PATH': '/usr/local/bin:/usr/bin:/bin', 'LANG': 'C.UTF-8',
+           'PYTHONHASHSEED': '0'}
+    for kind in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR'):
+      env[f'{kind}_NUM_THREADS'] = '1'
+    # The launcher does not die with the thread that starts it; it watches
+    # its parent and this socket instead.
+    self._process = subprocess.Popen(
+      [sys.executable, '-I', '-B', '-c', _START.format(root=root),
+       str(theirs.fileno()), json.dumps(options)],
+      env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd='/',
+      start_new_session=True,
+    )
+    theirs.close()
+    ours.settimeout(120)
+    try:
+      data = ours.recv(65536)
+    except OSError:
+      data = b''
+    if not data:
+      self._process.kill()
+      text = self._process.stderr.read().decode('utf-8', 'replace')
+      raise errors.BackendError(
+        f'the sandbox launcher did not start: {text[-1500:]}'
+      )
+    ours.settimeout(None)
+    self._control = ours
+    self.hello = json.loads(data)
+    tier = tier_of(self.hello)
+    if self.tier and errors.tier_number(tier) < errors.tier_number(self.tier):
+      raise errors.TierError(
+        f'the restarted launcher offers {tier}, not {self.tier}.'
+      )
+    self.tier = tier
+    self.restarts += 1
+
+  def lower(self) -> None:
+    """Goes one step down after a failed probe: never silently."""
+    step = {'T3': 'cgroup', 'T2': 'namespaces', 'T1': 'seccomp'}[self.tier]
+    warnings.warn(
+      f'sandbox: {self.tier} failed its probe, trying without {step}.',
+      stacklevel=3,
+    )
+    self.disable.append(step)
+    self._stop()
+    self.tier = ''
+    self.start()
+
+  def _ensure_alive(self) -> None:
+    with self._lock:
+      if self._process is None or self._process.poll() is not None:
+        self._close_process()
+        self._start_locked()
+
+  def run(self, job: Job, slot: int, timeout_s: float,
+          gpu_ids: Sequence[str] = ()) -> Execution:
+    """Runs one job and waits for the death of all its processes."""
+    try:
+      self._ensure_alive()
+      ours, theirs = socket.socketpair()
+      with theirs:
+        number = self._request(job, slot, timeout_s, theirs)
+    except (OSError, errors.BackendError) as error:
+      return outcome.infrastructure(job, self.tier, f'launcher: {error}')
+    try:
+      with ours:
+        return self._converse(job, ours, timeout_s, gpu_ids)
+    finally:
+      if self._numbers.get(job.job_id) == number:
+        del self._numbers[job.job_id]
+
+  def _request(self, job: Job, slot: int, timeout_s: float,
+               theirs: socket.socket) -> int:
+    with self._lock:
+      self._next += 1
+      number = self._numbers[job.job_id] = self._next
+    message = {
+      'op': 'run', 'job': number, 'slot': slot, 'timeout_s': timeout_s,
+      'memory_mb': job.limits.memory_mb, 'pids': job.limits.pids,
+    }
+    socket.send_fds(
+      self._control, [json.dumps(message).encode()], [theirs.fileno()]
+    )
+    return number
+
+  def _header(self, job: Job, timeout_s: float, gpu_ids: Sequence[str],
+              blobs: list[bytes]) -> dict[str, Any]:
+    limits = job.limits
+    return {
+      'script': job.script, 'argv': list(job.argv), 'env': dict(job.env),
+      'files': list(job.files), 'initial_bytes': sum(
+        (len(b) + 8191) // 4096 * 4096 for b in blobs) + (1 << 16),
+      'mounts': {k: str(pathlib.Path(v).resolve())
+                 for k, v in job.mounts.items()},
+      'collect': list(job.collect), 'collect_mb': self.collect_mb,
+      'keep_kb': self.keep_kb, 'zygote': job.zygote and self.zygote,
+      'threads': job.threads, 'gpus': job.gpus, 'gpu_ids': list(gpu_ids),
+      'timeout_s': timeout_s, 'memory_mb': limits.memory_mb,
+      'pids': limits.pids, 'disk_mb': limits.disk_mb,
+      'output_kb': limits.output_kb,
+    }
+
+  def _converse(self, job: Job, conn: socket.socket, timeout_s: float,
+                gpu_ids: Sequence[str]) -> Execution:
+    blobs = [v.encode('utf-8', 'surrogateescape') if isinstance(v, str) else v
+             for v in job.files.values()]
+    result: dict[str, Any] | None = None
+    output: list[bytes] = []
+    trailer: dict[str, Any] | None = None
+    conn.settimeout(timeout_s + 30.0)
+    try:
+      try:
+        _wire.send(conn, self._header(job, timeout_s, gpu_ids, blobs), blobs)
+      except OSError:
+        pass  # the supervisor died; the launcher's trailer says so
+      while trailer is None:
+        header, parts = _wire.receive(conn)
+        if 'dead' in header:
+          trailer = header
+        else:
+          result, output = header, parts
+    except (EOFError, OSError) as error:
+      return outcome.infrastructure(
+        job, self.tier, f'the launcher died: {error}'
+      )
+    if result is None or result.get('error'):
+      if trailer.get('cancelled'):
+        return outcome.killed(job, self.tier)
+      text = (result or {}).get('error') or trailer.get('launch_error')
+      return outcome.infrastructure(
+        job, self.tier, text or f'supervisor status {trailer["dead"]}'
+      )
+    result['timeout_s'] = timeout_s
+    return outcome.execution(job, self.tier, result, output, trailer)
+
+  def cancel(self, job_id: str) -> bool:
+    """Kills a running job. True where it was running."""
+    number = self._numbers.get(job_id)
+    if number is None or self._control is None:
+      return False
+    try:
+      self._control.send(json.dumps({'op': 'kill', 'job': number}).encode())
+    except OSError:
+      return False
+    return True
+
+  def stats(self) -> dict[str, Any]:
+    return {
+      'launcher_pid': self._process.pid if self._process else None,
+      'launcher_restarts': max(0, self.restarts), **self.hello,
+    }
+
+  def _close_process(self) -> None:
+    if self._control is not None:
+      self._control.close()
+      self._control = None
+    if self._process is not None:
+      try:
+        self._process.wait(10)
+      except subprocess.TimeoutExpired:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+      self._process.stderr.close()
+      self._process = None
+
+  def _stop(self) -> None:
+    with self._lock:
+      self._close_process()
+
+  def close(self) -> None:
+    self._stop()
+    shutil.rmtree(self.work_dir, ignore_errors=True)

@@ -1,0 +1,87 @@
+"""From exit status, signals and counters to a typed outcome. Never text."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any, Mapping
+
+from jaxagent.types import Execution, Job, Outcome
+
+
+def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],
+           ) -> tuple[Outcome, str]:
+  """Returns (outcome, one line for people).
+
+  result: what the supervisor measured. trailer: the launcher's wait status
+  and the cgroup's counters. A signal the job sent itself is a script error:
+  nothing outside its namespaces can signal it but the pool.
+  """
+  reason, status = result['reason'], result['status']
+  failed = status is None or status != 0
+  number = os.WTERMSIG(status) if status and os.WIFSIGNALED(status) else None
+  if reason == 'timeout':
+    return Outcome.TIMEOUT, f'killed at its limit of {result["timeout_s"]:g} s'
+  if reason == 'output':
+    return Outcome.OUTPUT_LIMIT, 'killed: it printed more than its limit'
+  if reason == 'disk':
+    return Outcome.DISK_LIMIT, 'killed: it wrote more than its limit'
+  if reason == 'memory':
+    return Outcome.OOM, 'killed: its processes held more than the limit'
+  if failed and trailer.get('oom_kills', 0) > 0:
+    return Outcome.OOM, 'the kernel killed it at its memory limit'
+  if failed and (result['disk_full'] or number == signal.SIGXFSZ):
+    return Outcome.DISK_LIMIT, 'it failed with its file system full'
+  if failed and result['memory_flag']:
+    return Outcome.OOM, 'it ended with MemoryError'
+  if number == signal.SIGXCPU:
+    return Outcome.TIMEOUT, 'killed at its CPU limit'
+  if number is not None:
+    return Outcome.SCRIPT_ERROR, f'it died of signal {number}'
+  if failed:
+    return Outcome.SCRIPT_ERROR, f'it exited with {os.WEXITSTATUS(status or 0)}'
+  if result['problems']:
+    missing = all(p.endswith('was not written') for p in result['problems'])
+    kind = Outcome.NO_SUBMISSION if missing else Outcome.INVALID_SUBMISSION
+    return kind, '; '.join(result['problems'])[:400]
+  return Outcome.OK, ''
+
+
+def execution(job: Job, tier: str, result: Mapping[str, Any],
+              blobs: list[bytes], trailer: Mapping[str, Any]) -> Execution:
+  """The public record of a run that its supervisor reported on."""
+  outcome, message = decide(result, trailer)
+  if trailer.get('cancelled'):
+    outcome, message = Outcome.KILLED, 'cancelled'
+  status = result['status']
+  code = number = None
+  if status is not None:
+    if os.WIFSIGNALED(status):
+      number = os.WTERMSIG(status)
+    else:
+      code = os.WEXITSTATUS(status)
+  peak = trailer.get('peak_bytes') or result['peak_bytes']
+  return Execution(
+    job_id=job.job_id, outcome=outcome, tier=tier, exit_code=code,
+    signal=number, startup_s=result['startup_s'],
+    exec_s=max(result['exec_s'], 1e-6),
+    teardown_s=max(0.0, trailer['finished_at'] - result['ended_at']),
+    cpu_s=max(trailer.get('cpu_s', 0.0), result['cpu_s']),
+    peak_memory_mb=peak / 2**20, bytes_written=result['written'],
+    output=blobs[0].decode('utf-8', 'replace'),
+    output_bytes=result['output_bytes'],
+    collected=dict(zip(result['names'], blobs[1:])), message=message,
+  )
+
+
+def infrastructure(job: Job, tier: str, message: str) -> Execution:
+  return Execution(
+    job_id=job.job_id, outcome=Outcome.INFRASTRUCTURE, tier=tier,
+    message=message[-600:],
+  )
+
+
+def killed(job: Job, tier: str, message: str = 'cancelled') -> Execution:
+  return Execution(
+    job_id=job.job_id, outcome=Outcome.KILLED, tier=tier, message=message
+  )

@@ -1,0 +1,296 @@
+"""The pool: slots, queue, priorities, deadlines, cancellation, retries."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import heapq
+import itertools
+import pathlib
+import threading
+import time
+import uuid
+import warnings
+from typing import Any, Protocol, Sequence
+
+from jaxagent.sandbox import checks, errors, local, outcome, probe
+from jaxagent.types import Execution, Job, Outcome
+
+BACKENDS = ('local', 'docker', 'ray')
+MAX_ATTEMPTS = 3
+
+
+class Backend(Protocol):
+  """Where jobs run. `run` blocks until every process of the job is dead."""
+
+  name: str
+  tier: str
+
+  def start(self) -> str: ...
+
+  def run(self, job: Job, slot: int, timeout_s: float,
+          gpu_ids: Sequence[str] = ()) -> Execution: ...
+
+  def cancel(self, job_id: str) -> bool: ...
+
+  def stats(self) -> dict[str, Any]: ...
+
+  def close(self) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Deadline:
+  """A point in time on the monotonic clock; nested ones only shrink."""
+
+  at: float = float('inf')
+
+  @classmethod
+  def after(cls, seconds: float) -> Deadline:
+    return cls(time.monotonic() + seconds)
+
+  def nested(self, seconds: float) -> Deadline:
+    """The earlier of this deadline and `seconds` from now."""
+    return Deadline(min(self.at, time.monotonic() + seconds))
+
+  def remaining(self) -> float:
+    return max(0.0, self.at - time.monotonic())
+
+
+def make_backend(backend: str, slots: int, **options) -> Backend:
+  """Returns an unstarted backend; ValueError names the choices."""
+  if backend == 'local':
+    return local.LocalBackend(slots, **options)
+  if backend == 'docker':
+    from jaxagent.sandbox import docker_backend
+
+    return docker_backend.DockerBackend(slots, **options)
+  if backend == 'ray':
+    from jaxagent.sandbox import ray_backend
+
+    return ray_backend.RayBackend(slots, **options)
+  raise ValueError(
+    f'backend={backend!r}: choose one of {", ".join(BACKENDS)}.'
+  )
+
+
+@dataclasses.dataclass(order=True)
+class _Entry:
+  priority: float
+  order: int
+  job: Job = dataclasses.field(compare=False)
+  future: concurrent.futures.Future = dataclasses.field(compare=False)
+  deadline: Deadline = dataclasses.field(compare=False)
+  queued_at: float = dataclasses.field(compare=False)
+  cancelled: bool = dataclasses.field(default=False, compare=False)
+
+
+class SandboxPool:
+  """Runs jobs in `slots` contained slots, lowest priority value first.
+
+  Args:
+    slots: jobs at once.
+    backend: 'local', 'docker' or 'ray'.
+    min_tier: 'T3'..'T0'; TierError, with the remedy, where it is not met.
+    zygote: keep a pre-imported launcher for jobs that ask for it.
+    work_dir: scratch space; a temporary folder when None.
+    max_queue: submit() waits while this many jobs are queued.
+    gpus: ids handed out to jobs that ask for GPUs.
+  """
+
+  def __init__(self, slots: int, *, backend: str = 'local',
+               min_tier: str = 'T2', zygote: bool = True,
+               work_dir: pathlib.Path | None = None,
+               max_queue: int | None = None, gpus: Sequence[str] = (),
+               **backend_options):
+    if slots < 1:
+      raise ValueError(f'slots={slots} must be at least 1.')
+    if max_queue is not None and max_queue < 1:
+      raise ValueError(f'max_queue={max_queue} must be at least 1 or None.')
+    errors.tier_number(min_tier)
+    self.slots, self.max_queue = slots, max_queue
+    self._backend = make_backend(
+      backend, slots, zygote=zygote, work_dir=work_dir, **backend_options
+    )
+    self._changed = threading.Condition()
+    self._heap: list[_Entry] = []
+    self._running: dict[str, _Entry] = {}
+    self._free_gpus = [str(g) for g in gpus]
+    self._n_gpus = len(self._free_gpus)
+    self._order = itertools.count()
+    self._counts: dict[str, float] = {}
+    self._closed = False
+    try:
+      self._backend.start()
+      self.tier = probe.confirm(self._backend, min_tier)
+    except BaseException:
+      self._backend.close()
+      raise
+    self._threads = [
+      threading.Thread(target=self._work, args=(i,), daemon=True,
+                       name=f'sandbox-slot-{i}')
+      for i in range(slots)
+    ]
+    for thread in self._threads:
+      thread.start()
+
+  def __enter__(self) -> SandboxPool:
+    return self
+
+  def __exit__(self, *_) -> None:
+    self.close()
+
+  def submit(self, job: Job, *, deadline_s: float | None = None,
+             ) -> concurrent.futures.Future[Execution]:
+    """Queues a job. Thread-safe; waits while the queue is full.
+
+    deadline_s: seconds from now by which the outer unit (step, trajectory)
+    must be over; the job's own timeout is cut to fit. A job that is still
+    queued then comes back as `infrastructure`: it was not the policy's fault.
+    Raises ValueError on bad input, RuntimeError after close().
+    """
+    checks.job(job)
+    if job.gpus > self._n_gpus:
+      raise ValueError(
+        f'job {job.job_id} asks for gpus={job.gpus}; the pool has '
+        f'{self._n_gpus}. Pass gpus=[...] to SandboxPool.'
+      )
+    deadline = Deadline() if deadline_s is None else Deadline.after(deadline_s)
+    with self._changed:
+      while (self.max_queue is not None and not self._closed
+             and len(self._heap) >= self.max_queue):
+        self._changed.wait()
+      if self._closed:
+        raise RuntimeError('the sandbox pool is closed.')
+      if job.job_id in self._running or any(
+        e.job.job_id == job.job_id for e in self._heap
+      ):
+        raise ValueError(f'job id {job.job_id!r} is already in the pool.')
+      future: concurrent.futures.Future = concurrent.futures.Future()
+      heapq.heappush(self._heap, _Entry(
+        job.priority, next(self._order), job, future, deadline,
+        time.monotonic(),
+      ))
+      self._changed.notify_all()
+    return future
+
+  def cancel(self, job_id: str) -> bool:
+    """Kills a queued or running job: its future gets outcome `killed`."""
+    with self._changed:
+      for entry in self._heap:
+        if entry.job.job_id == job_id:
+          self._heap.remove(entry)
+          heapq.heapify(self._heap)
+          self._changed.notify_all()
+          break
+      else:
+        entry = self._running.get(job_id)
+        if entry is None:
+          return False
+        entry.cancelled = True
+        self._backend.cancel(job_id)
+        return True
+    self._finish(entry, outcome.killed(entry.job, self.tier))
+    return True
+
+  def stats(self) -> dict[str, Any]:
+    """Counters since the start: outcomes, times, queue and slots."""
+    with self._changed:
+      return {
+        'tier': self.tier, 'backend': self._backend.name,
+        'slots': self.slots, 'queued': len(self._heap),
+        'running': len(self._running), **self._counts,
+        'launcher': self._backend.stats(),
+      }
+
+  def close(self) -> None:
+    """Kills what runs, refuses what is queued, removes every trace."""
+    with self._changed:
+      if self._closed:
+        return
+      self._closed = True
+      waiting, self._heap = self._heap, []
+      running = list(self._running.values())
+      for entry in running:
+        entry.cancelled = True
+      self._changed.notify_all()
+    for entry in waiting:
+      self._finish(entry, outcome.killed(entry.job, self.tier, 'pool closed'))
+    for entry in running:
+      self._backend.cancel(entry.job.job_id)
+    for thread in self._threads:
+      if thread is not threading.current_thread():
+        thread.join(15)
+    self._backend.close()
+
+  def _take(self) -> _Entry | None:
+    """The first queued job whose GPUs are free; None when closing."""
+    with self._changed:
+      while not self._closed:
+        for entry in sorted(self._heap)[:64] if self._n_gpus else (
+          self._heap[:1]
+        ):
+          if entry.job.gpus <= len(self._free_gpus):
+            self._heap.remove(entry)
+            heapq.heapify(self._heap)
+            self._running[entry.job.job_id] = entry
+            self._changed.notify_all()
+            return entry
+        self._changed.wait()
+    return None
+
+  def _work(self, slot: int) -> None:
+    while (entry := self._take()) is not None:
+      with self._changed:
+        gpu_ids = [self._free_gpus.pop() for _ in range(entry.job.gpus)]
+      try:
+        result = self._run(entry, slot, gpu_ids)
+      except BaseException as error:  # noqa: BLE001: a slot never dies
+        result = outcome.infrastructure(entry.job, self.tier, repr(error))
+      with self._changed:
+        self._free_gpus.extend(gpu_ids)
+        del self._running[entry.job.job_id]
+        self._changed.notify_all()
+      self._finish(entry, result)
+
+  def _run(self, entry: _Entry, slot: int, gpu_ids: list[str]) -> Execution:
+    queue_s = time.monotonic() - entry.queued_at
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+      timeout_s = min(entry.job.limits.timeout_s, entry.deadline.remaining())
+      if timeout_s <= 0:
+        result = outcome.infrastructure(
+          entry.job, self.tier, 'its outer deadline passed before it started'
+        )
+        break
+      result = self._backend.run(entry.job, slot, timeout_s, gpu_ids)
+      if result.outcome is not Outcome.INFRASTRUCTURE or entry.cancelled:
+        break
+      time.sleep(0.05 * attempt)
+    if entry.cancelled and result.outcome is Outcome.INFRASTRUCTURE:
+      result = outcome.killed(entry.job, self.tier)
+    return dataclasses.replace(result, queue_s=queue_s, attempts=attempt)
+
+  def _finish(self, entry: _Entry, result: Execution) -> None:
+    with self._changed:
+      counts = self._counts
+      for key, value in (
+        ('jobs', 1), (f'outcome/{result.outcome.value}', 1),
+        ('exec_s', result.exec_s), ('cpu_s', result.cpu_s),
+        ('queue_s', result.queue_s), ('retries', result.attempts - 1),
+      ):
+        counts[key] = counts.get(key, 0) + value
+    if entry.future.set_running_or_notify_cancel():
+      entry.future.set_result(result)
+
+
+def run_once(job: Job, *, backend: str = 'local', min_tier: str = 'T2',
+             **options) -> Execution:
+  """One job in a pool of its own."""
+  options.setdefault('zygote', job.zygote)
+  with SandboxPool(1, backend=backend, min_tier=min_tier, **options) as pool:
+    if pool.tier == 'T0':
+      warnings.warn('sandbox: T0 contains nothing.', stacklevel=2)
+    return pool.submit(job).result()
+
+
+def new_id(prefix: str = 'job') -> str:
+  return f'{prefix}-{uuid.uuid4().hex[:12]}'
