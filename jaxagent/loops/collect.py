@@ -1,0 +1,135 @@
+"""Expert trajectories (paper 000, 4.1 and B.2): diverse ideas, real steps."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import random
+import time
+
+from jaxagent import types
+from jaxagent.data import ideas as idea_data
+from jaxagent.data import trajectories as trajectory_data
+from jaxagent.loops.policy import seed_of
+from jaxagent.loops.train import step_reward, trace_record
+from jaxagent.metrics import Progress
+
+
+def run(host) -> list[dict]:
+  """Makes what is missing of the trajectories; returns all, in order.
+
+  Each trajectory depends on (seed, task, index) alone and is appended whole,
+  so a killed run goes on with the missing ones: none lost, none doubled.
+  """
+  config = host.config.collect
+  store = trajectory_data.TrajectoryStore(
+    host.work / 'collect' / 'trajectories.jsonl'
+  )
+  have = {(r['task'], r['index']) for r in store.read()}
+  todo = [
+    (task, index)
+    for index in range(config.trajectories_per_task)
+    for task in host.heldin
+    if (task, index) not in have
+  ]
+  pools = {task: _ideas(host, task) for task in host.heldin}
+  total = config.trajectories_per_task * len(host.heldin)
+  with (
+    Progress('collect', total, initial=total - len(todo)) as progress,
+    concurrent.futures.ThreadPoolExecutor(2 * host.config.sandbox.slots) as ex,
+  ):
+    initial = {t: host.env.initial_state(t) for t in host.heldin}
+    waiting = iter(todo)
+    futures = set()
+
+    def start_next():
+      for task, index in waiting:
+        futures.add(
+          ex.submit(_trajectory, host, initial[task], index, pools[task])
+        )
+        return
+
+    for _ in range(2 * host.config.sandbox.slots):
+      start_next()
+    while futures:
+      done, rest = concurrent.futures.wait(
+        futures, return_when=concurrent.futures.FIRST_COMPLETED
+      )
+      futures.clear()
+      futures.update(rest)
+      for future in done:
+        store.append(future.result())
+        progress.update()
+        if host.stop.signal is None:
+          start_next()
+    host.stop.check(f'{progress.done} trajectories are kept')
+  records = store.read()
+  return sorted(records, key=lambda r: (r['task'], r['index']))
+
+
+def _ideas(host, task: str) -> list[str]:
+  """The most diverse ideas of the task's pool."""
+  config = host.config.collect
+  pool = idea_data.idea_pool(host.spec(task))
+  if len(pool) < config.idea_pool:
+    raise ValueError(
+      f'{task}: {len(pool)} ideas; config.collect.idea_pool asks for at '
+      f'least {config.idea_pool}.'
+    )
+  return idea_data.select_diverse(pool, k=config.ideas_kept)
+
+
+def _trajectory(host, initial: types.State, index: int, pool) -> dict:
+  """One trajectory: 1 to 3 ideas first, then the expert's own."""
+  config, task = host.config.collect, initial.task
+  spec = host.spec(task)
+  rng = random.Random(seed_of(host.config.seed, 'collect', task, index))
+  began = time.monotonic()
+  drawn = tuple(idea_data.draw(rng, pool))
+  state = initial
+  if rng.random() < config.varied_start:
+    state = _varied(host, initial, rng, f'vary-{task}-{index}')
+  steps = []
+  for number in range(config.max_steps):
+    if time.monotonic() - began > config.time_limit_s:
+      break
+    left = drawn[number : number + 1]
+    text = host.expert.act(state, spec, rng, left)
+    result = host.env.step(
+      state, text, split='valid', job_id=f'collect-{task}-{index}-{number}'
+    )
+    if result.outcome.is_infrastructure:
+      break
+    steps.append(
+      {
+        'state': trajectory_data.state_to_json(state),
+        **trace_record(host, state, text, result),
+        'outcome': result.outcome.value,
+        'reward': step_reward(host, task, result),
+        'exec_s': result.exec_s,
+      }
+    )
+    if result.state is not None:
+      state = result.state
+    if result.action == 'Final Answer' and result.valid_action:
+      break
+  return {
+    'task': task,
+    'index': index,
+    'ideas': list(drawn),
+    'stand_ins': host.stand_ins,
+    'steps': steps,
+  }
+
+
+def _varied(host, initial, rng, job_id: str) -> types.State:
+  """The starter after one random edit that ran; else the starter."""
+  for attempt in range(4):
+    text = host.expert.act(initial, host.spec(initial.task), rng, ())
+    result = host.env.step(
+      initial, text, split='valid', job_id=f'{job_id}-{attempt}'
+    )
+    if result.is_edit and result.score is not None:
+      return trajectory_data.fresh_state(
+        result.state, start_score=initial.start_score
+      )
+  return initial

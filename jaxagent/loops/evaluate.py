@@ -1,0 +1,297 @@
+"""Whole trajectories of a policy on held-in and held-out tasks.
+
+Every trajectory starts from a script that no training state shares: the
+task's own starter, or an edited one made for evaluation alone (`starts`).
+At each step the policy sees validation scores; what it leaves behind (its
+best script by validation) is scored on the private rows, once, at the end.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from jaxagent import evaluation, types
+from jaxagent.data import trajectories as trajectory_data
+from jaxagent.loops.errors import UserError
+from jaxagent.loops.policy import Policy, seed_of
+from jaxagent.loops.train import step_reward, trace_record
+from jaxagent.metrics import Progress
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+  """A script to start from, with its scores on both hidden splits."""
+
+  state: types.State
+  private: float
+
+
+def make_starts(host, per_task: int = 4) -> dict[str, list[Start]]:
+  """Per task the starter script and edited ones, executed; cached on disk."""
+  path = host.work / 'eval' / 'starts.json'
+  if path.exists():
+    return _load_starts(path)
+  starts: dict[str, list[Start]] = {}
+  names = host.heldin + host.heldout
+  with Progress('evaluation starts', len(names)) as progress:
+    for task in names:
+      starts[task] = _starts_of(host, task, per_task)
+      progress.update()
+      host.stop.check('finished stages are kept')
+  _write_json(
+    path,
+    {
+      task: [
+        {
+          'state': trajectory_data.state_to_json(s.state),
+          'private': s.private,
+        }
+        for s in rows
+      ]
+      for task, rows in starts.items()
+    },
+  )
+  return starts
+
+
+def _starts_of(host, task: str, per_task: int) -> list[Start]:
+  initial = host.env.initial_state(task)
+  private = _starter_private(host, initial)
+  rows = [Start(initial, private)]
+  seen = {trajectory_data.script_hash(initial)}
+  rng = random.Random(seed_of(host.config.seed, 'starts', task))
+  for attempt in range(20 * per_task):
+    if len(rows) == per_task:
+      break
+    text = host.expert.act(initial, host.spec(task), rng, ())
+    result = host.env.step(
+      initial, text, split='valid', job_id=f'start-{task}-{attempt}'
+    )
+    if not (result.is_edit and result.score is not None):
+      continue
+    digest = trajectory_data.script_hash(result.state)
+    score = private_score(host, task, result)
+    if digest in seen or score is None:
+      continue
+    seen.add(digest)
+    fresh = trajectory_data.fresh_state(
+      result.state, start_score=initial.start_score
+    )
+    rows.append(Start(fresh, score))
+  return rows
+
+
+def private_score(host, task: str, result) -> float | None:
+  """The private-split score of what a step's execution submitted."""
+  execution = result.execution
+  name = host.spec(task).submission
+  if execution is None or name not in execution.collected:
+    return None
+  grade = host.grader.grade(task, execution.collected[name], split='private')
+  return grade.score
+
+
+def _starter_private(host, initial: types.State) -> float:
+  task = initial.task
+  result = host.env.step(
+    initial,
+    execute_response('train.py'),
+    split='valid',
+    job_id=f'starter-{task}',
+  )
+  score = private_score(host, task, result)
+  if score is None:
+    raise UserError(
+      f'task {task}: the starter script was not graded '
+      f'({result.outcome.value}: {result.message or result.observation}); '
+      f'run `python -m jaxagent.tasks check {task}`.'
+    )
+  return score
+
+
+def execute_response(script: str) -> str:
+  """A response that runs `script`, in the format of paper 000 table 6."""
+  return (
+    'Reflection: None.\nResearch Plan and Status: Measure the script.\n'
+    'Fact Check: None.\nThought: Run it.\nAction: Execute Script\n'
+    f'Action Input: {json.dumps({"script_name": script})}'
+  )
+
+
+def _load_starts(path: pathlib.Path) -> dict[str, list[Start]]:
+  record = json.loads(path.read_text())
+  return {
+    task: [
+      Start(trajectory_data.state_from_json(r['state']), r['private'])
+      for r in rows
+    ]
+    for task, rows in record.items()
+  }
+
+
+def script_hashes(starts: Mapping[str, Sequence[Start]]) -> set[str]:
+  """Content hashes that training data must not hold."""
+  return {
+    trajectory_data.script_hash(s.state)
+    for rows in starts.values()
+    for s in rows
+  }
+
+
+@dataclasses.dataclass
+class Episode:
+  """One trajectory in progress."""
+
+  task: str
+  index: int
+  state: types.State
+  best_valid: float | None
+  private: float | None
+  steps: list[dict] = dataclasses.field(default_factory=list)
+  done: bool = False
+
+  def record(self, split: str) -> dict:
+    return {
+      'task': self.task,
+      'index': self.index,
+      'split': split,
+      'score': self.private,
+      'steps': self.steps,
+    }
+
+
+def evaluate_policy(
+  host, policy: Policy, label: str, starts: Mapping[str, Sequence[Start]]
+) -> list[dict]:
+  """Runs every trajectory of `label`; returns and keeps their records."""
+  path = host.work / 'eval' / f'{label}.json'
+  if path.exists():
+    return json.loads(path.read_text())
+  config = host.config.eval
+  episodes = []
+  for task in host.heldin + host.heldout:
+    for index in range(config.trajectories_per_task):
+      start = starts[task][index % len(starts[task])]
+      episodes.append(
+        Episode(task, index, start.state, start.state.score, start.private)
+      )
+  total = len(episodes) * config.max_steps
+  with (
+    Progress(f'evaluate {label}', total) as progress,
+    concurrent.futures.ThreadPoolExecutor(2 * host.config.sandbox.slots) as ex,
+  ):
+    for step in range(config.max_steps):
+      _step_all(host, policy, label, episodes, step, ex, progress)
+  records = [
+    e.record('heldin' if e.task in host.heldin else 'heldout')
+    for e in episodes
+  ]
+  _write_json(path, records)
+  return records
+
+
+def _step_all(host, policy, label, episodes, step, executor, progress):
+  """One step of every trajectory that has not ended."""
+  active = [e for e in episodes if not e.done]
+  ids = [f'eval-{label}-{e.task}-{e.index}-{step}' for e in active]
+  # The same seeds for every policy: common random numbers.
+  seeds = [
+    seed_of(host.config.seed, 'eval', e.task, e.index, step) for e in active
+  ]
+  completions = policy.sample([e.state for e in active], ids, seeds)
+  futures = {
+    executor.submit(_act, host, policy, e, c, i): e
+    for e, c, i in zip(active, completions, ids)
+  }
+  for future in concurrent.futures.as_completed(futures):
+    future.result()
+    progress.update(1)
+    host.stop.check('finished stages are kept')
+
+
+def _act(host, policy, episode: Episode, completion, job_id: str) -> None:
+  text = policy.text(completion)
+  state = episode.state
+  result = host.env.step(state, text, split='valid', job_id=job_id)
+  reward = step_reward(host, episode.task, result)
+  episode.steps.append(
+    {
+      **trace_record(host, state, text, result),
+      'outcome': result.outcome.value,
+      'reward': reward,
+      'exec_s': result.exec_s,
+    }
+  )
+  if result.state is not None:
+    episode.state = result.state
+  if result.action == 'Final Answer' and result.valid_action:
+    episode.done = True
+  if result.score is not None and _better(
+    host, episode.task, result.score, episode.best_valid
+  ):
+    private = private_score(host, episode.task, result)
+    if private is not None:
+      episode.best_valid, episode.private = result.score, private
+
+
+def _better(host, task: str, score: float, best: float | None) -> bool:
+  if best is None:
+    return True
+  return score > best if host.spec(task).higher_is_better else score < best
+
+
+def scales(host, starts) -> dict[str, evaluation.Scale]:
+  """m_init measured here (starter, private rows) and m_best per task."""
+  return {
+    task: evaluation.Scale(
+      rows[0].private,
+      host.spec(task).m_best,
+      host.spec(task).higher_is_better,
+    )
+    for task, rows in starts.items()
+  }
+
+
+def runs_of(records: Sequence[dict], split: str) -> list[evaluation.Run]:
+  """Records of `evaluate_policy` as the statistics take them."""
+  runs = []
+  for record in records:
+    if record['split'] != split:
+      continue
+    steps = [s for s in record['steps'] if s['reward'] is not None]
+    runs.append(
+      evaluation.Run(
+        record['task'],
+        record['score'],
+        tuple(s['reward'] for s in steps),
+        tuple(s['valid_action'] for s in steps),
+      )
+    )
+  return runs
+
+
+def starter_runs(host, starts, split: str) -> list[evaluation.Run]:
+  """The starter script itself: no action, its private score."""
+  names = host.heldin if split == 'heldin' else host.heldout
+  return [evaluation.Run(t, starts[t][0].private) for t in names]
+
+
+def outcomes(records: Sequence[dict]) -> Counter:
+  """Executions by outcome, over the records of one policy."""
+  return Counter(
+    s['outcome'] for r in records for s in r['steps'] if s['tier']
+  )
+
+
+def _write_json(path: pathlib.Path, value) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  temporary = path.with_suffix('.tmp')
+  temporary.write_text(json.dumps(value))
+  os.replace(temporary, path)

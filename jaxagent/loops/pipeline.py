@@ -1,0 +1,108 @@
+"""A whole run: tasks, experts, SFT, RL, evaluation, report. Each stage's
+result is kept in the work directory and reused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import Counter
+
+from jaxagent.loops import (
+  collect,
+  device,
+  evaluate,
+  results,
+  settings,
+  sft,
+  train,
+)
+from jaxagent.loops.host import Host, open_host
+
+
+def run(config) -> None:
+  """Runs `config.loop` and everything it needs that is not there yet."""
+  work = settings.open_work_dir(config)
+  with open_host(config, work) as host:
+    _say(host)
+    with _timed(host, 'starts'):
+      starts = evaluate.make_starts(host)
+    with _timed(host, 'collect'):
+      records = collect.run(host)
+    if config.loop == 'collect':
+      return
+    with _timed(host, 'sft'):
+      tokenizer = device.make_tokenizer(host, records)
+      learner = device.make_learner(host, tokenizer)
+      policy = device.make_policy(host, learner, tokenizer)
+      steps = sft.training_steps(records, evaluate.script_hashes(starts))
+      sft.run(host, learner, sft.conversations(steps, policy))
+      device.freeze_sft(host, learner)
+    if config.loop == 'sft':
+      _evaluate(host, policy, learner, starts, ('sft',))
+      return
+    if config.loop == 'stepwise_ppo':
+      _evaluate(host, policy, learner, starts, ('sft',))
+      with _timed(host, 'rl'):
+        pool = {s['state'].state_id: s['state'] for s in steps}
+        device.start_rl(host, learner)
+        train.run(host, pool, learner, policy)
+      _evaluate(host, policy, learner, starts, ('rl',))
+    else:
+      device.restore_rl(host, learner)
+      _evaluate(host, policy, learner, starts, ('rl',))
+    _finish(host, starts, records)
+
+
+def _evaluate(host: Host, policy, learner, starts, labels) -> None:
+  for label in labels:
+    if label not in host.config.eval.policies:
+      continue
+    with _timed(host, f'evaluate_{label}'):
+      policy.engine.update_weights(learner.policy_params, policy.engine.version)
+      evaluate.evaluate_policy(host, policy, label, starts)
+
+
+def _finish(host: Host, starts, records) -> None:
+  """Summary and report, from what the stages left behind."""
+  with _timed(host, 'report'):
+    evaluated = {
+      label: json.loads((host.work / 'eval' / f'{label}.json').read_text())
+      for label in ('sft', 'rl')
+    }
+    traces = results.read_traces(host.work / 'rl' / 'traces')
+    outcomes = Counter(
+      s['outcome'] for r in records for s in r['steps'] if s['tier']
+    )
+    outcomes.update(t['outcome'] for t in traces if t['tier'])
+    for rows in evaluated.values():
+      outcomes.update(evaluate.outcomes(rows))
+  results.write(host, starts, evaluated, traces, outcomes)
+
+
+def _say(host: Host) -> None:
+  print(
+    f'jaxagent: {len(host.heldin)} held-in and {len(host.heldout)} held-out '
+    f'tasks; sandbox tier {host.pool.tier}, {host.config.sandbox.slots} '
+    f'slots; work directory {host.work}'
+  )
+  if host.stand_ins:
+    print(
+      'scripted stand-ins for language models: ' + ', '.join(host.stand_ins)
+    )
+
+
+@contextlib.contextmanager
+def _timed(host: Host, stage: str):
+  """Adds the stage's wall seconds to those of earlier attempts."""
+  path = host.work / 'wall_s.json'
+  began = time.monotonic()
+  try:
+    yield
+  finally:
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    kept[stage] = kept.get(stage, 0.0) + time.monotonic() - began
+    temporary = path.with_suffix('.tmp')
+    temporary.write_text(json.dumps(kept))
+    temporary.replace(path)
+    host.wall_s.update(kept)

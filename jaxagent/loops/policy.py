@@ -1,0 +1,55 @@
+"""A policy as the host sees it: prompts in, sampled responses out."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxagent import types
+from jaxagent.envs.prompts import render_prompt
+
+
+def seed_of(*parts) -> int:
+  """A 31-bit seed from anything printable; the same on every machine."""
+  text = '\x1f'.join(str(p) for p in parts)
+  digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
+  return int.from_bytes(digest, 'little') & 0x7FFFFFFF
+
+
+@dataclasses.dataclass
+class Policy:
+  """Tokenizer, prompt style and engine, put together.
+
+  engine: anything with `generate(requests) -> completions`.
+  specs: task name -> TaskSpec.
+  """
+
+  engine: object
+  tokenizer: object
+  specs: dict[str, types.TaskSpec]
+  style: str
+  sampling: types.Sampling
+  max_prompt_tokens: int
+
+  def prompt_ids(self, state: types.State) -> np.ndarray:
+    """int32 [P]: the prompt's tokens; the oldest are cut where too long."""
+    text = render_prompt(state, self.specs[state.task], style=self.style)
+    ids = self.tokenizer.encode_prompt(text)
+    return np.asarray(ids[-self.max_prompt_tokens :], np.int32)
+
+  def sample(
+    self, states: Sequence[types.State], ids: Sequence[str], seeds
+  ) -> list[types.Completion]:
+    """One response for each state; `ids` name the requests."""
+    requests = [
+      types.Request(i, self.prompt_ids(s), seed, self.sampling)
+      for s, i, seed in zip(states, ids, seeds)
+    ]
+    return list(self.engine.generate(requests))
+
+  def text(self, completion: types.Completion) -> str:
+    """The response's text, without the end token."""
+    return self.tokenizer.decode_response(completion.token_ids)

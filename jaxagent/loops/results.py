@@ -1,0 +1,131 @@
+"""What a run leaves for people: summary.json and report.html."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Mapping
+
+from jaxagent import evaluation
+from jaxagent.loops import evaluate, settings
+from jaxagent.report import write_report
+from jaxagent.summary import Summary
+
+
+def read_traces(directory: pathlib.Path) -> list[dict]:
+  """Every trained step of the run, in the order it was trained."""
+  records = []
+  for path in sorted(directory.glob('update_*.jsonl')):
+    with path.open(encoding='utf-8') as file:
+      records += [json.loads(line) for line in file]
+  return records
+
+
+def write(host, starts, evaluated: Mapping, traces, outcomes) -> None:
+  """Writes both files into the work directory and says where they are."""
+  summary = _summary(host, starts, evaluated, outcomes)
+  path = summary.write(host.work / 'summary.json')
+  report = host.work / 'report.html'
+  data = summary.build()
+  write_report(
+    report,
+    summary=data,
+    metrics_jsonl=host.work / 'logs' / 'metrics.jsonl',
+    trajectories=_shown(evaluated),
+    durations=[t['exec_s'] for t in traces if t['tier']],
+    tasks=_task_rows(host, starts, evaluated),
+  )
+  _print(host, data, path, report)
+
+
+def _summary(host, starts, evaluated, outcomes) -> Summary:
+  config = host.config
+  summary = Summary(
+    config_sha=settings.config_sha(config),
+    isolation_tier=host.pool.tier,
+    stand_ins=host.stand_ins,
+  )
+  scales = evaluate.scales(host, starts)
+  for split in ('heldin', 'heldout'):
+    for policy in ('starter', 'sft', 'rl'):
+      if policy == 'starter':
+        runs = evaluate.starter_runs(host, starts, split)
+      else:
+        runs = evaluate.runs_of(evaluated[policy], split)
+      k = min(config.eval.k, config.eval.trajectories_per_task)
+      summary.set_section(
+        policy,
+        split,
+        evaluation.section(
+          runs,
+          scales,
+          k=k,
+          seed=config.seed,
+          deterministic=policy == 'starter',
+        ),
+      )
+  for stage, seconds in host.wall_s.items():
+    summary.set_wall(stage, seconds)
+  summary.add_outcomes(outcomes)
+  return summary
+
+
+def _task_rows(host, starts, evaluated) -> list[dict]:
+  scales = evaluate.scales(host, starts)
+  rows = []
+  for task in host.heldin + host.heldout:
+    scale = scales[task]
+    row = {
+      'task': task,
+      'split': 'heldin' if task in host.heldin else 'heldout',
+      'metric': host.spec(task).metric,
+      'higher_is_better': scale.higher_is_better,
+      'm_init': scale.m_init,
+      'm_best': scale.m_best,
+      'starter': scale.m_init,
+    }
+    for label, records in evaluated.items():
+      scores = [
+        r['score'] if r['score'] is not None else scale.m_init
+        for r in records
+        if r['task'] == task
+      ]
+      row[label] = evaluation.avg_at_k(scores)
+      row[f'{label}_best'] = evaluation.best_at_k(
+        scores, len(scores), scale.higher_is_better
+      )
+    rows.append(row)
+  return rows
+
+
+def _shown(evaluated, per_task: int = 3) -> list[dict]:
+  """A few trajectories of each policy and task, for the viewer."""
+  shown = []
+  for label, records in evaluated.items():
+    seen: dict[str, int] = {}
+    for record in records:
+      seen[record['task']] = seen.get(record['task'], 0) + 1
+      if seen[record['task']] <= per_task:
+        shown.append({'policy': label, **record})
+  return shown
+
+
+def _print(host, data, summary: pathlib.Path, report: pathlib.Path) -> None:
+  print(f'\n{"":8} {"":8} {"mean reward [95 %]":>28} {"relative gain":>28}')
+  for split in ('heldin', 'heldout'):
+    for policy in ('starter', 'sft', 'rl'):
+      part = data[policy][split]
+      print(
+        f'{split:8} {policy:8} {_text(part["mean_reward"]):>28} '
+        f'{_text(part["relative_gain"]):>28}'
+      )
+  print(f'\nsummary      {summary}')
+  print(f'TensorBoard  tensorboard --logdir {host.work / "logs"}')
+  print(f'report       {report}')
+
+
+def _text(interval: Mapping) -> str:
+  if not interval['n']:
+    return '-'
+  return '{mean:.3f} [{low:.3f}, {high:.3f}]'.format(**interval)
+

@@ -1,0 +1,101 @@
+"""Supervised fine-tuning on expert steps (paper 000, 4.1).
+
+Only the model's own tokens carry loss. Steps whose script is an evaluation
+start, whose format is invalid, or that failed are left out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxagent.checkpoint import CheckpointManager
+from jaxagent.data import trajectories as trajectory_data
+from jaxagent.data.batching import pack_conversations
+from jaxagent.metrics import MetricWriter, Progress
+
+
+def training_steps(records: Sequence[dict], excluded: set[str]) -> list[dict]:
+  """Expert steps fit to imitate: valid format, disjoint from evaluation."""
+  steps = []
+  for record in records:
+    for step in record['steps']:
+      state = trajectory_data.state_from_json(step['state'])
+      if trajectory_data.script_hash(state) in excluded:
+        continue
+      if step['valid_action']:
+        steps.append({**step, 'state': state})
+  return steps
+
+
+def conversations(steps, policy) -> list[tuple[np.ndarray, np.ndarray]]:
+  """(tokens [N], loss mask [N]) of each step: prompt, then response."""
+  rows = []
+  for step in steps:
+    prompt = policy.prompt_ids(step['state'])
+    response = np.asarray(
+      policy.tokenizer.encode_response(step['response']), np.int32
+    )
+    if len(response) > policy.sampling.max_new_tokens:
+      continue  # could not be sampled back
+    tokens = np.concatenate([prompt, response])
+    mask = np.zeros(len(tokens), bool)
+    mask[len(prompt) :] = True
+    rows.append((tokens, mask))
+  return rows
+
+
+def run(host, learner, rows) -> None:
+  """Trains for `sft.epochs`; goes on from the last checkpoint."""
+  config = host.config.sft
+  per_epoch = max(1, len(rows) // config.batch_size)
+  total = per_epoch * config.epochs
+  learner.start_sft(
+    lr=config.lr,
+    total_steps=total,
+    warmup_steps=config.warmup_steps,
+    schedule=config.schedule,
+  )
+  checkpoints = CheckpointManager(host.work / 'sft' / 'checkpoints', keep=2)
+  restored = checkpoints.restore_latest(learner.state())
+  start = 0
+  if restored is not None:
+    learner.load_state(restored.arrays)
+    learner.load_host_state(restored.host['learner'])
+    start = restored.step
+  buckets = host.config.rollout
+  longest = buckets.max_prompt_tokens + buckets.max_new_tokens
+  with (
+    MetricWriter(host.work / 'logs' / 'sft', resume_step=start) as writer,
+    Progress('sft', total, initial=start) as progress,
+  ):
+    for step in range(start, total):
+      began = time.monotonic()
+      chosen = _batch(rows, step, per_epoch, config.batch_size, host)
+      batches = pack_conversations(
+        chosen,
+        row_tokens_buckets=(longest,),
+        max_tokens=host.config.rl.micro_batch_tokens,
+        pad_id=0,
+      )
+      metrics = learner.sft_step(batches)
+      metrics['timing_s/step'] = time.monotonic() - began
+      writer.write(step, metrics)
+      progress.update(1, loss=metrics['sft/loss'])
+      last = step + 1 == total
+      stopping = host.stop.signal is not None
+      if last or stopping or (step + 1) % config.checkpoint_every == 0:
+        checkpoints.save(
+          step + 1, learner.state(), {'learner': learner.host_state()}
+        )
+      host.stop.check(f'SFT step {step + 1} is saved')
+
+
+def _batch(rows, step: int, per_epoch: int, size: int, host) -> list:
+  """The step's rows: each epoch is a seeded permutation."""
+  epoch, position = divmod(step, per_epoch)
+  rng = np.random.default_rng([host.config.seed, 3, epoch])
+  order = rng.permutation(len(rows))
+  return [rows[i] for i in order[position * size : (position + 1) * size]]
