@@ -1,0 +1,278 @@
+"""Checkpoints: Orbax arrays, host state as JSON, committed last.
+
+A checkpoint is a folder `step_00000012` with `arrays/` (Orbax), `host.json`,
+`files/`, `manifest.json` (size and SHA-256 of every file) and, written last
+and synced, `COMMIT` (the manifest's SHA-256). A folder without a matching
+COMMIT, or with a file that differs from the manifest, is damaged: restoring
+says so and goes to the one before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+log = logging.getLogger(__name__)
+_PREFIX = 'step_'
+
+
+class CheckpointError(RuntimeError):
+  """A checkpoint could not be written or none could be read."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Restored:
+  """What a checkpoint held; `skipped` names the damaged ones passed over."""
+
+  step: int
+  arrays: Any
+  host: dict[str, Any]
+  files: dict[str, bytes]
+  skipped: tuple[str, ...] = ()
+
+  def __iter__(self):
+    return iter((self.step, self.arrays, self.host))
+
+
+class CheckpointManager:
+  """Saves and restores the last `keep` checkpoints of one directory."""
+
+  def __init__(self, directory: str | os.PathLike, keep: int = 3):
+    if keep < 1:
+      raise ValueError(f'keep={keep} must be at least 1.')
+    self.directory = pathlib.Path(directory).absolute()
+    self.keep = keep
+    self._orbax = ocp.Checkpointer(
+      ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)
+    )
+    if jax.process_index() == 0:
+      self.directory.mkdir(parents=True, exist_ok=True)
+      for left in self.directory.glob('tmp_*'):
+        shutil.rmtree(left, ignore_errors=True)
+
+  def steps(self) -> list[int]:
+    """Steps with a COMMIT file, oldest first (not yet verified)."""
+    found = []
+    for path in self.directory.glob(f'{_PREFIX}*'):
+      if (path / 'COMMIT').exists():
+        found.append(int(path.name.removeprefix(_PREFIX)))
+    return sorted(found)
+
+  def path(self, step: int) -> pathlib.Path:
+    """The folder of one step."""
+    return self.directory / f'{_PREFIX}{step:08d}'
+
+  def save(
+    self,
+    step: int,
+    arrays: Any,
+    host: Mapping[str, Any] | None = None,
+    files: Mapping[str, bytes | str] | None = None,
+  ) -> pathlib.Path:
+    """Writes one checkpoint; it counts only once all of it is on disk.
+
+    arrays: pytree of jax or numpy arrays. host: JSON-able. files: name ->
+    content. In a multi-host run every process calls it; process 0 commits.
+    """
+    temporary = self.directory / f'tmp_{step:08d}'
+    final = self.path(step)
+    if jax.process_index() == 0:
+      shutil.rmtree(temporary, ignore_errors=True)
+      temporary.mkdir(parents=True)
+    _barrier(f'checkpoint_begin_{step}')
+    try:
+      self._orbax.save(temporary / 'arrays', _flatten(arrays))
+      if jax.process_index() == 0:
+        _write_host(temporary, host or {}, files or {})
+        _commit(temporary, final)
+        self._remove_old()
+    except OSError as error:
+      raise CheckpointError(
+        f'checkpoint {final} could not be written: {error.strerror or error}. '
+        'Free space or choose another work directory; the checkpoints before '
+        'it are untouched.'
+      ) from error
+    _barrier(f'checkpoint_end_{step}')
+    return final
+
+  def restore_latest(self, abstract: Any) -> Restored | None:
+    """The newest undamaged checkpoint, or None where there is none at all.
+
+    abstract: pytree like the saved one whose leaves have shape, dtype and
+    (for jax arrays) a sharding, which may be of another mesh.
+    Raises CheckpointError where there are checkpoints but all are damaged.
+    """
+    skipped = []
+    for step in sorted(self._all_steps(), reverse=True):
+      path = self.path(step)
+      problem = verify(path)
+      if not problem:
+        host, files = _read_host(path)
+        arrays = self._restore(path / 'arrays', abstract)
+        return Restored(step, arrays, host, files, tuple(skipped))
+      log.warning(
+        'checkpoint %s is damaged (%s); going back to the one before.',
+        path,
+        problem,
+      )
+      skipped.append(f'{path.name}: {problem}')
+    if skipped:
+      raise CheckpointError(
+        f'no checkpoint of {self.directory} can be read: '
+        + '; '.join(skipped)
+        + '. Move the directory away to start anew.'
+      )
+    return None
+
+  def _restore(self, path: pathlib.Path, abstract: Any) -> Any:
+    flat = _flatten(abstract)
+    saved = dict(self._orbax.metadata(path).item_metadata.tree)
+    _check_tree(path, flat, saved)
+    args = {key: _restore_args(leaf) for key, leaf in flat.items()}
+    loaded = self._orbax.restore(
+      path, args=ocp.args.PyTreeRestore(restore_args=args)
+    )
+    treedef = jax.tree.structure(abstract)
+    return jax.tree.unflatten(treedef, [loaded[key] for key in flat])
+
+  def _all_steps(self) -> list[int]:
+    names = (p.name for p in self.directory.glob(f'{_PREFIX}*'))
+    return sorted(int(name.removeprefix(_PREFIX)) for name in names)
+
+  def _remove_old(self) -> None:
+    for step in self.steps()[: -self.keep]:
+      shutil.rmtree(self.path(step), ignore_errors=True)
+
+
+def verify(path: pathlib.Path) -> str:
+  """'' where the checkpoint is whole, else what is wrong with it."""
+  try:
+    commit = (path / 'COMMIT').read_text().strip()
+    manifest_text = (path / 'manifest.json').read_bytes()
+  except OSError as error:
+    return f'{pathlib.Path(error.filename).name} is missing'
+  if hashlib.sha256(manifest_text).hexdigest() != commit:
+    return 'manifest.json does not match COMMIT'
+  for name, entry in json.loads(manifest_text).items():
+    file = path / name
+    if not file.exists():
+      return f'{name} is missing'
+    if file.stat().st_size != entry['bytes']:
+      return (
+        f'{name} has {file.stat().st_size} bytes, not {entry["bytes"]}'
+      )
+    if _digest(file) != entry['sha256']:
+      return f'{name} has another checksum'
+  return ''
+
+
+def _flatten(tree: Any) -> dict[str, Any]:
+  leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+  return {f'{i:05d}{_name(path)}': leaf for i, (path, leaf) in enumerate(leaves)}
+
+
+def _name(path) -> str:
+  text = jax.tree_util.keystr(path, simple=True, separator='.')
+  return '.' + text.replace('/', '.')
+
+
+def _restore_args(leaf: Any):
+  sharding = getattr(leaf, 'sharding', None)
+  if sharding is not None:
+    return ocp.ArrayRestoreArgs(
+      sharding=sharding, global_shape=leaf.shape, dtype=leaf.dtype
+    )
+  return ocp.RestoreArgs(restore_type=np.ndarray)
+
+
+def _check_tree(path, wanted: dict, saved: dict) -> None:
+  missing = sorted(wanted.keys() - saved.keys())
+  extra = sorted(saved.keys() - wanted.keys())
+  shapes = [
+    f'{key}: saved {tuple(saved[key].shape)}, wanted {tuple(leaf.shape)}'
+    for key, leaf in wanted.items()
+    if key in saved
+    and tuple(saved[key].shape or ()) != tuple(np.shape(leaf) or ())
+    and hasattr(leaf, 'shape')
+  ]
+  if missing or extra or shapes:
+    raise CheckpointError(
+      f'{path} holds another model or optimizer: missing {missing[:5]}, '
+      f'unknown {extra[:5]}, other shapes {shapes[:5]}. Use the config that '
+      'made it, or another work directory.'
+    )
+
+
+def _write_host(path: pathlib.Path, host, files) -> None:
+  (path / 'host.json').write_text(json.dumps(host, indent=1, sort_keys=True))
+  (path / 'files').mkdir()
+  for name, content in files.items():
+    file = path / 'files' / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    data = content.encode() if isinstance(content, str) else content
+    file.write_bytes(data)
+
+
+def _read_host(path: pathlib.Path) -> tuple[dict, dict[str, bytes]]:
+  host = json.loads((path / 'host.json').read_text())
+  root = path / 'files'
+  files = {
+    str(f.relative_to(root)): f.read_bytes()
+    for f in sorted(root.rglob('*'))
+    if f.is_file()
+  }
+  return host, files
+
+
+def _commit(temporary: pathlib.Path, final: pathlib.Path) -> None:
+  manifest = {}
+  for file in sorted(temporary.rglob('*')):
+    if file.is_file():
+      _sync(file)
+      manifest[str(file.relative_to(temporary))] = {
+        'bytes': file.stat().st_size,
+        'sha256': _digest(file),
+      }
+  text = json.dumps(manifest, indent=1).encode()
+  (temporary / 'manifest.json').write_bytes(text)
+  _sync(temporary / 'manifest.json')
+  if final.exists():  # the same step again, after a fallback
+    shutil.rmtree(final)
+  os.replace(temporary, final)
+  marker = final / 'COMMIT.tmp'
+  marker.write_text(hashlib.sha256(text).hexdigest())
+  _sync(marker)
+  os.replace(marker, final / 'COMMIT')
+  _sync(final)
+  _sync(final.parent)
+
+
+def _sync(path: pathlib.Path) -> None:
+  handle = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(handle)
+  finally:
+    os.close(handle)
+
+
+def _digest(file: pathlib.Path) -> str:
+  with open(file, 'rb') as handle:
+    return hashlib.file_digest(handle, 'sha256').hexdigest()
+
+
+def _barrier(name: str) -> None:
+  if jax.process_count() > 1:
+    from jax.experimental import multihost_utils
+
+    multihost_utils.sync_global_devices(name)

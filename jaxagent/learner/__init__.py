@@ -1,0 +1,6 @@
+"""The jitted update: the only place where gradients are taken."""
+
+from jaxagent.learner.config import LearnerConfig
+from jaxagent.learner.learner import Learner, NonFiniteGradientError
+
+__all__ = ['Learner', 'LearnerConfig', 'NonFiniteGradientError']

@@ -1,0 +1,108 @@
+"""From rewards, values and log-probs per sample to what the loss needs.
+
+All arrays [N, R]: N samples, R response tokens, zero-padded. Working per
+sample makes packing irrelevant to the result.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxagent import algorithms
+from jaxagent.learner.config import LearnerConfig
+
+
+@functools.partial(jax.jit, static_argnames=('config',))
+def compute(
+  tables: dict[str, jax.Array],
+  weights: jax.Array,
+  group_ids: jax.Array,
+  kl_coef: jax.Array,
+  *,
+  config: LearnerConfig,
+) -> dict[str, jax.Array]:
+  """tables: mask, rewards, behaviour_logprobs, old_logp and, where they are
+  used, ref_logp and values, [N, R]; weights, group_ids [N].
+
+  Returns advantages (normalised, then weighted), returns, importance (where
+  used), token_rewards and kl (where there is a reference), all [N, R].
+  The order is fixed: estimate, normalise, then weight (paper 003, eq. 3).
+  """
+  mask = tables['mask']
+  rewards = tables['rewards']
+  out: dict[str, jax.Array] = {}
+  if config.uses_reference and config.kl_in == 'reward':
+    kl = algorithms.kl_estimate(
+      tables['old_logp'], tables['ref_logp'], config.kl_kind
+    )
+    rewards = rewards - kl_coef * kl * mask
+  out['token_rewards'] = rewards
+  raw, returns = _estimate(rewards, tables, mask, group_ids, config)
+  out['advantages'] = raw * weights[:, None] * mask
+  out['returns'] = returns
+  if config.importance_level != 'none':
+    out['importance'] = algorithms.importance_weights(
+      tables['old_logp'],
+      tables['behaviour_logprobs'],
+      mask,
+      level=config.importance_level,
+      cap=config.importance_cap,
+    )
+  return out
+
+
+def _estimate(rewards, tables, mask, group_ids, config: LearnerConfig):
+  if config.estimator == 'gae':
+    raw, returns = algorithms.gae(
+      rewards, tables['values'], mask, config.gamma, config.lam
+    )
+    return algorithms.whiten(raw, mask) * mask, returns
+  if config.estimator == 'reinforce_pp':
+    # Discounted reward to go: GAE without a critic.
+    raw, returns = algorithms.gae(
+      rewards, jnp.zeros_like(rewards), mask, config.gamma, 1.0
+    )
+    return algorithms.whiten(raw, mask) * mask, returns
+  scores = jnp.sum(rewards * mask, -1)
+  if config.estimator == 'rloo':
+    score = algorithms.leave_one_out_advantages(scores, group_ids)
+  else:
+    score = algorithms.group_relative_advantages(
+      scores, group_ids, normalize_std=config.estimator == 'grpo'
+    )
+  spread = score[:, None] * mask
+  return spread, spread
+
+
+def pad_tables(
+  tables: dict[str, np.ndarray], weights: np.ndarray, groups: np.ndarray
+) -> tuple[Any, Any, Any]:
+  """Rounds N up to 16s and R to 64s; padded samples are groups of one."""
+  n, width = next(iter(tables.values())).shape
+  more_n, more_r = -n % 16, -width % 64
+  tables = {
+    k: np.pad(v, ((0, more_n), (0, more_r))) for k, v in tables.items()
+  }
+  weights = np.pad(weights, (0, more_n))
+  own = np.arange(more_n, dtype=groups.dtype) + groups.max() + 1
+  return tables, weights, np.concatenate([groups, own])
+
+
+def token_scale(mask: np.ndarray, aggregation: str) -> np.ndarray:
+  """[n, R] weights with sum(loss * scale) = the aggregate of one minibatch.
+
+  Fixed before the minibatch is cut into micro-batches, so that neither the
+  cut nor the packing changes the gradient.
+  """
+  lengths = mask.sum(-1, keepdims=True)
+  n = max(float((lengths > 0).sum()), 1.0)
+  if aggregation == 'token-mean':
+    return mask / max(float(mask.sum()), 1.0)
+  if aggregation == 'seq-mean-token-sum':
+    return mask / n
+  return mask / np.maximum(lengths, 1.0) / n

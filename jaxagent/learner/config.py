@@ -1,0 +1,112 @@
+"""Options of the learner, checked when made."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from jaxagent.data import batching
+
+CHOICES = {
+  'estimator': ('gae', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp'),
+  'kl_kind': ('k1', 'k2', 'k3'),
+  'kl_in': ('loss', 'reward'),
+  'aggregation': ('token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean'),
+  'importance_level': ('none', 'token', 'sequence'),
+  'sft_schedule': ('cosine', 'constant'),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerConfig:
+  """How parameters are updated. Learning rates are AdamW's.
+
+  warmup_steps, sft_steps: optimizer steps. micro_batch_tokens: padded tokens
+  that one compiled pass holds. row_tokens: row lengths allowed, each a
+  static shape. chunk_rows: tokens whose logits exist at once.
+  entropy_metric: measure the entropy even where entropy_coef is 0.
+  offload: roles ('reference', 'value') kept in pinned host memory.
+  donate_params: update the policy in place; whoever holds `policy_params`
+    must then have copied them before the next update.
+  """
+
+  policy_lr: float = 1e-6
+  value_lr: float = 1e-5
+  sft_lr: float = 2e-5
+  warmup_steps: int = 0
+  sft_warmup_steps: int = 0
+  sft_steps: int = 0  # length of the cosine; 0 with 'constant'
+  sft_schedule: str = 'constant'
+  weight_decay: float = 0.01
+  adam_b1: float = 0.9
+  adam_b2: float = 0.999
+  max_grad_norm: float = 1.0
+  ppo_epochs: int = 1
+  minibatches: int = 1
+  estimator: str = 'gae'
+  gamma: float = 1.0
+  lam: float = 1.0
+  clip_low: float = 0.2
+  clip_high: float = 0.2
+  dual_clip: float | None = None
+  value_clip: float = 0.5
+  kl_kind: str = 'k3'
+  kl_in: str = 'loss'
+  kl_coef: float = 0.001
+  kl_target: float | None = None  # nats a token; None keeps kl_coef fixed
+  kl_horizon: int = 10_000
+  entropy_coef: float = 0.0
+  entropy_metric: bool = False
+  aggregation: str = 'token-mean'
+  importance_level: str = 'token'
+  importance_cap: float = 2.0
+  temperature: float = 1.0
+  micro_batch_tokens: int = 4096
+  row_tokens: tuple[int, ...] = batching.DEFAULT_ROW_TOKENS
+  chunk_rows: int = 4096
+  max_nonfinite: int = 5
+  offload: tuple[str, ...] = ()
+  donate_params: bool = False
+
+  def __post_init__(self):
+    for name, choices in CHOICES.items():
+      if getattr(self, name) not in choices:
+        raise ValueError(
+          f'{name}={getattr(self, name)!r} is not known; choose one of '
+          f'{choices}.'
+        )
+    for name in ('policy_lr', 'value_lr', 'sft_lr', 'kl_coef', 'weight_decay'):
+      value = getattr(self, name)
+      if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f'{name}={value} must be finite and >= 0.')
+    for name in (
+      'ppo_epochs',
+      'minibatches',
+      'micro_batch_tokens',
+      'chunk_rows',
+      'temperature',
+      'max_grad_norm',
+      'importance_cap',
+    ):
+      if not getattr(self, name) > 0:
+        raise ValueError(f'{name}={getattr(self, name)} must be above zero.')
+    if self.dual_clip is not None and self.dual_clip <= 1:
+      raise ValueError(f'dual_clip={self.dual_clip} must be above 1 or None.')
+    if self.sft_schedule == 'cosine' and self.sft_steps < 1:
+      raise ValueError("sft_schedule='cosine' needs sft_steps, its length.")
+    unknown = set(self.offload) - {'reference', 'value'}
+    if unknown:
+      raise ValueError(
+        f"offload={sorted(unknown)} is not known; choose from 'reference', "
+        "'value'."
+      )
+
+  @property
+  def uses_value(self) -> bool:
+    """Whether the estimator needs a critic."""
+    return self.estimator == 'gae'
+
+  @property
+  def uses_reference(self) -> bool:
+    """Whether any KL to the reference enters."""
+    return self.kl_coef > 0

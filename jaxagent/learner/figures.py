@@ -1,0 +1,134 @@
+"""What an update reports, by verl's names where the meaning is the same."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from jaxagent import types
+
+
+def usable(
+  samples: Sequence[types.Sample], weights: np.ndarray | None
+) -> tuple[list[types.Sample], np.ndarray, int]:
+  """(samples, weights, number rejected).
+
+  Rejected: no reward (infrastructure), a reward or log-prob that is not
+  finite, no policy token. Raises ValueError where nothing is left, or where
+  weights do not fit, are negative or not finite.
+  """
+  samples = list(samples)
+  weights = np.ones(len(samples)) if weights is None else np.asarray(weights)
+  if weights.shape != (len(samples),):
+    raise ValueError(
+      f'weights have shape {weights.shape}, wanted ({len(samples)},): one a '
+      'sample.'
+    )
+  if not np.all(np.isfinite(weights) & (weights >= 0)):
+    raise ValueError(f'weights must be finite and >= 0; got {weights}.')
+  keep = [i for i, s in enumerate(samples) if _is_usable(s)]
+  if not keep:
+    raise ValueError(
+      f'none of the {len(samples)} samples can be used: each lacks a finite '
+      'reward, finite log-probs or a policy token.'
+    )
+  return (
+    [samples[i] for i in keep],
+    weights[keep],
+    len(samples) - len(keep),
+  )
+
+
+def _is_usable(sample: types.Sample) -> bool:
+  mask = np.asarray(sample.loss_mask, bool)
+  return (
+    sample.reward is not None
+    and bool(np.isfinite(sample.reward))
+    and bool(mask.any())
+    and bool(np.all(np.isfinite(sample.behaviour_logprobs[mask])))
+  )
+
+
+def masked(x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+  """The values under the mask, flat."""
+  return x[mask > 0]
+
+
+def spread(name: str, x: np.ndarray) -> dict[str, float]:
+  """mean, max and min."""
+  return {
+    f'{name}/mean': float(np.mean(x)),
+    f'{name}/max': float(np.max(x)),
+    f'{name}/min': float(np.min(x)),
+  }
+
+
+def data_metrics(
+  samples: Sequence[types.Sample], tables: dict, token: dict, critic: bool
+) -> dict[str, float]:
+  """Figures of the batch itself: rewards, advantages, lengths, log-prob gap."""
+  mask = tables['mask']
+  out = spread('critic/score', tables['rewards'].sum(-1))
+  out |= spread('critic/rewards', token['token_rewards'].sum(-1))
+  out |= spread('critic/advantages', masked(token['advantages'], mask))
+  out |= spread('critic/returns', masked(token['returns'], mask))
+  if critic:
+    values = masked(tables['values'], mask)
+    returns = masked(token['returns'], mask)
+    out |= spread('critic/values', values)
+    variance = float(np.var(returns))
+    out['critic/vf_explained_var'] = (
+      1 - float(np.var(returns - values)) / (variance + 1e-5)
+    )
+  out |= spread(
+    'response_length', np.array([len(s.token_ids) for s in samples])
+  )
+  out |= spread('prompt_length', np.array([len(s.prompt_ids) for s in samples]))
+  clipped = [s.info.get('finish_reason') == 'length' for s in samples]
+  out['response_length/clip_ratio'] = float(np.mean(clipped))
+  gap = np.abs(
+    np.exp(masked(tables['old_logp'], mask))
+    - np.exp(masked(tables['behaviour_logprobs'], mask))
+  )
+  out['training/rollout_probs_diff_mean'] = float(gap.mean())
+  out['training/rollout_probs_diff_max'] = float(gap.max())
+  out['training/rollout_probs_diff_std'] = float(gap.std())
+  return out
+
+
+class Mean:
+  """Sums micro-batches' shares, then averages over optimizer steps."""
+
+  def __init__(self):
+    self._sums: dict[str, float] = defaultdict(float)
+    self._steps: dict[str, int] = defaultdict(int)
+
+  def add(self, role: str, micro_metrics: Sequence[dict], info: dict) -> None:
+    """One optimizer step: metrics of its micro-batches, weighted by share."""
+    step: dict[str, float] = defaultdict(float)
+    shares = [float(m['share']) for m in micro_metrics]
+    total = sum(shares) or 1.0
+    for metrics in micro_metrics:
+      for name, value in metrics.items():
+        if name != 'share':
+          step[name] += float(value)
+    for name, value in step.items():
+      # Losses carry their shares already; per-token means are over all.
+      is_sum = name.rsplit('/', 1)[-1] in ('pg_loss', 'vf_loss', 'kl_loss')
+      self._put(_key(role, name), value if is_sum else value / total)
+    self._put(f'{role}/grad_norm', float(info['grad_norm']))
+    self._put(f'{role}/lr', float(info['lr']))
+
+  def _put(self, name: str, value: float) -> None:
+    self._sums[name] += value
+    self._steps[name] += 1
+
+  def result(self) -> dict[str, float]:
+    """Means over the steps added."""
+    return {k: v / self._steps[k] for k, v in self._sums.items()}
+
+
+def _key(role: str, name: str) -> str:
+  return name if '/' in name else f'{role}/{name}'

@@ -1,0 +1,269 @@
+"""The compiled functions of the learner, with explicit shardings.
+
+A micro-batch is a dictionary of [B, T] arrays. `tokens`, `positions` and
+`segment_ids` are as packed; per-token fields stand at the token itself, and
+the log-prob or value of a token comes from the position before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh
+
+from jaxagent import algorithms, models, sharding
+from jaxagent.learner.config import LearnerConfig
+from jaxagent.learner.weights import Flat, Layout
+
+Micro = dict[str, jax.Array]
+
+
+class Programs:
+  """jitted functions over one mesh; each compiles once a shape."""
+
+  def __init__(
+    self,
+    config: LearnerConfig,
+    mesh: Mesh,
+    policy: Layout,
+    value: Layout | None,
+    place: dict[str, Any],
+  ):
+    self.config, self.policy, self.value = config, policy, value
+    rows, one = sharding.rows_sharding(mesh), sharding.replicated(mesh)
+    train, frozen = place['policy'], place['frozen']
+    self.logprobs = jax.jit(
+      self._logprobs, in_shardings=(train, frozen, rows), out_shardings=one
+    )
+    self.policy_grads = jax.jit(
+      self._policy_grads,
+      in_shardings=(train, train, frozen, rows, one),
+      out_shardings=(train, one),
+      donate_argnums=(0,),
+    )
+    self.sft_grads = jax.jit(
+      self._sft_grads,
+      in_shardings=(train, train, frozen, rows),
+      out_shardings=(train, one),
+      donate_argnums=(0,),
+    )
+    if value is not None:
+      vtrain, vfrozen = place['value'], place['value_frozen']
+      self.values = jax.jit(
+        self._values, in_shardings=(vtrain, vfrozen, rows), out_shardings=one
+      )
+      self.value_grads = jax.jit(
+        self._value_grads,
+        in_shardings=(vtrain, vtrain, vfrozen, rows),
+        out_shardings=(vtrain, one),
+        donate_argnums=(0,),
+      )
+
+  def compiled(self) -> int:
+    """How many shapes have been compiled, over all functions."""
+    names = 'logprobs policy_grads sft_grads values value_grads'.split()
+    found = (getattr(self, name, None) for name in names)
+    return sum(f._cache_size() for f in found if f is not None)
+
+  def _token_logprobs(self, trained, frozen, micro, entropy=False):
+    model = self.policy.merge(trained, frozen)
+    hidden = model(micro['tokens'], micro['positions'], micro['segment_ids'])
+    targets = jnp.roll(micro['tokens'], -1, axis=1)
+    logp, ent = models.token_logprobs(
+      hidden,
+      model.unembed,
+      targets,
+      temperature=self.config.temperature,
+      chunk_rows=self.config.chunk_rows,
+      with_entropy=entropy,
+    )
+    shift = lambda x: None if x is None else jnp.roll(x, 1, axis=1)
+    return shift(logp), shift(ent)
+
+  def _logprobs(self, trained: Flat, frozen: Flat, micro: Micro):
+    return self._token_logprobs(trained, frozen, micro)[0]
+
+  def _values(self, trained: Flat, frozen: Flat, micro: Micro):
+    model = self.value.merge(trained, frozen)
+    out = model(micro['tokens'], micro['positions'], micro['segment_ids'])
+    return jnp.roll(out.astype(jnp.float32), 1, axis=1)
+
+  def _policy_loss(self, trained, frozen, micro, kl_coef):
+    c = self.config
+    wants_entropy = c.entropy_coef != 0 or c.entropy_metric
+    logp, entropy = self._token_logprobs(trained, frozen, micro, wants_entropy)
+    scale = micro['scale']
+    mask, share = _normalised(scale)
+    loss, metrics = algorithms.policy_loss(
+      logp,
+      micro['old_logp'],
+      micro['advantages'],
+      mask,
+      clip_low=c.clip_low,
+      clip_high=c.clip_high,
+      dual_clip=c.dual_clip,
+      importance_weights=micro.get('importance'),
+      aggregation='token-mean',
+    )
+    metrics = {k: v * share for k, v in metrics.items()}
+    loss = loss * share
+    metrics['actor/pg_loss'] = loss
+    if 'ref_logp' in micro:
+      kl = algorithms.kl_estimate(logp, micro['ref_logp'], c.kl_kind)
+      kl_loss = jnp.sum(jnp.where(scale > 0, kl, 0.0) * scale)
+      metrics['kl_loss'] = kl_loss
+      if c.kl_in == 'loss':
+        loss = loss + kl_coef * kl_loss
+    if entropy is not None:
+      ent = jnp.sum(entropy * scale)
+      metrics['entropy'] = ent
+      if c.entropy_coef:
+        loss = loss - c.entropy_coef * ent
+    metrics['share'] = share
+    return loss, metrics
+
+  def _policy_grads(self, total, trained, frozen, micro, kl_coef):
+    grads, metrics = jax.grad(self._policy_loss, has_aux=True)(
+      trained, frozen, micro, kl_coef
+    )
+    return _add(total, grads), metrics
+
+  def _sft_loss(self, trained, frozen, micro):
+    logp, _ = self._token_logprobs(trained, frozen, micro)
+    loss = -jnp.sum(jnp.where(micro['scale'] > 0, logp, 0.0) * micro['scale'])
+    return loss, {'loss': loss}
+
+  def _sft_grads(self, total, trained, frozen, micro):
+    grads, metrics = jax.grad(self._sft_loss, has_aux=True)(
+      trained, frozen, micro
+    )
+    return _add(total, grads), metrics
+
+  def _value_loss(self, trained, frozen, micro):
+    values = self._values(trained, frozen, micro)
+    mask, share = _normalised(micro['scale'])
+    loss, metrics = algorithms.value_loss(
+      values,
+      micro['old_values'],
+      micro['returns'],
+      mask,
+      clip=self.config.value_clip,
+      aggregation='token-mean',
+    )
+    metrics = {k: v * share for k, v in metrics.items()}
+    metrics['critic/vf_loss'] = loss * share
+    # A variance is no sum over micro-batches; it is taken from the tables.
+    metrics.pop('critic/vf_explained_var', None)
+    metrics['share'] = share
+    return loss * share, metrics
+
+  def _value_grads(self, total, trained, frozen, micro):
+    grads, metrics = jax.grad(self._value_loss, has_aux=True)(
+      trained, frozen, micro
+    )
+    return _add(total, grads), metrics
+
+
+class Optimizer:
+  """AdamW with clipping by global norm; a non-finite gradient changes nothing."""
+
+  def __init__(self, config: LearnerConfig, schedule, train_sharding, like):
+    self.config, self.schedule = config, schedule
+    self.tx = optax.adamw(
+      schedule,
+      b1=config.adam_b1,
+      b2=config.adam_b2,
+      weight_decay=config.weight_decay,
+    )
+    mesh = jax.tree.leaves(train_sharding)[0].mesh
+    one = sharding.replicated(mesh)
+    shapes = jax.eval_shape(self.tx.init, like)
+    self.sharding = sharding.parameter_shardings(shapes, mesh)
+    self._init = jax.jit(self.tx.init, out_shardings=self.sharding)
+    self._zeros = jax.jit(
+      lambda p: jax.tree.map(jnp.zeros_like, p), out_shardings=train_sharding
+    )
+    donate = (0, 1, 2) if config.donate_params else (1, 2)
+    self._apply = jax.jit(
+      self._step,
+      in_shardings=(train_sharding, self.sharding, train_sharding),
+      out_shardings=(train_sharding, self.sharding, one),
+      donate_argnums=donate,
+    )
+
+  def init(self, trained: Flat):
+    """Fresh moments, placed."""
+    return self._init(trained)
+
+  def zeros(self, trained: Flat) -> Flat:
+    """An empty accumulator of gradients."""
+    return self._zeros(trained)
+
+  def apply(self, trained: Flat, state: Any, grads: Flat):
+    """(trained, state, {grad_norm, finite, lr}); grads are summed already."""
+    return self._apply(trained, state, grads)
+
+  def _step(self, trained, state, grads):
+    norm = optax.global_norm(grads)
+    finite = jnp.isfinite(norm)
+    factor = jnp.minimum(1.0, self.config.max_grad_norm / (norm + 1e-6))
+    # A where, not a product: 0 * nan is nan.
+    clipped = jax.tree.map(
+      lambda g: jnp.where(finite, g, 0.0) * jnp.where(finite, factor, 0.0),
+      grads,
+    )
+    lr = self.schedule(_count(state))
+    updates, new_state = self.tx.update(clipped, state, trained)
+    new = optax.apply_updates(trained, updates)
+    keep = lambda a, b: jax.tree.map(lambda x, y: jnp.where(finite, x, y), a, b)
+    info = {'grad_norm': norm, 'finite': finite, 'lr': jnp.asarray(lr)}
+    return keep(new, trained), keep(new_state, state), info
+
+
+def _count(state) -> jax.Array:
+  for part in state:
+    if hasattr(part, 'count'):
+      return part.count
+  raise ValueError('the optimizer keeps no step count.')
+
+
+def _normalised(scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """scale [B, T] -> a mask with the number of its tokens as sum, and share.
+
+  The mean over that mask times `share` is sum(x * scale): a minibatch's
+  aggregate is the sum of its micro-batches'.
+  """
+  share = jnp.sum(scale)
+  count = jnp.sum(scale > 0)
+  mask = scale * (count / jnp.where(share > 0, share, 1.0))
+  # An all-padding micro-batch adds exactly nothing.
+  first = jnp.zeros_like(mask).at[0, 0].set(1.0)
+  return jnp.where(count > 0, mask, first), share
+
+
+def _add(total, grads):
+  return jax.tree.map(jnp.add, total, grads)
+
+
+def warmup(lr: float, steps: int) -> optax.Schedule:
+  """Linear from lr/steps up, then constant."""
+  if steps <= 0:
+    return optax.constant_schedule(lr)
+  return lambda count: lr * jnp.minimum(1.0, (count + 1) / steps)
+
+
+def sft_schedule(config: LearnerConfig) -> optax.Schedule:
+  """Warm-up, then a cosine to a tenth over sft_steps, or constant."""
+  rise = warmup(config.sft_lr, config.sft_warmup_steps)
+  if config.sft_schedule == 'constant':
+    return rise
+  length = max(config.sft_steps - config.sft_warmup_steps, 1)
+
+  def schedule(count):
+    done = jnp.clip((count - config.sft_warmup_steps) / length, 0.0, 1.0)
+    return rise(count) * (0.1 + 0.45 * (1.0 + jnp.cos(jnp.pi * done)))
+
+  return schedule

@@ -1,0 +1,257 @@
+"""Mesh, logical-axis rules by parameter path, multi-host start, transfers.
+
+Three mesh axes: `data` (rows, parameters copied), `fsdp` (rows, parameters
+split), `tensor` (heads, feed-forward and vocabulary split). A parameter's
+path gives its logical axes (`PARAMETER_AXES`), and `LOGICAL_RULES` says which
+mesh axis each of those goes to; what neither names is replicated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+AXES = ('data', 'fsdp', 'tensor')
+ROWS = ('data', 'fsdp')
+
+LOGICAL_RULES: dict[str, str | None] = {
+  'embed': 'fsdp',
+  'heads': 'tensor',
+  'kv_heads': 'tensor',
+  'mlp': 'tensor',
+  'vocab': 'tensor',
+  'rank': None,
+}
+
+# First match wins; the axes name the LAST dimensions, so that a leading
+# dimension of scanned layers stays replicated. Norms match nothing.
+PARAMETER_AXES: tuple[tuple[str, tuple[str | None, ...]], ...] = (
+  (r'(^|/)(embed|lm_head)$', ('vocab', 'embed')),
+  (r'(^|/)q/kernel$', ('embed', 'heads')),
+  (r'(^|/)(k|v)/kernel$', ('embed', 'kv_heads')),
+  (r'(^|/)o/kernel$', ('heads', 'embed')),
+  (r'(^|/)(gate|up)/kernel$', ('embed', 'mlp')),
+  (r'(^|/)down/kernel$', ('mlp', 'embed')),
+  (r'(^|/)q/bias$', ('heads',)),
+  (r'(^|/)(k|v)/bias$', ('kv_heads',)),
+  (r'(^|/)(q|k|v|gate|up)/lora_a$', ('embed', 'rank')),
+  (r'(^|/)o/lora_a$', ('heads', 'rank')),
+  (r'(^|/)down/lora_a$', ('mlp', 'rank')),
+  (r'(^|/)q/lora_b$', ('rank', 'heads')),
+  (r'(^|/)(k|v)/lora_b$', ('rank', 'kv_heads')),
+  (r'(^|/)(gate|up)/lora_b$', ('rank', 'mlp')),
+  (r'(^|/)(o|down)/lora_b$', ('rank', 'embed')),
+)
+
+
+def make_mesh(
+  shape: Mapping[str, int] | Sequence[int] | None = None,
+  devices: Sequence[jax.Device] | None = None,
+) -> Mesh:
+  """A mesh with axes data, fsdp, tensor over the first devices.
+
+  Raises ValueError where the shape names another axis, holds a size below
+  one, or is larger than the devices there are.
+  """
+  devices = list(jax.devices() if devices is None else devices)
+  if shape is None:
+    shape = (1, 1, 1)
+  if isinstance(shape, Mapping):
+    unknown = sorted(set(shape) - set(AXES))
+    if unknown:
+      raise ValueError(
+        f'mesh axes {unknown} are not known; choose from {AXES}.'
+      )
+    shape = tuple(int(shape.get(axis, 1)) for axis in AXES)
+  shape = tuple(shape)
+  if len(shape) != 3 or min(shape) < 1:
+    raise ValueError(f'mesh {shape} must be three sizes >= 1 for {AXES}.')
+  need = int(np.prod(shape))
+  if need > len(devices):
+    raise ValueError(
+      f'mesh {dict(zip(AXES, shape))} needs {need} devices, but there are '
+      f'{len(devices)}; lower an axis or start more processes.'
+    )
+  return Mesh(np.asarray(devices[:need]).reshape(shape), AXES)
+
+
+def check_model(config: Any, mesh: Mesh | Mapping[str, int]) -> None:
+  """Stops where heads, feed-forward or width do not divide by the mesh."""
+  sizes = dict(mesh.shape) if isinstance(mesh, Mesh) else dict(mesh)
+  tensor, fsdp = sizes.get('tensor', 1), sizes.get('fsdp', 1)
+  for name, axis, by in (
+    ('num_attention_heads', 'tensor', tensor),
+    ('num_key_value_heads', 'tensor', tensor),
+    ('intermediate_size', 'tensor', tensor),
+    ('vocab_size', 'tensor', tensor),
+    ('hidden_size', 'fsdp', fsdp),
+  ):
+    value = getattr(config, name)
+    if value % by:
+      allowed = [k for k in range(1, by + 1) if value % k == 0]
+      raise ValueError(
+        f'{name}={value} does not divide by the mesh axis {axis}={by}; '
+        f'choose {axis} from {allowed}.'
+      )
+
+
+def path_of(key_path: Sequence[Any]) -> str:
+  """'layers/0/attention/q_proj/kernel' of a jax key path."""
+  names = []
+  for key in key_path:
+    name = getattr(key, 'key', getattr(key, 'name', getattr(key, 'idx', key)))
+    names.append(str(name))
+  return '/'.join(names).removesuffix('/value')
+
+
+def parameter_spec(path: str, shape: Sequence[int], mesh: Mesh):
+  """PartitionSpec of one parameter; axes that do not divide are dropped."""
+  for pattern, logical in PARAMETER_AXES:
+    if not re.search(pattern, path):
+      continue
+    logical = logical[-len(shape) :] if shape else ()
+    lead = [None] * (len(shape) - len(logical))
+    axes = lead + [LOGICAL_RULES.get(name) for name in logical]
+    axes = [
+      axis if axis and size % mesh.shape[axis] == 0 else None
+      for axis, size in zip(axes, shape)
+    ]
+    return PartitionSpec(*axes)
+  return PartitionSpec()
+
+
+def parameter_shardings(
+  tree: Any, mesh: Mesh, memory_kind: str | None = None
+) -> Any:
+  """NamedSharding for each leaf, by its path. Works for optimizer states.
+
+  An optimizer's moments end in the path of their parameter, so the same
+  table places them.
+  """
+  place = lambda path, leaf: NamedSharding(
+    mesh,
+    parameter_spec(path_of(path), np.shape(leaf), mesh),
+    memory_kind=memory_kind,
+  )
+  return jax.tree_util.tree_map_with_path(place, tree)
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+  """A sharding that copies to every device."""
+  return NamedSharding(mesh, PartitionSpec())
+
+
+def rows_sharding(mesh: Mesh) -> NamedSharding:
+  """[B, ...] split by rows over data and fsdp."""
+  return NamedSharding(mesh, PartitionSpec(ROWS))
+
+
+def rows_multiple(mesh: Mesh) -> int:
+  """The number a batch's rows must divide by."""
+  return mesh.shape['data'] * mesh.shape['fsdp']
+
+
+def put(tree: Any, sharding: Any) -> Any:
+  """Host arrays -> device arrays; each process places only its own part.
+
+  sharding: one sharding for all leaves, or a tree of them. In a multi-host
+  run every process passes the same global arrays.
+  """
+  if jax.process_count() == 1:
+    return jax.device_put(tree, sharding)
+  if not isinstance(sharding, jax.sharding.Sharding):
+    return jax.tree.map(put, tree, sharding)
+
+  def place(leaf):
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+      return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
+    leaf = np.asarray(leaf)
+    return jax.make_array_from_callback(
+      leaf.shape, sharding, lambda index: leaf[index]
+    )
+
+  return jax.tree.map(place, tree)
+
+
+def fetch(tree: Any) -> Any:
+  """Device arrays -> numpy on every process; an explicit transfer."""
+
+  def get(leaf):
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+      if leaf.is_fully_replicated:
+        return np.asarray(leaf.addressable_data(0))
+      from jax.experimental import multihost_utils
+
+      return multihost_utils.process_allgather(leaf, tiled=True)
+    return np.asarray(leaf)
+
+  return jax.tree.map(get, tree)
+
+
+def distributed_settings(
+  environment: Mapping[str, str] | None = None,
+) -> dict[str, Any] | None:
+  """Arguments for `jax.distributed.initialize`, or None for one process.
+
+  Read, first found wins, from JAXAGENT_COORDINATOR / JAXAGENT_NUM_PROCESSES /
+  JAXAGENT_PROCESS_ID; a Kubernetes JobSet or indexed Job
+  (JOB_COMPLETION_INDEX with JAXAGENT_COORDINATOR); SLURM (SLURM_NTASKS > 1);
+  a TPU pod (TPU_WORKER_HOSTNAMES with several hosts). An empty dictionary
+  lets jax detect the cluster by itself.
+  """
+  env = os.environ if environment is None else environment
+  coordinator = env.get('JAXAGENT_COORDINATOR')
+  index = env.get('JAXAGENT_PROCESS_ID', env.get('JOB_COMPLETION_INDEX'))
+  if coordinator:
+    count = env.get('JAXAGENT_NUM_PROCESSES')
+    if count is None or index is None:
+      raise ValueError(
+        'JAXAGENT_COORDINATOR is set, but JAXAGENT_NUM_PROCESSES or the '
+        'process index (JAXAGENT_PROCESS_ID or JOB_COMPLETION_INDEX) is not; '
+        'set both.'
+      )
+    if not 0 <= int(index) < int(count):
+      raise ValueError(
+        f'process index {index} is not within JAXAGENT_NUM_PROCESSES={count}.'
+      )
+    return {
+      'coordinator_address': coordinator,
+      'num_processes': int(count),
+      'process_id': int(index),
+    }
+  if int(env.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_PROCID' in env:
+    return {}
+  if len(env.get('TPU_WORKER_HOSTNAMES', '').split(',')) > 1:
+    return {}
+  return None
+
+
+def initialize_distributed(
+  coordinator: str = '',
+  num_processes: int = 0,
+  process_id: int = -1,
+  environment: Mapping[str, str] | None = None,
+) -> tuple[int, int]:
+  """Joins the cluster that flags or the environment name; once a process.
+
+  Returns (process index, process count). Flags win over the environment.
+  """
+  if coordinator:
+    settings = distributed_settings(
+      {
+        'JAXAGENT_COORDINATOR': coordinator,
+        'JAXAGENT_NUM_PROCESSES': str(num_processes),
+        'JAXAGENT_PROCESS_ID': str(process_id),
+      }
+    )
+  else:
+    settings = distributed_settings(environment)
+  if settings is not None and not jax.distributed.is_initialized():
+    jax.distributed.initialize(**settings)
+  return jax.process_index(), jax.process_count()
