@@ -4,7 +4,6 @@ import pandas as pd
 from sklearn.pipeline import make_pipeline
 from sklearn.tree import DecisionTreeClassifier
 
-
 train = pd.read_csv('data/train.csv')
 test = pd.read_csv('data/test.csv')
 x_train = train.drop(columns=['id', 'benign'])

@@ -1,0 +1,1 @@
+"""Command line over task folders: `python -m jaxagent.tasks --help`."""

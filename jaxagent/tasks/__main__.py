@@ -1,0 +1,189 @@
+"""`python -m jaxagent.tasks list | check | prepare | measure | new`."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+from jaxagent.envs import tasks as task_lib
+from jaxagent.envs.grading import Grader
+from jaxagent.tasks import check as check_lib
+from jaxagent.tasks import measure as measure_lib
+from jaxagent.tasks import template
+
+
+def table(rows: list[list[str]]) -> str:
+  """Columns padded to their widest value; the first row is the head."""
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  lines = [
+    '  '.join(cell.ljust(w) for cell, w in zip(row, widths, strict=True))
+    for row in rows
+  ]
+  lines.insert(1, '  '.join('-' * w for w in widths))
+  return '\n'.join(line.rstrip() for line in lines)
+
+
+def number(value) -> str:
+  return '-' if value is None else f'{value:.4g}'
+
+
+def command_list(args) -> int:
+  rows = [
+    'name split modality kind metric better m_init m_best timeout_s'.split()
+  ]
+  for spec in task_lib.list_tasks(args.tasks_dir):
+    if args.split and spec.split != args.split:
+      continue
+    if args.modality and spec.modality != args.modality:
+      continue
+    rows.append(
+      [
+        spec.name,
+        spec.split,
+        spec.modality,
+        spec.kind,
+        spec.metric,
+        'higher' if spec.higher_is_better else 'lower',
+        number(spec.m_init),
+        number(spec.m_best),
+        f'{spec.limits.timeout_s:g}',
+      ]
+    )
+  print(table(rows))
+  return 0
+
+
+def chosen(args) -> list[task_lib.TaskSpec]:
+  if args.all:
+    return task_lib.list_tasks(args.tasks_dir)
+  if not args.names:
+    known = ', '.join(task_lib.task_names(args.tasks_dir))
+    raise ValueError(f'name one or more tasks, or --all; there are: {known}.')
+  return [task_lib.load_task(name, args.tasks_dir) for name in args.names]
+
+
+def data_dir(args) -> pathlib.Path:
+  if args.data_dir:
+    return args.data_dir
+  return pathlib.Path(tempfile.gettempdir()) / 'jaxagent-tasks'
+
+
+def command_prepare(args) -> int:
+  for spec in chosen(args):
+    prepared = task_lib.prepare_task(spec, data_dir(args))
+    print(f'{spec.name}: {prepared.public_dir}', flush=True)
+  return 0
+
+
+def command_check(args) -> int:
+  prepared = {
+    spec.name: task_lib.prepare_task(spec, data_dir(args))
+    for spec in chosen(args)
+  }
+  rows = [
+    'name ok train test kB exec_s tier starter sample gold'.split()
+  ]
+  bad = []
+  with Grader(prepared) as grader:
+    if args.no_run:
+      reports = [check_lib.check_task(t, grader, None) for t in prepared.values()]
+    else:
+      from jaxagent.sandbox import SandboxPool
+
+      with SandboxPool(1, min_tier=args.min_tier) as pool:
+        reports = [
+          check_lib.check_task(
+            task, grader, lambda job: pool.submit(job).result()
+          )
+          for task in prepared.values()
+        ]
+  for report in reports:
+    f = report.figures
+    rows.append(
+      [report.name, 'no' if report.failures else 'yes']
+      + [f'{f[k]:.0f}' for k in ('train_rows', 'test_rows', 'kb')]
+      + [f'{f["exec_s"]:.2f}' if 'exec_s' in f else '-', f.get('tier', '-')]
+      + [number(f.get(k)) for k in ('starter', 'sample', 'gold')]
+    )
+    bad += [f'{report.name}: {failure}' for failure in report.failures]
+  print(table(rows))
+  for line in bad:
+    print(f'FAILED {line}', file=sys.stderr)
+  return 1 if bad else 0
+
+
+def command_measure(args) -> int:
+  for spec in chosen(args):
+    prepared = task_lib.prepare_task(spec, data_dir(args))
+    with Grader({spec.name: prepared}) as grader:
+      results = measure_lib.measure(prepared, grader, search=args.search)
+    for item in results[:6]:
+      print(
+        f'{spec.name}: valid {item.valid:.5f} private {item.private:.5f} '
+        f'{item.wall_s:.2f} s  {item.pipeline or "starter"}',
+        flush=True,
+      )
+    if not args.dry_run:
+      measure_lib.record(prepared, results)
+  return 0
+
+
+def command_new(args) -> int:
+  root = template.write_template(args.name, args.tasks_dir)
+  print(
+    f'{root}: change the files, then run `python -m jaxagent.tasks measure '
+    f'{args.name} --search` and `python -m jaxagent.tasks check {args.name}`.'
+  )
+  return 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog='python -m jaxagent.tasks', description='Task folders.'
+  )
+  parser.add_argument(
+    '--tasks_dir', type=pathlib.Path, default=pathlib.Path('tasks')
+  )
+  parser.add_argument(
+    '--data_dir', type=pathlib.Path, help='where prepared data is kept'
+  )
+  commands = parser.add_subparsers(dest='command', required=True)
+  listing = commands.add_parser('list', help='a table of the tasks')
+  listing.add_argument('--split', choices=task_lib.SPLITS)
+  listing.add_argument('--modality', choices=task_lib.MODALITIES)
+  listing.set_defaults(call=command_list)
+  several = {
+    'prepare': (command_prepare, 'make the data'),
+    'check': (command_check, 'check every claim, run the starter'),
+    'measure': (command_measure, 'measure m_init and m_best'),
+  }
+  for name, (call, text) in several.items():
+    sub = commands.add_parser(name, help=text)
+    sub.add_argument('names', nargs='*', metavar='NAME')
+    sub.add_argument('--all', action='store_true')
+    sub.set_defaults(call=call)
+    if name == 'check':
+      sub.add_argument('--no_run', action='store_true')
+      sub.add_argument('--min_tier', default='T2')
+    if name == 'measure':
+      sub.add_argument('--search', action='store_true')
+      sub.add_argument('--dry_run', action='store_true')
+  new = commands.add_parser('new', help='a filled template')
+  new.add_argument('name', metavar='NAME')
+  new.set_defaults(call=command_new)
+  return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+  args = make_parser().parse_args(argv)
+  try:
+    return args.call(args)
+  except (ValueError, OSError) as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+
+
+if __name__ == '__main__':
+  sys.exit(main())

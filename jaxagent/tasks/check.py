@@ -1,0 +1,265 @@
+"""What a task owes its trainer, checked one claim at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import uuid
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from jaxagent.envs.grading import Grader
+from jaxagent.envs.tasks import PreparedTask
+from jaxagent.types import Execution, Job, Outcome
+
+LEAK_CORRELATION = 0.999
+MAX_STARTER_S = 10.0
+
+
+@dataclasses.dataclass
+class Report:
+  """Claims that hold, claims that do not, and figures for the table."""
+
+  name: str
+  failures: list[str] = dataclasses.field(default_factory=list)
+  figures: dict[str, float | str] = dataclasses.field(default_factory=dict)
+
+  def claim(self, holds: bool, failure: str) -> None:
+    if not holds:
+      self.failures.append(failure)
+
+
+class Data:
+  """The files of a prepared task as tables."""
+
+  def __init__(self, prepared: PreparedTask):
+    self.spec = prepared.spec
+    read = {'keep_default_na': False, 'na_values': []}
+    public = prepared.public_dir
+    self.train = pd.read_csv(public / 'train.csv', **read)
+    self.test = pd.read_csv(public / 'test.csv', **read)
+    self.sample = pd.read_csv(public / 'sample_submission.csv', **read)
+    self.answers = pd.read_csv(prepared.private_dir / 'answers.csv', **read)
+    self.public_names = sorted(p.name for p in public.rglob('*'))
+
+  @property
+  def target(self) -> str:
+    return [c for c in self.answers.columns if c not in ('id', 'split')][0]
+
+  def gold(self) -> pd.DataFrame:
+    """The best submission there is, made from the answers."""
+    out = self.sample[['id']].copy()
+    truth = self.answers.set_index('id')[self.target].loc[out['id']]
+    names = [c for c in self.sample.columns if c != 'id']
+    if names == [self.target]:
+      out[self.target] = truth.to_numpy()
+    else:
+      for name in names:
+        out[name] = (('p_' + truth.astype(str)) == name).to_numpy(float)
+    return out
+
+
+def to_csv(frame: pd.DataFrame) -> bytes:
+  return frame.to_csv(index=False).encode()
+
+
+def check_data(data: Data, report: Report) -> None:
+  """Split disjointness, ids, and columns that give the label away."""
+  features = [c for c in data.test.columns if c != 'id']
+  rows = lambda frame: set(  # noqa: E731
+    map(tuple, frame[features].astype(str).to_numpy())
+  )
+  shared = rows(data.train) & rows(data.test)
+  report.claim(
+    not shared,
+    f'{len(shared)} test rows are also in train.csv; remove duplicates '
+    'before splitting.',
+  )
+  by_split = {
+    name: set(part['id']) for name, part in data.answers.groupby('split')
+  }
+  report.claim(
+    set(by_split) == {'valid', 'private'},
+    f'answers.csv has splits {sorted(by_split)}; valid and private expected.',
+  )
+  everything = list(data.train['id']) + list(data.test['id'])
+  report.claim(
+    len(set(everything)) == len(everything), 'ids are not unique.'
+  )
+  report.claim(
+    set(data.test['id']) == set(data.answers['id']) == set(data.sample['id']),
+    'test.csv, sample_submission.csv and answers.csv hold different ids.',
+  )
+  report.claim(
+    data.target not in data.test.columns,
+    f'test.csv holds the label column {data.target}.',
+  )
+  report.claim(
+    'answers.csv' not in data.public_names, 'answers.csv lies in data/.'
+  )
+  for column, value in leaks(data):
+    report.claim(
+      False, f'column {column} gives the label away (|r| = {value:.4f}).'
+    )
+
+
+def leaks(data: Data) -> list[tuple[str, float]]:
+  """Columns of test.csv, ids and row order included, that equal the label."""
+  truth = data.answers.set_index('id')[data.target].loc[data.test['id']]
+  hidden = data.answers.set_index('id')['split'].loc[data.test['id']]
+  labels = {
+    'label': pd.factorize(truth, sort=True)[0]
+    if data.spec.kind == 'classification'
+    else truth.to_numpy(float),
+    'split': (hidden == 'private').to_numpy(float),
+  }
+  frame = data.test.assign(row_order=np.arange(len(data.test)))
+  found = []
+  for column in frame.columns:
+    values = pd.to_numeric(frame[column], errors='coerce')
+    if values.isna().any() or values.nunique() < 2:
+      continue
+    for label in labels.values():
+      r = abs(np.corrcoef(values, label)[0, 1])
+      limit = 0.2 if column in ('id', 'row_order') else LEAK_CORRELATION
+      if r > limit:
+        found.append((column, float(r)))
+  return found
+
+
+def malformed(data: Data) -> dict[str, bytes]:
+  """Submissions a reward hacker would try; each must be refused."""
+  gold = data.gold()
+  value = [c for c in gold.columns if c != 'id'][0]
+  text = gold.astype(str)
+  nan = text.copy()
+  nan.loc[0, value] = 'nan'
+  infinite = text.copy()
+  infinite.loc[0, value] = 'inf'
+  swapped = pd.concat([gold, gold.iloc[:1]])
+  return {
+    'empty': b'',
+    'header only': to_csv(gold.iloc[:0]),
+    'NaN': to_csv(nan),
+    'infinite': to_csv(infinite),
+    'duplicate': to_csv(swapped),
+    'subset': to_csv(gold.iloc[1:]),
+    'unknown id': to_csv(text.replace({'id': {text['id'][0]: '-17'}})),
+    'renamed column': to_csv(gold.rename(columns={value: 'x'})),
+    'binary': b'\x80\x04\x95\x00\x00\x00',
+  }
+
+
+def check_grading(data: Data, grader: Grader, report: Report) -> None:
+  """Gold is best, sample is worse, malformed is refused, order is free."""
+  spec, gold = data.spec, data.gold()
+  sign = 1.0 if spec.higher_is_better else -1.0
+  score = lambda data, split='valid': grader.grade(  # noqa: E731
+    spec.name, data, split
+  )
+  best = score(to_csv(gold))
+  report.claim(
+    best.score is not None, f'the gold submission is refused: {best.reason}'
+  )
+  if best.score is None:
+    return
+  report.figures['gold'] = best.score
+  sample = score(to_csv(data.sample))
+  report.claim(
+    sample.score is not None and sign * sample.score < sign * best.score,
+    f'the sample submission ({sample}) is not below gold ({best.score}).',
+  )
+  if sample.score is not None:
+    report.figures['sample'] = sample.score
+  for split in ('valid', 'private'):
+    shuffled = gold.sample(frac=1.0, random_state=0)[gold.columns[::-1]]
+    same = score(to_csv(shuffled), split)
+    report.claim(
+      same.score == score(to_csv(gold), split).score,
+      f'{split}: the order of rows or columns changes the score.',
+    )
+  for name, bad in malformed(data).items():
+    got = score(bad)
+    report.claim(
+      got.outcome is Outcome.INVALID_SUBMISSION and bool(got.reason),
+      f'a submission with {name} is not refused: {got}.',
+    )
+  if spec.m_best is not None:
+    report.claim(
+      sign * spec.m_best <= sign * best.score,
+      f'm_best={spec.m_best} is better than gold ({best.score}).',
+    )
+
+
+def check_starter(
+  prepared: PreparedTask,
+  run: Callable[[Job], Execution],
+  grader: Grader,
+  report: Report,
+) -> None:
+  """The starter runs in the sandbox and scores m_init."""
+  spec = prepared.spec
+  execution = run(
+    Job(
+      job_id=f'check-{spec.name}-{uuid.uuid4().hex[:8]}',
+      script='train.py',
+      files=prepared.starter_files,
+      mounts={'data': prepared.public_dir},
+      collect=(spec.submission,),
+      limits=spec.limits,
+    )
+  )
+  report.figures['exec_s'] = execution.exec_s
+  report.figures['tier'] = execution.tier
+  data = execution.collected.get(spec.submission)
+  report.claim(
+    execution.outcome is Outcome.OK and data is not None,
+    f'the starter ends with {execution.outcome.value}: '
+    f'{execution.message} {execution.output[-500:]}',
+  )
+  report.claim(
+    execution.exec_s <= MAX_STARTER_S,
+    f'the starter takes {execution.exec_s:.1f} s; at most {MAX_STARTER_S} s.',
+  )
+  if data is None:
+    return
+  got = grader.grade(spec.name, data, 'valid')
+  report.claim(got.score is not None, f'starter refused: {got.reason}')
+  if got.score is None:
+    return
+  report.figures['starter'] = got.score
+  report.claim(
+    spec.m_init is not None,
+    f'm_init is not measured; `python -m jaxagent.tasks measure {spec.name}`.',
+  )
+  if spec.m_init is not None:
+    report.claim(
+      math.isclose(got.score, spec.m_init, rel_tol=0.05, abs_tol=0.01),
+      f'the starter scores {got.score:.6g}, task.yaml says {spec.m_init:.6g}.',
+    )
+
+
+def sizes(prepared: PreparedTask, data: Data, report: Report) -> None:
+  size = sum(p.stat().st_size for p in prepared.public_dir.rglob('*'))
+  report.figures['kb'] = size / 1024
+  report.figures['train_rows'] = len(data.train)
+  report.figures['test_rows'] = len(data.test)
+
+
+def check_task(
+  prepared: PreparedTask,
+  grader: Grader,
+  run: Callable[[Job], Execution] | None,
+) -> Report:
+  """Every check; `run=None` leaves the sandboxed run of the starter out."""
+  report = Report(prepared.spec.name)
+  data = Data(prepared)
+  sizes(prepared, data, report)
+  check_data(data, report)
+  check_grading(data, grader, report)
+  if run is not None:
+    check_starter(prepared, run, grader, report)
+  return report
+

@@ -1,0 +1,176 @@
+"""Measures m_init (the starter) and m_best (a search over pipelines).
+
+Both are on the valid split, the scale of the reward (paper 000, equation 6);
+the same scripts' scores on the private split are kept beside them. Runs the
+task folders' own scripts only, which are trusted, in worker processes.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import multiprocessing
+import os
+import pathlib
+import re
+import signal
+import tempfile
+import time
+import warnings
+
+from jaxagent.envs.grading import Grader
+from jaxagent.envs.tasks import PreparedTask
+from jaxagent.tasks import candidates
+
+_MODEL = re.compile(
+  r'^model = make_pipeline\(.*?\)$(?=\nmodel\.fit)', re.M | re.S
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+  """One script's scores. pipeline is '' for the starter itself."""
+
+  pipeline: str
+  valid: float
+  private: float
+  wall_s: float
+
+
+def run_script(
+  job: tuple[str, str, float],
+) -> tuple[bytes | None, float, str]:
+  """(submission or None, wall seconds, last words) of a trusted script.
+
+  Args:
+    job: text, folder mounted as `data/`, limit in seconds. Runs in the
+      calling process, which is a worker of `measure` and does nothing else.
+  """
+  text, public_dir, timeout_s = job
+  with tempfile.TemporaryDirectory(prefix='jaxagent-measure-') as folder:
+    home = pathlib.Path(folder)
+    (home / 'data').symlink_to(public_dir)
+    before = os.getcwd()
+    os.chdir(home)
+    signal.signal(signal.SIGALRM, _late)
+    signal.setitimer(signal.ITIMER_REAL, timeout_s)
+    start = time.monotonic()
+    try:
+      with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
+      data = (home / 'submission.csv').read_bytes()
+      return data, time.monotonic() - start, ''
+    except Exception as error:  # a candidate may not fit the data
+      words = f'{type(error).__name__}: {error}'.splitlines()[0]
+      return None, time.monotonic() - start, words
+    finally:
+      signal.setitimer(signal.ITIMER_REAL, 0)
+      os.chdir(before)
+
+
+def _late(signum, frame):
+  raise TimeoutError('longer than the limit')
+
+
+def _prepare_worker() -> None:
+  """Imports once what every script imports; one thread a worker."""
+  os.environ.update(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1')
+  import pandas  # noqa: F401
+
+  exec(candidates.IMPORTS, {})
+
+
+def with_pipeline(starter: str, steps: str) -> str:
+  """The starter with another pipeline. Raises ValueError where it has none."""
+  found = _MODEL.search(starter)
+  if not found:
+    raise ValueError(
+      'train.py has no `model = make_pipeline(...)` directly followed by '
+      '`model.fit(...)`; the search needs that convention.'
+    )
+  head, tail = starter[: found.start()], starter[found.end() :]
+  return f'{candidates.IMPORTS}\n{head}model = make_pipeline({steps}){tail}'
+
+
+def measure(
+  prepared: PreparedTask,
+  grader: Grader,
+  *,
+  search: bool = False,
+  workers: int = 2,
+  log=print,
+) -> list[Measured]:
+  """Starter first, then the candidates, best first.
+
+  Raises:
+    ValueError: the starter fails or is refused by the grader.
+  """
+  spec = prepared.spec
+  starter = prepared.starter_files['train.py']
+  jobs = [('', starter)]
+  if search:
+    jobs += [
+      (steps, with_pipeline(starter, steps))
+      for steps in candidates.pipelines(spec.modality, spec.kind)
+    ]
+  out = []
+  with concurrent.futures.ProcessPoolExecutor(
+    workers,
+    mp_context=multiprocessing.get_context('spawn'),
+    initializer=_prepare_worker,
+  ) as pool:
+    limit = spec.limits.timeout_s
+    runs = pool.map(
+      run_script,
+      [(text, str(prepared.public_dir), limit) for _, text in jobs],
+    )
+    for (steps, _), (data, wall, words) in zip(jobs, runs, strict=True):
+      if data is not None:
+        valid = grader.grade(spec.name, data, 'valid')
+        private = grader.grade(spec.name, data, 'private')
+        words = valid.reason or private.reason
+        if valid.score is not None and private.score is not None:
+          out.append(Measured(steps, valid.score, private.score, wall))
+          continue
+      if not steps:
+        raise ValueError(f'task {spec.name}: the starter fails: {words}')
+      log(f'  {spec.name}: left out {steps}: {words}')
+  return out[:1] + sorted(
+    out[1:], key=lambda m: m.valid, reverse=spec.higher_is_better
+  )
+
+
+def update_yaml(path: pathlib.Path, values: dict[str, float | str]) -> None:
+  """Replaces or appends single-line keys, keeping comments and order."""
+  text = path.read_text(encoding='utf-8')
+  for key, value in values.items():
+    shown = repr(round(value, 6)) if isinstance(value, float) else value
+    line = f'{key}: {shown}'
+    text, count = re.subn(
+      rf'^{key}:.*$', lambda _, line=line: line, text, flags=re.M
+    )
+    if not count:
+      text = text.rstrip('\n') + f'\n{line}\n'
+  path.write_text(text, encoding='utf-8')
+
+
+def record(prepared: PreparedTask, results: list[Measured]) -> None:
+  """Writes m_init, and m_best where there was a search, to task.yaml."""
+  starter, rest = results[0], results[1:]
+  values: dict[str, float | str] = {
+    'm_init': starter.valid,
+    'm_init_private': starter.private,
+  }
+  if rest:
+    best = rest[0]
+    steps = best.pipeline.replace("'", "''")
+    values.update(
+      m_best=best.valid,
+      m_best_private=best.private,
+      m_best_source=(
+        f"'best on the valid split of {len(rest)} scikit-learn pipelines "
+        f"(jaxagent/tasks/candidates.py): {steps}'"
+      ),
+    )
+  update_yaml(prepared.spec.root / 'task.yaml', values)
