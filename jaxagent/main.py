@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-if sys.version_info < (3, 11):  # pragma: no cover
+if sys.version_info < (3, 11):  # noqa: UP036
   raise SystemExit(
     f'jaxagent needs Python >= 3.11; this is {sys.version.split()[0]}. '
     'Make a virtual environment with a newer interpreter.'

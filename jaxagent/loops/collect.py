@@ -8,8 +8,9 @@ import time
 
 from jaxagent import types
 from jaxagent.data import ideas as idea_data
-from jaxagent.data import trajectories as trajectory_data
+from jaxagent.data import records as record_data
 from jaxagent.loops.policy import seed_of
+from jaxagent.loops.starts import fresh_state
 from jaxagent.loops.train import step_reward, trace_record
 from jaxagent.metrics import Progress
 
@@ -21,7 +22,7 @@ def run(host) -> list[dict]:
   so a killed run goes on with the missing ones: none lost, none doubled.
   """
   config = host.config.collect
-  store = trajectory_data.TrajectoryStore(
+  store = record_data.TrajectoryStore(
     host.work / 'collect' / 'trajectories.jsonl'
   )
   have = {(r['task'], r['index']) for r in store.read()}
@@ -84,7 +85,7 @@ def _trajectory(host, initial: types.State, index: int, pool) -> dict:
   spec = host.spec(task)
   rng = random.Random(seed_of(host.config.seed, 'collect', task, index))
   began = time.monotonic()
-  drawn = tuple(idea_data.draw(rng, pool))
+  drawn = tuple(idea_data.draw(pool, rng))
   state = initial
   if rng.random() < config.varied_start:
     state = _varied(host, initial, rng, f'vary-{task}-{index}')
@@ -92,8 +93,8 @@ def _trajectory(host, initial: types.State, index: int, pool) -> dict:
   for number in range(config.max_steps):
     if time.monotonic() - began > config.time_limit_s:
       break
-    left = drawn[number : number + 1]
-    text = host.expert.act(state, spec, rng, left)
+    # The first steps follow the drawn ideas (paper 000, B.2).
+    text = host.expert.act(state, spec, rng, drawn)
     result = host.env.step(
       state, text, split='valid', job_id=f'collect-{task}-{index}-{number}'
     )
@@ -101,7 +102,7 @@ def _trajectory(host, initial: types.State, index: int, pool) -> dict:
       break
     steps.append(
       {
-        'state': trajectory_data.state_to_json(state),
+        'state': record_data.state_to_json(state),
         **trace_record(host, state, text, result),
         'outcome': result.outcome.value,
         'reward': step_reward(host, task, result),
@@ -129,7 +130,5 @@ def _varied(host, initial, rng, job_id: str) -> types.State:
       initial, text, split='valid', job_id=f'{job_id}-{attempt}'
     )
     if result.is_edit and result.score is not None:
-      return trajectory_data.fresh_state(
-        result.state, start_score=initial.start_score
-      )
+      return fresh_state(result.state, start_score=initial.start_score)
   return initial

@@ -95,14 +95,13 @@ def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
       return names
     return tuple(
       sorted(
-        n
-        for n, s in specs.items()
-        if s.split == split and s.m_init is not None
+        n for n, s in specs.items() if s.split == split and s.m_init is not None
       )
     )
 
-  heldin, heldout = pick(config.tasks.heldin, 'heldin'), pick(
-    config.tasks.heldout, 'heldout'
+  heldin, heldout = (
+    pick(config.tasks.heldin, 'heldin'),
+    pick(config.tasks.heldout, 'heldout'),
   )
   both = sorted(set(heldin) & set(heldout))
   if both:

@@ -17,6 +17,7 @@ from jaxagent.loops import (
   sft,
   train,
 )
+from jaxagent.loops import starts as start_scripts
 from jaxagent.loops.host import Host, open_host
 
 
@@ -26,7 +27,7 @@ def run(config) -> None:
   with open_host(config, work) as host:
     _say(host)
     with _timed(host, 'starts'):
-      starts = evaluate.make_starts(host)
+      starts = start_scripts.make_starts(host)
     with _timed(host, 'collect'):
       records = collect.run(host)
     if config.loop == 'collect':
@@ -35,9 +36,8 @@ def run(config) -> None:
       tokenizer = device.make_tokenizer(host, records)
       learner = device.make_learner(host, tokenizer)
       policy = device.make_policy(host, learner, tokenizer)
-      steps = sft.training_steps(records, evaluate.script_hashes(starts))
+      steps = sft.training_steps(records, start_scripts.script_hashes(starts))
       sft.run(host, learner, sft.conversations(steps, policy))
-      device.freeze_sft(host, learner)
     if config.loop == 'sft':
       _evaluate(host, policy, learner, starts, ('sft',))
       return
@@ -45,7 +45,7 @@ def run(config) -> None:
       _evaluate(host, policy, learner, starts, ('sft',))
       with _timed(host, 'rl'):
         pool = {s['state'].state_id: s['state'] for s in steps}
-        device.start_rl(host, learner)
+        learner.start_rl()
         train.run(host, pool, learner, policy)
       _evaluate(host, policy, learner, starts, ('rl',))
     else:

@@ -128,4 +128,3 @@ def _text(interval: Mapping) -> str:
   if not interval['n']:
     return '-'
   return '{mean:.3f} [{low:.3f}, {high:.3f}]'.format(**interval)
-

@@ -200,9 +200,7 @@ def _differences(before, after, prefix='') -> list[tuple]:
   if isinstance(before, dict) and isinstance(after, dict):
     rows = []
     for key in sorted(before.keys() | after.keys()):
-      rows += _differences(
-        before.get(key), after.get(key), f'{prefix}{key}.'
-      )
+      rows += _differences(before.get(key), after.get(key), f'{prefix}{key}.')
     return rows
   if json.dumps(before) != json.dumps(after):
     return [(prefix.rstrip('.'), before, after)]

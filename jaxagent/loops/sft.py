@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxagent.checkpoint import CheckpointManager
-from jaxagent.data import trajectories as trajectory_data
+from jaxagent.data import records as record_data
 from jaxagent.data.batching import pack_conversations
+from jaxagent.envs import step_env
 from jaxagent.metrics import MetricWriter, Progress
 
 
@@ -22,8 +23,8 @@ def training_steps(records: Sequence[dict], excluded: set[str]) -> list[dict]:
   steps = []
   for record in records:
     for step in record['steps']:
-      state = trajectory_data.state_from_json(step['state'])
-      if trajectory_data.script_hash(state) in excluded:
+      state = record_data.state_from_json(step['state'])
+      if step_env.script_hash(state) in excluded:
         continue
       if step['valid_action']:
         steps.append({**step, 'state': state})

@@ -151,9 +151,7 @@ def _scheduler(host, pool, policy: Policy) -> Scheduler:
       batch_size=config.batch_size,
       oversample=1.0 if synchronous else config.oversample,
       rest=config.rest,
-      max_staleness=None
-      if config.max_staleness < 0
-      else config.max_staleness,
+      max_staleness=None if config.max_staleness < 0 else config.max_staleness,
       on_stale=config.on_stale,
       watchdog_s=config.watchdog_s,
       group_size=config.group_size,

@@ -1,0 +1,109 @@
+"""Byte-level BPE trained on a run's own corpus, for policies without a hub.
+
+Layout of a sample: prompt text, `<sep>`, response text, `<eos>`. Training
+goes by token ids alone: a response is never tokenised again after sampling.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterable, Sequence
+
+from tokenizers import (
+  Tokenizer,
+  decoders,
+  models,
+  pre_tokenizers,
+  trainers,
+)
+
+SPECIAL = ('<pad>', '<eos>', '<sep>')
+
+
+class ByteBPE:
+  """A tokenizer with the three specials that the tiny policies need."""
+
+  pad_id, eos_id, sep_id = 0, 1, 2
+
+  def __init__(self, tokenizer: Tokenizer):
+    for index, name in enumerate(SPECIAL):
+      if tokenizer.token_to_id(name) != index:
+        raise ValueError(
+          f'tokenizer: {name} has id {tokenizer.token_to_id(name)}, not '
+          f'{index}; train one with jaxagent.data.bpe.train.'
+        )
+    self._tokenizer = tokenizer
+
+  @property
+  def vocab_size(self) -> int:
+    return self._tokenizer.get_vocab_size()
+
+  @property
+  def eos_ids(self) -> tuple[int, ...]:
+    return (self.eos_id,)
+
+  def encode(self, text: str) -> list[int]:
+    """Ids of plain text; names of specials inside it stay plain text."""
+    return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+  def encode_prompt(self, text: str) -> list[int]:
+    return [*self.encode(text), self.sep_id]
+
+  def encode_response(self, text: str) -> list[int]:
+    return [*self.encode(text), self.eos_id]
+
+  def decode_response(self, ids: Sequence[int]) -> str:
+    """Text up to the end token."""
+    ids = [int(i) for i in ids]
+    if self.eos_id in ids:
+      ids = ids[: ids.index(self.eos_id)]
+    return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+  def save(self, directory: pathlib.Path) -> None:
+    """Writes an HF tokenizer folder (`PreTrainedTokenizerFast` reads it)."""
+    directory.mkdir(parents=True, exist_ok=True)
+    self._tokenizer.save(str(directory / 'tokenizer.json'))
+    (directory / 'tokenizer_config.json').write_text(
+      json.dumps(
+        {
+          'tokenizer_class': 'PreTrainedTokenizerFast',
+          'pad_token': SPECIAL[0],
+          'eos_token': SPECIAL[1],
+          'sep_token': SPECIAL[2],
+        }
+      )
+    )
+
+
+def train(texts: Iterable[str], vocab_size: int) -> ByteBPE:
+  """A tokenizer of at most `vocab_size` entries; deterministic."""
+  if vocab_size < 256 + len(SPECIAL):
+    raise ValueError(
+      f'vocab_size={vocab_size} must be at least {256 + len(SPECIAL)} '
+      '(all bytes and the specials).'
+    )
+  tokenizer = Tokenizer(models.BPE())
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  tokenizer.decoder = decoders.ByteLevel()
+  tokenizer.train_from_iterator(
+    texts,
+    trainers.BpeTrainer(
+      vocab_size=vocab_size,
+      special_tokens=list(SPECIAL),
+      initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+      show_progress=False,
+    ),
+  )
+  return ByteBPE(tokenizer)
+
+
+def load(directory: pathlib.Path) -> ByteBPE:
+  """Reads what `save` wrote; ValueError names a missing or damaged file."""
+  file = pathlib.Path(directory) / 'tokenizer.json'
+  if not file.is_file():
+    raise ValueError(f'{file} is missing; give a tokenizer folder.')
+  try:
+    return ByteBPE(Tokenizer.from_file(str(file)))
+  except Exception as error:  # noqa: BLE001 - the library raises bare ones
+    raise ValueError(f'{file} cannot be read: {error}') from error

@@ -1,0 +1,174 @@
+"""The device side of a run: tokenizer, model, learner and engine."""
+
+from __future__ import annotations
+
+import pathlib
+
+from jaxagent import models, sharding, types
+from jaxagent.checkpoint import CheckpointError, CheckpointManager
+from jaxagent.data import bpe
+from jaxagent.data.records import state_from_json
+from jaxagent.envs.prompts import render_prompt
+from jaxagent.learner import Learner, LearnerConfig
+from jaxagent.loops.errors import UserError
+from jaxagent.loops.policy import Policy
+from jaxagent.rollout.native_engine import NativeEngine
+
+
+def make_tokenizer(host, records) -> bpe.ByteBPE:
+  """The configured tokenizer, or one trained on the experts' steps."""
+  options = host.config.tokenizer
+  own = host.work / 'tokenizer'
+  try:
+    if options.path:
+      return bpe.load(pathlib.Path(options.path))
+    if (own / 'tokenizer.json').exists():
+      return bpe.load(own)
+  except ValueError as error:
+    raise UserError(str(error)) from error
+  tokenizer = bpe.train(_texts(host, records), options.vocab_size)
+  tokenizer.save(own)
+  return tokenizer
+
+
+def _texts(host, records):
+  style = host.config.rollout.prompt_style
+  for record in records:
+    for step in record['steps']:
+      state = state_from_json(step['state'])
+      yield render_prompt(state, host.spec(state.task), style=style)
+      yield step['response']
+
+
+def model_config(config, vocab_size: int) -> models.ModelConfig:
+  """The config's HF dictionary with the run's own options."""
+  hf = config.model.hf.to_dict()
+  hf.setdefault('vocab_size', -(-vocab_size // 64) * 64)
+  if hf['vocab_size'] < vocab_size:
+    raise UserError(
+      f'config.model.hf.vocab_size={hf["vocab_size"]} is smaller than the '
+      f"tokenizer's {vocab_size} entries: they do not fit each other."
+    )
+  try:
+    made = models.ModelConfig.from_hf(hf)
+  except ValueError as error:
+    raise UserError(f'config.model.hf: {error}') from error
+  return made.replace(
+    dtype=config.model.dtype,
+    scan_layers=config.model.scan_layers,
+    remat=config.model.remat,
+  )
+
+
+def learner_config(config) -> LearnerConfig:
+  """`config.rl` and `config.rollout` as the learner's dataclass."""
+  rl, roll = config.rl, config.rollout
+  longest = roll.max_prompt_tokens + roll.max_new_tokens
+  buckets = tuple(b for b in (256, 512, 1024, 2048, 4096) if b < longest)
+  return LearnerConfig(
+    policy_lr=rl.policy_lr,
+    value_lr=rl.value_lr,
+    sft_lr=config.sft.lr,
+    max_grad_norm=rl.max_grad_norm,
+    ppo_epochs=rl.ppo_epochs,
+    minibatches=rl.minibatches,
+    estimator=rl.estimator,
+    gamma=rl.gamma,
+    lam=rl.lam,
+    clip_low=rl.clip_low,
+    clip_high=rl.clip_high,
+    value_clip=rl.value_clip,
+    kl_kind=rl.kl_kind,
+    kl_in=rl.kl_in,
+    kl_coef=rl.kl_coef,
+    entropy_coef=rl.entropy_coef,
+    entropy_metric=True,
+    aggregation=rl.aggregation,
+    importance_level=rl.importance_level,
+    importance_cap=rl.importance_cap,
+    temperature=roll.temperature,
+    micro_batch_tokens=rl.micro_batch_tokens,
+    row_tokens=(*buckets, longest),
+  )
+
+
+def make_learner(host, tokenizer) -> Learner:
+  """A learner with fresh or imported parameters."""
+  config = host.config
+  made = model_config(config, tokenizer.vocab_size)
+  try:
+    mesh = sharding.make_mesh(dict(config.mesh))
+    return Learner(
+      made,
+      learner_config(config),
+      mesh=mesh,
+      seed=config.seed,
+      policy_params=_imported(config, made),
+      pad_id=tokenizer.pad_id,
+    )
+  except ValueError as error:
+    raise UserError(str(error)) from error
+
+
+def _imported(config, made):
+  if not config.model.path:
+    return None
+  from jaxagent.models import hf
+
+  return hf.load_params(pathlib.Path(config.model.path), made)
+
+
+def make_policy(host, learner: Learner, tokenizer) -> Policy:
+  """The learner's policy behind the configured engine."""
+  roll = host.config.rollout
+  if roll.engine != 'native':
+    raise UserError(
+      f"config.rollout.engine={roll.engine!r} is not built yet; use 'native'."
+    )
+  engine = NativeEngine(
+    learner.graphdef,
+    learner.policy_params,
+    learner.model_config,
+    pad_id=tokenizer.pad_id,
+    eos_ids=tokenizer.eos_ids,
+    prompt_buckets=_powers(64, roll.max_prompt_tokens),
+    batch_buckets=(1, 4, 16, 48),
+    new_buckets=(roll.max_new_tokens,),
+    seed=host.config.seed,
+  )
+  return Policy(
+    engine=engine,
+    tokenizer=tokenizer,
+    specs={name: task.spec for name, task in host.prepared.items()},
+    style=roll.prompt_style,
+    sampling=types.Sampling(
+      max_new_tokens=roll.max_new_tokens,
+      temperature=roll.temperature,
+      stop_token_ids=tokenizer.eos_ids,
+    ),
+    max_prompt_tokens=roll.max_prompt_tokens,
+  )
+
+
+def _powers(low: int, high: int) -> tuple[int, ...]:
+  sizes = []
+  while low < high:
+    sizes.append(low)
+    low *= 2
+  return (*sizes, high)
+
+
+def restore_rl(host, learner: Learner) -> None:
+  """Loads the newest RL policy of the work directory."""
+  learner.start_rl()
+  manager = CheckpointManager(host.work / 'rl' / 'checkpoints')
+  try:
+    restored = manager.restore_latest(learner.state())
+  except CheckpointError as error:
+    raise UserError(str(error)) from error
+  if restored is None:
+    raise UserError(
+      f'{host.work / "rl"} holds no RL checkpoint; train first with '
+      '--config=configs/stepwise_ppo.py.'
+    )
+  learner.load_state(restored.arrays)
