@@ -1,0 +1,632 @@
+"""One step of an agent: parse, edit, execute, grade, next state.
+
+States are values: a step reads a State and returns the next one, so any
+state can be restarted or forked, and nothing is shared between threads. An
+edit is followed by the execution of the edited script and by grading, which
+gives m_{t+1} (paper 000, section 4.3).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+import posixpath
+import threading
+from typing import Any, Callable, Mapping
+
+from jaxagent import types
+from jaxagent.envs import parser
+from jaxagent.llm import base as llm
+
+# Duration of an action that runs nothing; durations must be > 0.
+FLOOR_S = 1e-3
+HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
+MAX_OBSERVATION_CHARS = 6000
+MAX_INSPECT_LINES = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class StepResult:
+  """What one response did.
+
+  outcome: typed; OK for a valid action without an execution, too.
+  valid_action: the response parsed and named a known action with its
+    arguments (a_t in A_valid of equation 6).
+  state: where the next step starts; None after Final Answer.
+  score: m_{t+1}, None where nothing was graded.
+  score_before: m_t.
+  exec_s: seconds of the execution clock; FLOOR_S where nothing ran.
+  diff: unified diff of an edit.
+  message: one line for people.
+  """
+
+  outcome: types.Outcome
+  action: str
+  args: Mapping[str, str]
+  is_edit: bool
+  valid_action: bool
+  state: types.State | None
+  score: float | None
+  score_before: float | None
+  observation: str
+  execution: types.Execution | None = None
+  exec_s: float = FLOOR_S
+  diff: str = ''
+  message: str = ''
+  entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+  @property
+  def done(self) -> bool:
+    return self.state is None
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A graded execution."""
+
+  outcome: types.Outcome
+  score: float | None
+  execution: types.Execution
+  message: str
+
+
+class StartError(RuntimeError):
+  """A task's starter script did not give a score."""
+
+
+def state_id(
+  task: str, files: Mapping[str, str], script: str, step: int, last: str = ''
+) -> str:
+  """Content hash: equal content and position, equal id."""
+  content = json.dumps(
+    [task, sorted(files.items()), script, step, last], ensure_ascii=False
+  )
+  return hashlib.sha256(content.encode()).hexdigest()[:24]
+
+
+def script_hash(state: types.State) -> str:
+  """Content hash of a state's files; train/eval splits keep these apart."""
+  content = json.dumps([state.task, sorted(state.files.items())])
+  return hashlib.sha256(content.encode()).hexdigest()[:24]
+
+
+def truncate(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
+  """Deterministic head and tail, saying how much was left out."""
+  if len(text) <= limit:
+    return text
+  half = limit // 2
+  left = len(text) - 2 * half
+  return f'{text[:half]}\n[... {left} characters left out ...]\n{text[-half:]}'
+
+
+def inside(path: str) -> str | None:
+  """Normalised relative path, None where it leaves the workspace."""
+  if not path or '\x00' in path or path.startswith('/') or '\\' in path:
+    return None
+  clean = posixpath.normpath(path)
+  if clean == '..' or clean.startswith('../') or len(clean) > 200:
+    return None
+  return clean
+
+
+class ActionFailed(Exception):
+  """A valid action that the environment answers with an error."""
+
+
+class StepEnvironment:
+  """Step function over States; blocking and thread-safe.
+
+  Args:
+    prepared: task name -> PreparedTask (spec, public_dir, starter_files).
+    pool: has `submit(types.Job) -> Future[types.Execution]`.
+    editor: llm.base.Editor.
+    grader: has `grade(prepared_task, submission_bytes, split)` giving
+      `score`, `outcome`, `reason`.
+    timeout_s, memory_mb: limits of one execution; the task's own if None.
+    zygote: use the pool's pre-imported worker.
+    edit_then_execute: run and grade after each edit (paper 000); False
+      leaves execution to the agent's own Execute Script.
+    on_failure: 'revert' undoes an edit whose run failed, as an agent with
+      Undo Edit Script would, so that a state always holds a script that
+      runs; 'keep' leaves the broken script in the next state.
+    parse_mode, entries: see parser.parse_response.
+    cache: executions of the same task, files and split are looked up
+      instead of run (durations too). For collection only: RL runs for real.
+    infrastructure_retries: how often a failure of ours is run again.
+  """
+
+  def __init__(
+    self,
+    prepared: Mapping[str, Any],
+    pool: Any,
+    editor: llm.Editor,
+    grader: Any,
+    *,
+    timeout_s: float | None = None,
+    memory_mb: int | None = None,
+    zygote: bool = True,
+    edit_then_execute: bool = True,
+    on_failure: str = 'revert',
+    parse_mode: str = 'strict',
+    entries: tuple[str, ...] = parser.ENTRIES,
+    actions: tuple[str, ...] | None = parser.DEFAULT_ACTIONS
+    + ('Read File', 'Undo Edit Script', 'Edit Script Segment (AI)'),
+    cache: bool = False,
+    infrastructure_retries: int = 1,
+  ):
+    if on_failure not in ('revert', 'keep'):
+      raise ValueError(
+        f"on_failure={on_failure!r} must be 'revert' or 'keep'."
+      )
+    self.prepared = dict(prepared)
+    self.pool = pool
+    self.editor = editor
+    self.grader = grader
+    self.timeout_s = timeout_s
+    self.memory_mb = memory_mb
+    self.zygote = zygote
+    self.edit_then_execute = edit_then_execute
+    self.on_failure = on_failure
+    self.parse_mode = parse_mode
+    self.entries = entries
+    self.actions = actions
+    self.infrastructure_retries = infrastructure_retries
+    self._cache: dict[str, Run] | None = {} if cache else None
+    self._lock = threading.Lock()
+    self.cache_hits = 0
+    self.executions = 0
+
+  # --- Running and grading -------------------------------------------------
+
+  def task(self, name: str) -> Any:
+    if name not in self.prepared:
+      raise KeyError(
+        f'task {name!r} is not prepared; prepared are: '
+        f'{", ".join(sorted(self.prepared))}.'
+      )
+    return self.prepared[name]
+
+  def _limits(self, spec: types.TaskSpec) -> types.Limits:
+    changes: dict[str, Any] = {}
+    if self.timeout_s is not None:
+      changes['timeout_s'] = self.timeout_s
+    if self.memory_mb is not None:
+      changes['memory_mb'] = self.memory_mb
+    return dataclasses.replace(spec.limits, **changes)
+
+  def run_script(
+    self,
+    task: str,
+    files: Mapping[str, str],
+    script: str,
+    *,
+    split: str = 'valid',
+    job_id: str = 'job',
+  ) -> Run:
+    """Executes one script in a fresh workspace and grades its submission."""
+    key = ''
+    if self._cache is not None:
+      key = state_id(task, files, script, 0, split)
+      with self._lock:
+        if key in self._cache:
+          self.cache_hits += 1
+          return self._cache[key]
+    for attempt in range(self.infrastructure_retries + 1):
+      suffix = f'-retry{attempt}' if attempt else ''
+      run = self._run_once(task, files, script, split, job_id + suffix)
+      if not run.outcome.is_infrastructure:
+        break
+    # A time-out under load may be none on another day: not kept.
+    if self._cache is not None and not (
+      run.outcome.is_infrastructure or run.outcome.is_corner_case
+    ):
+      with self._lock:
+        self._cache[key] = run
+    return run
+
+  def _run_once(self, task, files, script, split, job_id) -> Run:
+    prepared = self.task(task)
+    spec = prepared.spec
+    job = types.Job(
+      job_id=job_id,
+      script=script,
+      files=dict(files),
+      mounts={'data': prepared.public_dir},
+      collect=(spec.submission,),
+      limits=self._limits(spec),
+      zygote=self.zygote,
+    )
+    with self._lock:
+      self.executions += 1
+    try:
+      execution = self.pool.submit(job).result()
+    except Exception as error:  # the pool itself failed: ours, not theirs
+      execution = types.Execution(
+        job_id=job_id,
+        outcome=types.Outcome.INFRASTRUCTURE,
+        tier='',
+        message=f'{type(error).__name__}: {error}',
+      )
+    if execution.outcome is not types.Outcome.OK:
+      return Run(execution.outcome, None, execution, execution.message)
+    submission = execution.collected.get(spec.submission)
+    if submission is None:
+      return Run(
+        types.Outcome.NO_SUBMISSION,
+        None,
+        execution,
+        f'the script wrote no {spec.submission}',
+      )
+    grade = self.grader.grade(task, submission, split)
+    score, outcome, reason = grade.score, grade.outcome, grade.reason
+    if outcome is types.Outcome.OK and (
+      score is None or not math.isfinite(score)
+    ):
+      score, outcome = None, types.Outcome.INVALID_SUBMISSION
+      reason = reason or 'the score is not a finite number'
+    return Run(outcome, score, execution, reason or '')
+
+  def initial_state(
+    self, task: str, *, ideas: tuple[str, ...] = (), job_id: str | None = None
+  ) -> types.State:
+    """Runs the starter script: m_0 on the validation split.
+
+    Raises StartError where it gives no score.
+    """
+    prepared = self.task(task)
+    files = {
+      name: text if isinstance(text, str) else text.decode()
+      for name, text in prepared.starter_files.items()
+    }
+    script = 'train.py'
+    if script not in files:
+      raise StartError(f'task {task}: the starter has no {script}.')
+    run = self.run_script(
+      task, files, script, job_id=job_id or f'start-{task}'
+    )
+    if run.score is None:
+      raise StartError(
+        f'task {task}: the starter script gave no score: {run.outcome.value}: '
+        f'{run.message or run.execution.output[-400:]}. Run '
+        f'`python -m jaxagent.tasks check {task}`.'
+      )
+    return types.State(
+      state_id=state_id(task, files, script, 0),
+      task=task,
+      files=files,
+      score=run.score,
+      start_score=run.score,
+      last_outcome='ok',
+      ideas=tuple(ideas),
+      script=script,
+    )
+
+  # --- One step ------------------------------------------------------------
+
+  def step(
+    self,
+    state: types.State,
+    response_text: str,
+    *,
+    split: str = 'valid',
+    job_id: str = 'step',
+  ) -> StepResult:
+    """Carries out one response. Never raises for what a response holds."""
+    try:
+      response = parser.parse_response(
+        response_text,
+        mode=self.parse_mode,
+        required=self.entries,
+        actions=self.actions,
+      )
+    except parser.ResponseError as error:
+      return self._finish(
+        state, error.outcome, '', {}, f'{error}', valid=False
+      )
+    name, args = response.action, dict(response.args)
+    handler = _HANDLERS[name]
+    try:
+      result = handler(self, state, name, args, split, job_id)
+    except ActionFailed as error:
+      result = self._finish(
+        state,
+        types.Outcome.INVALID_ACTION,
+        name,
+        args,
+        f'Error: {error}',
+        is_edit=name in parser.EDIT_ACTIONS,
+      )
+    return dataclasses.replace(result, entries=response.entries)
+
+  def _finish(
+    self,
+    state: types.State,
+    outcome: types.Outcome,
+    action: str,
+    args: Mapping[str, str],
+    observation: str,
+    *,
+    valid: bool = True,
+    is_edit: bool = False,
+    run: Run | None = None,
+    files: Mapping[str, str] | None = None,
+    script: str | None = None,
+    diff: str = '',
+  ) -> StepResult:
+    """Builds the next state. An infrastructure failure changes nothing."""
+    message = observation.strip().splitlines()[0][:160] if observation else ''
+    score = run.score if run is not None else None
+    if outcome.is_infrastructure:
+      next_state: types.State | None = state
+    elif action == 'Final Answer' and outcome is types.Outcome.OK:
+      next_state = None
+    else:
+      next_files = dict(state.files if files is None else files)
+      next_script = script or state.script
+      label = action or 'invalid'
+      short = outcome.value + ('' if score is None else f' {score:.4g}')
+      last = outcome.value
+      next_state = dataclasses.replace(
+        state,
+        files=next_files,
+        script=next_script,
+        score=state.score if score is None else score,
+        last_outcome=last,
+        history=(*state.history, (label, short))[-HISTORY:],
+        step=state.step + 1,
+        state_id=state_id(
+          state.task, next_files, next_script, state.step + 1, last
+        ),
+      )
+    execution = run.execution if run is not None else None
+    exec_s = max(execution.exec_s, FLOOR_S) if execution else FLOOR_S
+    return StepResult(
+      outcome=outcome,
+      action=action,
+      args=args,
+      is_edit=is_edit,
+      valid_action=valid,
+      state=next_state,
+      score=score,
+      score_before=state.score,
+      observation=truncate(observation),
+      execution=execution,
+      exec_s=exec_s,
+      diff=diff,
+      message=message,
+    )
+
+  # --- Reading -------------------------------------------------------------
+
+  def _read(self, state: types.State, name: str) -> str:
+    """Text of a workspace file or of a prepared data file."""
+    path = inside(name)
+    if path is None:
+      raise ActionFailed(f'{name!r} is not in the workspace.')
+    if path in state.files:
+      return state.files[path]
+    if path == 'data' or path.startswith('data/'):
+      root = self.task(state.task).public_dir.resolve()
+      real = (root / path.removeprefix('data').lstrip('/')).resolve()
+      if real.is_relative_to(root) and real.is_file():
+        with real.open('rb') as file:
+          return file.read(64 * 1024).decode('utf-8', 'replace')
+    raise ActionFailed(f'there is no file {name!r}.')
+
+  def _list(self, state: types.State, name: str) -> str:
+    path = inside(name or '.')
+    if path is None:
+      raise ActionFailed(f'{name!r} is not in the workspace.')
+    if path == 'data' or path.startswith('data/'):
+      root = self.task(state.task).public_dir.resolve()
+      real = (root / path.removeprefix('data').lstrip('/')).resolve()
+      if real.is_relative_to(root) and real.is_dir():
+        return '\n'.join(
+          p.name + '/' * p.is_dir() for p in sorted(real.iterdir())
+        )
+      raise ActionFailed(f'there is no folder {name!r}.')
+    prefix = '' if path == '.' else path + '/'
+    items = {
+      rest.split('/')[0] + '/' * ('/' in rest)
+      for rest in (
+        f[len(prefix):] for f in [*state.files, 'data/.'] if
+        f.startswith(prefix)
+      )
+    }
+    if not items:
+      raise ActionFailed(f'there is no folder {name!r}.')
+    return '\n'.join(sorted(items))
+
+  def _act_list(self, state, name, args, split, job_id) -> StepResult:
+    text = self._list(state, args['dir_path'])
+    return self._finish(state, types.Outcome.OK, name, args, text)
+
+  def _act_read(self, state, name, args, split, job_id) -> StepResult:
+    text = self._read(state, args['file_name'])
+    return self._finish(state, types.Outcome.OK, name, args, text)
+
+  def _act_inspect(self, state, name, args, split, job_id) -> StepResult:
+    lines = self._read(state, args['script_name']).split('\n')
+    try:
+      start = int(args['start_line_number'])
+      end = int(args['end_line_number'])
+    except ValueError:
+      raise ActionFailed('the line numbers must be whole numbers.') from None
+    if not 1 <= start <= end:
+      raise ActionFailed(f'lines {start} to {end} are no range.')
+    if end - start >= MAX_INSPECT_LINES:
+      raise ActionFailed(f'at most {MAX_INSPECT_LINES} lines at once.')
+    text = f'Lines {start}-{end} of {len(lines)}:\n' + '\n'.join(
+      lines[start - 1 : end]
+    )
+    return self._finish(state, types.Outcome.OK, name, args, text)
+
+  def _act_understand(self, state, name, args, split, job_id) -> StepResult:
+    text = self._read(state, args['file_name'])
+    return self._finish(
+      state, types.Outcome.OK, name, args, summarise(text)
+    )
+
+  # --- Changing ------------------------------------------------------------
+
+  def _writable(self, state: types.State, name: str) -> str:
+    path = inside(name)
+    if path is None or path == '.':
+      raise ActionFailed(f'{name!r} is not in the workspace.')
+    spec = self.task(state.task).spec
+    read_only = {
+      posixpath.normpath(p)
+      for p in spec.read_only_files
+      if not p.endswith('*')
+    }
+    if path == 'data' or path.startswith('data/') or path in read_only:
+      raise ActionFailed(f'{name!r} is read-only.')
+    if path == spec.submission:
+      raise ActionFailed(f'{name!r} is written by running the script.')
+    return path
+
+  def _act_copy(self, state, name, args, split, job_id) -> StepResult:
+    text = self._read(state, args['source'])
+    target = self._writable(state, args['destination'])
+    files = {**state.files, target: text}
+    return self._finish(
+      state, types.Outcome.OK, name, args,
+      f'{args["source"]} copied to {target}.', files=files,
+    )
+
+  def _act_undo(self, state, name, args, split, job_id) -> StepResult:
+    path = self._writable(state, args['script_name'])
+    backup = f'.backup/{path}'
+    if backup not in state.files:
+      raise ActionFailed('there is no change to undo.')
+    files = dict(state.files)
+    files[path] = files.pop(backup)
+    return self._finish(
+      state, types.Outcome.OK, name, args, files[path], files=files
+    )
+
+  def _act_final(self, state, name, args, split, job_id) -> StepResult:
+    return self._finish(state, types.Outcome.OK, name, args, '')
+
+  def _act_execute(self, state, name, args, split, job_id) -> StepResult:
+    path = inside(args['script_name'])
+    if path is None or path not in state.files:
+      raise ActionFailed(f'there is no script {args["script_name"]!r}.')
+    run = self.run_script(
+      state.task, visible(state.files), path, split=split, job_id=job_id
+    )
+    return self._finish(
+      state, run.outcome, name, args, self._report(run), run=run, script=path
+    )
+
+  def _report(self, run: Run) -> str:
+    """Status line, then standard output and error of the run."""
+    status = f'Status: {run.outcome.value}'
+    if run.score is not None:
+      status += f', validation score {run.score:.6g}'
+    elif run.message:
+      status += f' ({run.message})'
+    return f'{status}\n{run.execution.output}'
+
+  def _act_edit(self, state, name, args, split, job_id) -> StepResult:
+    old = self._read(state, args['script_name'])
+    target = self._writable(state, args['save_name'])
+    try:
+      new = self.editor.edit(old, args['edit_instruction'])
+    except llm.EditRefused as error:
+      raise ActionFailed(f'the edit was refused: {error.reason}.') from error
+    except llm.TextModelError as error:
+      return self._finish(
+        state, types.Outcome.INFRASTRUCTURE, name, args,
+        f'the editor gave no answer: {error}', is_edit=True,
+      )
+    return self._after_edit(state, name, args, old, new, target, split, job_id)
+
+  def _act_segment(self, state, name, args, split, job_id) -> StepResult:
+    old = self._read(state, args['script_name'])
+    target = self._writable(state, args['save_name'])
+    lines = old.split('\n')
+    try:
+      start = int(args['start_line_number'])
+      end = int(args['end_line_number'])
+    except ValueError:
+      raise ActionFailed('the line numbers must be whole numbers.') from None
+    if not 1 <= start <= end <= len(lines):
+      raise ActionFailed(f'lines {start} to {end} are no range of the file.')
+    try:
+      part = self.editor.edit(
+        '\n'.join(lines[start - 1 : end]), args['edit_instruction']
+      )
+    except llm.EditRefused as error:
+      raise ActionFailed(f'the edit was refused: {error.reason}.') from error
+    except llm.TextModelError as error:
+      return self._finish(
+        state, types.Outcome.INFRASTRUCTURE, name, args,
+        f'the editor gave no answer: {error}', is_edit=True,
+      )
+    new = '\n'.join([*lines[: start - 1], part.rstrip('\n'), *lines[end:]])
+    return self._after_edit(state, name, args, old, new, target, split, job_id)
+
+  def _after_edit(
+    self, state, name, args, old, new, target, split, job_id
+  ) -> StepResult:
+    diff = ''.join(
+      difflib.unified_diff(
+        old.splitlines(keepends=True), new.splitlines(keepends=True)
+      )
+    )
+    files = dict(state.files)
+    if target in files and self.on_failure == 'keep':
+      files[f'.backup/{target}'] = files[target]
+    files[target] = new
+    text = f'The edited file is saved to {target}.\n{diff}'
+    if not self.edit_then_execute:
+      return self._finish(
+        state, types.Outcome.OK, name, args, text, is_edit=True, files=files,
+        diff=diff, script=target,
+      )
+    run = self.run_script(
+      state.task, visible(files), target, split=split, job_id=job_id
+    )
+    text = f'{self._report(run)}\n{text}'
+    keep = run.outcome is types.Outcome.OK or self.on_failure == 'keep'
+    if not keep:
+      text += '\nThe run failed, so the edit was undone.'
+    return self._finish(
+      state, run.outcome, name, args, text, is_edit=True, run=run, diff=diff,
+      files=files if keep else None, script=target if keep else None,
+    )
+
+
+def visible(files: Mapping[str, str]) -> dict[str, str]:
+  """What a run gets to see: all files but the undo copies."""
+  return {k: v for k, v in files.items() if not k.startswith('.backup/')}
+
+
+def summarise(text: str) -> str:
+  """Understand File without a language model: imports, names, model line."""
+  lines = text.split('\n')
+  marks = ('import ', 'from ', 'def ', 'class ', 'model', 'pred')
+  told = [
+    f'{i}: {line}'
+    for i, line in enumerate(lines, 1)
+    if line.startswith(marks) or '.fit(' in line
+  ]
+  return f'{len(lines)} lines. Relevant lines:\n' + '\n'.join(told[:60])
+
+
+_HANDLERS: dict[str, Callable[..., StepResult]] = {
+  'List Files': StepEnvironment._act_list,
+  'Read File': StepEnvironment._act_read,
+  'Inspect Script Lines': StepEnvironment._act_inspect,
+  'Understand File': StepEnvironment._act_understand,
+  'Copy File': StepEnvironment._act_copy,
+  'Undo Edit Script': StepEnvironment._act_undo,
+  'Execute Script': StepEnvironment._act_execute,
+  'Edit Script (AI)': StepEnvironment._act_edit,
+  'Edit Script Segment (AI)': StepEnvironment._act_segment,
+  'Final Answer': StepEnvironment._act_final,
+}
