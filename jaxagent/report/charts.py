@@ -218,10 +218,11 @@ def log_histogram(values: Sequence[float], unit: str) -> Markup:
         f'width="{slot - 2:.1f}" height="{plot + _TOP - py(count):.1f}" '
         f'rx="2"><title>{escape(tip)}</title></rect>'
       )
-    if (first + i) % 5 == 0 or len(counts) < 8:
+    if (first + i) % 5 == 0 or len(counts) < 8:  # whole decades
+      lo_text = f'{float(number(lo, 2)):g}' if lo < 100 else f'{lo:.0f}'
       body.append(
         f'<text class="tick" x="{x:.1f}" y="{height - 22}" '
-        f'text-anchor="middle">{number(lo, 2)}</text>'
+        f'text-anchor="middle">{lo_text}</text>'
       )
   body.append(
     f'<text class="tick" x="{width / 2}" y="{height - 5}" '

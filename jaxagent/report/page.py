@@ -45,11 +45,11 @@ PANELS = (
   ),
   (
     'Staleness',
-    'updates between sampling and use',
+    'updates',
     (('staleness/mean', 'mean'), ('staleness/max', 'largest')),
   ),
   (
-    'Execution time',
+    'Execution',
     'seconds',
     (('duration/trained/mean', 'mean'), ('duration/trained/p95', 'p95')),
   ),
@@ -57,11 +57,24 @@ PANELS = (
   ('Value loss', '', (('critic/vf_loss', 'loss'),)),
   ('Response length', 'tokens', (('response_length/mean', 'mean'),)),
 )
+_FACTS = (
+  'config_sha',
+  'isolation_tier',
+  'stand_ins',
+  'executions',
+  'versions',
+)
 _TEXT_LIMIT = 20_000
 # C0 and C1 controls, bidirectional overrides, lone surrogates.
 _CONTROL = re.compile(
   '[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069'
   '\ud800-\udfff]'
+)
+
+_HEADING = re.compile(
+  r'^(Reflection|Research Plan and Status|Fact Check|Thought|Action Input'
+  r'|Action):',
+  re.MULTILINE,
 )
 
 
@@ -82,14 +95,18 @@ def write_report(
   summary: as `summary.json` (jaxagent/summary.py); missing parts are left out.
   metrics_jsonl: the RL stage's metrics; a missing file draws no curves.
   trajectories: each {id, policy, task, split, steps}; a step holds any of
-    {step, thought, action, action_input, diff, output, outcome, reward,
-    exec_s, score_before, score_after}. At most `max_trajectories` are shown,
+    {step, response, thought, action, action_input, diff, output (or
+    observation), outcome, reward, exec_s, score_before, score_after}; thought,
+    action and input are read from the response where they are not given. At most `max_trajectories` are shown,
     spread over policies and tasks.
   durations: execution seconds of the run, > 0.
-  tasks: each {name, split, modality, metric, higher_is_better, m_init, m_best,
+  sft_metrics_jsonl: those of SFT; by default `sft/` beside the RL stage's.
+  tasks: each {name (or task), split, modality, metric, higher_is_better, m_init, m_best,
     starter, sft, rl}; the last three a score, an interval or None.
   """
   records = _records(metrics_jsonl)
+  if sft_metrics_jsonl is None:
+    sft_metrics_jsonl = pathlib.Path(metrics_jsonl).parent / 'sft/metrics.jsonl'
   shown = _spread(trajectories, max_trajectories)
   script = (_HERE / 'report_script.html').read_text(encoding='utf-8')
   page = (
@@ -98,7 +115,7 @@ def write_report(
     .render(
       title=title,
       made=datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
-      summary=summary,
+      summary={k: summary.get(k) for k in _FACTS},
       tiles=_tiles(summary),
       splits=_comparison(summary),
       policies=POLICIES,
@@ -268,7 +285,7 @@ def _task_rows(tasks: Iterable[Mapping]) -> list[dict[str, Any]]:
     best = (max if higher else min)(known.values()) if known else None
     rows.append(
       dict(
-        name=str(task.get('name', '?')),
+        name=str(task.get('name') or task.get('task') or '?'),
         split=dict(SPLITS).get(task.get('split'), '–'),
         modality=str(task.get('modality', '–')),
         metric=str(task.get('metric', '–')),
@@ -360,22 +377,35 @@ def _trajectory(record: Mapping, index: int) -> dict[str, Any]:
 
 def _step(record: Mapping, index: int) -> dict[str, Any]:
   outcome = record.get('outcome')
-  action_input = record.get('action_input')
+  response = record.get('response')
+  entries = _entries(response)
+  action_input = record.get('action_input') or entries.get('Action Input')
   if action_input is not None and not isinstance(action_input, str):
     action_input = json.dumps(action_input, indent=2, default=str)
   return dict(
     step=record.get('step', index),
-    thought=clean(record.get('thought')),
-    action=clean(record.get('action')),
+    thought=clean(record.get('thought') or entries.get('Thought')),
+    response=clean(response),
+    action=clean(record.get('action') or entries.get('Action')),
     action_input=clean(action_input),
     diff=[_diff_line(x) for x in clean(record.get('diff')).splitlines()],
-    output=clean(record.get('output')),
+    output=clean(record.get('output') or record.get('observation')),
     outcome=clean(getattr(outcome, 'value', outcome)),
     reward=_optional(record.get('reward')),
     exec_s=_optional(record.get('exec_s')),
     score_before=_optional(record.get('score_before')),
     score_after=_optional(record.get('score_after')),
   )
+
+
+def _entries(response: Any) -> dict[str, str]:
+  """Entries of a response (paper 000, table 6) by their headings, for show.
+
+  Lenient on purpose: what the environment took the response for is in
+  `outcome`; whole responses can be opened beside it.
+  """
+  parts = _HEADING.split(str(response or ''))
+  return {k: v.strip() for k, v in zip(parts[1::2], parts[2::2])}
 
 
 def _diff_line(line: str) -> tuple[str, str]:

@@ -1,0 +1,217 @@
+"""The report: self-contained, complete, and deaf to hostile text."""
+
+import html.parser
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from jaxagent import report
+from jaxagent.report import charts, page
+from tests.report import synthetic
+
+HOSTILE = (
+  '<script>alert(1)</script>',
+  '</pre></details><img src=x onerror=alert(1)>',
+  '" onmouseover="alert(1)',
+  "' autofocus onfocus='alert(1)",
+  '{{ 7 * 7 }}{% for x in y %}',
+  'javascript:alert(1)',
+  '</script><svg onload=alert(1)>',
+)
+
+
+class _Page(html.parser.HTMLParser):
+  """Every tag and attribute that a browser would see."""
+
+  def __init__(self, text: str):
+    super().__init__(convert_charrefs=True)
+    self.tags: list[tuple[str, dict]] = []
+    self.seen: list[str] = []
+    self.feed(text)
+
+  def handle_starttag(self, tag, attrs):
+    self.tags.append((tag, dict(attrs)))
+
+  def handle_data(self, data):
+    self.seen.append(data)
+
+
+@pytest.fixture()
+def arguments(tmp_path):
+  return synthetic.build(tmp_path)
+
+
+def _write(tmp_path, arguments, **changes):
+  path = report.write_report(tmp_path / 'report.html', **(arguments | changes))
+  return path.read_text(encoding='utf-8')
+
+
+def test_complete_and_self_contained(tmp_path, arguments):
+  text = _write(tmp_path, arguments)
+  seen = _Page(text)
+  tags = [tag for tag, _ in seen.tags]
+  assert tags.count('script') == 1
+  assert not {'img', 'link', 'iframe', 'object', 'embed', 'form'} & set(tags)
+  for _, attributes in seen.tags:
+    assert not {'src', 'href', 'action', 'srcset'} & set(attributes)
+  assert 'http:' not in text and 'https:' not in text and 'url(' not in text
+  for words in (
+    'Policies compared',
+    'Training',
+    'Execution time',
+    'Trajectories',
+    'prefers-color-scheme: dark',
+    'Entropy',
+    'KL to the reference',
+    'Staleness',
+  ):
+    assert words in text
+  for task in synthetic.TASKS:
+    assert task[0] in text
+  assert tags.count('svg') >= 10 + 9 + 2 + 1
+  assert len(text) < 3_000_000
+
+
+def _hostile(word: str) -> dict:
+  step = {
+    key: word
+    for key in (
+      'thought',
+      'response',
+      'action',
+      'action_input',
+      'diff',
+      'output',
+      'outcome',
+      'step',
+    )
+  }
+  return {
+    'id': word,
+    'policy': word,
+    'task': word,
+    'split': word,
+    'steps': [step, step | {'action_input': {word: word}}],
+  }
+
+
+@pytest.mark.parametrize('word', HOSTILE)
+def test_nothing_a_model_writes_becomes_markup(tmp_path, arguments, word):
+  plain = _write(tmp_path, arguments, trajectories=[_hostile('plain')])
+  text = _write(
+    tmp_path,
+    arguments,
+    trajectories=[_hostile(word)],
+    tasks=[{'name': word, 'metric': word, 'modality': word}],
+    summary={
+      'stand_ins': [word],
+      'versions': {word: word},
+      'wall_s': {word: 1},
+    },
+    title=word,
+  )
+  seen = _Page(text)
+  kinds = {tag for tag, _ in seen.tags}
+  assert kinds <= {tag for tag, _ in _Page(plain).tags}
+  for _, attributes in seen.tags:
+    assert not any(name.startswith('on') for name in attributes)
+    assert 'autofocus' not in attributes
+  assert sum(tag == 'script' for tag, _ in seen.tags) == 1
+  assert word in ''.join(seen.seen)  # and yet it is shown
+
+
+def test_policy_admits_one_script_by_hash(tmp_path, arguments):
+  text = _write(tmp_path, arguments)
+  policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1]
+  script = text.split('<script>')[1].split('</script>')[0]
+  assert page._script_hash(script) in policy.replace('&#39;', "'")
+  assert "default-src 'none'" in policy
+  assert "script-src 'unsafe-inline'" not in policy
+
+
+def test_controls_are_made_visible():
+  assert page.clean('a\x1b[31m\u202eb\ud800\r\nc\td') == (
+    'a\\x1b[31m\\u202eb\\ud800\nc\td'
+  )
+  long = page.clean('x' * 100_000)
+  assert len(long) < 21_000 and '80000 characters left out' in long
+  assert page.clean(None) == ''
+
+
+def test_partial_runs_draw_what_there_is(tmp_path, arguments):
+  text = _write(
+    tmp_path,
+    arguments,
+    summary={},
+    metrics_jsonl=tmp_path / 'none.jsonl',
+    sft_metrics_jsonl=None,
+    trajectories=[],
+    durations=[],
+    tasks=[],
+  )
+  assert '<h2>Tasks</h2>' not in text and 'The run' in text
+
+
+def test_trajectories_are_thinned_evenly(tmp_path, arguments):
+  text = _write(tmp_path, arguments, max_trajectories=16)
+  tags = [a for t, a in _Page(text).tags if a.get('class') == 'trajectory']
+  assert len(tags) == 16
+  assert len({(a['data-policy'], a['data-task']) for a in tags}) == 16
+  assert '16 of 64 are in this file' in text
+
+
+def test_steps_as_the_loops_record_them(tmp_path, arguments):
+  step = {
+    'response': 'Reflection: none yet\nThought: try trees\nAction: Edit\n'
+    'Action Input: {\n "a": 1\n}',
+    'observation': 'the observation',
+    'outcome': 'ok',
+    'reward': 1.0,
+  }
+  shown = page._step(step, 0)
+  assert shown['thought'] == 'try trees' and shown['action'] == 'Edit'
+  assert shown['action_input'].startswith('{')
+  assert shown['output'] == 'the observation'
+
+
+def test_ticks_and_numbers():
+  assert charts.nice_ticks(0, 1) == [0, 0.25, 0.5, 0.75, 1.0]
+  assert charts.nice_ticks(3, 3)[0] < 3 < charts.nice_ticks(3, 3)[-1]
+  assert [charts.number(x) for x in (None, 0, 0.12345, 62.1, 1234.5)] == [
+    '–',
+    '0',
+    '0.123',
+    '62.1',
+    '1,234' if round(1234.5) == 1234 else '1,235',
+  ]
+  assert charts.smooth([(0, 1.0), (1, 4.0), (2, 1.0)], 3)[1] == (1, 2.0)
+  assert charts.log_histogram([0.0, -1.0, float('nan')], 's') == ''
+
+
+@pytest.mark.skipif(
+  not shutil.which('chromium'), reason='chromium is not installed'
+)
+@pytest.mark.slow
+def test_in_a_browser_filters_run_and_nothing_else(tmp_path, arguments):
+  trajectories = [_hostile(w) for w in HOSTILE] + arguments['trajectories']
+  _write(tmp_path, arguments, trajectories=trajectories)
+  flags = (
+    '--headless --no-sandbox --disable-gpu --disable-quic --no-first-run '
+    '--disable-background-networking --disable-component-update --disable-sync'
+  ).split()
+  done = subprocess.run(
+    [
+      'chromium',
+      *flags,
+      f'--user-data-dir={tmp_path / "profile"}',
+      '--dump-dom',
+      f'file://{tmp_path / "report.html"}',
+    ],
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  # The script that ships ran (it fills the count), under the policy.
+  assert f'{len(trajectories)} of {len(trajectories)} shown' in done.stdout
