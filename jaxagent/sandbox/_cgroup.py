@@ -59,29 +59,32 @@ class Cgroups:
 
   def __init__(self, dirs: dict[str, str], version: int):
     self.dirs, self.version = dirs, version
+    self.kept: dict[int, Group] = {}
 
-  def create(self, name: str, memory_mb: int, pids: int) -> Group:
+  def create(self, slot: int, name: str, memory_mb: int, pids: int) -> Group:
+    """A group for one job. v1 groups are kept per slot and reset: making
+    and removing three of them costs more than a small job."""
+    if self.version == 1:
+      if slot not in self.kept:
+        self.kept[slot] = Group(self._make(f'slot{slot}'), 1)
+      group = self.kept[slot]
+      group.begin(memory_mb, pids)
+      return group
+    group = Group(self._make(name), 2)
+    group.begin(memory_mb, pids)
+    return group
+
+  def _make(self, name: str) -> dict[str, str]:
     made = {}
     for controller, parent in self.dirs.items():
       path = f'{parent}/{name}'
       os.mkdir(path)
       made[controller] = path
-    memory = str(memory_mb << 20)
-    if self.version == 1:
-      _write(made['memory'] + '/memory.limit_in_bytes', memory)
-      swap = made['memory'] + '/memory.memsw.limit_in_bytes'
-      if os.path.exists(swap):
-        _write(swap, memory)
-      _write(made['pids'] + '/pids.max', str(pids))
-    else:
-      path = made['all']
-      _write(path + '/memory.max', memory)
-      if os.path.exists(path + '/memory.swap.max'):
-        _write(path + '/memory.swap.max', '0')
-      _write(path + '/pids.max', str(pids))
-    return Group(made, self.version)
+    return made
 
   def remove(self) -> None:
+    for group in self.kept.values():
+      group.close(force=True)
     for path in self.dirs.values():
       try:
         for name in os.listdir(path):
@@ -97,33 +100,71 @@ class Group:
 
   def __init__(self, dirs: dict[str, str], version: int):
     self.dirs, self.version = dirs, version
+    # A thread that moves itself through v1's `tasks` needs no global lock.
+    name = 'tasks' if version == 1 else 'cgroup.procs'
     self.fds = [
-      os.open(f'{d}/cgroup.procs', os.O_WRONLY | os.O_CLOEXEC)
+      os.open(f'{d}/{name}', os.O_WRONLY | os.O_CLOEXEC)
       for d in dirs.values()
     ]
+    self.limits: tuple[int, int] | None = None
+    self.kills_before = 0
 
-  def close(self) -> None:
+  def begin(self, memory_mb: int, pids: int) -> None:
+    """Sets the limits and resets the counters."""
+    if self.limits != (memory_mb, pids):
+      memory = str(memory_mb << 20)
+      if self.version == 1:
+        self._limit_v1(memory)
+      else:
+        path = self.dirs['all']
+        _write(path + '/memory.max', memory)
+        if os.path.exists(path + '/memory.swap.max'):
+          _write(path + '/memory.swap.max', '0')
+      folder = self.dirs['pids' if self.version == 1 else 'all']
+      _write(folder + '/pids.max', str(pids))
+      self.limits = (memory_mb, pids)
+    if self.version == 1:
+      _write(self.dirs['memory'] + '/memory.max_usage_in_bytes', '0')
+      _write(self.dirs['cpuacct'] + '/cpuacct.usage', '0')
+      self.kills_before = _counter(self.dirs['memory'] + '/memory.oom_control')
+
+  def _limit_v1(self, memory: str) -> None:
+    path = self.dirs['memory']
+    swap = path + '/memory.memsw.limit_in_bytes'
+    if os.path.exists(swap):
+      _write(swap, '-1')  # the plain limit may never exceed this one
+    try:
+      _write(path + '/memory.limit_in_bytes', memory)
+    except OSError:  # what is left of the last job has to go first
+      _write(path + '/memory.force_empty', '0')
+      _write(path + '/memory.limit_in_bytes', memory)
+    if os.path.exists(swap):
+      _write(swap, memory)
+
+  def close(self, *, force: bool = False) -> None:
+    if self.version == 1 and not force:
+      return
     for fd in self.fds:
       os.close(fd)
     self.fds = []
 
   def finish(self) -> dict[str, float]:
-    """Counters of the dead tree; removes the group."""
+    """Counters of the dead tree; removes a v2 group."""
     record: dict[str, float] = {}
     if self.version == 1:
       memory = self.dirs['memory']
       record['peak_bytes'] = int(_read(memory + '/memory.max_usage_in_bytes'))
-      record['oom_kills'] = _counter(memory + '/memory.oom_control')
+      record['oom_kills'] = _counter(
+        memory + '/memory.oom_control') - self.kills_before
       record['cpu_s'] = int(_read(
         self.dirs['cpuacct'] + '/cpuacct.usage')) * 1e-9
-    else:
-      path = self.dirs['all']
-      if os.path.exists(path + '/memory.peak'):
-        record['peak_bytes'] = int(_read(path + '/memory.peak'))
-      record['oom_kills'] = _counter(path + '/memory.events')
-      record['cpu_s'] = _counter(path + '/cpu.stat', 'usage_usec') * 1e-6
-    for path in self.dirs.values():
-      _rmdir(path)
+      return record
+    path = self.dirs['all']
+    if os.path.exists(path + '/memory.peak'):
+      record['peak_bytes'] = int(_read(path + '/memory.peak'))
+    record['oom_kills'] = _counter(path + '/memory.events')
+    record['cpu_s'] = _counter(path + '/cpu.stat', 'usage_usec') * 1e-6
+    _rmdir(path)
     return record
 
 

@@ -469,9 +469,11 @@ def collect(workspace: str, paths: list[str],
   return found, problems
 
 
-def _sync(fd: int) -> str:
+def _sync(fd: int, late: bool = False) -> str:
   """'' when the job is ready to run, else what went wrong."""
   text = os.read(fd, 1024)
+  if late and not text:
+    return ''
   if text[:1] == b'R':
     return ''
   return text[1:].decode('utf-8', 'replace') or 'the job died in its set-up.'
@@ -503,6 +505,8 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
     watch.follow()
   ended = time.monotonic()
   watch.kill_all()
+  if not error and watch.status == 125 << 8:
+    error = _sync(sync_r, late=True)  # the interpreter could not be executed
   usage = resource.getrusage(resource.RUSAGE_CHILDREN)
   used, full = room.used()
   try:

@@ -238,7 +238,8 @@ class Launcher:
     try:
       if config['cgroups']:
         group = config['cgroups'].create(
-          str(request['job']), request['memory_mb'], request['pids']
+          request['slot'], str(request['job']), request['memory_mb'],
+          request['pids'],
         )
       flags = 0
       if config['namespaces']:

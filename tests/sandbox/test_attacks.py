@@ -1,0 +1,62 @@
+"""Every attack, at every tier that this machine offers, as root and as an
+ordinary user. One process per (user, tier); each case is its own test."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jaxagent.sandbox import attacks
+
+MODES = {
+  'T3-root': ('', ()),
+  'T2-root': ('', ('cgroup',)),
+  'T2-user': ('nobody', ()),
+  'T1-user': ('nobody', ('namespaces',)),
+  'T1-root': ('root', ('namespaces', 'cgroup')),
+}
+
+
+@functools.lru_cache
+def report(mode: str) -> dict:
+  who, off = MODES[mode]
+  root = os.geteuid() == 0
+  if not root and (who == 'root' or mode.endswith('root')):
+    return {'skip': 'needs root'}
+  command = [sys.executable, '-m', 'jaxagent.sandbox', 'self_check', '--json',
+             '--min_tier', 'T1']
+  for name in off:
+    command += ['--disable', name]
+  if who and root:
+    command = [sys.executable, '-m', 'tests.sandbox.as_user', who, *command]
+  done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+  if done.returncode == 2:
+    return {'skip': done.stderr[-600:]}
+  assert done.stdout, done.stderr
+  record = json.loads(done.stdout)
+  record['by_name'] = {c['name']: c for c in record['cases']}
+  return record
+
+
+@pytest.mark.parametrize('mode', MODES)
+@pytest.mark.parametrize('name', [c.name for c in attacks.CASES])
+def test_attack_is_contained(mode, name):
+  record = report(mode)
+  if 'skip' in record:
+    pytest.skip(record['skip'])
+  if record['tier'] < mode[:2]:
+    pytest.skip(f'this machine offers {record["tier"]} here')
+  if name not in record['by_name']:
+    pytest.skip(f'not promised at {record["tier"]}')
+  case = record['by_name'][name]
+  assert case['contained'], case['detail']
+
+
+def test_the_suite_is_large_and_its_names_are_unique():
+  names = [c.name for c in attacks.CASES]
+  assert len(set(names)) == len(names) >= 60
