@@ -1,0 +1,62 @@
+"""`python -m jaxagent.tasks` as its users call it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxagent.tasks.__main__ import main
+
+
+def call(tasks_dir, tmp_path, *argv):
+  return main(
+    ['--tasks_dir', str(tasks_dir), '--data_dir', str(tmp_path), *argv]
+  )
+
+
+def test_list(tasks_dir, tmp_path, capsys):
+  assert call(tasks_dir, tmp_path, 'list', '--split', 'heldout') == 0
+  out = capsys.readouterr().out
+  assert 'breast-cancer' in out and 'digits' not in out
+
+
+def test_check_without_a_run(tasks_dir, tmp_path, capsys):
+  assert call(tasks_dir, tmp_path, 'check', 'wine', '--no_run') == 0
+  assert 'yes' in capsys.readouterr().out
+
+
+def test_errors_go_to_stderr_with_choices(tasks_dir, tmp_path, capsys):
+  assert call(tasks_dir, tmp_path, 'check', 'nosuch') == 2
+  assert 'choose one of: ' in capsys.readouterr().err
+  assert call(tasks_dir, tmp_path, 'check') == 2
+  assert '--all' in capsys.readouterr().err
+
+
+def test_new_measures_and_passes_check(tmp_path, capsys):
+  tasks = tmp_path / 'tasks'
+  tasks.mkdir()
+  assert call(tasks, tmp_path, 'new', 'two-hills') == 0
+  assert call(tasks, tmp_path, 'new', 'two-hills') == 2
+  assert 'already there' in capsys.readouterr().err
+  assert call(tasks, tmp_path, 'new', 'Bad Name') == 2
+  assert call(tasks, tmp_path, 'measure', 'two-hills') == 0
+  assert call(tasks, tmp_path, 'check', 'two-hills', '--no_run') == 0
+
+
+def test_check_finds_a_leak(tmp_path, capsys):
+  tasks = tmp_path / 'tasks'
+  tasks.mkdir()
+  call(tasks, tmp_path, 'new', 'leaky')
+  script = tasks / 'leaky/scripts/prepare.py'
+  text = script.read_text()
+  assert 'target=y.round(4))' in text
+  script.write_text(
+    text.replace('target=y.round(4))', 'e=2 * y, target=y.round(4))')
+  )
+  assert call(tasks, tmp_path, 'check', 'leaky', '--no_run') == 1
+  assert 'column e gives the label away' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_check_all_in_the_sandbox(tasks_dir, tmp_path, capsys):
+  code = call(tasks_dir, tmp_path, 'check', '--all')
+  assert code == 0, capsys.readouterr()
