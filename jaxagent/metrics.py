@@ -130,6 +130,14 @@ def _ours() -> dict[str, str]:
     'sandbox/': 'further counters of the sandbox pool',
     'duration/weight_max': 'largest step weight of the batch',
     'duration/weight_ess': 'effective sample size of the weights, as a share',
+    'duration/inclusion_effective_fraction': (
+      'effective sample size under inclusion weights, as a share'
+    ),
+    'duration/inclusion_positivity_failures': (
+      'samples whose inclusion probability was too small to invert'
+    ),
+    'duration/inclusion_probability_min': 'smallest inclusion probability',
+    'duration/inclusion_weight_max': 'largest inclusion weight',
     'duration/reward_corr': 'correlation of execution seconds and reward',
     'duration/': 'further figures of execution time',
     'staleness/mean': 'updates between sampling and use, mean of the batch',
@@ -137,8 +145,12 @@ def _ours() -> dict[str, str]:
     'staleness/held_s': 'seconds the learner waited for a sample at its bound',
     'staleness/dropped': 'samples dropped at the bound since the last record',
     'staleness/dropped_duration/': 'drops by bucket of execution seconds',
-    'staleness/importance_weight_mean': 'mean truncated importance weight',
-    'staleness/importance_clipfrac': 'share of importance weights at the cap',
+    'staleness/importance_ratio_mean': 'mean truncated importance weight',
+    'staleness/importance_capped_fraction': (
+      'share of importance weights at the cap'
+    ),
+    'staleness/behaviour_kl': 'mean sampler log-prob minus old log-prob',
+    'staleness/over_bound': 'samples used beyond the bound (policy keep)',
     'staleness/': 'further figures of staleness',
     'buffer/size': 'finished samples waiting for the learner',
     'buffer/capacity': 'samples the buffer may hold',
@@ -153,6 +165,7 @@ def _ours() -> dict[str, str]:
     'scheduler/worker_use': 'worker seconds at work over worker seconds',
     'scheduler/dispatched': 'prompts issued since the last record',
     'scheduler/steps_per_hour': 'samples trained, per hour of wall time',
+    'scheduler/interval_s': 'seconds between two batches',
     'scheduler/cancelled': 'running prompts cancelled since the last record',
     'scheduler/watchdog_age_s': 'seconds since anything last moved',
     'scheduler/': 'further figures of the scheduler',

@@ -1,0 +1,161 @@
+"""The rooms and the direction in which they may lean on each other.
+
+docs/architecture.md tells the same; a room that is added is given its place
+in `ROOMS` here and in that page.
+"""
+
+import ast
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGE = ROOT / 'jaxagent'
+
+# Rooms that run beside many processes: never jax, not even indirectly.
+HOST = {
+  'types',
+  'clock',
+  'sandbox',
+  'envs',
+  'rewards',
+  'llm',
+  'data',
+  'metrics',
+  'evaluation',
+  'summary',
+  'audit',
+  'report',
+  'tasks',
+}
+# rollout is a host room but for these files.
+ROLLOUT_ON_DEVICE = {'native_engine', 'weight_sync', 'sampling'}
+DEVICE = {'algorithms', 'models', 'sharding', 'learner'}
+ABOVE = {'checkpoint', 'loops', 'main', 'testing'}
+# Room -> rooms it may import. Rooms not named here are free of this check.
+MAY_IMPORT = {
+  'types': set(),
+  'clock': {'types'},
+  'algorithms': {'types'},
+  'sharding': {'types'},
+  'models': {'types', 'sharding', 'algorithms'},
+  'learner': {'types', 'sharding', 'models', 'algorithms', 'data'},
+  'sandbox': {'types', 'clock'},
+  'llm': {'types', 'clock', 'sandbox'},
+  'rewards': {'types'},
+  'envs': {'types', 'clock', 'sandbox', 'llm'},
+  'data': {'types', 'clock', 'envs', 'llm'},
+  'rollout': {
+    'types',
+    'clock',
+    'sandbox',
+    'envs',
+    'data',
+    'llm',
+    'models',
+    'sharding',
+  },
+  'metrics': {'types'},
+  'evaluation': {'types'},
+  'summary': {'types'},
+  'report': {'types', 'metrics', 'evaluation', 'summary'},
+  'audit': {'types', 'rewards', 'summary'},
+  'tasks': {'types', 'clock', 'sandbox', 'envs', 'llm'},
+}
+CONFIG_READERS = {'loops', 'main', 'testing'}
+
+
+def _modules() -> list[pathlib.Path]:
+  return sorted(PACKAGE.rglob('*.py'))
+
+
+def _room(path: pathlib.Path) -> str:
+  parts = path.relative_to(PACKAGE).with_suffix('').parts
+  return '' if parts[0] == '__init__' else parts[0]
+
+
+def _imports(path: pathlib.Path) -> set[str]:
+  """Dotted names that the file imports anywhere, functions included."""
+  tree = ast.parse(path.read_text(encoding='utf-8'))
+  found = set()
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      found |= {alias.name for alias in node.names}
+    elif isinstance(node, ast.ImportFrom):
+      base = node.module or ''
+      if node.level:
+        here = path.relative_to(ROOT).with_suffix('').parts[: -node.level]
+        base = '.'.join([*here, base]).rstrip('.')
+      found |= {base} | {f'{base}.{alias.name}' for alias in node.names}
+  return found
+
+
+def _rooms_of(names: set[str]) -> set[str]:
+  rooms = {n.split('.')[1] for n in names if n.startswith('jaxagent.')}
+  return {r for r in rooms if not r.startswith('__')}
+
+
+def _is_host(path: pathlib.Path) -> bool:
+  room = _room(path)
+  if room == 'rollout':
+    return path.stem not in ROLLOUT_ON_DEVICE
+  return room in HOST
+
+
+@pytest.mark.parametrize(
+  'path', _modules(), ids=lambda p: str(p.relative_to(PACKAGE))
+)
+def test_direction(path):
+  room, names = _room(path), _imports(path)
+  if room in MAY_IMPORT:
+    wrong = _rooms_of(names) - MAY_IMPORT[room] - {room}
+    assert not wrong, (
+      f'{room} may import {sorted(MAY_IMPORT[room])}, not {sorted(wrong)}; '
+      'move the code, or change the rule here and in docs/architecture.md'
+    )
+  if room not in CONFIG_READERS and room:
+    tops = {n.split('.')[0] for n in names}
+    assert not {'ml_collections', 'configs'} & tops, (
+      'only the loops and main see the config object'
+    )
+  if _is_host(path):
+    tops = {n.split('.')[0] for n in names}
+    wrong = tops & {'jax', 'jaxlib', 'flax', 'optax', 'orbax'}
+    assert not wrong, f'a host-side file imports {sorted(wrong)}'
+
+
+def test_every_room_has_its_place():
+  rooms = {_room(p) for p in _modules()} - {''}
+  assert rooms <= HOST | DEVICE | ABOVE | {'rollout'}
+
+
+def test_host_rooms_import_without_jax():
+  """Indirectly, too: a fresh interpreter imports them all."""
+  names = []
+  for path in _modules():
+    parts = path.relative_to(ROOT).with_suffix('').parts
+    if not _is_host(path) or parts[-1] == '__main__':
+      continue
+    names.append('.'.join(p for p in parts if p != '__init__'))
+  program = (
+    'import importlib, sys\n'
+    f'for name in {names!r}:\n'
+    '  importlib.import_module(name)\n'
+    '  assert "jax" not in sys.modules, name + " brings jax in"\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_architecture_page_names_every_room():
+  text = (ROOT / 'docs' / 'architecture.md').read_text(encoding='utf-8')
+  for room in {_room(p) for p in _modules()} - {''}:
+    assert f'`{room}' in text, f'{room} is missing in docs/architecture.md'
