@@ -56,12 +56,10 @@ class Learner:
     self._with_reference = (
       config.uses_reference if with_reference is None else with_reference
     )
-    if config.uses_value and not self._with_value:
-      log.info('no value model: rl_update is not available with gae.')
     self._place: dict[str, Any] = {}
     self._make_policy(policy_params)
     self._counters = {'updates': 0, 'sft_steps': 0, 'nonfinite': 0}
-    self._consecutive_nonfinite = 0
+    self._bad = {'actor': 0, 'critic': 0}  # skipped in a row, by role
     self._kl = _kl_controller(config)
     self._shapes: set[tuple[int, int]] = set()
     self._warm_compiles: int | None = None
@@ -249,13 +247,13 @@ class Learner:
     """JSON-able part: how many bad updates in a row, shapes seen."""
     return {
       'phase': self._phase,
-      'consecutive_nonfinite': self._consecutive_nonfinite,
+      'nonfinite_in_a_row': dict(self._bad),
       'shapes': sorted(list(s) for s in self._shapes),
     }
 
   def load_host_state(self, state: Mapping[str, Any]) -> None:
     """Takes over what `host_state()` gave."""
-    self._consecutive_nonfinite = int(state['consecutive_nonfinite'])
+    self._bad = dict(state['nonfinite_in_a_row'])
     # The shapes decide the packing, hence the order of float additions.
     self._shapes = {tuple(s) for s in state['shapes']}
 
@@ -292,7 +290,7 @@ class Learner:
       losses.append(metrics['loss'])
     name = f'SFT step {self._counters["sft_steps"]}'
     self._policy, self._opt, info = self._apply(
-      self._optimizer, self._policy, self._opt, grads, name
+      'actor', self._optimizer, self._policy, self._opt, grads, name
     )
     self._counters['sft_steps'] += 1
     tokens = sum(int((b.segment_ids > 0).sum()) for b in batches)
@@ -451,7 +449,7 @@ class Learner:
         )
         found.append(metrics)
       self._policy, self._opt, info = self._apply(
-        self._optimizer, self._policy, self._opt, grads, name
+        'actor', self._optimizer, self._policy, self._opt, grads, name
       )
       sums.add('actor', found, info)
     if not self.config.uses_value:
@@ -467,22 +465,22 @@ class Learner:
         )
         found.append(metrics)
       self._value, self._value_opt, info = self._apply(
-        self._value_optimizer, self._value, self._value_opt, grads, name
+        'critic', self._value_optimizer, self._value, self._value_opt, grads, name
       )
       sums.add('critic', found, info)
 
-  def _apply(self, optimizer, trained, state, grads, name: str):
+  def _apply(self, role, optimizer, trained, state, grads, name: str):
     trained, state, info = optimizer.apply(trained, state, grads)
     info = sharding.fetch(info)
     if info['finite']:
-      self._consecutive_nonfinite = 0
+      self._bad[role] = 0
       return trained, state, info
     self._counters['nonfinite'] += 1
-    self._consecutive_nonfinite += 1
+    self._bad[role] += 1
     log.warning('gradient of %s is not finite: step skipped.', name)
-    if self._consecutive_nonfinite >= self.config.max_nonfinite:
+    if self._bad[role] >= self.config.max_nonfinite:
       raise NonFiniteGradientError(
-        f'{self._consecutive_nonfinite} steps in a row had a gradient that is '
+        f'{self._bad[role]} {role} steps in a row had a gradient that is '
         f'not finite; the last was {name}. The parameters are those of before. '
         'Lower the learning rate, or look at these samples.'
       )

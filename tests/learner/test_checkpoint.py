@@ -1,0 +1,129 @@
+"""A checkpoint counts when committed; a damaged one is passed over."""
+
+from __future__ import annotations
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxagent import checkpoint
+from jaxagent.checkpoint import CheckpointError, CheckpointManager
+
+
+def _tree(x: float):
+  return {
+    'policy': {'a/kernel': jnp.full((4, 3), x), 'b': jnp.arange(3.0)},
+    'opt': (jnp.ones(2, jnp.bfloat16), {'count': np.int64(7)}),
+  }
+
+
+def _equal(a, b) -> bool:
+  same = jax.tree.map(
+    lambda x, y: np.array_equal(np.asarray(x), np.asarray(y)), a, b
+  )
+  return all(jax.tree.leaves(same))
+
+
+def _damage(path, how: str) -> None:
+  if how == 'no commit':
+    (path / 'COMMIT').unlink()
+    return
+  if how == 'host':
+    (path / 'host.json').write_text('{"a": 2}')
+    return
+  files = [p for p in (path / 'arrays').rglob('*') if p.is_file()]
+  largest = max(files, key=lambda p: p.stat().st_size)
+  data = largest.read_bytes()
+  if how == 'truncated':
+    largest.write_bytes(data[: len(data) // 2])
+  elif how == 'bit flip':
+    middle = len(data) // 2
+    flipped = bytes([data[middle] ^ 1])
+    largest.write_bytes(data[:middle] + flipped + data[middle + 1 :])
+  else:
+    largest.unlink()
+
+
+def test_round_trip_keeps_the_last(tmp_path):
+  manager = CheckpointManager(tmp_path, keep=2)
+  for step in (1, 2, 3):
+    manager.save(step, _tree(step), {'s': step}, {'ledger.jsonl': 'x\n'})
+  assert manager.steps() == [2, 3]
+  restored = manager.restore_latest(_tree(0.0))
+  step, arrays, host = restored
+  assert step == 3 and host == {'s': 3} and _equal(arrays, _tree(3))
+  assert restored.files == {'ledger.jsonl': b'x\n'}
+  assert jax.tree.structure(arrays) == jax.tree.structure(_tree(0.0))
+
+
+@pytest.mark.parametrize(
+  'how', ['no commit', 'host', 'truncated', 'bit flip', 'missing']
+)
+def test_damaged_falls_back_saying_so(tmp_path, how, caplog):
+  manager = CheckpointManager(tmp_path, keep=2)
+  manager.save(1, _tree(1), {'a': 1})
+  manager.save(2, _tree(2), {'a': 1})
+  _damage(manager.path(2), how)
+  restored = manager.restore_latest(_tree(0.0))
+  assert restored.step == 1 and _equal(restored.arrays, _tree(1))
+  assert 'step_00000002' in restored.skipped[0]
+  assert 'is damaged' in caplog.text
+  manager.save(2, _tree(5), {'a': 1})  # the same step can be saved again
+  assert manager.restore_latest(_tree(0.0)).step == 2
+
+
+def test_all_damaged_stops(tmp_path):
+  manager = CheckpointManager(tmp_path)
+  manager.save(1, _tree(1))
+  _damage(manager.path(1), 'truncated')
+  with pytest.raises(CheckpointError, match='no checkpoint of .* can be read'):
+    manager.restore_latest(_tree(0.0))
+
+
+def test_nothing_there(tmp_path):
+  assert CheckpointManager(tmp_path / 'new').restore_latest(_tree(0)) is None
+
+
+def test_killed_while_writing_leaves_the_one_before(tmp_path, monkeypatch):
+  manager = CheckpointManager(tmp_path)
+  manager.save(1, _tree(1))
+
+  def die(*_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(checkpoint, '_commit', die)
+  with pytest.raises(KeyboardInterrupt):
+    manager.save(2, _tree(2))
+  monkeypatch.undo()
+  again = CheckpointManager(tmp_path)
+  assert again.restore_latest(_tree(0.0)).step == 1
+  assert not list(tmp_path.glob('tmp_*'))
+
+
+def test_another_model_is_named(tmp_path):
+  manager = CheckpointManager(tmp_path)
+  manager.save(1, _tree(1))
+  other = _tree(0.0)
+  other['policy']['b'] = jnp.zeros(4)
+  with pytest.raises(CheckpointError, match='another model'):
+    manager.restore_latest(other)
+
+
+def test_small_model_saves_fast(tmp_path):
+  leaves = {f'layer{i}': jnp.ones((128, 128)) for i in range(60)}
+  manager = CheckpointManager(tmp_path)
+  manager.save(0, leaves)
+  best = 9.0
+  for step in range(1, 4):
+    began = time.monotonic()
+    manager.save(step, leaves)
+    best = min(best, time.monotonic() - began)
+  assert best < 1.5  # 0.2-0.5 s measured; room for a loaded machine
+
+
+def test_keep_must_be_positive(tmp_path):
+  with pytest.raises(ValueError, match='keep=0'):
+    CheckpointManager(tmp_path, keep=0)

@@ -1,0 +1,223 @@
+"""The update: what may not change it, and what must stop it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from jaxagent.checkpoint import CheckpointManager
+from jaxagent.data.batching import pack_conversations
+from jaxagent.learner import Learner, LearnerConfig, NonFiniteGradientError
+from tests.learner.conftest import make_samples
+
+BASE = LearnerConfig(
+  policy_lr=1e-2,
+  value_lr=1e-2,
+  kl_coef=0.05,
+  micro_batch_tokens=4096,
+  row_tokens=(64,),
+  weight_decay=0.0,
+)
+
+
+def _learner(model_config, **changes) -> Learner:
+  return Learner(model_config, dataclasses.replace(BASE, **changes), seed=1)
+
+
+def _flat(params) -> np.ndarray:
+  return np.concatenate([np.ravel(x) for x in jax.tree.leaves(params)])
+
+
+@pytest.mark.parametrize(
+  'aggregation', ['token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean']
+)
+def test_neither_micro_batch_nor_packing_changes_an_update(
+  model_config, aggregation
+):
+  samples = make_samples(12)
+  weights = np.linspace(0.5, 1.5, 12)
+  found = []
+  for tokens, rows in ((4096, (64,)), (128, (64,)), (32, (32,))):
+    learner = _learner(
+      model_config,
+      aggregation=aggregation,
+      micro_batch_tokens=tokens,
+      row_tokens=rows,
+    )
+    metrics = learner.rl_update(samples, weights)
+    found.append((metrics, _flat(learner.policy_params)))
+  for metrics, params in found[1:]:
+    for key in ('actor/pg_loss', 'actor/grad_norm', 'critic/vf_loss'):
+      assert metrics[key] == pytest.approx(found[0][0][key], rel=2e-4), key
+    # Adam divides by the gradient's size: compare where it is not noise.
+    apart = np.abs(params - found[0][1])
+    assert np.quantile(apart, 0.99) < 1e-4
+
+
+def test_learning_rate_zero_changes_nothing(model_config):
+  learner = _learner(model_config, policy_lr=0.0, value_lr=0.0)
+  samples = make_samples(8)
+  old = learner.logprobs(samples)
+  samples = [
+    dataclasses.replace(s, behaviour_logprobs=old[i, : len(s.token_ids)])
+    for i, s in enumerate(samples)
+  ]
+  before = _flat(learner.policy_params), _flat(learner.value_params)
+  for version in range(50):
+    metrics = learner.rl_update(samples, version=version)
+  np.testing.assert_array_equal(_flat(learner.policy_params), before[0])
+  np.testing.assert_array_equal(_flat(learner.value_params), before[1])
+  assert metrics['training/rollout_probs_diff_max'] == 0.0
+  assert metrics['actor/kl_loss'] == 0.0
+
+
+def test_equal_rewards_give_grpo_no_gradient(model_config):
+  learner = _learner(model_config, estimator='grpo', kl_coef=0.0)
+  samples = [dataclasses.replace(s, reward=0.7) for s in make_samples(8)]
+  before = _flat(learner.policy_params)
+  metrics = learner.rl_update(samples)
+  assert metrics['actor/grad_norm'] == pytest.approx(0.0, abs=1e-7)
+  np.testing.assert_allclose(_flat(learner.policy_params), before, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  'estimator', ['grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gae']
+)
+def test_rewarded_tokens_become_likelier(model_config, estimator):
+  learner = _learner(model_config, estimator=estimator, kl_coef=0.0)
+  samples = [
+    dataclasses.replace(s, reward=float(i % 2))
+    for i, s in enumerate(make_samples(8, observation=False))
+  ]
+  before = learner.logprobs(samples).sum(-1)
+  for version in range(3):
+    learner.rl_update(samples, version=version)
+  gain = learner.logprobs(samples).sum(-1) - before
+  assert gain[1::2].mean() > gain[::2].mean()
+
+
+def test_weights_multiply_after_normalisation(model_config):
+  samples = make_samples(8)
+  norms = [
+    _learner(model_config, kl_coef=0.0).rl_update(samples, np.full(8, w))
+    for w in (1.0, 3.0)
+  ]
+  ratio = norms[1]['actor/grad_norm'] / norms[0]['actor/grad_norm']
+  assert ratio == pytest.approx(3.0, rel=1e-4)
+
+
+def test_bad_data_is_rejected_and_counted(model_config):
+  learner = _learner(model_config)
+  samples = make_samples(8)
+  bad = [
+    dataclasses.replace(samples[0], reward=None),
+    dataclasses.replace(samples[1], reward=float('nan')),
+    dataclasses.replace(
+      samples[2], loss_mask=np.zeros(len(samples[2].token_ids), bool)
+    ),
+  ]
+  metrics = learner.rl_update(bad + samples[3:])
+  assert metrics['learner/rejected'] == 3
+  assert np.isfinite(_flat(learner.policy_params)).all()
+  with pytest.raises(ValueError, match='none of the 3 samples'):
+    learner.rl_update(bad)
+  with pytest.raises(ValueError, match='one a sample'):
+    learner.rl_update(samples, np.ones(3))
+
+
+def test_non_finite_gradient_is_skipped_then_stops(model_config):
+  learner = _learner(model_config, kl_coef=0.0)
+  samples = make_samples(4)
+  # The largest float overflows in the loss, not in the input check.
+  huge = np.full(4, np.finfo(np.float32).max)
+  learner.rl_update(samples, huge)
+  learner.rl_update(samples)  # a good one starts the count anew
+  before = _flat(learner.policy_params)
+  metrics = learner.rl_update(samples, huge)
+  assert metrics['learner/skipped_updates'] == 2
+  np.testing.assert_array_equal(_flat(learner.policy_params), before)
+  with pytest.raises(NonFiniteGradientError, match=r'5 actor steps.*version 9.*0/0/0'):
+    for _ in range(4):
+      learner.rl_update(samples, huge, version=9)
+
+
+def test_shapes_are_compiled_once(model_config):
+  learner = _learner(model_config, ppo_epochs=2, minibatches=2)
+  for version in range(4):
+    samples = make_samples(8, seed=version)
+    metrics = learner.rl_update(samples, version=version)
+  assert metrics['learner/compiles'] == learner.compiles
+  again = learner.rl_update(make_samples(8, seed=1), version=5)
+  assert again['learner/compiles'] == metrics['learner/compiles']
+
+
+def test_resume_is_exact(model_config, tmp_path):
+  def fresh():
+    return _learner(
+      model_config,
+      ppo_epochs=2,
+      minibatches=2,
+      kl_target=0.01,
+      kl_horizon=50,
+    )
+
+  manager = CheckpointManager(tmp_path)
+  straight, first = fresh(), fresh()
+  want = [straight.rl_update(make_samples(8, v), None, v) for v in range(4)]
+  for v in range(2):
+    first.rl_update(make_samples(8, v), None, v)
+  manager.save(2, first.state(), {'learner': first.host_state()})
+  second = fresh()
+  step, arrays, host = manager.restore_latest(second.state())
+  second.load_state(arrays)
+  second.load_host_state(host['learner'])
+  for v in range(step, 4):
+    got = second.rl_update(make_samples(8, v), None, v)
+  for key in want[-1]:
+    if not key.startswith(('timing_s/', 'perf/', 'learner/')):
+      assert got[key] == want[-1][key], key
+  np.testing.assert_array_equal(
+    _flat(second.policy_params), _flat(straight.policy_params)
+  )
+  np.testing.assert_array_equal(
+    _flat(second.value_params), _flat(straight.value_params)
+  )
+
+
+def _conversations(n):
+  samples = make_samples(n)
+  return [
+    (
+      np.concatenate([s.prompt_ids, s.token_ids]),
+      np.arange(len(s.prompt_ids) + len(s.token_ids)) >= len(s.prompt_ids),
+    )
+    for s in samples
+  ]
+
+
+def test_sft_learns_and_is_free_of_packing(model_config):
+  rows = _conversations(10)
+  losses = []
+  for tokens, row in ((4096, 64), (64, 32)):
+    learner = _learner(model_config)
+    learner.start_sft(lr=1e-2, total_steps=8, schedule='cosine')
+    batches = pack_conversations(
+      rows, row_tokens_buckets=(row,), max_tokens=tokens
+    )
+    losses.append([learner.sft_step(batches)['sft/loss'] for _ in range(8)])
+  np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
+  assert losses[0][-1] < losses[0][0] - 0.3
+  learner.start_rl()
+  assert learner.rl_update(make_samples(4))['actor/kl_loss'] == 0.0
+
+
+def test_options_are_checked():
+  with pytest.raises(ValueError, match="estimator='ppo' is not known"):
+    LearnerConfig(estimator='ppo')
+  with pytest.raises(ValueError, match='needs sft_steps'):
+    LearnerConfig(sft_schedule='cosine')
+  with pytest.raises(ValueError, match='dual_clip'):
+    LearnerConfig(dual_clip=0.5)
