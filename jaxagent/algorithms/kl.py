@@ -13,9 +13,7 @@ from jaxagent.algorithms import reductions
 KL_KINDS = ('k1', 'abs', 'k2', 'k3')
 
 
-def kl_estimate(
-  logp: jax.Array, ref_logp: jax.Array, kind: str
-) -> jax.Array:
+def kl_estimate(logp: jax.Array, ref_logp: jax.Array, kind: str) -> jax.Array:
   """Per-token estimate of KL(policy || reference), with d = logp - ref_logp.
 
   k1: d. abs: |d|. k2: d^2 / 2. k3: clip(exp(-d) + d - 1, -10, 10), with -d

@@ -132,9 +132,7 @@ def importance_weights(
   )
   if level == 'sequence':
     flat = reductions._sequence_ids(ratio.shape, segment_ids).reshape(-1)
-    n_ids = ratio.shape[0] * (
-      1 if segment_ids is None else ratio.shape[1] + 1
-    )
+    n_ids = ratio.shape[0] * (1 if segment_ids is None else ratio.shape[1] + 1)
     sums = jax.ops.segment_sum(ratio.reshape(-1), flat, num_segments=n_ids)
     ratio = sums[flat].reshape(ratio.shape)
   ratio = jnp.clip(ratio, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)

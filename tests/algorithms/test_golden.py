@@ -113,7 +113,9 @@ def test_policy_loss(case, precision):
     _close(grad, want['grad_logp'], precision)
     _close(metrics['actor/pg_clipfrac'], want['clipfrac'], precision)
     _close(metrics['actor/ppo_kl'], want['kl'], precision)
-    _close(metrics['actor/pg_clipfrac_lower'], want['clipfrac_lower'], precision)
+    _close(
+      metrics['actor/pg_clipfrac_lower'], want['clipfrac_lower'], precision
+    )
 
 
 @pytest.mark.parametrize('case', _CASES, ids=range(len(_CASES)))

@@ -1,0 +1,137 @@
+"""Grades submissions of mle-bench's competitions.
+
+  python -m jaxagent.grade --jsonl FILE [--report [PATH]]
+      [--leaderboards DIR] [--mode compat|strict]
+
+Each line of FILE is {"competition", "submission", "answers", "mode"}; blank
+lines and lines starting with # or // are skipped. Relative paths are looked
+up from the working directory, then from FILE's folder. The same lines go to
+standard output with "score" (a number or null; NaN where mle-bench gives NaN
+in compat) and "reason". A line may name its "leaderboard" (a CSV with a
+`score` column in rank order); --leaderboards DIR is looked in for
+DIR/COMPETITION/leaderboard.csv. --report writes mle-bench's report, by
+default to <time>_grading_report.json.
+
+Exit status: 0 where every line was read and graded, refused submissions
+included; 1 where a line was itself faulty (its "reason" says how).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jaxagent import graders
+from jaxagent.graders import report as report_lib
+
+_COMMENTS = ('#', '//')
+
+
+def read_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
+  """Numbered lines that hold something."""
+  for number, line in enumerate(path.read_text().splitlines(), 1):
+    if line.strip() and not line.strip().startswith(_COMMENTS):
+      yield number, line
+
+
+def _find(name: str, folder: pathlib.Path) -> pathlib.Path:
+  path = pathlib.Path(name)
+  if path.exists() or path.is_absolute():
+    return path
+  return folder / path if (folder / path).exists() else path
+
+
+def _parse(line: str, number: int, default_mode: str) -> dict[str, Any]:
+  try:
+    record = json.loads(line)
+  except json.JSONDecodeError as error:
+    raise ValueError(f'line {number} is not JSON: {error}') from error
+  if not isinstance(record, dict):
+    raise ValueError(f'line {number} is not a JSON object')
+  missing = [
+    key
+    for key in ('competition', 'submission', 'answers')
+    if not isinstance(record.get(key), str)
+  ]
+  if missing:
+    raise ValueError(f'line {number} lacks {missing} (strings)')
+  record.setdefault('mode', default_mode)
+  return record
+
+
+def _leaderboard(record, folder, boards) -> list[float] | None:
+  """The line's own board, or the checkout's; None where there is neither."""
+  if record.get('leaderboard'):
+    return report_lib.read_leaderboard(_find(record['leaderboard'], folder))
+  if boards is None:
+    return None
+  path = boards / record['competition'] / 'leaderboard.csv'
+  return report_lib.read_leaderboard(path) if path.is_file() else None
+
+
+def grade_line(
+  line: str,
+  number: int,
+  folder: pathlib.Path,
+  default_mode: str,
+  boards: pathlib.Path | None,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+  """The answered line, and its report (None where the line is faulty)."""
+  record: dict[str, Any] = {'line': line}
+  try:
+    record = _parse(line, number, default_mode)
+    submission = _find(record['submission'], folder)
+    grade = graders.grade_files(
+      record['competition'],
+      submission,
+      _find(record['answers'], folder),
+      record['mode'],
+    )
+    board = _leaderboard(record, folder, boards)
+  except (ValueError, OSError) as error:
+    return {**record, 'score': None, 'reason': str(error)}, None
+  answered = {**record, 'score': grade.score, 'reason': grade.reason}
+  return answered, report_lib.competition_report(
+    record['competition'], str(submission), grade, board
+  )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  """The command line; returns the exit status."""
+  parser = argparse.ArgumentParser(
+    prog='python -m jaxagent.grade',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument('--jsonl', required=True, type=pathlib.Path)
+  parser.add_argument('--report', nargs='?', const='', metavar='PATH')
+  parser.add_argument('--leaderboards', type=pathlib.Path, metavar='DIR')
+  parser.add_argument('--mode', choices=graders.MODES, default='compat')
+  args = parser.parse_args(argv)
+  if not args.jsonl.is_file():
+    parser.error(f'--jsonl {args.jsonl} is not a file.')
+  reports, faulty = [], 0
+  for number, line in read_lines(args.jsonl):
+    answered, report = grade_line(
+      line, number, args.jsonl.parent, args.mode, args.leaderboards
+    )
+    print(json.dumps(answered), flush=True)
+    if report is None:
+      faulty += 1
+    else:
+      reports.append(report)
+  if args.report is not None:
+    stamp = time.strftime('%Y-%m-%dT%H-%M-%S-%Z', time.gmtime())
+    path = args.report or f'{stamp}_grading_report.json'
+    path = report_lib.write_report(path, reports)
+    print(f'Saved summary report to {path}', file=sys.stderr)
+  return 1 if faulty else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

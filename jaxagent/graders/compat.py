@@ -1,0 +1,372 @@
+"""Scores equal to mle-bench's graders, quirks included (commit 783b15a).
+
+Each grader takes (submission, answers) as data frames and returns a number,
+or raises anything at all for a refusal: mle-bench turns every exception into
+"no score". The rules on columns, rows and ids differ between competitions
+there, and a policy can use that; rewards use `strict` instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxagent.graders import metrics
+from jaxagent.graders.tables import InvalidSubmission
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+
+def _need(table: pd.DataFrame, columns: Sequence[str]) -> None:
+  missing = [name for name in columns if name not in table.columns]
+  if missing:
+    raise InvalidSubmission(f'columns are missing: {missing}')
+
+
+def _exactly(table: pd.DataFrame, columns: Sequence[str]) -> None:
+  if set(table.columns) != set(columns):
+    raise InvalidSubmission(
+      f'columns are {list(table.columns)}, expected {sorted(columns)}'
+    )
+
+
+def _same_length(submission: pd.DataFrame, answers: pd.DataFrame) -> None:
+  if len(submission) != len(answers):
+    raise InvalidSubmission(f'{len(submission)} rows, expected {len(answers)}')
+
+
+def _aligned(submission, answers, id_column: str):
+  """Both sorted by id, if the sorted ids agree."""
+  submission = submission.sort_values(id_column)
+  answers = answers.sort_values(id_column)
+  ours, theirs = submission[id_column].tolist(), answers[id_column].tolist()
+  if ours != theirs:
+    raise InvalidSubmission(
+      f'the values of {id_column!r} are not those of the test set'
+    )
+  return submission, answers
+
+
+def _unit_interval(values: pd.DataFrame) -> None:
+  """All in [0, 1]; NaN is not."""
+  if not ((values >= 0) & (values <= 1)).to_numpy().all():
+    raise InvalidSubmission('probabilities must be between 0 and 1')
+
+
+def probability_auc(submission, answers, id_column, targets):
+  """ROC AUC of one column of probabilities."""
+  import pandas as pd
+
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  pd.to_numeric(submission[target])
+  if submission[target].min() < 0 or submission[target].max() > 1:
+    raise InvalidSubmission('probabilities must be between 0 and 1')
+  submission, answers = _aligned(submission, answers, id_column)
+  return metrics.roc_auc(answers[target], submission[target])
+
+
+def column_auc(submission, answers, id_column, targets):
+  """Mean ROC AUC over columns, exact columns, no range (plant-pathology)."""
+  _exactly(submission, [id_column, *targets])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+  columns = list(targets)
+  return metrics.roc_auc(
+    answers[columns].to_numpy(), submission[columns].to_numpy()
+  )
+
+
+def toxic_auc(submission, answers, id_column, targets):
+  """Mean column AUC by *position* of the columns; rows marked -1 left out."""
+  _need(submission, [id_column, *targets])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+  keep = (answers[list(targets)].sum(axis=1) >= 0).to_numpy()
+  scores = submission.drop(columns=[id_column]).to_numpy()[keep]
+  return metrics.roc_auc(
+    answers.drop(columns=[id_column]).to_numpy()[keep], scores
+  )
+
+
+IDENTITIES = (
+  'male',
+  'female',
+  'homosexual_gay_or_lesbian',
+  'christian',
+  'jewish',
+  'muslim',
+  'black',
+  'white',
+  'psychiatric_or_mental_illness',
+)
+
+
+def unintended_bias(submission, answers, id_column, targets):
+  """Bias AUC of predictions cut at 0.5 (NaN counts as below)."""
+  _need(submission, [id_column])
+  name = 'prediction' if 'prediction' in submission.columns else 'toxicity'
+  _need(submission, [name])
+  submission, answers = _aligned(submission, answers, id_column)
+  return metrics.bias_auc(
+    answers['toxicity'].to_numpy() >= 0.5,
+    (submission[name].to_numpy() >= 0.5).astype(float),
+    answers[list(IDENTITIES)].to_numpy() >= 0.5,
+  )
+
+
+def binary_log_loss(submission, answers, id_column, targets):
+  """Log loss of one column of probabilities; ids compared as sets."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  if set(submission[id_column]) != set(answers[id_column]):
+    raise InvalidSubmission(f'the values of {id_column!r} differ')
+  _same_length(submission, answers)
+  _unit_interval(submission[[target]])
+  submission = submission.sort_values(id_column)
+  answers = answers.sort_values(id_column)
+  return metrics.binary_log_loss(answers[target], submission[target])
+
+
+def _one_hot_log_loss(submission, answers, id_column):
+  columns = [name for name in answers.columns if name != id_column]
+  _need(submission, [id_column, *columns])
+  submission, answers = _aligned(submission, answers, id_column)
+  return metrics.log_loss(
+    answers[columns].to_numpy(), submission[columns].to_numpy()
+  )
+
+
+def _rows_sum_to_one(values: pd.DataFrame) -> None:
+  if not np.isclose(values.sum(axis=1).to_numpy(float), 1, atol=1e-6).all():
+    raise InvalidSubmission('each row of probabilities must sum to one')
+
+
+def leaf_log_loss(submission, answers, id_column, targets):
+  """Log loss of exactly the classes' columns."""
+  _exactly(submission, [id_column, *targets])
+  _same_length(submission, answers)
+  _rows_sum_to_one(submission[list(targets)])
+  _unit_interval(submission[list(targets)])
+  return _one_hot_log_loss(submission, answers, id_column)
+
+
+def spooky_log_loss(submission, answers, id_column, targets):
+  """Log loss; the checks read all columns after the first by position."""
+  if submission.shape != (len(answers), len(targets) + 1):
+    raise InvalidSubmission(
+      f'shape {submission.shape}, expected {(len(answers), len(targets) + 1)}'
+    )
+  _rows_sum_to_one(submission.iloc[:, 1:])
+  _unit_interval(submission.iloc[:, 1:])
+  return _one_hot_log_loss(submission, answers, id_column)
+
+
+def arena_log_loss(submission, answers, id_column, targets):
+  """Log loss; other columns are ignored, sums rounded to 6 decimals."""
+  columns = [id_column, *targets]
+  _need(submission, columns)
+  _same_length(submission, answers)
+  _unit_interval(submission[list(targets)])
+  if not submission[list(targets)].sum(axis=1).round(6).eq(1).all():
+    raise InvalidSubmission('each row of probabilities must sum to one')
+  return _one_hot_log_loss(submission[columns], answers[columns], id_column)
+
+
+def label_accuracy(submission, answers, id_column, targets):
+  """Accuracy of one column of labels."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+  if submission[target].isna().any():
+    raise InvalidSubmission(f'{target!r} has empty cells')
+  return metrics.accuracy(
+    answers[target].to_numpy(), submission[target].to_numpy()
+  )
+
+
+def essay_kappa(submission, answers, id_column, targets):
+  """Quadratic kappa of one column of integer scores."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  submission, answers = _aligned(submission, answers, id_column)
+  if submission.empty or submission[target].isna().any():
+    raise InvalidSubmission(f'{target!r} has empty cells')
+  return metrics.quadratic_kappa(
+    answers[target].to_numpy(), submission[target].to_numpy()
+  )
+
+
+def pixel_rmse(submission, answers, id_column, targets):
+  """RMSE of one column."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+  return metrics.rmse(answers[target], submission[target])
+
+
+def conductor_rmsle(submission, answers, id_column, targets):
+  """Mean RMSLE of two columns, row by row: the ids are not looked at."""
+  _need(submission, targets)
+  _same_length(submission, answers)
+  return float(
+    np.mean([metrics.rmsle(answers[t], submission[t]) for t in targets])
+  )
+
+
+def quest_spearman(submission, answers, id_column, targets):
+  """Mean Spearman, rows paired by sorted order: ids need not agree."""
+  _exactly(submission, [id_column, *targets])
+  _same_length(submission, answers)
+  submission = submission.sort_values(id_column)
+  answers = answers.sort_values(id_column)
+  columns = list(targets)
+  return metrics.mean_spearman(
+    answers[columns].to_numpy(), submission[columns].to_numpy()
+  )
+
+
+def patent_pearson(submission, answers, id_column, targets):
+  """Pearson's r of one column; NaN is returned as a score."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+  return metrics.pearson(answers[target], submission[target])
+
+
+def fibrosis_likelihood(submission, answers, id_column, targets):
+  """Likelihood of each patient's last three known weeks, those submitted."""
+  import pandas as pd
+
+  _need(submission, [id_column, *targets])
+  unknown = ~submission[id_column].isin(answers[id_column])
+  if unknown.any():
+    raise InvalidSubmission(f'{int(unknown.sum())} unknown {id_column} values')
+  for target in targets:
+    if not pd.api.types.is_numeric_dtype(submission[target]):
+      raise InvalidSubmission(f'{target!r} must be numeric')
+  known = answers.dropna(subset=['FVC'])
+  weeks = known[id_column].map(lambda name: int(name.split('_')[-1]))
+  known = known.assign(week=weeks).sort_values('week')
+  known = known.groupby('Patient').tail(3).sort_values(id_column)
+  submission = submission[submission[id_column].isin(known[id_column])]
+  submission = submission.sort_values(id_column)
+  known = known[known[id_column].isin(submission[id_column])]
+  return metrics.laplace_log_likelihood(
+    known['FVC'].to_numpy(),
+    submission['FVC'].to_numpy(),
+    submission['Confidence'].fillna(0).to_numpy(),
+  )
+
+
+def question_jaccard(submission, answers, id_column, targets):
+  """Mean word Jaccard; an empty cell is an empty text, two empty ones 0."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+  scores = []
+  for mine, true in zip(
+    submission[target].fillna(''), answers[target].fillna('')
+  ):
+    both_empty = not mine.split() and not true.split()
+    scores.append(0.0 if both_empty else metrics.word_jaccard(mine, true))
+  return float(np.mean(scores))
+
+
+def tweet_jaccard(submission, answers, id_column, targets):
+  """Mean word Jaccard; two empty texts are an error."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+  pairs = zip(
+    submission[target].fillna('').astype(str),
+    answers[target].fillna('').astype(str),
+  )
+  return float(np.mean([metrics.word_jaccard(a, b) for a, b in pairs]))
+
+
+def gesture_distance(submission, answers, id_column, targets):
+  """Edit distance of integer sequences over the total true length."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+
+  def sequences(table):
+    return [[int(v) for v in str(s).split()] for s in table[target]]
+
+  return metrics.edit_error_rate(sequences(answers), sequences(submission))
+
+
+def cell_order_tau(submission, answers, id_column, targets):
+  """Kendall's tau of cell orders."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  if set(submission[id_column]) != set(answers[id_column]):
+    raise InvalidSubmission(f'the values of {id_column!r} differ')
+  mine = submission.sort_values(id_column)[target]
+  true = answers.sort_values(id_column)[target]
+  mine, true = ([str(v).split() for v in column] for column in (mine, true))
+  if [len(order) for order in mine] != [len(order) for order in true]:
+    raise InvalidSubmission('an order has too few or too many cells')
+  return metrics.kendall_tau(mine, true)
+
+
+SALT_SHAPE = (101, 101)
+
+
+def salt_masks(submission, answers, id_column, targets):
+  """(truth, prediction) masks [N, 101, 101], rows paired by id."""
+  (target,) = targets
+  _exactly(submission, [id_column, target])
+  _same_length(submission, answers)
+  tables = []
+  for table in _aligned(submission, answers, id_column):
+    column = table[target].fillna('')
+    ids = table[id_column]
+    if not all(isinstance(v, str) for v in (*column, *ids)):
+      raise InvalidSubmission('ids and masks must be text')
+    tables.append(
+      np.array([metrics.decode_rle(v, *SALT_SHAPE) for v in column])
+    )
+  return tables[1], tables[0]
+
+
+def salt_precision(submission, answers, id_column, targets):
+  """Mean precision over IoU thresholds.
+
+  Quirk: an empty prediction for a mask that is not empty counts as covering
+  the whole image (a histogram of constant values puts them in its last bin).
+  """
+  scores = []
+  for truth, mine in zip(*salt_masks(submission, answers, id_column, targets)):
+    if truth.any() and not mine.any():
+      mine = np.ones_like(mine)
+    scores.append(metrics.mask_precision(truth, mine))
+  return float(np.mean(scores))
+
+
+def whale_precision(submission, answers, id_column, targets):
+  """MAP@5 of ranked labels separated by blanks."""
+  (target,) = targets
+  _exactly(submission, [id_column, target])
+  _same_length(submission, answers)
+  if set(submission[id_column]) != set(answers[id_column]):
+    raise InvalidSubmission(f'the values of {id_column!r} differ')
+  mine = submission.sort_values(id_column)[target]
+  true = answers.sort_values(id_column)[target]
+  scores = [
+    metrics.average_precision_at(set(str(t).split(' ')), str(m).split(' '), 5)
+    for m, t in zip(mine, true)
+  ]
+  return float(np.mean(scores))

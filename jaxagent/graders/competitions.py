@@ -1,0 +1,146 @@
+"""Which grader, columns and direction belong to which competition."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jaxagent.graders import compat, strict
+
+if TYPE_CHECKING:
+  import pandas as pd
+
+
+@dataclasses.dataclass(frozen=True)
+class Competition:
+  """One competition's grader.
+
+  targets: the submission's columns besides the id; empty: all of the
+    answers' (many classes).
+  cells: what a cell may hold in strict mode: 'number', 'probability',
+    'distribution' (probabilities whose row sums to one), 'non_negative',
+    'integer', 'boolean', 'text' (not empty) or 'optional_text' (an empty
+    cell is an empty answer: an empty mask, no words selected).
+  optional: columns that may be there and are ignored.
+  strict_score: replaces `score` in strict mode where that has a quirk which
+    survives alignment.
+  """
+
+  id_column: str
+  targets: tuple[str, ...]
+  score: Callable[..., float]
+  cells: str
+  higher_is_better: bool = True
+  strict_score: Callable[..., float] | None = None
+  optional: tuple[str, ...] = ()
+
+  def columns(self, answers: pd.DataFrame) -> tuple[str, ...]:
+    """The target columns for these answers."""
+    if self.targets:
+      return self.targets
+    return tuple(c for c in answers.columns if c != self.id_column)
+
+
+def _auc(id_column: str, target: str) -> Competition:
+  return Competition(
+    id_column, (target,), compat.probability_auc, 'probability'
+  )
+
+
+COMPETITIONS: dict[str, Competition] = {
+  'AI4Code': Competition(
+    'id',
+    ('cell_order',),
+    compat.cell_order_tau,
+    'text',
+    strict_score=strict.cell_order_tau,
+  ),
+  'aerial-cactus-identification': _auc('id', 'has_cactus'),
+  'chaii-hindi-and-tamil-question-answering': Competition(
+    'id', ('PredictionString',), compat.question_jaccard, 'text'
+  ),
+  'denoising-dirty-documents': Competition(
+    'id', ('value',), compat.pixel_rmse, 'number', False
+  ),
+  'detecting-insults-in-social-commentary': _auc('Comment', 'Insult'),
+  'dogs-vs-cats-redux-kernels-edition': Competition(
+    'id', ('label',), compat.binary_log_loss, 'probability', False
+  ),
+  'google-quest-challenge': Competition(
+    'qa_id', (), compat.quest_spearman, 'number'
+  ),
+  'jigsaw-toxic-comment-classification-challenge': Competition(
+    'id', (), compat.toxic_auc, 'number'
+  ),
+  'jigsaw-unintended-bias-in-toxicity-classification': Competition(
+    'id', ('prediction',), compat.unintended_bias, 'number'
+  ),
+  'leaf-classification': Competition(
+    'id', (), compat.leaf_log_loss, 'distribution', False
+  ),
+  'learning-agency-lab-automated-essay-scoring-2': Competition(
+    'essay_id',
+    ('score',),
+    compat.essay_kappa,
+    'integer',
+    optional=('full_text',),
+  ),
+  'lmsys-chatbot-arena': Competition(
+    'id',
+    ('winner_model_a', 'winner_model_b', 'winner_tie'),
+    compat.arena_log_loss,
+    'distribution',
+    False,
+  ),
+  'mlsp-2013-birds': _auc('Id', 'Probability'),
+  'multi-modal-gesture-recognition': Competition(
+    'Id', ('Sequence',), compat.gesture_distance, 'text', False
+  ),
+  'nomad2018-predict-transparent-conductors': Competition(
+    'id',
+    ('formation_energy_ev_natom', 'bandgap_energy_ev'),
+    compat.conductor_rmsle,
+    'non_negative',
+    False,
+  ),
+  'osic-pulmonary-fibrosis-progression': Competition(
+    'Patient_Week', ('FVC', 'Confidence'), compat.fibrosis_likelihood, 'number'
+  ),
+  'plant-pathology-2020-fgvc7': Competition(
+    'image_id',
+    ('healthy', 'multiple_diseases', 'rust', 'scab'),
+    compat.column_auc,
+    'number',
+  ),
+  'random-acts-of-pizza': _auc('request_id', 'requester_received_pizza'),
+  'spaceship-titanic': Competition(
+    'PassengerId', ('Transported',), compat.label_accuracy, 'boolean'
+  ),
+  'spooky-author-identification': Competition(
+    'id', (), compat.spooky_log_loss, 'distribution', False
+  ),
+  'statoil-iceberg-classifier-challenge': Competition(
+    'id', ('is_iceberg',), compat.binary_log_loss, 'probability', False
+  ),
+  'tabular-playground-series-dec-2021': Competition(
+    'Id', ('Cover_Type',), compat.label_accuracy, 'integer'
+  ),
+  'tabular-playground-series-may-2022': _auc('id', 'target'),
+  'tgs-salt-identification-challenge': Competition(
+    'id',
+    ('rle_mask',),
+    compat.salt_precision,
+    'optional_text',
+    strict_score=strict.salt_precision,
+  ),
+  'tweet-sentiment-extraction': Competition(
+    'textID', ('selected_text',), compat.tweet_jaccard, 'optional_text'
+  ),
+  'us-patent-phrase-to-phrase-matching': Competition(
+    'id', ('score',), compat.patent_pearson, 'number'
+  ),
+  'whale-categorization-playground': Competition(
+    'Image', ('Id',), compat.whale_precision, 'text'
+  ),
+}
