@@ -122,8 +122,8 @@ class SchedulerConfig:
   batch_size: int
   oversample: float = 1.0
   rest: str = 'carry_over'
-  max_staleness: int | None = 4
-  on_stale: str = 'hold'
+  max_staleness: int | None = 8
+  on_stale: str = 'keep'
   buffer_capacity: int | None = None
   max_attempts: int = 3
   watchdog_s: float = 3600.0

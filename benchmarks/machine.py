@@ -1,0 +1,66 @@
+"""What a result was measured on: stands in every result's JSON."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import subprocess
+from typing import Any
+
+RESULTS = pathlib.Path(__file__).parent / 'results'
+
+
+def describe() -> dict[str, Any]:
+  """Processor, cores, memory, versions and the commit."""
+  versions = {}
+  for name in ('numpy', 'scipy', 'jax', 'flax'):
+    try:
+      versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      versions[name] = None
+  return {
+    'cpu': _cpu(),
+    'cores': os.cpu_count(),
+    'memory_gb': round(
+      os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30, 1
+    ),
+    'system': f'{platform.system()} {platform.release()}',
+    'python': platform.python_version(),
+    'versions': versions,
+    'commit': _commit(),
+  }
+
+
+def _cpu() -> str:
+  try:
+    for line in pathlib.Path('/proc/cpuinfo').read_text().splitlines():
+      if line.startswith('model name'):
+        return line.split(':', 1)[1].strip()
+  except OSError:
+    pass
+  return platform.processor()
+
+
+def _commit() -> str:
+  try:
+    return subprocess.run(
+      ['git', 'rev-parse', '--short', 'HEAD'],
+      cwd=pathlib.Path(__file__).parent,
+      capture_output=True,
+      text=True,
+      check=True,
+    ).stdout.strip()
+  except (OSError, subprocess.CalledProcessError):
+    return 'unknown'
+
+
+def save(name: str, result: dict[str, Any]) -> pathlib.Path:
+  """Writes benchmarks/results/<name>.json with the machine beside it."""
+  RESULTS.mkdir(exist_ok=True)
+  path = RESULTS / f'{name}.json'
+  record = {'machine': describe(), **result}
+  path.write_text(json.dumps(record, indent=1, sort_keys=False) + '\n')
+  return path

@@ -1,0 +1,430 @@
+"""The scheduler on a virtual clock: who enters, when, and after which fault."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from jaxagent.clock import VirtualClock
+from jaxagent.data.ledger import Ledger, LedgerError, Status
+from jaxagent.data.prompts import PromptSource
+from jaxagent.rollout.records import (
+  SchedulerConfig,
+  SourceExhausted,
+  StalledError,
+)
+from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
+from jaxagent.testing.fake_sampler import ArmSampler
+from jaxagent.types import Outcome
+
+
+def build(config, act, slots=8, pool=64, faults=None, epochs=None, seed=0,
+          look_ahead=0):
+  clock = VirtualClock()
+  executor = FakeExecutor(clock, act, slots, look_ahead, faults)
+  source = PromptSource(
+    range(pool), group_size=config.group_size, seed=seed, epochs=epochs
+  )
+  sampler = ArmSampler(np.zeros(2), seed)
+  return Scheduler(source, sampler, executor, Ledger(), clock, config, seed)
+
+
+def config(batch_size=8, **kwargs):
+  defaults = dict(
+    batch_size=batch_size, max_staleness=None, on_stale='keep', watchdog_s=1e4
+  )
+  return SchedulerConfig(**{**defaults, **kwargs})
+
+
+def lognormal(seed=0, sigma=1.2):
+  rng = np.random.default_rng(seed)
+  return lambda w: Action(float(np.exp(sigma * rng.standard_normal())), 1.0)
+
+
+def pair(work):
+  return Action((1.0, 20.0)[int(work.completion.token_ids[0])], 1.0)
+
+
+def run(scheduler, updates, start=0):
+  batches = []
+  for version in range(start, start + updates):
+    batch = scheduler.next_batch(version)
+    scheduler.mark_trained(batch.prompt_ids, version)
+    batches.append(batch)
+  scheduler.ledger.check()
+  return batches
+
+
+@pytest.mark.parametrize(
+  'rest, m, slots, fast, tolerance',
+  [
+    ('carry_over', 1.0, 64, 0.501, 0.02),
+    ('wait', 1.0, 48, 0.50, 0.02),
+    ('cancel', 1.25, 60, 0.62, 0.02),
+    ('cancel', 1.5, 72, 0.75, 0.02),
+    ('cancel', 2.0, 96, 0.96, 0.02),
+  ],
+)
+def test_share_of_the_fast_action(rest, m, slots, fast, tolerance):
+  scheduler = build(config(48, rest=rest, oversample=m), pair, slots, 480)
+  samples = [s for b in run(scheduler, 80) for s in b.samples]
+  share = np.mean([s.exec_s == 1.0 for s in samples])
+  assert share == pytest.approx(fast, abs=tolerance)
+
+
+def test_wait_is_synchronous_in_prompt_order_and_repeatable():
+  def once():
+    scheduler = build(config(rest='wait'), lognormal())
+    return [
+      (s.prompt_id, s.exec_s, int(s.token_ids[0]))
+      for b in run(scheduler, 5)
+      for s in b.samples
+    ]
+
+  first = once()
+  assert first == once()
+  positions = [int(i.split('/')[1]) for i, _, _ in first]
+  assert positions == list(range(40))
+
+
+@pytest.mark.parametrize('bound', [0, 1, 2, 4])
+@pytest.mark.parametrize('on_stale', ['hold', 'drop'])
+@pytest.mark.parametrize('group_size', [1, 4])
+def test_bound_is_kept(bound, on_stale, group_size):
+  for seed in range(4):
+    c = config(max_staleness=bound, on_stale=on_stale, group_size=group_size)
+    scheduler = build(c, lognormal(seed, 1.5), 24, 64, seed=seed)
+    batches = run(scheduler, 25)
+    assert max(b.stats['staleness/max'] for b in batches) <= bound
+    assert all(len(b.samples) == 8 for b in batches)
+    total = scheduler.stats.total['dropped']
+    assert (total == 0) if on_stale == 'hold' else True
+    by_bucket = sum(
+      v for b in batches for k, v in b.stats.items()
+      if k.startswith('staleness/dropped_')
+    )
+    assert by_bucket == sum(b.stats['staleness/dropped'] for b in batches)
+
+
+def test_keep_consumes_over_the_bound_and_counts():
+  scheduler = build(config(max_staleness=1), lognormal(2, 1.5), 24)
+  batches = run(scheduler, 25)
+  assert sum(b.stats['staleness/over_bound'] for b in batches) > 0
+
+
+def test_buffer_capacity_stops_issuing():
+  c = config(buffer_capacity=16)
+  scheduler = build(c, lambda w: Action(1.0, 1.0), slots=4)
+  clock = scheduler._clock
+  for _ in range(40):
+    scheduler.fill(0)
+    clock.sleep(1.0)
+    scheduler.poll()
+  assert 16 <= scheduler.ledger.counts()['finished'] <= 16 + 4
+
+
+def test_overlap_while_learning():
+  scheduler = build(config(), lambda w: Action(1.0, 1.0), slots=4, look_ahead=4)
+  idle = []
+  for version in range(20):
+    batch = scheduler.next_batch(version)
+    idle.append(batch.stats['scheduler/learner_idle_s'])
+    for _ in range(4):
+      scheduler._clock.sleep(0.25)
+      scheduler.poll()
+      scheduler.fill(version)
+    scheduler.mark_trained(batch.prompt_ids, version)
+    use = batch.stats['scheduler/worker_use']
+  assert use == pytest.approx(1.0) and np.mean(idle[2:]) == pytest.approx(1.0)
+
+
+# Failures ---------------------------------------------------------------------
+
+
+def test_infrastructure_is_retried_with_the_same_completion():
+  seen = {}
+
+  def act(work):
+    seen.setdefault(work.prompt.prompt_id, []).append(work)
+    if len(seen[work.prompt.prompt_id]) == 1:
+      return Action(1.0, None, Outcome.INFRASTRUCTURE)
+    return Action(1.0, 1.0)
+
+  scheduler = build(config(), act)
+  batch = run(scheduler, 1)[0]
+  assert len(batch.samples) == 8
+  assert batch.stats['buffer/infrastructure'] >= 8
+  for works in seen.values():
+    assert all(w.completion is works[0].completion for w in works)
+
+
+def test_a_killer_is_quarantined_and_named():
+  def act(work):
+    if work.prompt.payload == 13:
+      return Action(1.0, None, Outcome.INFRASTRUCTURE)
+    return Action(1.0, 1.0)
+
+  scheduler = build(config(), act, pool=16)
+  samples = [s for b in run(scheduler, 6) for s in b.samples]
+  quarantined = scheduler.ledger.quarantined()
+  assert quarantined and all('3 times' in r for r in quarantined.values())
+  assert not set(quarantined) & {s.prompt_id for s in samples}
+  assert all(s.reward is not None for s in samples)
+
+
+@pytest.mark.parametrize(
+  'bad',
+  [
+    Action(1.0, float('nan')),
+    Action(1.0, float('inf')),
+    Action(1.0, None),
+    Action(1.0, 1.0),
+  ],
+)
+def test_bad_data_is_rejected_and_counted(bad):
+  zero = bad.reward == 1.0
+
+  def act(work):
+    if work.prompt.payload == 3:
+      return bad
+    return Action(1.0, 1.0)
+
+  scheduler = build(config(), act, pool=16)
+  if zero:  # a duration of zero reported for an execution that took time
+    judge = scheduler._judge
+
+    def broken(member, result, age):
+      if member.prompt.payload == 3:
+        sample = dataclasses.replace(result.sample, exec_s=0.0)
+        result = dataclasses.replace(result, sample=sample)
+      judge(member, result, age)
+
+    scheduler._judge = broken
+  batches = run(scheduler, 4)
+  assert sum(b.stats['buffer/rejected'] for b in batches) >= 3
+  assert scheduler.ledger.quarantined()
+  for batch in batches:
+    for s in batch.samples:
+      assert np.isfinite(s.reward) and s.exec_s > 0
+
+
+def test_a_group_excludes_members_lost_to_infrastructure():
+  def act(work):
+    if work.prompt.prompt_id.endswith('/2') or work.prompt.payload == 5:
+      return Action(1.0, None, Outcome.INFRASTRUCTURE)
+    return Action(1.0, 1.0)
+
+  scheduler = build(config(group_size=4), act, pool=8)
+  batches = run(scheduler, 6)
+  for batch in batches:
+    groups = {s.group_id for s in batch.samples}
+    assert len(groups) == 2 and len(batch.samples) == 6
+  names = scheduler.ledger.quarantined()
+  assert any(n.endswith('/0') for n in names)  # the whole group of item 5
+
+
+def test_deaths_hangs_and_a_lost_node():
+  faults = Faults(0.05, 0.05, 3.0, ((20.0, 4, 30.0),), seed=1)
+  scheduler = build(config(), lognormal(), 16, faults=faults)
+  batches = run(scheduler, 60)
+  assert all(len(b.samples) == 8 for b in batches)
+  assert scheduler.stats.total['infrastructure'] > 20
+
+
+def test_lease_recovers_silent_hangs():
+  c = config(lease_s=50.0)
+  scheduler = build(c, lognormal(), 8, faults=Faults(hang=0.05, seed=2))
+  assert len(run(scheduler, 40)) == 40
+  assert scheduler.stats.total['infrastructure'] > 3
+
+
+def test_watchdog_names_who_stalls():
+  c = config(watchdog_s=30.0)
+  scheduler = build(c, lognormal(), 8, faults=Faults(hang=1.0))
+  with pytest.raises(StalledError, match=r'0/\d/0 running \(attempt 1\) for 30'):
+    scheduler.next_batch(0)
+  assert scheduler._clock.now() < 100
+
+
+def test_everything_quarantined_does_not_hang():
+  act = lambda w: Action(1.0, None, Outcome.INFRASTRUCTURE)  # noqa: E731
+  scheduler = build(config(), act, pool=16, epochs=1)
+  with pytest.raises(SourceExhausted, match='quarantined'):
+    scheduler.next_batch(0)
+
+
+def test_finite_source_ends_with_a_smaller_batch():
+  scheduler = build(config(), lognormal(), pool=20, epochs=1)
+  sizes = [len(b.samples) for b in run(scheduler, 3)]
+  assert sizes == [8, 8, 4]
+  with pytest.raises(SourceExhausted):
+    scheduler.next_batch(3)
+
+
+def test_close_is_bounded():
+  c = config(drain_s=5.0)
+  scheduler = build(c, lambda w: Action(1e6, 1.0))
+  scheduler.fill(0)
+  scheduler.close()
+  assert scheduler._clock.now() == pytest.approx(5.0)
+  assert scheduler.ledger.counts()['running'] == 0
+
+
+def test_mark_trained_is_once():
+  scheduler = build(config(), lognormal())
+  batch = scheduler.next_batch(0)
+  scheduler.mark_trained(batch.prompt_ids, 0)
+  with pytest.raises(LedgerError, match='trained'):
+    scheduler.mark_trained(batch.prompt_ids, 1)
+
+
+# Kill and resume --------------------------------------------------------------
+
+
+@pytest.mark.parametrize('rest, m', [
+  ('carry_over', 1.0), ('cancel', 1.5), ('wait', 1.0),
+])
+@pytest.mark.parametrize('group_size', [1, 4])
+def test_killed_anywhere_each_prompt_is_trained_once(rest, m, group_size):
+  """Property: at random points the process dies and the last state loads."""
+  rng = np.random.default_rng(group_size)
+  c = config(rest=rest, oversample=m, group_size=group_size)
+  pool = 24
+
+  def fresh():
+    return build(
+      c, lognormal(int(rng.integers(1 << 30))), 20, pool, epochs=6,
+      faults=Faults(0.05, 0.0, seed=int(rng.integers(1 << 30))),
+    )
+
+  scheduler = fresh()
+  saved, version_saved = json.dumps(scheduler.state_dict()), 0
+  version, kills, trained = 0, 0, {}
+  while True:
+    try:
+      batch = scheduler.next_batch(version)
+    except SourceExhausted:
+      break
+    die = rng.random() < 0.3 and kills < 12
+    if die and rng.random() < 0.5:  # between the batch and its update
+      saved = saved if rng.random() < 0.5 else json.dumps(
+        scheduler.state_dict()
+      )
+      version_saved = json.loads(saved)['version']
+    else:
+      scheduler.mark_trained(batch.prompt_ids, version)
+      version += 1
+      if rng.random() < 0.6:
+        saved, version_saved = json.dumps(scheduler.state_dict()), version
+    if die:
+      kills += 1
+      scheduler = fresh()
+      scheduler.load_state_dict(json.loads(saved))
+      version = version_saved
+  assert kills > 2
+  trained = dict(scheduler.ledger.trained())
+  quarantined = scheduler.ledger.quarantined()
+  drawn = {
+    f'{e}/{p}/{i}'
+    for e in range(6) for p in range(pool) for i in range(group_size)
+  }
+  assert set(trained) | set(quarantined) == drawn
+  assert not set(trained) & set(quarantined)
+  scheduler.ledger.check(drawn)
+
+
+def test_running_prompts_are_issued_again_with_their_completion():
+  scheduler = build(config(), lognormal())
+  scheduler.fill(0)
+  arms = {
+    i: int(m.completion.token_ids[0])
+    for i, (m, _, _) in scheduler._running.items()
+  }
+  state = json.loads(json.dumps(scheduler.state_dict()))
+  again = build(config(), lognormal(), seed=0)
+  again._sampler = ArmSampler(np.zeros(2), 99)
+  again.load_state_dict(state)
+  assert set(again.ledger.ids(Status.PENDING)) == set(arms)
+  again.fill(0)
+  assert arms == {
+    i: int(m.completion.token_ids[0])
+    for i, (m, _, _) in again._running.items()
+  }
+
+
+def test_resume_with_another_seed_is_refused():
+  state = build(config(), lognormal()).state_dict()
+  with pytest.raises(ValueError, match='seed=0'):
+    build(config(), lognormal(), seed=1).load_state_dict(state)
+
+
+# Bad input --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+  'kwargs, text',
+  [
+    (dict(oversample=0.9), 'm must be 1 or more'),
+    (dict(oversample=float('nan')), 'm must be 1 or more'),
+    (dict(rest='later'), 'none of'),
+    (dict(on_stale='burn'), 'none of'),
+    (dict(rest='wait', oversample=1.5), 'no meaning'),
+    (dict(max_staleness=-1), 'never be met'),
+    (dict(buffer_capacity=4), 'no batch would ever fill'),
+    (dict(group_size=3), 'multiple'),
+    (dict(lease_s=2e4), 'not nested'),
+    (dict(watchdog_s=0), 'positive'),
+    (dict(max_attempts=0), '1 or more'),
+    (dict(batch_size=0), '1 or more'),
+  ],
+)
+def test_bad_config(kwargs, text):
+  with pytest.raises(ValueError, match=text):
+    config(**kwargs)
+
+
+def test_batch_larger_than_the_pool():
+  with pytest.raises(ValueError, match='larger than the pool'):
+    build(config(), pair, pool=4)
+
+
+def test_version_may_not_go_back():
+  scheduler = build(config(), pair)
+  scheduler.fill(3)
+  with pytest.raises(ValueError, match='below 3'):
+    scheduler.fill(2)
+
+
+def test_a_late_answer_is_ignored():
+  scheduler = build(config(), lognormal())
+  scheduler.fill(0)
+  results = scheduler._executor.wait(100.0)
+  scheduler._harvest(results + results)
+  assert scheduler.stats.total['ignored'] == len(results)
+
+
+# Sources ----------------------------------------------------------------------
+
+
+def test_source_order_and_state():
+  a = PromptSource({'x': 1, 'y': 2, 'z': 3}, seed=4)
+  first = [a.draw() for _ in range(4)]
+  state = json.loads(json.dumps(a.state_dict()))
+  rest = [a.draw().key for _ in range(5)]
+  b = PromptSource({'x': 1, 'y': 2, 'z': 3}, seed=4)
+  b.load_state_dict(state)
+  assert rest == [b.draw().key for _ in range(5)]
+  assert {d.key for d in first[:3]} == {'x', 'y', 'z'}
+  assert first[3].prompts[0].prompt_id == '1/0/0'
+
+
+def test_a_pool_may_grow_within_an_epoch():
+  pool = {'x': 1, 'y': 2}
+  source = PromptSource(pool, seed=0)
+  keys = [source.draw().key]
+  pool['n'] = 9
+  keys.append(source.draw().key)
+  assert set(keys) == {'x', 'y'}
+  assert {source.draw().key for _ in range(3)} == {'x', 'y', 'n'}
