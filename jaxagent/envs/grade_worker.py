@@ -114,9 +114,7 @@ class Task:
       out[key] = [row[i] for i in order]
     missing = len(self.id_set) - len(out)
     if missing:
-      raise Refused(
-        f'{missing} of {len(self.id_set)} test ids are missing.'
-      )
+      raise Refused(f'{missing} of {len(self.id_set)} test ids are missing.')
     return out
 
   def frame(self, data: bytes):

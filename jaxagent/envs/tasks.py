@@ -282,9 +282,7 @@ def _check_prepared(spec: TaskSpec, target: pathlib.Path) -> None:
       )
 
 
-def prepare_task(
-  spec: TaskSpec, data_dir: pathlib.Path | str
-) -> PreparedTask:
+def prepare_task(spec: TaskSpec, data_dir: pathlib.Path | str) -> PreparedTask:
   """Makes the data of a task, or reuses what the same scripts made before.
 
   Args:

@@ -82,13 +82,13 @@ def command_check(args) -> int:
     spec.name: task_lib.prepare_task(spec, data_dir(args))
     for spec in chosen(args)
   }
-  rows = [
-    'name ok train test kB exec_s tier starter sample gold'.split()
-  ]
+  rows = ['name ok train test kB exec_s tier starter sample gold'.split()]
   bad = []
   with Grader(prepared) as grader:
     if args.no_run:
-      reports = [check_lib.check_task(t, grader, None) for t in prepared.values()]
+      reports = [
+        check_lib.check_task(t, grader, None) for t in prepared.values()
+      ]
     else:
       from jaxagent.sandbox import SandboxPool
 

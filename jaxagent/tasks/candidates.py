@@ -29,8 +29,7 @@ _REGRESSORS = (
   'SVR(C=100, epsilon=2.0)',
   'SVR(C=300, gamma=0.005, epsilon=2.0)',
   'SVR(C=1000, gamma=0.003, epsilon=2.0)',
-  'RandomForestRegressor(n_estimators=200, min_samples_leaf=3, '
-  'random_state=0)',
+  'RandomForestRegressor(n_estimators=200, min_samples_leaf=3, random_state=0)',
   'RandomForestRegressor(n_estimators=400, random_state=0)',
   'ExtraTreesRegressor(n_estimators=300, random_state=0)',
   'ExtraTreesRegressor(n_estimators=300, min_samples_leaf=2, random_state=0)',
@@ -78,8 +77,7 @@ _VECTORIZERS = (
   'CountVectorizer()',
   'TfidfVectorizer(ngram_range=(1, 2))',
   "TfidfVectorizer(analyzer='char_wb', ngram_range=(2, 5))",
-  "TfidfVectorizer(analyzer='char_wb', ngram_range=(1, 4), "
-  'sublinear_tf=True)',
+  "TfidfVectorizer(analyzer='char_wb', ngram_range=(1, 4), sublinear_tf=True)",
   "TfidfVectorizer(analyzer='char', ngram_range=(1, 6), sublinear_tf=True)",
 )
 _TEXT_MODELS = (

@@ -85,9 +85,7 @@ def check_data(data: Data, report: Report) -> None:
     f'answers.csv has splits {sorted(by_split)}; valid and private expected.',
   )
   everything = list(data.train['id']) + list(data.test['id'])
-  report.claim(
-    len(set(everything)) == len(everything), 'ids are not unique.'
-  )
+  report.claim(len(set(everything)) == len(everything), 'ids are not unique.')
   report.claim(
     set(data.test['id']) == set(data.answers['id']) == set(data.sample['id']),
     'test.csv, sample_submission.csv and answers.csv hold different ids.',
@@ -262,4 +260,3 @@ def check_task(
   if run is not None:
     check_starter(prepared, run, grader, report)
   return report
-

@@ -100,9 +100,9 @@ def test_many_threads_get_their_own_answers(grader, data):
     frame['progression'] += i
     jobs.append(to_csv(frame))
   with concurrent.futures.ThreadPoolExecutor(6) as pool:
-    scores = [r.score for r in pool.map(
-      lambda d: grader.grade('diabetes', d), jobs
-    )]
+    scores = [
+      r.score for r in pool.map(lambda d: grader.grade('diabetes', d), jobs)
+    ]
   assert scores == pytest.approx(list(range(12)))
 
 
@@ -120,9 +120,7 @@ def test_a_dead_worker_is_replaced(prepared, data):
     assert grader.grade('wine', to_csv(data['wine'].gold())).score is not None
 
 
-def test_a_grader_that_throws_or_hangs_is_our_fault(
-  prepared, data, tmp_path
-):
+def test_a_grader_that_throws_or_hangs_is_our_fault(prepared, data, tmp_path):
   import dataclasses
   import shutil
 
@@ -144,11 +142,7 @@ def test_a_grader_that_throws_or_hangs_is_our_fault(
     )
     with Grader({'wine': task}, timeout_s=1.0) as grader:
       got = grader.grade('wine', gold)
-    want = (
-      Outcome.INVALID_SUBMISSION
-      if 'nan' in body
-      else Outcome.GRADER_ERROR
-    )
+    want = Outcome.INVALID_SUBMISSION if 'nan' in body else Outcome.GRADER_ERROR
     assert got.outcome is want and reason in got.reason, got
     assert got.score is None
 

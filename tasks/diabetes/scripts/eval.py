@@ -10,7 +10,9 @@ import pandas as pd
 
 def score(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
   """Metric of rows that are already aligned by id and checked."""
-  error = submission['progression'].to_numpy(float) - answers['progression'].to_numpy(float)
+  error = submission['progression'].to_numpy(float) - answers[
+    'progression'
+  ].to_numpy(float)
   return float(np.sqrt(np.mean(error**2)))
 
 

@@ -10,7 +10,9 @@ import pandas as pd
 
 def score(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
   """Metric of rows that are already aligned by id and checked."""
-  return float(np.mean(submission['label'].astype(str) == answers['label'].astype(str)))
+  return float(
+    np.mean(submission['label'].astype(str) == answers['label'].astype(str))
+  )
 
 
 def get_score(

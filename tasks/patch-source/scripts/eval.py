@@ -8,11 +8,12 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 
-
 def score(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
   """Metric of rows that are already aligned by id and checked."""
   return float(
-    roc_auc_score(answers['china'].astype(int), submission['china'].astype(float))
+    roc_auc_score(
+      answers['china'].astype(int), submission['china'].astype(float)
+    )
   )
 
 

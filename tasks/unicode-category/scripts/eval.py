@@ -8,7 +8,6 @@ import pandas as pd
 from sklearn.metrics import f1_score
 
 
-
 def score(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
   """Metric of rows that are already aligned by id and checked."""
   return float(

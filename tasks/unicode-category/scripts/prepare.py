@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+from unicodedata import ucd_3_2_0
 
 import numpy as np
 import pandas as pd
-from unicodedata import ucd_3_2_0
 
 
 def split_frames(x, y, is_train, seed=0, target='category'):

@@ -32,7 +32,9 @@ def split_frames(x, y, is_train, seed=0, target='variety'):
   order = rng.permutation(len(test))
   test = test.iloc[order].reset_index(drop=True)
   answers = answers.iloc[order].reset_index(drop=True)
-  sample = pd.DataFrame({'id': test['id'], 'p_0': 0.333333, 'p_1': 0.333333, 'p_2': 0.333333})
+  sample = pd.DataFrame(
+    {'id': test['id'], 'p_0': 0.333333, 'p_1': 0.333333, 'p_2': 0.333333}
+  )
   return frame, test, answers, sample
 
 
