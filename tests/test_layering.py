@@ -29,6 +29,8 @@ HOST = {
   'audit',
   'report',
   'tasks',
+  'graders',
+  'grade',
 }
 # rollout is a host room but for these files.
 ROLLOUT_ON_DEVICE = {'native_engine', 'weight_sync', 'sampling'}
@@ -43,7 +45,10 @@ MAY_IMPORT = {
   'models': {'types', 'sharding', 'algorithms'},
   'learner': {'types', 'sharding', 'models', 'algorithms', 'data'},
   'sandbox': {'types', 'clock'},
-  'llm': {'types', 'clock', 'sandbox'},
+  # The experts write the format that the parser reads: the two rooms meet.
+  'llm': {'types', 'clock', 'sandbox', 'envs'},
+  'graders': {'types'},
+  'grade': {'types', 'graders'},
   'rewards': {'types'},
   'envs': {'types', 'clock', 'sandbox', 'llm'},
   'data': {'types', 'clock', 'envs', 'llm'},

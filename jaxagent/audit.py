@@ -1,0 +1,203 @@
+"""Derives every reward of a run again from its traces.
+
+  python -m jaxagent.audit RUN [--json]
+
+RUN is a work directory (its `rl/traces/`, `traces/` and `eval/`), a folder of
+traces, or one file. Each record holds what equation 6 of paper 000 needs:
+outcome, valid_action, is_edit, score_before, score_after, alpha, and the reward
+that was given. Where records carry `prev_hash` and `hash` (see `seal`), the
+chain is checked, so that any changed byte is found, not only those that
+change a reward. Exits 0 where nothing differs, 1 where something does, 2
+where there is nothing to read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import pathlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from jaxagent.rewards.ml_agent import ml_agent_reward
+from jaxagent.types import Outcome
+
+_NEEDED = ('outcome', 'valid_action', 'is_edit', 'alpha', 'reward')
+_TOLERANCE = 1e-9
+
+
+def record_hash(prev_hash: str, record: Mapping[str, Any]) -> str:
+  """SHA-256 over the previous hash and the record without its own hash."""
+  body = {k: v for k, v in record.items() if k != 'hash'}
+  body['prev_hash'] = prev_hash
+  text = json.dumps(body, sort_keys=True, separators=(',', ':'))
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def seal(records: Iterable[Mapping[str, Any]], start: str) -> Iterator[dict]:
+  """Adds `prev_hash` and `hash` to each; `start` is the file's name."""
+  prev = start
+  for record in records:
+    sealed = dict(record) | {'prev_hash': prev}
+    sealed['hash'] = prev = record_hash(prev, sealed)
+    yield sealed
+
+
+def audit(
+  run: str | pathlib.Path, options: Mapping[str, bool] | None = None
+) -> dict[str, Any]:
+  """Checks every record; returns {records, sealed, differences}.
+
+  options: the reward's ablation switches (binary, format_term, corner_term);
+    by default those of the run's `config.json`.
+  Each difference is {where, prompt_id, problem}. Raises FileNotFoundError
+  where there is no trace.
+  """
+  run = pathlib.Path(run)
+  files = _files(run)
+  if not files:
+    raise FileNotFoundError(
+      f'no traces in {run}; give a work directory, a folder with *.jsonl '
+      'traces, or one such file.'
+    )
+  options = _options(run) if options is None else dict(options)
+  found: dict[str, Any] = {'records': 0, 'sealed': 0, 'differences': []}
+  for path in files:
+    prev = path.stem
+    for where, record in _read(path, found['differences']):
+      found['records'] += 1
+      problems = list(_problems(record, options))
+      if 'hash' in record:
+        found['sealed'] += 1
+        problems += _chain_problems(record, prev)
+        prev = record['hash']
+      prompt = record.get('prompt_id', '')
+      found['differences'] += [
+        {'where': where, 'prompt_id': prompt, 'problem': p} for p in problems
+      ]
+  return found
+
+
+def _chain_problems(record: Mapping, prev: str) -> list[str]:
+  if record.get('prev_hash') != prev:
+    return ['the record before it is missing, moved or changed']
+  if record_hash(prev, record) != record['hash']:
+    return ['the record was changed after it was written (hash differs)']
+  return []
+
+
+def _problems(record: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
+  missing = [key for key in _NEEDED if key not in record]
+  if missing:
+    yield f'fields are missing: {", ".join(missing)}'
+    return
+  try:
+    derived = ml_agent_reward(
+      Outcome(record['outcome']),
+      valid_action=record['valid_action'],
+      is_edit=record['is_edit'],
+      score_before=record.get('score_before'),
+      score_after=record.get('score_after'),
+      alpha=record['alpha'],
+      **options,
+    )
+  except (ValueError, TypeError) as error:
+    yield f'no reward can be derived: {error}'
+    return
+  given = record['reward']
+  if derived is None or given is None:
+    same = derived is given
+  else:
+    same = _is_number(given) and abs(derived - given) <= _TOLERANCE
+  if not same:
+    yield f'reward given {given!r}, derived {derived!r}'
+
+
+def _is_number(value: Any) -> bool:
+  return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _files(run: pathlib.Path) -> list[pathlib.Path]:
+  if run.is_file():
+    return [run]
+  for folder in (run / 'rl' / 'traces', run / 'traces', run):
+    files = sorted(folder.glob('*.jsonl'))
+    if files and folder.name != 'logs':
+      return files + sorted((run / 'eval').glob('*.json'))
+  return sorted((run / 'eval').glob('*.json'))
+
+
+def _options(run: pathlib.Path) -> dict[str, bool]:
+  """The reward's switches as the run's config has them."""
+  try:
+    config = json.loads((run / 'config.json').read_text(encoding='utf-8'))
+    reward = config.get('reward', {})
+  except (OSError, ValueError, AttributeError):
+    return {}
+  names = ('binary', 'format_term', 'corner_term')
+  return {n: bool(reward[n]) for n in names if n in reward}
+
+
+def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:
+  """(place, record) of a trace file, or of an evaluation's trajectories."""
+  text = path.read_text(encoding='utf-8', errors='replace')
+  if path.suffix == '.json':
+    try:
+      trajectories = json.loads(text)
+    except ValueError as error:
+      differences.append(_damage(str(path), error))
+      return
+    if not isinstance(trajectories, list):
+      return
+    for i, trajectory in enumerate(trajectories):
+      for j, step in enumerate(trajectory.get('steps', ())):
+        yield f'{path}: trajectory {i}, step {j}', step
+    return
+  for number, line in enumerate(text.split('\n'), 1):
+    if not line:
+      continue
+    try:
+      record = json.loads(line)
+      if not isinstance(record, dict):
+        raise ValueError('not an object')
+    except ValueError as error:
+      differences.append(_damage(f'{path}:{number}', error))
+      continue
+    yield f'{path}:{number}', record
+
+
+def _damage(where: str, error: Exception) -> dict[str, str]:
+  return {'where': where, 'prompt_id': '', 'problem': f'not JSON: {error}'}
+
+
+def main(argv: list[str] | None = None) -> int:
+  """Command line; returns the exit status."""
+  parser = argparse.ArgumentParser(
+    prog='python -m jaxagent.audit', description=__doc__.split('\n')[0]
+  )
+  parser.add_argument('run', help='work directory, trace folder or file')
+  parser.add_argument('--json', action='store_true', help='one JSON object')
+  arguments = parser.parse_args(argv)
+  try:
+    found = audit(arguments.run)
+  except OSError as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  if arguments.json:
+    print(json.dumps(found))
+  else:
+    for item in found['differences']:
+      prompt = f' (prompt {item["prompt_id"]})' if item['prompt_id'] else ''
+      print(f'{item["where"]}{prompt}: {item["problem"]}')
+    print(
+      f'{found["records"]} rewards derived again, {found["sealed"]} of them '
+      f'sealed, {len(found["differences"])} differences'
+    )
+  return 1 if found['differences'] else 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())

@@ -1,0 +1,98 @@
+"""The audit finds what was changed, and nothing where nothing was."""
+
+import json
+import math
+
+import pytest
+
+from jaxagent import audit
+
+
+def _record(i, **changes):
+  record = {
+    'prompt_id': f'0/{i}/0',
+    'task': 'wine',
+    'outcome': 'ok',
+    'valid_action': True,
+    'is_edit': True,
+    'score_before': 0.8,
+    'score_after': 0.81,
+    'alpha': 100 / 0.2,
+    'reward': 1 / (1 + math.exp(-5.0)),
+  }
+  return record | changes
+
+
+RECORDS = [
+  _record(0),
+  _record(1, outcome='script_error', score_after=None, reward=0.0),
+  _record(2, outcome='timeout', score_after=None, reward=0.5),
+  _record(3, is_edit=False, score_after=None, reward=0.5),
+  _record(4, outcome='infrastructure', score_after=None, reward=None),
+]
+
+
+def _write(run, records):
+  folder = run / 'rl' / 'traces'
+  folder.mkdir(parents=True)
+  path = folder / 'update_000000.jsonl'
+  sealed = audit.seal(records, path.stem)
+  path.write_text(''.join(json.dumps(r) + '\n' for r in sealed))
+  return path
+
+
+def test_a_true_run_has_no_differences(tmp_path, capsys):
+  _write(tmp_path, RECORDS)
+  assert audit.main([str(tmp_path)]) == 0
+  assert '5 rewards derived again, 5 of them sealed, 0' in (
+    capsys.readouterr().out
+  )
+
+
+def test_every_changed_byte_is_found(tmp_path):
+  path = _write(tmp_path, RECORDS[:2])
+  good = path.read_bytes()
+  for at in range(0, len(good), 7):
+    bad = bytearray(good)
+    bad[at] = ord('7') if bad[at] != ord('7') else ord('8')
+    path.write_bytes(bytes(bad))
+    found = audit.audit(tmp_path)
+    assert found['differences'], f'byte {at}: {bytes(bad[at - 9 : at + 9])}'
+  path.write_bytes(good.split(b'\n', 1)[1])  # the first record left out
+  assert 'missing' in audit.audit(tmp_path)['differences'][0]['problem']
+
+
+def test_a_forged_reward_is_named(tmp_path, capsys):
+  _write(tmp_path, [*RECORDS, _record(9, reward=1.0)])
+  assert audit.main([str(tmp_path)]) == 1
+  out = capsys.readouterr().out
+  assert 'update_000000.jsonl:6 (prompt 0/9/0): reward given 1.0' in out
+
+
+def test_switches_come_from_the_runs_config(tmp_path):
+  _write(tmp_path, [_record(0, reward=1.0)])
+  assert audit.audit(tmp_path)['differences']
+  (tmp_path / 'config.json').write_text('{"reward": {"binary": true}}')
+  assert not audit.audit(tmp_path)['differences']
+
+
+def test_unsealed_and_evaluation_records(tmp_path):
+  (tmp_path / 'eval').mkdir()
+  steps = [_record(0), _record(1, reward=0.2)]
+  (tmp_path / 'eval' / 'rl.json').write_text(json.dumps([{'steps': steps}]))
+  found = audit.audit(tmp_path)
+  assert found['records'] == 2 and found['sealed'] == 0
+  assert 'trajectory 0, step 1' in found['differences'][0]['where']
+
+
+def test_nothing_to_read(tmp_path, capsys):
+  assert audit.main([str(tmp_path)]) == 2
+  assert 'no traces in' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('line', ['nonsense', '[1]', '{"outcome": "ok"}'])
+def test_damaged_lines_are_named(tmp_path, line):
+  path = tmp_path / 'update_000001.jsonl'
+  path.write_text(line + '\n')
+  found = audit.audit(tmp_path)
+  assert found['differences'][0]['where'].endswith('update_000001.jsonl:1')
