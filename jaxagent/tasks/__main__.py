@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import pathlib
 import sys
 import tempfile
@@ -26,7 +27,7 @@ def table(rows: list[list[str]]) -> str:
 
 
 def number(value) -> str:
-  return '-' if value is None else f'{value:.4g}'
+  return '-' if value is None else f'{value + 0.0:.4g}'
 
 
 def command_list(args) -> int:
@@ -84,21 +85,23 @@ def command_check(args) -> int:
   }
   rows = ['name ok train test kB exec_s tier starter sample gold'.split()]
   bad = []
-  with Grader(prepared) as grader:
-    if args.no_run:
-      reports = [
-        check_lib.check_task(t, grader, None) for t in prepared.values()
-      ]
-    else:
+  reports = []
+  with contextlib.ExitStack() as stack:
+    grader = stack.enter_context(Grader(prepared))
+    run = None
+    if not args.no_run:
       from jaxagent.sandbox import SandboxPool
 
-      with SandboxPool(1, min_tier=args.min_tier) as pool:
-        reports = [
-          check_lib.check_task(
-            task, grader, lambda job: pool.submit(job).result()
-          )
-          for task in prepared.values()
-        ]
+      pool = stack.enter_context(SandboxPool(1, min_tier=args.min_tier))
+
+      def run(job):
+        return pool.submit(job).result()
+
+    for name, task in prepared.items():
+      report = check_lib.check_task(task, grader, run)
+      reports.append(report)
+      state = 'failed' if report.failures else 'ok'
+      print(f'{name}: {state}', file=sys.stderr, flush=True)
   for report in reports:
     f = report.figures
     rows.append(

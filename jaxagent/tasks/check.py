@@ -217,9 +217,11 @@ def check_starter(
     f'the starter ends with {execution.outcome.value}: '
     f'{execution.message} {execution.output[-500:]}',
   )
+  # CPU time where it is measured: a busy machine is no fault of the task.
+  seconds = execution.cpu_s or execution.exec_s
   report.claim(
-    execution.exec_s <= MAX_STARTER_S,
-    f'the starter takes {execution.exec_s:.1f} s; at most {MAX_STARTER_S} s.',
+    seconds <= MAX_STARTER_S,
+    f'the starter takes {seconds:.1f} s; at most {MAX_STARTER_S} s.',
   )
   if data is None:
     return
