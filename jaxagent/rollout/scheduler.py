@@ -401,7 +401,7 @@ class Scheduler:
     now = self._clock.now()
     while self._running:
       prompt_id, (member, started, _) = next(iter(self._running.items()))
-      if now - started < lease:
+      if now < started + lease:
         return
       self._stop(prompt_id, requeue=False)
       self._watchdog.moved(now)
@@ -503,7 +503,8 @@ class Scheduler:
     if self.config.lease_s is not None and self._running:
       _, started, _ = next(iter(self._running.values()))
       timeout = min(timeout, max(0.0, started + self.config.lease_s - now))
-    self._harvest(self._executor.wait(timeout))
+    # Rounding must not leave a wait too short to move the clock.
+    self._harvest(self._executor.wait(max(timeout, 1e-3)))
     self._expire_leases()
 
   def _stages(self) -> list[tuple[str, str, float]]:
