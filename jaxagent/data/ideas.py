@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.llm import base as llm
-from jaxagent.llm import moves
+from jaxagent.llm import moves, pipeline
 
 MIN_POOL = 100
 
@@ -37,12 +37,21 @@ IDEA_PROMPT = (
 def idea_pool(task: types.TaskSpec) -> list[str]:
   """At least 100 different ideas for a task, scripted (offline).
 
-  Without those that the scripted editor can never carry out: being unlike
-  all others, they would fill the diverse ten and fail every first step.
+  Without those that the scripted editor can never carry out, or that speak
+  of a step the starter script does not have: being unlike all others, they
+  would fill the diverse ten and fail every first step.
   """
   stock = moves.moves_for(task.kind, task.modality)
+  starter = task.root / 'env' / 'train.py'
+  present = set(
+    pipeline.step_names(starter.read_text()) if starter.is_file() else ()
+  )
   pool = list(
-    dict.fromkeys(m.say() for m in stock if m.family != 'impossible')
+    dict.fromkeys(
+      m.say()
+      for m in stock
+      if m.family != 'impossible' and (not m.needs or present & set(m.needs))
+    )
   )
   if len(pool) < MIN_POOL:
     raise ValueError(

@@ -123,7 +123,7 @@ class StepEnvironment:
     prepared: task name -> PreparedTask (spec, public_dir, starter_files).
     pool: has `submit(types.Job) -> Future[types.Execution]`.
     editor: llm.base.Editor.
-    grader: has `grade(prepared_task, submission_bytes, split)` giving
+    grader: has `grade(task_name, submission_bytes, split)` giving
       `score`, `outcome`, `reason`.
     timeout_s, memory_mb: limits of one execution; the task's own if None.
     zygote: use the pool's pre-imported worker.

@@ -47,6 +47,7 @@ PHRASES = {
   'wrap': ('Wrap the estimator in {x}', 'Put {x} around the estimator'),
   'ensemble': ('{x}',),
   'data': ('{x}',),
+  'combo': ('{x}',),
   'impossible': ('{x}',),
 }
 
@@ -441,6 +442,23 @@ _RELATIVE = [
 ]
 
 
+def _combos(
+  first: list[Move], second: list[Move], lead: str
+) -> list[Move]:
+  """Two good changes at once, each first one paired with each second."""
+  return [
+    Move(
+      'combo',
+      (('x', f'{lead} {dict(a.values)["x"]}, then use '
+        f'{dict(b.values)["x"]}'),),
+      (a.worth + b.worth) / 2,
+    )
+    for a in first
+    for b in second
+    if a.worth >= 0.6 and b.worth >= 0.6
+  ]
+
+
 @functools.lru_cache(maxsize=None)
 def moves_for(kind: str, modality: str) -> tuple[Move, ...]:
   """All moves for a kind of task, impossible ones included."""
@@ -450,9 +468,15 @@ def moves_for(kind: str, modality: str) -> tuple[Move, ...]:
     own += _TEXT if side == 'classification' else (
       [m for m in _TEXT if m.family != 'estimator'] + _REGRESS
     )
+    own += _combos(
+      [m for m in own if m.family == 'vectorize'],
+      [m for m in own if m.family == 'estimator'],
+      'Replace the vectorizer with',
+    )
   else:
     own += _CLASSIFY if side == 'classification' else _REGRESS
     own += _SCALE + _FEATURES
+    own += _combos(_SCALE, own[:40], 'Scale the features with')
   own += _PARAMS if side == 'classification' else _PARAMS_REGRESS
   own += _WRAP[side] + _ENSEMBLE[side]
   if modality != 'text':

@@ -50,6 +50,7 @@ _THOUGHT = {
   'wrap': ('An ensemble of copies may be stable.', 'I wrap the model.'),
   'ensemble': ('Several models may do better.', 'I combine models.'),
   'data': ('I work on the data.', 'The data may need care.'),
+  'combo': ('Two changes may do more.', 'I change two steps.'),
   'impossible': ('This idea may help.', 'I try a new idea.'),
   'idea': ('I follow the idea given.', 'I try the proposed idea.'),
   'look': ('I look first.', 'I want to see more before I edit.'),
@@ -170,7 +171,8 @@ class ScriptedExpert:
     groups: dict[str, list[moves.Move]] = {}
     for move in fits:
       groups.setdefault(move.family, []).append(move)
-    share = {'estimator': 4.0, 'set': 3.0, 'vectorize': 2.0, 'add': 1.5}
+    share = {'estimator': 4.0, 'set': 3.0, 'vectorize': 2.0, 'add': 1.5,
+             'combo': 0.7}
     family = rng.choices(
       list(groups), [share.get(name, 1.0) for name in groups]
     )[0]
