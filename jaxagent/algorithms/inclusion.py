@@ -199,6 +199,6 @@ def _check(durations_s, n_kept: int, n_dispatched: int) -> None:
   bad = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
   if bad.size:
     raise ValueError(
-      f'durations_s[{int(bad[0])}]={values[bad[0]]!r}: every duration must be '
+      f'durations_s[{int(bad[0])}]={float(values[bad[0]])}: every duration must be '
       'finite and greater than zero.'
     )

@@ -16,7 +16,7 @@ def _finite_under(name: str, values, mask: np.ndarray) -> None:
   if bad.size:
     row, token = (int(i) for i in bad[0])
     raise ValueError(
-      f'{name}[{row}, {token}]={values[row, token]!r} on a policy token '
+      f'{name}[{row}, {token}]={float(values[row, token])} on a policy token '
       f'({len(bad)} such values); drop or repair the sample before training.'
     )
 
@@ -72,7 +72,7 @@ def _check_rewards(rewards: np.ndarray, mask: np.ndarray) -> None:
   if lost.size:
     row, token = (int(i) for i in lost[0])
     raise ValueError(
-      f'rewards[{row}, {token}]={rewards[row, token]!r} is on a token that '
+      f'rewards[{row}, {token}]={float(rewards[row, token])} is on a token that '
       "the policy did not produce and would be lost; put a step's reward on "
       'its last policy token.'
     )
@@ -86,6 +86,6 @@ def _check_rows(name, values, keep, *, positive: bool) -> None:
     where = tuple(int(i) for i in bad[0])
     rule = 'finite and greater than zero' if positive else 'finite'
     raise ValueError(
-      f'{name}{list(where)}={values[where]!r} must be {rule}; leave the '
+      f'{name}{list(where)}={float(values[where])} must be {rule}; leave the '
       'sample out (valid=False) if its infrastructure failed.'
     )

@@ -32,7 +32,7 @@ def _check_durations(durations_s, valid) -> None:
   if bad.size:
     where = tuple(int(i) for i in bad[0])
     raise ValueError(
-      f'durations_s{list(where)}={values[where]!r}: every duration must be '
+      f'durations_s{list(where)}={float(values[where])}: every duration must be '
       'finite and greater than zero. Pass the execution time alone, and leave '
       'out infrastructure failures with valid=...'
     )
