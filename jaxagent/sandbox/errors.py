@@ -8,8 +8,8 @@ REMEDY = (
   'Allow unprivileged user namespaces (sysctl user.max_user_namespaces > 0, '
   'kernel.unprivileged_userns_clone=1, and on Ubuntu '
   'kernel.apparmor_restrict_unprivileged_userns=0), or run as root; in '
-  'Docker add `--security-opt seccomp=unconfined --cap-add SYS_ADMIN` or '
-  'choose --backend docker. T3 needs root and writable memory and pids '
+  'Docker add `--security-opt seccomp=unconfined --cap-add SYS_ADMIN`. '
+  'T3 needs root and writable memory and pids '
   'cgroups. A lower tier has to be asked for: sandbox.min_tier=T1.'
 )
 

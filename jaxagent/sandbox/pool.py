@@ -16,7 +16,7 @@ from typing import Any, Protocol, Sequence
 from jaxagent.sandbox import checks, errors, local, outcome, probe
 from jaxagent.types import Execution, Job, Outcome
 
-BACKENDS = ('local', 'docker', 'ray')
+BACKENDS = ('local',)
 MAX_ATTEMPTS = 3
 
 
@@ -60,14 +60,6 @@ def make_backend(backend: str, slots: int, **options) -> Backend:
   """Returns an unstarted backend; ValueError names the choices."""
   if backend == 'local':
     return local.LocalBackend(slots, **options)
-  if backend == 'docker':
-    from jaxagent.sandbox import docker_backend
-
-    return docker_backend.DockerBackend(slots, **options)
-  if backend == 'ray':
-    from jaxagent.sandbox import ray_backend
-
-    return ray_backend.RayBackend(slots, **options)
   raise ValueError(
     f'backend={backend!r}: choose one of {", ".join(BACKENDS)}.'
   )
@@ -89,7 +81,7 @@ class SandboxPool:
 
   Args:
     slots: jobs at once.
-    backend: 'local', 'docker' or 'ray'.
+    backend: 'local'.
     min_tier: 'T3'..'T0'; TierError, with the remedy, where it is not met.
     zygote: keep a pre-imported launcher for jobs that ask for it.
     work_dir: scratch space; a temporary folder when None.

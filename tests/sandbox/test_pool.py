@@ -1,0 +1,114 @@
+"""The pool's promises: queue, deadlines, cancellation, collection, faults."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from jaxagent import sandbox
+from jaxagent.sandbox import outcome
+from jaxagent.types import Job, Limits, Outcome
+
+
+@pytest.fixture(scope='module')
+def pool():
+  with sandbox.SandboxPool(2, min_tier='T1', zygote=False) as made:
+    yield made
+
+
+def job(name, script, **fields):
+  return Job(name, 'main.py', files={'main.py': script}, **fields)
+
+
+def test_a_file_and_a_mount_come_through(pool, tmp_path):
+  (tmp_path / 'x.csv').write_text('7')
+  tmp_path.chmod(0o755)
+  script = (
+    "open('submission.csv', 'w').write(open('data/x.csv').read())\n"
+    "try: open('data/y', 'w')\nexcept OSError: print('read-only')"
+  )
+  result = pool.submit(job(
+    'mount', script, mounts={'data': tmp_path}, collect=('submission.csv',)
+  )).result()
+  assert result.outcome is Outcome.OK
+  assert result.collected == {'submission.csv': b'7'}
+  assert 'read-only' in result.output and result.tier == pool.tier
+  assert not (tmp_path / 'y').exists()
+
+
+def test_missing_submission(pool):
+  result = pool.submit(job('none', 'pass', collect=('a.csv',))).result()
+  assert result.outcome is Outcome.NO_SUBMISSION
+
+
+def test_cancel_kills_a_running_job(pool):
+  future = pool.submit(job('long', 'import time; time.sleep(50)'))
+  time.sleep(0.5)
+  assert pool.cancel('long')
+  assert future.result(timeout=10).outcome is Outcome.KILLED
+  assert not pool.cancel('long')
+
+
+def test_the_outer_deadline_cuts_the_timeout(pool):
+  result = pool.submit(
+    job('cut', 'while True: pass'), deadline_s=1.0
+  ).result()
+  assert result.outcome is Outcome.TIMEOUT
+  assert result.exec_s < 1.5
+
+
+def test_a_deadline_passed_in_the_queue_is_not_charged(pool):
+  result = pool.submit(job('late', 'pass'), deadline_s=1e-9).result()
+  assert result.outcome is Outcome.INFRASTRUCTURE
+
+
+def test_a_killed_launcher_is_replaced_and_the_job_retried(pool):
+  future = pool.submit(job('again', 'import time; time.sleep(1)'))
+  time.sleep(0.5)
+  os.kill(pool.stats()['launcher']['launcher_pid'], signal.SIGKILL)
+  result = future.result(timeout=30)
+  assert result.outcome is Outcome.OK and result.attempts == 2
+
+
+@pytest.mark.parametrize('fields, text', [
+  ({'script': '../x'}, 'plain relative path'),
+  ({'script': 'other.py'}, 'is not among its files'),
+  ({'collect': ('/etc/passwd',)}, 'plain relative path'),
+  ({'limits': Limits(memory_mb=4)}, 'memory_mb=4'),
+  ({'mounts': {'data': '/nowhere'}}, 'is not a directory'),
+  ({'gpus': 1}, 'gpus=1'),
+])
+def test_bad_jobs_are_refused(pool, fields, text):
+  made = Job(**{'job_id': 'bad', 'script': 'main.py',
+                'files': {'main.py': 'pass'}, **fields})
+  with pytest.raises(ValueError, match=text):
+    pool.submit(made)
+
+
+def test_bad_pools_are_refused():
+  with pytest.raises(ValueError, match='backend='):
+    sandbox.SandboxPool(1, backend='podman')
+  with pytest.raises(ValueError, match='min_tier='):
+    sandbox.SandboxPool(1, min_tier='T9')
+  with pytest.raises(ValueError, match='slots=0'):
+    sandbox.SandboxPool(0)
+  with pytest.raises(sandbox.TierError, match='Allow unprivileged'):
+    sandbox.SandboxPool(1, zygote=False, min_tier='T3', disable=['cgroup'])
+
+
+def test_outcomes_come_from_status_and_counters():
+  base = {'reason': '', 'status': 0, 'disk_full': False, 'timeout_s': 1,
+          'memory_flag': False, 'problems': []}
+  for change, trailer, wanted in (
+    ({}, {}, Outcome.OK),
+    ({'memory_flag': True}, {}, Outcome.OK),
+    ({'status': 256, 'memory_flag': True}, {}, Outcome.OOM),
+    ({'status': 9}, {'oom_kills': 1}, Outcome.OOM),
+    ({'status': 9}, {}, Outcome.SCRIPT_ERROR),
+    ({'status': 256, 'disk_full': True}, {}, Outcome.DISK_LIMIT),
+    ({'reason': 'timeout', 'status': 0}, {}, Outcome.TIMEOUT),
+  ):
+    assert outcome.decide({**base, **change}, trailer)[0] is wanted
