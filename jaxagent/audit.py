@@ -134,7 +134,8 @@ def _options(run: pathlib.Path) -> dict[str, bool]:
   """The reward's switches as the run's config has them."""
   try:
     config = json.loads((run / 'config.json').read_text(encoding='utf-8'))
-    reward = config.get('reward', {})
+    flat = {k[7:]: v for k, v in config.items() if k.startswith('reward.')}
+    reward = config.get('reward', flat)
   except (OSError, ValueError, AttributeError):
     return {}
   names = ('binary', 'format_term', 'corner_term')
@@ -153,7 +154,8 @@ def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:
     if not isinstance(trajectories, list):
       return
     for i, trajectory in enumerate(trajectories):
-      for j, step in enumerate(trajectory.get('steps', ())):
+      steps = trajectory.get('steps') if isinstance(trajectory, dict) else ()
+      for j, step in enumerate(steps or ()):
         yield f'{path}: trajectory {i}, step {j}', step
     return
   for number, line in enumerate(text.split('\n'), 1):

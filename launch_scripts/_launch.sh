@@ -1,0 +1,81 @@
+# Sourced by the launchers beside it: flags, checks and --dry_run.
+# shellcheck shell=bash
+# usage: parse_launch "$@"; then: launch COMMAND...
+# Understands --dry_run, --config=FILE.py[:VARIANT] and --name=value for every
+# name in the array OPTIONS (upper-cased into a variable); what follows `--` is
+# handed to jaxagent.main. Anything else stops with the list of choices.
+
+DRY_RUN=0
+CONFIG="configs/stepwise_ppo.py:qwen2.5-7b"
+EXTRA=()
+
+parse_launch() {
+  local argument name
+  while [ $# -gt 0 ]; do
+    argument="$1"
+    shift
+    case "$argument" in
+      --dry_run) DRY_RUN=1 ;;
+      --config=*) CONFIG="${argument#*=}" ;;
+      --)
+        EXTRA=("$@")
+        break
+        ;;
+      --*=*)
+        name="${argument%%=*}"
+        name="${name#--}"
+        if [[ " ${OPTIONS[*]} " != *" $name "* ]]; then
+          _unknown "$argument"
+          return 2
+        fi
+        printf -v "${name^^}" '%s' "${argument#*=}"
+        ;;
+      *)
+        _unknown "$argument"
+        return 2
+        ;;
+    esac
+  done
+  if [ ! -f "${CONFIG%%:*}" ]; then
+    echo "error: no config file '${CONFIG%%:*}'; choose one of:" \
+      configs/*.py >&2
+    return 2
+  fi
+}
+
+_unknown() {
+  local name names="--dry_run --config=FILE.py[:VARIANT]"
+  for name in "${OPTIONS[@]}"; do names+=" --$name=VALUE"; done
+  echo "error: unknown argument '$1'; choose from: $names" \
+    "(flags of jaxagent.main follow --)" >&2
+}
+
+# number NAME: the variable must hold a positive whole number.
+number() {
+  if ! [[ "${!1}" =~ ^[1-9][0-9]*$ ]]; then
+    echo "error: --${1,,}='${!1}' must be a positive whole number." >&2
+    return 2
+  fi
+}
+
+# required NAME WHAT: the variable must not be empty.
+required() {
+  if [ -z "${!1}" ]; then
+    echo "error: --${1,,}=VALUE is needed: $2." >&2
+    return 2
+  fi
+}
+
+# launch COMMAND...: runs it, or with --dry_run prints it and stops there.
+launch() {
+  if [ "$DRY_RUN" = 1 ]; then
+    printf '%q ' "$@"
+    printf '\n'
+    return 0
+  fi
+  if ! command -v "$1" >/dev/null 2>&1; then
+    echo "error: '$1' is not installed here; --dry_run prints the command." >&2
+    return 127
+  fi
+  "$@"
+}

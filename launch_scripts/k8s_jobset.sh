@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Kubernetes: fills k8s_jobset.yaml and applies it (needs the JobSet operator).
+# usage: bash launch_scripts/k8s_jobset.sh --image=IMAGE [--dry_run]
+#   [--name=jaxagent] [--nodes=2] [--gpus=8] [--claim=jaxagent-work]
+#   [--config=FILE.py[:VARIANT]]
+# --dry_run prints the manifest. --claim is a volume that all nodes may write.
+# Not run on a cluster yet; the manifest is tested by --dry_run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=launch_scripts/_launch.sh
+. launch_scripts/_launch.sh
+OPTIONS=(image name nodes gpus claim)
+IMAGE=""
+NAME=jaxagent
+NODES=2
+GPUS=8
+CLAIM=jaxagent-work
+parse_launch "$@"
+required IMAGE "an image that holds jaxagent with the extra cuda12"
+number NODES
+number GPUS
+for value in "$IMAGE" "$NAME" "$CLAIM" "$CONFIG"; do
+  if ! [[ "$value" =~ ^[A-Za-z0-9._/:@-]+$ ]]; then
+    echo "error: '$value' holds a character that a manifest may not" \
+      "(letters, digits and . _ / : @ -)." >&2
+    exit 2
+  fi
+done
+manifest="$(sed -e "s|@NAME@|$NAME|g" -e "s|@IMAGE@|${IMAGE//@/\\@}|g" \
+  -e "s|@NODES@|$NODES|g" -e "s|@GPUS@|$GPUS|g" -e "s|@CLAIM@|$CLAIM|g" \
+  -e "s|@DEVICES@|$((NODES * GPUS))|g" -e "s|@CONFIG@|$CONFIG|g" \
+  launch_scripts/k8s_jobset.yaml)"
+if [ "$DRY_RUN" = 1 ]; then
+  printf '%s\n' "$manifest"
+else
+  printf '%s\n' "$manifest" | launch kubectl apply -f -
+fi

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Sandboxes on a Ray cluster, the trainer on this machine.
+# usage: bash launch_scripts/ray_sandboxes.sh --address=HOST:PORT [--dry_run]
+#   [--slots=64] [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
+# Every node needs jaxagent with the extra ray; `ray start --head` makes the
+# first, `ray start --address=HOST:PORT` the others.
+# Not run on several machines yet; the command is tested by --dry_run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=launch_scripts/_launch.sh
+. launch_scripts/_launch.sh
+OPTIONS=(address slots python)
+ADDRESS=""
+SLOTS=64
+PYTHON=".venv/bin/python"
+parse_launch "$@"
+required ADDRESS "the cluster's address, or 'local' to start one here"
+number SLOTS
+launch env RAY_ADDRESS="$ADDRESS" "$PYTHON" -m jaxagent.main \
+  --config="$CONFIG" --config.sandbox.backend=ray \
+  --config.sandbox.slots="$SLOTS" ${EXTRA[@]+"${EXTRA[@]}"}

@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# SLURM: one process a node, all GPUs of the node; jax finds the cluster.
+# usage: bash launch_scripts/slurm.sh [--dry_run] [--nodes=2] [--gpus=8]
+#   [--time=24:00:00] [--partition=NAME] [--account=NAME]
+#   [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
+# SIGTERM reaches the run 120 s before the time limit, so that it saves; the
+# same command goes on. The work directory must lie on a shared file system.
+# Not run on a cluster yet; the command is tested by --dry_run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=launch_scripts/_launch.sh
+. launch_scripts/_launch.sh
+OPTIONS=(nodes gpus time partition account python)
+NODES=2
+GPUS=8
+TIME=24:00:00
+PARTITION=""
+ACCOUNT=""
+PYTHON=".venv/bin/python"
+parse_launch "$@"
+number NODES
+number GPUS
+command=(sbatch --job-name=jaxagent --nodes="$NODES" --ntasks-per-node=1
+  --gpus-per-node="$GPUS" --time="$TIME" --signal=TERM@120 --requeue
+  --open-mode=append --output=jaxagent-%j.log)
+[ -n "$PARTITION" ] && command+=(--partition="$PARTITION")
+[ -n "$ACCOUNT" ] && command+=(--account="$ACCOUNT")
+printf -v run '%q ' srun --kill-on-bad-exit=1 "$PYTHON" -m jaxagent.main \
+  --config="$CONFIG" --config.mesh.fsdp=$((NODES * GPUS)) \
+  ${EXTRA[@]+"${EXTRA[@]}"}
+launch "${command[@]}" --wrap="$run"

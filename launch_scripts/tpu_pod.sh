@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# A TPU pod slice: the same command on every worker; jax finds the others.
+# usage: bash launch_scripts/tpu_pod.sh --tpu=NAME --zone=ZONE [--dry_run]
+#   [--chips=16] [--dir=jaxagent] [--config=FILE.py[:VARIANT]]
+#   [-- flags of jaxagent.main]
+# The package must lie in --dir on every worker, installed with the extra tpu.
+# Not run on a pod yet; the command is tested by --dry_run.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=launch_scripts/_launch.sh
+. launch_scripts/_launch.sh
+OPTIONS=(tpu zone chips dir)
+TPU=""
+ZONE=""
+CHIPS=16
+DIR=jaxagent
+parse_launch "$@"
+required TPU "the name of the TPU"
+required ZONE "its zone"
+number CHIPS
+printf -v run '%q ' .venv/bin/python -m jaxagent.main --config="$CONFIG" \
+  --config.mesh.fsdp="$CHIPS" ${EXTRA[@]+"${EXTRA[@]}"}
+printf -v dir '%q' "$DIR"
+launch gcloud compute tpus tpu-vm ssh "$TPU" --zone="$ZONE" --worker=all \
+  --command="cd $dir && $run"
