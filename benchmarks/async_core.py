@@ -17,6 +17,8 @@ use. `worker_use` is the share of worker time that was busy.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -28,7 +30,7 @@ from benchmarks import machine
 from jaxagent.clock import RealClock, VirtualClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
-from jaxagent.rollout.records import SchedulerConfig, Work
+from jaxagent.rollout.records import ON_STALE, SchedulerConfig, Work
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -224,23 +226,25 @@ def real(workers: int, faulty: bool, rest: str, updates: int) -> dict[str, Any]:
 
 def virtual_rows(quick: bool) -> list[dict[str, Any]]:
   """Every row on the virtual clock, printed as it comes."""
+  jobs = []
+  for workers, durations in itertools.product(UPDATES, DURATIONS):
+    settings = [('wait',), ('carry_over',), ('carry_over', None, 'keep', True)]
+    settings.append(('carry_over', 4, 'hold', True))
+    for bound, on_stale in itertools.product((1, 2, 4, 8), ON_STALE):
+      settings.append(('carry_over', bound, on_stale))
+    jobs += [(workers, durations, *s) for s in settings]
   rows = []
-
-  def add(*args, **kwargs):
-    updates = max(4, UPDATES[args[0]] // 4) if quick else None
-    rows.append(virtual(*args, **kwargs, updates=updates))
-    print(line(rows[-1]), flush=True)
-
-  for workers in UPDATES:
-    for durations in DURATIONS:
-      add(workers, durations, 'wait')
-      add(workers, durations)
-      add(workers, durations, faulty=True)
-      add(workers, durations, 'carry_over', 4, 'hold', True)
-      for bound in (1, 2, 4, 8):
-        for on_stale in ('hold', 'drop', 'keep'):
-          add(workers, durations, 'carry_over', bound, on_stale)
+  with concurrent.futures.ProcessPoolExecutor(2) as pool:
+    for row in pool.map(_row, [(job, quick) for job in jobs]):
+      rows.append(row)
+      print(line(row), flush=True)
   return rows
+
+
+def _row(item) -> dict[str, Any]:
+  job, quick = item
+  updates = max(4, UPDATES[job[0]] // 4) if quick else None
+  return virtual(*job, updates=updates)
 
 
 def line(row: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from jaxagent.data import codec
@@ -46,7 +46,6 @@ class Group:
   seq: int  # order of drawing
   members: list[Member] = dataclasses.field(default_factory=list)
   version: int | None = None  # oldest policy version among the members
-  ready_rank: int = -1  # order of becoming ready
 
   @property
   def samples(self) -> list[Sample]:
@@ -65,7 +64,7 @@ class Buffer:
     self.ready: dict[str, Group] = {}  # in order of becoming ready
     self.n_finished = 0  # samples held
     self.by_version: collections.Counter[int] = collections.Counter()
-    self._rank = 0
+    self.ready_by_version: collections.Counter[int] = collections.Counter()
 
   def add(self, group: Group) -> None:
     self.groups[group.group_id] = group
@@ -88,15 +87,22 @@ class Buffer:
     if not group.settled:
       return None
     if group.samples:
-      group.ready_rank = self._rank
-      self._rank += 1
-      self.ready[group.group_id] = group
+      self.mark_ready(group)
     return group
+
+  def mark_ready(self, group: Group) -> None:
+    """All its members are settled and one at least is valid."""
+    self.ready[group.group_id] = group
+    self.ready_by_version[group.version] += 1
+
+  def _unready(self, group: Group) -> None:
+    if self.ready.pop(group.group_id, None) is not None:
+      self.ready_by_version[group.version] -= 1
 
   def remove(self, group: Group) -> None:
     """The group was consumed, or has no valid member."""
     del self.groups[group.group_id]
-    self.ready.pop(group.group_id, None)
+    self._unready(group)
     self.n_finished -= len(group.samples)
     self._uncount(group)
 
@@ -108,7 +114,7 @@ class Buffer:
     """
     lost = len(group.samples)
     self.n_finished -= lost
-    self.ready.pop(group.group_id, None)
+    self._unready(group)
     self._uncount(group)
     group.version = None
     for member in group.members:
@@ -132,25 +138,21 @@ class Buffer:
     """The n groups that were ready first."""
     return list(self.ready.values())[:n]
 
-  def meets_bound(
-    self, taken: Iterable[Group], version: int, bound: int, n_groups: int
-  ) -> bool:
-    """Whether every group left can still be consumed within the bound.
+  def meets_bound(self, version: int, bound: int, n_groups: int) -> bool:
+    """Whether an update of the oldest ready groups leaves the bound kept.
 
     Groups sampled at version w must be consumed at version w + bound or
-    before; one update consumes n_groups. After `taken` is consumed at
-    `version`, earliest deadline first succeeds if and only if, for each
-    j >= 0, at most n_groups * j groups have a deadline before
-    version + 1 + j.
+    before; one update consumes n_groups. After the n_groups oldest ready ones
+    are consumed at `version`, earliest deadline first succeeds if and only
+    if, for each w, the groups left of version w or older fit into the updates
+    at versions version + 1 to w + bound. Costs O(versions), not O(groups).
     """
-    left = collections.Counter(self.by_version)
-    for group in taken:
-      left[group.version] -= 1
-    total = 0
-    for w in sorted(left):
-      total += left[w]
-      updates_left = w + bound - version  # at versions version+1 .. w+bound
-      if total > n_groups * max(0, updates_left):
+    to_take, left = n_groups, 0
+    for w in sorted(self.by_version):
+      taken = min(to_take, self.ready_by_version[w])
+      to_take -= taken
+      left += self.by_version[w] - taken
+      if left > n_groups * max(0, w + bound - version):
         return False
     return True
 

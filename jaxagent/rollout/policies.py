@@ -33,12 +33,11 @@ class CarryOver:
     n = self._config.n_groups
     if len(buffer.ready) < n:
       return None
-    chosen = buffer.oldest(n)
     if self._hold and not buffer.meets_bound(
-      chosen, version, self._config.max_staleness, n
+      version, self._config.max_staleness, n
     ):
       return None
-    return chosen
+    return buffer.oldest(n)
 
   def leftover(self, buffer: Buffer) -> list[Group]:
     """Open groups to be stopped now that the batch is complete."""

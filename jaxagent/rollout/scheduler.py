@@ -268,7 +268,7 @@ class Scheduler:
 
   def _revive(self, group: Group) -> None:
     if group.samples:
-      self._buffer.ready[group.group_id] = group
+      self._buffer.mark_ready(group)
     else:
       self._buffer.remove(group)
 

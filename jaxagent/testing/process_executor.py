@@ -17,7 +17,6 @@ from jaxagent.clock import Clock
 from jaxagent.rollout.records import Work, WorkResult
 from jaxagent.testing.fake_executor import Action, failure, sample_of
 
-_BEAT_S = 0.05
 _WORKER = """
 import json, os, sys, time
 for line in sys.stdin:
@@ -32,11 +31,11 @@ for line in sys.stdin:
     left = end - time.monotonic()
     if left <= 0:
       break
-    time.sleep(min(left, %f))
+    time.sleep(min(left, 0.05))
     if time.monotonic() < end:
       print('beat', flush=True)
   print('done', flush=True)
-""" % _BEAT_S
+"""
 
 
 class _Worker:
