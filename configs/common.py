@@ -46,8 +46,8 @@ def base() -> ConfigDict:
   config.editor.model = ''
 
   config.collect = ConfigDict()
-  config.collect.trajectories_per_task = 64
-  config.collect.max_steps = 8
+  config.collect.trajectories_per_task = 36
+  config.collect.max_steps = 6
   config.collect.time_limit_s = 1800.0
   config.collect.idea_pool = 100
   config.collect.ideas_kept = 10
@@ -80,7 +80,7 @@ def base() -> ConfigDict:
   config.mesh = ConfigDict(dict(data=1, fsdp=1, tensor=1))
 
   config.sft = ConfigDict()
-  config.sft.epochs = 4
+  config.sft.epochs = 8
   config.sft.batch_size = 16
   config.sft.lr = 2e-3
   config.sft.schedule = 'cosine'

@@ -42,6 +42,9 @@ def main(argv: list[str]) -> int:
     raise app.UsageError(
       f'unexpected argument {argv[1]!r}; options start with --config.'
     )
+  # Libraries log each file they write; progress is for people.
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
   from jaxagent import loops
 
   config = _CONFIG.value
@@ -51,7 +54,6 @@ def main(argv: list[str]) -> int:
   try:
     loops.run(config)
   except loops.UserError as error:
-    logging.error('%s', error)
     print(f'error: {error}', file=sys.stderr)
     return 2
   except loops.Interrupted as error:
