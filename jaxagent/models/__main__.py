@@ -1,0 +1,167 @@
+"""`python -m jaxagent.models import | export | score`.
+
+  import --model HF_DIR --out DIR            checks, converts, saves (orbax)
+  export --model DIR --out HF_DIR            back to a sharded HF folder
+  score  --model HF_DIR --tokens F.npy --out G.npy
+         log-prob of each token given its prefix, [B, T] -> [B, T-1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from jaxagent.models import hf
+from jaxagent.models.config import DTYPES, ModelConfig
+from jaxagent.models.decoder import abstract_decoder
+from jaxagent.models.logprobs import token_logprobs
+
+
+def main(argv: list[str] | None = None) -> int:
+  """Returns the exit status; errors are one line on stderr."""
+  args = _parser().parse_args(argv)
+  try:
+    args.run(args)
+  except (ValueError, OSError) as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    prog='python -m jaxagent.models',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  commands = parser.add_subparsers(required=True, metavar='COMMAND')
+  for name, run in (('import', _import), ('export', _export), ('score', _score)):
+    command = commands.add_parser(name)
+    command.set_defaults(run=run)
+    command.add_argument('--model', required=True, type=pathlib.Path)
+    command.add_argument('--out', required=True, type=pathlib.Path)
+    command.add_argument('--dtype', choices=DTYPES, default=None)
+    if name == 'import':
+      command.add_argument('--scan_layers', action='store_true')
+    if name == 'export':
+      command.add_argument('--max_shard_mb', type=int, default=4096)
+    if name == 'score':
+      command.add_argument('--tokens', required=True, type=pathlib.Path)
+      command.add_argument('--temperature', type=float, default=1.0)
+      command.add_argument('--batch', type=int, default=8)
+  return parser
+
+
+def _import(args) -> None:
+  import orbax.checkpoint as ocp
+
+  _must_be_new(args.out)
+  start = time.monotonic()
+  config, _, params = hf.load_hf(
+    args.model,
+    param_dtype=args.dtype or 'float32',
+    scan_layers=args.scan_layers,
+  )
+  with ocp.StandardCheckpointer() as saver:
+    saver.save(args.out.resolve() / 'params', nnx.to_pure_dict(params))
+  for name in hf._TOKENIZER_FILES:
+    if (args.model / name).is_file():
+      (args.out / name).write_bytes((args.model / name).read_bytes())
+  run = {'scan_layers': config.scan_layers, 'param_dtype': config.param_dtype}
+  (args.out / 'run.json').write_text(json.dumps(run) + '\n')
+  (args.out / 'config.json').write_text(
+    json.dumps(config.to_hf(), indent=2, sort_keys=True) + '\n'
+  )
+  print(
+    f'{config.model_type}: {config.num_params():,} weights from {args.model} '
+    f'to {args.out} in {time.monotonic() - start:.1f} s'
+  )
+
+
+def _export(args) -> None:
+  import orbax.checkpoint as ocp
+
+  run_file = args.model / 'run.json'
+  if not run_file.is_file():
+    raise FileNotFoundError(
+      f'no {run_file}: --model is a folder that `import` wrote.'
+    )
+  config = ModelConfig.from_hf(args.model, **json.loads(run_file.read_text()))
+  _, abstract = abstract_decoder(config)
+  with ocp.StandardCheckpointer() as saver:
+    pure = saver.restore(
+      args.model.resolve() / 'params', nnx.to_pure_dict(abstract)
+    )
+  nnx.replace_by_pure_dict(abstract, pure)
+  hf.save_hf(
+    args.out,
+    config,
+    abstract,
+    dtype=args.dtype,
+    max_shard_bytes=args.max_shard_mb << 20,
+    tokenizer=args.model,
+  )
+  print(f'{config.num_params():,} weights from {args.model} to {args.out}')
+
+
+def _score(args) -> None:
+  tokens = np.load(args.tokens, allow_pickle=False)
+  if args.batch < 1:
+    raise ValueError(f'--batch={args.batch} must be at least 1.')
+  if not args.temperature > 0:
+    raise ValueError(f'--temperature={args.temperature} must be > 0.')
+  if tokens.ndim != 2 or tokens.shape[1] < 2 or tokens.dtype.kind not in 'iu':
+    raise ValueError(
+      f'{args.tokens}: {tokens.dtype} {tokens.shape}; need integers [B, T], '
+      'T >= 2.'
+    )
+  if not args.out.parent.is_dir():
+    raise FileNotFoundError(f'no folder {args.out.parent} for --out.')
+  config = ModelConfig.from_hf(args.model)
+  low, high = int(tokens.min()), int(tokens.max())
+  if low < 0 or high >= config.vocab_size:
+    raise ValueError(
+      f'{args.tokens}: ids in [{low}, {high}], vocabulary is '
+      f'[0, {config.vocab_size}); were they made by another tokenizer?'
+    )
+  config, graphdef, params = hf.load_hf(
+    args.model, dtype=args.dtype or 'float32'
+  )
+
+  @jax.jit
+  def score(params, rows):
+    model = nnx.merge(graphdef, params)
+    index = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
+    hidden = model(rows, index, jnp.ones_like(rows))
+    return token_logprobs(
+      hidden[:, :-1],
+      model.unembed,
+      rows[:, 1:],
+      temperature=args.temperature,
+    )[0]
+
+  out = []
+  for start in range(0, len(tokens), args.batch):
+    rows = tokens[start : start + args.batch].astype(np.int32)
+    pad = args.batch - len(rows)  # one shape, compiled once
+    rows = np.pad(rows, ((0, pad), (0, 0)))
+    out.append(np.asarray(score(params, rows))[: args.batch - pad])
+  np.save(args.out, np.concatenate(out))
+  print(f'log-probs {(len(tokens), tokens.shape[1] - 1)} to {args.out}')
+
+
+def _must_be_new(folder: pathlib.Path) -> None:
+  if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    raise FileExistsError(f'{folder} is not empty; give a new folder.')
+
+
+if __name__ == '__main__':
+  sys.exit(main())

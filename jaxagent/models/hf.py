@@ -1,0 +1,282 @@
+"""Hugging Face folders in and out, by one table of weights.
+
+Every name, shape and dtype is checked before any weight is loaded, and all
+that is wrong is said at once. Safetensors only: no pickle, no remote code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import shutil
+from typing import Any, Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from jaxagent.models import safetensors_io as st
+from jaxagent.models.config import ModelConfig
+from jaxagent.models.decoder import abstract_decoder
+
+Path = tuple[Any, ...]
+# From a weight's path and shape to its sharding (None: the default device).
+ShardingOf = Callable[[Path, tuple[int, ...]], jax.sharding.Sharding | None]
+
+# Our leaf in a layer -> HF's name in `model.layers.N.`, transposed or not.
+_LAYER = {
+  ('input_norm', 'scale'): ('input_layernorm.weight', False),
+  ('q', 'kernel'): ('self_attn.q_proj.weight', True),
+  ('k', 'kernel'): ('self_attn.k_proj.weight', True),
+  ('v', 'kernel'): ('self_attn.v_proj.weight', True),
+  ('o', 'kernel'): ('self_attn.o_proj.weight', True),
+  ('q', 'bias'): ('self_attn.q_proj.bias', False),
+  ('k', 'bias'): ('self_attn.k_proj.bias', False),
+  ('v', 'bias'): ('self_attn.v_proj.bias', False),
+  ('o', 'bias'): ('self_attn.o_proj.bias', False),
+  ('q_norm', 'scale'): ('self_attn.q_norm.weight', False),
+  ('k_norm', 'scale'): ('self_attn.k_norm.weight', False),
+  ('post_norm', 'scale'): ('post_attention_layernorm.weight', False),
+  ('gate', 'kernel'): ('mlp.gate_proj.weight', True),
+  ('up', 'kernel'): ('mlp.up_proj.weight', True),
+  ('down', 'kernel'): ('mlp.down_proj.weight', True),
+}
+_TOP = {
+  ('embed',): 'model.embed_tokens.weight',
+  ('norm', 'scale'): 'model.norm.weight',
+  ('lm_head',): 'lm_head.weight',
+}
+_TOKENIZER_FILES = (
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'vocab.json',
+  'merges.txt',
+  'chat_template.jinja',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+  """One of our weights and the HF tensors it is made of.
+
+  A scanned weight [L, ...] is made of L tensors, any other of one.
+  """
+
+  path: Path
+  shape: tuple[int, ...]
+  dtype: Any
+  names: tuple[str, ...]
+  transpose: bool
+  stacked: bool
+
+  @property
+  def hf_shape(self) -> tuple[int, ...]:
+    """Shape of each HF tensor."""
+    shape = self.shape[1:] if self.stacked else self.shape
+    return shape[::-1] if self.transpose else shape
+
+
+def weight_table(config: ModelConfig) -> list[Weight]:
+  """Every weight of the base model (no adapters), in the order of layers."""
+  config = config.replace(lora_rank=0)
+  flat = nnx.to_flat_state(abstract_decoder(config)[1])
+  count = config.num_hidden_layers
+  table = []
+  for path, leaf in flat:
+    path = tuple(path)
+    if path in _TOP:
+      names, transpose, stacked = (_TOP[path],), False, False
+    else:
+      name, transpose = _LAYER[path[-2:]]
+      stacked = len(path) == 3
+      which = range(count) if stacked else (path[1],)
+      names = tuple(f'model.layers.{i}.{name}' for i in which)
+    table.append(
+      Weight(path, leaf.shape, leaf.dtype, names, transpose, stacked)
+    )
+  return sorted(table, key=lambda w: [_natural(part) for part in w.path])
+
+
+def load_hf(
+  folder: str | pathlib.Path,
+  *,
+  sharding_of: ShardingOf | None = None,
+  **run_options: Any,
+) -> tuple[ModelConfig, nnx.GraphDef, nnx.State]:
+  """Reads an HF folder tensor by tensor, each slice straight to its shard.
+
+  `run_options` go to `ModelConfig.from_hf` (dtype, scan_layers, ...).
+  Raises before loading: ValueError with every unknown, missing or misshapen
+  name; FileNotFoundError where config or shards are not there.
+  """
+  folder = pathlib.Path(folder)
+  config = ModelConfig.from_hf(folder, **run_options)
+  check_tokenizer(folder, config)
+  files = st.read_index(folder)
+  base = config.replace(lora_rank=0)
+  table = weight_table(base)
+  check_names(files, table, base, str(folder))
+  graphdef, abstract = abstract_decoder(base)
+  leaves = dict(nnx.to_flat_state(abstract))
+  for weight in table:
+    value = _load_weight(weight, files, sharding_of)
+    leaves[weight.path] = leaves[weight.path].replace(value)
+  params = nnx.from_flat_state(leaves)
+  if config.lora_rank:
+    from jaxagent.models import lora
+
+    return lora.add_lora(config, params, seed=0)
+  return config, graphdef, params
+
+
+def check_names(
+  files: dict[str, st.Tensor],
+  table: list[Weight],
+  config: ModelConfig,
+  where: str,
+) -> None:
+  """Raises ValueError with all that does not fit, at once."""
+  wanted = {n: w for w in table for n in w.names}
+  wrong = []
+  for name, weight in wanted.items():
+    if name not in files:
+      wrong.append(f'missing {name} {weight.hf_shape}')
+      continue
+    found = files[name]
+    if found.shape != weight.hf_shape:
+      wrong.append(f'misshapen {name}: {found.shape}, not {weight.hf_shape}')
+    if found.dtype not in st.DTYPES:
+      wrong.append(
+        f'wrong dtype {name}: {found.dtype}, not one of {tuple(st.DTYPES)}'
+      )
+  for name in sorted(set(files) - set(wanted)):
+    if name.endswith('rotary_emb.inv_freq'):
+      continue  # a constant that old exports wrote
+    if name == 'lm_head.weight' and config.tie_word_embeddings:
+      if _same_bytes(files, name, 'model.embed_tokens.weight'):
+        continue
+      wrong.append(
+        'unknown lm_head.weight: the config says tie_word_embeddings, and it '
+        'differs from the embedding'
+      )
+      continue
+    wrong.append(f'unknown {name} {files[name].shape}')
+  if wrong:
+    raise ValueError(
+      f'{where}: the weights do not fit the config:\n  ' + '\n  '.join(wrong)
+    )
+
+
+def check_tokenizer(folder: pathlib.Path, config: ModelConfig) -> None:
+  """Raises ValueError where tokenizer.json has ids that the model lacks."""
+  file = folder / 'tokenizer.json'
+  if not file.is_file():
+    return
+  raw = json.loads(file.read_text())
+  vocab = (raw.get('model') or {}).get('vocab') or {}
+  ids = list(vocab.values()) if isinstance(vocab, dict) else range(len(vocab))
+  ids = [*ids, *(t['id'] for t in raw.get('added_tokens') or [])]
+  if ids and max(ids) >= config.vocab_size:
+    raise ValueError(
+      f'{file}: has id {max(ids)}, but the model\'s vocab_size is '
+      f'{config.vocab_size}; it is the tokenizer of another model.'
+    )
+
+
+def save_hf(
+  folder: str | pathlib.Path,
+  config: ModelConfig,
+  params: nnx.State,
+  *,
+  dtype: str | None = None,
+  max_shard_bytes: int = 4 << 30,
+  tokenizer: str | pathlib.Path | None = None,
+) -> pathlib.Path:
+  """Writes a folder that `transformers` loads; adapters are merged.
+
+  `tokenizer`: a folder whose tokenizer files are copied. `dtype` defaults
+  to the weights' own. The folder must be new or empty.
+  """
+  folder = pathlib.Path(folder)
+  if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    raise FileExistsError(f'{folder} is not empty; export to a new folder.')
+  if config.lora_rank:
+    from jaxagent.models import lora
+
+    config, _, params = lora.merge_lora(config, params)
+  config = config.replace(param_dtype=dtype or config.param_dtype)
+  hf = config.to_hf()  # raises before anything is written
+  leaves = {tuple(k): v for k, v in nnx.to_flat_state(params)}
+  pending = [
+    st.Pending(name, w.hf_shape, _slice_of(leaves[w.path], w, i))
+    for w in weight_table(config)
+    for i, name in enumerate(w.names)
+  ]
+  folder.mkdir(parents=True, exist_ok=True)
+  st.write_sharded(
+    folder, pending, jnp.dtype(config.param_dtype), max_shard_bytes
+  )
+  if tokenizer is not None:
+    for name in _TOKENIZER_FILES:
+      if (pathlib.Path(tokenizer) / name).is_file():
+        shutil.copyfile(pathlib.Path(tokenizer) / name, folder / name)
+    check_tokenizer(folder, config)
+  generation = {
+    k: hf[k]
+    for k in ('bos_token_id', 'eos_token_id', 'pad_token_id')
+    if hf[k] is not None
+  }
+  generation |= {'do_sample': True, 'temperature': 1.0, 'top_p': 1.0}
+  generation |= {'top_k': 0}
+  _write_json(folder / 'generation_config.json', generation)
+  # Last, so that a folder with a config.json is a whole one.
+  _write_json(folder / 'config.json', hf)
+  return folder
+
+
+def _write_json(file: pathlib.Path, value: Any) -> None:
+  file.write_text(json.dumps(value, indent=2, sort_keys=True) + '\n')
+
+
+def _natural(part: Any) -> tuple[int, str]:
+  return (part, '') if isinstance(part, int) else (-1, str(part))
+
+
+def _same_bytes(files, a: str, b: str) -> bool:
+  if b not in files or files[a].shape != files[b].shape:
+    return False
+  return bool(np.array_equal(files[a].read(), files[b].read()))
+
+
+def _load_weight(weight, files, sharding_of):
+  """One weight, each device's slice read on its own."""
+
+  def read(index: tuple[slice, ...]) -> np.ndarray:
+    names = weight.names[index[0]] if weight.stacked else weight.names
+    rest = index[1:] if weight.stacked else index
+    parts = []
+    for name in names:
+      whole = files[name].read()
+      part = whole[rest[::-1]].T if weight.transpose else whole[rest]
+      parts.append(np.asarray(part, weight.dtype))
+    return np.stack(parts) if weight.stacked else parts[0]
+
+  sharding = sharding_of(weight.path, weight.shape) if sharding_of else None
+  if sharding is None:
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  return jax.make_array_from_callback(weight.shape, sharding, read)
+
+
+def _slice_of(leaf, weight, i):
+  """A loader of HF tensor `i` of a weight."""
+
+  def load() -> np.ndarray:
+    value = leaf[...][i] if weight.stacked else leaf[...]
+    value = np.asarray(jax.device_get(value))
+    return value.T if weight.transpose else value
+
+  return load

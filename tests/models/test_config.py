@@ -1,0 +1,91 @@
+"""Reading config.json: both rope forms, and everything that must stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxagent.models import ModelConfig, logical_axes
+from tests.models.conftest import make_config
+
+
+def _raw(family='qwen2', **changes):
+  raw = make_config(family).to_hf()
+  raw.update(changes)
+  return {k: v for k, v in raw.items() if v != 'DROP'}
+
+
+def test_old_and_new_rope_form():
+  old = _raw(rope_parameters='DROP', rope_theta=123.0, rope_scaling=None)
+  new = _raw(
+    rope_theta='DROP',
+    rope_parameters={'rope_type': 'default', 'rope_theta': 123.0},
+  )
+  assert ModelConfig.from_hf(old).rope_theta == 123.0
+  assert ModelConfig.from_hf(new) == ModelConfig.from_hf(old)
+
+
+@pytest.mark.parametrize(
+  'change, name',
+  [
+    ({'rope_scaling': {'type': 'yarn', 'factor': 4.0}}, 'yarn'),
+    (
+      {'rope_parameters': {'rope_type': 'linear', 'factor': 2.0}},
+      'rope_parameters',
+    ),
+    ({'hidden_act': 'gelu'}, 'hidden_act'),
+    ({'use_sliding_window': True}, 'use_sliding_window'),
+    ({'layer_types': ['sliding_attention']}, 'sliding_attention'),
+    ({'attention_dropout': 0.1}, 'attention_dropout'),
+    ({'quantization_config': {'bits': 4}}, 'quantization_config'),
+    ({'num_experts': 8}, 'num_experts'),
+    ({'model_type': 'llama'}, 'llama'),
+    ({'hidden_size': 'DROP'}, 'hidden_size'),
+    ({'num_key_value_heads': 3}, 'num_key_value_heads'),
+    ({'head_dim': 15}, 'head_dim'),
+  ],
+)
+def test_what_is_not_implemented_stops_with_its_name(change, name):
+  with pytest.raises(ValueError, match=name):
+    ModelConfig.from_hf(_raw(**change))
+
+
+def test_no_folder_and_no_json(tmp_path):
+  with pytest.raises(FileNotFoundError, match='config.json'):
+    ModelConfig.from_hf(tmp_path)
+  (tmp_path / 'config.json').write_text('{"model_type": ')
+  with pytest.raises(ValueError, match='not JSON'):
+    ModelConfig.from_hf(tmp_path)
+
+
+def test_parameters_of_the_papers_models():
+  """Hand-checked against the published sizes (Qwen2.5-7B: 7.6B weights)."""
+  qwen7b = ModelConfig(
+    vocab_size=152064,
+    hidden_size=3584,
+    intermediate_size=18944,
+    num_hidden_layers=28,
+    num_attention_heads=28,
+    num_key_value_heads=4,
+    head_dim=128,
+    tie_word_embeddings=False,
+  )
+  assert qwen7b.num_params() == 7_615_616_512
+
+
+@pytest.mark.parametrize(
+  'path, ndim, axes',
+  [
+    (('embed',), 2, ('vocab', 'embed')),
+    (('layers', 0, 'q', 'kernel'), 2, ('embed', 'heads')),
+    (('layers', 'q', 'kernel'), 3, ('layers', 'embed', 'heads')),
+    (('layers', 'k', 'bias'), 2, ('layers', 'kv_heads')),
+    (('layers', 3, 'q_norm', 'scale'), 1, (None,)),
+    (('trunk', 'layers', 0, 'down', 'kernel'), 2, ('mlp', 'embed')),
+    (('layers', 0, 'o', 'lora_a'), 2, ('heads', None)),
+    (('layers', 'o', 'lora_b'), 3, ('layers', None, 'embed')),
+    (('head',), 1, (None,)),
+    (('count',), 0, ()),
+  ],
+)
+def test_logical_axes(path, ndim, axes):
+  assert logical_axes(path, ndim) == axes

@@ -1,0 +1,191 @@
+"""Folders in and out: what is damaged is named before a weight is loaded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from safetensors import numpy as stnp
+
+from jaxagent.models import __main__ as cli
+from jaxagent.models import hf, init_decoder, lora
+from tests.models.conftest import make_config, shake
+
+
+@pytest.fixture
+def saved(tmp_path):
+  config = make_config('qwen3', tied=False, bias=True)
+  graphdef, params = init_decoder(config, 0)
+  params = shake(params)
+  hf.save_hf(tmp_path / 'm', config, params)
+  return config, graphdef, params, tmp_path / 'm'
+
+
+def _rewrite(folder, change):
+  file = folder / 'model.safetensors'
+  tensors = stnp.load_file(file)
+  change(tensors)
+  stnp.save_file(tensors, file)
+
+
+def _equal(a, b):
+  return all(
+    jax.tree.leaves(jax.tree.map(lambda x, y: bool((x == y).all()), a, b))
+  )
+
+
+@pytest.mark.parametrize('scan', (False, True))
+def test_round_trip_in_shards_is_exact(tmp_path, scan):
+  config = make_config('qwen2', scan_layers=scan)
+  _, params = init_decoder(config, 0)
+  params = shake(params)
+  hf.save_hf(tmp_path / 'm', config, params, max_shard_bytes=30_000)
+  assert len(list((tmp_path / 'm').glob('*.safetensors'))) > 2
+  got, _, loaded = hf.load_hf(tmp_path / 'm', scan_layers=scan)
+  assert got == config and _equal(params, loaded)
+
+
+def test_bfloat16_on_disk(tmp_path):
+  config = make_config()
+  _, params = init_decoder(config, 0)
+  hf.save_hf(tmp_path / 'm', config, params, dtype='bfloat16')
+  _, _, loaded = hf.load_hf(tmp_path / 'm')
+  np.testing.assert_allclose(loaded['embed'], params['embed'], rtol=1e-2)
+
+
+def test_all_wrong_names_are_reported_at_once(saved):
+  folder = saved[3]
+
+  def change(t):
+    del t['model.norm.weight']
+    t['model.layers.0.mlp.up_proj.weight'] = np.zeros((3, 3), np.float32)
+    t['model.layers.0.mlp.down_proj.weight'] = np.zeros((48, 80), np.int8)
+    t['model.extra.weight'] = np.zeros(2, np.float32)
+
+  _rewrite(folder, change)
+  with pytest.raises(ValueError) as error:
+    hf.load_hf(folder)
+  text = str(error.value)
+  for part in (
+    'missing model.norm.weight (48,)',
+    'misshapen model.layers.0.mlp.up_proj.weight: (3, 3), not (80, 48)',
+    'wrong dtype model.layers.0.mlp.down_proj.weight: I8',
+    'unknown model.extra.weight',
+  ):
+    assert part in text
+
+
+def test_truncated_shard(saved):
+  file = saved[3] / 'model.safetensors'
+  file.write_bytes(file.read_bytes()[:-100])
+  with pytest.raises(ValueError, match='truncated'):
+    hf.load_hf(saved[3])
+
+
+def test_pickle_is_refused(saved):
+  (saved[3] / 'model.safetensors').rename(saved[3] / 'pytorch_model.bin')
+  with pytest.raises(FileNotFoundError, match='pickle'):
+    hf.load_hf(saved[3])
+
+
+def test_missing_shard(tmp_path):
+  config = make_config()
+  hf.save_hf(
+    tmp_path / 'm', config, init_decoder(config, 0)[1], max_shard_bytes=30_000
+  )
+  next((tmp_path / 'm').glob('*-00002-*')).unlink()
+  with pytest.raises(FileNotFoundError, match='00002'):
+    hf.load_hf(tmp_path / 'm')
+
+
+def test_tokenizer_of_another_model(saved):
+  (saved[3] / 'tokenizer.json').write_text(
+    json.dumps({'model': {'vocab': {'a': 0, 'b': 500}}})
+  )
+  with pytest.raises(ValueError, match='id 500.*vocab_size is 101'):
+    hf.load_hf(saved[3])
+
+
+def test_tied_config_with_another_head(saved):
+  folder = saved[3]
+  raw = json.loads((folder / 'config.json').read_text())
+  raw['tie_word_embeddings'] = True
+  (folder / 'config.json').write_text(json.dumps(raw))
+  with pytest.raises(ValueError, match='lm_head.weight.*differs'):
+    hf.load_hf(folder)
+
+
+def test_export_never_overwrites(saved):
+  with pytest.raises(FileExistsError, match='new folder'):
+    hf.save_hf(saved[3], saved[0], saved[2])
+
+
+@pytest.mark.parametrize('scan', (False, True))
+def test_lora_merge_and_peft_round_trip(tmp_path, scan):
+  config = make_config('qwen3', scan_layers=scan)
+  graph, base = init_decoder(config, 0)
+  ranked = config.replace(lora_rank=4, lora_alpha=8.0, lora_targets=('q', 'up'))
+  ranked, graphdef, params = lora.add_lora(ranked, base, seed=1)
+  rows = (np.ones((1, 5), np.int32), np.arange(5)[None], np.ones((1, 5), 'i4'))
+  before = nnx.merge(graph, base)(*rows)
+  np.testing.assert_array_equal(nnx.merge(graphdef, params)(*rows), before)
+  adapters, frozen = lora.split_lora(params)
+  assert len(jax.tree.leaves(adapters)) == (4 if scan else 8)
+  assert len(jax.tree.leaves(frozen)) == len(jax.tree.leaves(base))
+  adapters = shake(adapters)
+  want = nnx.merge(graphdef, adapters, frozen)(*rows)
+  params = nnx.merge_state(adapters, frozen)
+  plain, merged_graph, merged = lora.merge_lora(ranked, params)
+  assert plain == config.replace(lora_alpha=8.0, lora_targets=('q', 'up'))
+  got = nnx.merge(merged_graph, merged)(*rows)
+  np.testing.assert_allclose(got, want, atol=1e-5)
+  assert np.abs(want - before).max() > 1e-3
+  lora.save_peft(tmp_path, ranked, params)
+  again, graph2, params2 = lora.load_peft(tmp_path, config, base)
+  assert again == ranked
+  np.testing.assert_array_equal(nnx.merge(graph2, params2)(*rows), want)
+  names = stnp.load_file(tmp_path / 'adapter_model.safetensors')
+  key = 'base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight'
+  assert names[key].shape == (4, 48)
+
+
+def test_cli_import_export_score(saved, tmp_path, capsys):
+  config, graphdef, params, folder = saved
+  assert not cli.main(
+    ['import', '--model', str(folder), '--out', str(tmp_path / 'ours')]
+  )
+  assert not cli.main(
+    ['export', '--model', str(tmp_path / 'ours'), '--out', str(tmp_path / 'b')]
+  )
+  assert (
+    (tmp_path / 'b/model.safetensors').read_bytes()
+    == (folder / 'model.safetensors').read_bytes()
+  )
+  rows = np.random.default_rng(0).integers(0, 101, (3, 6))
+  np.save(tmp_path / 't.npy', rows)
+  command = ['score', '--model', str(folder), '--tokens']
+  command += [str(tmp_path / 't.npy'), '--out', str(tmp_path / 'o.npy')]
+  assert not cli.main([*command, '--batch', '2'])
+  model = nnx.merge(graphdef, params)
+  hidden = model(rows, np.tile(np.arange(6), (3, 1)), np.ones((3, 6), 'i4'))
+  logp = jax.nn.log_softmax(hidden @ model.unembed.T)[:, :-1]
+  want = np.take_along_axis(np.asarray(logp), rows[:, 1:, None], -1)[..., 0]
+  got = np.load(tmp_path / 'o.npy')
+  assert got.shape == (3, 5)
+  np.testing.assert_allclose(got, want, atol=1e-5)
+  np.save(tmp_path / 't.npy', rows + 100)
+  assert cli.main(command) == 2
+  assert 'vocabulary' in capsys.readouterr().err
+
+
+def test_cli_bad_folder_in_one_line(tmp_path):
+  command = [sys.executable, '-m', 'jaxagent.models', 'import', '--model']
+  command += [str(tmp_path), '--out', str(tmp_path / 'x')]
+  done = subprocess.run(command, capture_output=True, text=True)
+  assert done.returncode == 2
+  assert 'error: no ' in done.stderr and 'Traceback' not in done.stderr
