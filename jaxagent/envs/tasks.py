@@ -139,7 +139,8 @@ def _check_direction(where: str, record: Mapping[str, Any]) -> None:
       f'{"higher" if METRICS[metric] else "lower"}; write '
       f'higher_is_better: {str(METRICS[metric]).lower()}.'
     )
-  init, best = record['m_init'], record['m_best']
+  init = _number(where, 'm_init', record['m_init'])
+  best = _number(where, 'm_best', record['m_best'])
   if init is not None and best is not None and init != best:
     if (best > init) is not higher:
       raise ValueError(
