@@ -108,17 +108,39 @@ class Room:
     return used, status.f_bavail == 0 or status.f_ffree == 0
 
 
+def _resident(pid: int) -> int:
+  """Bytes a process holds: anonymous and shared, each page split among its
+  users. A process that hides its maps is charged all that is resident."""
+  try:
+    with open(f'/proc/{pid}/smaps_rollup') as f:
+      return 1024 * sum(
+        int(line.split()[1]) for line in f
+        if line.startswith(('Pss_Anon:', 'Pss_Shmem:'))
+      )
+  except (OSError, ValueError):
+    pass
+  try:
+    with open(f'/proc/{pid}/statm') as f:
+      return int(f.read().split()[1]) * 4096
+  except (OSError, IndexError, ValueError):
+    return 0
+
+
 def _tree_bytes(root: str) -> int:
-  total, left = 0, 200_000
-  for folder, _, names in os.walk(root):
-    for name in names:
-      left -= 1
+  total, left, folders = 0, 200_000, [root]
+  while folders and left > 0:
+    try:
+      entries = list(os.scandir(folders.pop()))
+    except OSError:
+      continue
+    left -= len(entries)
+    for entry in entries:
       try:
-        total += os.lstat(os.path.join(folder, name)).st_blocks * 512
+        total += entry.stat(follow_symlinks=False).st_blocks * 512
+        if entry.is_dir(follow_symlinks=False):
+          folders.append(entry.path)
       except OSError:
         pass
-    if left < 0:
-      break
   return total
 
 
@@ -341,12 +363,7 @@ class Watch:
       return
     memory = used if self.room.namespaces else 0
     for pid in descendants(self.room.namespaces):
-      try:
-        with open(f'/proc/{pid}/statm') as f:
-          fields = f.read().split()
-        memory += (int(fields[1]) - int(fields[2])) * 4096
-      except (OSError, IndexError, ValueError):
-        pass
+      memory += _resident(pid)
     self.peak = max(self.peak, memory)
     slack = self.room.config['base_data'] if self.header['zygote'] else 0
     if memory > self.header['memory_mb'] * MB + slack:

@@ -251,6 +251,7 @@ import mmap
 m = [mmap.mmap(-1, 32 << 20) for _ in range(16)]
 for x in m:
   for i in range(0, 32 << 20, 4096): x[i] = 1
+time.sleep(1)
 ''', (O.OOM, O.SCRIPT_ERROR)),
   Case('/dev/shm bomb', 'resources', '''
 f = open('/dev/shm/x', 'wb')

@@ -21,7 +21,7 @@ import time
 import traceback
 from typing import Any
 
-from jaxagent.sandbox import _cgroup, _linux, _supervisor, _wire
+from jaxagent.sandbox import _cgroup, _linux, _remove, _supervisor, _wire
 
 ZYGOTE_MODULES = (
   'numpy numpy.random numpy.linalg numpy.fft pandas scipy scipy.sparse '
@@ -300,7 +300,7 @@ class Launcher:
       if job['group']:
         trailer.update(job['group'].finish())
       if not self.config['namespaces']:
-        shutil.rmtree(job['host_dir'], ignore_errors=True)
+        _remove.remove_tree(job['host_dir'])
       trailer['finished_at'] = time.monotonic()
       try:
         job['conn'].settimeout(2.0)

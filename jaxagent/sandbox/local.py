@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +15,7 @@ import uuid
 import warnings
 from typing import Any, Sequence
 
-from jaxagent.sandbox import _wire, errors, outcome
+from jaxagent.sandbox import _remove, _wire, errors, outcome
 from jaxagent.types import Execution, Job
 
 _START = (
@@ -263,4 +262,4 @@ class LocalBackend:
 
   def close(self) -> None:
     self._stop()
-    shutil.rmtree(self.work_dir, ignore_errors=True)
+    _remove.remove_tree(self.work_dir)
