@@ -67,7 +67,7 @@ def _gone(e: Execution) -> str:
 _WALK = '''
 seen = 0
 for root, dirs, files in os.walk('/'):
-  if root.startswith(('/proc', '/usr', '/sys')): dirs[:] = []; continue
+  if root.startswith(('/proc', '/usr', '/sys', '/dev')): dirs[:] = []; continue
   if root.startswith((sys.prefix, sys.base_prefix)): dirs[:] = []; continue
   for n in files:
     try:
@@ -75,8 +75,9 @@ for root, dirs, files in os.walk('/'):
     except OSError: pass
 '''
 _PROC = '''
-for pid in [p for p in os.listdir('/proc') if p.isdigit()] if (
-    os.access('/proc', os.R_OK)) else []:
+try: pids = [p for p in os.listdir('/proc') if p.isdigit()]
+except OSError: pids = [str(p) for p in range(1, 40000)]
+for pid in pids:
   if int(pid) == os.getpid(): continue
   for name in ('environ', 'maps', 'cmdline'):
     try: data = open('/proc/%s/%s' % (pid, name), 'rb').read()
