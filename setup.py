@@ -39,6 +39,7 @@ setup(
     'libcst>=1.5',
     'pyyaml>=6.0',
     'rich>=13',
+    'pillow>=10',
   ],
   extras_require={
     'cuda12': ['jax[cuda12]>=0.10,<0.12'],

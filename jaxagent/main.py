@@ -6,6 +6,7 @@ Flags, nothing else: the loop that `config.loop` names does the work.
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036
@@ -62,14 +63,42 @@ def main(argv: list[str]) -> int:
   return 0
 
 
+def check_overrides(argv: list[str]) -> None:
+  """Raises ValueError for a --config.KEY that the experiment has not."""
+  given = [a[len('--config=') :] for a in argv if a.startswith('--config=')]
+  if not given:
+    return
+  file, _, variant = given[-1].partition(':')
+  if not os.path.isfile(file):
+    raise ValueError(
+      f'--config={file}: no such file here ({os.getcwd()}); choose one under '
+      'configs/, such as configs/stepwise_ppo.py.'
+    )
+  config = runpy.run_path(file)['get_config'](variant)
+  for arg in argv:
+    if not arg.startswith('--config.'):
+      continue
+    path = arg[len('--config.') :].partition('=')[0]
+    node = config
+    for depth, part in enumerate(path.split('.')):
+      if not hasattr(node, 'keys') or part not in node:
+        where = '.'.join(['config', *path.split('.')[:depth]])
+        known = ', '.join(sorted(node.keys())) if hasattr(node, 'keys') else '-'
+        raise ValueError(
+          f'--config.{path}: {where} has no {part!r}; it has: {known}.'
+        )
+      node = node[part]
+
+
 def cli() -> None:
   """Console entry."""
   flags.mark_flag_as_required('config')
   sys.path.insert(0, os.getcwd())  # configs/ lie beside the package
   try:
-    app.run(main)
-  except ValueError as error:  # a config file that refuses its variant
+    check_overrides(sys.argv[1:])
+  except ValueError as error:
     raise SystemExit(f'error: {error}') from None
+  app.run(main)
 
 
 if __name__ == '__main__':

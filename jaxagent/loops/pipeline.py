@@ -8,6 +8,7 @@ import json
 import time
 from collections import Counter
 
+from jaxagent import sharding
 from jaxagent.loops import (
   collect,
   device,
@@ -24,6 +25,7 @@ from jaxagent.loops.host import Host, open_host
 def run(config) -> None:
   """Runs `config.loop` and everything it needs that is not there yet."""
   work = settings.open_work_dir(config)
+  sharding.initialize_distributed()
   with open_host(config, work) as host:
     _say(host)
     with _timed(host, 'starts'):

@@ -78,6 +78,7 @@ def _task_rows(host, starts, evaluated) -> list[dict]:
     row = {
       'task': task,
       'split': 'heldin' if task in host.heldin else 'heldout',
+      'modality': host.spec(task).modality,
       'metric': host.spec(task).metric,
       'higher_is_better': scale.higher_is_better,
       'm_init': scale.m_init,
@@ -90,7 +91,7 @@ def _task_rows(host, starts, evaluated) -> list[dict]:
         for r in records
         if r['task'] == task
       ]
-      row[label] = evaluation.avg_at_k(scores)
+      row[label] = evaluation.bootstrap_interval(scores, host.config.seed)
       row[f'{label}_best'] = evaluation.best_at_k(
         scores, len(scores), scale.higher_is_better
       )

@@ -152,7 +152,7 @@ def config_sha(config) -> str:
 
 def open_work_dir(config, min_free_mb: int = 500) -> pathlib.Path:
   """Makes or reopens the work directory; refuses another config's."""
-  path = pathlib.Path(config.work_dir)
+  path = pathlib.Path(config.work_dir).resolve()
   try:
     path.mkdir(parents=True, exist_ok=True)
     probe = path / '.write_probe'

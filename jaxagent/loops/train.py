@@ -16,7 +16,7 @@ from collections import Counter
 
 import numpy as np
 
-from jaxagent import types
+from jaxagent import audit, types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
@@ -77,7 +77,7 @@ def _loop(host, learner, policy, scheduler, checkpoints, start, counts):
       scheduler.mark_trained(batch.prompt_ids, update)
       trained = time.monotonic()
       counts.update(s.outcome.value for s in samples)
-      write_traces(host.work / 'rl' / 'traces', update, samples)
+      write_traces(host.work / 'rl' / 'traces', update, batch.samples)
       metrics.update(batch.stats)
       metrics.update(sandbox_metrics(samples))
       if (update + 1) % config.checkpoint_every == 0:
@@ -258,18 +258,21 @@ def write_traces(directory: pathlib.Path, update: int, samples) -> None:
   directory.mkdir(parents=True, exist_ok=True)
   path = directory / f'update_{update:06d}.jsonl'
   temporary = path.with_suffix('.tmp')
+  records = (
+    {
+      'prompt_id': sample.prompt_id,
+      'update': update,
+      'version': sample.version,
+      'outcome': sample.outcome.value,
+      'reward': sample.reward,
+      'exec_s': sample.exec_s,
+      'tokens': len(sample.token_ids),
+      **sample.info,
+    }
+    for sample in samples
+  )
   with temporary.open('w', encoding='utf-8') as file:
-    for sample in samples:
-      record = {
-        'prompt_id': sample.prompt_id,
-        'update': update,
-        'version': sample.version,
-        'outcome': sample.outcome.value,
-        'reward': sample.reward,
-        'exec_s': sample.exec_s,
-        'tokens': len(sample.token_ids),
-        **sample.info,
-      }
+    for record in audit.seal(records, path.stem):
       file.write(json.dumps(record) + '\n')
   os.replace(temporary, path)
 
