@@ -47,7 +47,7 @@ MEAN_S = {
   'lognormal': math.exp(SIGMA**2 / 2),
   'bimodal': 3.9,
 }
-UPDATES = {16: 120, 128: 30, 1024: 8}
+UPDATES = {16: 120, 128: 30, 1024: 12}
 LEARN = 0.05  # of the ideal time of an update
 MICRO_STEPS = 4
 

@@ -11,22 +11,24 @@ class CarryOver:
 
   def __init__(self, config: SchedulerConfig):
     self._config = config
-    # Nothing older than the bound can be consumed in time if more is open
-    # than the next bound + 1 updates consume.
     strict = config.max_staleness is not None and config.on_stale != 'keep'
-    self._open_limit = (
-      config.n_groups * (config.max_staleness + 1) if strict else None
-    )
+    self._strict = strict
+    # Updates that may still consume what is sampled now: once the present
+    # version's batch is handed out, one fewer.
+    self._updates_left = (config.max_staleness or 0) + 1
     self._hold = strict and config.on_stale == 'hold'
 
   def begin(self, buffer: Buffer) -> None:
-    """A batch is wanted. Nothing to do: there are no waves."""
+    """A batch is wanted, at the version that samples from now on."""
+    self._updates_left = (self._config.max_staleness or 0) + 1
 
   def may_draw(self, buffer: Buffer) -> bool:
     """Whether one more group may be drawn from the source."""
     if buffer.n_finished >= self._config.finished_limit:
       return False
-    return self._open_limit is None or len(buffer.groups) < self._open_limit
+    # More than the updates left consume could not be consumed in time.
+    limit = self._config.n_groups * self._updates_left
+    return not self._strict or len(buffer.groups) < limit
 
   def choose(self, buffer: Buffer, version: int) -> list[Group] | None:
     """The groups of the batch, or None while it is not complete."""
@@ -37,6 +39,7 @@ class CarryOver:
       version, self._config.max_staleness, n
     ):
       return None
+    self._updates_left = self._config.max_staleness or 0
     return buffer.oldest(n)
 
   def leftover(self, buffer: Buffer) -> list[Group]:

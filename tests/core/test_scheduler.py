@@ -108,6 +108,23 @@ def test_bound_is_kept(bound, on_stale, group_size):
     assert by_bucket == sum(b.stats['staleness/dropped'] for b in batches)
 
 
+@pytest.mark.parametrize('bound', [0, 1, 4])
+@pytest.mark.parametrize('on_stale', ['hold', 'drop'])
+def test_bound_is_kept_while_generation_and_learning_overlap(bound, on_stale):
+  for seed in range(3):
+    c = config(max_staleness=bound, on_stale=on_stale)
+    scheduler = build(c, lognormal(seed, 1.5), 16, look_ahead=8)
+    for version in range(40):
+      batch = scheduler.next_batch(version)
+      assert batch.stats['staleness/max'] <= bound
+      assert len(batch.samples) == 8
+      for _ in range(3):
+        scheduler._clock.sleep(0.1)
+        scheduler.poll()
+        scheduler.fill(version)
+      scheduler.mark_trained(batch.prompt_ids, version)
+
+
 def test_keep_consumes_over_the_bound_and_counts():
   scheduler = build(config(max_staleness=1), lognormal(2, 1.5), 24)
   batches = run(scheduler, 25)
