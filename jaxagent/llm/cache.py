@@ -1,0 +1,58 @@
+"""Answers of a text model on disk, one file a request."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import tempfile
+from typing import Any
+
+_log = logging.getLogger(__name__)
+
+
+class AnswerCache:
+  """Request -> answer; safe with several threads and processes.
+
+  A file is written beside its place and then moved there, so that a reader
+  sees a whole file or none. A damaged file counts as absent.
+  """
+
+  def __init__(self, directory: pathlib.Path):
+    self.directory = directory
+    directory.mkdir(parents=True, exist_ok=True)
+
+  def path(self, request: dict[str, Any]) -> pathlib.Path:
+    """Where the answer to a request lies."""
+    text = json.dumps(request, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return self.directory / digest[:2] / f'{digest}.json'
+
+  def get(self, request: dict[str, Any]) -> str | None:
+    """The stored answer, None without one."""
+    path = self.path(request)
+    try:
+      record = json.loads(path.read_text(encoding='utf-8'))
+      if record['request'] == request and isinstance(record['answer'], str):
+        return record['answer']
+    except FileNotFoundError:
+      return None
+    except (OSError, ValueError, KeyError, TypeError):
+      pass
+    _log.warning('%s is damaged; the request is made again.', path)
+    return None
+
+  def put(self, request: dict[str, Any], answer: str) -> None:
+    """Stores an answer; the last writer wins."""
+    path = self.path(request)
+    path.parent.mkdir(exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix='.tmp')
+    try:
+      with os.fdopen(handle, 'w', encoding='utf-8') as file:
+        json.dump({'request': request, 'answer': answer}, file)
+      os.replace(name, path)
+    except BaseException:
+      pathlib.Path(name).unlink(missing_ok=True)
+      raise

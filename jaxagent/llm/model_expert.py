@@ -1,0 +1,92 @@
+"""An expert that is a language model: it acts on the full prompt."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+
+from jaxagent import types
+from jaxagent.envs import parser, prompts
+from jaxagent.llm.base import TextModel
+
+SYSTEM = (
+  'You improve machine learning scripts step by step. Each answer is one '
+  'step: all entries of the format that you are given, in its order, each '
+  'at the start of a line and once, and the action input as one JSON object. '
+  'Write nothing before or after them.'
+)
+AGAIN = 'That answer cannot be carried out: {why} Answer again.'
+STOP = '\nObservation:'
+
+
+class ModelExpert:
+  """Acts by asking a text model.
+
+  Args:
+    client: the model.
+    actions, entries: what the prompt offers and asks for.
+    temperature: of sampling; the seed of each answer comes from `rng`, so
+      that a collection can be repeated from the client's cache.
+    attempts: answers asked for until one is in the format. The last one is
+      returned as it is: judging it is the environment's business.
+  """
+
+  def __init__(
+    self,
+    client: TextModel,
+    *,
+    actions: Sequence[str] = parser.DEFAULT_ACTIONS,
+    entries: Sequence[str] = parser.ENTRIES,
+    temperature: float = 0.7,
+    max_tokens: int = 1024,
+    attempts: int = 2,
+  ):
+    if attempts < 1:
+      raise ValueError(f'attempts={attempts!r} must be at least 1.')
+    self.client = client
+    self.name = f'model_expert({client.name})'
+    self.is_stand_in = client.is_stand_in
+    self.actions = tuple(actions)
+    self.entries = tuple(entries)
+    self.temperature = temperature
+    self.max_tokens = max_tokens
+    self.attempts = attempts
+
+  def act(
+    self,
+    state: types.State,
+    task: types.TaskSpec,
+    rng: random.Random,
+    ideas: Sequence[str] = (),
+  ) -> str:
+    """One response; raises TextModelError where the model gives none."""
+    if ideas:
+      state = dataclasses.replace(state, ideas=tuple(ideas))
+    prompt = prompts.render_prompt(
+      state, task, style='full', actions=self.actions, entries=self.entries
+    )
+    messages = [
+      {'role': 'system', 'content': SYSTEM},
+      {'role': 'user', 'content': prompt},
+    ]
+    for _ in range(self.attempts):
+      answer = self.client.complete(
+        messages,
+        max_tokens=self.max_tokens,
+        temperature=self.temperature,
+        stop=(STOP,),
+        seed=rng.getrandbits(31),
+      ).split(STOP)[0].strip()
+      try:
+        parser.parse_response(
+          answer, required=self.entries, actions=self.actions
+        )
+        return answer
+      except parser.ResponseError as error:
+        messages = [
+          *messages,
+          {'role': 'assistant', 'content': answer},
+          {'role': 'user', 'content': AGAIN.format(why=error)},
+        ]
+    return answer

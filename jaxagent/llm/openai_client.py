@@ -1,0 +1,392 @@
+"""A text model behind an endpoint that speaks the OpenAI chat protocol.
+
+Works with hosted services and with local servers (vLLM, SGLang, llama.cpp).
+Blocking and thread-safe. The API key is read from the environment, goes into
+the Authorization header and nowhere else: it is no part of the cache, of a
+log line, of an error message or of `repr`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import json
+import logging
+import os
+import pathlib
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+
+from jaxagent.llm import cache as answer_cache
+from jaxagent.llm.base import TextModelError
+
+_log = logging.getLogger(__name__)
+
+RETRY_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+MAX_ANSWER_BYTES = 16 * 2**20
+_REMEDIES = {
+  401: 'set a valid key in {env}',
+  403: 'the key in {env} may not use this model',
+  404: 'check base_url (it usually ends in /v1) and the name of the model',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+  """What a client has spent so far; answers from the cache are free.
+
+  requests: HTTP requests sent, the repeated ones too.
+  without_usage: answers of an endpoint that did not count its tokens: where
+    this is not 0, tokens and cost are lower bounds.
+  cost: in the currency of the prices given; 0.0 without prices.
+  """
+
+  calls: int = 0
+  cache_hits: int = 0
+  requests: int = 0
+  retries: int = 0
+  failures: int = 0
+  prompt_tokens: int = 0
+  completion_tokens: int = 0
+  without_usage: int = 0
+  cost: float = 0.0
+
+
+class _Retry(Exception):
+  """A failure that may be none on the next try."""
+
+  def __init__(self, message: str, wait_s: float | None = None):
+    super().__init__(message)
+    self.wait_s = wait_s
+
+
+class OpenAIClient:
+  """Chat completions over HTTP with retries, a cache and accounting.
+
+  Args:
+    base_url: endpoint, e.g. 'http://127.0.0.1:8000/v1'.
+    model: name that the endpoint serves.
+    cache_dir: answers are kept here by the hash of their request; None: no
+      cache. A sampled answer (temperature > 0) without a seed is never
+      looked up, for two samples must be able to differ.
+    timeout_s: of one attempt, from its start to the answer's last byte.
+    max_retries: further attempts after 429, 5xx, time-outs, lost connections.
+    max_concurrency: requests in flight at the same time.
+    api_key_env: environment variable with the key; unset or empty: no
+      Authorization header, as local servers want it.
+    price_per_1k_prompt, price_per_1k_completion: for the cost.
+    backoff_s: wait before the first repetition, doubled for each further
+      one up to `max_backoff_s`; a server's Retry-After counts instead.
+    sleep: waits; tests replace it.
+  """
+
+  is_stand_in = False
+
+  def __init__(
+    self,
+    base_url: str,
+    model: str,
+    cache_dir: pathlib.Path | str | None = None,
+    *,
+    timeout_s: float = 120.0,
+    max_retries: int = 4,
+    max_concurrency: int = 8,
+    api_key_env: str = 'OPENAI_API_KEY',
+    price_per_1k_prompt: float = 0.0,
+    price_per_1k_completion: float = 0.0,
+    backoff_s: float = 0.5,
+    max_backoff_s: float = 30.0,
+    sleep: Callable[[float], None] = time.sleep,
+  ):
+    self._url, loopback = _checked_url(base_url)
+    if not model:
+      raise ValueError(
+        f'model={model!r} is empty; name a model that {base_url} serves.'
+      )
+    for name, value, least in (
+      ('timeout_s', timeout_s, 1e-9), ('max_retries', max_retries, 0),
+      ('max_concurrency', max_concurrency, 1), ('backoff_s', backoff_s, 0),
+      ('price_per_1k_prompt', price_per_1k_prompt, 0),
+      ('price_per_1k_completion', price_per_1k_completion, 0),
+    ):
+      if not value >= least:
+        raise ValueError(f'{name}={value!r} must be at least {least:g}.')
+    self.name = model
+    self.timeout_s = timeout_s
+    self.max_retries = max_retries
+    self.api_key_env = api_key_env
+    self._prices = (price_per_1k_prompt, price_per_1k_completion)
+    self._backoff = (backoff_s, max_backoff_s)
+    self._sleep = sleep
+    self._slots = threading.BoundedSemaphore(max_concurrency)
+    self._lock = threading.Lock()
+    self._usage = Usage()
+    self._cache = (
+      None if cache_dir is None
+      else answer_cache.AnswerCache(pathlib.Path(cache_dir))
+    )
+    # A proxy of the environment is of no use on the way to this machine.
+    self._http = httpx.Client(
+      timeout=timeout_s,
+      trust_env=not loopback,
+      limits=httpx.Limits(max_connections=max_concurrency),
+    )
+
+  def __repr__(self) -> str:
+    return f'OpenAIClient(base_url={self._url!r}, model={self.name!r})'
+
+  def __enter__(self) -> OpenAIClient:
+    return self
+
+  def __exit__(self, *exc) -> None:
+    self.close()
+
+  def close(self) -> None:
+    """Closes the connections; the client is of no use afterwards."""
+    self._http.close()
+
+  def usage(self) -> Usage:
+    """What was spent since the client was made."""
+    with self._lock:
+      return self._usage
+
+  def _count(self, **more: float) -> None:
+    with self._lock:
+      self._usage = dataclasses.replace(
+        self._usage,
+        **{k: getattr(self._usage, k) + v for k, v in more.items()},
+      )
+
+  def complete(
+    self,
+    messages: Sequence[dict[str, str]],
+    *,
+    max_tokens: int = 1024,
+    temperature: float = 0.0,
+    stop: Sequence[str] = (),
+    seed: int | None = None,
+  ) -> str:
+    """The answer's text.
+
+    Raises TextModelError where no usable answer came: the endpoint refuses
+    the request, fails more than `max_retries` times, or does not speak the
+    protocol.
+    """
+    body: dict[str, Any] = {
+      'model': self.name,
+      'messages': [
+        {k: _encodable(v) for k, v in m.items()} for m in messages
+      ],
+      'max_tokens': max_tokens,
+      'temperature': temperature,
+    }
+    if stop:
+      body['stop'] = list(stop)
+    if seed is not None:
+      body['seed'] = seed
+    self._count(calls=1)
+    request = {'url': self._url, 'body': body}
+    cache = self._cache
+    if temperature > 0 and seed is None:
+      cache = None
+    if cache is not None:
+      text = cache.get(request)
+      if text is not None:
+        self._count(cache_hits=1)
+        return text
+    key = self._key()
+    try:
+      with self._slots:
+        text = self._with_retries(body, key)
+    except TextModelError:
+      self._count(failures=1)
+      raise
+    text = _without(text, key)  # an endpoint that echoes its headers
+    if cache is not None:
+      try:
+        cache.put(request, text)
+      except OSError as error:  # the answer is there all the same
+        _log.warning('%s: the answer is not cached: %s.', self.name, error)
+    return text
+
+  def _key(self) -> str:
+    key = os.environ.get(self.api_key_env, '').strip()
+    if any(not '!' <= c <= '~' for c in key):
+      # The HTTP library would quote the header in its own error.
+      raise TextModelError(
+        f'the key in {self.api_key_env} holds characters that a header '
+        'cannot hold (blanks, line ends, non-ASCII); set it anew.'
+      )
+    return key
+
+  def _with_retries(self, body: dict[str, Any], key: str) -> str:
+    for attempt in range(self.max_retries + 1):
+      try:
+        self._count(requests=1)
+        return self._once(body, key)
+      except _Retry as error:
+        message = _without(str(error), key)
+        if attempt == self.max_retries:
+          break
+        wait = self._wait_s(attempt, error.wait_s)
+        _log.info('%s: %s; again in %.1f s.', self.name, message, wait)
+        self._count(retries=1)
+        self._sleep(wait)
+    raise TextModelError(
+      f'{self.name} at {self._url} gave no answer in {self.max_retries + 1} '
+      f'attempts; the last one: {message}.'
+    )
+
+  def _wait_s(self, attempt: int, asked: float | None) -> float:
+    first, most = self._backoff
+    if asked is not None:
+      return min(most, asked)
+    # Jitter, so that clients that failed together do not come back so.
+    return min(most, first * 2**attempt) * random.uniform(0.5, 1.0)
+
+  def _once(self, body: dict[str, Any], key: str) -> str:
+    headers = {'Authorization': f'Bearer {key}'} if key else {}
+    deadline = time.monotonic() + self.timeout_s
+    data = bytearray()
+    try:
+      with self._http.stream(
+        'POST', f'{self._url}/chat/completions', json=body, headers=headers
+      ) as response:
+        for chunk in response.iter_bytes():
+          data += chunk
+          if len(data) > MAX_ANSWER_BYTES:
+            raise TextModelError(
+              f'{self.name}: the answer is longer than {MAX_ANSWER_BYTES} '
+              'bytes.'
+            )
+          if time.monotonic() > deadline:
+            raise _Retry(f'no whole answer within {self.timeout_s:g} s')
+    except httpx.TimeoutException:
+      raise _Retry(f'time-out after {self.timeout_s:g} s') from None
+    except httpx.TransportError as error:
+      raise _Retry(f'{type(error).__name__}: {error}') from None
+    except httpx.HTTPError as error:  # its request would hold the header
+      raise TextModelError(
+        f'{self.name}: {_without(str(error), key)}'
+      ) from None
+    if response.status_code != 200:
+      raise self._refusal(response, bytes(data), key)
+    return self._read(bytes(data), key)
+
+  def _refusal(
+    self, response: httpx.Response, data: bytes, key: str
+  ) -> Exception:
+    status = response.status_code
+    said = _without(_error_text(data), key)
+    if status in RETRY_STATUS:
+      return _Retry(
+        f'HTTP {status} {said}', _seconds(response.headers.get('retry-after'))
+      )
+    remedy = _REMEDIES.get(status, 'the request was not accepted')
+    return TextModelError(
+      f'{self.name} at {self._url}: HTTP {status} {said}: '
+      f'{remedy.format(env=self.api_key_env)}.'
+    )
+
+  def _read(self, data: bytes, key: str) -> str:
+    """The text of a 200 answer; counts its tokens first."""
+    try:
+      answer = json.loads(data)
+    except (ValueError, RecursionError):
+      raise TextModelError(
+        f'{self.name} at {self._url}: the answer is no JSON: '
+        f'{_without(_shown(data), key)}. Check base_url.'
+      ) from None
+    self._account(answer)
+    try:
+      choice = answer['choices'][0]
+      message = choice['message']
+      text = message.get('content')
+      refusal = message.get('refusal')
+    except (KeyError, IndexError, TypeError, AttributeError):
+      raise TextModelError(
+        f'{self.name} at {self._url}: the answer has no '
+        f'choices[0].message: {_without(_shown(data), key)}.'
+      ) from None
+    if isinstance(text, str) and text.strip():
+      return text
+    why = refusal or choice.get('finish_reason')
+    raise TextModelError(
+      f'{self.name} answered without text '
+      f'({_without(str(why)[:200], key)}).'
+    )
+
+  def _account(self, answer: Any) -> None:
+    usage = answer.get('usage') if isinstance(answer, dict) else None
+    counts = [
+      usage.get(k) if isinstance(usage, dict) else None
+      for k in ('prompt_tokens', 'completion_tokens')
+    ]
+    if not all(type(n) is int and n >= 0 for n in counts):
+      self._count(without_usage=1)
+      return
+    cost = sum(n * price / 1000 for n, price in zip(counts, self._prices))
+    self._count(
+      prompt_tokens=counts[0], completion_tokens=counts[1], cost=cost
+    )
+
+
+def _checked_url(base_url: str) -> tuple[str, bool]:
+  """(URL without a slash at the end, is it this machine)."""
+  try:
+    url = httpx.URL(base_url or '')
+  except (httpx.InvalidURL, TypeError):
+    url = httpx.URL('')
+  if url.userinfo or url.query:
+    raise ValueError(
+      'base_url holds a user name or a query: keep secrets out of it and '
+      'give the key by the environment.'
+    )
+  if url.scheme not in ('http', 'https') or not url.host:
+    raise ValueError(
+      f'base_url={base_url!r} must be an http or https address such as '
+      "'http://127.0.0.1:8000/v1'."
+    )
+  try:
+    loopback = ipaddress.ip_address(url.host).is_loopback
+  except ValueError:
+    loopback = url.host == 'localhost'
+  return str(url).rstrip('/'), loopback
+
+
+def _encodable(text: str) -> str:
+  """Half characters, which a JSON escape can make, have no UTF-8."""
+  return text.encode('utf-8', 'replace').decode()
+
+
+def _without(text: str, key: str) -> str:
+  return text.replace(key, '[key]') if key else text
+
+
+def _shown(data: bytes) -> str:
+  """The answer's start, on one line."""
+  return ' '.join(data[:2000].decode('utf-8', 'replace').split())[:200]
+
+
+def _error_text(data: bytes) -> str:
+  """The message of an error answer, its start where it has none."""
+  try:
+    error = json.loads(data)['error']
+    said = error['message'] if isinstance(error, dict) else error
+    return ' '.join(str(said).split())[:300]
+  except (ValueError, KeyError, TypeError, RecursionError):
+    return _shown(data)
+
+
+def _seconds(text: str | None) -> float | None:
+  """Retry-After in seconds; its form with a date is not read."""
+  try:
+    value = float(text)
+  except (TypeError, ValueError):
+    return None
+  return value if 0 <= value < float('inf') else None

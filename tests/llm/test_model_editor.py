@@ -1,0 +1,107 @@
+"""The editor and the expert that ask a text model; answers are fixed here."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+
+import pytest
+
+from jaxagent import types
+from jaxagent.envs import parser
+from jaxagent.llm.base import EditRefused, Editor, Expert, TextModelError
+from jaxagent.llm.model_editor import ModelEditor
+from jaxagent.llm.model_expert import ModelExpert
+from jaxagent.testing.fixed_text_model import FixedTextModel
+
+SCRIPT = 'a = 1\nprint(a)\n'
+
+
+def block(code):
+  return f'Here it is.\n```python\n{code}```\nDone.'
+
+
+def test_takes_the_code_block():
+  model = FixedTextModel([block('a = 2\nprint(a)\n')])
+  editor = ModelEditor(model)
+  assert isinstance(editor, Editor) and editor.is_stand_in
+  assert editor.edit(SCRIPT, 'Set a to 2') == 'a = 2\nprint(a)\n'
+  told = model.asked[0][-1]['content']
+  assert SCRIPT in told and 'Set a to 2' in told
+
+
+def test_longest_valid_block_and_fence_in_a_string():
+  code = 'a = 2\nb = """\n```\nx\n```\n"""\nprint(a)\n'
+  assert ModelEditor(FixedTextModel([block(code)])).edit(SCRIPT, 'x') == code
+  answer = block('a =\n' * 9) + '\n' + block('a = 3\n')
+  assert ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'x') == 'a = 3\n'
+
+
+def test_indented_part_of_a_script():
+  model = FixedTextModel([block('  x = 2\n  y = 3\n')])
+  assert ModelEditor(model).edit('  x = 1\n', 'x') == '  x = 2\n  y = 3\n'
+
+
+def test_asks_again_then_refuses():
+  model = FixedTextModel(['no code', block('a = 2\n')])
+  assert ModelEditor(model).edit(SCRIPT, 'x') == 'a = 2\n'
+  assert 'no complete code block' in model.asked[1][-1]['content']
+  model = FixedTextModel([block('a = = 2\n')])
+  with pytest.raises(EditRefused, match='not valid Python'):
+    ModelEditor(model).edit(SCRIPT, 'x')
+  assert len(model.asked) == 2
+  with pytest.raises(EditRefused, match='cut off'):
+    ModelEditor(FixedTextModel(['```python\na = 2\n'])).edit(SCRIPT, 'x')
+
+
+@pytest.mark.parametrize(
+  'answer, says',
+  [('REFUSED: no such step', 'no such step'), (block(SCRIPT), 'nothing')],
+)
+def test_refusals(answer, says):
+  with pytest.raises(EditRefused, match=says):
+    ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'x')
+
+
+def test_empty_instruction_and_no_answer():
+  with pytest.raises(EditRefused, match='empty'):
+    ModelEditor(FixedTextModel(['x'])).edit(SCRIPT, ' ')
+  with pytest.raises(TextModelError):
+    ModelEditor(FixedTextModel([TextModelError('down')])).edit(SCRIPT, 'x')
+
+
+TASK = types.TaskSpec(
+  name='t', root=pathlib.Path('.'), modality='tabular', kind='classification',
+  metric='accuracy', higher_is_better=True, m_init=0.5, m_best=1.0,
+  m_best_source='', split='heldin', limits=types.Limits(),
+)
+STATE = types.State('s', 't', {'train.py': SCRIPT}, 0.5, 0.5)
+GOOD = parser.format_response(
+  {n: 'x' for n in parser.ENTRIES[:4]}, 'Execute Script',
+  {'script_name': 'train.py'},
+)
+
+
+def test_expert_acts_on_the_full_prompt():
+  model = FixedTextModel([GOOD + '\nObservation: invented'])
+  expert = ModelExpert(model)
+  assert isinstance(expert, Expert)
+  assert expert.act(STATE, TASK, random.Random(0), ('Try SVC',)) == GOOD
+  told = model.asked[0][-1]['content']
+  for part in ('Edit Script (AI)', 'Try SVC', SCRIPT, 'accuracy'):
+    assert part in told
+
+
+def test_expert_asks_again_and_seeds_differ():
+  model = FixedTextModel(['Hello', GOOD])
+  assert ModelExpert(model).act(STATE, TASK, random.Random(0)) == GOOD
+  assert 'missing' in model.asked[1][-1]['content']
+  assert len(set(model.seeds)) == 2
+  again = FixedTextModel(['Hello', GOOD])
+  ModelExpert(again).act(STATE, TASK, random.Random(0))
+  assert again.seeds == model.seeds
+
+
+def test_expert_hands_on_what_is_no_response():
+  model = FixedTextModel(['Hello'])
+  assert ModelExpert(model).act(STATE, TASK, random.Random(0)) == 'Hello'
