@@ -31,7 +31,7 @@ def base() -> ConfigDict:
   config.sandbox.min_tier = 'T2'  # T3 | T2 | T1 | T0
   config.sandbox.slots = 2
   config.sandbox.zygote = True
-  config.sandbox.timeout_s = 5.0  # one execution
+  config.sandbox.timeout_s = 3.0  # one execution
   config.sandbox.step_timeout_s = 60.0  # queue, execution and grading
   config.sandbox.memory_mb = 2048
 
@@ -46,7 +46,7 @@ def base() -> ConfigDict:
   config.editor.model = ''
 
   config.collect = ConfigDict()
-  config.collect.trajectories_per_task = 36
+  config.collect.trajectories_per_task = 20
   config.collect.max_steps = 6
   config.collect.time_limit_s = 1800.0
   config.collect.idea_pool = 100
@@ -80,7 +80,7 @@ def base() -> ConfigDict:
   config.mesh = ConfigDict(dict(data=1, fsdp=1, tensor=1))
 
   config.sft = ConfigDict()
-  config.sft.epochs = 8
+  config.sft.epochs = 14
   config.sft.batch_size = 16
   config.sft.lr = 2e-3
   config.sft.schedule = 'cosine'
@@ -97,8 +97,8 @@ def base() -> ConfigDict:
   config.rollout.max_new_tokens = 192
 
   config.rl = ConfigDict()
-  config.rl.updates = 40
-  config.rl.batch_size = 48
+  config.rl.updates = 24
+  config.rl.batch_size = 32
   config.rl.group_size = 1
   config.rl.estimator = 'gae'  # gae | grpo | dr_grpo | rloo | reinforce_pp
   config.rl.weighting = 'duration'  # none | duration | inclusion
@@ -135,8 +135,8 @@ def base() -> ConfigDict:
   config.reward.corner_term = True
 
   config.eval = ConfigDict()
-  config.eval.trajectories_per_task = 16
-  config.eval.max_steps = 3
+  config.eval.trajectories_per_task = 8
+  config.eval.max_steps = 2
   config.eval.k = 8
   config.eval.policies = ('starter', 'sft', 'rl')
   return config
