@@ -1,8 +1,10 @@
-"""Every attack, at every tier that this machine offers, as root and as an
-ordinary user. One process per (user, tier); each case is its own test."""
+"""Every attack, as root at the machine's best tier; at every other tier and
+as an ordinary user too where JAXAGENT_ALL_TIERS=1 is set (see docs/lab_log.md).
+One process per (user, tier); each case is its own test."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -13,6 +15,8 @@ import pytest
 
 from jaxagent.sandbox import attacks
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
 MODES = {
   'T3-root': ('', ()),
   'T2-root': ('', ('cgroup',)),
@@ -20,6 +24,8 @@ MODES = {
   'T1-user': ('nobody', ('namespaces',)),
   'T1-root': ('root', ('namespaces', 'cgroup')),
 }
+if os.environ.get('JAXAGENT_ALL_TIERS') != '1':
+  MODES = {'T3-root': MODES['T3-root']}
 
 
 @functools.lru_cache
@@ -34,7 +40,11 @@ def report(mode: str) -> dict:
     command += ['--disable', name]
   if who and root:
     command = [sys.executable, '-m', 'tests.sandbox.as_user', who, *command]
-  done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+  done = None
+  with contextlib.suppress(subprocess.TimeoutExpired):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800)
+  if done is None:  # kept by the cache: the other cases do not wait again
+    return {'failed': 'self_check did not end within 800 s'}
   if done.returncode == 2:
     return {'skip': done.stderr[-600:]}
   assert done.stdout, done.stderr
@@ -49,6 +59,7 @@ def test_attack_is_contained(mode, name):
   record = report(mode)
   if 'skip' in record:
     pytest.skip(record['skip'])
+  assert 'failed' not in record, record['failed']
   if record['tier'] < mode[:2]:
     pytest.skip(f'this machine offers {record["tier"]} here')
   if name not in record['by_name']:
