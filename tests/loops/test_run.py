@@ -1,0 +1,131 @@
+"""The whole job, small, as a user runs it: killed, resumed, compared."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxagent import audit
+from jaxagent.data.ledger import Ledger
+from jaxagent.metrics import read_records
+from jaxagent.summary import load
+
+ROOT = pathlib.Path(__file__).parents[2]
+UPDATES, BATCH = 3, 6
+OPTIONS = (
+  '--config=configs/stepwise_ppo.py',
+  "--config.tasks.heldin=('wine','diabetes')",
+  "--config.tasks.heldout=('breast-cancer',)",
+  '--config.sandbox.min_tier=T1',
+  '--config.sandbox.timeout_s=30',
+  '--config.collect.trajectories_per_task=4',
+  '--config.collect.max_steps=4',
+  '--config.sft.epochs=2',
+  '--config.sft.batch_size=8',
+  f'--config.rl.updates={UPDATES}',
+  f'--config.rl.batch_size={BATCH}',
+  '--config.rl.rest=wait',
+  '--config.rl.weighting=none',
+  '--config.eval.trajectories_per_task=2',
+  '--config.eval.max_steps=1',
+  '--config.eval.k=2',
+)
+# What the learner computed; clocks differ between runs.
+SAME = ('actor/pg_loss', 'actor/grad_norm', 'critic/vf_loss', 'critic/score/mean')
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+
+
+def _start(work) -> subprocess.Popen:
+  return subprocess.Popen(
+    [sys.executable, '-m', 'jaxagent.main', *OPTIONS, f'--work_dir={work}'],
+    cwd=ROOT,
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def _finish(work) -> str:
+  process = _start(work)
+  out, _ = process.communicate(timeout=1200)
+  assert process.returncode == 0, out[-3000:]
+  return out
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  work = tmp_path_factory.mktemp('run') / 'work'
+  return work, _finish(work)
+
+
+def test_a_run_leaves_summary_report_and_traces(finished):
+  work, out = finished
+  summary = load(work / 'summary.json')
+  assert summary['isolation_tier'] in ('T3', 'T2', 'T1')
+  assert summary['stand_ins'] and summary['executions'] > 0
+  for policy in ('starter', 'sft', 'rl'):
+    assert summary[policy]['heldin']['relative_gain']['n'] > 0
+  page = (work / 'report.html').read_text()
+  assert '<html' in page and 'http://' not in page.split('<body')[0]
+  for word in ('summary', 'TensorBoard', 'report'):
+    assert word in out
+  assert audit.audit(work)['differences'] == []
+
+
+def test_every_prompt_is_trained_exactly_once(finished):
+  ledger = Ledger.load(finished[0] / 'rl' / 'ledger.json')
+  assert ledger.counts()['trained'] == UPDATES * BATCH
+
+
+def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
+  """kill -9 after the first update; the rest is equal to the last digit."""
+  whole, _ = finished
+  work = tmp_path / 'work'
+  shutil.copytree(whole, work)
+  shutil.rmtree(work / 'rl')
+  (work / 'eval' / 'rl.json').unlink()
+  (work / 'logs' / 'metrics.jsonl').unlink()
+  process = _start(work)
+  end = time.monotonic() + 600
+  first = work / 'rl' / 'traces' / 'update_000000.jsonl'
+  while not first.exists() and time.monotonic() < end:
+    assert process.poll() is None, process.stdout.read()[-3000:]
+    time.sleep(0.05)
+  os.kill(process.pid, signal.SIGKILL)
+  process.communicate(timeout=60)
+  _finish(work)
+  a = read_records(whole / 'logs' / 'metrics.jsonl')
+  b = read_records(work / 'logs' / 'metrics.jsonl')
+  assert [r['step'] for r in b] == [r['step'] for r in a]
+  for x, y in zip(a, b):
+    assert {k: x[k] for k in SAME} == {k: y[k] for k in SAME}
+  ledger = Ledger.load(work / 'rl' / 'ledger.json')
+  assert ledger.counts()['trained'] == UPDATES * BATCH
+  assert json.loads((work / 'eval' / 'rl.json').read_text()) is not None
+
+
+def test_another_config_is_refused(finished):
+  work, _ = finished
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'jaxagent.main',
+      *OPTIONS,
+      '--config.seed=5',
+      f'--work_dir={work}',
+    ],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+  assert done.returncode == 2
+  assert 'seed: 0 -> 5' in done.stderr and '--work_dir' in done.stderr
