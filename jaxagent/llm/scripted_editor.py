@@ -15,7 +15,7 @@ import re
 
 import libcst as cst
 
-from jaxagent.llm import catalogue, pipeline
+from jaxagent.llm import catalogue, phrasing, pipeline
 from jaxagent.llm.base import EditRefused
 
 _REMOVE = r'remove|drop|delete|take out|get rid of|omit|discard'
@@ -130,33 +130,42 @@ def _mask(clause: str, mentions: list[Mention]) -> str:
 
 
 def find_settings(clause: str) -> list[tuple[str, str]]:
-  """(parameter, source of its value) pairs that a clause names."""
-  for alias, name in sorted(
-    catalogue.PARAM_ALIASES.items(), key=lambda item: -len(item[0])
-  ):
-    clause = re.sub(rf'\b(?:the )?{re.escape(alias)}\b', name, clause,
-                    flags=re.I)
+  """(parameter, source of its value) pairs that a clause names.
+
+  Raises EditRefused for a value that nothing here understands.
+  """
+  clause = phrasing.with_names(clause)
   clause = re.sub(r'\bfrom\s+\S+\s+(?=to\b)', '', clause)
   # 'the C of the SVC to 10': the owner has been blanked already.
   clause = re.sub(r'\b(?:of|in|for|on)\s+(?:the\s+)?(?:estimator|model|'
                   r'classifier|regressor|scaler|vectorizer|pipeline)?\s*'
                   r'(?=(?:to|=)\s)', '', clause)
-  settings = []
-  for name, raw in _ASSIGN.findall(clause):
+  settings: list[tuple[str, str]] = []
+  has_equals = '=' in clause
+
+  def take(match: re.Match[str]) -> str:
+    name, raw = match.groups()
     value = _value(raw)
     if value is None and re.fullmatch(r'[a-z_][\w-]*', raw):
       value = repr(raw)  # `kernel to rbf`: a bare word is a string
       if name not in _KNOWN_PARAMS:
-        continue
+        return match.group()
     if value is not None and (name in _KNOWN_PARAMS or name.isupper()
-                              or '_' in name or '=' in clause):
+                              or '_' in name or has_equals):
       settings.append((name, value))
-  return settings
+      return ' '
+    return match.group()
+
+  rest = _ASSIGN.sub(take, clause)
+  said, rest = phrasing.spoken(rest, _KNOWN_PARAMS)
+  if not _has(_SCALE, rest):  # 'multiply C by 10'
+    phrasing.refuse_leftover(rest)
+  return settings + said
 
 
-_KNOWN_PARAMS = {
+_KNOWN_PARAMS = frozenset(
   p for e in catalogue.ENTRIES.values() for p in e.params
-} | {'random_state'}
+) | {'random_state'}
 
 
 class ScriptedEditor:
@@ -187,6 +196,7 @@ class ScriptedEditor:
     return result
 
   def _carry_out(self, target: pipeline.Script, clause: str) -> None:
+    clause = re.sub(r'^\W*\d+[.)]\s+', '', clause)  # of an enumeration
     if _data_edit(target, clause):
       return
     regression = catalogue.is_regression(
@@ -236,8 +246,7 @@ def _call(mention: Mention, settings=()) -> cst.BaseExpression:
   if not isinstance(call, cst.Call):
     raise EditRefused(f'cannot read {mention.text[:60]!r}')
   for name, value in settings:
-    if name == 'alpha' and 'C' in mention.entry.params:
-      name = 'C' if 'alpha' not in mention.entry.params else name
+    name = phrasing.fitting_name(mention.entry, name, value)
     call = pipeline.set_keyword(call, name, pipeline.parse_expression(value))
   return _seeded(call)
 
@@ -351,12 +360,18 @@ def _add_or_use(target, clause, rest, mentions, settings, regression) -> bool:
   if not new:
     return False
   for mention in new:
-    own = settings if mention is new[-1] else ()
+    own = [s for s in settings if _owner_of(s[0], new) is mention]
     if _is_estimator(mention):
       target.pipeline.steps[-1] = _call(mention, own)
     else:
       _add_step(target, clause, mention, own, anchors)
   return True
+
+
+def _owner_of(name: str, mentions: list[Mention]) -> Mention:
+  """Last of several new steps that takes a parameter, else the last."""
+  takers = [m for m in mentions if name in m.entry.params]
+  return (takers or mentions)[-1]
 
 
 def _anchors(clause: str, mentions: list[Mention]) -> list[Mention]:
@@ -420,13 +435,7 @@ def _set_one(target, index, name: str, value: str) -> None:
   if not isinstance(step, cst.Call):
     raise EditRefused('that step is no call, it takes no parameter')
   entry = catalogue.ENTRIES.get(target.pipeline.names[index])
-  if entry and name not in entry.params:
-    inverse = {'alpha': 'C', 'learning_rate': 'learning_rate_init'}
-    if inverse.get(name) in entry.params:
-      name = inverse[name]
-  if (entry and name == 'learning_rate' and 'learning_rate_init' in
-      entry.params and re.fullmatch(r'[\d.e-]+', value)):
-    name = 'learning_rate_init'
+  name = phrasing.fitting_name(entry, name, value)
   target.pipeline.steps[index] = pipeline.set_keyword(
     step, name, pipeline.parse_expression(value)
   )
@@ -576,12 +585,18 @@ def _ensemble(target, clause, rest, mentions, settings, regression) -> bool:
   stacked = _has('stack|stacking', rest)
   name = 'Stacking' if stacked else 'Voting'
   name += 'Regressor' if regression else 'Classifier'
+  taken = catalogue.ENTRIES[name].params
+  for key, _ in settings:
+    if key not in taken:
+      raise EditRefused(f'which member takes {key}? write it as a call')
+  own = ''.join(f', {key}={value}' for key, value in settings)
   extra = ''
   if not stacked and not regression:
     soft = _has('soft', rest) or _has('average|blend', rest)
+    soft = soft and 'voting' not in dict(settings)
     extra = ", voting='soft'" if soft else ''
   target.pipeline.steps[-1] = pipeline.parse_expression(
-    f'{name}([{pairs}]{extra})'
+    f'{name}([{pairs}]{extra}{own})'
   )
   return True
 
