@@ -169,9 +169,7 @@ def verify(path: pathlib.Path) -> str:
     if not file.exists():
       return f'{name} is missing'
     if file.stat().st_size != entry['bytes']:
-      return (
-        f'{name} has {file.stat().st_size} bytes, not {entry["bytes"]}'
-      )
+      return f'{name} has {file.stat().st_size} bytes, not {entry["bytes"]}'
     if _digest(file) != entry['sha256']:
       return f'{name} has another checksum'
   return ''
@@ -179,7 +177,9 @@ def verify(path: pathlib.Path) -> str:
 
 def _flatten(tree: Any) -> dict[str, Any]:
   leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-  return {f'{i:05d}{_name(path)}': leaf for i, (path, leaf) in enumerate(leaves)}
+  return {
+    f'{i:05d}{_name(path)}': leaf for i, (path, leaf) in enumerate(leaves)
+  }
 
 
 def _name(path) -> str:

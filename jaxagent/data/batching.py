@@ -212,8 +212,10 @@ def pack_tokens(
   positions[index[valid]] = np.nonzero(valid)[1]
   segments[index[valid]] = np.repeat(packing.segment, packing.length)
   shape = packing.shape
-  return tokens.reshape(shape), positions.reshape(shape), segments.reshape(
-    shape
+  return (
+    tokens.reshape(shape),
+    positions.reshape(shape),
+    segments.reshape(shape),
   )
 
 

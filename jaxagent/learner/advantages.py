@@ -85,9 +85,7 @@ def pad_tables(
   """Rounds N up to 16s and R to 64s; padded samples are groups of one."""
   n, width = next(iter(tables.values())).shape
   more_n, more_r = -n % 16, -width % 64
-  tables = {
-    k: np.pad(v, ((0, more_n), (0, more_r))) for k, v in tables.items()
-  }
+  tables = {k: np.pad(v, ((0, more_n), (0, more_r))) for k, v in tables.items()}
   weights = np.pad(weights, (0, more_n))
   own = np.arange(more_n, dtype=groups.dtype) + groups.max() + 1
   return tables, weights, np.concatenate([groups, own])

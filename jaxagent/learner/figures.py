@@ -79,8 +79,8 @@ def data_metrics(
     returns = masked(token['returns'], mask)
     out |= spread('critic/values', values)
     variance = float(np.var(returns))
-    out['critic/vf_explained_var'] = (
-      1 - float(np.var(returns - values)) / (variance + 1e-5)
+    out['critic/vf_explained_var'] = 1 - float(np.var(returns - values)) / (
+      variance + 1e-5
     )
   out |= spread(
     'response_length', np.array([len(s.token_ids) for s in samples])

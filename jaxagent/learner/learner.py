@@ -225,12 +225,18 @@ class Learner:
       )
     put = sharding.put
     policy = tree['policy']
-    self._policy = put({k: policy[k] for k in self._policy}, self._place['policy'])
-    self._frozen = put({k: policy[k] for k in self._frozen}, self._place['frozen'])
+    self._policy = put(
+      {k: policy[k] for k in self._policy}, self._place['policy']
+    )
+    self._frozen = put(
+      {k: policy[k] for k in self._frozen}, self._place['frozen']
+    )
     self._opt = put(tree['opt'], self._optimizer.sharding)
     if self._value is not None:
       value = tree['value']
-      self._value = put({k: value[k] for k in self._value}, self._place['value'])
+      self._value = put(
+        {k: value[k] for k in self._value}, self._place['value']
+      )
       self._value_frozen = put(
         {k: value[k] for k in self._value_frozen}, self._place['value_frozen']
       )
@@ -334,7 +340,9 @@ class Learner:
     tables = self._forward_tables(work, clock)
     with clock('adv'):
       token = self._advantages(work, tables, weights)
-    metrics = figures.data_metrics(samples, tables, token, self._value is not None)
+    metrics = figures.data_metrics(
+      samples, tables, token, self._value is not None
+    )
     metrics |= self._epochs(work, token, version, clock)
     metrics |= {f'timing_s/{k}': v for k, v in clock.seconds.items()}
     metrics['learner/rejected'] = float(rejected)
@@ -384,9 +392,9 @@ class Learner:
     return table.astype(np.float32)
 
   def _advantages(self, work: _Work, tables, sample_weights) -> dict:
-    groups = np.unique(
-      [s.group_id for s in work.samples], return_inverse=True
-    )[1].astype(np.int32)
+    groups = np.unique([s.group_id for s in work.samples], return_inverse=True)[
+      1
+    ].astype(np.int32)
     padded = advantages_lib.pad_tables(
       tables, np.asarray(sample_weights, np.float32), groups
     )
@@ -465,7 +473,12 @@ class Learner:
         )
         found.append(metrics)
       self._value, self._value_opt, info = self._apply(
-        'critic', self._value_optimizer, self._value, self._value_opt, grads, name
+        'critic',
+        self._value_optimizer,
+        self._value,
+        self._value_opt,
+        grads,
+        name,
       )
       sums.add('critic', found, info)
 

@@ -32,7 +32,12 @@ def _flat(params) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-  'aggregation', ['token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean']
+  'aggregation',
+  [
+    'token-mean',
+    pytest.param('seq-mean-token-sum', marks=pytest.mark.slow),
+    pytest.param('seq-mean-token-mean', marks=pytest.mark.slow),
+  ],
 )
 def test_neither_micro_batch_nor_packing_changes_an_update(
   model_config, aggregation
@@ -139,7 +144,9 @@ def test_non_finite_gradient_is_skipped_then_stops(model_config):
   metrics = learner.rl_update(samples, huge)
   assert metrics['learner/skipped_updates'] == 2
   np.testing.assert_array_equal(_flat(learner.policy_params), before)
-  with pytest.raises(NonFiniteGradientError, match=r'5 actor steps.*version 9.*0/0/0'):
+  with pytest.raises(
+    NonFiniteGradientError, match=r'5 actor steps.*version 9.*0/0/0'
+  ):
     for _ in range(4):
       learner.rl_update(samples, huge, version=9)
 

@@ -1,0 +1,317 @@
+"""What a run needs, worked out without weights and without an accelerator.
+
+`plan(...)` returns parameters, memory by role and device, the activation
+peak, tokens and FLOPs an update, the expected time at a stated model FLOPs
+utilisation, and whether it fits. The arithmetic is in the docstrings, so that
+it can be checked by hand. `python -m jaxagent.plan --config=FILE[:VARIANT]`
+prints it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from jaxagent.models.config import ModelConfig
+
+GB = 10**9  # a device sold as 80 GB holds 80e9 bytes
+PEAK_FLOPS = {
+  'a100': 312e12,
+  'h100': 989e12,
+  'h200': 989e12,
+  'tpu-v5e': 197e12,
+  'tpu-v5p': 459e12,
+  'cpu': 1e11,
+}
+RESERVED = 0.08  # of the device: runtime, collectives, fragmentation
+
+
+def trained_params(model: ModelConfig) -> int:
+  """All of them, or the adapters: rank (in + out) for each target kernel."""
+  if not model.lora_rank:
+    return model.num_params()
+  d, f = model.hidden_size, model.intermediate_size
+  q = model.num_attention_heads * model.head_dim
+  kv = model.num_key_value_heads * model.head_dim
+  sides = {
+    'q': d + q,
+    'k': d + kv,
+    'v': d + kv,
+    'o': q + d,
+    'gate': d + f,
+    'up': d + f,
+    'down': f + d,
+  }
+  per_layer = sum(sides[name] for name in model.lora_targets)
+  return model.lora_rank * per_layer * model.num_hidden_layers
+
+
+def flops_per_token(
+  model: ModelConfig, context: float, head: bool = True
+) -> float:
+  """One forward pass: 2 a weight used, plus 4 L H h (context / 2).
+
+  `context` is the mean length of a sequence: a causal token sees half of it
+  on average, in two products of 2 H h each. The input table is looked up,
+  not multiplied; `head` counts the output table.
+  """
+  table = model.vocab_size * model.hidden_size
+  body = model.num_params() - table * (1 if model.tie_word_embeddings else 2)
+  width = model.num_attention_heads * model.head_dim
+  attention = 4 * model.num_hidden_layers * width * context / 2
+  return 2.0 * (body + (table if head else 0)) + attention
+
+
+def activation_bytes(
+  model: ModelConfig, tokens: int, chunk_rows: int, tensor: int = 1
+) -> float:
+  """Peak of one micro-batch's pass on one device that holds `tokens`.
+
+  c = bytes of the compute dtype. remat 'full': one residual [tokens, D] a
+  layer, plus one layer's inside at a time; otherwise the inside of every
+  layer. Inside = norms and residuals 4 D, q and output 2 H h, k and v 2 K h,
+  feed-forward 3 F, the last two groups split over `tensor`. The logits of
+  one chunk count thrice in float32 (logits, probabilities, gradient).
+  """
+  c = 2 if model.dtype == 'bfloat16' else 4
+  d, f = model.hidden_size, model.intermediate_size
+  q = model.num_attention_heads * model.head_dim
+  kv = model.num_key_value_heads * model.head_dim
+  inside = c * tokens * (4 * d + (2 * q + 2 * kv + 3 * f) / tensor)
+  layers = model.num_hidden_layers
+  if model.remat == 'none':
+    saved = layers * inside
+  else:
+    # The backward of the layer being recomputed holds its gradients too.
+    saved = layers * c * tokens * d + 2 * inside
+  logits = 3 * 4 * min(chunk_rows, tokens) * model.vocab_size / tensor
+  return saved + logits
+
+
+def plan(
+  model: ModelConfig,
+  mesh_shape: Mapping[str, int],
+  *,
+  device_gb: float = 80.0,
+  device: str = 'a100',
+  mfu: float = 0.4,
+  samples: int = 256,
+  tokens_per_sample: float = 2048.0,
+  micro_batch_tokens: int = 16384,
+  ppo_epochs: int = 1,
+  chunk_rows: int = 4096,
+  with_value: bool = True,
+  with_reference: bool = True,
+  offload: tuple[str, ...] = (),
+) -> dict[str, Any]:
+  """Memory (bytes a device), FLOPs and seconds of one update.
+
+  Weights are float32 masters with two float32 moments (12 bytes a trained
+  parameter), a float32 gradient while a role is updated (only one role at a
+  time), and a float32 frozen copy for the reference (adapters alone where
+  LoRA is used: it shares the base). fsdp and tensor split all of that, data
+  copies it. In FSDP one layer's weights are gathered in the compute dtype,
+  two at a time.
+  """
+  if device not in PEAK_FLOPS:
+    raise ValueError(
+      f'device={device!r} is not known; choose from {tuple(PEAK_FLOPS)}.'
+    )
+  sizes = {axis: int(mesh_shape.get(axis, 1)) for axis in _AXES}
+  _check_divides(model, sizes)
+  split = sizes['fsdp'] * sizes['tensor']
+  devices = split * sizes['data']
+  total, trained = model.num_params(), trained_params(model)
+  roles = _roles(model, total, trained, with_value, with_reference)
+  memory = {name: bytes_ / split for name, bytes_ in roles.items()}
+  host = {k: memory.pop(k) for k in list(memory) if k in offload}
+  memory['gradients'] = 4 * trained / split
+  # Rollouts may still read the old policy while the new one is written.
+  memory['policy_copy'] = 4 * trained / split
+  if sizes['fsdp'] > 1:
+    memory['gathered'] = _gathered(model, sizes['tensor'])
+  local = math.ceil(micro_batch_tokens / (sizes['data'] * sizes['fsdp']))
+  memory['activations'] = activation_bytes(
+    model, local, chunk_rows, sizes['tensor']
+  )
+  need = sum(memory.values())
+  room = device_gb * GB * (1 - RESERVED)
+  tokens = samples * tokens_per_sample
+  flops = _update_flops(
+    model, tokens, tokens_per_sample, ppo_epochs, with_value, with_reference
+  )
+  return {
+    'params': total,
+    'trained_params': trained,
+    'devices': devices,
+    'mesh': sizes,
+    'memory_per_device': memory,
+    'host_memory_per_device': host,
+    'need_bytes': need,
+    'room_bytes': room,
+    'fits': need <= room,
+    'short_bytes': max(0.0, need - room),
+    'advice': _advice(need - room, memory, host),
+    'tokens_per_update': tokens,
+    'flops_per_update': flops,
+    'mfu': mfu,
+    'seconds_per_update': flops / (devices * PEAK_FLOPS[device] * mfu),
+  }
+
+
+_AXES = ('data', 'fsdp', 'tensor')
+
+
+def _check_divides(model: ModelConfig, sizes: Mapping[str, int]) -> None:
+  for name, axis in (
+    ('num_attention_heads', 'tensor'),
+    ('num_key_value_heads', 'tensor'),
+    ('hidden_size', 'fsdp'),
+  ):
+    if getattr(model, name) % sizes[axis]:
+      raise ValueError(
+        f'{name}={getattr(model, name)} does not divide by the mesh axis '
+        f'{axis}={sizes[axis]}; lower that axis.'
+      )
+
+
+def _roles(model, total, trained, with_value, with_reference) -> dict:
+  stored = 2 if model.param_dtype == 'bfloat16' else 4
+  roles = {'policy': stored * total, 'policy_optimizer': 8 * trained}
+  if with_value:
+    # The trunk without an output table, and a head of one column.
+    untied = (
+      0 if model.tie_word_embeddings else (model.vocab_size * model.hidden_size)
+    )
+    extra = model.hidden_size
+    roles['value'] = stored * (total - untied + extra)
+    full = total - untied if trained == total else trained
+    roles['value_optimizer'] = 8 * (full + extra)
+  if with_reference:
+    roles['reference'] = stored * trained
+  return roles
+
+
+def _gathered(model: ModelConfig, tensor: int) -> float:
+  c = 2 if model.dtype == 'bfloat16' else 4
+  table = model.vocab_size * model.hidden_size
+  tables = table * (1 if model.tie_word_embeddings else 2)
+  layer = (model.num_params() - tables) / model.num_hidden_layers
+  return c * (2 * layer + table) / tensor
+
+
+def _update_flops(
+  model, tokens, context, epochs, with_value, with_reference
+) -> float:
+  """Forward 1, backward 2, recomputation 1 where layers are rematerialised.
+
+  Old log-probs and the reference: one forward each. Critic: one forward for
+  the values, then as the policy, without the output table.
+  """
+  policy = flops_per_token(model, context)
+  # A frozen base needs no weight gradients: the backward costs one forward.
+  backward = 1 if model.lora_rank else 2
+  step = 1 + backward
+  total = policy * (1 + bool(with_reference) + epochs * step)
+  if with_value:
+    critic = flops_per_token(model, context, head=False)
+    total += critic * (1 + epochs * step)
+  return tokens * total
+
+
+def _advice(short: float, memory: dict, host: dict) -> str:
+  if short <= 0:
+    return 'fits'
+  tips = []
+  if 'reference' in memory and memory['reference'] > 0:
+    tips.append(
+      f'offload the reference (saves {memory["reference"] / GB:.1f} GB)'
+    )
+  if memory['activations'] > short:
+    tips.append('halve micro_batch_tokens')
+  tips.append('raise the fsdp axis, or train LoRA adapters')
+  return f'short by {short / GB:.1f} GB a device: ' + '; '.join(tips)
+
+
+def text(name: str, found: Mapping[str, Any]) -> str:
+  """The plan as lines for people."""
+  lines = [
+    f'{name}: {found["params"] / 1e9:.3f}B parameters, '
+    f'{found["trained_params"] / 1e9:.3f}B trained, '
+    f'{found["devices"]} devices {found["mesh"]}'
+  ]
+  for role, size in found['memory_per_device'].items():
+    lines.append(f'  {role:<18}{size / GB:9.3f} GB a device')
+  for role, size in found['host_memory_per_device'].items():
+    lines.append(f'  {role:<18}{size / GB:9.3f} GB on the host')
+  lines += [
+    f'  {"needed":<18}{found["need_bytes"] / GB:9.3f} GB of '
+    f'{found["room_bytes"] / GB:.3f} GB usable: {found["advice"]}',
+    f'  tokens an update  {found["tokens_per_update"]:.3g}',
+    f'  FLOPs an update   {found["flops_per_update"]:.3g}',
+    f'  expected          {found["seconds_per_update"]:.1f} s an update at '
+    f'{found["mfu"]:.0%} MFU (an estimate, not measured)',
+  ]
+  return '\n'.join(lines)
+
+
+def from_config(config: Any, **changes: Any) -> dict[str, Any]:
+  """`plan` of an experiment's config."""
+  hf = config.model.hf.to_dict()
+  hf.setdefault('vocab_size', config.tokenizer.vocab_size)
+  model = ModelConfig.from_hf(hf).replace(
+    dtype=config.model.dtype,
+    scan_layers=config.model.scan_layers,
+    remat=config.model.remat,
+  )
+  options = dict(
+    samples=config.rl.batch_size,
+    tokens_per_sample=float(
+      config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
+    ),
+    micro_batch_tokens=config.rl.micro_batch_tokens,
+    ppo_epochs=config.rl.ppo_epochs,
+    with_value=config.rl.estimator == 'gae',
+    with_reference=config.rl.kl_coef > 0,
+  )
+  return plan(model, dict(config.mesh), **(options | changes))
+
+
+def main(argv: list[str] | None = None) -> int:
+  """Prints a config's plan; exit 1 where it does not fit."""
+  parser = argparse.ArgumentParser(prog='python -m jaxagent.plan')
+  parser.add_argument('--config', required=True, metavar='FILE[:VARIANT]')
+  parser.add_argument('--device', default='a100', choices=sorted(PEAK_FLOPS))
+  parser.add_argument('--device_gb', type=float, default=80.0)
+  parser.add_argument('--mfu', type=float, default=0.4)
+  parser.add_argument('--json', action='store_true')
+  args = parser.parse_args(argv)
+  file, _, variant = args.config.partition(':')
+  path = pathlib.Path(file)
+  if not path.is_file():
+    parser.error(f'--config={file}: no such file.')
+  sys.path.insert(0, str(pathlib.Path.cwd()))
+  spec = importlib.util.spec_from_file_location('_plan_config', path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  try:
+    found = from_config(
+      module.get_config(variant),
+      device=args.device,
+      device_gb=args.device_gb,
+      mfu=args.mfu,
+    )
+  except ValueError as error:
+    parser.error(str(error))
+  print(json.dumps(found, indent=1) if args.json else text(args.config, found))
+  return 0 if found['fits'] else 1
+
+
+if __name__ == '__main__':
+  sys.exit(main())

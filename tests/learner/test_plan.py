@@ -1,0 +1,94 @@
+"""The plan's arithmetic against hand computations."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from jaxagent import plan as plan_lib
+from jaxagent.models.config import ModelConfig
+
+QWEN_7B = ModelConfig(
+  vocab_size=152064,
+  hidden_size=3584,
+  intermediate_size=18944,
+  num_hidden_layers=28,
+  num_attention_heads=28,
+  num_key_value_heads=4,
+  head_dim=128,
+  tie_word_embeddings=False,
+  dtype='bfloat16',
+  remat='full',
+)
+
+
+def test_parameters_are_the_published_ones():
+  # Qwen2.5-7B: 7,615,616,512 weights in the released checkpoint.
+  assert QWEN_7B.num_params() == 7_615_616_512
+
+
+def test_memory_by_hand():
+  found = plan_lib.plan(QWEN_7B, {'fsdp': 8})
+  n = 7_615_616_512
+  memory = found['memory_per_device']
+  assert memory['policy'] == 4 * n / 8
+  assert memory['policy_optimizer'] == 8 * n / 8
+  assert memory['gradients'] == 4 * n / 8
+  assert memory['reference'] == 4 * n / 8
+  value = n - 152064 * 3584 + 3584
+  assert memory['value'] == 4 * value / 8
+  assert memory['value_optimizer'] == 8 * value / 8
+  # 2048 tokens a device in bf16: 28 residuals, two insides, 2048 logits.
+  inside = 2 * 2048 * (4 * 3584 + 2 * 3584 + 2 * 512 + 3 * 18944)
+  logits = 12 * 2048 * 152064
+  residuals = 28 * 2 * 2048 * 3584
+  assert memory['activations'] == residuals + 2 * inside + logits
+
+
+def test_flops_by_hand():
+  # Body 6,525,621,760 and the output table; causal attention over 1000.
+  body = 7_615_616_512 - 2 * 152064 * 3584
+  attention = 4 * 28 * 28 * 128 * 500
+  want = 2 * (body + 152064 * 3584) + attention
+  assert plan_lib.flops_per_token(QWEN_7B, 1000) == want
+
+
+def test_lora_trains_the_adapters_alone():
+  model = QWEN_7B.replace(lora_rank=32)
+  per_layer = 2 * (3584 + 3584) + 2 * (3584 + 512) + 3 * (3584 + 18944)
+  assert plan_lib.trained_params(model) == 32 * 28 * per_layer
+
+
+def test_says_by_how_much_it_does_not_fit():
+  found = plan_lib.plan(QWEN_7B, {'fsdp': 8}, device_gb=20)
+  assert not found['fits']
+  short = found['need_bytes'] - 20e9 * 0.92
+  assert found['short_bytes'] == pytest.approx(short)
+  assert f'short by {short / 1e9:.1f} GB' in found['advice']
+  moved = plan_lib.plan(QWEN_7B, {'fsdp': 8}, offload=('reference',))
+  assert 'reference' not in moved['memory_per_device']
+  assert moved['host_memory_per_device']['reference'] > 0
+
+
+def test_refuses_a_mesh_that_does_not_divide():
+  with pytest.raises(ValueError, match='num_attention_heads=28.*tensor=8'):
+    plan_lib.plan(QWEN_7B, {'tensor': 8})
+  with pytest.raises(ValueError, match='device='):
+    plan_lib.plan(QWEN_7B, {}, device='abacus')
+
+
+def test_command_prints_the_plan():
+  out = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'jaxagent.plan',
+      '--config=configs/stepwise_ppo.py:qwen2.5-7b',
+    ],
+    capture_output=True,
+    text=True,
+  )
+  assert '7.616B parameters' in out.stdout, out.stderr
+  assert 'policy_optimizer' in out.stdout

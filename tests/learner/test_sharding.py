@@ -1,0 +1,98 @@
+"""Meshes: rules, errors, and the same result on every shape."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import pytest
+from jax.sharding import AbstractMesh, PartitionSpec
+
+from jaxagent import models, sharding
+
+
+def test_every_weight_of_a_layer_has_a_rule(model_config):
+  _, params = models.abstract_decoder(model_config)
+  mesh = AbstractMesh((1, 2, 2), sharding.AXES)
+  for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+    name = sharding.path_of(path)
+    spec = sharding.parameter_spec(name, leaf.shape, mesh)
+    assert ('norm' in name) == (spec == PartitionSpec()), name
+
+
+def test_rules_place_rows_and_columns():
+  mesh = AbstractMesh((1, 2, 2), sharding.AXES)
+  spec = lambda path, shape: sharding.parameter_spec(path, shape, mesh)  # noqa: E731
+  assert spec('layers/0/q/kernel', (32, 32)) == PartitionSpec('fsdp', 'tensor')
+  assert spec('layers/0/down/kernel', (64, 32)) == PartitionSpec(
+    'tensor', 'fsdp'
+  )
+  # A scanned stack leads with its layers.
+  assert spec('layers/up/kernel', (3, 32, 64)) == PartitionSpec(
+    None, 'fsdp', 'tensor'
+  )
+  # An optimizer's moments end in the path of their parameter.
+  assert spec('0/mu/embed', (64, 32)) == PartitionSpec('tensor', 'fsdp')
+
+
+def test_errors_name_the_remedy(model_config):
+  with pytest.raises(ValueError, match='needs 64 devices, but there are'):
+    sharding.make_mesh({'data': 64})
+  with pytest.raises(ValueError, match="axes \\['pipe'\\] are not known"):
+    sharding.make_mesh({'pipe': 2})
+  with pytest.raises(ValueError, match='num_key_value_heads=2.*tensor=4'):
+    sharding.check_model(model_config, {'tensor': 4})
+
+
+def test_settings_from_the_environment():
+  read = sharding.distributed_settings
+  assert read({}) is None
+  assert read({'SLURM_NTASKS': '4', 'SLURM_PROCID': '1'}) == {}
+  assert read({'TPU_WORKER_HOSTNAMES': 'a,b'}) == {}
+  jobset = {
+    'JAXAGENT_COORDINATOR': 'host-0:1234',
+    'JAXAGENT_NUM_PROCESSES': '4',
+    'JOB_COMPLETION_INDEX': '3',
+  }
+  assert read(jobset) == {
+    'coordinator_address': 'host-0:1234',
+    'num_processes': 4,
+    'process_id': 3,
+  }
+  with pytest.raises(ValueError, match='process index 7'):
+    read({**jobset, 'JOB_COMPLETION_INDEX': '7'})
+  with pytest.raises(ValueError, match='set both'):
+    read({'JAXAGENT_COORDINATOR': 'host-0:1234'})
+
+
+@pytest.mark.slow
+def test_every_mesh_gives_one_devices_result(tmp_path):
+  shapes = ['1x1x1', '8x1x1', '1x8x1', '2x2x2', '4x1x2', '1x4x2']
+  env = {
+    **os.environ,
+    'JAX_PLATFORMS': 'cpu',
+    'XLA_FLAGS': (
+      '--xla_force_host_platform_device_count=8 '
+      '--xla_backend_optimization_level=0'
+    ),
+  }
+  out = subprocess.run(
+    [sys.executable, '-m', 'tests.learner.mesh_worker', str(tmp_path), *shapes],
+    capture_output=True,
+    text=True,
+    env=env,
+  )
+  assert out.returncode == 0, out.stderr[-2000:]
+  found = json.loads(out.stdout.splitlines()[-1])
+  want = found['1x1x1']
+  for shape in shapes[1:]:
+    for key in ('actor/grad_norm', 'critic/grad_norm', 'critic/vf_loss'):
+      assert found[shape][key] == pytest.approx(want[key], rel=1e-5), shape
+    key = 'actor/pg_loss'
+    assert found[shape][key] == pytest.approx(want[key], abs=1e-5), shape
+  assert found['1x8x1']['shard'] == [4, 64]
+  assert found['2x2x2']['shard'] == [16, 32]
+  assert found['restored'] and found['mesh']['tensor'] == 2
