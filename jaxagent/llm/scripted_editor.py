@@ -181,6 +181,7 @@ class ScriptedEditor:
     target = pipeline.Script(script)
     # `1.` of an enumeration and the like carry nothing.
     text = re.sub(r'\s+', ' ', instruction).strip().rstrip('.')
+    text = re.sub(r'(^|[.;:]\s)\d+[.)]\s(?=[A-Za-z])', r'\1', text)
     clauses = [c for c in _split(text) if c.strip()]
     if not clauses:
       raise EditRefused('the instruction is empty')
@@ -196,7 +197,6 @@ class ScriptedEditor:
     return result
 
   def _carry_out(self, target: pipeline.Script, clause: str) -> None:
-    clause = re.sub(r'^\W*\d+[.)]\s+', '', clause)  # of an enumeration
     if _data_edit(target, clause):
       return
     regression = catalogue.is_regression(

@@ -1,0 +1,120 @@
+"""Responses: what is let through, what is refused and how."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxagent.envs import parser
+from jaxagent.types import Outcome
+
+THOUGHTS = {n: f'about {n.lower()}' for n in parser.ENTRIES[:4]}
+RUN = {'script_name': 'train.py'}
+GOOD = parser.format_response(THOUGHTS, 'Execute Script', RUN)
+
+
+def with_input(text, action='Execute Script'):
+  head = GOOD.split('Action:')[0]
+  return f'{head}Action: {action}\nAction Input: {text}'
+
+
+@pytest.mark.parametrize('mode', ['strict', 'compatible'])
+@pytest.mark.parametrize('action', parser.ACTION_ARGS)
+def test_round_trip_of_every_action(action, mode):
+  args = {n: f'{n} "quoted" \u00e9\nline' for n in parser.ACTION_ARGS[action]}
+  text = parser.format_response(THOUGHTS, action, args)
+  response = parser.parse_response(text, mode=mode)
+  assert (response.action, response.args) == (action, args)
+  assert response.entries['Thought'] == 'about thought'
+
+
+def test_without_thought():
+  text = parser.format_response({}, 'Execute Script', RUN)
+  with pytest.raises(parser.FormatError, match='Reflection'):
+    parser.parse_response(text)
+  required = parser.ENTRIES_WITHOUT_THOUGHT
+  assert parser.parse_response(text, required=required).args == RUN
+
+
+def test_what_follows_the_observation_is_cut():
+  text = GOOD + '\nObservation: 0.99\nAction: Final Answer'
+  assert parser.parse_response(text).action == 'Execute Script'
+
+
+def test_an_entry_name_inside_a_line_starts_nothing():
+  entries = {**THOUGHTS, 'Thought': 'I choose Action: List Files'}
+  text = parser.format_response(entries, 'Execute Script', RUN)
+  assert parser.parse_response(text).entries['Thought'].endswith('List Files')
+
+
+@pytest.mark.parametrize(
+  'text, says',
+  [
+    ('', 'missing'),
+    ('Hello', 'missing'),
+    ('Hello\n' + GOOD, 'before the first'),
+    (GOOD.replace('Reflection', 'Reflexion'), 'Reflection'),
+    (GOOD.replace('about thought', ''), 'empty'),
+    (GOOD + '\nThought: again', 'twice'),
+    (with_input('train.py'), 'not valid JSON'),
+    (with_input('{"script_name": "a"} and more'), 'not valid JSON'),
+    (with_input('["train.py"]'), 'list'),
+    (with_input('{"script_name": "a", "script_name": "b"}'), 'twice'),
+    (with_input('{"script_name": NaN}'), 'constant'),
+    (with_input('[' * 100_000), 'not valid JSON'),
+  ],
+)
+def test_format_errors(text, says):
+  with pytest.raises(parser.FormatError, match=says) as raised:
+    parser.parse_response(text)
+  assert raised.value.outcome is Outcome.INVALID_FORMAT
+
+
+def test_order_matters_when_strict():
+  lines = GOOD.split('\n')
+  swapped = '\n'.join([lines[1], lines[0], *lines[2:]])
+  with pytest.raises(parser.FormatError, match='in this order'):
+    parser.parse_response(swapped)
+  assert parser.parse_response(swapped, mode='compatible').args == RUN
+
+
+@pytest.mark.parametrize(
+  'text, says',
+  [
+    (with_input('{}', 'Launch Rocket'), 'Unknown action'),
+    (with_input('{}'), "lacks 'script_name'"),
+    (with_input('{"script_name": "a", "x": "b"}'), "no 'x'"),
+    (with_input('{"script_name": null}'), 'must be a string'),
+    (with_input('{"script_name": true}'), 'must be a string'),
+    (with_input('{"script_name": {"a": 1}}'), 'must be a string'),
+  ],
+)
+def test_action_errors(text, says):
+  with pytest.raises(parser.ActionError, match=says) as raised:
+    parser.parse_response(text)
+  assert raised.value.outcome is Outcome.INVALID_ACTION
+
+
+def test_allowed_actions_and_mode():
+  with pytest.raises(parser.ActionError, match='choose one of: List Files'):
+    parser.parse_response(GOOD, actions=('List Files',))
+  with pytest.raises(ValueError, match="mode='lax'"):
+    parser.parse_response(GOOD, mode='lax')
+
+
+def test_compatible_forgives():
+  text = (
+    'Some words\nAction: [Execute Script]\n'
+    'Action Input: ```json\n{"script_name": "a\nb", "x": 1}\n```'
+  )
+  response = parser.parse_response(text, mode='compatible')
+  assert response.action == 'Execute Script'
+  assert response.args == {'script_name': 'a\nb'}
+
+
+def test_line_numbers_may_be_numbers():
+  text = with_input(
+    '{"script_name": "a", "start_line_number": 1, "end_line_number": "2"}',
+    'Inspect Script Lines',
+  )
+  args = parser.parse_response(text).args
+  assert args['start_line_number'] == '1'

@@ -1,0 +1,171 @@
+"""Each kind of edit of the scripted editor, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxagent.envs import parser
+from jaxagent.llm.base import EditRefused
+from jaxagent.llm.pipeline import model_line
+from jaxagent.llm.scripted_editor import ScriptedEditor
+
+_SCRIPT = '''import numpy as np
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.{module} import {name}
+
+SIZE = 10  # of what
+x_train = y_train = x_test = None
+model = make_pipeline(StandardScaler(), {call})  # the model
+model.fit(x_train, y_train)
+pred = model.predict(x_test)
+'''
+LOGISTIC = _SCRIPT.format(
+  module='linear_model', name='LogisticRegression',
+  call='LogisticRegression(C=1.0)',
+)
+RIDGE = _SCRIPT.format(
+  module='linear_model', name='Ridge', call='Ridge(alpha=1.0)'
+)
+FOREST = _SCRIPT.format(
+  module='ensemble', name='RandomForestClassifier',
+  call='RandomForestClassifier(n_estimators=100, random_state=0)',
+)
+EDITOR = ScriptedEditor()
+PIPE = 'model = make_pipeline(StandardScaler(), {})'
+
+
+def edited(script, instruction):
+  text = EDITOR.edit(script, instruction)
+  compile(text, 'train.py', 'exec')
+  return model_line(text)
+
+
+@pytest.mark.parametrize(
+  'instruction, estimator',
+  [
+    ('Replace the estimator with SVC(C=2)', 'SVC(C=2, random_state=0)'),
+    ('Use a random forest', 'RandomForestClassifier(random_state=0)'),
+    ('Switch the model to GaussianNB()', 'GaussianNB()'),
+    ('Set C to 10', 'LogisticRegression(C=10)'),
+    ('Set the C of the LogisticRegression to 10', 'LogisticRegression(C=10)'),
+    ('Double C', 'LogisticRegression(C=2)'),
+    ('Increase C from 1 to 10', 'LogisticRegression(C=10)'),
+    ('Add PCA(n_components=5)',
+     'PCA(n_components=5, random_state=0), LogisticRegression(C=1.0)'),
+    ('Bag the model with 30 copies',
+     'BaggingClassifier(estimator=LogisticRegression(C=1.0), '
+     'n_estimators=30, random_state=0)'),
+    ('Combine SVC() and GaussianNB() by voting',
+     "VotingClassifier([('m0', SVC(random_state=0)), ('m1', GaussianNB())])"),
+  ],
+)
+def test_kinds_of_edits(instruction, estimator):
+  assert edited(LOGISTIC, instruction) == PIPE.format(estimator)
+
+
+def test_steps_and_several_clauses():
+  assert edited(LOGISTIC, 'Replace the scaler with MinMaxScaler()') == (
+    'model = make_pipeline(MinMaxScaler(), LogisticRegression(C=1.0))'
+  )
+  assert edited(LOGISTIC, 'Remove the scaler and then use SVC(C=2)') == (
+    'model = make_pipeline(SVC(C=2, random_state=0))'
+  )
+  assert edited(LOGISTIC, '1. Remove the StandardScaler') == (
+    'model = make_pipeline(LogisticRegression(C=1.0))'
+  )
+
+
+@pytest.mark.parametrize(
+  'instruction, estimator',
+  [
+    ('Use a random forest with 300 trees',
+     'RandomForestClassifier(n_estimators=300, random_state=0)'),
+    ('Replace the estimator with a random forest of 300 trees',
+     'RandomForestClassifier(n_estimators=300, random_state=0)'),
+    ('Use histogram gradient boosting with 50 rounds',
+     'HistGradientBoostingClassifier(max_iter=50, random_state=0)'),
+    ('Add polynomial features of degree 2',
+     'PolynomialFeatures(degree=2), LogisticRegression(C=1.0)'),
+    ('Use an MLP with hidden layers (64, 32)',
+     'MLPClassifier(hidden_layer_sizes=(64, 32), random_state=0)'),
+    ('Use an SVM with kernel rbf', "SVC(kernel='rbf', random_state=0)"),
+    ('Use an SVM with an rbf kernel and C 10',
+     "SVC(kernel='rbf', C=10, random_state=0)"),
+    ('Use KNN with 7 neighbours', 'KNeighborsClassifier(n_neighbors=7)'),
+    ('Use a decision tree of depth 5',
+     'DecisionTreeClassifier(max_depth=5, random_state=0)'),
+    ('Use logistic regression with l1 penalty',
+     "LogisticRegression(penalty='l1')"),
+    ('Add PCA with 10 components',
+     'PCA(n_components=10, random_state=0), LogisticRegression(C=1.0)'),
+  ],
+)
+def test_spoken_values_are_honoured(instruction, estimator):
+  assert edited(LOGISTIC, instruction) == PIPE.format(estimator)
+
+
+@pytest.mark.parametrize(
+  'instruction', ['Use 300 trees', 'Increase the trees to 300',
+                  'Set the number of trees to 300']
+)
+def test_spoken_values_change_the_step_there_is(instruction):
+  assert edited(FOREST, instruction) == PIPE.format(
+    'RandomForestClassifier(n_estimators=300, random_state=0)'
+  )
+
+
+@pytest.mark.parametrize(
+  'instruction, says',
+  [
+    ('Use an SVM with 42 wheels', '42'),
+    ('Use an SVM with a matern kernel', 'matern kernel'),
+    ('Combine SVC() and GaussianNB() with max_depth=3 by voting',
+     'max_depth'),
+    ('Make it better', 'do not know how'),
+    ('Use xgboost', 'library'),
+    ('Use FancyBoostingMachine', 'FancyBoostingMachine'),
+    ('Remove PCA', 'no step PCA'),
+    ('Remove the LogisticRegression', 'only replaced'),
+    ('Set n_neighbors to 3', 'n_neighbors'),
+    ('Set C to 1.0', 'so already'),
+    ('Use SVC(C=1', 'never closed'),
+    ('', 'empty'),
+    ('x' * 5000, 'too long'),
+  ],
+)
+def test_refusals(instruction, says):
+  with pytest.raises(EditRefused, match=says):
+    EDITOR.edit(LOGISTIC, instruction)
+
+
+@pytest.mark.parametrize('script', ['', 'model', 'x = (', 'a = 1\n'])
+def test_scripts_that_cannot_be_edited(script):
+  with pytest.raises(EditRefused):
+    EDITOR.edit(script, 'Set C to 10')
+
+
+def test_regression_takes_the_regressor_of_a_pair():
+  assert edited(RIDGE, 'Use a random forest with 300 trees') == PIPE.format(
+    'RandomForestRegressor(n_estimators=300, random_state=0)'
+  )
+  assert 'func=np.log1p' in edited(RIDGE, 'Log transform the target')
+
+
+def test_the_rest_of_the_script_stays():
+  text = EDITOR.edit(LOGISTIC, 'Use SVC(C=2)')
+  assert '# of what' in text and '# the model' in text
+  assert 'from sklearn.svm import SVC' in text
+  assert 'LogisticRegression' not in text
+  assert 'SIZE = 20  # of what' in EDITOR.edit(LOGISTIC, 'Set SIZE to 20')
+
+
+def test_lines_about_the_data():
+  assert 'pred = np.clip(pred' in EDITOR.edit(RIDGE, 'Clip the predictions')
+  halved = EDITOR.edit(RIDGE, 'Train on half of the rows')
+  assert 'x_train[::2]' in halved
+
+
+def test_says_that_it_is_a_stand_in():
+  assert EDITOR.is_stand_in and EDITOR.name == 'scripted_editor'
+  assert 'Edit Script (AI)' in parser.EDIT_ACTIONS
