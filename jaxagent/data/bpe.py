@@ -33,6 +33,9 @@ class ByteBPE:
           f'tokenizer: {name} has id {tokenizer.token_to_id(name)}, not '
           f'{index}; train one with jaxagent.data.bpe.train.'
         )
+    # Else '<eos>' in a script or an output would become the end token: text
+    # from outside must never be able to end a response.
+    tokenizer.encode_special_tokens = True
     self._tokenizer = tokenizer
 
   @property
@@ -71,6 +74,7 @@ class ByteBPE:
           'pad_token': SPECIAL[0],
           'eos_token': SPECIAL[1],
           'sep_token': SPECIAL[2],
+          'split_special_tokens': True,
         }
       )
     )
