@@ -34,9 +34,13 @@ def test_layer_by_layer_and_logits_equal_transformers(config, tmp_path):
   params = shake(params)
   hf.save_hf(tmp_path / 'm', config, params, max_shard_bytes=20_000)
   rows = _rows()
-  model = nnx.merge(graphdef, params)
-  trace = model.trace(*rows)
-  logits = model(*rows) @ model.unembed.T
+
+  @jax.jit  # one program: op by op, compiling is most of the test's time
+  def run(params):
+    model = nnx.merge(graphdef, params)
+    return model.trace(*rows), model(*rows) @ model.unembed.T
+
+  trace, logits = run(params)
   with torch.no_grad():
     out = _theirs(config, tmp_path / 'm')(
       torch.tensor(rows[0]).long(), output_hidden_states=True
@@ -59,8 +63,13 @@ def test_import_of_what_transformers_saved(config, tmp_path):
   for name in ('head_dim', 'rope_theta', 'attention_bias', 'qk_norm'):
     assert getattr(got, name) == getattr(config, name)
   rows = _rows(seed=1)
-  model = nnx.merge(graphdef, params)
-  logits = model(*rows) @ model.unembed.T
+
+  @jax.jit
+  def run(params):
+    model = nnx.merge(graphdef, params)
+    return model(*rows) @ model.unembed.T
+
+  logits = run(params)
   with torch.no_grad():
     want = theirs(torch.tensor(rows[0]).long()).logits.numpy()
   np.testing.assert_allclose(logits, want, atol=1e-4, rtol=1e-4)
@@ -105,10 +114,11 @@ def test_packed_rows_equal_rows_alone():
   for kernel in ('mapped', 'xla'):
     other = config.replace(attention=kernel)
     m = nnx.merge(init_decoder(other, 0)[0], nnx.state(model))
-    out = m(packed, positions, segments)
+    run = nnx.jit(lambda m, *rows: m(*rows))
+    out = run(m, packed, positions, segments)
     assert np.isfinite(out).all()
-    one = m(a, np.arange(7)[None], np.ones_like(a))
-    two = m(b, np.arange(5)[None], np.ones_like(b))
+    one = run(m, a, np.arange(7)[None], np.ones_like(a))
+    two = run(m, b, np.arange(5)[None], np.ones_like(b))
     np.testing.assert_allclose(out[:, :7], one, atol=1e-5)
     np.testing.assert_allclose(out[:, 7:12], two, atol=1e-5)
 
@@ -127,10 +137,11 @@ def test_scan_and_remat_change_no_gradient(scan, remat):
     )
     return logp.mean()
 
-  want, grad = jax.value_and_grad(loss, 1)(graphdef, params)
+  grad_of = jax.jit(jax.value_and_grad(loss, 1), static_argnums=0)
+  want, grad = grad_of(graphdef, params)
   other = base.replace(scan_layers=scan, remat=remat)
   graphdef, params = init_decoder(other, 0)
-  got, grad2 = jax.value_and_grad(loss, 1)(graphdef, params)
+  got, grad2 = grad_of(graphdef, params)
   np.testing.assert_allclose(got, want, rtol=1e-6)
   a = sum(float((g**2).sum()) for g in jax.tree.leaves(grad))
   b = sum(float((g**2).sum()) for g in jax.tree.leaves(grad2))
