@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 MODEL_TYPES = ('qwen2', 'qwen3')
 REMAT = ('none', 'full', 'dots', 'dots_no_batch')

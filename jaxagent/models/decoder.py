@@ -8,7 +8,8 @@ Nothing here knows of a mesh: `logical_axes` names the axes of a weight and
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp

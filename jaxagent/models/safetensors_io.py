@@ -12,7 +12,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from typing import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import ml_dtypes
 import numpy as np

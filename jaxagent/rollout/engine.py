@@ -6,7 +6,8 @@ conformance tests run against both.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Sequence, runtime_checkable
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from jaxagent import types
 
