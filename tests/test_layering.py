@@ -35,7 +35,7 @@ HOST = {
 # rollout is a host room but for these files.
 ROLLOUT_ON_DEVICE = {'native_engine', 'weight_sync', 'sampling'}
 DEVICE = {'algorithms', 'models', 'sharding', 'learner'}
-ABOVE = {'checkpoint', 'loops', 'main', 'testing'}
+ABOVE = {'checkpoint', 'loops', 'main', 'plan', 'testing'}
 # Room -> rooms it may import. Rooms not named here are free of this check.
 MAY_IMPORT = {
   'types': set(),
