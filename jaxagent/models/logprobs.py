@@ -91,27 +91,29 @@ def _forward(hidden, unembed, targets, temperature, with_entropy):
     logp = jnp.take_along_axis(logits, ids[:, None], -1)[:, 0] - lse
     if not with_entropy:
       return logp, jnp.zeros_like(logp), lse
-    probs = jnp.exp(logits - lse[:, None])
-    return logp, lse - jnp.sum(probs * logits, -1), lse
+    # Not lse - sum(p logits): the two nearly cancel and lose digits.
+    each = logits - lse[:, None]
+    return logp, -jnp.sum(jnp.exp(each) * each, -1), lse
 
   logp, entropy, lse = _each(body, (hidden, targets), hidden.shape[0] == 1)
-  saved = (hidden, unembed, targets, temperature, lse, entropy)
+  saved = (hidden, unembed, targets, temperature, lse)
   return (logp, entropy), saved
 
 
 def _backward(with_entropy, saved, grads):
   """d logp = onehot - p;  d entropy = -p (log p + entropy);  both over T."""
-  hidden, unembed, targets, temperature, lse, entropy = saved
+  hidden, unembed, targets, temperature, lse = saved
   vocab = unembed.shape[0]
 
   def body(args):
-    h, ids, lse_n, ent, g_logp, g_ent = args
+    h, ids, lse_n, g_logp, g_ent = args
     logp = logits_of(h, unembed, temperature) - lse_n[:, None]
     probs = jnp.exp(logp)
     hot = ids[:, None] == jnp.arange(vocab)[None]
     d_logits = jnp.where(hot, g_logp[:, None], 0.0) - g_logp[:, None] * probs
     if with_entropy:
-      d_logits -= g_ent[:, None] * probs * (logp + ent[:, None])
+      ent = -jnp.sum(probs * logp, -1, keepdims=True)
+      d_logits -= g_ent[:, None] * probs * (logp + ent)
     d_logits = (d_logits / temperature).astype(h.dtype)
     d_table = jax.lax.dot_general(
       d_logits,
@@ -121,7 +123,7 @@ def _backward(with_entropy, saved, grads):
     )
     return d_logits @ unembed, d_table
 
-  args = (hidden, targets, lse, entropy, *grads)
+  args = (hidden, targets, lse, *grads)
   if hidden.shape[0] == 1:
     d_hidden, d_table = body(jax.tree.map(lambda a: a[0], args))
     d_hidden = d_hidden[None]
