@@ -38,7 +38,7 @@ OPTIONS = (
 )
 # What the learner computed; clocks differ between runs.
 SAME = ('actor/pg_loss', 'actor/grad_norm', 'critic/vf_loss', 'critic/score/mean')
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.quiet, pytest.mark.timeout(1500)]
 
 
 def _start(work) -> subprocess.Popen:

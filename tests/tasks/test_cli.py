@@ -57,6 +57,7 @@ def test_check_finds_a_leak(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.quiet
 def test_check_all_in_the_sandbox(tasks_dir, tmp_path, capsys):
   code = call(tasks_dir, tmp_path, 'check', '--all')
   assert code == 0, capsys.readouterr()
