@@ -93,29 +93,42 @@ def learner_config(config) -> LearnerConfig:
 
 
 def make_learner(host, tokenizer) -> Learner:
-  """A learner with fresh or imported parameters."""
+  """A learner with fresh parameters, or those of `config.model.path`."""
   config = host.config
-  made = model_config(config, tokenizer.vocab_size)
   try:
-    mesh = sharding.make_mesh(dict(config.mesh))
+    made, params = _model(config, tokenizer)
     return Learner(
       made,
       learner_config(config),
-      mesh=mesh,
+      mesh=sharding.make_mesh(dict(config.mesh)),
       seed=config.seed,
-      policy_params=_imported(config, made),
+      policy_params=params,
       pad_id=tokenizer.pad_id,
     )
   except ValueError as error:
     raise UserError(str(error)) from error
 
 
-def _imported(config, made):
+def _model(config, tokenizer):
+  """(model config, parameters or None for a random start)."""
   if not config.model.path:
-    return None
+    return model_config(config, tokenizer.vocab_size), None
   from jaxagent.models import hf
 
-  return hf.load_params(pathlib.Path(config.model.path), made)
+  made, _, params = hf.load_hf(
+    pathlib.Path(config.model.path),
+    dtype=config.model.dtype,
+    scan_layers=config.model.scan_layers,
+    remat=config.model.remat,
+  )
+  if made.vocab_size < tokenizer.vocab_size:
+    raise UserError(
+      f'config.model.path={config.model.path!r} has a vocabulary of '
+      f"{made.vocab_size}, smaller than the tokenizer's "
+      f'{tokenizer.vocab_size}: give the tokenizer that belongs to it with '
+      '--config.tokenizer.path.'
+    )
+  return made, params
 
 
 def make_policy(host, learner: Learner, tokenizer) -> Policy:
