@@ -97,14 +97,16 @@ def base() -> ConfigDict:
   config.rollout.max_new_tokens = 192
 
   config.rl = ConfigDict()
-  config.rl.updates = 24
+  config.rl.updates = 48
   config.rl.batch_size = 32
   config.rl.group_size = 1
   config.rl.estimator = 'gae'  # gae | grpo | dr_grpo | rloo | reinforce_pp
   config.rl.weighting = 'duration'  # none | duration | inclusion
+  # Duration weights are cut at this many means; 0 is no cap, else >= 1.
+  config.rl.weight_cap = 3.0
   config.rl.oversample = 1.25  # m: samples dispatched for each one consumed
   config.rl.rest = 'carry_over'  # carry_over | cancel | wait
-  config.rl.max_staleness = 4  # updates; -1 is no bound
+  config.rl.max_staleness = 1  # updates; -1 is no bound
   config.rl.on_stale = 'hold'  # hold | drop | keep
   config.rl.watchdog_s = 300.0
   config.rl.policy_lr = 3e-4

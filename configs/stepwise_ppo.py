@@ -70,6 +70,8 @@ def _paper(config: common.ConfigDict) -> None:
   config.sandbox.memory_mb = 16384
   config.rl.batch_size = 256
   config.rl.updates = 40
+  config.rl.weight_cap = 0.0
+  config.rl.max_staleness = 4
   config.rl.policy_lr = 1e-6
   config.rl.value_lr = 1e-5
   config.rl.ppo_epochs = 1

@@ -128,8 +128,15 @@ def _ours() -> dict[str, str]:
     'sandbox/score_gain': 'normalised score gain of the edits that ran, mean',
     'sandbox/distinct_edits': 'distinct edit instructions over edits',
     'sandbox/': 'further counters of the sandbox pool',
-    'duration/weight_max': 'largest step weight of the batch',
-    'duration/weight_ess': 'effective sample size of the weights, as a share',
+    'duration/weight_capped_fraction': (
+      'share of step weights cut at config.rl.weight_cap, of steps that ran'
+    ),
+    'duration/weight_max': 'largest weight of a step that ran',
+    'duration/weight_max_uncapped': 'the same before the cap',
+    'duration/weight_ess': (
+      'effective sample share of the weights, (sum w)^2 / (n sum w^2), of '
+      'steps that ran'
+    ),
     'duration/inclusion_effective_fraction': (
       'effective sample size under inclusion weights, as a share'
     ),
@@ -189,7 +196,6 @@ def _ours() -> dict[str, str]:
     'trained': 'execution seconds of what was trained',
     'exec_s': 'execution seconds of the batch',
     'queue_s': 'seconds in the queue of the batch',
-    'weight': 'step weight of the batch',
   }.items():
     table |= _each(f'duration/{stage}', _QUANTILES, text)
   return table

@@ -53,6 +53,7 @@ from jaxagent.algorithms.validation import validate_batch
 from jaxagent.algorithms.weights import (
   IMPORTANCE_LEVELS,
   WEIGHTINGS,
+  capped_weights,
   duration_weighted,
   duration_weights,
   importance_metrics,
@@ -74,6 +75,7 @@ __all__ = [
   'aggregate',
   'aggregation_denominator',
   'broadcast_to_tokens',
+  'capped_weights',
   'discounted_returns',
   'duration_weighted',
   'duration_weights',

@@ -57,13 +57,47 @@ def duration_weights(
   keep = jnp.isfinite(durations) & (durations > 0)
   if valid is not None:
     keep &= jnp.asarray(valid) > 0
+  return _to_mean_one(durations, keep)
+
+
+def _to_mean_one(values: jax.Array, keep: jax.Array) -> jax.Array:
+  """values >= 0 over their mean where kept; 0 elsewhere."""
   # Dividing by the largest first keeps the sum finite, and keeps equal
-  # durations at exactly 1.
-  durations = jnp.where(keep, durations, 0.0)
-  largest = jnp.max(durations)
-  scaled = durations / jnp.where(largest > 0, largest, 1)
+  # values at exactly 1.
+  values = jnp.where(keep, values, 0.0)
+  largest = jnp.max(values)
+  scaled = values / jnp.where(largest > 0, largest, 1)
   mean = reductions.masked_mean(scaled, keep)
   return scaled / jnp.where(mean > 0, mean, 1)
+
+
+def capped_weights(
+  weights: jax.Array, cap: float, valid: jax.Array | None = None
+) -> jax.Array:
+  """min(w, cap), scaled so that valid weights have mean 1 again.
+
+  A truncation of the weights of paper 003, equation 3, which is not in the
+  paper. weights: [B] or [B, K], >= 0, of mean 1 over the valid ones (as
+  `duration_weights` gives them), so that the cap is in means. cap: 0 is no
+  cap (the weights as they are), else 1 or more. valid: as weights; invalid
+  entries get 0. Scaling may lift the largest above the cap again, to cap /
+  mean(min(w, cap)). Equal weights give 1 exactly.
+
+  Raises: ValueError for a cap that is neither 0 nor 1 or more.
+  """
+  if not (cap == 0 or cap >= 1):
+    raise ValueError(
+      f'cap={cap!r} must be 0 (no cap) or 1 or more (usual: 3; at 1 all that '
+      'is above the mean is cut to it).'
+    )
+  weights = jnp.asarray(weights)
+  weights = weights.astype(jnp.result_type(weights.dtype, float))
+  keep = jnp.ones(weights.shape, bool)
+  if valid is not None:
+    keep = jnp.asarray(valid) > 0
+  if cap == 0:
+    return jnp.where(keep, weights, 0.0)
+  return _to_mean_one(jnp.minimum(weights, cap), keep)
 
 
 def step_weights_to_tokens(

@@ -70,7 +70,7 @@ def _loop(host, learner, policy, scheduler, checkpoints, start, counts):
       batch = scheduler.next_batch(update)
       collected = time.monotonic()
       samples = _shuffled(batch.samples, config, host.config.seed, update)
-      weights = weighting.step_weights(config, samples)
+      weights, weight_stats = weighting.step_weights(config, samples)
       scheduler.fill(update)  # slots stay busy while the learner works
       metrics = learner.rl_update(samples, weights, update)
       policy.engine.update_weights(learner.policy_params, update + 1)
@@ -79,6 +79,7 @@ def _loop(host, learner, policy, scheduler, checkpoints, start, counts):
       counts.update(s.outcome.value for s in samples)
       write_traces(host.work / 'rl' / 'traces', update, batch.samples)
       metrics.update(batch.stats)
+      metrics.update(weight_stats)
       metrics.update(sandbox_metrics(samples))
       if (update + 1) % config.checkpoint_every == 0:
         save(checkpoints, update + 1, learner, scheduler, counts)

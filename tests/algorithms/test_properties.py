@@ -193,6 +193,51 @@ def test_steps_of_one_trajectory_are_weighted_apart():
   np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
+def test_capped_weights_by_hand():
+  w = np.array([0.25, 0.25, 0.5, 3.0], np.float32)
+  # Cut at 2 the sum is 3: everything over 0.75.
+  want = [1 / 3, 1 / 3, 2 / 3, 8 / 3]
+  np.testing.assert_allclose(alg.capped_weights(w, 2), want, rtol=1e-6)
+  # Of the valid ones 0.25, 0.5 and 2 remain; their mean is 11 / 12.
+  valid = np.array([1, 0, 1, 1], bool)
+  got = alg.capped_weights(w, 2, valid)
+  np.testing.assert_allclose(got, [3 / 11, 0, 6 / 11, 24 / 11], rtol=1e-6)
+  # Steps of trajectories: one mean over [B, K].
+  got = alg.capped_weights(w.reshape(2, 2), 2.0)
+  np.testing.assert_allclose(got, np.reshape(want, (2, 2)), rtol=1e-6)
+
+
+def test_capped_weights_keep_mean_order_and_the_small_ones_ratios(rng):
+  w = np.asarray(alg.duration_weights(rng.lognormal(0, 2, 64)))
+  for cap in (1, 1.5, 3):
+    got = np.asarray(alg.capped_weights(w, cap))
+    assert got.mean() == pytest.approx(1.0, abs=1e-5)
+    below = w < cap
+    assert 0 < below.sum() < 64
+    np.testing.assert_allclose(
+      got[below] / w[below], got.max() / cap, rtol=1e-5
+    )
+    np.testing.assert_allclose(got[~below], got.max(), rtol=1e-6)
+    assert got.max() < w.max()
+    jitted = jax.jit(lambda x, c=cap: alg.capped_weights(x, c))(w)
+    np.testing.assert_allclose(jitted, got, rtol=1e-6)
+  np.testing.assert_array_equal(alg.capped_weights(w, 0), w)
+  np.testing.assert_allclose(alg.capped_weights(w, 1e9), w, rtol=1e-5)
+
+
+def test_a_cap_leaves_equal_weights_and_invalid_entries_alone():
+  for value in (1.0, 0.1, 7.0):
+    same = alg.capped_weights(np.full(7, value, np.float32), 3)
+    np.testing.assert_array_equal(same, np.ones(7))
+  valid = np.array([True, True, False, False])
+  w = np.array([0.5, 1.5, np.nan, 50.0], np.float32)
+  for cap in (0, 3):
+    got = jax.jit(lambda x, v, c=cap: alg.capped_weights(x, c, v))(w, valid)
+    np.testing.assert_allclose(got, [0.5, 1.5, 0, 0], rtol=1e-6)
+  none = alg.capped_weights(w, 3, np.zeros(4, bool))
+  np.testing.assert_array_equal(none, np.zeros(4))
+
+
 def test_inclusion_weights_are_one_where_all_are_kept(rng):
   d = rng.lognormal(size=8).astype(np.float32)
   np.testing.assert_array_equal(alg.inclusion_weights(d, 8), np.ones(8))
@@ -294,6 +339,9 @@ def test_reinforce_plus_plus_and_registry(rng):
     ),
     (lambda x: alg.duration_weights([1.0, 0.0]), r'durations_s\[1\]=0.0'),
     (lambda x: alg.duration_weights([1.0, np.nan]), 'finite'),
+    (lambda x: alg.capped_weights(x[0], 0.5), r'cap=0.5 must be 0 \(no cap'),
+    (lambda x: alg.capped_weights(x[0], -1), 'cap=-1 must be'),
+    (lambda x: alg.capped_weights(x[0], np.nan), 'cap=nan must be'),
     (lambda x: alg.inclusion_weights(x[0], 9), 'n_kept=9'),
     (lambda x: alg.inclusion_weights(x[0], 2, n_dispatched=9), '5 entries'),
     (lambda x: alg.AdaptiveKL(0.1, 0.0, 10), 'target=0.0'),

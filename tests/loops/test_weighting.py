@@ -1,0 +1,104 @@
+"""Durations to weights, with the cap, and what is logged of it."""
+
+import numpy as np
+import pytest
+
+from configs import common, stepwise_ppo
+from jaxagent import metrics, types
+from jaxagent.loops import weighting
+
+
+def _samples(durations_s):
+  """One sample a duration; None is a step that executed nothing."""
+  return [
+    types.Sample(
+      prompt_id=str(i),
+      group_id=str(i),
+      prompt_ids=np.zeros(1, np.int32),
+      token_ids=np.zeros(1, np.int32),
+      loss_mask=np.ones(1, bool),
+      behaviour_logprobs=np.zeros(1, np.float32),
+      version=0,
+      outcome=types.Outcome.OK,
+      reward=0.5,
+      exec_s=1e-3 if d is None else d,
+      info={'tier': None if d is None else 'T2'},
+    )
+    for i, d in enumerate(durations_s)
+  ]
+
+
+def _weights(durations_s, **options):
+  config = common.base().rl
+  config.update(options)
+  weights, logged = weighting.step_weights(config, _samples(durations_s))
+  metrics.check_names(logged)
+  assert weights.dtype == np.float32
+  return weights, {k.removeprefix('duration/'): v for k, v in logged.items()}
+
+
+def test_the_cap_is_in_means_of_what_ran():
+  # Over the mean 4 s: 0.25, 0.25, 0.5, 3; cut at 2 and over 0.75.
+  weights, logged = _weights([1.0, None, 1.0, 2.0, 12.0], weight_cap=2.0)
+  want = np.array([1 / 3, 1, 1 / 3, 2 / 3, 8 / 3])
+  np.testing.assert_allclose(weights, want, rtol=1e-6)
+  ran = want[[0, 2, 3, 4]]
+  assert logged == pytest.approx(
+    {
+      'weight_capped_fraction': 0.25,
+      'weight_max_uncapped': 3.0,
+      'weight_max': 8 / 3,
+      'weight_ess': 16 / (4 * (ran**2).sum()),
+    }
+  )
+
+
+def test_without_a_cap_it_is_equation_3():
+  durations = [1.0, 1.0, 2.0, 12.0]
+  weights, logged = _weights(durations, weight_cap=0.0)
+  np.testing.assert_allclose(weights, [0.25, 0.25, 0.5, 3.0], rtol=1e-6)
+  assert logged['weight_capped_fraction'] == 0.0
+  assert logged['weight_max'] == logged['weight_max_uncapped']
+  assert logged['weight_max'] == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+  'options, durations',
+  [
+    ({'weighting': 'none', 'weight_cap': 1.0}, [1.0, 50.0]),
+    ({'weight_cap': 1.0}, [0.3, 0.3, None]),
+    ({}, [None, None]),
+    ({'weighting': 'inclusion', 'weight_cap': 1.0}, [1.0, 50.0]),
+  ],
+)
+def test_equal_weights_are_one_and_still_logged(options, durations):
+  weights, logged = _weights(durations, **options)
+  np.testing.assert_array_equal(weights, np.ones(len(durations)))
+  assert logged == {
+    'weight_capped_fraction': 0.0,
+    'weight_max_uncapped': 1.0,
+    'weight_max': 1.0,
+    'weight_ess': 1.0,
+  }
+
+
+def test_inclusion_weights_keep_a_cap_of_their_own():
+  durations = list(np.linspace(1, 20, 16))
+  options = {'weighting': 'inclusion', 'rest': 'cancel'}
+  weights, logged = _weights(durations, weight_cap=1.0, **options)
+  free, _ = _weights(durations, weight_cap=0.0, **options)
+  np.testing.assert_array_equal(weights, free)
+  assert logged['weight_max'] > 1.0
+  assert logged['weight_capped_fraction'] == 0.0
+
+
+def test_a_bad_cap_is_named():
+  with pytest.raises(ValueError, match='cap=0.5 must be 0 .no cap. or 1'):
+    _weights([1.0, 2.0], weight_cap=0.5)
+
+
+def test_the_papers_preset_keeps_the_papers_weights():
+  tiny = stepwise_ppo.get_config('tiny').rl
+  paper = stepwise_ppo.get_config('qwen2.5-7b').rl
+  assert (tiny.weight_cap, tiny.max_staleness, tiny.updates) == (3.0, 1, 48)
+  assert (paper.weight_cap, paper.max_staleness, paper.updates) == (0.0, 4, 40)
