@@ -9,6 +9,7 @@ import time
 from jaxagent import types
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
+from jaxagent.loops import kept
 from jaxagent.loops.policy import seed_of
 from jaxagent.loops.starts import fresh_state
 from jaxagent.loops.train import step_reward, trace_record
@@ -25,6 +26,7 @@ def run(host) -> list[dict]:
   store = record_data.TrajectoryStore(
     host.work / 'collect' / 'trajectories.jsonl'
   )
+  kept.mend_lines(store.path, ('task', 'index', 'steps'))
   have = {(r['task'], r['index']) for r in store.read()}
   todo = [
     (task, index)

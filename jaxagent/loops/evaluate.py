@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from jaxagent import evaluation, types
+from jaxagent.loops import kept
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.starts import Start, private_score, write_json
 from jaxagent.loops.train import step_reward, trace_record
@@ -48,8 +48,8 @@ def evaluate_policy(
 ) -> list[dict]:
   """Runs every trajectory of `label`; returns and keeps their records."""
   path = host.work / 'eval' / f'{label}.json'
-  if path.exists():
-    return json.loads(path.read_text())
+  if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    return records
   config = host.config.eval
   episodes = []
   for task in host.heldin + host.heldout:

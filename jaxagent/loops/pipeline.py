@@ -13,6 +13,7 @@ from jaxagent.loops import (
   collect,
   device,
   evaluate,
+  kept,
   results,
   settings,
   sft,
@@ -102,9 +103,7 @@ def _timed(host: Host, stage: str):
   try:
     yield
   finally:
-    kept = json.loads(path.read_text()) if path.exists() else {}
-    kept[stage] = kept.get(stage, 0.0) + time.monotonic() - began
-    temporary = path.with_suffix('.tmp')
-    temporary.write_text(json.dumps(kept))
-    temporary.replace(path)
-    host.wall_s.update(kept)
+    walls = kept.kept_json(path, kept.seconds) or {}
+    walls[stage] = walls.get(stage, 0.0) + time.monotonic() - began
+    start_scripts.write_json(path, walls)
+    host.wall_s.update(walls)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from jaxagent import types
 from jaxagent.data import records as record_data
 from jaxagent.envs import step_env
+from jaxagent.loops import kept
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import seed_of
 from jaxagent.metrics import Progress
@@ -28,10 +29,11 @@ class Start:
 def make_starts(host, per_task: int = 4) -> dict[str, list[Start]]:
   """Per task the starter script and edited ones, executed; cached on disk."""
   path = host.work / 'eval' / 'starts.json'
-  if path.exists():
-    return _load_starts(path)
-  starts: dict[str, list[Start]] = {}
   names = host.heldin + host.heldout
+  starts = kept.kept_json(path, lambda value: _starts_from(value, names))
+  if starts is not None:
+    return starts
+  starts = {}
   with Progress('evaluation starts', len(names)) as progress:
     for task in names:
       starts[task] = _starts_of(host, task, per_task)
@@ -115,14 +117,18 @@ def execute_response(script: str) -> str:
   )
 
 
-def _load_starts(path: pathlib.Path) -> dict[str, list[Start]]:
-  record = json.loads(path.read_text())
-  return {
+def _starts_from(value, names: Sequence[str]) -> dict[str, list[Start]]:
+  """Starts of JSON; raises where a task of `names` has none."""
+  starts = {
     task: [
-      Start(record_data.state_from_json(r['state']), r['private']) for r in rows
+      Start(record_data.state_from_json(r['state']), float(r['private']))
+      for r in value[task]
     ]
-    for task, rows in record.items()
+    for task in names
   }
+  if not all(starts.values()):
+    raise ValueError('a task without a start')
+  return starts
 
 
 def script_hashes(starts: Mapping[str, Sequence[Start]]) -> set[str]:
