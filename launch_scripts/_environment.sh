@@ -16,8 +16,18 @@ find_python() {
   return 1
 }
 
+# Readable by all whatever the umask: the sandbox's jobs run under user ids of
+# their own, and read the packages.
 make_environment() {
-  local extras="$1" root python stamp
+  local extras="$1" root python stamp mask
+  mask="$(umask)"
+  umask 022
+  _make_environment || { umask "$mask"; return 1; }
+  umask "$mask"
+  JAXAGENT_PYTHON="$python"
+}
+
+_make_environment() {
   root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
   if [ -n "${VIRTUAL_ENV:-}" ]; then
     python="$VIRTUAL_ENV/bin/python"
@@ -43,5 +53,4 @@ make_environment() {
       -e "$root$extras" || return 1
     touch "$stamp"
   fi
-  JAXAGENT_PYTHON="$python"
 }

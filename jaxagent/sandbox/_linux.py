@@ -125,14 +125,6 @@ def umount(target: str) -> None:
   _check(LIBC.umount2(target.encode(), MNT_DETACH), f'umount {target}')
 
 
-def pivot_root(new: str) -> None:
-  """Makes `new` the root and detaches the old tree."""
-  os.chdir(new)
-  syscall('pivot_root', b'.', b'.')
-  umount('.')
-  os.chdir('/')
-
-
 def bind_read_only(source: str, target: str, *, device: bool = False) -> None:
   """Recursive read-only, nosuid (and nodev) bind mount."""
   mount(source, target, '', MS_BIND | MS_REC)

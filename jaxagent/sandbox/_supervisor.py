@@ -72,24 +72,24 @@ class Room:
     made.add(parent)
 
   def _enter(self, header: dict[str, Any]) -> None:
-    template = self.config['template']
     size = header['disk_mb'] * MB + header['initial_bytes']
     inodes = 4096 + header['disk_mb'] * 64 + len(header['files'])
     self.proc_fd = os.open('/proc', os.O_PATH | os.O_CLOEXEC)
+    _linux.umount('/proc')
     _linux.mount(
-      'proc', template + '/proc', 'proc',
+      'proc', '/proc', 'proc',
       _linux.MS_RDONLY | _linux.MS_NOSUID | _linux.MS_NODEV
       | _linux.MS_NOEXEC, 'hidepid=2',
     )
     _linux.mount(
-      'box', template + BOX, 'tmpfs', _linux.MS_NOSUID | _linux.MS_NODEV,
+      'box', BOX, 'tmpfs', _linux.MS_NOSUID | _linux.MS_NODEV,
       f'size={size},nr_inodes={inodes},mode=0700',
     )
     for name, path in header['mounts'].items():
-      os.makedirs(f'{template}{BOX}/.mounts/{name}')
-      _linux.bind_read_only(path, f'{template}{BOX}/.mounts/{name}')
+      os.makedirs(f'{BOX}/.mounts/{name}')
+      _linux.bind_read_only(f'/host{path}', f'{BOX}/.mounts/{name}')
     socket.sethostname('sandbox')
-    _linux.pivot_root(template)
+    _linux.umount('/host')
 
   def place_mounts(self, header: dict[str, Any]) -> None:
     for name in header['mounts'] if self.namespaces else ():
@@ -220,6 +220,7 @@ def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
     'LANG': 'C.UTF-8', 'PYTHONHASHSEED': '0',
     'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONUNBUFFERED': '1',
     'CUDA_VISIBLE_DEVICES': ','.join(header['gpu_ids']),
+    **room.config['environment'],
   }
   for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR', 'LOKY'):
     env[f'{name}_MAX_CPU_COUNT' if name == 'LOKY'

@@ -7,13 +7,13 @@ imports the numerical stack once and jobs are forked from it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import gc
 import json
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import sys
@@ -21,7 +21,14 @@ import time
 import traceback
 from typing import Any
 
-from jaxagent.sandbox import _cgroup, _linux, _remove, _supervisor, _wire
+from jaxagent.sandbox import (
+  _cgroup,
+  _linux,
+  _remove,
+  _root,
+  _supervisor,
+  _wire,
+)
 
 ZYGOTE_MODULES = (
   'numpy numpy.random numpy.linalg numpy.fft pandas scipy scipy.sparse '
@@ -40,69 +47,6 @@ ZYGOTE_MODULES = (
 GUARD_S = 3.0  # past the deadline the launcher kills the supervisor itself
 
 
-def _system_paths() -> list[str]:
-  """What a job may read of the host: system libraries and this Python."""
-  python = os.path.realpath(sys.executable)
-  prefixes = [sys.prefix, sys.base_prefix, os.path.dirname(
-    os.path.dirname(python))]
-  paths = ['/usr', '/bin', '/sbin', '/lib', '/lib32', '/lib64',
-           '/etc/ld.so.cache', '/etc/alternatives', '/etc/localtime']
-  for prefix in map(os.path.abspath, prefixes):
-    if prefix not in paths and not prefix.startswith('/usr'):
-      paths.append(prefix)
-  return [p for p in paths if os.path.lexists(p)]
-
-
-def _build_template(root: str, gpu_devices: list[str]) -> None:
-  """A read-only root file system, mounted once and copied by every job."""
-  _linux.mount('', '/', '', _linux.MS_PRIVATE | _linux.MS_REC)
-  _linux.mount('root', root, 'tmpfs', _linux.MS_NOSUID, 'size=4m,mode=0755')
-  for name in ('proc', 'dev', 'etc', 'box', 'sandbox_runner'):
-    os.mkdir(f'{root}/{name}', 0o755)
-  here = os.path.dirname(os.path.abspath(__file__))
-  shutil.copyfile(here + '/_runner.py', root + '/sandbox_runner/_runner.py')
-  user = _supervisor.INSIDE_UID
-  for name, line in (
-    ('passwd', f'sandbox:x:{user}:{user}::/box/tmp:/bin/sh\n'),
-    ('group', f'sandbox:x:{user}:\n'),
-    ('hosts', '127.0.0.1 localhost sandbox\n'),
-  ):
-    with open(f'{root}/etc/{name}', 'w') as f:
-      f.write(line)
-  for path in _system_paths():
-    target = root + path
-    os.makedirs(os.path.dirname(target), exist_ok=True)
-    if os.path.islink(path):
-      os.symlink(os.readlink(path), target)
-    else:
-      _placeholder(path, target)
-      _linux.bind_read_only(path, target)
-  for name in ('null', 'zero', 'full', 'random', 'urandom'):
-    gpu_devices = [f'/dev/{name}', *gpu_devices]
-  for path in gpu_devices:
-    os.makedirs(os.path.dirname(root + path), exist_ok=True)
-    _placeholder(path, root + path)
-    _linux.bind_read_only(path, root + path, device=True)
-  for link, target in (
-    ('tmp', 'box/tmp'), ('dev/shm', '../box/shm'), ('workspace',
-    'box/workspace'), ('dev/fd', '/proc/self/fd'),
-    ('dev/stdin', '/proc/self/fd/0'), ('dev/stdout', '/proc/self/fd/1'),
-    ('dev/stderr', '/proc/self/fd/2'),
-  ):
-    os.symlink(target, f'{root}/{link}')
-  _linux.mount(
-    '', root, '', _linux.MS_REMOUNT | _linux.MS_BIND | _linux.MS_RDONLY
-    | _linux.MS_NOSUID,
-  )
-
-
-def _placeholder(path: str, target: str) -> None:
-  if os.path.isdir(path):
-    os.makedirs(target, exist_ok=True)
-  elif not os.path.exists(target):
-    os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-
-
 class Launcher:
   """Starts supervisors on request and reports their deaths."""
 
@@ -113,52 +57,47 @@ class Launcher:
     self.config = self._set_up()
 
   def _set_up(self) -> dict[str, Any]:
-    options, notes = self.options, []
+    options = self.options
     off = set(options['disable'])
+    inside = options.get('inside')
     config: dict[str, Any] = {
       'python': os.path.abspath(sys.executable), 'namespaces': False,
-      'user_namespaces': False, 'cgroups': None, 'notes': notes,
+      'user_namespaces': False, 'cgroups': None, 'notes': [],
       'gpu_devices': options['gpu_devices'], 'base_data': 0,
-      'real_root': os.geteuid() == 0, 'readable': [],
+      'real_root': options['root'], 'slot_uids': options['root'],
+      'readable': [], 'environment': {},
       'runner': os.path.dirname(os.path.abspath(__file__)) + '/_runner.py',
+      **(inside or {}),
     }
+    notes = config['notes']
     config['landlock'] = 'landlock' not in off and _linux.landlock_abi() > 0
     config['seccomp'] = 'seccomp' not in off and bool(_linux.NR)
     if 'cgroup' not in off:
       config['cgroups'], note = _cgroup.find(options['name'])
       notes.append(note)
-    if 'namespaces' not in off:
-      self._namespaces(config, notes, off)
-    if not config['namespaces']:
-      config['readable'] = _system_paths() + [
+    if config['namespaces']:
+      self._user_namespaces(config, off)
+    else:
+      notes += options.get('notes', [])
+      if config['slot_uids']:
+        problem = _root.trial('/', _root.in_place(), options['uid_base'])
+        if problem:
+          notes.append(
+            f'T1 as root runs jobs under other user ids, which cannot reach '
+            f'the interpreter here ({problem}): make its folders readable '
+            f'(chmod a+rX), or run as an ordinary user'
+          )
+      config['readable'] = _root.readable_in_place(options['hidden']) + [
         config['runner'], '/proc/meminfo', '/proc/cpuinfo', '/proc/stat']
     return config
 
-  def _namespaces(self, config: dict, notes: list[str], off: set) -> None:
-    try:
-      uid, gid = os.geteuid(), os.getegid()
-      try:
-        _linux.unshare(_linux.NEWNS)
-      except PermissionError:
-        config['real_root'] = False
-        _linux.unshare(_linux.NEWUSER | _linux.NEWNS)
-        for name, text in (('setgroups', 'deny'), ('uid_map', f'0 {uid} 1'),
-                           ('gid_map', f'0 {gid} 1')):
-          with open(f'/proc/self/{name}', 'w') as f:
-            f.write(text)
-      _build_template(self.options['template'], config['gpu_devices'])
-      config['template'] = self.options['template']
-      config['runner'] = '/sandbox_runner/_runner.py'
-      config['namespaces'] = True
-    except OSError as error:
-      notes.append(f'namespaces: {error}')
-      return
+  def _user_namespaces(self, config: dict, off: set) -> None:
     config['user_namespaces'] = 'userns' not in off
     if config['user_namespaces']:
       pid = os.fork()
       if pid == 0:
         try:
-          if config['real_root']:
+          if config['slot_uids']:
             os.setresuid(65534, 65534, 65534)
           _linux.unshare(_linux.NEWUSER)
           os._exit(0)
@@ -166,7 +105,7 @@ class Launcher:
           os._exit(1)
       if os.waitpid(pid, 0)[1]:
         config['user_namespaces'] = False
-        notes.append('user namespaces: refused by the kernel')
+        config['notes'].append('user namespaces: refused by the kernel')
 
   def warm_up(self) -> None:
     """Imports once what small jobs need; stays single-threaded."""
@@ -191,7 +130,7 @@ class Launcher:
 
   def hello(self) -> None:
     keys = ('namespaces', 'user_namespaces', 'landlock', 'seccomp',
-            'real_root', 'notes')
+            'real_root', 'slot_uids', 'notes')
     record = {k: self.config[k] for k in keys}
     record['cgroups'] = bool(self.config['cgroups'])
     self.control.send(json.dumps(record).encode())
@@ -231,7 +170,7 @@ class Launcher:
     config = self.config
     group = None
     request['uid'] = None
-    if config['real_root']:
+    if config['slot_uids']:
       request['uid'] = self.options['uid_base'] + request['slot']
     request['host_dir'] = f'{self.options["work_dir"]}/{request["job"]}'
     now = request['cloned_at'] = time.monotonic()
@@ -320,13 +259,89 @@ class Launcher:
       self.config['cgroups'].remove()
 
 
+def enter_namespaces(options: dict[str, Any]) -> dict[str, Any]:
+  """Enters the mount namespace whose root is the jobs' template.
+
+  Returns what the launcher must know inside. Raises OSError where this
+  machine does not allow it; nothing of the process has changed then but its
+  namespaces.
+  """
+  uid, gid = os.geteuid(), os.getegid()
+  real_root, notes = options['root'], []
+  try:
+    _linux.unshare(_linux.NEWNS)
+  except PermissionError:
+    real_root = False
+    _linux.unshare(_linux.NEWUSER | _linux.NEWNS)
+    for name, text in (('setgroups', 'deny'), ('uid_map', f'0 {uid} 1'),
+                       ('gid_map', f'0 {gid} 1')):
+      with open(f'/proc/self/{name}', 'w') as f:
+        f.write(text)
+  template = options['template']
+  found = _root.build(template, options['gpu_devices'], options['hidden'])
+  problem = _root.trial(template, found, None)
+  if problem:
+    raise OSError(errno.EACCES, f'no interpreter at {found.python}: {problem}')
+  slot_uids = real_root
+  if real_root:
+    problem = _root.trial(template, found, options['uid_base'])
+    if problem:
+      slot_uids = False
+      notes.append(
+        f'no user id per slot: other users cannot read the interpreter or '
+        f'its packages ({problem}); chmod -R go+rX {sys.prefix}'
+      )
+  _root.enter(template)
+  return {
+    'namespaces': True, 'real_root': real_root, 'slot_uids': slot_uids,
+    'notes': notes, 'python': found.python,
+    'environment': _root.environment(found),
+    'runner': '/sandbox_runner/_runner.py',
+  }
+
+
+def _start_again_inside(control: int, options: dict[str, Any]) -> None:
+  """Replaces this process by one whose modules come from inside."""
+  os.set_inheritable(control, True)
+  python = options['inside']['python']
+  host = '/host' + options['package_root']
+  os.execve(
+    python,
+    [python, '-I', '-B', '-c', start_command(host), str(control),
+     json.dumps(options)],
+    {**os.environ, **options['inside']['environment']},
+  )
+
+
+def start_command(root: str) -> str:
+  """Python text that imports this file from below `root` and runs it."""
+  return (
+    f'import sys; sys.path.insert(0, {root!r}); '
+    'from jaxagent.sandbox.launcher import main; '
+    f'sys.path.remove({root!r}); main()'
+  )
+
+
 def main() -> None:
   """Entry of the launcher process: argv = control descriptor, options."""
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-  _linux.prctl(_linux.PR_SET_CHILD_SUBREAPER, 1)
-  control = socket.socket(fileno=int(sys.argv[1]))
+  os.umask(0o022)
+  control = int(sys.argv[1])
   options = json.loads(sys.argv[2])
+  options.setdefault('root', os.geteuid() == 0)
+  if 'inside' not in options and 'namespaces' not in options['disable']:
+    try:
+      options['inside'] = enter_namespaces(options)
+      _start_again_inside(control, options)
+    except OSError as error:
+      options['inside'] = None
+      options['notes'] = [f'namespaces: {error}']
+  _serve(socket.socket(fileno=control), options)
+
+
+def _serve(control: socket.socket, options: dict[str, Any]) -> None:
+  _linux.prctl(_linux.PR_SET_CHILD_SUBREAPER, 1)
   hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
   resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
   launcher = Launcher(control, options)

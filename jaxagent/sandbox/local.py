@@ -15,23 +15,27 @@ import uuid
 import warnings
 from typing import Any, Sequence
 
-from jaxagent.sandbox import _remove, _wire, errors, outcome
+from jaxagent.sandbox import _remove, _wire, errors, launcher, outcome
 from jaxagent.types import Execution, Job
 
-_START = (
-  'import sys; sys.path.insert(0, {root!r}); '
-  'from jaxagent.sandbox.launcher import main; '
-  'sys.path.remove({root!r}); main()'
-)
 DISABLE = ('namespaces', 'userns', 'cgroup', 'landlock', 'seccomp')
 
 
 def tier_of(hello: dict[str, Any]) -> str:
   """The tier that the launcher's own set-up amounts to, before attacks."""
   isolated = hello['namespaces'] and hello['seccomp']
-  if isolated and (hello['user_namespaces'] or hello['real_root']):
-    return 'T3' if hello['real_root'] and hello['cgroups'] else 'T2'
+  if isolated and hello['slot_uids']:
+    return 'T3' if hello['cgroups'] else 'T2'
+  # The kernel exempts its own root from RLIMIT_NPROC: then a cgroup counts.
+  counted = not hello['real_root'] or hello['cgroups']
+  if isolated and hello['user_namespaces'] and counted:
+    return 'T2'
   return 'T1' if hello['landlock'] and hello['seccomp'] else 'T0'
+
+
+def _project_folder(root: str) -> list[str]:
+  """The checkout that this package runs from; none where it is installed."""
+  return [root] if os.path.exists(os.path.join(root, 'setup.py')) else []
 
 
 class LocalBackend:
@@ -43,6 +47,8 @@ class LocalBackend:
     work_dir: where scratch folders go; a temporary folder when None.
     disable: primitives to do without (for tests and odd machines).
     gpu_devices: device files visible to jobs, such as '/dev/nvidia0'.
+    hidden: folders that no job may read, wherever they lie: labels, runs.
+      The folder of this project is always among them.
     keep_kb: how much of the output is kept, half head and half tail.
     collect_mb: size cap of each collected file.
   """
@@ -53,12 +59,14 @@ class LocalBackend:
   def __init__(self, slots: int, *, zygote: bool = True,
                work_dir: pathlib.Path | None = None,
                disable: Sequence[str] = (), gpu_devices: Sequence[str] = (),
+               hidden: Sequence[pathlib.Path | str] = (),
                keep_kb: int = 64, collect_mb: int = 64):
     unknown = set(disable) - set(DISABLE)
     if unknown:
       raise ValueError(f'disable={sorted(unknown)}: choose from {DISABLE}.')
     self.slots, self.zygote = slots, zygote
     self.disable, self.gpu_devices = list(disable), list(gpu_devices)
+    self.hidden = [os.path.abspath(h) for h in hidden]
     self.keep_kb, self.collect_mb = keep_kb, collect_mb
     if work_dir is not None:
       os.makedirs(work_dir, exist_ok=True)
@@ -84,13 +92,14 @@ class LocalBackend:
     name = f'jaxagent-{os.getpid()}-{uuid.uuid4().hex[:8]}'
     template = os.path.join(self.work_dir, 'root')
     os.makedirs(template, exist_ok=True)
+    root = str(pathlib.Path(__file__).resolve().parents[2])
     options = {
       'template': template, 'work_dir': self.work_dir, 'name': name,
       'disable': self.disable, 'gpu_devices': self.gpu_devices,
-      'zygote': self.zygote,
+      'zygote': self.zygote, 'package_root': root,
+      'hidden': [*self.hidden, self.work_dir, *_project_folder(root)],
       'uid_base': self.uid_base + (os.getpid() % 4096) * 256,
     }
-    root = str(pathlib.Path(__file__).resolve().parents[2])
     env = {'PATH': '/usr/local/bin:/usr/bin:/bin', 'LANG': 'C.UTF-8',
            'PYTHONHASHSEED': '0'}
     for kind in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR'):
@@ -98,7 +107,7 @@ class LocalBackend:
     # The launcher does not die with the thread that starts it; it watches
     # its parent and this socket instead.
     self._process = subprocess.Popen(
-      [sys.executable, '-I', '-B', '-c', _START.format(root=root),
+      [sys.executable, '-I', '-B', '-c', launcher.start_command(root),
        str(theirs.fileno()), json.dumps(options)],
       env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd='/',
