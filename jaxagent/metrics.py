@@ -124,9 +124,15 @@ def _ours() -> dict[str, str]:
     'sandbox/peak_memory_mb': 'largest memory of an execution, MiB',
     'sandbox/valid_action_rate': 'share of responses that parse and may run',
     'sandbox/edit_rate': 'share of responses that edit the script',
-    'sandbox/ran_rate': 'share of edits whose script ran to a valid score',
-    'sandbox/score_gain': 'normalised score gain of the edits that ran, mean',
-    'sandbox/distinct_edits': 'distinct edit instructions over edits',
+    'sandbox/changed_rate': (
+      'share of responses that left another script: a diff, and its run was ok'
+    ),
+    'sandbox/distinct_edits': (
+      'different edits (by task and lines written) over edits'
+    ),
+    'sandbox/malformed_rate': 'share of responses that do not parse',
+    'sandbox/timeout_rate': 'share of executions that timed out',
+    'sandbox/exec_s': 'execution seconds, mean of an execution',
     'sandbox/': 'further counters of the sandbox pool',
     'duration/weight_capped_fraction': (
       'share of step weights cut at config.rl.weight_cap, of steps that ran'

@@ -16,6 +16,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxagent import behaviour
 from jaxagent.types import Outcome
 
 SCHEMA = 1
@@ -28,6 +29,12 @@ INTERVALS = (
   'relative_gain',
   'valid_action_rate',
 )
+# Whose responses, and which of them (jaxagent/behaviour.py).
+BEHAVIOUR = {
+  'train': ('first_quarter', 'last_quarter'),
+  'sft': SPLITS,
+  'rl': SPLITS,
+}
 TIERS = ('T3', 'T2', 'T1', 'T0')
 _PACKAGES = (
   'jaxagent',
@@ -80,6 +87,7 @@ class Summary:
       'wall_s': {},
       'executions': 0,
       'outcomes': {},
+      'behaviour': {},
       'isolation_tier': isolation_tier,
       'versions': dict(versions or package_versions()),
       'config_sha': config_sha,
@@ -94,6 +102,14 @@ class Summary:
     _choice('policy', policy, POLICIES)
     _choice('split', split, SPLITS)
     self._data.setdefault(policy, {})[split] = dict(section)
+
+  def set_behaviour(
+    self, who: str, part: str, figures: Mapping[str, Any]
+  ) -> None:
+    """Takes `behaviour.figures` of the training's or a policy's responses."""
+    _choice('behaviour', who, tuple(BEHAVIOUR))
+    _choice(f'behaviour.{who}', part, BEHAVIOUR[who])
+    self._data['behaviour'].setdefault(who, {})[part] = dict(figures)
 
   def set_wall(self, stage: str, seconds: float) -> None:
     """Wall seconds of a stage, over every attempt at it."""
@@ -156,6 +172,7 @@ def check(data: Any, *, complete: bool = True) -> None:
   for stage, seconds in _mapping(data, 'wall_s').items():
     ok = _is_number(seconds) and seconds >= 0
     _need(ok, f'wall_s.{stage}', seconds, 'seconds, 0 or more')
+  _check_behaviour(data, complete)
   names = [o.value for o in Outcome]
   for name, count in _mapping(data, 'outcomes').items():
     _choice('outcomes', name, names)
@@ -191,6 +208,34 @@ def _check_policy(data: Mapping, policy: str, complete: bool) -> None:
     _need(isinstance(part, dict), where, part, 'an object')
     for name in INTERVALS:
       _check_interval(f'{where}.{name}', part.get(name))
+
+
+def _check_behaviour(data: Mapping, complete: bool) -> None:
+  if 'behaviour' not in data and not complete:
+    return
+  held = _mapping(data, 'behaviour')
+  for who, parts in BEHAVIOUR.items():
+    for part in parts:
+      where = f'behaviour.{who}.{part}'
+      inside = held.get(who, {})
+      _need(isinstance(inside, dict), f'behaviour.{who}', inside, 'an object')
+      value = inside.get(part)
+      if value is None and not complete:
+        continue
+      ok = isinstance(value, dict) and set(value) == set(behaviour.FIGURES)
+      _need(ok, where, value, f'{{{", ".join(behaviour.FIGURES)}}}')
+      for name, number in value.items():
+        _check_figure(f'{where}.{name}', name, number)
+
+
+def _check_figure(where: str, name: str, value: Any) -> None:
+  if name in behaviour.COUNTS:
+    _need(isinstance(value, int) and value >= 0, where, value, 'a count')
+    return
+  ok = value is None or (_is_number(value) and value >= 0)
+  _need(ok, where, value, 'a number, 0 or more, or null')
+  if name in behaviour.RATES:
+    _need(value is None or value <= 1, where, value, 'a share, 0 to 1')
 
 
 def _check_interval(where: str, value: Any) -> None:

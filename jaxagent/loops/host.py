@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxagent.envs.grading import Grader
-from jaxagent.envs.step_env import StepEnvironment
 from jaxagent.envs.tasks import (
   PreparedTask,
   list_tasks,
   load_task,
   prepare_task,
 )
-from jaxagent.loops import text_models
+from jaxagent.loops import executions, text_models
 from jaxagent.loops.errors import Interrupted, UserError
+from jaxagent.loops.executions import CountedEnvironment
 from jaxagent.metrics import Progress
 from jaxagent.sandbox import SandboxPool, TierError
 
@@ -63,7 +63,7 @@ class Host:
   heldout: tuple[str, ...]
   pool: SandboxPool
   grader: Grader
-  env: StepEnvironment
+  env: CountedEnvironment
   editor: Any
   expert: Any
   stop: StopFlag
@@ -152,11 +152,12 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
     grader = Grader(prepared)
     stack.callback(grader.close)
     editor = text_models.make_editor(config, work)
-    env = StepEnvironment(
+    env = CountedEnvironment(
       prepared,
       pool,
       editor,
       grader,
+      log=work / executions.LOG,
       timeout_s=box.timeout_s,
       memory_mb=box.memory_mb,
       zygote=box.zygote,

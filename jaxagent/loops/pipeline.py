@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections import Counter
 
 from jaxagent import sharding
 from jaxagent.loops import (
@@ -54,7 +53,7 @@ def run(config) -> None:
     else:
       device.restore_rl(host, learner)
       _evaluate(host, policy, learner, starts, ('rl',))
-    _finish(host, starts, records)
+    _finish(host, starts)
 
 
 def _evaluate(host: Host, policy, learner, starts, labels) -> None:
@@ -66,7 +65,7 @@ def _evaluate(host: Host, policy, learner, starts, labels) -> None:
       evaluate.evaluate_policy(host, policy, label, starts)
 
 
-def _finish(host: Host, starts, records) -> None:
+def _finish(host: Host, starts) -> None:
   """Summary and report, from what the stages left behind."""
   with _timed(host, 'report'):
     evaluated = {
@@ -74,13 +73,7 @@ def _finish(host: Host, starts, records) -> None:
       for label in ('sft', 'rl')
     }
     traces = results.read_traces(host.work / 'rl' / 'traces')
-    outcomes = Counter(
-      s['outcome'] for r in records for s in r['steps'] if s['tier']
-    )
-    outcomes.update(t['outcome'] for t in traces if t['tier'])
-    for rows in evaluated.values():
-      outcomes.update(evaluate.outcomes(rows))
-  results.write(host, starts, evaluated, traces, outcomes)
+  results.write(host, starts, evaluated, traces)
 
 
 def _say(host: Host) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from jaxagent import evaluation
-from jaxagent.loops import evaluate, settings
+from jaxagent import behaviour, evaluation
+from jaxagent.loops import evaluate, executions, settings
 from jaxagent.report import write_report
 from jaxagent.summary import Summary
 
@@ -21,9 +21,9 @@ def read_traces(directory: pathlib.Path) -> list[dict]:
   return records
 
 
-def write(host, starts, evaluated: Mapping, traces, outcomes) -> None:
+def write(host, starts, evaluated: Mapping, traces) -> None:
   """Writes both files into the work directory and says where they are."""
-  summary = _summary(host, starts, evaluated, outcomes)
+  summary = _summary(host, starts, evaluated, traces)
   path = summary.write(host.work / 'summary.json')
   report = host.work / 'report.html'
   data = summary.build()
@@ -38,7 +38,7 @@ def write(host, starts, evaluated: Mapping, traces, outcomes) -> None:
   _print(host, data, path, report)
 
 
-def _summary(host, starts, evaluated, outcomes) -> Summary:
+def _summary(host, starts, evaluated, traces) -> Summary:
   config = host.config
   summary = Summary(
     config_sha=settings.config_sha(config),
@@ -66,8 +66,23 @@ def _summary(host, starts, evaluated, outcomes) -> Summary:
       )
   for stage, seconds in host.wall_s.items():
     summary.set_wall(stage, seconds)
-  summary.add_outcomes(outcomes)
+  summary.add_outcomes(executions.count(host.work / executions.LOG))
+  for name, part, steps in behaviour_parts(evaluated, traces):
+    summary.set_behaviour(name, part, behaviour.figures(steps))
   return summary
+
+
+def behaviour_parts(
+  evaluated: Mapping, traces
+) -> Iterator[tuple[str, str, list]]:
+  """(who, part, trace records) for each part of the summary's behaviour."""
+  first, last = behaviour.quarters(traces)
+  yield 'train', 'first_quarter', first
+  yield 'train', 'last_quarter', last
+  for policy, records in evaluated.items():
+    for split in ('heldin', 'heldout'):
+      steps = [s for r in records if r['split'] == split for s in r['steps']]
+      yield policy, split, steps
 
 
 def _task_rows(host, starts, evaluated) -> list[dict]:

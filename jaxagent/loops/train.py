@@ -16,7 +16,7 @@ from collections import Counter
 
 import numpy as np
 
-from jaxagent import audit, types
+from jaxagent import audit, behaviour, types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
@@ -80,7 +80,7 @@ def _loop(host, learner, policy, scheduler, checkpoints, start, counts):
       write_traces(host.work / 'rl' / 'traces', update, batch.samples)
       metrics.update(batch.stats)
       metrics.update(weight_stats)
-      metrics.update(sandbox_metrics(samples))
+      metrics.update(sandbox_metrics(samples, update))
       if (update + 1) % config.checkpoint_every == 0:
         save(checkpoints, update + 1, learner, scheduler, counts)
       saved = time.monotonic()
@@ -259,23 +259,25 @@ def write_traces(directory: pathlib.Path, update: int, samples) -> None:
   directory.mkdir(parents=True, exist_ok=True)
   path = directory / f'update_{update:06d}.jsonl'
   temporary = path.with_suffix('.tmp')
-  records = (
-    {
-      'prompt_id': sample.prompt_id,
-      'update': update,
-      'version': sample.version,
-      'outcome': sample.outcome.value,
-      'reward': sample.reward,
-      'exec_s': sample.exec_s,
-      'tokens': len(sample.token_ids),
-      **sample.info,
-    }
-    for sample in samples
-  )
+  records = (_sample_record(sample, update) for sample in samples)
   with temporary.open('w', encoding='utf-8') as file:
     for record in audit.seal(records, path.stem):
       file.write(json.dumps(record) + '\n')
   os.replace(temporary, path)
+
+
+def _sample_record(sample: types.Sample, update: int) -> dict:
+  """The trace record of a trained step."""
+  return {
+    'prompt_id': sample.prompt_id,
+    'update': update,
+    'version': sample.version,
+    'outcome': sample.outcome.value,
+    'reward': sample.reward,
+    'exec_s': sample.exec_s,
+    'tokens': len(sample.token_ids),
+    **sample.info,
+  }
 
 
 def _shuffled(samples, config, seed: int, update: int):
@@ -290,8 +292,8 @@ def _shuffled(samples, config, seed: int, update: int):
   )
 
 
-def sandbox_metrics(samples) -> dict[str, float]:
-  """Shares of outcomes and the sandbox's own times, for one batch."""
+def sandbox_metrics(samples, update: int) -> dict[str, float]:
+  """Outcomes, the sandbox's own times and behaviour, for one batch."""
   n = max(1, len(samples))
   counts = Counter(s.outcome.value for s in samples)
   metrics = {f'sandbox/outcome/{k}': v / n for k, v in counts.items()}
@@ -299,6 +301,8 @@ def sandbox_metrics(samples) -> dict[str, float]:
   if ran:
     for name in ('queue_s', 'startup_s', 'cpu_s'):
       metrics[f'sandbox/{name}'] = float(np.mean([i[name] for i in ran]))
-  valid = [bool(s.info['valid_action']) for s in samples]
-  metrics['sandbox/valid_action_rate'] = float(np.mean(valid))
+  figures = behaviour.figures([_sample_record(s, update) for s in samples])
+  for name in (*behaviour.RATES, 'exec_s'):
+    if figures[name] is not None:
+      metrics[f'sandbox/{name}'] = figures[name]
   return metrics

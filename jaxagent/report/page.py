@@ -44,6 +44,14 @@ PANELS = (
     (('sandbox/valid_action_rate', 'valid'),),
   ),
   (
+    'Behaviour',
+    'share of responses',
+    (
+      ('sandbox/edit_rate', 'edits'),
+      ('sandbox/changed_rate', 'changed the script'),
+    ),
+  ),
+  (
     'Staleness',
     'updates',
     (('staleness/mean', 'mean'), ('staleness/max', 'largest')),
@@ -56,6 +64,25 @@ PANELS = (
   ('Gradient norm', 'before clipping', (('actor/grad_norm', 'norm'),)),
   ('Value loss', '', (('critic/vf_loss', 'loss'),)),
   ('Response length', 'tokens', (('response_length/mean', 'mean'),)),
+)
+# Figures of jaxagent/behaviour.py, and the summary's parts they are of.
+BEHAVIOUR = (
+  ('responses', 'Responses', ''),
+  ('edit_rate', 'Edits', 'of responses'),
+  ('changed_rate', 'Changed the script', 'of responses; its run was ok'),
+  ('distinct_edits', 'Different edits', 'of edits'),
+  ('malformed_rate', 'Malformed', 'of responses'),
+  ('valid_action_rate', 'Valid actions', 'of responses'),
+  ('timeout_rate', 'Timed out', 'of executions'),
+  ('exec_s', 'Execution', 'mean seconds'),
+)
+BEHAVIOUR_PARTS = (
+  ('train', 'first_quarter', 'Training, first quarter'),
+  ('train', 'last_quarter', 'Training, last quarter'),
+  ('sft', 'heldin', 'SFT held-in'),
+  ('rl', 'heldin', 'RL held-in'),
+  ('sft', 'heldout', 'SFT held-out'),
+  ('rl', 'heldout', 'RL held-out'),
 )
 _FACTS = (
   'config_sha',
@@ -128,6 +155,7 @@ def write_report(
         ),
         'step',
       ),
+      behaviour=_behaviour(summary),
       tasks=_task_rows(tasks),
       histogram=charts.log_histogram(list(durations), 'seconds'),
       duration_facts=_quantiles(durations),
@@ -230,6 +258,23 @@ def _comparison(summary: Mapping) -> list[dict[str, Any]]:
     }
     measures.append(dict(label=label, note=note, plots=plots, cells=cells))
   return measures
+
+
+def _behaviour(summary: Mapping) -> dict[str, Any] | None:
+  """What the policies did, one row a figure; None where none is known."""
+  held = summary.get('behaviour') or {}
+  columns = [
+    (name, held[who][part])
+    for who, part, name in BEHAVIOUR_PARTS
+    if part in (held.get(who) or {})
+  ]
+  if not columns:
+    return None
+  rows = [
+    dict(label=label, note=note, cells=[c.get(key) for _, c in columns])
+    for key, label, note in BEHAVIOUR
+  ]
+  return dict(columns=[name for name, _ in columns], rows=rows)
 
 
 def _panels(records, panels, x_label: str) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import math
 import pathlib
 import random
 
-from jaxagent import evaluation, metrics, summary
+from jaxagent import behaviour, evaluation, metrics, summary
 
 TASKS = (
   ('digits', 'heldin', 'image', 'accuracy', True, 0.91, 0.99),
@@ -81,6 +81,11 @@ def _summary(rng) -> dict:
     ('evaluate', 58.3),
   ):
     built.set_wall(stage, wall)
+  for who, parts in summary.BEHAVIOUR.items():
+    for part in parts:
+      shown = [_trajectory(rng, 'rl', TASKS[0], i) for i in range(40)]
+      steps = [step for t in shown for step in t['steps']]
+      built.set_behaviour(who, part, behaviour.figures(steps))
   built.add_outcomes(
     {'ok': 4120, 'script_error': 391, 'timeout': 64, 'invalid_action': 210}
   )
@@ -99,6 +104,8 @@ def _metrics(folder: pathlib.Path, rng) -> pathlib.Path:
           'actor/entropy': 0.42 - 0.2 * rise + rng.gauss(0, 0.01),
           'actor/kl_loss': 0.03 * rise + abs(rng.gauss(0, 0.002)),
           'sandbox/valid_action_rate': 0.91 + 0.04 * rise,
+          'sandbox/edit_rate': 0.8 - 0.3 * rise,
+          'sandbox/changed_rate': 0.5 - 0.2 * rise,
           'staleness/mean': 0.6 + rng.random(),
           'staleness/max': float(rng.randint(1, 4)),
           'duration/trained/mean': mean,
@@ -145,7 +152,11 @@ def _trajectory(rng, policy: str, task: tuple, index: int) -> dict:
     after = _score(rng, policy, task) if outcome == 'ok' else None
     steps.append(
       dict(
+        task=task[0],
         step=number,
+        is_edit=True,
+        valid_action=True,
+        tier='T2',
         thought='A linear model is too stiff here; a kernel machine may fit '
         'the curved classes better, and it is still quick to train.',
         action='Edit Script (AI)',

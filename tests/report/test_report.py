@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from jaxagent import report
+from jaxagent import behaviour, report
 from jaxagent.report import charts, page
 from tests.report import synthetic
 
@@ -66,11 +66,12 @@ def test_complete_and_self_contained(tmp_path, arguments):
     'Entropy',
     'KL to the reference',
     'Staleness',
+    'Behaviour',
   ):
     assert words in text
   for task in synthetic.TASKS:
     assert task[0] in text
-  assert tags.count('svg') >= 10 + 9 + 2 + 1
+  assert tags.count('svg') >= 10 + 10 + 2 + 1
   assert len(text) < 3_000_000
 
 
@@ -138,6 +139,39 @@ def test_controls_are_made_visible():
   long = page.clean('x' * 100_000)
   assert len(long) < 21_000 and '80000 characters left out' in long
   assert page.clean(None) == ''
+
+
+def test_behaviour_has_a_column_a_part_and_a_row_a_figure(arguments):
+  held = {
+    'train': {
+      'first_quarter': {'edit_rate': 0.9, 'exec_s': 0.4},
+      'last_quarter': {'edit_rate': 0.1, 'exec_s': None},
+    },
+    'rl': {'heldout': {'edit_rate': 0.2}},
+  }
+  shown = page._behaviour({'behaviour': held})
+  assert shown['columns'] == [
+    'Training, first quarter',
+    'Training, last quarter',
+    'RL held-out',
+  ]
+  cells = {row['label']: row['cells'] for row in shown['rows']}
+  assert cells['Edits'] == [0.9, 0.1, 0.2]
+  assert cells['Execution'] == [0.4, None, None]
+  assert page._behaviour({}) is None
+  names = {name for name, _, _ in page.BEHAVIOUR}
+  assert names <= set(behaviour.FIGURES)
+  whole = page._behaviour(arguments['summary'])
+  assert len(whole['columns']) == len(page.BEHAVIOUR_PARTS) == 6
+
+
+def test_behaviour_is_a_table_of_the_page(tmp_path, arguments):
+  figures = dict.fromkeys(behaviour.FIGURES, None) | {'edit_rate': 0.4321}
+  held = {'sft': {'heldout': figures}}
+  text = _write(tmp_path, arguments, summary={'behaviour': held})
+  table = text.split('What the policies did')[1].split('</table>')[0]
+  assert table.count('<tr>') == 1 + len(page.BEHAVIOUR)
+  assert 'SFT held-out' in table and '0.432' in table and '–' in table
 
 
 def test_partial_runs_draw_what_there_is(tmp_path, arguments):

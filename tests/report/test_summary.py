@@ -25,6 +25,7 @@ def test_holds_what_is_promised(good):
     'wall_s',
     'executions',
     'outcomes',
+    'behaviour',
     'isolation_tier',
     'versions',
     'config_sha',
@@ -48,6 +49,14 @@ def test_holds_what_is_promised(good):
     ('executions', 3, 'the sum of the outcomes'),
     ('outcomes.ok', -1, 'a count'),
     ('outcomes', {'exploded': 1}, "'exploded' is unknown"),
+    ('behaviour', None, "behaviour is 'None'"),
+    ('behaviour.sft', [], r"behaviour.sft is '\[\]'"),
+    ('behaviour.rl.heldout', None, "behaviour.rl.heldout is 'None'"),
+    ('behaviour.train.last_quarter', {'edits': 1}, 'edit_rate, changed_rate'),
+    ('behaviour.sft.heldin.edits', 1.5, 'a count'),
+    ('behaviour.sft.heldin.edit_rate', 1.2, 'a share, 0 to 1'),
+    ('behaviour.sft.heldin.exec_s', -1.0, '0 or more, or null'),
+    ('behaviour.sft.heldin.exec_s', 'long', '0 or more, or null'),
     ('isolation_tier', 'T9', 'choose one of: T3'),
     ('wall_s.sft', -2, '0 or more'),
     ('stand_ins', 'expert', 'a list of names'),
@@ -73,6 +82,15 @@ def test_write_and_load(tmp_path, good):
   for policy in summary.POLICIES:
     for split in summary.SPLITS:
       built.set_section(policy, split, good[policy][split])
+  with pytest.raises(ValueError, match='behaviour.train.first_quarter'):
+    built.write(tmp_path / 'summary.json')
+  for who, parts in summary.BEHAVIOUR.items():
+    for part in parts:
+      built.set_behaviour(who, part, good['behaviour'][who][part])
+  with pytest.raises(ValueError, match="'middle' is unknown; .*first_quarter"):
+    built.set_behaviour('train', 'middle', {})
+  with pytest.raises(ValueError, match='train, sft, rl'):
+    built.set_behaviour('ppo', 'heldin', {})
   with pytest.raises(ValueError, match='policy .ppo. is unknown'):
     built.set_section('ppo', 'heldin', {})
   built.add_outcomes({'ok': 2})

@@ -1,0 +1,53 @@
+"""Every execution of a run, counted when it ends: `logs/executions.jsonl`.
+
+One line an attempt, whatever asked for it (starts, collection, evaluation,
+RL, trained or dropped later). The file outlives a killed process, so a
+resumed run counts what ran before as well.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections import Counter
+
+from jaxagent.envs.step_env import Run, StepEnvironment
+from jaxagent.types import Outcome
+
+LOG = pathlib.Path('logs', 'executions.jsonl')  # in the work directory
+
+
+class CountedEnvironment(StepEnvironment):
+  """A StepEnvironment that writes each execution's outcome to `log`."""
+
+  def __init__(self, *args, log: pathlib.Path, **options):
+    super().__init__(*args, **options)
+    self._log = log
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and not log.read_bytes().endswith(b'\n'):
+      _append(log, '')  # ends a line that a kill cut
+
+  def _run_once(self, task, files, script, split, job_id) -> Run:
+    run = super()._run_once(task, files, script, split, job_id)
+    record = {'job_id': job_id, 'outcome': run.outcome.value}
+    _append(self._log, json.dumps(record))
+    return run
+
+
+def _append(log: pathlib.Path, line: str) -> None:
+  # One short write in append mode: threads do not mix lines.
+  with log.open('a', encoding='utf-8') as file:
+    file.write(line + '\n')
+
+
+def count(log: pathlib.Path) -> Counter[str]:
+  """Executions by outcome; a line that a kill cut is left out."""
+  counts: Counter[str] = Counter()
+  if not log.exists():
+    return counts
+  for line in log.read_bytes().splitlines():
+    try:
+      counts[Outcome(json.loads(line)['outcome']).value] += 1
+    except (ValueError, LookupError, TypeError):
+      continue
+  return counts
