@@ -7,7 +7,7 @@ import json
 import pathlib
 import sys
 
-from jaxagent.sandbox import errors, pool, selfcheck
+from jaxagent.sandbox import errors, guard, pool, selfcheck
 from jaxagent.types import Job, Limits
 
 
@@ -25,6 +25,8 @@ def _parser() -> argparse.ArgumentParser:
   run.add_argument('--json', action='store_true')
   check = commands.add_parser('self_check', help='attack this machine')
   check.add_argument('--json', action='store_true')
+  check.add_argument('--unguarded', action='store_true',
+                     help='without a pid namespace and limits around it all')
   for command in (run, check):
     command.add_argument('--backend', default='local')
     command.add_argument('--min_tier', default='T2')
@@ -105,6 +107,11 @@ def _self_check(flags: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
   flags = _parser().parse_args(argv)
   try:
+    if flags.command == 'self_check' and not flags.unguarded:
+      given = sys.argv[1:] if argv is None else argv
+      return guard.run(
+        [sys.executable, '-m', 'jaxagent.sandbox', *given, '--unguarded']
+      )
     return _run(flags) if flags.command == 'run' else _self_check(flags)
   except (ValueError, OSError, errors.TierError, errors.BackendError) as error:
     print(f'jaxagent.sandbox: {error}', file=sys.stderr)

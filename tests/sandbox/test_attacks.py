@@ -1,6 +1,6 @@
-"""Every attack, as root at the machine's best tier; at every other tier and
-as an ordinary user too where JAXAGENT_ALL_TIERS=1 is set (see docs/lab_log.md).
-One process per (user, tier); each case is its own test."""
+"""Every attack, guarded: as root at the machine's best tier and as an ordinary
+user; at every other tier too with --all. One process per mode; each case is
+its own test."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from jaxagent.sandbox import attacks
 
-pytestmark = [pytest.mark.slow, pytest.mark.quiet, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MODES = {
   'T3-root': ('', ()),
@@ -24,8 +24,7 @@ MODES = {
   'T1-user': ('nobody', ('namespaces',)),
   'T1-root': ('root', ('namespaces', 'cgroup')),
 }
-if os.environ.get('JAXAGENT_ALL_TIERS') != '1':
-  MODES = {'T3-root': MODES['T3-root']}
+ALWAYS = ('T3-root', 'T2-user')
 
 
 @functools.lru_cache
@@ -35,11 +34,12 @@ def report(mode: str) -> dict:
   if not root and (who == 'root' or mode.endswith('root')):
     return {'skip': 'needs root'}
   command = [sys.executable, '-m', 'jaxagent.sandbox', 'self_check', '--json',
-             '--min_tier', 'T1']
+             '--min_tier', 'T1', '--unguarded']
   for name in off:
     command += ['--disable', name]
   if who and root:
     command = [sys.executable, '-m', 'tests.sandbox.as_user', who, *command]
+  command = [sys.executable, '-m', 'jaxagent.sandbox.guard', *command]
   done = None
   with contextlib.suppress(subprocess.TimeoutExpired):
     done = subprocess.run(command, capture_output=True, text=True, timeout=800)
@@ -53,7 +53,9 @@ def report(mode: str) -> dict:
   return record
 
 
-@pytest.mark.parametrize('mode', MODES)
+@pytest.mark.parametrize('mode', [
+  m if m in ALWAYS else pytest.param(m, marks=pytest.mark.quiet) for m in MODES
+])
 @pytest.mark.parametrize('name', [c.name for c in attacks.CASES])
 def test_attack_is_contained(mode, name):
   record = report(mode)
