@@ -40,7 +40,7 @@ _DRY_RUN = flags.DEFINE_bool(
 def main(argv: list[str]) -> int:
   """Checks the command line and hands over to the loop."""
   if len(argv) > 1:
-    raise app.UsageError(
+    return _refuse(
       f'unexpected argument {argv[1]!r}; options start with --config.'
     )
   # Libraries log each file they write; progress is for people.
@@ -55,19 +55,32 @@ def main(argv: list[str]) -> int:
   try:
     loops.run(config)
   except loops.UserError as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 2
+    return _refuse(error)
   except loops.Interrupted as error:
     print(f'{error}', file=sys.stderr)
     return 143
   return 0
 
 
+def _refuse(reason: object) -> int:
+  """Says why nothing is done, in one line; returns the exit code."""
+  print(f'error: {" ".join(str(reason).split())}', file=sys.stderr)
+  return 2
+
+
 def check_overrides(argv: list[str]) -> None:
-  """Raises ValueError for a --config.KEY that the experiment has not."""
+  """Raises ValueError for what ml_collections would not name as clearly.
+
+  No or another file, a --config.KEY that the experiment has not, no number
+  where it has one.
+  """
   given = [a[len('--config=') :] for a in argv if a.startswith('--config=')]
+  given += [b for a, b in zip(argv, argv[1:]) if a == '--config']
   if not given:
-    return
+    raise ValueError(
+      '--config is missing; give --config=FILE.py[:VARIANT], such as '
+      '--config=configs/stepwise_ppo.py.'
+    )
   file, _, variant = given[-1].partition(':')
   if not os.path.isfile(file):
     raise ValueError(
@@ -78,7 +91,7 @@ def check_overrides(argv: list[str]) -> None:
   for arg in argv:
     if not arg.startswith('--config.'):
       continue
-    path = arg[len('--config.') :].partition('=')[0]
+    path, _, text = arg[len('--config.') :].partition('=')
     node = config
     for depth, part in enumerate(path.split('.')):
       if not hasattr(node, 'keys') or part not in node:
@@ -88,17 +101,33 @@ def check_overrides(argv: list[str]) -> None:
           f'--config.{path}: {where} has no {part!r}; it has: {known}.'
         )
       node = node[part]
+    _check_number(arg, text, type(node))
+
+
+def _check_number(arg: str, text: str, kind: type) -> None:
+  words = {int: 'a whole number', float: 'a number'}.get(kind)
+  if not words or '=' not in arg:
+    return
+  try:
+    kind(text)
+  except ValueError:
+    raise ValueError(f'{arg}: {text!r} must be {words}.') from None
+
+
+def _parse(argv: list[str]) -> list[str]:
+  """absl's flags; what it cannot read is refused like a bad config."""
+  try:
+    if not any(a.lstrip('-').startswith('help') for a in argv[1:]):
+      check_overrides(argv[1:])
+    return flags.FLAGS(argv)
+  except (flags.Error, ValueError) as error:
+    raise SystemExit(_refuse(error)) from None
 
 
 def cli() -> None:
   """Console entry."""
-  flags.mark_flag_as_required('config')
   sys.path.insert(0, os.getcwd())  # configs/ lie beside the package
-  try:
-    check_overrides(sys.argv[1:])
-  except ValueError as error:
-    raise SystemExit(f'error: {error}') from None
-  app.run(main)
+  app.run(main, flags_parser=_parse)
 
 
 if __name__ == '__main__':

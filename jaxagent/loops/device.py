@@ -10,6 +10,7 @@ from jaxagent.data import bpe
 from jaxagent.data.records import state_from_json
 from jaxagent.envs.prompts import render_prompt
 from jaxagent.learner import Learner, LearnerConfig
+from jaxagent.loops import rules
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.rollout.native_engine import NativeEngine
@@ -29,6 +30,22 @@ def make_tokenizer(host, records) -> bpe.ByteBPE:
   tokenizer = bpe.train(_texts(host, records), options.vocab_size)
   tokenizer.save(own)
   return tokenizer
+
+
+def check_prompts(host, tokenizer, starts) -> None:
+  """Raises UserError where even the shortest prompt would be cut."""
+  style = host.config.rollout.prompt_style
+  shortest = min(
+    len(
+      tokenizer.encode_prompt(
+        render_prompt(s.state, host.spec(task), style=style)
+      )
+    )
+    for task, rows in starts.items()
+    for s in rows
+  )
+  if complaint := rules.too_short(host.config, shortest):
+    raise UserError(complaint)
 
 
 def _texts(host, records):
@@ -134,10 +151,6 @@ def _model(config, tokenizer):
 def make_policy(host, learner: Learner, tokenizer) -> Policy:
   """The learner's policy behind the configured engine."""
   roll = host.config.rollout
-  if roll.engine != 'native':
-    raise UserError(
-      f"config.rollout.engine={roll.engine!r} is not built yet; use 'native'."
-    )
   engine = NativeEngine(
     learner.graphdef,
     learner.policy_params,
@@ -180,8 +193,19 @@ def restore_rl(host, learner: Learner) -> None:
   except CheckpointError as error:
     raise UserError(str(error)) from error
   if restored is None:
-    raise UserError(
-      f'{host.work / "rl"} holds no RL checkpoint; train first with '
-      '--config=configs/stepwise_ppo.py.'
-    )
+    raise _untrained(host.work)
   learner.load_state(restored.arrays)
+
+
+def check_trained(work: pathlib.Path) -> None:
+  """Raises UserError where there is no RL policy to evaluate."""
+  if not CheckpointManager(work / 'rl' / 'checkpoints').steps():
+    raise _untrained(work)
+
+
+def _untrained(work: pathlib.Path) -> UserError:
+  return UserError(
+    f'{work / "rl"} holds no RL checkpoint; train first with '
+    '--config=configs/stepwise_ppo.py, or name the work directory of a '
+    'trained run with --work_dir.'
+  )

@@ -26,6 +26,7 @@ def _stages(config, heldin, heldout) -> list[str]:
   trajectories = collect.trajectories_per_task * len(heldin)
   evaluated = config.eval.trajectories_per_task * (len(heldin) + len(heldout))
   steps = evaluated * config.eval.max_steps
+  policies = [p for p in config.eval.policies if p != 'starter']
   return [
     f'1 tasks      held-in {", ".join(heldin)}',
     f'             held-out {", ".join(heldout) or "none"}',
@@ -36,7 +37,7 @@ def _stages(config, heldin, heldout) -> list[str]:
     f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
     f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}',
     f'5 evaluate   {evaluated} trajectories, at most {steps} steps, for each '
-    'of sft and rl',
+    f'of {" and ".join(policies) or "no policy"}',
     f'sandbox      {config.sandbox.backend}, at least '
     f'{config.sandbox.min_tier}, {config.sandbox.slots} slots, '
     f'{config.sandbox.timeout_s:g} s and {config.sandbox.memory_mb} MiB each',

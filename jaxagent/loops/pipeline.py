@@ -19,13 +19,21 @@ from jaxagent.loops import (
   train,
 )
 from jaxagent.loops import starts as start_scripts
+from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host, open_host
 
 
 def run(config) -> None:
   """Runs `config.loop` and everything it needs that is not there yet."""
+  try:
+    sharding.initialize_distributed()
+  except ValueError as error:
+    raise UserError(str(error)) from error
+  # Devices can be counted only once the processes have met.
+  settings.validate_devices(config)
   work = settings.open_work_dir(config)
-  sharding.initialize_distributed()
+  if config.loop == 'evaluate':
+    device.check_trained(work)
   with open_host(config, work) as host:
     _say(host)
     with _timed(host, 'starts'):
@@ -36,33 +44,31 @@ def run(config) -> None:
       return
     with _timed(host, 'sft'):
       tokenizer = device.make_tokenizer(host, records)
+      device.check_prompts(host, tokenizer, starts)
       learner = device.make_learner(host, tokenizer)
       policy = device.make_policy(host, learner, tokenizer)
       steps = sft.training_steps(records, start_scripts.script_hashes(starts))
       sft.run(host, learner, sft.conversations(steps, policy))
+    _evaluate(host, policy, learner, starts, 'sft')
     if config.loop == 'sft':
-      _evaluate(host, policy, learner, starts, ('sft',))
       return
     if config.loop == 'stepwise_ppo':
-      _evaluate(host, policy, learner, starts, ('sft',))
       with _timed(host, 'rl'):
         pool = {s['state'].state_id: s['state'] for s in steps}
         learner.start_rl()
         train.run(host, pool, learner, policy)
-      _evaluate(host, policy, learner, starts, ('rl',))
     else:
       device.restore_rl(host, learner)
-      _evaluate(host, policy, learner, starts, ('rl',))
+    _evaluate(host, policy, learner, starts, 'rl')
     _finish(host, starts)
 
 
-def _evaluate(host: Host, policy, learner, starts, labels) -> None:
-  for label in labels:
-    if label not in host.config.eval.policies:
-      continue
-    with _timed(host, f'evaluate_{label}'):
-      policy.engine.update_weights(learner.policy_params, policy.engine.version)
-      evaluate.evaluate_policy(host, policy, label, starts)
+def _evaluate(host: Host, policy, learner, starts, label: str) -> None:
+  if label not in host.config.eval.policies:
+    return
+  with _timed(host, f'evaluate_{label}'):
+    policy.engine.update_weights(learner.policy_params, policy.engine.version)
+    evaluate.evaluate_policy(host, policy, label, starts)
 
 
 def _finish(host: Host, starts) -> None:
@@ -71,6 +77,7 @@ def _finish(host: Host, starts) -> None:
     evaluated = {
       label: json.loads((host.work / 'eval' / f'{label}.json').read_text())
       for label in ('sft', 'rl')
+      if label in host.config.eval.policies
     }
     traces = results.read_traces(host.work / 'rl' / 'traces')
   results.write(host, starts, evaluated, traces)

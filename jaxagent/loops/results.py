@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from jaxagent import behaviour, evaluation
 from jaxagent.loops import evaluate, executions, settings
 from jaxagent.report import write_report
-from jaxagent.summary import Summary
+from jaxagent.summary import POLICIES, Summary
 
 
 def read_traces(directory: pathlib.Path) -> list[dict]:
@@ -24,9 +24,10 @@ def read_traces(directory: pathlib.Path) -> list[dict]:
 def write(host, starts, evaluated: Mapping, traces) -> None:
   """Writes both files into the work directory and says where they are."""
   summary = _summary(host, starts, evaluated, traces)
-  path = summary.write(host.work / 'summary.json')
+  complete = set(evaluated) == {'sft', 'rl'}
+  path = summary.write(host.work / 'summary.json', complete=complete)
   report = host.work / 'report.html'
-  data = summary.build()
+  data = summary.build(complete=complete)
   write_report(
     report,
     summary=data,
@@ -47,19 +48,18 @@ def _summary(host, starts, evaluated, traces) -> Summary:
   )
   scales = evaluate.scales(host, starts)
   for split in ('heldin', 'heldout'):
-    for policy in ('starter', 'sft', 'rl'):
+    for policy in ('starter', *evaluated):
       if policy == 'starter':
         runs = evaluate.starter_runs(host, starts, split)
       else:
         runs = evaluate.runs_of(evaluated[policy], split)
-      k = min(config.eval.k, config.eval.trajectories_per_task)
       summary.set_section(
         policy,
         split,
         evaluation.section(
           runs,
           scales,
-          k=k,
+          k=config.eval.k,
           seed=config.seed,
           deterministic=policy == 'starter',
         ),
@@ -129,7 +129,7 @@ def _shown(evaluated, per_task: int = 3) -> list[dict]:
 def _print(host, data, summary: pathlib.Path, report: pathlib.Path) -> None:
   print(f'\n{"":8} {"":8} {"mean reward [95 %]":>28} {"relative gain":>28}')
   for split in ('heldin', 'heldout'):
-    for policy in ('starter', 'sft', 'rl'):
+    for policy in (p for p in POLICIES if p in data):
       part = data[policy][split]
       print(
         f'{split:8} {policy:8} {_text(part["mean_reward"]):>28} '

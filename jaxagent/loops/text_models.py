@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pathlib
 
-from jaxagent.loops.errors import UserError
-
 
 def make_expert(config, work: pathlib.Path):
   """The expert that `config.expert.kind` names."""
@@ -15,7 +13,7 @@ def make_expert(config, work: pathlib.Path):
     return ScriptedExpert()
   from jaxagent.llm.model_expert import ModelExpert
 
-  return ModelExpert(_client(config.expert, 'expert', work))
+  return ModelExpert(_client(config.expert, work))
 
 
 def make_editor(config, work: pathlib.Path):
@@ -26,17 +24,12 @@ def make_editor(config, work: pathlib.Path):
     return ScriptedEditor()
   from jaxagent.llm.model_editor import ModelEditor
 
-  return ModelEditor(_client(config.editor, 'editor', work))
+  return ModelEditor(_client(config.editor, work))
 
 
-def _client(options, role: str, work: pathlib.Path):
+def _client(options, work: pathlib.Path):
   from jaxagent.llm.openai_client import OpenAIClient
 
-  if not options.model:
-    raise UserError(
-      f'config.{role}.model is empty: name the model that the endpoint '
-      f'{options.base_url} serves, or set config.{role}.kind=scripted.'
-    )
   return OpenAIClient(
     base_url=options.base_url,
     model=options.model,

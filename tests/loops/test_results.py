@@ -1,0 +1,75 @@
+"""What was not evaluated is left out of summary and report."""
+
+import types
+
+import pytest
+
+from jaxagent import summary
+from jaxagent.data.records import state_from_json
+from jaxagent.loops import device, pipeline, starts
+from jaxagent.loops.errors import UserError
+from tests.loops.test_kept import RECORD, STATE
+from tests.loops.test_rules import _config
+
+
+def _host(tmp_path, **changes):
+  from jaxagent.envs.tasks import load_task
+
+  config = _config({'tasks.heldin': ('wine',), **changes})
+  return types.SimpleNamespace(
+    config=config,
+    work=tmp_path,
+    heldin=('wine',),
+    heldout=(),
+    wall_s={},
+    stand_ins=[],
+    pool=types.SimpleNamespace(tier='T2'),
+    spec=lambda name: load_task(name, config.tasks_dir),
+  )
+
+
+def _starts():
+  return {'wine': [starts.Start(state_from_json(STATE), 0.66)]}
+
+
+def _keep(tmp_path, label):
+  rows = [{**RECORD, 'index': i, 'score': 0.3} for i in range(8)]
+  starts.write_json(tmp_path / 'eval' / f'{label}.json', rows)
+
+
+@pytest.mark.parametrize(
+  'policies, kept',
+  [
+    (('rl',), {'starter', 'rl'}),
+    (('starter', 'sft'), {'starter', 'sft'}),
+    ((), {'starter'}),
+    (('starter', 'sft', 'rl'), {'starter', 'sft', 'rl'}),
+  ],
+)
+def test_summary_holds_what_was_evaluated(tmp_path, policies, kept, capsys):
+  for label in policies:
+    if label != 'starter':
+      _keep(tmp_path, label)
+  host = _host(tmp_path, **{'eval.policies': policies})
+  pipeline._finish(host, _starts())
+  found = summary.load(tmp_path / 'summary.json')
+  assert {p for p in summary.POLICIES if p in found} == kept
+  assert (tmp_path / 'report.html').exists()
+  said = capsys.readouterr().out
+  assert all(f'heldin   {policy}' in said for policy in kept)
+
+
+def test_prompts_are_measured_before_sft(tmp_path):
+  """Exactly, once there is a tokenizer; a token a character here."""
+  host = _host(tmp_path, **{'rollout.max_prompt_tokens': 100})
+  tokenizer = types.SimpleNamespace(encode_prompt=list)
+  with pytest.raises(UserError, match='max_prompt_tokens=100 is below') as e:
+    device.check_prompts(host, tokenizer, _starts())
+  needed = int(str(e.value).split('shortest prompt (')[1].split()[0])
+  host.config.rollout.max_prompt_tokens = needed
+  device.check_prompts(host, tokenizer, _starts())
+
+
+def test_evaluation_of_an_untrained_run_is_refused(tmp_path):
+  with pytest.raises(UserError, match='holds no RL checkpoint; train first'):
+    device.check_trained(tmp_path)

@@ -1,0 +1,322 @@
+"""Every rule of configs is broken once, and every option is in the table."""
+
+import pathlib
+import re
+
+import jax
+import pytest
+
+from configs import common, stepwise_ppo
+from jaxagent.learner import config as learner_config
+from jaxagent.loops import rules, settings
+from jaxagent.loops.errors import UserError
+from jaxagent.models import config as model_config
+from jaxagent.rollout import records
+from jaxagent.sandbox import pool
+
+ROOT = pathlib.Path(__file__).parents[2]
+HF = 'model.hf.'
+
+
+def _config(changes=(), variant='tiny'):
+  config = stepwise_ppo.get_config(variant).unlock()
+  config.tasks_dir = str(ROOT / 'tasks')
+  with config.ignore_type():
+    for path, value in dict(changes).items():
+      *parents, last = path.split('.')
+      node = config
+      for name in parents:
+        node = node[name]
+      node[last] = value
+  return config
+
+
+def _refusal(changes, dry_run=False) -> str:
+  with pytest.raises(UserError) as error:
+    settings.validate(_config({'dry_run': dry_run, **changes}))
+  text = str(error.value)
+  assert '\n' not in text and text.endswith(('.', "''."))
+  return text
+
+
+def test_every_option_is_constrained_or_free():
+  """A new key of configs/common.py gets a rule, or a line in FREE."""
+  names = {name for name, _ in rules.leaves(common.base())}
+  ruled = {key for rule in rules.RULES for key in rule.keys}
+  assert names == (ruled | set(rules.FREE)) - {
+    HF + 'vocab_size',
+    HF + 'head_dim',
+  }
+  assert not ruled & set(rules.FREE)
+
+
+CHOICES = {
+  'loop': 'evaluate',
+  'sandbox.backend': 'docker',
+  'sandbox.min_tier': 'T3, T2, T1, T0',
+  'expert.kind': 'scripted, openai',
+  'editor.kind': 'scripted, openai',
+  'model.dtype': ', '.join(model_config.DTYPES),
+  'model.remat': ', '.join(model_config.REMAT),
+  'sft.schedule': 'cosine, constant',
+  'rollout.engine': 'native, vllm',
+  'rollout.prompt_style': 'compact, full',
+  'rl.weighting': 'none, duration, inclusion',
+  'rl.rest': ', '.join(records.RESTS),
+  'rl.on_stale': ', '.join(records.ON_STALE),
+  **{
+    f'rl.{name}': ', '.join(choices)
+    for name, choices in learner_config.CHOICES.items()
+    if name != 'sft_schedule'
+  },
+}
+
+
+@pytest.mark.parametrize('path', sorted(CHOICES))
+def test_unknown_choice_is_named_with_the_choices(path):
+  """The choices are those of the rooms that act on them."""
+  text = _refusal({path: 'nonsense'}, dry_run=True)
+  assert f"config.{path}='nonsense'" in text and CHOICES[path] in text
+
+
+def _paths(kind):
+  rows = rules.leaves(_config())
+  return sorted(n for n, v in rows if type(v) is kind and n not in rules.FREE)
+
+
+LEAST = {
+  'seed': 0,
+  'sandbox.memory_mb': 256,
+  'tokenizer.vocab_size': 259,
+  'sft.warmup_steps': 0,
+  'rollout.top_k': 0,
+  'rl.max_staleness': -1,
+}
+
+
+@pytest.mark.parametrize('path', _paths(int))
+def test_whole_numbers(path):
+  least = LEAST.get(path, 1)
+  for bad in (least - 1, least + 0.5, True, None, '3'):
+    text = _refusal({path: bad}, dry_run=True)
+    assert f'config.{path}={bad!r}' in text and f'{least}' in text
+    assert f'--config.{path}=N' in text
+
+
+# Path -> values just outside, and the words for what is inside.
+NUMBERS = {
+  'sandbox.timeout_s': ((0, -1), 'above 0'),
+  'sandbox.step_timeout_s': ((0, -1), 'above 0'),
+  'collect.time_limit_s': ((0, -1), 'above 0'),
+  'collect.varied_start': ((-0.1, 1.1), 'at least 0 and at most 1'),
+  'model.hf.rms_norm_eps': ((0, -1), 'above 0'),
+  'model.hf.rope_theta': ((0, -1), 'above 0'),
+  'sft.lr': ((0, -1), 'above 0'),
+  'rollout.temperature': ((0, -1), 'above 0'),
+  'rollout.top_p': ((0, 1.1), 'above 0 and at most 1'),
+  'rl.weight_cap': ((-1,), 'at least 0'),
+  'rl.oversample': ((0.99, 0), 'at least 1'),
+  'rl.watchdog_s': ((0, -1), 'above 0'),
+  'rl.policy_lr': ((0, -1), 'above 0'),
+  'rl.value_lr': ((0, -1), 'above 0'),
+  'rl.clip_low': ((0, 1, -0.1, 2), 'above 0 and below 1'),
+  'rl.clip_high': ((0, -1), 'above 0'),
+  'rl.value_clip': ((0, -1), 'above 0'),
+  'rl.gamma': ((0, 1.01), 'above 0 and at most 1'),
+  'rl.lam': ((-0.01, 1.01), 'at least 0 and at most 1'),
+  'rl.kl_coef': ((-1,), 'at least 0'),
+  'rl.entropy_coef': ((-1,), 'at least 0'),
+  'rl.max_grad_norm': ((0, -1), 'above 0'),
+  'rl.importance_cap': ((0, -1), 'above 0'),
+}
+
+
+def test_numbers_are_all_here():
+  assert sorted(NUMBERS) == _paths(float)
+
+
+@pytest.mark.parametrize('path', sorted(NUMBERS))
+def test_numbers(path):
+  outside, words = NUMBERS[path]
+  for bad in (*map(float, outside), '3', None):
+    text = _refusal({path: bad}, dry_run=True)
+    assert f'config.{path}={bad!r}' in text and words in text
+  for bad in (float('nan'), float('inf'), -float('inf')):
+    text = _refusal({path: bad}, dry_run=True)
+    assert f'config.{path}={bad!r} must be finite' in text
+
+
+@pytest.mark.parametrize('path', _paths(bool))
+def test_flags(path):
+  text = _refusal({path: 1} if path != 'dry_run' else {}, 1)
+  assert 'must be True or False' in text
+
+
+PAIRS = [
+  ({'rl.weight_cap': 0.5}, 'weight_cap=0.5 is below the mean weight'),
+  ({'rl.minibatches': 5}, 'batch_size=32 does not divide by .*minibatches=5'),
+  ({'rl.group_size': 5}, 'batch_size=32 does not divide by .*group_size=5'),
+  ({'rl.estimator': 'grpo'}, 'group_size=1 must be at least 2'),
+  ({'rl.estimator': 'dr_grpo'}, 'group_size=1 must be at least 2'),
+  ({'rl.estimator': 'rloo'}, 'group_size=1 must be at least 2'),
+  (
+    {'sandbox.timeout_s': 60.0},
+    'timeout_s=60.0 must be below .*deadlines nest',
+  ),
+  ({'rl.watchdog_s': 60.0}, 'step_timeout_s=60.0 must be below .*watchdog_s'),
+  ({'collect.time_limit_s': 2.9}, 'time_limit_s=2.9 .*timeout_s=3.0'),
+  ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
+  ({'eval.k': 9}, 'eval.k=9 .*trajectories_per_task=8'),
+  ({'rollout.top_p': 0.9}, 'top_p=0.9.* truncated sampling'),
+  ({'rollout.top_k': 5}, 'top_k=5.* truncated sampling'),
+  ({'rollout.max_prompt_tokens': 4000}, '4000 .*max_position_embeddings=1024'),
+  ({'work_dir': ' '}, "work_dir=' ' is empty"),
+  ({'eval.policies': ('rl', 'ppo')}, "'ppo' .*choose from: starter, sft, rl"),
+  ({'eval.policies': ('rl', 'rl')}, "'rl' is there twice"),
+  ({'eval.policies': 'rl'}, "policies='rl' must be a tuple"),
+  ({'tasks.heldin': (3,)}, '3 is not a known name'),
+  ({'tasks.heldin': ('nope',)}, "unknown task 'nope'; choose from: breast"),
+  ({'tasks.heldout': ('nope',)}, "unknown task 'nope'; choose from: breast"),
+  ({'tasks.heldin': ('wine',), 'tasks.heldout': ('wine',)}, 'not both'),
+  ({'collect.idea_pool': 10**6}, 'idea_pool=1000000 asks for more ideas'),
+  ({'tasks_dir': 'nowhere'}, "tasks_dir='nowhere' is not a folder"),
+  ({HF + 'num_attention_heads': 5}, 'multiple of num_key_value_heads=2'),
+  (
+    {HF + 'hidden_size': 130, HF + 'num_key_value_heads': 4},
+    'hidden_size=130 does not divide by .*num_attention_heads=4',
+  ),
+  ({HF + 'hidden_size': 12}, 'head_dim=3 must be even'),
+  ({HF + 'model_type': 'llama'}, "'llama' is not implemented; choose"),
+  ({HF + 'hidden_act': 'gelu'}, "hidden_act='gelu'"),
+  ({HF + 'vocab_size': 0}, 'vocab_size=0 must be a whole number'),
+  ({HF + 'head_dim': -2}, 'head_dim=-2 must be a whole number'),
+  ({'mesh.tensor': 3}, 'num_attention_heads=4 does not divide .*tensor=3'),
+  ({'mesh.fsdp': 3}, 'hidden_size=128 does not divide .*fsdp=3'),
+  (
+    {'expert.kind': 'openai', 'expert.base_url': 'ftp://x'},
+    "expert.base_url='ftp://x' must be an http or https",
+  ),
+  (
+    {'editor.kind': 'openai', 'editor.base_url': 'http://me:secret@x/v1'},
+    'editor.base_url=.* without user name',
+  ),
+  (
+    {'editor.kind': 'openai', 'editor.base_url': 'http://[::1'},
+    'editor.base_url=',
+  ),
+  ({'rollout.max_prompt_tokens': 20}, 'max_prompt_tokens=20 is below the shor'),
+  (
+    {'rollout.prompt_style': 'full', 'rollout.max_prompt_tokens': 600},
+    "max_prompt_tokens=600 is below the shortest prompt .* 'full'",
+  ),
+]
+
+
+@pytest.mark.parametrize('changes, text', PAIRS, ids=lambda v: str(v)[:40])
+def test_contradictions_are_refused_in_dry_runs_too(changes, text):
+  for dry_run in (True, False):
+    said = _refusal(changes, dry_run)
+    assert re.search(text, said), said
+
+
+HERE = [
+  ({'rollout.engine': 'vllm'}, "engine='vllm' is not built yet; choose native"),
+  (
+    {'sandbox.backend': 'ray'},
+    "backend='ray' is not built yet; choose one of: "
+    + ', '.join(pool.BACKENDS),
+  ),
+  ({'expert.kind': 'openai'}, 'config.expert.model is empty: name the model'),
+  ({'editor.kind': 'openai'}, 'config.editor.model is empty: name the model'),
+  ({'tokenizer.path': 'nowhere'}, "'nowhere' is not a folder with tokenizer"),
+  ({'model.path': 'nowhere'}, "'nowhere' is not a folder with config.json"),
+]
+
+
+@pytest.mark.parametrize('changes, text', HERE, ids=lambda v: str(v)[:40])
+def test_what_is_not_here_is_refused_but_may_be_planned(changes, text):
+  if changes.get('sandbox.backend') in pool.BACKENDS:
+    pytest.skip('built by now')
+  assert text in _refusal(changes)
+  settings.validate(_config({'dry_run': True, **changes}))
+
+
+def test_collecting_needs_no_engine_and_no_devices():
+  config = _config(
+    {'loop': 'collect', 'rollout.engine': 'vllm', 'mesh.fsdp': 64}
+  )
+  settings.validate(config)
+  settings.validate_devices(config)
+
+
+def test_mesh_larger_than_the_devices_names_their_count():
+  settings.validate(_config({'mesh.fsdp': 64}))
+  settings.validate_devices(_config())
+  found = jax.device_count()
+  with pytest.raises(UserError, match=rf'needs 64 devices, but {found} '):
+    settings.validate_devices(_config({'mesh.fsdp': 64}))
+
+
+def test_a_missing_key_is_named():
+  config = _config()
+  del config.rl.updates
+  with pytest.raises(UserError, match=r'config\.rl\.updates is missing'):
+    settings.validate(config)
+  config = _config()
+  for key in rules.OPTIONAL:
+    if rules.has(config, key):
+      del config.model.hf[key.removeprefix(HF)]
+  settings.validate(config)
+
+
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {'rl.max_staleness': -1},
+    {'rl.max_staleness': 0},
+    {'rl.weight_cap': 0.0},
+    {'rl.weight_cap': 1.0},
+    {'rl.lam': 0.0, 'rl.gamma': 1.0},
+    {'rl.kl_coef': 0.0, 'rl.entropy_coef': 0.0},
+    {'eval.policies': ('rl',)},
+    {'eval.policies': ()},
+    {'expert.kind': 'openai', 'expert.model': 'm'},
+    {'collect.time_limit_s': 3.0},
+    {'sft.warmup_steps': 0},
+    {'tasks.heldin': ('wine',), 'tasks.heldout': ('digits',)},
+  ],
+  ids=str,
+)
+def test_edges_that_are_allowed(changes):
+  settings.validate(_config(changes))
+
+
+@pytest.mark.parametrize('dry_run', [True, False])
+def test_tiny_is_valid(dry_run):
+  settings.validate(_config({'dry_run': dry_run}))
+
+
+def test_the_papers_variant_may_be_planned():
+  config = _config({'dry_run': True}, 'qwen2.5-7b')
+  settings.validate(config)
+  config.dry_run = False
+  with pytest.raises(UserError):
+    settings.validate(config)
+
+
+def test_prompt_bound_lies_below_every_tokenizer():
+  """A tokenizer that has seen the prompt alone a hundred times."""
+  from jaxagent import types
+  from jaxagent.data import bpe
+  from jaxagent.envs.prompts import render_prompt
+  from jaxagent.envs.tasks import load_task
+
+  spec = load_task('wine', ROOT / 'tasks')
+  state = types.State('', 'wine', {}, None, None)
+  text = render_prompt(state, spec, style='compact')
+  ids = bpe.train([text] * 100, 4096).encode_prompt(text)
+  config = _config({'tasks.heldin': ('wine',), 'tasks.heldout': ('digits',)})
+  config.rollout.max_prompt_tokens = len(ids)
+  assert rules.complaint(config, ('config', 'run')) == ''
+  config.rollout.max_prompt_tokens = len(ids) - 4
+  assert 'shortest prompt' in rules.complaint(config, ('config', 'run'))
