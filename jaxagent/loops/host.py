@@ -145,6 +145,7 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
           min_tier=box.min_tier,
           zygote=box.zygote,
           work_dir=work / 'sandbox',
+          hidden=(work, config.tasks_dir),
         )
       )
     except TierError as error:
