@@ -10,7 +10,7 @@ from jaxagent.data import bpe
 from jaxagent.data.records import state_from_json
 from jaxagent.envs.prompts import render_prompt
 from jaxagent.learner import Learner, LearnerConfig
-from jaxagent.loops import rules
+from jaxagent.loops import checks
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.rollout.native_engine import NativeEngine
@@ -38,13 +38,12 @@ def check_prompts(host, tokenizer, starts) -> None:
   shortest = min(
     len(
       tokenizer.encode_prompt(
-        render_prompt(s.state, host.spec(task), style=style)
+        render_prompt(start.state, host.spec(task), style=style)
       )
     )
-    for task, rows in starts.items()
-    for s in rows
+    for task, start in starts.items()
   )
-  if complaint := rules.too_short(host.config, shortest):
+  if complaint := checks.too_short(host.config, shortest):
     raise UserError(complaint)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from configs import common, stepwise_ppo
 from jaxagent.learner import config as learner_config
-from jaxagent.loops import rules, settings
+from jaxagent.loops import checks, rules, settings
 from jaxagent.loops.errors import UserError
 from jaxagent.models import config as model_config
 from jaxagent.rollout import records
@@ -41,7 +41,7 @@ def _refusal(changes, dry_run=False) -> str:
 
 def test_every_option_is_constrained_or_free():
   """A new key of configs/common.py gets a rule, or a line in FREE."""
-  names = {name for name, _ in rules.leaves(common.base())}
+  names = {name for name, _ in checks.leaves(common.base())}
   ruled = {key for rule in rules.RULES for key in rule.keys}
   assert names == (ruled | set(rules.FREE)) - {
     HF + 'vocab_size',
@@ -80,7 +80,7 @@ def test_unknown_choice_is_named_with_the_choices(path):
 
 
 def _paths(kind):
-  rows = rules.leaves(_config())
+  rows = checks.leaves(_config())
   return sorted(n for n, v in rows if type(v) is kind and n not in rules.FREE)
 
 
@@ -264,7 +264,7 @@ def test_a_missing_key_is_named():
     settings.validate(config)
   config = _config()
   for key in rules.OPTIONAL:
-    if rules.has(config, key):
+    if checks.has(config, key):
       del config.model.hf[key.removeprefix(HF)]
   settings.validate(config)
 

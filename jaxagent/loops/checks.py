@@ -1,0 +1,372 @@
+"""What one rule of `loops.rules` may look at, and how it complains."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+import urllib.parse
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from jaxagent.loops.errors import UserError
+
+_WITHOUT_DEVICES = ('collect',)  # loops that never touch an accelerator
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+  """keys: what it constrains; skipped where one of `rules.OPTIONAL` is absent.
+
+  check: config -> the complaint, '' where there is none.
+  stage: 'config' before anything else; 'run' likewise, but not for
+    `--dry_run`, which may plan for a machine that is not here; 'devices' once
+    the processes of a run have met and can count them.
+  """
+
+  keys: tuple[str, ...]
+  check: Callable[[Any], str]
+  stage: str = 'config'
+
+
+def get(config, path: str):
+  """`config.a.b` by its dotted name."""
+  for part in path.split('.'):
+    config = config[part]
+  return config
+
+
+def has(config, path: str) -> bool:
+  """Whether `get` would find it."""
+  for part in path.split('.'):
+    if part not in config:
+      return False
+    config = config[part]
+  return True
+
+
+def leaves(config, prefix: str = '') -> Iterator[tuple[str, Any]]:
+  """(dotted name, value) of everything that is no ConfigDict itself."""
+  for name in config:
+    value = config[name]
+    if hasattr(value, 'keys'):
+      yield from leaves(value, f'{prefix}{name}.')
+    else:
+      yield prefix + name, value
+
+
+def one_of(key: str, *choices: str) -> Rule:
+  def check(config) -> str:
+    value = get(config, key)
+    if value in choices:
+      return ''
+    return (
+      f'config.{key}={value!r} is not known; choose one of: '
+      f'{", ".join(choices)}.'
+    )
+
+  return Rule((key,), check)
+
+
+def whole(key: str, least: int = 1, most: int | None = None) -> Rule:
+  def check(config) -> str:
+    value = get(config, key)
+    if type(value) is int and value >= least:
+      if most is None or value <= most:
+        return ''
+    span = f'of {least} or more' if most is None else f'from {least} to {most}'
+    return (
+      f'config.{key}={value!r} must be a whole number {span}; give '
+      f'--config.{key}=N.'
+    )
+
+  return Rule((key,), check)
+
+
+_BOUNDS = {
+  'above': lambda value, bound: value > bound,
+  'least': lambda value, bound: value >= bound,
+  'below': lambda value, bound: value < bound,
+  'most': lambda value, bound: value <= bound,
+}
+_WORDS = dict(above='above', least='at least', below='below', most='at most')
+
+
+def number(key: str, **bounds: float) -> Rule:
+  """A finite number within `above`, `least`, `below`, `most`."""
+
+  def check(config) -> str:
+    value = get(config, key)
+    if _finite(value):
+      if all(_BOUNDS[how](value, bound) for how, bound in bounds.items()):
+        return ''
+    words = [f'{_WORDS[how]} {bound:g}' for how, bound in bounds.items()]
+    return (
+      f'config.{key}={value!r} must be a finite number {" and ".join(words)}; '
+      f'give --config.{key}=X.'
+    )
+
+  return Rule((key,), check)
+
+
+def _finite(value) -> bool:
+  return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _of_type(key: str, kind: type, words: str) -> Rule:
+  def check(config) -> str:
+    value = get(config, key)
+    if isinstance(value, kind):
+      return ''
+    return f'config.{key}={value!r} must be {words}.'
+
+  return Rule((key,), check)
+
+
+def flag(key: str) -> Rule:
+  return _of_type(key, bool, 'True or False')
+
+
+def related(
+  *keys: str,
+  holds: Callable[..., Any],
+  say: str,
+  stage: str = 'config',
+) -> Rule:
+  """holds: of the keys' values; say: with {0}, {1}, ... for the values."""
+
+  def check(config) -> str:
+    values = [get(config, key) for key in keys]
+    return '' if holds(*values) else say.format(*values)
+
+  return Rule(keys, check, stage)
+
+
+def all_finite(config) -> str:
+  for name, value in leaves(config):
+    if isinstance(value, float) and not math.isfinite(value):
+      return f'config.{name}={value!r} must be finite; give a number.'
+  return ''
+
+
+def names(key: str, choices: tuple[str, ...] = ()) -> Rule:
+  """A tuple of different texts, each one of `choices` where there are any."""
+
+  def check(config) -> str:
+    given = get(config, key)
+    if not isinstance(given, (tuple, list)):
+      return f"config.{key}={given!r} must be a tuple such as ('wine',)."
+    for i, name in enumerate(given):
+      if not isinstance(name, str) or (choices and name not in choices):
+        known = f'; choose from: {", ".join(choices)}' if choices else ''
+        return f'config.{key}: {name!r} is not a known name{known}.'
+      if name in given[:i]:
+        return f'config.{key}: {name!r} is there twice; leave one out.'
+    return ''
+
+  return Rule((key,), check)
+
+
+def endpoint(role: str) -> tuple[Rule, Rule]:
+  """Rules of a text model behind an address."""
+
+  def address(config) -> str:
+    options = config[role]
+    if options.kind != 'openai' or _is_http(options.base_url):
+      return ''
+    return (
+      f'config.{role}.base_url={options.base_url!r} must be an http or https '
+      "address without user name or query, such as 'http://127.0.0.1:8000/v1'."
+    )
+
+  def named(config) -> str:
+    options = config[role]
+    if options.kind != 'openai' or str(options.model).strip():
+      return ''
+    return (
+      f'config.{role}.model is empty: name the model that the endpoint '
+      f'{options.base_url} serves, or set config.{role}.kind=scripted.'
+    )
+
+  kind = f'{role}.kind'
+  return (
+    Rule((kind, f'{role}.base_url'), address),
+    # The paper's variant is planned without an endpoint at hand.
+    Rule((kind, f'{role}.model'), named, 'run'),
+  )
+
+
+def _is_http(address) -> Any:
+  try:
+    url = urllib.parse.urlsplit(str(address))
+    secret = url.username is not None or url.query
+    return url.scheme in ('http', 'https') and url.hostname and not secret
+  except ValueError:
+    return False
+
+
+def backend_is_built(config) -> str:
+  from jaxagent.sandbox.pool import BACKENDS
+
+  if config.sandbox.backend in BACKENDS:
+    return ''
+  return (
+    f'config.sandbox.backend={config.sandbox.backend!r} is not built yet; '
+    f'choose one of: {", ".join(BACKENDS)}.'
+  )
+
+
+def engine_is_built(config) -> str:
+  if config.rollout.engine == 'native' or config.loop in _WITHOUT_DEVICES:
+    return ''
+  return (
+    f'config.rollout.engine={config.rollout.engine!r} is not built yet; '
+    'choose native.'
+  )
+
+
+def folder(key: str, file: str) -> Rule:
+  """'' or a folder that holds `file`."""
+
+  def check(config) -> str:
+    path = get(config, key)
+    if not path or (pathlib.Path(path) / file).is_file():
+      return ''
+    return (
+      f'config.{key}={path!r} is not a folder with {file} '
+      f"(looked from {pathlib.Path.cwd()}); give one that is, or ''."
+    )
+
+  return Rule((key,), check, 'run')
+
+
+def tasks_dir(config) -> str:
+  if pathlib.Path(config.tasks_dir).is_dir():
+    return ''
+  return (
+    f'config.tasks_dir={config.tasks_dir!r} is not a folder here '
+    f'({pathlib.Path.cwd()}); run from the repository root or give '
+    '--config.tasks_dir.'
+  )
+
+
+def model_shape(config) -> str:
+  from jaxagent.models.config import ModelConfig
+
+  hf = config.model.hf.to_dict()
+  hf.setdefault('vocab_size', 1)  # the tokenizer's, which is made later
+  try:
+    ModelConfig.from_hf(hf)
+  except (ValueError, TypeError, ZeroDivisionError) as error:
+    return f'config.model.hf: {error}'
+  heads, size = hf['num_attention_heads'], hf['hidden_size']
+  if hf['model_type'] == 'qwen2' and not hf.get('head_dim') and size % heads:
+    return (
+      f'config.model.hf.hidden_size={size} does not divide by '
+      f'config.model.hf.num_attention_heads={heads}; change one of them, or '
+      'set head_dim.'
+    )
+  return ''
+
+
+def mesh_fits_model(config) -> str:
+  hf, mesh = config.model.hf, config.mesh
+  for name, axis in (
+    ('num_attention_heads', 'tensor'),
+    ('num_key_value_heads', 'tensor'),
+    ('intermediate_size', 'tensor'),
+    ('vocab_size', 'tensor'),
+    ('hidden_size', 'fsdp'),
+  ):
+    if hf.get(name) and hf[name] % mesh[axis]:
+      return (
+        f'config.model.hf.{name}={hf[name]} does not divide by '
+        f'config.mesh.{axis}={mesh[axis]}; choose an axis that divides it.'
+      )
+  return ''
+
+
+def mesh_fits_devices(config) -> str:
+  if config.loop in _WITHOUT_DEVICES:
+    return ''
+  import jax
+
+  try:
+    found = jax.device_count()
+  except RuntimeError as error:
+    return f'no device for config.mesh: {" ".join(str(error).split())}'
+  mesh = {axis: config.mesh[axis] for axis in config.mesh}
+  need = math.prod(mesh.values())
+  if need <= found:
+    return ''
+  sizes = ', '.join(f'config.mesh.{k}={v}' for k, v in mesh.items())
+  return (
+    f'{sizes} needs {need} devices, but {found} '
+    f'{"is" if found == 1 else "are"} here; lower an axis or start more '
+    'processes.'
+  )
+
+
+def chosen_tasks(config) -> str:
+  """Names, splits, and what the statistics and the ideas need of a task."""
+  from jaxagent.data.ideas import idea_pool
+  from jaxagent.envs.tasks import load_task
+  from jaxagent.loops.host import choose_tasks
+
+  try:
+    heldin, heldout = choose_tasks(config)
+    folder = pathlib.Path(config.tasks_dir)
+    specs = [load_task(name, folder) for name in heldin + heldout]
+    pools = {s.name: len(idea_pool(s)) for s in specs if s.name in heldin}
+  except (ValueError, OSError, UserError) as error:
+    return str(error)
+  for spec in specs:
+    if spec.m_init is None or spec.m_best is None:
+      return (
+        f'config.tasks: {spec.name} has no m_init or m_best in task.yaml, '
+        f'between which scores are placed; run `python -m jaxagent.tasks '
+        f'measure {spec.name}` or leave it out.'
+      )
+  for name, size in pools.items():
+    if size < config.collect.idea_pool:
+      return (
+        f'config.collect.idea_pool={config.collect.idea_pool} asks for more '
+        f'ideas than task {name} has ({size}); lower it or leave {name} out.'
+      )
+  return ''
+
+
+def prompt_room(config) -> str:
+  """The bound that holds for every byte-level tokenizer.
+
+  Such a tokenizer never joins what its first step, cutting the text into
+  words, has parted. The shortest prompt is that of an empty script.
+  """
+  from tokenizers import pre_tokenizers
+
+  from jaxagent import types
+  from jaxagent.envs.prompts import render_prompt
+  from jaxagent.envs.tasks import load_task
+  from jaxagent.loops.host import choose_tasks
+
+  cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
+  shortest = math.inf
+  for name in sum(choose_tasks(config), ()):
+    spec = load_task(name, pathlib.Path(config.tasks_dir))
+    state = types.State('', name, {}, None, None)
+    text = render_prompt(state, spec, style=config.rollout.prompt_style)
+    shortest = min(shortest, len(cut(text)) + 1)  # and the separator
+  return too_short(config, shortest)
+
+
+def too_short(config, shortest: int) -> str:
+  """The complaint where no prompt fits; `shortest` in tokens."""
+  room = config.rollout.max_prompt_tokens
+  if room >= shortest:
+    return ''
+  return (
+    f'config.rollout.max_prompt_tokens={room} is below the shortest prompt '
+    f'({shortest} tokens or more in style '
+    f'{config.rollout.prompt_style!r}): every prompt would lose its '
+    f'beginning; give --config.rollout.max_prompt_tokens={shortest} or more.'
+  )
