@@ -24,7 +24,6 @@ from typing import Any, TextIO
 _STATS = {'mean': 'mean', 'max': 'largest', 'min': 'smallest'}
 _QUANTILES = {
   'mean': 'mean',
-  'min': 'smallest',
   'max': 'largest',
   'p50': 'median',
   'p95': '95th percentile',
@@ -44,29 +43,21 @@ def _verl() -> dict[str, str]:
     'actor/pg_clipfrac_lower': 'share of policy tokens cut by the dual clip',
     'actor/ppo_kl': 'mean of old log-prob minus current log-prob (k1)',
     'actor/entropy': 'mean entropy of the policy at its tokens, nats',
-    'actor/entropy_loss': 'entropy bonus as it entered the loss',
     'actor/kl_loss': 'KL to the reference policy, by the estimator chosen',
     'actor/kl_coef': 'coefficient of the KL in the loss',
     'actor/reward_kl_penalty': 'KL per token taken from the reward',
     'actor/reward_kl_penalty_coeff': 'coefficient of the KL in the reward',
     'actor/grad_norm': 'global norm of the policy gradient before clipping',
     'actor/lr': 'learning rate of the policy',
-    'actor/loss': 'whole policy loss: pg_loss, entropy and KL terms',
     'critic/vf_loss': 'value loss',
     'critic/vf_clipfrac': 'share of tokens whose value error was clipped',
     'critic/vf_explained_var': '1 - Var(return - value) / Var(return)',
-    'critic/vpred_mean': 'mean value predicted at policy tokens',
     'critic/grad_norm': 'global norm of the value gradient before clipping',
     'critic/lr': 'learning rate of the value model',
     'response_length/clip_ratio': 'share of responses cut at the token limit',
-    'prompt_length/clip_ratio': 'share of prompts at the token limit',
     'perf/total_num_tokens': 'tokens in the update, prompts included',
-    'perf/time_per_step': 'seconds from the last update to this one',
     'perf/throughput': 'tokens per second and device',
-    'perf/mfu/actor': 'share of peak FLOPs reached in the policy update',
-    'perf/max_memory_allocated_gb': 'largest device memory in use, GiB',
     'training/global_step': 'updates finished',
-    'training/epoch': 'passes over the state pool',
     'training/rollout_probs_diff_mean': (
       'mean |p sampler - p trainer| over policy tokens'
     ),
@@ -76,8 +67,6 @@ def _verl() -> dict[str, str]:
     'training/rollout_probs_diff_std': (
       'standard deviation of |p sampler - p trainer|'
     ),
-    'val-core/': 'evaluation: val-core/SPLIT/METRIC/mean@K or best@K',
-    'val-aux/': 'evaluation: everything else, by split and task',
   }
   for key, text in (
     ('score', 'reward of a sequence before any KL penalty'),
@@ -91,16 +80,13 @@ def _verl() -> dict[str, str]:
   table |= _each('prompt_length', _STATS, 'tokens of the prompt')
   for stage, text in {
     'gen': 'sampling',
-    'reward': 'rewards computed from outcomes',
     'old_log_prob': 'log-probs at the start of the update',
     'ref': 'log-probs of the reference policy',
     'values': 'values of the critic',
     'adv': 'advantages',
     'update_actor': 'policy update',
     'update_critic': 'value update',
-    'update_weights': 'weights moved to the rollout engine',
     'save_checkpoint': 'checkpoint written',
-    'testing': 'evaluation',
     'step': 'one whole update',
   }.items():
     table[f'timing_s/{stage}'] = f'seconds: {text}'
@@ -110,18 +96,10 @@ def _verl() -> dict[str, str]:
 def _ours() -> dict[str, str]:
   """Sandbox, durations and the asynchronous core."""
   table = {
-    'sandbox/executions': 'executions finished since the last record',
-    'sandbox/executions_total': 'executions finished in the run',
     'sandbox/outcome/': 'samples of the update by outcome, as a share',
-    'sandbox/retries': 'infrastructure failures tried again',
-    'sandbox/infrastructure_rate': 'share of attempts that failed on our side',
-    'sandbox/tier': 'isolation tier of the executions, 0 to 3',
-    'sandbox/slots': 'slots of the pool',
-    'sandbox/slots_busy': 'slots at work, mean since the last record',
-    'sandbox/utilisation': 'busy slot seconds over slot seconds',
-    'sandbox/queue_depth': 'jobs waiting for a slot',
+    'sandbox/queue_s': 'seconds in the queue, mean of an execution',
+    'sandbox/startup_s': 'seconds of start-up, mean of an execution',
     'sandbox/cpu_s': 'CPU seconds of the process tree, mean of an execution',
-    'sandbox/peak_memory_mb': 'largest memory of an execution, MiB',
     'sandbox/valid_action_rate': 'share of responses that parse and may run',
     'sandbox/edit_rate': 'share of responses that edit the script',
     'sandbox/changed_rate': (
@@ -133,7 +111,6 @@ def _ours() -> dict[str, str]:
     'sandbox/malformed_rate': 'share of responses that do not parse',
     'sandbox/timeout_rate': 'share of executions that timed out',
     'sandbox/exec_s': 'execution seconds, mean of an execution',
-    'sandbox/': 'further counters of the sandbox pool',
     'duration/weight_capped_fraction': (
       'share of step weights cut at config.rl.weight_cap, of steps that ran'
     ),
@@ -151,57 +128,49 @@ def _ours() -> dict[str, str]:
     ),
     'duration/inclusion_probability_min': 'smallest inclusion probability',
     'duration/inclusion_weight_max': 'largest inclusion weight',
-    'duration/reward_corr': 'correlation of execution seconds and reward',
-    'duration/': 'further figures of execution time',
     'staleness/mean': 'updates between sampling and use, mean of the batch',
     'staleness/max': 'updates between sampling and use, largest',
-    'staleness/held_s': 'seconds the learner waited for a sample at its bound',
     'staleness/dropped': 'samples dropped at the bound since the last record',
-    'staleness/dropped_duration/': 'drops by bucket of execution seconds',
     'staleness/importance_ratio_mean': 'mean truncated importance weight',
     'staleness/importance_capped_fraction': (
       'share of importance weights at the cap'
     ),
     'staleness/behaviour_kl': 'mean sampler log-prob minus old log-prob',
     'staleness/over_bound': 'samples used beyond the bound (policy keep)',
-    'staleness/': 'further figures of staleness',
     'buffer/size': 'finished samples waiting for the learner',
-    'buffer/capacity': 'samples the buffer may hold',
     'buffer/running': 'prompts out for sampling or execution',
     'buffer/pending': 'prompts not yet issued',
-    'buffer/finished': 'prompts finished in the run',
-    'buffer/trained': 'prompts trained in the run',
     'buffer/quarantined': 'prompts given up after repeated failures',
+    'buffer/cancelled': 'running prompts cancelled since the last record',
+    'buffer/infrastructure': 'infrastructure failures since the last record',
+    'buffer/ignored': 'results that came too late to count',
     'buffer/rejected': 'samples refused for bad data (NaN, empty mask)',
-    'buffer/': 'further figures of buffer and ledger',
     'scheduler/learner_idle_s': 'seconds the learner waited for a batch',
     'scheduler/worker_use': 'worker seconds at work over worker seconds',
-    'scheduler/dispatched': 'prompts issued since the last record',
-    'scheduler/steps_per_hour': 'samples trained, per hour of wall time',
     'scheduler/interval_s': 'seconds between two batches',
-    'scheduler/cancelled': 'running prompts cancelled since the last record',
-    'scheduler/watchdog_age_s': 'seconds since anything last moved',
-    'scheduler/': 'further figures of the scheduler',
     'learner/recompiles': 'compilations after warm-up; should stay 0',
     'learner/skipped_updates': 'updates skipped for a non-finite gradient',
+    'learner/compiles': 'compilations so far',
+    'learner/rejected': 'samples of the batch that could not be used',
     'learner/padding': 'share of the batch that is padding',
-    'learner/': 'further figures of the learner',
     'sft/loss': 'cross-entropy of the expert tokens, nats per token',
-    'sft/accuracy': 'share of expert tokens predicted first',
     'sft/grad_norm': 'global norm of the gradient before clipping',
     'sft/lr': 'learning rate',
-    'sft/epoch': 'passes over the trajectories',
-    'sft/tokens_per_s': 'tokens per second',
-    'sft/valid_loss': 'cross-entropy on trajectories kept aside',
-    'sft/': 'further figures of supervised fine-tuning',
-    'collect/': 'expert collection: trajectories, steps, outcomes',
+    'sft/tokens': 'expert tokens in the step',
   }
+  for name, text in {
+    'lt_1s': 'below 1 s',
+    'lt_10s': '1 to 10 s',
+    'lt_60s': '10 to 60 s',
+    'lt_300s': '60 to 300 s',
+    'lt_1800s': '300 to 1800 s',
+    'ge_1800s': '1800 s and more',
+  }.items():
+    table[f'staleness/dropped_{name}'] = f'drops by execution time: {text}'
   for stage, text in {
     'dispatched': 'execution seconds of what was issued',
     'finished': 'execution seconds of what finished',
     'trained': 'execution seconds of what was trained',
-    'exec_s': 'execution seconds of the batch',
-    'queue_s': 'seconds in the queue of the batch',
   }.items():
     table |= _each(f'duration/{stage}', _QUANTILES, text)
   return table

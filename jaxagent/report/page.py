@@ -151,7 +151,11 @@ def write_report(
         _records(sft_metrics_jsonl),
         (
           ('SFT loss', 'nats per token', (('sft/loss', 'loss'),)),
-          ('SFT accuracy', 'share of tokens', (('sft/accuracy', 'share'),)),
+          (
+            'SFT gradient norm',
+            'before clipping',
+            (('sft/grad_norm', 'norm'),),
+          ),
         ),
         'step',
       ),

@@ -57,6 +57,14 @@ def _summary(rng) -> dict:
   built = summary.Summary(
     config_sha='3f' * 32, isolation_tier='T2', stand_ins=('expert', 'editor')
   )
+  built.set_evaluation(
+    start='starter',
+    seed=0,
+    temperature=1.0,
+    k=8,
+    trajectories_per_task=16,
+    max_steps=2,
+  )
   for policy, level in _LEVEL.items():
     for split in summary.SPLITS:
       runs = [
@@ -122,8 +130,8 @@ def _sft_metrics(folder: pathlib.Path, rng) -> pathlib.Path:
   with metrics.MetricWriter(folder) as writer:
     for step in range(0, 751, 10):
       loss = 0.35 + 6.2 * math.exp(-step / 60) + rng.gauss(0, 0.02)
-      accuracy = 0.93 - 0.9 * math.exp(-step / 70)
-      writer.write(step, {'sft/loss': loss, 'sft/accuracy': accuracy})
+      norm = 0.4 + 3 * math.exp(-step / 70)
+      writer.write(step, {'sft/loss': loss, 'sft/grad_norm': norm})
   return writer.path
 
 

@@ -1,0 +1,60 @@
+"""METRICS promises what is logged, and everything that is logged is in it."""
+
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from configs import common
+from jaxagent import metrics, types
+from jaxagent.data.batching import pack_conversations
+from jaxagent.loops import train, weighting
+from jaxagent.rollout.scheduler_stats import Stats
+from tests.learner.conftest import make_samples
+from tests.learner.test_learner import _learner
+
+PACKAGE = pathlib.Path(__file__).parents[2] / 'jaxagent'
+
+
+def _step(**info) -> types.Sample:
+  clocks = {'queue_s': 0.1, 'startup_s': 0.1, 'cpu_s': 0.1}
+  record = {'task': 't', 'is_edit': True, 'valid_action': True, 'diff': '+a'}
+  sample = make_samples(1)[0]
+  sample.info.update(clocks | record | {'tier': 'T2'} | info)
+  return sample
+
+
+@pytest.fixture(scope='module')
+def computed(model_config) -> set[str]:
+  """Names that the producers of metrics really give."""
+  names = set()
+  for options in ({}, {'kl_in': 'reward', 'entropy_coef': 0.01}):
+    learner = _learner(model_config, **options)
+    names |= set(learner.rl_update(make_samples(8)))
+  batches = pack_conversations(
+    [(np.arange(9), np.arange(9) > 3)],
+    row_tokens_buckets=(64,),
+    max_tokens=4096,
+  )
+  names |= set(_learner(model_config).sft_step(batches))
+  names |= set(Stats(0.0, slots=2).snapshot(1.0, [], 0, 0.0, bound=1))
+  names |= set(train.sandbox_metrics([_step()], update=0))
+  return names | set(weighting.step_weights(common.base().rl, [_step()])[1])
+
+
+def test_all_that_is_logged_is_listed(computed):
+  metrics.check_names(computed)
+
+
+def test_all_that_is_listed_is_logged(computed):
+  """By a producer's result, or by a name written where it is logged."""
+  written = set()
+  for path in PACKAGE.rglob('*.py'):
+    if path.name != 'metrics.py' and 'report' not in path.parts:
+      written |= set(re.findall(r"'([a-z_]+/[a-z0-9_/]+)'", path.read_text()))
+  listed = {name for name in metrics.METRICS if not name.endswith('/')}
+  unlogged = sorted(listed - computed - written)
+  assert not unlogged, f'take out of METRICS, or log: {unlogged}'
+  for prefix in set(metrics.METRICS) - listed:
+    assert any(name.startswith(prefix) for name in computed), prefix
