@@ -137,7 +137,7 @@ def base() -> ConfigDict:
   config.reward.corner_term = True
 
   config.eval = ConfigDict()
-  config.eval.trajectories_per_task = 8
+  config.eval.trajectories_per_task = 16  # above k: see docs/summary.md
   config.eval.max_steps = 2
   config.eval.k = 8
   config.eval.policies = ('starter', 'sft', 'rl')

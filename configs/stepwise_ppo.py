@@ -78,5 +78,5 @@ def _paper(config: common.ConfigDict) -> None:
   config.rl.kl_coef = 0.001
   config.rl.watchdog_s = 7200.0
   config.rl.micro_batch_tokens = 16384
-  config.eval.trajectories_per_task = 8
+  config.eval.trajectories_per_task = 16
   config.eval.max_steps = 15

@@ -19,7 +19,7 @@ from typing import Any
 from jaxagent import behaviour
 from jaxagent.types import Outcome
 
-SCHEMA = 1
+SCHEMA = 2
 POLICIES = ('starter', 'sft', 'rl')
 SPLITS = ('heldin', 'heldout')
 INTERVALS = (
@@ -35,6 +35,14 @@ BEHAVIOUR = {
   'sft': SPLITS,
   'rl': SPLITS,
 }
+EVALUATION = (
+  'start',
+  'seed',
+  'temperature',
+  'k',
+  'trajectories_per_task',
+  'max_steps',
+)
 TIERS = ('T3', 'T2', 'T1', 'T0')
 _PACKAGES = (
   'jaxagent',
@@ -88,6 +96,7 @@ class Summary:
       'executions': 0,
       'outcomes': {},
       'behaviour': {},
+      'evaluation': {},
       'isolation_tier': isolation_tier,
       'versions': dict(versions or package_versions()),
       'config_sha': config_sha,
@@ -110,6 +119,10 @@ class Summary:
     _choice('behaviour', who, tuple(BEHAVIOUR))
     _choice(f'behaviour.{who}', part, BEHAVIOUR[who])
     self._data['behaviour'].setdefault(who, {})[part] = dict(figures)
+
+  def set_evaluation(self, **how: Any) -> None:
+    """Takes how the policies were evaluated: each name of EVALUATION."""
+    self._data['evaluation'] = how
 
   def set_wall(self, stage: str, seconds: float) -> None:
     """Wall seconds of a stage, over every attempt at it."""
@@ -173,6 +186,9 @@ def check(data: Any, *, complete: bool = True) -> None:
     ok = _is_number(seconds) and seconds >= 0
     _need(ok, f'wall_s.{stage}', seconds, 'seconds, 0 or more')
   _check_behaviour(data, complete)
+  how = _mapping(data, 'evaluation')
+  ok = set(how) == set(EVALUATION) or (not how and not complete)
+  _need(ok, 'evaluation', how, f'{{{", ".join(EVALUATION)}}}')
   names = [o.value for o in Outcome]
   for name, count in _mapping(data, 'outcomes').items():
     _choice('outcomes', name, names)

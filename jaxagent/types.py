@@ -233,6 +233,7 @@ class TaskSpec:
   research_problem: str = ''
   read_only_files: tuple[str, ...] = ()
   submission: str = 'submission.csv'
+  m_best_private: float | None = None  # the best known solution, private rows
 
   @property
   def alpha(self) -> float:

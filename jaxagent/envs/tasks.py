@@ -139,13 +139,15 @@ def _check_direction(where: str, record: Mapping[str, Any]) -> None:
       f'{"higher" if METRICS[metric] else "lower"}; write '
       f'higher_is_better: {str(METRICS[metric]).lower()}.'
     )
-  init = _number(where, 'm_init', record['m_init'])
-  best = _number(where, 'm_best', record['m_best'])
-  if init is not None and best is not None and init != best:
+  for suffix in ('', '_private'):
+    names = f'm_init{suffix}', f'm_best{suffix}'
+    init, best = (_number(where, n, record.get(n)) for n in names)
+    if init is None or best is None or init == best:
+      continue
     if (best > init) is not higher:
       raise ValueError(
-        f'{where}: m_best={best} is worse than m_init={init} for {metric}; '
-        'measure both again with `python -m jaxagent.tasks measure`.'
+        f'{where}: {names[1]}={best} is worse than {names[0]}={init} for '
+        f'{metric}; measure both again with `python -m jaxagent.tasks measure`.'
       )
 
 
@@ -197,6 +199,9 @@ def load_task(
       line.strip() for line in read_only.splitlines() if line.strip()
     ),
     submission=str(record.get('submission', 'submission.csv')),
+    m_best_private=_number(
+      where, 'm_best_private', record.get('m_best_private')
+    ),
   )
 
 

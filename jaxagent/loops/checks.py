@@ -321,10 +321,10 @@ def chosen_tasks(config) -> str:
   except (ValueError, OSError, UserError) as error:
     return str(error)
   for spec in specs:
-    if spec.m_init is None or spec.m_best is None:
+    if None in (spec.m_init, spec.m_best, spec.m_best_private):
       return (
-        f'config.tasks: {spec.name} has no m_init or m_best in task.yaml, '
-        f'between which scores are placed; run `python -m jaxagent.tasks '
+        f'config.tasks: {spec.name} lacks m_init, m_best or m_best_private in '
+        f'task.yaml, between which scores are placed; run `python -m jaxagent.tasks '
         f'measure {spec.name}` or leave it out.'
       )
   for name, size in pools.items():

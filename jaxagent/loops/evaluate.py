@@ -1,16 +1,15 @@
 """Whole trajectories of a policy on held-in and held-out tasks.
 
-Every trajectory starts from a script that no training state shares: the
-task's own starter, or an edited one made for evaluation alone (`starts`).
-At each step the policy sees validation scores; what it leaves behind (its
-best script by validation) is scored on the private rows, once, at the end.
+Every trajectory starts from the task's starter (paper 000, section 5.1). At
+each step the policy sees validation scores; what it leaves behind (its best
+script by validation, the starter where nothing was better) counts with its
+score on the private rows.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from jaxagent import evaluation, types
@@ -44,7 +43,7 @@ class Episode:
 
 
 def evaluate_policy(
-  host, policy: Policy, label: str, starts: Mapping[str, Sequence[Start]]
+  host, policy: Policy, label: str, starts: Mapping[str, Start]
 ) -> list[dict]:
   """Runs every trajectory of `label`; returns and keeps their records."""
   path = host.work / 'eval' / f'{label}.json'
@@ -53,8 +52,8 @@ def evaluate_policy(
   config = host.config.eval
   episodes = []
   for task in host.heldin + host.heldout:
+    start = starts[task]
     for index in range(config.trajectories_per_task):
-      start = starts[task][index % len(starts[task])]
       episodes.append(
         Episode(task, index, start.state, start.state.score, start.private)
       )
@@ -122,15 +121,15 @@ def _better(host, task: str, score: float, best: float | None) -> bool:
   return score > best if host.spec(task).higher_is_better else score < best
 
 
-def scales(host, starts) -> dict[str, evaluation.Scale]:
-  """m_init measured here (starter, private rows) and m_best per task."""
+def scales(host, starts: Mapping[str, Start]) -> dict[str, evaluation.Scale]:
+  """Private against private: m_init measured here, m_best of `task.yaml`."""
   return {
     task: evaluation.Scale(
-      rows[0].private,
-      host.spec(task).m_best,
+      start.private,
+      host.spec(task).m_best_private,
       host.spec(task).higher_is_better,
     )
-    for task, rows in starts.items()
+    for task, start in starts.items()
   }
 
 
@@ -155,9 +154,4 @@ def runs_of(records: Sequence[dict], split: str) -> list[evaluation.Run]:
 def starter_runs(host, starts, split: str) -> list[evaluation.Run]:
   """The starter script itself: no action, its private score."""
   names = host.heldin if split == 'heldin' else host.heldout
-  return [evaluation.Run(t, starts[t][0].private) for t in names]
-
-
-def outcomes(records: Sequence[dict]) -> Counter:
-  """Executions by outcome, over the records of one policy."""
-  return Counter(s['outcome'] for r in records for s in r['steps'] if s['tier'])
+  return [evaluation.Run(t, starts[t].private) for t in names]

@@ -47,7 +47,7 @@ def run(config) -> None:
       device.check_prompts(host, tokenizer, starts)
       learner = device.make_learner(host, tokenizer)
       policy = device.make_policy(host, learner, tokenizer)
-      steps = sft.training_steps(records, start_scripts.script_hashes(starts))
+      steps = sft.training_steps(records)
       sft.run(host, learner, sft.conversations(steps, policy))
     _evaluate(host, policy, learner, starts, 'sft')
     if config.loop == 'sft':

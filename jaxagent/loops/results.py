@@ -64,6 +64,14 @@ def _summary(host, starts, evaluated, traces) -> Summary:
           deterministic=policy == 'starter',
         ),
       )
+  summary.set_evaluation(
+    start='starter',
+    seed=config.seed,
+    temperature=config.rollout.temperature,
+    k=config.eval.k,
+    trajectories_per_task=config.eval.trajectories_per_task,
+    max_steps=config.eval.max_steps,
+  )
   for stage, seconds in host.wall_s.items():
     summary.set_wall(stage, seconds)
   summary.add_outcomes(executions.count(host.work / executions.LOG))

@@ -1,7 +1,7 @@
 """Supervised fine-tuning on expert steps (paper 000, 4.1).
 
-Only the model's own tokens carry loss. Steps whose script is an evaluation
-start, whose format is invalid, or that failed are left out.
+Only the model's own tokens carry loss. Steps whose format is invalid or that
+failed are left out.
 """
 
 from __future__ import annotations
@@ -14,21 +14,18 @@ import numpy as np
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import records as record_data
 from jaxagent.data.batching import pack_conversations
-from jaxagent.envs import step_env
 from jaxagent.metrics import MetricWriter, Progress
+from jaxagent.types import Outcome
 
 
-def training_steps(records: Sequence[dict], excluded: set[str]) -> list[dict]:
-  """Expert steps fit to imitate: valid format, disjoint from evaluation."""
-  steps = []
-  for record in records:
-    for step in record['steps']:
-      state = record_data.state_from_json(step['state'])
-      if step_env.script_hash(state) in excluded:
-        continue
-      if step['valid_action']:
-        steps.append({**step, 'state': state})
-  return steps
+def training_steps(records: Sequence[dict]) -> list[dict]:
+  """Expert steps fit to imitate: a valid action that succeeded."""
+  return [
+    {**step, 'state': record_data.state_from_json(step['state'])}
+    for record in records
+    for step in record['steps']
+    if step['valid_action'] and step['outcome'] == Outcome.OK.value
+  ]
 
 
 def conversations(steps, policy) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Where evaluation starts: scripts that no training state shares."""
+"""Where trajectories start: each task's starter, run and scored once."""
 
 from __future__ import annotations
 
@@ -6,78 +6,53 @@ import dataclasses
 import json
 import os
 import pathlib
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.data import records as record_data
 from jaxagent.envs import step_env
 from jaxagent.loops import kept
 from jaxagent.loops.errors import UserError
-from jaxagent.loops.policy import seed_of
 from jaxagent.metrics import Progress
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-  """A script to start from, with its scores on both hidden splits."""
+  """A task's starter with its private score.
+
+  private: what a policy that changes nothing is given, and m_init of the
+    scale that it is measured on.
+  """
 
   state: types.State
   private: float
 
 
-def make_starts(host, per_task: int = 4) -> dict[str, list[Start]]:
-  """Per task the starter script and edited ones, executed; cached on disk."""
+def make_starts(host) -> dict[str, Start]:
+  """The starter of every task, executed and graded; cached on disk."""
   path = host.work / 'eval' / 'starts.json'
   names = host.heldin + host.heldout
   starts = kept.kept_json(path, lambda value: _starts_from(value, names))
   if starts is not None:
     return starts
   starts = {}
-  with Progress('evaluation starts', len(names)) as progress:
+  with Progress('starters', len(names)) as progress:
     for task in names:
-      starts[task] = _starts_of(host, task, per_task)
+      initial = host.env.initial_state(task)
+      starts[task] = Start(initial, _starter_private(host, initial))
       progress.update()
       host.stop.check('finished stages are kept')
   write_json(
     path,
     {
-      task: [
-        {
-          'state': record_data.state_to_json(s.state),
-          'private': s.private,
-        }
-        for s in rows
-      ]
-      for task, rows in starts.items()
+      task: {
+        'state': record_data.state_to_json(start.state),
+        'private': start.private,
+      }
+      for task, start in starts.items()
     },
   )
   return starts
-
-
-def _starts_of(host, task: str, per_task: int) -> list[Start]:
-  initial = host.env.initial_state(task)
-  private = _starter_private(host, initial)
-  rows = [Start(initial, private)]
-  seen = {step_env.script_hash(initial)}
-  rng = random.Random(seed_of(host.config.seed, 'starts', task))
-  for attempt in range(20 * per_task):
-    if len(rows) == per_task:
-      break
-    text = host.expert.act(initial, host.spec(task), rng, ())
-    result = host.env.step(
-      initial, text, split='valid', job_id=f'start-{task}-{attempt}'
-    )
-    if not (result.is_edit and result.score is not None):
-      continue
-    digest = step_env.script_hash(result.state)
-    score = private_score(host, task, result)
-    if digest in seen or score is None:
-      continue
-    seen.add(digest)
-    fresh = fresh_state(result.state, start_score=initial.start_score)
-    rows.append(Start(fresh, score))
-  return rows
 
 
 def private_score(host, task: str, result) -> float | None:
@@ -117,24 +92,14 @@ def execute_response(script: str) -> str:
   )
 
 
-def _starts_from(value, names: Sequence[str]) -> dict[str, list[Start]]:
+def _starts_from(value, names: Sequence[str]) -> dict[str, Start]:
   """Starts of JSON; raises where a task of `names` has none."""
-  starts = {
-    task: [
-      Start(record_data.state_from_json(r['state']), float(r['private']))
-      for r in value[task]
-    ]
-    for task in names
-  }
-  if not all(starts.values()):
-    raise ValueError('a task without a start')
-  return starts
-
-
-def script_hashes(starts: Mapping[str, Sequence[Start]]) -> set[str]:
-  """Content hashes that training data must not hold."""
   return {
-    step_env.script_hash(s.state) for rows in starts.values() for s in rows
+    task: Start(
+      record_data.state_from_json(value[task]['state']),
+      float(value[task]['private']),
+    )
+    for task in names
   }
 
 

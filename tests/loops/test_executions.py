@@ -27,6 +27,7 @@ def _environment(tmp_path, log):
     m_init=0.5,
     m_best=1.0,
     m_best_source='',
+    m_best_private=1.0,
     split='heldin',
     limits=types.Limits(),
   )
@@ -197,7 +198,7 @@ def test_the_summary_counts_the_log(tmp_path):
     spec=lambda name: env.task(name).spec,
   )
   none = {'sft': [], 'rl': []}
-  built = results._summary(host, {'t': [start]}, none, []).build()
+  built = results._summary(host, {'t': start}, none, []).build()
   assert built['outcomes'] == {'ok': 1, 'timeout': 1}
   assert built['executions'] == 2
   assert built['behaviour']['train']['last_quarter']['responses'] == 0

@@ -80,9 +80,9 @@ def test_bytes_that_are_no_text_are_damage(tmp_path):
   [
     {},
     {'wine': []},
-    {'wine': [{'state': STATE}]},
-    {'wine': [{'state': {**STATE, 'extra': 1}, 'private': 0.5}]},
-    {'wine': [{'state': {'task': 'wine'}, 'private': 0.5}]},
+    {'wine': {'state': STATE}},
+    {'wine': {'state': {**STATE, 'extra': 1}, 'private': 0.5}},
+    {'wine': {'state': {'task': 'wine'}, 'private': 0.5}},
   ],
 )
 def test_damaged_starts_are_made_again(tmp_path, value, monkeypatch):
@@ -90,13 +90,14 @@ def test_damaged_starts_are_made_again(tmp_path, value, monkeypatch):
   path.parent.mkdir()
   path.write_text(json.dumps(value))
   made = starts.Start(starts.record_data.state_from_json(STATE), 0.25)
-  monkeypatch.setattr(starts, '_starts_of', lambda *a: [made])
+  monkeypatch.setattr(starts, '_starter_private', lambda *a: 0.25)
   host = _host(tmp_path)
   host.stop = types.SimpleNamespace(check=lambda said: None)
-  assert starts.make_starts(host) == {'wine': [made]}
+  host.env = types.SimpleNamespace(initial_state=lambda task: made.state)
+  assert starts.make_starts(host) == {'wine': made}
   assert path.with_name('starts.json.damaged').exists()
-  monkeypatch.setattr(starts, '_starts_of', None)
-  assert starts.make_starts(host) == {'wine': [made]}  # what was written
+  monkeypatch.setattr(starts, '_starter_private', None)
+  assert starts.make_starts(host) == {'wine': made}  # what was written
 
 
 def test_damaged_trajectories_leave_the_whole_ones(tmp_path, capsys):

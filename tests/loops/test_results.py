@@ -29,11 +29,11 @@ def _host(tmp_path, **changes):
 
 
 def _starts():
-  return {'wine': [starts.Start(state_from_json(STATE), 0.66)]}
+  return {'wine': starts.Start(state_from_json(STATE), 0.66)}
 
 
 def _keep(tmp_path, label):
-  rows = [{**RECORD, 'index': i, 'score': 0.3} for i in range(8)]
+  rows = [{**RECORD, 'index': i, 'score': 0.3} for i in range(16)]
   starts.write_json(tmp_path / 'eval' / f'{label}.json', rows)
 
 

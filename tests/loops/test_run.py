@@ -37,7 +37,12 @@ OPTIONS = (
   '--config.eval.k=2',
 )
 # What the learner computed; clocks differ between runs.
-SAME = ('actor/pg_loss', 'actor/grad_norm', 'critic/vf_loss', 'critic/score/mean')
+SAME = (
+  'actor/pg_loss',
+  'actor/grad_norm',
+  'critic/vf_loss',
+  'critic/score/mean',
+)
 pytestmark = [pytest.mark.slow, pytest.mark.quiet, pytest.mark.timeout(1500)]
 
 

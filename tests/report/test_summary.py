@@ -93,6 +93,9 @@ def test_write_and_load(tmp_path, good):
     built.set_behaviour('ppo', 'heldin', {})
   with pytest.raises(ValueError, match='policy .ppo. is unknown'):
     built.set_section('ppo', 'heldin', {})
+  with pytest.raises(ValueError, match='evaluation is .*trajectories_per'):
+    built.write(tmp_path / 'summary.json')
+  built.set_evaluation(**good['evaluation'])
   built.add_outcomes({'ok': 2})
   built.add_outcomes({'ok': 1, 'oom': 1})
   path = built.write(tmp_path / 'out' / 'summary.json')
