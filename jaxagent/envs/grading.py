@@ -87,8 +87,11 @@ class Grader:
   ) -> GradeResult:
     """Scores the bytes of a submission file on one split.
 
-    Faults of the submission give INVALID_SUBMISSION with a reason; faults of
-    the grader give GRADER_ERROR, which never becomes a reward.
+    Faults of the submission give INVALID_SUBMISSION with a reason. Where
+    grading fails, runs late or kills its process, a fresh process tries
+    again; where that fails, too, but grades the task's sample submission,
+    the fault is the submission's. Only a grader that cannot grade the sample
+    gives GRADER_ERROR, which never becomes a reward.
 
     Raises:
       ValueError: unknown task or split, or the grader is closed.
@@ -109,11 +112,20 @@ class Grader:
     with self._lock:
       if self._closed:
         raise ValueError('the grader is closed.')
-      try:
-        return self._ask(task_name, bytes(submission), split)
-      except (WorkerDied, OSError, ValueError) as error:
-        self._stop()
-        return GradeResult(None, Outcome.GRADER_ERROR, str(error))
+      result = self._attempt(task_name, bytes(submission), split)
+      if result.outcome is Outcome.GRADER_ERROR:
+        result = self._attempt(task_name, bytes(submission), split)
+      if result.outcome is Outcome.GRADER_ERROR and self._sample_is_graded(
+        task_name, split
+      ):
+        result = dataclasses.replace(
+          result,
+          outcome=Outcome.INVALID_SUBMISSION,
+          # The kind of fault alone: its text may quote the answers.
+          reason='grading this submission failed twice: '
+          + result.reason.partition(':')[0],
+        )
+      return result
 
   def close(self) -> None:
     """Ends the grading process. May be called twice."""
@@ -126,6 +138,24 @@ class Grader:
 
   def __exit__(self, *unused) -> None:
     self.close()
+
+  def _attempt(self, task_name: str, data: bytes, split: str) -> GradeResult:
+    """One grade; GRADER_ERROR, and no process left, where none came back."""
+    try:
+      result = self._ask(task_name, data, split)
+    except (WorkerDied, OSError, ValueError) as error:
+      result = GradeResult(None, Outcome.GRADER_ERROR, str(error))
+    if result.outcome is Outcome.GRADER_ERROR:
+      self._stop()
+    return result
+
+  def _sample_is_graded(self, task_name: str, split: str) -> bool:
+    """Whether a fresh process grades what the task itself hands out."""
+    try:
+      sample = pathlib.Path(self._entries[task_name]['sample']).read_bytes()
+    except OSError:
+      return False
+    return self._attempt(task_name, sample, split).outcome is Outcome.OK
 
   def _ask(self, task_name: str, data: bytes, split: str) -> GradeResult:
     if self._worker is None or self._worker.poll() is not None:

@@ -65,6 +65,7 @@ DEFAULT_ACTIONS = (
   'Inspect Script Lines',
   'Edit Script (AI)',
 )
+_NO_TEXT = re.compile('[\x00\ud800-\udfff]')
 EDIT_ACTIONS = ('Edit Script (AI)', 'Edit Script Segment (AI)')
 
 
@@ -101,6 +102,11 @@ def _entry_pattern(names: Sequence[str]) -> re.Pattern[str]:
   return re.compile(
     r'^(' + '|'.join(re.escape(n) for n in ordered) + r'):[ \t]*', re.M
   )
+
+
+def is_text(value: str) -> bool:
+  """No NUL and no lone surrogate: what a file or a request can hold."""
+  return _NO_TEXT.search(value) is None
 
 
 def _cut_observation(text: str) -> str:
@@ -157,7 +163,11 @@ def _no_duplicates(pairs):
 
 def _load_json(text: str, strict: bool) -> object:
   if not strict:
-    text = re.sub(r'^```(?:json)?\s*|\s*```$', '', text.strip())
+    text = text.strip()
+    if text.startswith('```'):
+      text = text[3:].removeprefix('json')
+    # No pattern `\s*```$`: on a megabyte of blanks it takes hours.
+    text = text.removesuffix('```').strip()
   try:
     return json.loads(
       text,
@@ -206,6 +216,11 @@ def _check_args(
         f'The argument {name!r} of {action!r} must be a string, not '
         f'{type(item).__name__}.'
       )
+    if not is_text(item):
+      raise ActionError(
+        f'The argument {name!r} of {action!r} holds a NUL or a lone '
+        'surrogate; write plain text.'
+      )
     args[name] = item
   return args
 
@@ -232,6 +247,10 @@ def parse_response(
   """
   if mode not in ('strict', 'compatible'):
     raise ValueError(f"mode={mode!r} must be 'strict' or 'compatible'.")
+  if not is_text(text):
+    raise FormatError(
+      'The response holds a NUL or a lone surrogate; write plain text.'
+    )
   strict = mode == 'strict'
   entries = split_entries(text, required, strict=strict)
   action = entries['Action']

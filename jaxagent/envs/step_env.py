@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import fnmatch
 import hashlib
 import json
+import logging
 import math
 import posixpath
 import threading
@@ -26,6 +28,13 @@ FLOOR_S = 1e-3
 HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
 MAX_OBSERVATION_CHARS = 6000
 MAX_INSPECT_LINES = 100
+MAX_NAME_BYTES = 200  # a file system takes 255 for one part of a path
+MAX_FILES = 64
+MAX_FILE_BYTES = 256 * 1024
+MAX_INSTRUCTION_CHARS = 4000
+BACKUP = '.backup'  # folder of the undo copies; no run sees it
+
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +93,8 @@ def state_id(
   content = json.dumps(
     [task, sorted(files.items()), script, step, last], ensure_ascii=False
   )
-  return hashlib.sha256(content.encode()).hexdigest()[:24]
+  data = content.encode('utf-8', 'surrogatepass')
+  return hashlib.sha256(data).hexdigest()[:24]
 
 
 def script_hash(state: types.State) -> str:
@@ -103,13 +113,24 @@ def truncate(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
 
 
 def inside(path: str) -> str | None:
-  """Normalised relative path, None where it leaves the workspace."""
-  if not path or '\x00' in path or path.startswith('/') or '\\' in path:
+  """Normalised relative path, None where it leaves the workspace.
+
+  None, too, for what is no sensible name: control characters, newlines,
+  lone surrogates, a backslash, more than MAX_NAME_BYTES bytes.
+  """
+  if not path or path.startswith('/') or '\\' in path:
+    return None
+  if not path.isprintable():
     return None
   clean = posixpath.normpath(path)
-  if clean == '..' or clean.startswith('../') or len(clean) > 200:
+  if clean == '..' or clean.startswith('../'):
     return None
-  return clean
+  return clean if len(clean.encode()) <= MAX_NAME_BYTES else None
+
+
+def within(path: str, folder: str) -> bool:
+  """Whether `path` lies below `folder`; both as `inside` gives them."""
+  return path.startswith(folder + '/')
 
 
 class ActionFailed(Exception):
@@ -176,6 +197,7 @@ class StepEnvironment:
     self.infrastructure_retries = infrastructure_retries
     self._cache: dict[str, Run] | None = {} if cache else None
     self._lock = threading.Lock()
+    self._faults: set[tuple[str, str, int]] = set()
     self.cache_hits = 0
     self.executions = 0
 
@@ -328,6 +350,7 @@ class StepEnvironment:
       )
     name, args = response.action, dict(response.args)
     handler = _HANDLERS[name]
+    is_edit = name in parser.EDIT_ACTIONS
     try:
       result = handler(self, state, name, args, split, job_id)
     except ActionFailed as error:
@@ -337,7 +360,16 @@ class StepEnvironment:
         name,
         args,
         f'Error: {error}',
-        is_edit=name in parser.EDIT_ACTIONS,
+        is_edit=is_edit,
+      )
+    except llm.TextModelError as error:
+      result = self._finish(
+        state,
+        types.Outcome.INFRASTRUCTURE,
+        name,
+        args,
+        f'the editor gave no answer: {error}',
+        is_edit=is_edit,
       )
     return dataclasses.replace(result, entries=response.entries)
 
@@ -357,7 +389,7 @@ class StepEnvironment:
     diff: str = '',
   ) -> StepResult:
     """Builds the next state. An infrastructure failure changes nothing."""
-    message = observation.strip().splitlines()[0][:160] if observation else ''
+    message = next(iter(observation.strip().splitlines()), '')[:160]
     score = run.score if run is not None else None
     if outcome.is_infrastructure:
       next_state: types.State | None = state
@@ -477,21 +509,42 @@ class StepEnvironment:
     if path is None or path == '.':
       raise ActionFailed(f'{name!r} is not in the workspace.')
     spec = self.task(state.task).spec
-    read_only = {
-      posixpath.normpath(p)
-      for p in spec.read_only_files
-      if not p.endswith('*')
-    }
-    if path == 'data' or path.startswith('data/') or path in read_only:
+    if any(
+      path == fixed or within(path, fixed) or fnmatch.fnmatchcase(path, fixed)
+      for fixed in ('data', BACKUP, *map(posixpath.normpath,
+                                         spec.read_only_files))
+    ):
       raise ActionFailed(f'{name!r} is read-only.')
     if path == spec.submission:
       raise ActionFailed(f'{name!r} is written by running the script.')
+    # The sandbox could not lay out a file that is a folder as well.
+    for other in (*state.files, *spec.read_only_files, spec.submission):
+      if within(path, other):
+        raise ActionFailed(f'{other!r} is a file, not a folder.')
+      if within(other, path):
+        raise ActionFailed(f'{name!r} is a folder.')
     return path
+
+  def _with_file(
+    self, state: types.State, target: str, text: str
+  ) -> dict[str, str]:
+    """The files with one more, or changed; ActionFailed beyond the limits."""
+    files = {**state.files, target: text}
+    if target not in state.files and len(files) > MAX_FILES:
+      raise ActionFailed(f'the workspace holds at most {MAX_FILES} files.')
+    # Characters first: four bytes each at most.
+    if len(text) > MAX_FILE_BYTES or len(
+      text.encode('utf-8', 'surrogatepass')
+    ) > MAX_FILE_BYTES:
+      raise ActionFailed(f'a file holds at most {MAX_FILE_BYTES} bytes.')
+    if not parser.is_text(text):
+      raise ActionFailed('the file would hold a NUL or a lone surrogate.')
+    return files
 
   def _act_copy(self, state, name, args, split, job_id) -> StepResult:
     text = self._read(state, args['source'])
     target = self._writable(state, args['destination'])
-    files = {**state.files, target: text}
+    files = self._with_file(state, target, text)
     return self._finish(
       state, types.Outcome.OK, name, args,
       f'{args["source"]} copied to {target}.', files=files,
@@ -499,7 +552,7 @@ class StepEnvironment:
 
   def _act_undo(self, state, name, args, split, job_id) -> StepResult:
     path = self._writable(state, args['script_name'])
-    backup = f'.backup/{path}'
+    backup = f'{BACKUP}/{path}'
     if backup not in state.files:
       raise ActionFailed('there is no change to undo.')
     files = dict(state.files)
@@ -513,10 +566,11 @@ class StepEnvironment:
 
   def _act_execute(self, state, name, args, split, job_id) -> StepResult:
     path = inside(args['script_name'])
-    if path is None or path not in state.files:
+    files = visible(state.files)
+    if path is None or path not in files:
       raise ActionFailed(f'there is no script {args["script_name"]!r}.')
     run = self.run_script(
-      state.task, visible(state.files), path, split=split, job_id=job_id
+      state.task, files, path, split=split, job_id=job_id
     )
     return self._finish(
       state, run.outcome, name, args, self._report(run), run=run, script=path
@@ -534,15 +588,7 @@ class StepEnvironment:
   def _act_edit(self, state, name, args, split, job_id) -> StepResult:
     old = self._read(state, args['script_name'])
     target = self._writable(state, args['save_name'])
-    try:
-      new = self.editor.edit(old, args['edit_instruction'])
-    except llm.EditRefused as error:
-      raise ActionFailed(f'the edit was refused: {error.reason}.') from error
-    except llm.TextModelError as error:
-      return self._finish(
-        state, types.Outcome.INFRASTRUCTURE, name, args,
-        f'the editor gave no answer: {error}', is_edit=True,
-      )
+    new = self._edited(old, args['edit_instruction'])
     return self._after_edit(state, name, args, old, new, target, split, job_id)
 
   def _act_segment(self, state, name, args, split, job_id) -> StepResult:
@@ -556,32 +602,69 @@ class StepEnvironment:
       raise ActionFailed('the line numbers must be whole numbers.') from None
     if not 1 <= start <= end <= len(lines):
       raise ActionFailed(f'lines {start} to {end} are no range of the file.')
-    try:
-      part = self.editor.edit(
-        '\n'.join(lines[start - 1 : end]), args['edit_instruction']
-      )
-    except llm.EditRefused as error:
-      raise ActionFailed(f'the edit was refused: {error.reason}.') from error
-    except llm.TextModelError as error:
-      return self._finish(
-        state, types.Outcome.INFRASTRUCTURE, name, args,
-        f'the editor gave no answer: {error}', is_edit=True,
-      )
+    part = self._edited(
+      '\n'.join(lines[start - 1 : end]), args['edit_instruction']
+    )
     new = '\n'.join([*lines[: start - 1], part.rstrip('\n'), *lines[end:]])
     return self._after_edit(state, name, args, old, new, target, split, job_id)
+
+  def _edited(self, text: str, instruction: str) -> str:
+    """The editor's answer: the one place where the environment asks it.
+
+    A scripted stand-in is a function of text that the policy chose, so a
+    fault inside it is its refusal, charged to the policy: booked as ours it
+    would be tried again in vain, and then hide with the prompt that it took
+    out. It is logged, once for each place. What fails around a real model
+    says nothing of the instruction and is ours.
+
+    Raises ActionFailed for a refusal, TextModelError where none came.
+    """
+    if len(instruction) > MAX_INSTRUCTION_CHARS:
+      raise ActionFailed(
+        f'an instruction has at most {MAX_INSTRUCTION_CHARS} characters.'
+      )
+    try:
+      return self.editor.edit(text, instruction)
+    except llm.EditRefused as error:
+      reason = ' '.join(error.reason.split())
+      raise ActionFailed(f'the edit was refused: {reason}.') from error
+    except llm.TextModelError:
+      raise
+    except Exception as error:
+      self._report_fault(error)
+      reason = f'the editor failed ({type(error).__name__})'
+      if not self.editor.is_stand_in:
+        raise llm.TextModelError(reason) from error
+      raise ActionFailed(f'the edit was refused: {reason}.') from error
+
+  def _report_fault(self, error: Exception) -> None:
+    """Logs a fault of the editor, the first time that its place has one."""
+    place = error.__traceback__
+    while place.tb_next is not None:
+      place = place.tb_next
+    key = (
+      type(error).__name__, place.tb_frame.f_code.co_filename, place.tb_lineno
+    )
+    with self._lock:
+      if key in self._faults:
+        return
+      self._faults.add(key)
+    _log.warning(
+      'a fault inside the editor %s; the next ones of this place are not '
+      'logged.', self.editor.name, exc_info=error,
+    )
 
   def _after_edit(
     self, state, name, args, old, new, target, split, job_id
   ) -> StepResult:
+    files = self._with_file(state, target, new)
     diff = ''.join(
       difflib.unified_diff(
         old.splitlines(keepends=True), new.splitlines(keepends=True)
       )
     )
-    files = dict(state.files)
-    if target in files and self.on_failure == 'keep':
-      files[f'.backup/{target}'] = files[target]
-    files[target] = new
+    if target in state.files and self.on_failure == 'keep':
+      files[f'{BACKUP}/{target}'] = state.files[target]
     text = f'The edited file is saved to {target}.\n{diff}'
     if not self.edit_then_execute:
       return self._finish(
@@ -603,7 +686,7 @@ class StepEnvironment:
 
 def visible(files: Mapping[str, str]) -> dict[str, str]:
   """What a run gets to see: all files but the undo copies."""
-  return {k: v for k, v in files.items() if not k.startswith('.backup/')}
+  return {k: v for k, v in files.items() if not within(k, BACKUP)}
 
 
 def summarise(text: str) -> str:

@@ -10,27 +10,64 @@ from __future__ import annotations
 
 import ast
 import functools
+import keyword as keywords
 
 import libcst as cst
 
 from jaxagent.llm import catalogue
 from jaxagent.llm.base import EditRefused
 
+# The code below walks syntax trees by recursion, a few frames a level.
+MAX_DEPTH = 40  # levels of the syntax tree; about a dozen nested calls
+MAX_EXPRESSION_NODES = 2000
+MAX_SCRIPT_NODES = 20_000
+# What Python's own parser raises for text that is no (sane) program.
+PARSE_ERRORS = (
+  SyntaxError, ValueError, RecursionError, MemoryError, OverflowError
+)
+
+
+def _check_size(tree: ast.AST, max_nodes: int) -> None:
+  """Raises EditRefused for a tree that is too deep or too large."""
+  level, depth, nodes = [tree], 0, 0
+  while level:
+    depth, nodes = depth + 1, nodes + len(level)
+    if depth > MAX_DEPTH or nodes > max_nodes:
+      raise EditRefused('the code is nested too deep or too long')
+    level = [c for node in level for c in ast.iter_child_nodes(node)]
+
 
 def parse_module(script: str) -> cst.Module:
-  """Raises EditRefused where the script is not Python."""
+  """Raises EditRefused where the script is not Python, or is too large."""
   try:
+    _check_size(ast.parse(script), MAX_SCRIPT_NODES)
     return cst.parse_module(script)
-  except (cst.ParserSyntaxError, RecursionError, ValueError) as error:
+  except (cst.ParserSyntaxError, *PARSE_ERRORS) as error:
     raise EditRefused('the script is not valid Python') from error
 
 
 def parse_expression(text: str) -> cst.BaseExpression:
-  """Raises EditRefused where the text is not an expression."""
+  """Raises EditRefused where the text is not an expression, or is too large.
+
+  Python itself reads it first: libcst takes more (`f(in=1)`), and has no
+  bound on depth. It must also survive being written by `ast.unparse`, which
+  a number of 5,000 digits or a keyword in full-width letters does not.
+  """
   try:
+    tree = ast.parse(text.strip(), mode='eval')
+    _check_size(tree, MAX_EXPRESSION_NODES)
+    ast.parse(ast.unparse(tree), mode='eval')
     return cst.parse_expression(text)
-  except (cst.ParserSyntaxError, RecursionError, ValueError) as error:
+  except (cst.ParserSyntaxError, *PARSE_ERRORS) as error:
     raise EditRefused(f'cannot read the expression {text[:60]!r}') from error
+
+
+def check_parameter(name: str) -> None:
+  """Raises EditRefused for what cannot stand before `=` in a call."""
+  if not (
+    name.isascii() and name.isidentifier() and not keywords.iskeyword(name)
+  ):
+    raise EditRefused(f'{name[:60]!r} is no name of a parameter')
 
 
 def code(node: cst.CSTNode) -> str:
@@ -71,7 +108,11 @@ def names_in(node: cst.CSTNode) -> list[str]:
 def set_keyword(
   call: cst.Call, name: str, value: cst.BaseExpression
 ) -> cst.Call:
-  """The call with keyword `name` set or replaced."""
+  """The call with keyword `name` set or replaced.
+
+  Raises EditRefused where `name` cannot be a keyword argument.
+  """
+  check_parameter(name)
   new = cst.Arg(
     keyword=cst.Name(name),
     value=value,
@@ -146,12 +187,21 @@ class Pipeline:
     if len(self.steps) == 1 and self.bare:
       return self.steps[0]
     text = ', '.join(one_line(s) for s in self.steps)
-    return cst.parse_expression(f'make_pipeline({text})')
+    return parse_expression(f'make_pipeline({text})')
 
 
 def one_line(node: cst.CSTNode) -> str:
-  """Source of an expression on one line, spacing normalised."""
-  return ast.unparse(ast.parse(code(node).strip(), mode='eval'))
+  """Source of an expression on one line, spacing normalised.
+
+  Raises EditRefused where the tree is no Python or too large.
+  """
+  text = code(node).strip()
+  try:
+    tree = ast.parse(text, mode='eval')
+    _check_size(tree, MAX_EXPRESSION_NODES)
+    return ast.unparse(tree)
+  except PARSE_ERRORS as error:
+    raise EditRefused(f'cannot read the expression {text[:60]!r}') from error
 
 
 class Script:
@@ -231,12 +281,20 @@ class Script:
     raise EditRefused('the script has no line `pred = model.predict(...)`')
 
   def render(self) -> str:
-    """Writes the pipeline back, mends the imports, returns the text."""
+    """Writes the pipeline back, mends the imports, returns the text.
+
+    Raises EditRefused where the result would not be Python.
+    """
     line = self._find('model')
     assign = self._assign(line).with_changes(value=self.pipeline.expression())
     self._replace_line(line, line.with_changes(body=[assign]))
     self._mend_imports()
-    return self.module.code
+    text = self.module.code
+    try:
+      _check_size(ast.parse(text), MAX_SCRIPT_NODES)
+    except PARSE_ERRORS as error:
+      raise EditRefused('the edit would break the syntax') from error
+    return text
 
   def _imported(self) -> dict[str, str]:
     """Bound name -> module, of top-level imports."""
@@ -325,14 +383,15 @@ def model_line(script: str) -> str:
   For prompts; reads with `ast`, so a script that is no Python gives ''.
   """
   try:
-    tree = ast.parse(script)
-  except (SyntaxError, ValueError, RecursionError):
-    return ''
-  for node in reversed(tree.body):
-    if isinstance(node, ast.Assign) and any(
-      isinstance(t, ast.Name) and t.id == 'model' for t in node.targets
-    ):
-      return ast.unparse(node)
+    for node in reversed(ast.parse(script).body):
+      if isinstance(node, ast.Assign) and any(
+        isinstance(t, ast.Name) and t.id == 'model' for t in node.targets
+      ):
+        line = ast.unparse(node)
+        ast.parse(line)  # not so for a keyword in full-width letters
+        return line
+  except PARSE_ERRORS:
+    pass
   return ''
 
 

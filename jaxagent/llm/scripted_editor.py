@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import math
 import re
 
 import libcst as cst
@@ -116,7 +117,7 @@ def _value(text: str) -> str | None:
   try:
     ast.literal_eval(text)
     return text
-  except (ValueError, SyntaxError):
+  except (TypeError, *pipeline.PARSE_ERRORS):  # TypeError: `{[]: 1}`
     return None
 
 
@@ -190,7 +191,7 @@ class ScriptedEditor:
     result = target.render()
     try:
       same = ast.dump(ast.parse(result)) == ast.dump(ast.parse(script))
-    except (SyntaxError, ValueError) as error:
+    except pipeline.PARSE_ERRORS as error:
       raise EditRefused('the edit would break the syntax') from error
     if same:
       raise EditRefused('nothing to change, the script is so already')
@@ -502,8 +503,8 @@ def _relative(target, clause, rest, mentions) -> bool:
             if w in _KNOWN_PARAMS]
   if not params:
     return False
-  by = re.search(r'\bby\s+([\d.]+)', rest)
-  amount = float(by.group(1).rstrip('.')) if by else 2.0
+  by = re.search(r'\bby\s+(\d+(?:\.\d+)?|\.\d+)', rest)
+  amount = float(by.group(1)) if by else 2.0
   amount = {'double': 2.0, 'halve': 0.5, 'triple': 3.0}.get(
     match.group(1).lower(), amount
   )
@@ -520,10 +521,12 @@ def _relative(target, clause, rest, mentions) -> bool:
   try:
     number = ast.literal_eval(pipeline.code(old))
     new = number * amount
-  except (ValueError, SyntaxError, TypeError) as error:
+    if isinstance(number, int):
+      new = max(1, round(new))
+    if not math.isfinite(new):
+      raise EditRefused(f'{name} would be {new}')
+  except (TypeError, *pipeline.PARSE_ERRORS) as error:
     raise EditRefused(f'{name} is not a number') from error
-  if isinstance(number, int):
-    new = max(1, round(new))
   _set_one(target, index, name, f'{new:.6g}')
   return True
 
