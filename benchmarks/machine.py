@@ -1,4 +1,8 @@
-"""What a result was measured on: stands in every result's JSON."""
+"""What a result was measured on: stands in every result's JSON.
+
+`python -m benchmarks.machine` prints it, with the speed index by which time
+limits in the documentation scale.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,18 @@ import os
 import pathlib
 import platform
 import subprocess
+import sys
+import time
 from typing import Any
 
 RESULTS = pathlib.Path(__file__).parent / 'results'
+INDEX_S = 0.8  # what a machine of speed index 1 takes for `_FIT`
+_FIT = """
+from sklearn.datasets import load_wine
+from sklearn.ensemble import RandomForestClassifier
+x, y = load_wine(return_X_y=True)
+RandomForestClassifier(n_estimators=20, random_state=0).fit(x, y)
+"""
 
 
 def describe() -> dict[str, Any]:
@@ -32,6 +45,20 @@ def describe() -> dict[str, Any]:
     'versions': versions,
     'commit': _commit(),
   }
+
+
+def speed_index(repeats: int = 5) -> float:
+  """How much slower than the reference this machine is now; at least 1.
+
+  The median time of a cold interpreter that imports scikit-learn and fits 20
+  trees, over `INDEX_S`. A busy machine is a slow one.
+  """
+  times = []
+  for _ in range(repeats):
+    began = time.monotonic()
+    subprocess.run([sys.executable, '-c', _FIT], check=True)
+    times.append(time.monotonic() - began)
+  return max(1.0, sorted(times)[repeats // 2] / INDEX_S)
 
 
 def _cpu() -> str:
@@ -64,3 +91,7 @@ def save(name: str, result: dict[str, Any]) -> pathlib.Path:
   record = {'machine': describe(), **result}
   path.write_text(json.dumps(record, indent=1, sort_keys=False) + '\n')
   return path
+
+
+if __name__ == '__main__':
+  print(json.dumps({**describe(), 'speed_index': speed_index()}, indent=1))

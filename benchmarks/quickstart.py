@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 
-from benchmarks.machine import describe
+from benchmarks.machine import describe, speed_index
 from jaxagent.metrics import read_records
 from jaxagent.summary import load
 
@@ -90,6 +90,8 @@ def figures(work: pathlib.Path) -> dict:
     'policies': {p: summary[p] for p in ('starter', 'sft', 'rl')},
     'wall_s': summary['wall_s'],
     'outcomes': summary['outcomes'],
+    'behaviour': summary['behaviour'],
+    'evaluation': summary['evaluation'],
     'tier': summary['isolation_tier'],
     'stand_ins': summary['stand_ins'],
     'first_update': {n: records[0].get(n) for n in names},
@@ -105,7 +107,8 @@ def main() -> None:
   parser.add_argument('--json', default='benchmarks/results/quickstart.json')
   options = parser.parse_args()
   base = pathlib.Path(options.work_dir).resolve()
-  result = {'machine': describe(), 'seeds': {}, 'control': {}}
+  machine = {**describe(), 'speed_index': speed_index()}
+  result = {'machine': machine, 'seeds': {}, 'control': {}}
   for seed in range(options.seeds):
     own, control = base / f'seed{seed}', base / f'control{seed}'
     run(own, seed)
