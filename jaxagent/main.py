@@ -84,9 +84,13 @@ def check_overrides(argv: list[str]) -> None:
   file, _, variant = given[-1].partition(':')
   if not os.path.isfile(file):
     raise ValueError(
-      f'--config={file}: no such file here ({os.getcwd()}); choose one under '
-      'configs/, such as configs/stepwise_ppo.py.'
+      f'--config={file}: no such file here ({os.getcwd()}); run from a '
+      'checkout, whose configs/ and tasks/ an installed package has not, or '
+      'give the path of one, such as CHECKOUT/configs/stepwise_ppo.py with '
+      '--config.tasks_dir=CHECKOUT/tasks.'
     )
+  # The experiments of a checkout import each other, from wherever it is run.
+  sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(file))))
   config = runpy.run_path(file)['get_config'](variant)
   for arg in argv:
     if not arg.startswith('--config.'):

@@ -245,8 +245,8 @@ def tasks_dir(config) -> str:
     return ''
   return (
     f'config.tasks_dir={config.tasks_dir!r} is not a folder here '
-    f'({pathlib.Path.cwd()}); run from the repository root or give '
-    '--config.tasks_dir.'
+    f'({pathlib.Path.cwd()}); run from the root of a checkout or give '
+    '--config.tasks_dir=CHECKOUT/tasks.'
   )
 
 

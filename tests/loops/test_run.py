@@ -43,7 +43,7 @@ SAME = (
   'critic/vf_loss',
   'critic/score/mean',
 )
-pytestmark = [pytest.mark.slow, pytest.mark.quiet, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def _start(work) -> subprocess.Popen:

@@ -116,5 +116,16 @@ def test_dry_run_prints_the_plan_and_makes_nothing(tmp_path):
   assert not work.exists()
 
 
+def test_an_installed_package_says_where_configs_are(tmp_path):
+  done = _main('--config=configs/stepwise_ppo.py', cwd=tmp_path)
+  assert done.returncode == 2 and 'CHECKOUT/configs' in done.stderr
+  path = f'--config={ROOT}/configs/stepwise_ppo.py'
+  done = _main(path, cwd=tmp_path)
+  assert done.returncode == 2 and '--config.tasks_dir=CHECK' in done.stderr
+  tasks = f'--config.tasks_dir={ROOT}/tasks'
+  done = _main(path, tasks, '--dry_run', cwd=tmp_path)
+  assert done.returncode == 0, done.stderr
+
+
 def test_config_record_is_json(tmp_path):
   json.dumps(settings.config_record(_config(tmp_path)))
