@@ -503,8 +503,11 @@ def _relative(target, clause, rest, mentions) -> bool:
             if w in _KNOWN_PARAMS]
   if not params:
     return False
-  by = re.search(r'\bby\s+(\d+(?:\.\d+)?|\.\d+)', rest)
-  amount = float(by.group(1)) if by else 2.0
+  by = re.search(r'\bby\s+([\d.]+)', rest)
+  try:
+    amount = float(by.group(1).rstrip('.')) if by else 2.0
+  except ValueError:
+    raise EditRefused(f'{by.group(1)!r} is not a number') from None
   amount = {'double': 2.0, 'halve': 0.5, 'triple': 3.0}.get(
     match.group(1).lower(), amount
   )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from jaxagent import evaluation, types
@@ -22,7 +23,10 @@ from jaxagent.metrics import Progress
 
 @dataclasses.dataclass
 class Episode:
-  """One trajectory in progress."""
+  """One trajectory in progress.
+
+  missing: why a fault of the machinery ended it; '' where none did.
+  """
 
   task: str
   index: int
@@ -31,14 +35,18 @@ class Episode:
   private: float | None
   steps: list[dict] = dataclasses.field(default_factory=list)
   done: bool = False
+  missing: str = ''
 
   def record(self, split: str) -> dict:
+    """JSON-able; one that is missing has no score, but a reason."""
     return {
       'task': self.task,
       'index': self.index,
       'split': split,
-      'score': self.private,
+      'score': None if self.missing else self.private,
       'steps': self.steps,
+      'missing': bool(self.missing),
+      **({'reason': self.missing} if self.missing else {}),
     }
 
 
@@ -68,7 +76,23 @@ def evaluate_policy(
     e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
   ]
   write_json(path, records)
+  _tell_missing(label, records)
   return records
+
+
+def present(records: Sequence[dict]) -> list[dict]:
+  """The records that count: those that no fault of ours cut short."""
+  return [r for r in records if not r.get('missing')]
+
+
+def _tell_missing(label: str, records: Sequence[dict]) -> None:
+  reasons = Counter(r['reason'] for r in records if r.get('missing'))
+  if reasons:
+    print(
+      f'evaluate {label}: {reasons.total()} of {len(records)} trajectories '
+      'are missing for a fault of the machinery and left out of the '
+      f'statistics; most often: {reasons.most_common(1)[0][0]}'
+    )
 
 
 def _step_all(host, policy, label, episodes, step, executor, progress):
@@ -81,7 +105,7 @@ def _step_all(host, policy, label, episodes, step, executor, progress):
   ]
   completions = policy.sample([e.state for e in active], ids, seeds)
   futures = {
-    executor.submit(_act, host, policy, e, c, i): e
+    executor.submit(_attempt, host, policy, e, c, i): e
     for e, c, i in zip(active, completions, ids)
   }
   for future in concurrent.futures.as_completed(futures):
@@ -90,11 +114,38 @@ def _step_all(host, policy, label, episodes, step, executor, progress):
     host.stop.check('finished stages are kept')
 
 
-def _act(host, policy, episode: Episode, completion, job_id: str) -> None:
+def _attempt(host, policy, episode: Episode, completion, job_id: str) -> None:
+  """One step, tried again after a fault of ours; then it is missing.
+
+  One item must not end the run, nor be averaged as if it were the policy's.
+  """
+  for suffix in ('', '-again'):
+    try:
+      fault = _act(host, policy, episode, completion, job_id + suffix)
+    except Exception as error:  # noqa: BLE001 - any fault here is ours
+      fault = f'{type(error).__name__}: {error}'
+    if not fault:
+      return
+  line = ascii(' '.join(fault.split()))[1:-1]  # fit for any terminal
+  episode.missing, episode.done = line[:500], True
+
+
+def _act(host, policy, episode: Episode, completion, job_id: str) -> str:
+  """One step; '', or what failed for no fault of the policy.
+
+  The episode changes at the end alone, so that a failed step can be repeated.
+  """
   text = policy.text(completion)
   state = episode.state
   result = host.env.step(state, text, split='valid', job_id=job_id)
+  if result.outcome.is_infrastructure:
+    return f'{result.outcome.value}: {result.message}'
   reward = step_reward(host, episode.task, result)
+  private = None
+  if result.score is not None and _better(
+    host, episode.task, result.score, episode.best_valid
+  ):
+    private = private_score(host, episode.task, result)
   episode.steps.append(
     {
       **trace_record(host, state, text, result),
@@ -107,12 +158,9 @@ def _act(host, policy, episode: Episode, completion, job_id: str) -> None:
     episode.state = result.state
   if result.action == 'Final Answer' and result.valid_action:
     episode.done = True
-  if result.score is not None and _better(
-    host, episode.task, result.score, episode.best_valid
-  ):
-    private = private_score(host, episode.task, result)
-    if private is not None:
-      episode.best_valid, episode.private = result.score, private
+  if private is not None:
+    episode.best_valid, episode.private = result.score, private
+  return ''
 
 
 def _better(host, task: str, score: float, best: float | None) -> bool:
@@ -136,7 +184,7 @@ def scales(host, starts: Mapping[str, Start]) -> dict[str, evaluation.Scale]:
 def runs_of(records: Sequence[dict], split: str) -> list[evaluation.Run]:
   """Records of `evaluate_policy` as the statistics take them."""
   runs = []
-  for record in records:
+  for record in present(records):
     if record['split'] != split:
       continue
     steps = [s for s in record['steps'] if s['reward'] is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from jaxagent import behaviour, evaluation
@@ -22,8 +23,16 @@ def read_traces(directory: pathlib.Path) -> list[dict]:
 
 
 def write(host, starts, evaluated: Mapping, traces) -> None:
-  """Writes both files into the work directory and says where they are."""
-  summary = _summary(host, starts, evaluated, traces)
+  """Writes both files into the work directory and says where they are.
+
+  Trajectories that are missing count nowhere but in the summary's `extra`.
+  """
+  missing = {
+    label: sum(bool(r.get('missing')) for r in records)
+    for label, records in evaluated.items()
+  }
+  evaluated = {label: evaluate.present(r) for label, r in evaluated.items()}
+  summary = _summary(host, starts, evaluated, traces, missing)
   complete = set(evaluated) == {'sft', 'rl'}
   path = summary.write(host.work / 'summary.json', complete=complete)
   report = host.work / 'report.html'
@@ -39,7 +48,7 @@ def write(host, starts, evaluated: Mapping, traces) -> None:
   _print(host, data, path, report)
 
 
-def _summary(host, starts, evaluated, traces) -> Summary:
+def _summary(host, starts, evaluated, traces, missing) -> Summary:
   config = host.config
   summary = Summary(
     config_sha=settings.config_sha(config),
@@ -47,6 +56,10 @@ def _summary(host, starts, evaluated, traces) -> Summary:
     stand_ins=host.stand_ins,
   )
   scales = evaluate.scales(host, starts)
+  k = config.eval.k
+  if any(missing.values()):
+    k = _largest_k(k, evaluated)
+    summary.set_extra('missing_trajectories', missing)
   for split in ('heldin', 'heldout'):
     for policy in ('starter', *evaluated):
       if policy == 'starter':
@@ -59,7 +72,7 @@ def _summary(host, starts, evaluated, traces) -> Summary:
         evaluation.section(
           runs,
           scales,
-          k=config.eval.k,
+          k=k,
           seed=config.seed,
           deterministic=policy == 'starter',
         ),
@@ -68,7 +81,7 @@ def _summary(host, starts, evaluated, traces) -> Summary:
     start='starter',
     seed=config.seed,
     temperature=config.rollout.temperature,
-    k=config.eval.k,
+    k=k,
     trajectories_per_task=config.eval.trajectories_per_task,
     max_steps=config.eval.max_steps,
   )
@@ -78,6 +91,20 @@ def _summary(host, starts, evaluated, traces) -> Summary:
   for name, part, steps in behaviour_parts(evaluated, traces):
     summary.set_behaviour(name, part, behaviour.figures(steps))
   return summary
+
+
+def _largest_k(k: int, evaluated: Mapping) -> int:
+  """k of best@k: less, and said, where missing trajectories leave too few."""
+  counts = [
+    Counter(r['task'] for r in records) for records in evaluated.values()
+  ]
+  fewest = min((n for c in counts for n in c.values()), default=k)
+  if fewest < k:
+    print(
+      f'best@k with k={fewest}, not {k}: a task has only {fewest} trajectories '
+      'that are not missing.'
+    )
+  return min(k, fewest)
 
 
 def behaviour_parts(
@@ -115,9 +142,10 @@ def _task_rows(host, starts, evaluated) -> list[dict]:
         if r['task'] == task
       ]
       row[label] = evaluation.bootstrap_interval(scores, host.config.seed)
-      row[f'{label}_best'] = evaluation.best_at_k(
-        scores, len(scores), scale.higher_is_better
-      )
+      if scores:
+        row[f'{label}_best'] = evaluation.best_at_k(
+          scores, len(scores), scale.higher_is_better
+        )
     rows.append(row)
   return rows
 

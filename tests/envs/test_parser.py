@@ -118,3 +118,35 @@ def test_line_numbers_may_be_numbers():
   )
   args = parser.parse_response(text).args
   assert args['start_line_number'] == '1'
+
+
+@pytest.mark.parametrize('mode', ['strict', 'compatible'])
+@pytest.mark.parametrize(
+  'old, new, error',
+  [
+    ('train.py', '\\ud800', parser.ActionError),  # as JSON escapes
+    ('train.py', '\\u0000', parser.ActionError),
+    ('train.py', '\ud800', parser.FormatError),
+    ('Thought: ', 'Thought: \x00', parser.FormatError),
+    ('"train.py"', '9' * 5000, parser.FormatError),
+    ('"train.py"', '1e999', parser.ActionError),
+    ('"train.py"', '[' * 99_999, parser.FormatError),
+  ],
+)
+def test_what_is_no_text_is_refused(mode, old, new, error):
+  entries = {name: 'x' for name in parser.ENTRIES[:4]}
+  text = parser.format_response(
+    entries, 'Execute Script', {'script_name': 'train.py'}
+  )
+  assert parser.parse_response(text, mode=mode)
+  with pytest.raises(error):
+    parser.parse_response(text.replace(old, new), mode=mode)
+
+
+def test_a_fence_is_forgiven_in_linear_time():
+  text = 'Action: List Files\nAction Input: ```json\n{"dir_path": "."}\n```'
+  options = {'mode': 'compatible'}
+  assert parser.parse_response(text, **options).args == {'dir_path': '.'}
+  blanks = text.replace('"."', '"."' + ' ' * 2**20 + 'x')
+  with pytest.raises(parser.FormatError, match='not valid JSON'):
+    parser.parse_response(blanks, **options)

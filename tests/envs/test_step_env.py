@@ -158,6 +158,79 @@ def test_a_link_in_the_data_leads_nowhere(env, tmp_path):
 
 
 @pytest.mark.parametrize(
+  'name, why',
+  [
+    ('train.py/x', "'train.py' is a file"), ('lib', "'lib' is a folder"),
+    ('fixed.py/x', 'read-only'), ('submission.csv/x', 'is a file'),
+    ('.backup/train.py', 'read-only'), ('.backup', 'read-only'),
+    ('data', 'read-only'), ('new\n.py', 'not in the workspace'),
+    ('é' * 150, 'not in the workspace'),
+  ],
+)
+def test_names_that_no_sandbox_can_lay_out(tmp_path, name, why):
+  """Refused before there is a job: it would come back as our fault."""
+  env = environment(tmp_path)
+  env.prepared['t'].starter_files['lib/a.py'] = START
+  state = env.initial_state('t')
+  env.pool.jobs.clear()
+  for response in (
+    edit('0.5 -> 0.6', save=name),
+    say('Copy File', source='train.py', destination=name),
+  ):
+    result = env.step(state, response)
+    assert result.outcome is O.INVALID_ACTION and why in result.observation
+  assert not env.pool.jobs
+
+
+def test_undo_copies_cannot_be_run(tmp_path):
+  env = environment(tmp_path, on_failure='keep')
+  state = env.step(env.initial_state('t'), edit('0.5 -> 0.6')).state
+  result = env.step(
+    state, say('Execute Script', script_name='.backup/train.py')
+  )
+  assert result.outcome is O.INVALID_ACTION
+
+
+def test_long_names_and_blank_files_are_read(env):
+  env.prepared['t'].starter_files['blank'] = ' \n'
+  state = env.initial_state('t')
+  result = env.step(state, say('Read File', file_name='data/' + 'é' * 190))
+  assert result.outcome is O.INVALID_ACTION
+  result = env.step(state, say('Read File', file_name='blank'))
+  assert result.outcome is O.OK and result.message == ''
+
+
+@pytest.mark.parametrize(
+  'answer, why',
+  [
+    ('x' * (step_env.MAX_FILE_BYTES + 1), 'at most 262144 bytes'),
+    ('a\x00', 'NUL'), ('\ud800', 'lone surrogate'),
+  ],
+)
+def test_what_an_editor_writes_is_checked(env, answer, why):
+  env.editor.edit = lambda script, instruction: answer
+  result = env.step(env.initial_state('t'), edit('x'))
+  assert result.outcome is O.INVALID_ACTION and why in result.observation
+  result = env.step(env.initial_state('t'), edit('x' * 4001))
+  assert 'at most 4000 characters' in result.observation
+
+
+def test_a_fault_inside_a_stand_in_editor_is_its_refusal(env, caplog):
+  def faulty(script, instruction):
+    return {}[instruction]
+
+  env.editor.edit = faulty
+  for number in range(3):
+    result = env.step(env.initial_state('t'), edit(f'{number}'))
+    assert result.outcome is O.INVALID_ACTION and result.is_edit
+    assert 'refused: the editor failed (KeyError)' in result.observation
+  (record,) = caplog.records  # seen, once
+  assert 'replace_editor' in record.getMessage() and record.exc_info
+  env.editor.is_stand_in = False  # of a real model it says nothing
+  assert env.step(env.initial_state('t'), edit('x')).outcome is O.INFRASTRUCTURE
+
+
+@pytest.mark.parametrize(
   'target', ['data/train.csv', 'fixed.py', 'submission.csv', './fixed.py']
 )
 def test_read_only(env, target):

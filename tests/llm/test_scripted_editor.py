@@ -64,6 +64,35 @@ def test_kinds_of_edits(instruction, estimator):
   assert edited(LOGISTIC, instruction) == PIPE.format(estimator)
 
 
+@pytest.mark.parametrize(
+  'instruction, why',
+  [
+    ('Use MLPClassifier with gamma=200, in=5', "'in' is no name"),
+    ('Use SVC(ｉｎ=1)', 'cannot read'),
+    ('Use SVC(C=1, 2)', 'cannot read'),
+    ('Set C to 0x' + 'f' * 3900, 'cannot read'),
+    ('Set C=({[]: 1})', 'do not know what 1 is for'),
+    ('Use SVC(C=' + '[' * 90 + '1' + ']' * 90 + ')', 'nested too deep'),
+    ('Use SVC(C=' + '(' * 300 + '1' + ')' * 300 + ')', 'cannot read'),
+    ('Use SVC(C=' + '-' * 300 + '1)', 'nested too deep'),
+    ('Multiply C by 1.2.3', "'1.2.3' is not a number"),
+    ('Multiply C by 1' + '0' * 400, 'would be inf'),
+  ],
+)
+def test_what_is_no_python_is_refused(instruction, why):
+  with pytest.raises(EditRefused, match=why):
+    EDITOR.edit(LOGISTIC, instruction)
+
+
+def test_growth_is_bounded_and_what_has_grown_can_be_edited():
+  script = LOGISTIC
+  with pytest.raises(EditRefused, match='nested too deep'):
+    for _ in range(100):
+      script = EDITOR.edit(script, 'Wrap the estimator in OneVsRestClassifier')
+  assert script.count('OneVsRest') > 5
+  assert 'RobustScaler' in edited(script, 'Use RobustScaler as the scaler')
+
+
 def test_steps_and_several_clauses():
   assert edited(LOGISTIC, 'Replace the scaler with MinMaxScaler()') == (
     'model = make_pipeline(MinMaxScaler(), LogisticRegression(C=1.0))'

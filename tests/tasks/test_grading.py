@@ -54,6 +54,10 @@ def test_malformed_submissions_are_refused_with_a_reason(grader, data, name):
     (b'id,label\n\x00,2\n', 'NUL byte'),
     (b'\xff\xfe\x00', 'not UTF-8'),
     (b'x' * 10_000_000, 'bytes; at most'),
+    (b'"' * 50_000_000, 'bytes; at most'),
+    (b'id,label\n1,"' + b'2' * 4000 + b'\n', 'not valid CSV'),
+    (b'id,label\n' + b'9' * 5000 + b',2\n', 'not a test id'),
+    (b'id,label\nnan,inf\n', 'not a test id'),
     (pickle.dumps({'id': 1}), 'not UTF-8'),
   ],
 )
@@ -145,6 +149,40 @@ def test_a_grader_that_throws_or_hangs_is_our_fault(prepared, data, tmp_path):
     want = Outcome.INVALID_SUBMISSION if 'nan' in body else Outcome.GRADER_ERROR
     assert got.outcome is want and reason in got.reason, got
     assert got.score is None
+
+
+@pytest.mark.parametrize(
+  'fault',
+  [
+    'import os; os._exit(3)',
+    'import time; time.sleep(60)',
+    'raise KeyError("the answers")',
+    'import os; os.kill(os.getppid(), 9)',
+    'print("{}\\n" * 10_000, flush=True); raise MemoryError',
+  ],
+)
+def test_a_submission_that_kills_its_grader_is_charged(
+  prepared, data, tmp_path, fault
+):
+  """Where the sample is graded the fault is not ours; the next one is, too."""
+  import dataclasses
+  import shutil
+
+  root = tmp_path / 'wine'
+  shutil.copytree(prepared['wine'].spec.root, root)
+  (root / 'scripts/eval.py').write_text(
+    f'def score(submission, answers):\n  if submission.max().max() > 0.99:\n'
+    f'    {fault}\n  return 0.5\n'
+  )
+  task = dataclasses.replace(
+    prepared['wine'],
+    spec=dataclasses.replace(prepared['wine'].spec, root=root),
+  )
+  with Grader({'wine': task}, timeout_s=1.0) as grader:
+    got = grader.grade('wine', to_csv(data['wine'].gold()))
+    assert got.outcome is Outcome.INVALID_SUBMISSION and got.score is None
+    assert 'failed twice' in got.reason and 'the answers' not in got.reason
+    assert grader.grade('wine', to_csv(data['wine'].sample)).score == 0.5
 
 
 def test_missing_answers_stop_at_once(prepared, tmp_path):

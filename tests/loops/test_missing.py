@@ -1,0 +1,147 @@
+"""A work item that fails in evaluation does not end the run, nor counts."""
+
+# ruff: noqa: F811, F401 - a fixture of another file
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import json
+
+import pytest
+
+from jaxagent import evaluation, summary
+from jaxagent.loops import evaluate, pipeline, starts
+from jaxagent.types import Outcome
+from tests.loops.test_evaluate import (
+  _idle_step,
+  _IdlePolicy,
+  _starts,
+  idle_host,
+)
+from tests.loops.test_kept import RECORD
+from tests.loops.test_results import _host
+from tests.loops.test_results import _starts as _wine_start
+
+
+class _FailingStep:
+  """Fails `times` times at each step of the wine trajectories in `indices`."""
+
+  def __init__(self, fault, times: int, indices=(1, 3)):
+    self.fault, self.times, self.indices = fault, times, indices
+    self.calls: collections.Counter[str] = collections.Counter()
+
+  def __call__(self, state, text, *, split, job_id):
+    self.calls[job_id] += 1
+    _, _, task, index, *_ = job_id.split('-')
+    result = _idle_step(state, text, split=split, job_id=job_id)
+    retried = job_id.endswith('-again')
+    if task != 'wine' or int(index) not in self.indices:
+      return result
+    if self.times < 2 and retried:
+      return result
+    if self.fault is not Outcome.INFRASTRUCTURE:
+      raise self.fault
+    return dataclasses.replace(
+      result, outcome=self.fault, message='the pool fell over'
+    )
+
+
+@pytest.mark.parametrize(
+  'fault, reason',
+  [
+    (OSError('no space'), 'OSError: no space'),
+    (Outcome.INFRASTRUCTURE, 'infrastructure: the pool fell over'),
+  ],
+)
+def test_an_item_that_fails_twice_is_missing(
+  idle_host,
+  capsys,
+  fault,
+  reason,
+):
+  step = idle_host.env.step = _FailingStep(fault, times=2)
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  kept = json.loads((idle_host.work / 'eval' / 'rl.json').read_text())
+  assert kept == records
+  lost = [r for r in records if r['missing']]
+  assert [(r['task'], r['index']) for r in lost] == [('wine', 1), ('wine', 3)]
+  for record in lost:
+    assert record['reason'] == reason and record['score'] is None
+  assert step.calls['eval-rl-wine-1-0-again'] == 1
+  assert not any('wine-1-1' in job for job in step.calls)  # it has ended
+  said = capsys.readouterr().out
+  assert f'rl: 2 of {len(records)} trajectories are missing' in said
+  assert reason in said
+
+
+def test_a_missing_trajectory_is_in_no_mean(idle_host):
+  idle_host.env.step = _FailingStep(OSError('x'), times=2)
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  runs = evaluate.runs_of(records, 'heldin')
+  per_task = idle_host.config.eval.trajectories_per_task
+  assert len(runs) == per_task - 2 and len(evaluate.present(records)) == (
+    2 * per_task - 2
+  )
+  section = evaluation.section(
+    runs, evaluate.scales(idle_host, _starts()), k=2, seed=0
+  )
+  assert section['relative_gain']['n'] == per_task - 2
+
+
+def test_an_item_that_fails_once_goes_on(idle_host, capsys):
+  idle_host.env.step = _FailingStep(OSError('x'), times=1)
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert not any(r['missing'] for r in records)
+  steps = {len(r['steps']) for r in records}
+  assert steps == {idle_host.config.eval.max_steps}  # none twice, none lost
+  assert 'missing' not in capsys.readouterr().out
+
+
+def test_a_private_grade_that_fails_leaves_no_half_step(
+  idle_host,
+  monkeypatch,
+):
+  def improved(state, text, *, split, job_id):
+    result = _idle_step(state, text, split=split, job_id=job_id)
+    return dataclasses.replace(result, score=1e9, score_before=0.5)
+
+  asked = []
+
+  def private(host, task, result):
+    asked.append(task)
+    if len(asked) == 1:
+      raise ValueError('the grader is closed.')
+    return 0.25
+
+  idle_host.env.step = improved
+  idle_host.heldin, idle_host.heldout = ('digits',), ()
+  idle_host.config.eval.trajectories_per_task = 1
+  idle_host.config.eval.max_steps = 1
+  monkeypatch.setattr(evaluate, 'private_score', private)
+  (record,) = evaluate.evaluate_policy(
+    idle_host, _IdlePolicy(), 'rl', _starts()
+  )
+  assert len(asked) == 2 and len(record['steps']) == 1
+  assert record['score'] == 0.25 and not record['missing']
+
+
+@pytest.mark.parametrize('lost', [1, 12, 16])
+def test_the_summary_says_what_is_missing(tmp_path, capsys, lost):
+  rows = [
+    {**RECORD, 'index': i, 'score': None, 'missing': True, 'reason': 'x'}
+    if i < lost
+    else {**RECORD, 'index': i, 'score': 0.3}
+    for i in range(16)
+  ]
+  starts.write_json(tmp_path / 'eval' / 'rl.json', rows)
+  host = _host(tmp_path, **{'eval.policies': ('rl',)})
+  pipeline._finish(host, _wine_start())
+  found = summary.load(tmp_path / 'summary.json')
+  assert found['extra']['missing_trajectories'] == {'rl': lost}
+  assert found['rl']['heldin']['relative_gain']['n'] == 16 - lost
+  wanted = {1: host.config.eval.k, 12: 4, 16: host.config.eval.k}[lost]
+  assert found['evaluation']['k'] == wanted
+  assert (f'best@k with k={wanted}, not' in capsys.readouterr().out) == (
+    lost == 12
+  )
