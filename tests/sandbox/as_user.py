@@ -4,7 +4,9 @@ user id can reach.
 In a private mount namespace the interpreter's prefix and this repository are
 bound under world-readable parents; nothing on the machine changes.
 
-  python -m tests.sandbox.as_user {nobody|root} COMMAND...
+  python -m tests.sandbox.as_user {nobody|root} [--also FOLDER] COMMAND...
+
+FOLDER is kept in sight, too.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ def _expose(paths: list[str]) -> None:
 def main(who: str, command: list[str]) -> None:
   repo = os.getcwd()
   prefixes = {os.path.realpath(sys.base_prefix), repo}
+  if command[0] == '--also':
+    prefixes.add(command[1])
+    command = command[2:]
   if not os.path.realpath(sys.prefix).startswith(repo + '/'):
     prefixes.add(os.path.realpath(sys.prefix))
   _expose([p for p in prefixes if not p.startswith('/usr')])

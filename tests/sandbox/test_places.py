@@ -77,7 +77,8 @@ def run_at(folder: pathlib.Path, *disable: str, user: str = '') -> dict:
   command = [str(folder / '.venv/bin/python'), str(folder / 'probe.py'),
              str(folder), *disable]
   if user:
-    command = [sys.executable, '-m', 'tests.sandbox.as_user', user, *command]
+    command = [sys.executable, '-m', 'tests.sandbox.as_user', user, '--also',
+               str(folder.parents[1]), *command]
   done = subprocess.run(
     command, capture_output=True, text=True, timeout=120,
     cwd=REPO if user else folder,
