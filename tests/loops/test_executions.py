@@ -198,7 +198,9 @@ def test_the_summary_counts_the_log(tmp_path):
     spec=lambda name: env.task(name).spec,
   )
   none = {'sft': [], 'rl': []}
-  built = results._summary(host, {'t': start}, none, [], {'sft': 0, 'rl': 0}).build()
+  built = results._summary(
+    host, {'t': start}, none, [], {'sft': 0, 'rl': 0}
+  ).build()
   assert built['outcomes'] == {'ok': 1, 'timeout': 1}
   assert built['executions'] == 2
   assert built['behaviour']['train']['last_quarter']['responses'] == 0
