@@ -111,6 +111,8 @@ def base() -> ConfigDict:
   config.rl.watchdog_s = 300.0
   config.rl.policy_lr = 3e-4
   config.rl.value_lr = 3e-3
+  # Passes of the critic, where there is one, over the collected steps.
+  config.rl.value_warmup_epochs = 3
   config.rl.ppo_epochs = 2
   config.rl.minibatches = 1
   config.rl.clip_low = 0.2

@@ -74,6 +74,7 @@ def _paper(config: common.ConfigDict) -> None:
   config.rl.max_staleness = 4
   config.rl.policy_lr = 1e-6
   config.rl.value_lr = 1e-5
+  config.rl.value_warmup_epochs = 0
   config.rl.ppo_epochs = 1
   config.rl.kl_coef = 0.001
   config.rl.watchdog_s = 7200.0

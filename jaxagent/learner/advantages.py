@@ -79,13 +79,31 @@ def _estimate(rewards, tables, mask, group_ids, config: LearnerConfig):
   return spread, spread
 
 
+_discounted = jax.jit(algorithms.discounted_returns, static_argnums=(2,))
+
+
+def returns_to_go(
+  rewards: np.ndarray, mask: np.ndarray, gamma: float
+) -> np.ndarray:
+  """float32 [N, R]: discounted rewards to go on policy tokens, else 0."""
+  n, width = rewards.shape
+  return np.asarray(_discounted(_padded(rewards), _padded(mask), gamma))[
+    :n, :width
+  ]
+
+
+def _padded(table: np.ndarray) -> np.ndarray:
+  """Rounds N up to 16s and R to 64s: few shapes to compile."""
+  n, width = table.shape
+  return np.pad(table, ((0, -n % 16), (0, -width % 64)))
+
+
 def pad_tables(
   tables: dict[str, np.ndarray], weights: np.ndarray, groups: np.ndarray
 ) -> tuple[Any, Any, Any]:
-  """Rounds N up to 16s and R to 64s; padded samples are groups of one."""
-  n, width = next(iter(tables.values())).shape
-  more_n, more_r = -n % 16, -width % 64
-  tables = {k: np.pad(v, ((0, more_n), (0, more_r))) for k, v in tables.items()}
+  """Tables as `_padded` makes them; padded samples are groups of one."""
+  tables = {k: _padded(v) for k, v in tables.items()}
+  more_n = -len(weights) % 16
   weights = np.pad(weights, (0, more_n))
   own = np.arange(more_n, dtype=groups.dtype) + groups.max() + 1
   return tables, weights, np.concatenate([groups, own])

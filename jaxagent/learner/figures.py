@@ -65,6 +65,14 @@ def spread(name: str, x: np.ndarray) -> dict[str, float]:
   }
 
 
+def explained_variance(
+  values: np.ndarray, returns: np.ndarray, mask: np.ndarray
+) -> float:
+  """1 - var(returns - values) / var(returns) over the mask, all [N, R]."""
+  values, returns = masked(values, mask), masked(returns, mask)
+  return 1 - float(np.var(returns - values)) / (float(np.var(returns)) + 1e-5)
+
+
 def data_metrics(
   samples: Sequence[types.Sample], tables: dict, token: dict, critic: bool
 ) -> dict[str, float]:
@@ -75,12 +83,9 @@ def data_metrics(
   out |= spread('critic/advantages', masked(token['advantages'], mask))
   out |= spread('critic/returns', masked(token['returns'], mask))
   if critic:
-    values = masked(tables['values'], mask)
-    returns = masked(token['returns'], mask)
-    out |= spread('critic/values', values)
-    variance = float(np.var(returns))
-    out['critic/vf_explained_var'] = 1 - float(np.var(returns - values)) / (
-      variance + 1e-5
+    out |= spread('critic/values', masked(tables['values'], mask))
+    out['critic/vf_explained_var'] = explained_variance(
+      tables['values'], token['returns'], mask
     )
   out |= spread(
     'response_length', np.array([len(s.token_ids) for s in samples])

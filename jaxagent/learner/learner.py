@@ -356,6 +356,39 @@ class Learner:
     metrics |= self._compile_metrics()
     return metrics
 
+  def value_update(
+    self, samples: Sequence[types.Sample], name: str = 'value warm-up'
+  ) -> dict[str, float]:
+    """One critic step toward the samples' discounted returns; no policy step.
+
+    A critic that has seen rewards before the policy moves, the policy's own
+    or an expert's (Yuan et al. 2025, VC-PPO, "value pretraining").
+
+    Returns critic/vf_loss, critic/vf_explained_var (before the step) and the
+    optimizer's figures. Raises ValueError without a value model.
+    """
+    if self._value is None:
+      raise ValueError(
+        f'estimator={self.config.estimator!r} has no value model to warm up.'
+      )
+    samples, _, _ = figures.usable(samples, None)
+    work = _Work(self, samples)
+    tables = batching.sample_tables(work.samples, work.width)
+    tables['values'] = self._per_token(work, self._run_values)
+    returns = advantages_lib.returns_to_go(
+      tables['rewards'], tables['mask'], self.config.gamma
+    )
+    token = {'old_values': tables['values'], 'returns': returns}
+    scale = advantages_lib.token_scale(tables['mask'], self.config.aggregation)
+    sums = figures.Mean()
+    self._critic_step(
+      work, work.all, token, scale.astype(np.float32), name, sums
+    )
+    explained = figures.explained_variance(
+      tables['values'], returns, tables['mask']
+    )
+    return sums.result() | {'critic/vf_explained_var': explained}
+
   def logprobs(self, samples: Sequence[types.Sample]) -> np.ndarray:
     """float32 [N, R]: log-probs of the response tokens under the policy."""
     work = _Work(self, samples)
@@ -375,14 +408,14 @@ class Learner:
         )
     if self._value is not None:
       with clock('values'):
-        run = lambda m: self._programs.values(  # noqa: E731
-          self._value, self._value_frozen, m
-        )
-        tables['values'] = self._per_token(work, run)
+        tables['values'] = self._per_token(work, self._run_values)
     return tables
 
   def _run_logprobs(self, trained):
     return lambda micro: self._programs.logprobs(trained, self._frozen, micro)
+
+  def _run_values(self, micro):
+    return self._programs.values(self._value, self._value_frozen, micro)
 
   def _per_token(self, work: _Work, run) -> np.ndarray:
     """Runs over the whole update's micro-batches -> [N, R]."""
@@ -460,27 +493,30 @@ class Learner:
         'actor', self._optimizer, self._policy, self._opt, grads, name
       )
       sums.add('actor', found, info)
-    if not self.config.uses_value:
-      return
+    if self.config.uses_value:
+      with clock('update_critic'):
+        self._critic_step(work, members, token, scale, name, sums)
+
+  def _critic_step(self, work, members, token, scale, name, sums) -> None:
+    """One optimizer step of the value model; token: old_values, returns."""
     fields = {k: token[k][members] for k in ('old_values', 'returns')}
     fields['scale'] = scale
-    with clock('update_critic'):
-      grads = self._value_optimizer.zeros(self._value)
-      found = []
-      for micro in work.micros(members, fields):
-        grads, metrics = self._programs.value_grads(
-          grads, self._value, self._value_frozen, micro
-        )
-        found.append(metrics)
-      self._value, self._value_opt, info = self._apply(
-        'critic',
-        self._value_optimizer,
-        self._value,
-        self._value_opt,
-        grads,
-        name,
+    grads = self._value_optimizer.zeros(self._value)
+    found = []
+    for micro in work.micros(members, fields):
+      grads, metrics = self._programs.value_grads(
+        grads, self._value, self._value_frozen, micro
       )
-      sums.add('critic', found, info)
+      found.append(metrics)
+    self._value, self._value_opt, info = self._apply(
+      'critic',
+      self._value_optimizer,
+      self._value,
+      self._value_opt,
+      grads,
+      name,
+    )
+    sums.add('critic', found, info)
 
   def _apply(self, role, optimizer, trained, state, grads, name: str):
     trained, state, info = optimizer.apply(trained, state, grads)
@@ -550,9 +586,9 @@ class _Work:
     self.lengths = np.array([len(s) for s in self.sequences])
     self.skip = np.array([len(s.prompt_ids) for s in self.samples], np.int64)
     self.width = max(len(s.token_ids) for s in self.samples)
-    self._all = np.arange(len(self.samples))
+    self.all = np.arange(len(self.samples))
     self._ids: dict[bytes, tuple] = {}
-    self.everything = self._packed(self._all)[0]
+    self.everything = self._packed(self.all)[0]
 
   def _packed(self, members: np.ndarray):
     """(packing, device arrays of each micro-batch) of some samples."""
@@ -581,7 +617,7 @@ class _Work:
 
   def micros(self, members=None, fields=None) -> list[dict[str, jax.Array]]:
     """Micro-batches of some samples, with per-sample fields [n, R] packed."""
-    members = self._all if members is None else members
+    members = self.all if members is None else members
     packing, base = self._packed(members)
     if not fields:
       return base

@@ -103,17 +103,17 @@ def _set(rows: str) -> list[Move]:
 
 
 _CLASSIFY = _x('estimator', """
-0.9 | RandomForestClassifier(n_estimators=300)
-0.8 | RandomForestClassifier(n_estimators=100)
-0.6 | RandomForestClassifier(n_estimators=50, max_depth=8)
+0.9 | RandomForestClassifier(n_estimators=80)
+0.8 | RandomForestClassifier(n_estimators=40)
+0.6 | RandomForestClassifier(n_estimators=20, max_depth=8)
 0.2 | RandomForestClassifier(n_estimators=5, max_depth=2)
-0.9 | ExtraTreesClassifier(n_estimators=300)
-0.8 | ExtraTreesClassifier(n_estimators=100)
-0.7 | GradientBoostingClassifier(n_estimators=100)
-0.7 | GradientBoostingClassifier(n_estimators=200, max_depth=2)
-0.7 | HistGradientBoostingClassifier(max_iter=100)
-0.5 | HistGradientBoostingClassifier(max_iter=30, learning_rate=0.3)
-0.4 | AdaBoostClassifier(n_estimators=50)
+0.9 | ExtraTreesClassifier(n_estimators=80)
+0.8 | ExtraTreesClassifier(n_estimators=40)
+0.7 | GradientBoostingClassifier(n_estimators=40)
+0.7 | GradientBoostingClassifier(n_estimators=80, max_depth=2)
+0.7 | HistGradientBoostingClassifier(max_iter=40)
+0.5 | HistGradientBoostingClassifier(max_iter=15, learning_rate=0.3)
+0.4 | AdaBoostClassifier(n_estimators=20)
 0.9 | SVC(C=10, probability=True)
 0.8 | SVC(C=10)
 0.7 | SVC(kernel='poly', degree=3, probability=True)
@@ -138,8 +138,8 @@ _CLASSIFY = _x('estimator', """
 0.3 | NearestCentroid()
 0.7 | LinearDiscriminantAnalysis()
 0.4 | QuadraticDiscriminantAnalysis(reg_param=0.1)
-0.8 | MLPClassifier(hidden_layer_sizes=(64,), max_iter=300)
-0.7 | MLPClassifier(hidden_layer_sizes=(128, 64), max_iter=200)
+0.8 | MLPClassifier(hidden_layer_sizes=(64,), max_iter=100)
+0.7 | MLPClassifier(hidden_layer_sizes=(128, 64), max_iter=50)
 0.2 | MLPClassifier(hidden_layer_sizes=(8,), max_iter=20)
 0.0 | DummyClassifier(strategy='most_frequent')
 0.1 | RandomForestRegressor(n_estimators=50)
@@ -147,18 +147,18 @@ _CLASSIFY = _x('estimator', """
 """)
 
 _REGRESS = _x('estimator', """
-0.9 | RandomForestRegressor(n_estimators=300)
-0.8 | RandomForestRegressor(n_estimators=100)
-0.6 | RandomForestRegressor(n_estimators=30, max_depth=8)
+0.9 | RandomForestRegressor(n_estimators=80)
+0.8 | RandomForestRegressor(n_estimators=40)
+0.6 | RandomForestRegressor(n_estimators=15, max_depth=8)
 0.2 | RandomForestRegressor(n_estimators=5, max_depth=2)
-0.9 | ExtraTreesRegressor(n_estimators=300)
-0.8 | ExtraTreesRegressor(n_estimators=100, min_samples_leaf=3)
-0.8 | GradientBoostingRegressor(n_estimators=200)
-0.7 | GradientBoostingRegressor(n_estimators=100, max_depth=2)
+0.9 | ExtraTreesRegressor(n_estimators=80)
+0.8 | ExtraTreesRegressor(n_estimators=40, min_samples_leaf=3)
+0.8 | GradientBoostingRegressor(n_estimators=80)
+0.7 | GradientBoostingRegressor(n_estimators=40, max_depth=2)
 0.3 | GradientBoostingRegressor(n_estimators=10, learning_rate=0.05)
-0.8 | HistGradientBoostingRegressor(max_iter=100)
-0.6 | HistGradientBoostingRegressor(max_iter=300, learning_rate=0.05)
-0.4 | AdaBoostRegressor(n_estimators=50)
+0.8 | HistGradientBoostingRegressor(max_iter=40)
+0.6 | HistGradientBoostingRegressor(max_iter=80, learning_rate=0.05)
+0.4 | AdaBoostRegressor(n_estimators=20)
 0.6 | SVR(C=10)
 0.4 | SVR(C=1.0)
 0.2 | SVR(kernel='sigmoid')
@@ -181,8 +181,8 @@ _REGRESS = _x('estimator', """
 0.3 | DecisionTreeRegressor(max_depth=3)
 0.5 | DecisionTreeRegressor(max_depth=8)
 0.1 | DecisionTreeRegressor(max_depth=1)
-0.7 | MLPRegressor(hidden_layer_sizes=(64,), max_iter=300)
-0.6 | MLPRegressor(hidden_layer_sizes=(128, 64), max_iter=200)
+0.7 | MLPRegressor(hidden_layer_sizes=(64,), max_iter=100)
+0.6 | MLPRegressor(hidden_layer_sizes=(128, 64), max_iter=50)
 0.2 | MLPRegressor(hidden_layer_sizes=(8,), max_iter=20)
 0.0 | DummyRegressor(strategy='mean')
 0.0 | LogisticRegression(max_iter=200)
@@ -204,16 +204,16 @@ _TEXT = _x('estimator', """
 0.7 | RidgeClassifier(alpha=1.0)
 0.5 | PassiveAggressiveClassifier(C=0.1)
 0.3 | Perceptron()
-0.7 | RandomForestClassifier(n_estimators=200)
-0.7 | ExtraTreesClassifier(n_estimators=200)
+0.7 | RandomForestClassifier(n_estimators=50)
+0.7 | ExtraTreesClassifier(n_estimators=50)
 0.3 | RandomForestClassifier(n_estimators=10, max_depth=4)
 0.3 | KNeighborsClassifier(n_neighbors=5)
 0.2 | DecisionTreeClassifier(max_depth=5)
 0.6 | SVC(C=10, kernel='linear')
-0.3 | AdaBoostClassifier(n_estimators=50)
+0.3 | AdaBoostClassifier(n_estimators=20)
 0.3 | NearestCentroid()
 0.2 | GaussianNB()
-0.2 | HistGradientBoostingClassifier(max_iter=50)
+0.2 | HistGradientBoostingClassifier(max_iter=20)
 0.6 | MLPClassifier(hidden_layer_sizes=(32,), max_iter=30)
 0.0 | DummyClassifier(strategy='most_frequent')
 0.0 | Ridge(alpha=1.0)
@@ -299,13 +299,13 @@ _PARAMS = _set("""
 0.5 | SVC gamma 0.01 ; 0.1
 0.4 | SVC kernel 'linear' ; 'poly'
 0.6 | LinearSVC C 0.01 ; 0.1 ; 10
-0.6 | RandomForestClassifier n_estimators 200 ; 500
+0.6 | RandomForestClassifier n_estimators 60 ; 120
 0.5 | RandomForestClassifier max_features 0.5
 0.4 | RandomForestClassifier min_samples_leaf 3
 0.2 | RandomForestClassifier max_depth 3
-0.6 | ExtraTreesClassifier n_estimators 500
+0.6 | ExtraTreesClassifier n_estimators 120
 0.6 | GradientBoostingClassifier learning_rate 0.05 ; 0.2
-0.6 | GradientBoostingClassifier n_estimators 200
+0.6 | GradientBoostingClassifier n_estimators 80
 0.5 | HistGradientBoostingClassifier learning_rate 0.05
 0.7 | KNeighborsClassifier n_neighbors 1 ; 5 ; 9
 0.6 | KNeighborsClassifier weights 'distance'
@@ -317,7 +317,7 @@ _PARAMS = _set("""
 0.6 | MLPClassifier alpha 0.01
 0.5 | MLPClassifier learning_rate_init 0.01
 0.4 | MLPClassifier early_stopping True
-0.5 | AdaBoostClassifier n_estimators 100
+0.5 | AdaBoostClassifier n_estimators 40
 """)
 
 _PARAMS_REGRESS = _set("""
@@ -329,50 +329,50 @@ _PARAMS_REGRESS = _set("""
 0.6 | SVR C 10 ; 100
 0.4 | SVR epsilon 0.01
 0.5 | SVR gamma 0.1
-0.6 | RandomForestRegressor n_estimators 200 ; 500
+0.6 | RandomForestRegressor n_estimators 60 ; 120
 0.6 | RandomForestRegressor min_samples_leaf 3 ; 5
 0.5 | RandomForestRegressor max_features 0.5
 0.2 | RandomForestRegressor max_depth 3
-0.6 | ExtraTreesRegressor n_estimators 300
+0.6 | ExtraTreesRegressor n_estimators 100
 0.6 | GradientBoostingRegressor learning_rate 0.05
-0.6 | GradientBoostingRegressor n_estimators 300
+0.6 | GradientBoostingRegressor n_estimators 100
 0.5 | GradientBoostingRegressor subsample 0.7
 0.5 | HistGradientBoostingRegressor learning_rate 0.05
-0.5 | HistGradientBoostingRegressor max_iter 200
+0.5 | HistGradientBoostingRegressor max_iter 80
 0.6 | KNeighborsRegressor n_neighbors 5 ; 9 ; 15
 0.6 | KNeighborsRegressor weights 'distance'
 0.6 | DecisionTreeRegressor max_depth 6 ; 10
 0.5 | DecisionTreeRegressor min_samples_leaf 5 ; 20
 0.6 | MLPRegressor hidden_layer_sizes (128,) ; (64, 32)
 0.6 | MLPRegressor alpha 0.01
-0.5 | MLPRegressor max_iter 500
+0.5 | MLPRegressor max_iter 200
 """)
 
 _WRAP = {
   'classification': _x('wrap', """
-0.5 | BaggingClassifier(n_estimators=10)
-0.5 | BaggingClassifier(n_estimators=30, max_samples=0.8)
+0.5 | BaggingClassifier(n_estimators=5)
+0.5 | BaggingClassifier(n_estimators=10, max_samples=0.8)
 0.4 | CalibratedClassifierCV(cv=3)
 0.4 | OneVsRestClassifier()
 """),
   'regression': _x('wrap', """
-0.6 | BaggingRegressor(n_estimators=10)
-0.5 | BaggingRegressor(n_estimators=30, max_samples=0.8)
-0.4 | AdaBoostRegressor(n_estimators=20)
+0.6 | BaggingRegressor(n_estimators=5)
+0.5 | BaggingRegressor(n_estimators=10, max_samples=0.8)
+0.4 | AdaBoostRegressor(n_estimators=8)
 """),
 }
 
 _ENSEMBLE = {
   'classification': _x('ensemble', """
-0.7 | Average the current estimator and RandomForestClassifier(n_estimators=100)
-0.7 | Combine LogisticRegression(max_iter=500) and ExtraTreesClassifier() by soft voting
+0.7 | Average the current estimator and RandomForestClassifier(n_estimators=40)
+0.7 | Combine LogisticRegression(max_iter=500) and ExtraTreesClassifier(n_estimators=30) by soft voting
 0.5 | Combine the current estimator with KNeighborsClassifier(n_neighbors=5) by voting
 0.6 | Stack the current estimator with LogisticRegression(max_iter=500)
 """),
   'regression': _x('ensemble', """
-0.7 | Average the current estimator and RandomForestRegressor(n_estimators=100)
-0.7 | Average Ridge(alpha=1.0) and ExtraTreesRegressor()
-0.6 | Combine the current estimator with GradientBoostingRegressor() by voting
+0.7 | Average the current estimator and RandomForestRegressor(n_estimators=40)
+0.7 | Average Ridge(alpha=1.0) and ExtraTreesRegressor(n_estimators=30)
+0.6 | Combine the current estimator with GradientBoostingRegressor(n_estimators=40) by voting
 0.6 | Stack the current estimator with Ridge(alpha=1.0)
 """),
 }

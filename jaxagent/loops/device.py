@@ -198,8 +198,13 @@ def restore_rl(host, learner: Learner) -> None:
 
 def check_trained(work: pathlib.Path) -> None:
   """Raises UserError where there is no RL policy to evaluate."""
-  if not CheckpointManager(work / 'rl' / 'checkpoints').steps():
+  if not has_rl(work):
     raise _untrained(work)
+
+
+def has_rl(work: pathlib.Path) -> bool:
+  """Whether RL has saved an update."""
+  return bool(CheckpointManager(work / 'rl' / 'checkpoints').steps())
 
 
 def _untrained(work: pathlib.Path) -> UserError:

@@ -17,6 +17,7 @@ from jaxagent.loops import (
   settings,
   sft,
   train,
+  value_warmup,
 )
 from jaxagent.loops import starts as start_scripts
 from jaxagent.loops.errors import UserError
@@ -53,9 +54,12 @@ def run(config) -> None:
     if config.loop == 'sft':
       return
     if config.loop == 'stepwise_ppo':
+      learner.start_rl()
+      if learner.config.uses_value and not device.has_rl(work):
+        with _timed(host, 'value_warmup'):
+          value_warmup.run(host, learner, policy, records)
       with _timed(host, 'rl'):
         pool = {s['state'].state_id: s['state'] for s in steps}
-        learner.start_rl()
         train.run(host, pool, learner, policy)
     else:
       device.restore_rl(host, learner)

@@ -108,6 +108,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('rl.batch_size'),
   checks.whole('rl.group_size'),
   checks.whole('rl.max_staleness', -1),
+  checks.whole('rl.value_warmup_epochs', 0),
   checks.whole('rl.ppo_epochs'),
   checks.whole('rl.minibatches'),
   checks.whole('rl.micro_batch_tokens'),

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 KERNELS = ('auto', 'mapped', 'xla')
 _MASKED = -1e30
+_QUERY_BLOCKS = 4
 
 _log = logging.getLogger(__name__)
 
@@ -44,42 +45,68 @@ def attend(
   return run(q, k, v, segment_ids)
 
 
-def _mask(segment_ids: jax.Array) -> jax.Array:
-  """[T] -> bool [T, T], True where the query (row) sees the key (column)."""
+def _mask(
+  segment_ids: jax.Array, start: int = 0, stop: int | None = None
+) -> jax.Array:
+  """[T] -> bool [stop - start, stop]: whether the query (row) sees the key.
+
+  Queries are those of start .. stop - 1 (default: all), keys those up to
+  stop - 1: no later one is seen.
+  """
   index = jnp.arange(segment_ids.shape[-1])
-  same = segment_ids[:, None] == segment_ids[None, :]
-  return same & (index[:, None] >= index[None, :])
+  queries, keys = slice(start, stop), slice(stop)
+  same = segment_ids[queries, None] == segment_ids[None, keys]
+  return same & (index[queries, None] >= index[None, keys])
 
 
 def _mapped(q, k, v, segment_ids):
-  """One plain matmul a (row, key head): the CPU's fast path.
+  """One plain matmul a (row, key head, query block): the CPU's fast path.
 
   The H/K query heads that share a key head are stacked as rows of one
-  [H/K * T, h] matrix, so repeated heads are never materialised. Scores are
-  recomputed in the backward pass: a [B, H, T, T] array never exists.
+  [H/K * T, h] matrix, so repeated heads are never materialised. A block of
+  queries meets the keys up to its own end only. Scores are recomputed in the
+  backward pass: a [B, H, T, T] array never exists.
   """
   b, t, heads, h = q.shape
   kv = k.shape[2]
   group = heads // kv
   q = q.reshape(b, t, kv, group, h).transpose(0, 2, 3, 1, 4)
-  q = q.reshape(b * kv, group * t, h)
+  q = q.reshape(b * kv, group, t, h)
   k = k.transpose(0, 2, 1, 3).reshape(b * kv, t, h)
   v = v.transpose(0, 2, 1, 3).reshape(b * kv, t, h)
   rows = jnp.arange(b * kv) // kv
-  scale = h**-0.5
+  size = _block_size(t)
 
   @jax.checkpoint
   def one(args):
     q_h, k_h, v_h, row = args
-    scores = jnp.matmul(q_h, k_h.T, preferred_element_type=jnp.float32) * scale
-    scores = scores.reshape(group, t, t)
-    scores = jnp.where(_mask(segment_ids[row]), scores, _MASKED)
-    probs = jax.nn.softmax(scores, axis=-1).astype(v_h.dtype)
-    return probs.reshape(group * t, t) @ v_h
+    segments = segment_ids[row]
+    blocks = [
+      _block(q_h, k_h, v_h, segments, start, start + size)
+      for start in range(0, t, size)
+    ]
+    return jnp.concatenate(blocks, axis=1)
 
   out = jax.lax.map(one, (q, k, v, rows))
   out = out.reshape(b, kv, group, t, h).transpose(0, 3, 1, 2, 4)
   return out.reshape(b, t, heads, h)
+
+
+def _block_size(t: int) -> int:
+  """Queries of one block; short rows and odd lengths are one block."""
+  return t // _QUERY_BLOCKS if t >= 256 and t % _QUERY_BLOCKS == 0 else t
+
+
+def _block(q, k, v, segments, start: int, stop: int) -> jax.Array:
+  """q [G, T, h], k and v [T, h] -> [G, stop - start, h], one query block."""
+  group, _, h = q.shape
+  block = q[:, start:stop].reshape(-1, h)
+  scores = jnp.matmul(block, k[:stop].T, preferred_element_type=jnp.float32)
+  scores = (scores * h**-0.5).reshape(group, stop - start, stop)
+  scores = jnp.where(_mask(segments, start, stop), scores, _MASKED)
+  probs = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+  out = probs.reshape(-1, stop) @ v[:stop]
+  return out.reshape(group, stop - start, h)
 
 
 def _xla(q, k, v, segment_ids):

@@ -78,19 +78,27 @@ class RMSNorm(nnx.Module):
 
 
 def rope(positions: jax.Array, config: ModelConfig) -> tuple[jax.Array, ...]:
-  """positions [...] -> cos, sin [..., 1, h/2], float32."""
+  """positions [...] -> cos, signed sin [..., 1, h], float32."""
   half = config.head_dim // 2
   power = jnp.arange(half, dtype=jnp.float32) / half
   angle = positions[..., None].astype(jnp.float32) * config.rope_theta**-power
-  return jnp.cos(angle)[..., None, :], jnp.sin(angle)[..., None, :]
+  cos, sin = jnp.cos(angle), jnp.sin(angle)
+  both = jnp.concatenate([cos, cos], -1), jnp.concatenate([-sin, sin], -1)
+  return tuple(a[..., None, :] for a in both)
 
 
 def _rotate(x: jax.Array, angles: tuple[jax.Array, ...]) -> jax.Array:
   """x [..., heads, h]; HF's order: the halves are the pairs."""
   cos, sin = angles
-  low, high = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  turned = (low * cos - high * sin, high * cos + low * sin)
-  return jnp.concatenate(turned, -1).astype(x.dtype)
+  y = x.astype(jnp.float32)
+  # A roll: to split and to join is slower on the CPU.
+  return (y * cos + jnp.roll(y, y.shape[-1] // 2, -1) * sin).astype(x.dtype)
+
+
+def _chunks(rows: int, most: int = 2048) -> int:
+  """Equal parts of at most `most` rows; 1 where there are no such parts."""
+  least = -(-rows // most)
+  return next((n for n in range(least, 2 * least) if rows % n == 0), 1)
 
 
 class Layer(nnx.Module):
@@ -98,7 +106,10 @@ class Layer(nnx.Module):
 
   def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
     c = self.config = config
-    q, kv = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    q, kv = (
+      c.num_attention_heads * c.head_dim,
+      c.num_key_value_heads * c.head_dim,
+    )
     d, f, bias = c.hidden_size, c.intermediate_size, c.attention_bias
 
     def linear(name, d_in, d_out, bias=False):
@@ -118,7 +129,7 @@ class Layer(nnx.Module):
     self.down = linear('down', f, d)
 
   def qkv(self, x: jax.Array, angles: tuple[jax.Array, ...]):
-    """x [N, D], angles [N, 1, h/2] -> q [N, H, h], k and v [N, K, h]."""
+    """x [N, D], angles [N, 1, h] -> q [N, H, h], k and v [N, K, h]."""
     h = self.config.head_dim
     y = self.input_norm(x)
     q = self.q(y).reshape(x.shape[0], -1, h)
@@ -131,15 +142,23 @@ class Layer(nnx.Module):
   def finish(self, x: jax.Array, attended: jax.Array) -> jax.Array:
     """Residual x [N, D] and attended [N, H, h] -> [N, D]."""
     x = x + self.o(attended.reshape(x.shape[0], -1))
+    chunks = 1
+    if attention.choose(self.config.attention) == 'mapped':
+      chunks = _chunks(x.shape[0])
+    if chunks == 1:
+      return x + self._mlp(x)
+    # In cache, and recomputed there: faster than reading [N, F] from memory.
+    parts = x.reshape(chunks, -1, x.shape[1])
+    return x + jax.lax.map(jax.checkpoint(self._mlp), parts).reshape(x.shape)
+
+  def _mlp(self, x: jax.Array) -> jax.Array:
     y = self.post_norm(x)
-    return x + self.down(jax.nn.silu(self.gate(y)) * self.up(y))
+    return self.down(jax.nn.silu(self.gate(y)) * self.up(y))
 
   def __call__(self, x, angles, segment_ids):
     """x [B*T, D] -> x [B*T, D], (k, v) each [B, T, K, h]."""
     b, t = segment_ids.shape
-    q, k, v = (
-      a.reshape(b, t, *a.shape[1:]) for a in self.qkv(x, angles)
-    )
+    q, k, v = (a.reshape(b, t, *a.shape[1:]) for a in self.qkv(x, angles))
     out = attention.attend(q, k, v, segment_ids, self.config.attention)
     return self.finish(x, out.reshape(b * t, *out.shape[2:])), (k, v)
 
@@ -166,7 +185,9 @@ class Decoder(nnx.Module):
   @property
   def unembed(self) -> jax.Array:
     """[V, D]: the embedding table where tied, else its own."""
-    return (self.embed if self.config.tie_word_embeddings else self.lm_head)[...]
+    return (self.embed if self.config.tie_word_embeddings else self.lm_head)[
+      ...
+    ]
 
   def __call__(
     self, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array

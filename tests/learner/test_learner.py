@@ -10,7 +10,12 @@ import pytest
 
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data.batching import pack_conversations
-from jaxagent.learner import Learner, LearnerConfig, NonFiniteGradientError
+from jaxagent.learner import (
+  Learner,
+  LearnerConfig,
+  NonFiniteGradientError,
+  advantages,
+)
 from tests.learner.conftest import make_samples
 
 BASE = LearnerConfig(
@@ -60,6 +65,32 @@ def test_neither_micro_batch_nor_packing_changes_an_update(
     # Adam divides by the gradient's size: compare where it is not noise.
     apart = np.abs(params - found[0][1])
     assert np.quantile(apart, 0.99) < 1e-4
+
+
+def test_value_update_fits_the_returns_and_leaves_the_policy(model_config):
+  learner = _learner(model_config, gamma=0.9)
+  samples = make_samples(12)
+  policy, value = _flat(learner.policy_params), _flat(learner.value_params)
+  found = [learner.value_update(samples) for _ in range(30)]
+  np.testing.assert_array_equal(_flat(learner.policy_params), policy)
+  assert not np.array_equal(_flat(learner.value_params), value)
+  assert found[-1]['critic/vf_loss'] < 0.5 * found[0]['critic/vf_loss']
+  assert found[-1]['critic/vf_explained_var'] > 0.3
+
+
+def test_value_update_without_a_critic_is_refused(model_config):
+  learner = _learner(model_config, estimator='rloo')
+  with pytest.raises(ValueError, match='rloo'):
+    learner.value_update(make_samples(4))
+
+
+def test_returns_to_go_are_discounted_over_policy_tokens_only():
+  rewards = np.array([[0, 0, 0, 1.0, 0], [0, 2.0, 0, 0, 0]], np.float32)
+  mask = np.array([[1, 0, 1, 1, 0], [1, 1, 0, 0, 0]], np.float32)
+  np.testing.assert_allclose(
+    advantages.returns_to_go(rewards, mask, 0.5),
+    [[0.25, 0, 0.5, 1, 0], [1, 2, 0, 0, 0]],
+  )
 
 
 def test_learning_rate_zero_changes_nothing(model_config):

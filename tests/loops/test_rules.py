@@ -85,6 +85,7 @@ def _paths(kind):
 
 
 LEAST = {
+  'rl.value_warmup_epochs': 0,
   'seed': 0,
   'sandbox.memory_mb': 256,
   'tokenizer.vocab_size': 259,
