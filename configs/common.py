@@ -46,7 +46,7 @@ def base() -> ConfigDict:
   config.editor.model = ''
 
   config.collect = ConfigDict()
-  config.collect.trajectories_per_task = 20
+  config.collect.trajectories_per_task = 32
   config.collect.max_steps = 6
   config.collect.time_limit_s = 1800.0
   config.collect.idea_pool = 100
@@ -80,9 +80,9 @@ def base() -> ConfigDict:
   config.mesh = ConfigDict(dict(data=1, fsdp=1, tensor=1))
 
   config.sft = ConfigDict()
-  config.sft.epochs = 14
-  config.sft.batch_size = 16
-  config.sft.lr = 2e-3
+  config.sft.epochs = 8
+  config.sft.batch_size = 8
+  config.sft.lr = 4e-3
   config.sft.schedule = 'cosine'
   config.sft.warmup_steps = 20
   config.sft.checkpoint_every = 100  # steps

@@ -105,7 +105,7 @@ def plan(
   tokens_per_sample: float = 2048.0,
   micro_batch_tokens: int = 16384,
   ppo_epochs: int = 1,
-  chunk_rows: int = 4096,
+  chunk_rows: int = 1024,
   with_value: bool = True,
   with_reference: bool = True,
   offload: tuple[str, ...] = (),

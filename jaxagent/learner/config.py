@@ -63,7 +63,7 @@ class LearnerConfig:
   temperature: float = 1.0
   micro_batch_tokens: int = 4096
   row_tokens: tuple[int, ...] = batching.DEFAULT_ROW_TOKENS
-  chunk_rows: int = 4096
+  chunk_rows: int = 1024
   max_nonfinite: int = 5
   offload: tuple[str, ...] = ()
   donate_params: bool = False
