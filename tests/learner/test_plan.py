@@ -40,9 +40,9 @@ def test_memory_by_hand():
   value = n - 152064 * 3584 + 3584
   assert memory['value'] == 4 * value / 8
   assert memory['value_optimizer'] == 8 * value / 8
-  # 2048 tokens a device in bf16: 28 residuals, two insides, 2048 logits.
+  # 2048 tokens a device in bf16: 28 residuals, two insides, 1024 logits.
   inside = 2 * 2048 * (4 * 3584 + 2 * 3584 + 2 * 512 + 3 * 18944)
-  logits = 12 * 2048 * 152064
+  logits = 12 * 1024 * 152064
   residuals = 28 * 2 * 2048 * 3584
   assert memory['activations'] == residuals + 2 * inside + logits
 
