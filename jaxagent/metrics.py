@@ -131,11 +131,6 @@ def _ours() -> dict[str, str]:
     'staleness/mean': 'updates between sampling and use, mean of the batch',
     'staleness/max': 'updates between sampling and use, largest',
     'staleness/dropped': 'samples dropped at the bound since the last record',
-    'staleness/importance_ratio_mean': 'mean truncated importance weight',
-    'staleness/importance_capped_fraction': (
-      'share of importance weights at the cap'
-    ),
-    'staleness/behaviour_kl': 'mean sampler log-prob minus old log-prob',
     'staleness/over_bound': 'samples used beyond the bound (policy keep)',
     'buffer/size': 'finished samples waiting for the learner',
     'buffer/running': 'prompts out for sampling or execution',

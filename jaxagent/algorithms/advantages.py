@@ -6,8 +6,6 @@ that order: estimate, `whiten`, multiply by the weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +35,7 @@ def gae(
     delta_t = r_t + gamma nv - V_t;  x = delta_t + gamma lam lg
     m_t = 1: nv = V_t, lg = x.  A_t = lg, return_t = A_t + V_t.
   Hence observation tokens change nothing, and a reward on one would be lost:
-  a step's reward belongs on its last policy token (`validate_batch` checks).
+  a step's reward belongs on its last policy token.
 
   Args: rewards, values, mask [B, T]; gamma, lam scalars; segment_ids [B, T]
     for packed rows: nothing is carried from one segment to another.
@@ -152,99 +150,8 @@ def leave_one_out_advantages(
   return jnp.where(size > 1, centred, 0.0)
 
 
-def reinforce_plus_plus(
-  rewards: jax.Array,
-  mask: jax.Array,
-  gamma: float = 1.0,
-  *,
-  segment_ids: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
-  """REINFORCE++: returns, whitened over the batch. (advantages, returns).
-
-  Unlike verl, a masked observation token inside the response does not cut
-  the return of the tokens before it.
-  """
-  returns = discounted_returns(rewards, mask, gamma, segment_ids=segment_ids)
-  whitened = reductions.select(reductions.whiten(returns, mask), mask)
-  return whitened, returns
-
-
-def reinforce_plus_plus_baseline(
-  scores: jax.Array,
-  group_ids: jax.Array,
-  mask: jax.Array,
-  *,
-  valid: jax.Array | None = None,
-) -> jax.Array:
-  """REINFORCE++-baseline: R - mean_g on each token, whitened over the batch."""
-  centred = group_relative_advantages(
-    scores, group_ids, normalize_std=False, valid=valid
-  )
-  tokens = broadcast_to_tokens(centred, mask)
-  return reductions.select(reductions.whiten(tokens, mask), mask)
-
-
 def broadcast_to_tokens(per_row: jax.Array, mask: jax.Array) -> jax.Array:
   """[B] to [B, T]: the row's value on each policy token, 0 elsewhere."""
   per_row = jnp.asarray(per_row)
   tokens = jnp.broadcast_to(per_row[:, None], jnp.shape(mask))
   return reductions.select(tokens, mask)
-
-
-def _gae_entry(*, rewards, values, mask, gamma=1.0, lam=1.0, segment_ids=None):
-  return gae(rewards, values, mask, gamma, lam, segment_ids=segment_ids)[0]
-
-
-def _group_entry(function, **fixed) -> Callable[..., jax.Array]:
-  def entry(*, scores, group_ids, mask=None, valid=None):
-    out = function(scores, group_ids, valid=valid, **fixed)
-    return out if mask is None else broadcast_to_tokens(out, mask)
-
-  return entry
-
-
-def _reinforce_entry(*, rewards, mask, gamma=1.0, segment_ids=None):
-  return reinforce_plus_plus(rewards, mask, gamma, segment_ids=segment_ids)[0]
-
-
-ESTIMATORS: dict[str, Callable[..., jax.Array]] = {
-  'gae': _gae_entry,
-  'grpo': _group_entry(group_relative_advantages, normalize_std=True),
-  'dr_grpo': _group_entry(group_relative_advantages, normalize_std=False),
-  'rloo': _group_entry(leave_one_out_advantages),
-  'reinforce_plus_plus': _reinforce_entry,
-  'reinforce_plus_plus_baseline': reinforce_plus_plus_baseline,
-}
-
-NEEDS_CRITIC = frozenset({'gae'})
-NEEDS_GROUPS = frozenset(
-  {'grpo', 'dr_grpo', 'rloo', 'reinforce_plus_plus_baseline'}
-)
-
-
-def advantages(name: str, **inputs) -> jax.Array:
-  """Advantages by an estimator's name.
-
-  'gae': rewards, values, mask, gamma, lam[, segment_ids] -> [B, T].
-  'grpo', 'dr_grpo', 'rloo': scores, group_ids[, valid] -> [B]; with mask
-    -> [B, T].
-  'reinforce_plus_plus': rewards, mask, gamma[, segment_ids] -> [B, T].
-  'reinforce_plus_plus_baseline': scores, group_ids, mask[, valid] -> [B, T].
-
-  Raises: ValueError for an unknown name or inputs that do not fit it.
-  """
-  reductions.choose(name, ESTIMATORS, 'advantage estimator')
-  estimator = ESTIMATORS[name]
-  if name == 'reinforce_plus_plus_baseline':
-    positional = {'scores', 'group_ids', 'mask'}
-  elif name in NEEDS_GROUPS:
-    positional = {'scores', 'group_ids'}
-  else:
-    positional = {'rewards', 'mask'} | ({'values'} if name == 'gae' else set())
-  missing = sorted(positional - set(inputs))
-  if missing:
-    raise ValueError(
-      f'Advantage estimator {name!r} needs {sorted(positional)}; '
-      f'missing: {missing}.'
-    )
-  return estimator(**inputs)

@@ -35,14 +35,6 @@ def kl_estimate(logp: jax.Array, ref_logp: jax.Array, kind: str) -> jax.Array:
   return jnp.clip(jnp.expm1(minus) - minus, -10.0, 10.0)
 
 
-def kl_in_reward(
-  rewards: jax.Array, kl: jax.Array, mask: jax.Array, coefficient: float
-) -> jax.Array:
-  """r_t - beta kl_t on policy tokens [B, T]; 0 elsewhere."""
-  rewards = reductions.select(rewards, mask)
-  return rewards - coefficient * reductions.select(kl, mask)
-
-
 @dataclasses.dataclass
 class AdaptiveKL:
   """beta *= 1 + clip(kl / target - 1, -0.2, 0.2) n / horizon.

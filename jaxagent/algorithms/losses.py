@@ -1,11 +1,10 @@
-"""Policy, value, KL and entropy losses over arrays [B, T]."""
+"""Policy and value losses over arrays [B, T]."""
 
 from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
 
-from jaxagent.algorithms import kl as kl_lib
 from jaxagent.algorithms import reductions
 from jaxagent.algorithms.weights import LOG_RATIO_BOUND
 
@@ -142,58 +141,3 @@ def explained_variance(
     reductions.select(returns, mask) - reductions.select(values, mask), mask
   )
   return jnp.where(spread > 0, 1 - rest / jnp.where(spread > 0, spread, 1), 0.0)
-
-
-def kl_loss(
-  logp: jax.Array,
-  ref_logp: jax.Array,
-  mask: jax.Array,
-  *,
-  kind: str,
-  aggregation: str,
-  segment_ids: jax.Array | None = None,
-  denominator: jax.Array | float | None = None,
-  norm_length: float | None = None,
-) -> jax.Array:
-  """KL to the reference as a loss term (multiply by its coefficient)."""
-  estimate = kl_lib.kl_estimate(
-    reductions.select(logp, mask),
-    jax.lax.stop_gradient(reductions.select(ref_logp, mask)),
-    kind,
-  )
-  return reductions.aggregate(
-    estimate,
-    mask,
-    aggregation,
-    segment_ids=segment_ids,
-    denominator=denominator,
-    norm_length=norm_length,
-  )
-
-
-def entropy_from_logits(logits: jax.Array) -> jax.Array:
-  """Entropy in nats of each token's distribution: [..., V] to [...].
-
-  Call it only where the bonus or the metric is used: it costs a pass over
-  the vocabulary. A logit of minus infinity contributes nothing.
-  """
-  logp = jax.nn.log_softmax(logits, axis=-1)
-  possible = jnp.isfinite(logp)
-  logp = jnp.where(possible, logp, 0.0)
-  return -jnp.sum(jnp.where(possible, jnp.exp(logp) * logp, 0.0), axis=-1)
-
-
-def token_logprobs(
-  logits: jax.Array, tokens: jax.Array, temperature: float = 1.0
-) -> jax.Array:
-  """log p(token) under logits / temperature: [B, T, V], [B, T] to [B, T].
-
-  The temperature is the sampler's, so that its log-probs and the trainer's
-  mean the same. float32 at least, whatever the logits are.
-  """
-  if not temperature > 0:
-    raise ValueError(f'temperature={temperature!r} must be above zero.')
-  dtype = jnp.promote_types(logits.dtype, jnp.float32)
-  logits = logits.astype(dtype) / temperature
-  chosen = jnp.take_along_axis(logits, tokens[..., None], axis=-1)[..., 0]
-  return chosen - jax.nn.logsumexp(logits, axis=-1)

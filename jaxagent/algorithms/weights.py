@@ -15,7 +15,6 @@ import numpy as np
 
 from jaxagent.algorithms import reductions
 
-WEIGHTINGS = ('none', 'duration', 'inclusion')
 IMPORTANCE_LEVELS = ('token', 'sequence')
 LOG_RATIO_BOUND = 20.0
 
@@ -100,45 +99,6 @@ def capped_weights(
   return _to_mean_one(jnp.minimum(weights, cap), keep)
 
 
-def step_weights_to_tokens(
-  weights: jax.Array, step_index: jax.Array
-) -> jax.Array:
-  """Spreads step weights [B, K] over tokens [B, T] (equation 3, K steps).
-
-  step_index [B, T]: which step of its trajectory a token belongs to; -1 on
-  tokens of no step (padding, observations), which get 0.
-  """
-  weights = jnp.asarray(weights)
-  index = jnp.asarray(step_index)
-  tokens = jnp.take_along_axis(weights, jnp.maximum(index, 0), axis=1)
-  inside = (index >= 0) & (index < weights.shape[1])
-  return jnp.where(inside, tokens, 0.0)
-
-
-def duration_weighted(
-  advantages: jax.Array,
-  durations_s: jax.Array,
-  step_index: jax.Array | None = None,
-  *,
-  valid: jax.Array | None = None,
-) -> jax.Array:
-  """Advantages [B, T] times their step's duration weight (equation 3).
-
-  durations_s [B] for one step a row; or [B, K] with step_index [B, T].
-  """
-  weights = duration_weights(durations_s, valid=valid)
-  if step_index is None:
-    if weights.ndim != 1:
-      raise ValueError(
-        f'durations_s has shape {weights.shape}; durations of several steps '
-        'need step_index [B, T].'
-      )
-    return jnp.asarray(advantages) * weights[:, None]
-  if weights.ndim == 1:
-    weights = weights[:, None]
-  return jnp.asarray(advantages) * step_weights_to_tokens(weights, step_index)
-
-
 def importance_weights(
   logp: jax.Array,
   behaviour_logp: jax.Array,
@@ -172,28 +132,3 @@ def importance_weights(
   ratio = jnp.clip(ratio, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
   weights = jnp.minimum(jnp.exp(ratio), cap)
   return jax.lax.stop_gradient(reductions.select(weights, mask))
-
-
-def importance_metrics(
-  logp: jax.Array, behaviour_logp: jax.Array, mask: jax.Array, *, cap: float
-) -> dict[str, jax.Array]:
-  """How far the sampler and the trainer are apart, over policy tokens."""
-  difference = reductions.select(logp, mask) - reductions.select(
-    behaviour_logp, mask
-  )
-  bounded = jnp.clip(difference, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
-  ratio = jnp.exp(bounded)
-  gap = jnp.abs(
-    jnp.exp(reductions.select(logp, mask))
-    - jnp.exp(reductions.select(behaviour_logp, mask))
-  )
-  mean = reductions.masked_mean
-  return {
-    'training/rollout_probs_diff_mean': mean(gap, mask),
-    'training/rollout_probs_diff_max': jnp.max(reductions.select(gap, mask)),
-    'staleness/importance_ratio_mean': mean(ratio, mask),
-    'staleness/importance_capped_fraction': mean(
-      (ratio > cap).astype(ratio.dtype), mask
-    ),
-    'staleness/behaviour_kl': mean(-difference, mask),
-  }

@@ -29,30 +29,31 @@ def step_weights(
   """
   weights = np.ones(len(samples), np.float32)
   ran = np.array([s.info.get('tier') is not None for s in samples], bool)
-  uncapped = _uncapped(config, samples, ran)
+  uncapped, about = _uncapped(config, samples, ran)
   capped = uncapped
   cap = config.weight_cap if config.weighting == 'duration' else 0
   if ran.any():
     capped = np.asarray(algorithms.capped_weights(uncapped, cap))
   weights[ran] = capped
-  return weights, _metrics(uncapped, capped, cap)
+  return weights, _metrics(uncapped, capped, cap) | about
 
 
-def _uncapped(config, samples: Sequence[Sample], ran: np.ndarray) -> np.ndarray:
-  """float32 [R]: weights of the steps that executed something."""
+def _uncapped(
+  config, samples: Sequence[Sample], ran: np.ndarray
+) -> tuple[np.ndarray, dict[str, float]]:
+  """float32 [R]: weights of the steps that executed something; metrics."""
   durations = np.asarray([s.exec_s for s in samples], np.float32)[ran]
   kept = len(durations)
   if kept and config.weighting == 'duration':
-    return np.asarray(algorithms.duration_weights(durations))
+    return np.asarray(algorithms.duration_weights(durations)), {}
   if kept and config.weighting == 'inclusion' and config.rest == 'cancel':
-    return np.asarray(
-      algorithms.inclusion_weights(
-        durations,
-        kept,
-        n_dispatched=int(np.ceil(config.oversample * kept)),
-      )
+    weights, about = algorithms.inclusion_weights_with_metrics(
+      durations,
+      kept,
+      n_dispatched=int(np.ceil(config.oversample * kept)),
     )
-  return np.ones(kept, np.float32)
+    return np.asarray(weights), {k: float(v) for k, v in about.items()}
+  return np.ones(kept, np.float32), {}
 
 
 def _metrics(

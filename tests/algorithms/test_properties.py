@@ -133,7 +133,7 @@ def test_what_is_masked_out_never_matters_not_even_nan(rng):
     assert float(jnp.max(w)) <= 2.0
 
 
-def test_an_empty_mask_gives_zero_and_the_host_check_names_it(rng):
+def test_an_empty_mask_gives_zero(rng):
   b = _batch(rng)
   b['mask'][:] = 0
   for mode in alg.AGGREGATIONS:
@@ -143,8 +143,6 @@ def test_an_empty_mask_gives_zero_and_the_host_check_names_it(rng):
     assert loss == 0 and not np.asarray(grad).any()
     assert all(np.isfinite(v) for v in metrics.values())
   assert np.isfinite(alg.whiten(b['adv'], b['mask'])).all()
-  with pytest.raises(ValueError, match='no policy token'):
-    alg.validate_batch(b['mask'])
 
 
 def test_small_groups_and_failures_get_zero():
@@ -168,9 +166,8 @@ def test_small_groups_and_failures_get_zero():
 
 
 def test_equal_durations_change_nothing_and_the_unit_does_not_matter(rng):
-  b = _batch(rng)
-  same = alg.duration_weighted(b['adv'], np.full(4, 0.37, np.float32))
-  np.testing.assert_array_equal(same, b['adv'])
+  same = alg.duration_weights(np.full(4, 0.37, np.float32))
+  np.testing.assert_array_equal(same, np.ones(4))
   d = rng.lognormal(size=4).astype(np.float32)
   w = alg.duration_weights(d)
   assert float(jnp.mean(w)) == pytest.approx(1.0, abs=1e-6)
@@ -185,12 +182,8 @@ def test_equal_durations_change_nothing_and_the_unit_does_not_matter(rng):
 def test_steps_of_one_trajectory_are_weighted_apart():
   durations = np.array([[1.0, 3.0], [8.0, 1.0]], np.float32)
   valid = np.array([[1, 1], [1, 0]], bool)  # mean of 1, 3, 8 is 4
-  index = np.array([[0, 0, -1, 1], [0, -1, 0, -1]])
-  got = alg.duration_weighted(
-    np.ones((2, 4), np.float32), durations, index, valid=valid
-  )
-  want = [[0.25, 0.25, 0, 0.75], [2, 0, 2, 0]]
-  np.testing.assert_allclose(got, want, rtol=1e-6)
+  got = alg.duration_weights(durations, valid=valid)
+  np.testing.assert_allclose(got, [[0.25, 0.75], [2, 0]], rtol=1e-6)
 
 
 def test_capped_weights_by_hand():
@@ -299,34 +292,9 @@ def test_kaplan_meier_with_censoring():
   np.testing.assert_allclose(masses, [0.25, 0.25, 0, 0.5], atol=1e-6)
 
 
-def test_reinforce_plus_plus_and_registry(rng):
-  b = _batch(rng)
-  a, returns = alg.reinforce_plus_plus(b['rewards'], b['mask'], 1.0)
-  tail = np.flip(np.cumsum(np.flip(b['rewards'], 1), 1), 1) * b['mask']
-  np.testing.assert_allclose(returns, tail, atol=1e-5)
-  assert abs(float(alg.masked_mean(a, b['mask']))) < 1e-5
-  inputs = dict(
-    rewards=b['rewards'],
-    values=b['values'],
-    mask=b['mask'],
-    scores=b['rewards'].sum(1),
-    group_ids=np.array([0, 0, 1, 1]),
-  )
-  wanted = {
-    'gae': ('rewards', 'values', 'mask'),
-    'reinforce_plus_plus': ('rewards', 'mask'),
-  }
-  for name in alg.ESTIMATORS:
-    keys = wanted.get(name, ('scores', 'group_ids', 'mask'))
-    got = alg.advantages(name, **{k: inputs[k] for k in keys})
-    assert got.shape == b['mask'].shape and np.isfinite(got).all()
-
-
 @pytest.mark.parametrize(
   ('call', 'message'),
   [
-    (lambda x: alg.advantages('a2c', rewards=x), 'estimator .a2c.*dr_grpo'),
-    (lambda x: alg.advantages('gae', rewards=x), "missing: .'mask', 'values'"),
     (lambda x: alg.aggregate(x, x, 'mean'), 'aggregation .mean.*token-mean'),
     (lambda x: alg.kl_estimate(x, x, 'k4'), 'KL estimator .k4'),
     (
@@ -345,7 +313,6 @@ def test_reinforce_plus_plus_and_registry(rng):
     (lambda x: alg.inclusion_weights(x[0], 9), 'n_kept=9'),
     (lambda x: alg.inclusion_weights(x[0], 2, n_dispatched=9), '5 entries'),
     (lambda x: alg.AdaptiveKL(0.1, 0.0, 10), 'target=0.0'),
-    (lambda x: alg.token_logprobs(x, x[0], 0.0), 'temperature=0.0'),
     (
       lambda x: alg.value_loss(x, x, x, x, clip=0, aggregation='token-mean'),
       'clip=0',
@@ -363,48 +330,6 @@ def test_errors_name_value_and_choices(call, message):
     call(np.ones((2, 5), np.float32))
 
 
-def test_validate_batch(rng):
-  b = _batch(rng)
-  alg.validate_batch(b['mask'], rewards=b['rewards'], logp=b['logp'])
-  with pytest.raises(ValueError, match='stored as int64'):
-    alg.validate_batch(b['mask'], rewards=b['mask'].astype(int))
-  off = np.argwhere(b['mask'] == 0)[0]
-  lost = b['rewards'].copy()
-  lost[tuple(off)] = 1.0
-  with pytest.raises(ValueError, match='last policy token'):
-    alg.validate_batch(b['mask'], rewards=lost)
-  bad = b['logp'].copy()
-  bad[0, 0] = np.nan
-  with pytest.raises(ValueError, match=r'logp\[0, 0\]=.*nan'):
-    alg.validate_batch(b['mask'], logp=bad)
-  with pytest.raises(ValueError, match=r'durations_s\[1\]'):
-    alg.validate_batch(b['mask'], durations_s=np.array([1, 0, 1, 1.0]))
-  valid = np.array([1, 0, 1, 1], bool)
-  alg.validate_batch(
-    b['mask'], durations_s=np.array([1, 0, 1, 1.0]), valid=valid
-  )
-
-
-def test_entropy_kl_in_reward_and_log_probs(rng):
-  logits = jnp.asarray(rng.normal(size=(2, 3, 5)), jnp.float32)
-  p = jax.nn.softmax(logits)
-  want = -(p * jnp.log(p)).sum(-1)
-  np.testing.assert_allclose(alg.entropy_from_logits(logits), want, rtol=1e-5)
-  cut = logits.at[..., 0].set(-jnp.inf)
-  grad = jax.grad(lambda x: alg.entropy_from_logits(x).sum())(cut)
-  assert np.isfinite(grad[..., 1:]).all()
-  tokens = np.array([[0, 1, 2], [3, 4, 0]])
-  got = alg.token_logprobs(logits, tokens, temperature=0.7)
-  want = np.take_along_axis(
-    np.asarray(jax.nn.log_softmax(logits / 0.7)), tokens[..., None], -1
-  )[..., 0]
-  np.testing.assert_allclose(got, want, rtol=1e-5)
-  mask = np.array([[1, 0, 1]], np.float32)
-  kl = np.array([[1.0, np.nan, 2.0]], np.float32)
-  got = alg.kl_in_reward(np.array([[0.0, 0.0, 1.0]], np.float32), kl, mask, 0.5)
-  np.testing.assert_allclose(got, [[-0.5, 0.0, 0.0]])
-
-
 def test_everything_runs_under_jit(rng):
   b = {k: jnp.asarray(v) for k, v in _batch(rng).items()}
 
@@ -412,7 +337,7 @@ def test_everything_runs_under_jit(rng):
   def update(b):
     a, returns = alg.gae(b['rewards'], b['values'], b['mask'], 1.0, 0.95)
     a = alg.whiten(a, b['mask'])
-    a = alg.duration_weighted(a, jnp.arange(1.0, 5.0))
+    a = a * alg.duration_weights(jnp.arange(1.0, 5.0))[:, None]
     w = alg.importance_weights(
       b['old'], b['logp'], b['mask'], level='token', cap=2.0
     )
@@ -425,12 +350,10 @@ def test_everything_runs_under_jit(rng):
       clip=0.2,
       aggregation='token-mean',
     )
-    kl = alg.kl_loss(
-      b['logp'],
-      b['old'],
+    kl = alg.aggregate(
+      alg.kl_estimate(b['logp'], b['old'], 'k3'),
       b['mask'],
-      kind='k3',
-      aggregation='seq-mean-token-mean',
+      'seq-mean-token-mean',
     )
     group = alg.group_relative_advantages(w.sum(1), jnp.array([0, 0, 1, 1]))
     inclusion = alg.inclusion_weights(jnp.arange(1.0, 5.0), 4, n_dispatched=6)

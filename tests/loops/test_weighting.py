@@ -90,6 +90,8 @@ def test_inclusion_weights_keep_a_cap_of_their_own():
   np.testing.assert_array_equal(weights, free)
   assert logged['weight_max'] > 1.0
   assert logged['weight_capped_fraction'] == 0.0
+  assert logged['inclusion_weight_max'] == pytest.approx(logged['weight_max'])
+  assert 0 < logged['inclusion_probability_min'] < 1
 
 
 def test_a_bad_cap_is_named():
