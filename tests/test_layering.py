@@ -46,12 +46,11 @@ MAY_IMPORT = {
   'models': {'types', 'sharding', 'algorithms'},
   'learner': {'types', 'sharding', 'models', 'algorithms', 'data'},
   'sandbox': {'types', 'clock'},
-  # The experts write the format that the parser reads: the two rooms meet.
   'llm': {'types', 'clock', 'sandbox', 'envs'},
   'graders': {'types'},
   'grade': {'types', 'graders'},
   'rewards': {'types'},
-  'envs': {'types', 'clock', 'sandbox', 'llm'},
+  'envs': {'types', 'clock', 'sandbox'},
   'data': {'types', 'clock', 'envs', 'llm'},
   'rollout': {
     'types',
@@ -59,7 +58,6 @@ MAY_IMPORT = {
     'sandbox',
     'envs',
     'data',
-    'llm',
     'models',
     'sharding',
   },
@@ -69,7 +67,7 @@ MAY_IMPORT = {
   'summary': {'types', 'behaviour'},
   'report': {'types', 'metrics', 'evaluation', 'summary'},
   'audit': {'types', 'rewards', 'summary'},
-  'tasks': {'types', 'clock', 'sandbox', 'envs', 'llm'},
+  'tasks': {'types', 'clock', 'sandbox', 'envs'},
 }
 CONFIG_READERS = {'loops', 'main', 'testing'}
 

@@ -11,13 +11,15 @@ import collections
 import math
 import random
 import re
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from jaxagent import types
-from jaxagent.llm import base as llm
-from jaxagent.llm import moves, pipeline
+from jaxagent.envs.interfaces import TextModelError
+from jaxagent.envs.model_line import step_names
+from jaxagent.llm import moves
+from jaxagent.llm.base import TextModel
 
 MIN_POOL = 100
 
@@ -43,9 +45,7 @@ def idea_pool(task: types.TaskSpec) -> list[str]:
   """
   stock = moves.moves_for(task.kind, task.modality)
   starter = task.root / 'env' / 'train.py'
-  present = set(
-    pipeline.step_names(starter.read_text()) if starter.is_file() else ()
-  )
+  present = set(step_names(starter.read_text()) if starter.is_file() else ())
   pool = list(
     dict.fromkeys(
       m.say()
@@ -72,7 +72,7 @@ def parse_advice(text: str) -> list[str]:
 
 
 def model_idea_pool(
-  model: llm.TextModel,
+  model: TextModel,
   task: types.TaskSpec,
   script: str,
   *,
@@ -82,7 +82,7 @@ def model_idea_pool(
 ) -> list[str]:
   """At least n ideas from a text model (table 7's prompt), deduplicated.
 
-  Raises llm.TextModelError where the model does not come up with n.
+  Raises TextModelError where the model does not come up with n.
   """
   ideas: dict[str, None] = {}
   for call in range(max_calls):
@@ -93,12 +93,14 @@ def model_idea_pool(
     )
     answer = model.complete(
       [{'role': 'user', 'content': prompt}],
-      max_tokens=4096, temperature=1.0, seed=call,
+      max_tokens=4096,
+      temperature=1.0,
+      seed=call,
     )
     ideas.update(dict.fromkeys(parse_advice(answer)))
     if len(ideas) >= n:
       return list(ideas)
-  raise llm.TextModelError(
+  raise TextModelError(
     f'{model.name} gave {len(ideas)} ideas in {max_calls} calls, not {n}.'
   )
 
@@ -155,6 +157,8 @@ def draw(
 def entropy(counts: Sequence[int]) -> float:
   """Shannon entropy in nats of a histogram (mode collapse shows as ~0)."""
   total = sum(counts)
-  return -sum(c / total * math.log(c / total) for c in counts if c) if (
-    total
-  ) else 0.0
+  return (
+    -sum(c / total * math.log(c / total) for c in counts if c)
+    if total
+    else 0.0
+  )

@@ -7,11 +7,11 @@ research agent: the last steps and the script.
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser
-from jaxagent.llm import pipeline
+from jaxagent.envs.model_line import model_line
 
 MAX_MODEL_CHARS = 260
 
@@ -225,12 +225,12 @@ def _shorten(text: str, limit: int) -> str:
   if len(text) <= limit:
     return text
   head = limit * 2 // 3
-  return f'{text[:head]} ... {text[-(limit - head):]}'
+  return f'{text[:head]} ... {text[-(limit - head) :]}'
 
 
 def model_text(state: types.State) -> str:
   """The current script's model expression on one line."""
-  line = pipeline.model_line(state.files.get(state.script, ''))
+  line = model_line(state.files.get(state.script, ''))
   return _shorten(line.removeprefix('model = '), MAX_MODEL_CHARS) or 'unknown'
 
 

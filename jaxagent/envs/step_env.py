@@ -17,11 +17,11 @@ import logging
 import math
 import posixpath
 import threading
-from typing import Any, Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from jaxagent import types
-from jaxagent.envs import parser
-from jaxagent.llm import base as llm
+from jaxagent.envs import interfaces, parser
 
 # Duration of an action that runs nothing; durations must be > 0.
 FLOOR_S = 1e-3
@@ -143,7 +143,7 @@ class StepEnvironment:
   Args:
     prepared: task name -> PreparedTask (spec, public_dir, starter_files).
     pool: has `submit(types.Job) -> Future[types.Execution]`.
-    editor: llm.base.Editor.
+    editor: interfaces.Editor.
     grader: has `grade(task_name, submission_bytes, split)` giving
       `score`, `outcome`, `reason`.
     timeout_s, memory_mb: limits of one execution; the task's own if None.
@@ -163,7 +163,7 @@ class StepEnvironment:
     self,
     prepared: Mapping[str, Any],
     pool: Any,
-    editor: llm.Editor,
+    editor: interfaces.Editor,
     grader: Any,
     *,
     timeout_s: float | None = None,
@@ -362,7 +362,7 @@ class StepEnvironment:
         f'Error: {error}',
         is_edit=is_edit,
       )
-    except llm.TextModelError as error:
+    except interfaces.TextModelError as error:
       result = self._finish(
         state,
         types.Outcome.INFRASTRUCTURE,
@@ -625,16 +625,16 @@ class StepEnvironment:
       )
     try:
       return self.editor.edit(text, instruction)
-    except llm.EditRefused as error:
+    except interfaces.EditRefused as error:
       reason = ' '.join(error.reason.split())
       raise ActionFailed(f'the edit was refused: {reason}.') from error
-    except llm.TextModelError:
+    except interfaces.TextModelError:
       raise
     except Exception as error:
       self._report_fault(error)
       reason = f'the editor failed ({type(error).__name__})'
       if not self.editor.is_stand_in:
-        raise llm.TextModelError(reason) from error
+        raise interfaces.TextModelError(reason) from error
       raise ActionFailed(f'the edit was refused: {reason}.') from error
 
   def _report_fault(self, error: Exception) -> None:

@@ -1,35 +1,9 @@
-"""Who the system asks for text: protocols and their one error.
-
-A stand-in is a scripted double of a language model. Every implementation
-says by `is_stand_in` which of the two it is, so that every output can name
-the stand-ins that took part in it.
-"""
+"""A text model, whatever serves it."""
 
 from __future__ import annotations
 
-import random
-from typing import Protocol, Sequence, runtime_checkable
-
-from jaxagent import types
-
-
-class EditRefused(Exception):
-  """The editor could not carry out an instruction.
-
-  Attributes:
-    reason: one line for the agent's observation.
-  """
-
-  def __init__(self, reason: str):
-    super().__init__(reason)
-    self.reason = reason
-
-
-class TextModelError(Exception):
-  """A text model gave no answer (network, time-out, refusal, bad answer).
-
-  It is an infrastructure failure: never charged to the policy.
-  """
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -48,35 +22,5 @@ class TextModel(Protocol):
     stop: Sequence[str] = (),
     seed: int | None = None,
   ) -> str:
-    """Returns the answer's text; raises TextModelError when none came."""
-    ...
-
-
-@runtime_checkable
-class Editor(Protocol):
-  """Carries out `Edit Script (AI)`."""
-
-  name: str
-  is_stand_in: bool
-
-  def edit(self, script: str, instruction: str) -> str:
-    """Returns the rewritten script; raises EditRefused or TextModelError."""
-    ...
-
-
-@runtime_checkable
-class Expert(Protocol):
-  """Acts in the environment; its trajectories are the SFT corpus."""
-
-  name: str
-  is_stand_in: bool
-
-  def act(
-    self,
-    state: types.State,
-    task: types.TaskSpec,
-    rng: random.Random,
-    ideas: Sequence[str] = (),
-  ) -> str:
-    """Returns the text of one response in the format of paper 000 table 6."""
+    """The answer's text; raises interfaces.TextModelError when none came."""
     ...

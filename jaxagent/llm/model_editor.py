@@ -6,7 +6,8 @@ import ast
 import re
 import textwrap
 
-from jaxagent.llm.base import EditRefused, TextModel
+from jaxagent.envs.interfaces import EditRefused
+from jaxagent.llm.base import TextModel
 
 SYSTEM = (
   'You edit Python scripts for a machine learning engineer. You get a script '

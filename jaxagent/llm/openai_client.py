@@ -22,8 +22,8 @@ from typing import Any
 
 import httpx
 
+from jaxagent.envs.interfaces import TextModelError
 from jaxagent.llm import cache as answer_cache
-from jaxagent.llm.base import TextModelError
 
 _log = logging.getLogger(__name__)
 
@@ -109,8 +109,10 @@ class OpenAIClient:
         f'model={model!r} is empty; name a model that {base_url} serves.'
       )
     for name, value, least in (
-      ('timeout_s', timeout_s, 1e-9), ('max_retries', max_retries, 0),
-      ('max_concurrency', max_concurrency, 1), ('backoff_s', backoff_s, 0),
+      ('timeout_s', timeout_s, 1e-9),
+      ('max_retries', max_retries, 0),
+      ('max_concurrency', max_concurrency, 1),
+      ('backoff_s', backoff_s, 0),
       ('price_per_1k_prompt', price_per_1k_prompt, 0),
       ('price_per_1k_completion', price_per_1k_completion, 0),
     ):
@@ -127,7 +129,8 @@ class OpenAIClient:
     self._lock = threading.Lock()
     self._usage = Usage()
     self._cache = (
-      None if cache_dir is None
+      None
+      if cache_dir is None
       else answer_cache.AnswerCache(pathlib.Path(cache_dir))
     )
     # A proxy of the environment is of no use on the way to this machine.
@@ -179,9 +182,7 @@ class OpenAIClient:
     """
     body: dict[str, Any] = {
       'model': self.name,
-      'messages': [
-        {k: _encodable(v) for k, v in m.items()} for m in messages
-      ],
+      'messages': [{k: _encodable(v) for k, v in m.items()} for m in messages],
       'max_tokens': max_tokens,
       'temperature': temperature,
     }
@@ -317,8 +318,7 @@ class OpenAIClient:
       return text
     why = refusal or choice.get('finish_reason')
     raise TextModelError(
-      f'{self.name} answered without text '
-      f'({_without(str(why)[:200], key)}).'
+      f'{self.name} answered without text ({_without(str(why)[:200], key)}).'
     )
 
   def _account(self, answer: Any) -> None:
@@ -331,9 +331,7 @@ class OpenAIClient:
       self._count(without_usage=1)
       return
     cost = sum(n * price / 1000 for n, price in zip(counts, self._prices))
-    self._count(
-      prompt_tokens=counts[0], completion_tokens=counts[1], cost=cost
-    )
+    self._count(prompt_tokens=counts[0], completion_tokens=counts[1], cost=cost)
 
 
 def _checked_url(base_url: str) -> tuple[str, bool]:

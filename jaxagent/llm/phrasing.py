@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from jaxagent.envs.interfaces import EditRefused
 from jaxagent.llm import catalogue
-from jaxagent.llm.base import EditRefused
 
 _N = r'(\d+)'
 _OF = r'\s*(?:of|to|=|at)?\s*'

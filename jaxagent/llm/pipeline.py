@@ -9,22 +9,18 @@ a pipeline of one.
 from __future__ import annotations
 
 import ast
-import functools
 import keyword as keywords
 
 import libcst as cst
 
+from jaxagent.envs.interfaces import EditRefused
+from jaxagent.envs.model_line import PARSE_ERRORS
 from jaxagent.llm import catalogue
-from jaxagent.llm.base import EditRefused
 
 # The code below walks syntax trees by recursion, a few frames a level.
 MAX_DEPTH = 40  # levels of the syntax tree; about a dozen nested calls
 MAX_EXPRESSION_NODES = 2000
 MAX_SCRIPT_NODES = 20_000
-# What Python's own parser raises for text that is no (sane) program.
-PARSE_ERRORS = (
-  SyntaxError, ValueError, RecursionError, MemoryError, OverflowError
-)
 
 
 def _check_size(tree: ast.AST, max_nodes: int) -> None:
@@ -374,39 +370,3 @@ class Script:
           line = line.with_changes(body=[part, *line.body[1:]])
       body.append(line)
     self.module = self.module.with_changes(body=body)
-
-
-@functools.lru_cache(maxsize=4096)
-def model_line(script: str) -> str:
-  """The `model = ...` statement on one line, '' where there is none.
-
-  For prompts; reads with `ast`, so a script that is no Python gives ''.
-  """
-  try:
-    for node in reversed(ast.parse(script).body):
-      if isinstance(node, ast.Assign) and any(
-        isinstance(t, ast.Name) and t.id == 'model' for t in node.targets
-      ):
-        line = ast.unparse(node)
-        ast.parse(line)  # not so for a keyword in full-width letters
-        return line
-  except PARSE_ERRORS:
-    pass
-  return ''
-
-
-@functools.lru_cache(maxsize=4096)
-def step_names(script: str) -> tuple[str, ...]:
-  """Class names of the pipeline's steps, () where it cannot be read."""
-  line = model_line(script)
-  if not line:
-    return ()
-  value = ast.parse(line).body[0].value
-  if not isinstance(value, ast.Call):
-    return ()
-  calls = [value]
-  if getattr(value.func, 'id', '') == 'make_pipeline':
-    calls = [a for a in value.args if isinstance(a, ast.Call)]
-  return tuple(
-    getattr(c.func, 'id', getattr(c.func, 'attr', '')) for c in calls
-  )

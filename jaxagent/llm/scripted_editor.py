@@ -16,8 +16,8 @@ import re
 
 import libcst as cst
 
+from jaxagent.envs.interfaces import EditRefused
 from jaxagent.llm import catalogue, phrasing, pipeline
-from jaxagent.llm.base import EditRefused
 
 _REMOVE = r'remove|drop|delete|take out|get rid of|omit|discard'
 _REPLACE = r'replace|swap|switch|exchange|substitute|change'

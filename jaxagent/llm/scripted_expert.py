@@ -7,11 +7,12 @@ good the edits are is left for reinforcement learning to find out.
 from __future__ import annotations
 
 import random
-from typing import Sequence
+from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser
-from jaxagent.llm import moves, pipeline
+from jaxagent.envs.model_line import step_names
+from jaxagent.llm import moves
 
 _REFLECTION = {
   'ok': (
@@ -125,7 +126,7 @@ class ScriptedExpert:
       return ''
     idea = ideas[state.step]
     needs = moves.needs_of(task.kind, task.modality).get(idea, ())
-    present = pipeline.step_names(state.files.get(state.script, ''))
+    present = step_names(state.files.get(state.script, ''))
     return idea if not needs or set(needs) & set(present) else ''
 
   def _look(
@@ -158,7 +159,7 @@ class ScriptedExpert:
     self, state: types.State, task: types.TaskSpec, rng: random.Random
   ) -> moves.Move:
     stock = moves.moves_for(task.kind, task.modality)
-    present = set(pipeline.step_names(state.files.get(state.script, '')))
+    present = set(step_names(state.files.get(state.script, '')))
     fits = [m for m in stock if not m.needs or present & set(m.needs)]
     blunders = [
       m for m in stock

@@ -11,15 +11,23 @@ import pytest
 
 from jaxagent import types
 from jaxagent.data import ideas
-from jaxagent.llm.base import TextModelError
+from jaxagent.envs.interfaces import TextModelError
 from jaxagent.testing.fixed_text_model import FixedTextModel
 
 
 def task(kind='classification', modality='tabular', root='.'):
   return types.TaskSpec(
-    name='t', root=pathlib.Path(root), modality=modality, kind=kind,
-    metric='m', higher_is_better=True, m_init=0.5, m_best=1.0,
-    m_best_source='', split='heldin', limits=types.Limits(),
+    name='t',
+    root=pathlib.Path(root),
+    modality=modality,
+    kind=kind,
+    metric='m',
+    higher_is_better=True,
+    m_init=0.5,
+    m_best=1.0,
+    m_best_source='',
+    split='heldin',
+    limits=types.Limits(),
     research_problem='Predict y.',
   )
 
@@ -40,8 +48,10 @@ def test_parse_advice():
 
 
 def test_model_pool_asks_until_there_are_enough():
-  answers = ['[advice]\n' + '\n'.join(f'idea {i}' for i in range(s, s + 6))
-             for s in (0, 3, 9)]
+  answers = [
+    '[advice]\n' + '\n'.join(f'idea {i}' for i in range(s, s + 6))
+    for s in (0, 3, 9)
+  ]
   model = FixedTextModel(answers)
   pool = ideas.model_idea_pool(model, task(), 'x = 1', n=12)
   assert len(pool) == 15 and len(model.asked) == 3

@@ -20,8 +20,9 @@ import pytest
 from jaxagent import types
 from jaxagent.data import records
 from jaxagent.envs import grade_worker, parser, prompts, step_env
-from jaxagent.llm import moves, pipeline, scripted_editor
-from jaxagent.llm.base import EditRefused
+from jaxagent.envs.interfaces import EditRefused
+from jaxagent.envs.model_line import step_names
+from jaxagent.llm import moves, scripted_editor
 from jaxagent.rewards import ml_agent
 from jaxagent.sandbox import checks
 from jaxagent.testing import fake_runs
@@ -301,7 +302,7 @@ def cases(kind: int, part: str):
 
 def instruction(rng: random.Random, script: str) -> str:
   """What the expert says of a script, recombined and damaged."""
-  steps = set(pipeline.step_names(script))
+  steps = set(step_names(script))
   stock = STOCK['text' if 'Vectorizer' in script else 'tabular']
   fits = [m for m in stock if not m.needs or steps & set(m.needs)]
   count = rng.choice((1, 1, 1, 2, 6))

@@ -9,7 +9,7 @@ import pytest
 
 from jaxagent import types
 from jaxagent.envs import parser, step_env
-from jaxagent.llm.base import EditRefused, TextModelError
+from jaxagent.envs.interfaces import EditRefused, TextModelError
 from jaxagent.testing import fake_runs
 
 START = '# fake: ok 2.0 0.5\nmodel = 1\n'
@@ -22,18 +22,28 @@ def environment(tmp_path, **options):
   (data / 'train.csv').write_text('id,y\n0,1\n')
   (tmp_path / 'secret.csv').write_text('label\n')
   spec = types.TaskSpec(
-    name='t', root=pathlib.Path(tmp_path), modality='tabular',
-    kind='classification', metric='accuracy', higher_is_better=True,
-    m_init=0.5, m_best=1.0, m_best_source='', split='heldin',
-    limits=types.Limits(timeout_s=9), read_only_files=('data/*', 'fixed.py'),
+    name='t',
+    root=pathlib.Path(tmp_path),
+    modality='tabular',
+    kind='classification',
+    metric='accuracy',
+    higher_is_better=True,
+    m_init=0.5,
+    m_best=1.0,
+    m_best_source='',
+    split='heldin',
+    limits=types.Limits(timeout_s=9),
+    read_only_files=('data/*', 'fixed.py'),
   )
   prepared = fake_runs.FakePrepared(
     spec, data, {'train.py': START, 'fixed.py': 'x = 1\n'}
   )
   return step_env.StepEnvironment(
-    {'t': prepared}, fake_runs.FakePool(),
+    {'t': prepared},
+    fake_runs.FakePool(),
     fake_runs.ReplaceEditor(EditRefused, TextModelError),
-    fake_runs.FakeGrader(), **options,
+    fake_runs.FakeGrader(),
+    **options,
   )
 
 
@@ -49,8 +59,12 @@ def say(action, **args):
 
 
 def edit(instruction, name='train.py', save='train.py'):
-  return say('Edit Script (AI)', script_name=name,
-             edit_instruction=instruction, save_name=save)
+  return say(
+    'Edit Script (AI)',
+    script_name=name,
+    edit_instruction=instruction,
+    save_name=save,
+  )
 
 
 def test_start(env):
@@ -89,10 +103,13 @@ def test_edit_runs_and_is_graded(env):
 @pytest.mark.parametrize(
   'line, outcome',
   [
-    ('script_error 1', O.SCRIPT_ERROR), ('timeout 9', O.TIMEOUT),
-    ('oom 1', O.OOM), ('ok 1', O.NO_SUBMISSION),
+    ('script_error 1', O.SCRIPT_ERROR),
+    ('timeout 9', O.TIMEOUT),
+    ('oom 1', O.OOM),
+    ('ok 1', O.NO_SUBMISSION),
     ('ok 1 rubbish', O.INVALID_SUBMISSION),
-    ('ok 1 nan', O.INVALID_SUBMISSION), ('ok 1 inf', O.INVALID_SUBMISSION),
+    ('ok 1 nan', O.INVALID_SUBMISSION),
+    ('ok 1 inf', O.INVALID_SUBMISSION),
   ],
 )
 @pytest.mark.parametrize('on_failure', ['revert', 'keep'])
@@ -134,8 +151,18 @@ def test_refused_edit_and_bad_response(env):
 
 
 @pytest.mark.parametrize(
-  'path', ['/etc/passwd', '../secret.csv', 'data/../../secret.csv', '', '..',
-           'data/../../../x', 'a\\b', 'a\x00b', 'x' * 300]
+  'path',
+  [
+    '/etc/passwd',
+    '../secret.csv',
+    'data/../../secret.csv',
+    '',
+    '..',
+    'data/../../../x',
+    'a\\b',
+    'a\x00b',
+    'x' * 300,
+  ],
 )
 def test_paths_stay_inside(env, path):
   state = env.initial_state('t')
@@ -160,10 +187,14 @@ def test_a_link_in_the_data_leads_nowhere(env, tmp_path):
 @pytest.mark.parametrize(
   'name, why',
   [
-    ('train.py/x', "'train.py' is a file"), ('lib', "'lib' is a folder"),
-    ('fixed.py/x', 'read-only'), ('submission.csv/x', 'is a file'),
-    ('.backup/train.py', 'read-only'), ('.backup', 'read-only'),
-    ('data', 'read-only'), ('new\n.py', 'not in the workspace'),
+    ('train.py/x', "'train.py' is a file"),
+    ('lib', "'lib' is a folder"),
+    ('fixed.py/x', 'read-only'),
+    ('submission.csv/x', 'is a file'),
+    ('.backup/train.py', 'read-only'),
+    ('.backup', 'read-only'),
+    ('data', 'read-only'),
+    ('new\n.py', 'not in the workspace'),
     ('é' * 150, 'not in the workspace'),
   ],
 )
@@ -204,7 +235,8 @@ def test_long_names_and_blank_files_are_read(env):
   'answer, why',
   [
     ('x' * (step_env.MAX_FILE_BYTES + 1), 'at most 262144 bytes'),
-    ('a\x00', 'NUL'), ('\ud800', 'lone surrogate'),
+    ('a\x00', 'NUL'),
+    ('\ud800', 'lone surrogate'),
   ],
 )
 def test_what_an_editor_writes_is_checked(env, answer, why):
@@ -246,11 +278,15 @@ def test_reading_actions(env):
     say('List Files', dir_path='.'): 'data/\nfixed.py\ntrain.py',
     say('List Files', dir_path='data'): 'train.csv',
     say('Read File', file_name='data/train.csv'): 'id,y\n0,1\n',
-    say('Inspect Script Lines', script_name='train.py',
-        start_line_number='2', end_line_number='2'):
-      'Lines 2-2 of 3:\nmodel = 1',
-    say('Understand File', file_name='train.py', things_to_look_for='x'):
-      '3 lines. Relevant lines:\n2: model = 1',
+    say(
+      'Inspect Script Lines',
+      script_name='train.py',
+      start_line_number='2',
+      end_line_number='2',
+    ): 'Lines 2-2 of 3:\nmodel = 1',
+    say(
+      'Understand File', file_name='train.py', things_to_look_for='x'
+    ): '3 lines. Relevant lines:\n2: model = 1',
   }
   for response, text in told.items():
     result = env.step(state, response)
@@ -258,10 +294,18 @@ def test_reading_actions(env):
     assert not result.is_edit and result.score is None
     assert result.state.score == 0.5
   for start, end in (('0', '1'), ('3', '2'), ('a', '2'), ('1', '101')):
-    assert env.step(
-      state, say('Inspect Script Lines', script_name='train.py',
-                 start_line_number=start, end_line_number=end)
-    ).outcome is O.INVALID_ACTION
+    assert (
+      env.step(
+        state,
+        say(
+          'Inspect Script Lines',
+          script_name='train.py',
+          start_line_number=start,
+          end_line_number=end,
+        ),
+      ).outcome
+      is O.INVALID_ACTION
+    )
   assert not env.pool.jobs
 
 
@@ -278,13 +322,12 @@ def test_copy_execute_undo_final(tmp_path):
   state = env.step(state, edit('0.5 -> 0.6')).state
   assert '0.6' in state.files['train.py']
   assert all(not f.startswith('.backup') for f in env.pool.jobs[-1].files)
-  state = env.step(
-    state, say('Undo Edit Script', script_name='train.py')
-  ).state
+  state = env.step(state, say('Undo Edit Script', script_name='train.py')).state
   assert state.files['train.py'] == START
-  assert env.step(
-    state, say('Undo Edit Script', script_name='train.py')
-  ).outcome is O.INVALID_ACTION
+  assert (
+    env.step(state, say('Undo Edit Script', script_name='train.py')).outcome
+    is O.INVALID_ACTION
+  )
   final = env.step(state, say('Final Answer', final_answer='done'))
   assert final.done and final.outcome is O.OK
 
@@ -293,9 +336,14 @@ def test_segment(env):
   state = env.initial_state('t')
   result = env.step(
     state,
-    say('Edit Script Segment (AI)', script_name='train.py',
-        start_line_number='2', end_line_number='2',
-        edit_instruction='1 -> 2', save_name='train.py'),
+    say(
+      'Edit Script Segment (AI)',
+      script_name='train.py',
+      start_line_number='2',
+      end_line_number='2',
+      edit_instruction='1 -> 2',
+      save_name='train.py',
+    ),
   )
   assert result.outcome is O.OK
   assert result.state.files['train.py'] == START.replace('= 1', '= 2')

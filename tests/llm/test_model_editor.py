@@ -9,7 +9,7 @@ import pytest
 
 from jaxagent import types
 from jaxagent.envs import parser
-from jaxagent.llm.base import EditRefused, Editor, Expert, TextModelError
+from jaxagent.envs.interfaces import Editor, EditRefused, Expert, TextModelError
 from jaxagent.llm.model_editor import ModelEditor
 from jaxagent.llm.model_expert import ModelExpert
 from jaxagent.testing.fixed_text_model import FixedTextModel
@@ -71,13 +71,22 @@ def test_empty_instruction_and_no_answer():
 
 
 TASK = types.TaskSpec(
-  name='t', root=pathlib.Path('.'), modality='tabular', kind='classification',
-  metric='accuracy', higher_is_better=True, m_init=0.5, m_best=1.0,
-  m_best_source='', split='heldin', limits=types.Limits(),
+  name='t',
+  root=pathlib.Path('.'),
+  modality='tabular',
+  kind='classification',
+  metric='accuracy',
+  higher_is_better=True,
+  m_init=0.5,
+  m_best=1.0,
+  m_best_source='',
+  split='heldin',
+  limits=types.Limits(),
 )
 STATE = types.State('s', 't', {'train.py': SCRIPT}, 0.5, 0.5)
 GOOD = parser.format_response(
-  {n: 'x' for n in parser.ENTRIES[:4]}, 'Execute Script',
+  {n: 'x' for n in parser.ENTRIES[:4]},
+  'Execute Script',
   {'script_name': 'train.py'},
 )
 

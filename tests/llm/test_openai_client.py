@@ -11,7 +11,8 @@ import time
 
 import pytest
 
-from jaxagent.llm.base import TextModel, TextModelError
+from jaxagent.envs.interfaces import TextModelError
+from jaxagent.llm.base import TextModel
 from jaxagent.llm.openai_client import OpenAIClient
 
 KEY = 'sk-loopback-0123456789'
@@ -109,8 +110,12 @@ def test_request_and_answer(endpoint):
   assert path == '/v1/chat/completions'
   assert headers['Authorization'] == f'Bearer {KEY}'
   assert body == {
-    'model': 'tiny', 'messages': ASK, 'max_tokens': 7, 'temperature': 0.5,
-    'stop': ['X'], 'seed': 3,
+    'model': 'tiny',
+    'messages': ASK,
+    'max_tokens': 7,
+    'temperature': 0.5,
+    'stop': ['X'],
+    'seed': 3,
   }
 
 
@@ -138,8 +143,11 @@ def test_retries_then_answers(endpoint, status):
 
 def test_waits_grow_and_retry_after_counts(endpoint):
   endpoint.script = [
-    (503, b''), (503, b''), (429, b'', {'Retry-After': '7'}),
-    (429, b'', {'Retry-After': '9999'}), answer('Hi'),
+    (503, b''),
+    (503, b''),
+    (429, b'', {'Retry-After': '7'}),
+    (429, b'', {'Retry-After': '9999'}),
+    answer('Hi'),
   ]
   waits = []
   client = client_of(
@@ -176,8 +184,12 @@ def test_nobody_listens():
 
 @pytest.mark.parametrize(
   'status, says',
-  [(401, 'valid key in OPENAI_API_KEY'), (404, 'base_url'), (400, 'accepted'),
-   (302, 'accepted')],
+  [
+    (401, 'valid key in OPENAI_API_KEY'),
+    (404, 'base_url'),
+    (400, 'accepted'),
+    (302, 'accepted'),
+  ],
 )
 def test_refusals_are_not_retried(endpoint, status, says):
   endpoint.script = [(status, {'error': {'message': f'no: {KEY}'}})]
@@ -211,9 +223,16 @@ def test_garbage_is_a_clear_error(endpoint, tmp_path, data, says):
 
 
 def test_accounting(endpoint):
-  endpoint.script = [answer('a', 1000, 500), (200, {
-    'choices': [{'message': {'content': 'b'}}], 'usage': {'prompt_tokens': -1},
-  })]
+  endpoint.script = [
+    answer('a', 1000, 500),
+    (
+      200,
+      {
+        'choices': [{'message': {'content': 'b'}}],
+        'usage': {'prompt_tokens': -1},
+      },
+    ),
+  ]
   client = client_of(
     endpoint, price_per_1k_prompt=2.0, price_per_1k_completion=4.0
   )
@@ -264,7 +283,8 @@ def test_concurrency_is_limited(endpoint):
 def test_the_key_is_nowhere(endpoint, tmp_path, caplog):
   caplog.set_level(logging.DEBUG)
   endpoint.script = [
-    (429, {'error': {'message': KEY}}), answer(f'your key is {KEY}'),
+    (429, {'error': {'message': KEY}}),
+    answer(f'your key is {KEY}'),
   ]
   client = client_of(endpoint, tmp_path)
   text = client.complete(ASK)

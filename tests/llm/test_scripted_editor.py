@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jaxagent.envs import parser
-from jaxagent.llm.base import EditRefused
-from jaxagent.llm.pipeline import model_line
+from jaxagent.envs.interfaces import EditRefused
+from jaxagent.envs.model_line import model_line
 from jaxagent.llm.scripted_editor import ScriptedEditor
 
 _SCRIPT = '''import numpy as np

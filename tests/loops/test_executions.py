@@ -9,7 +9,7 @@ import numpy as np
 from configs import common
 from jaxagent import metrics, summary, types
 from jaxagent.envs import parser
-from jaxagent.llm.base import EditRefused, TextModelError
+from jaxagent.envs.interfaces import EditRefused, TextModelError
 from jaxagent.loops import executions, results, starts, train
 from jaxagent.testing import fake_runs
 

@@ -1,0 +1,63 @@
+"""Who an environment asks for text: an editor, an expert, their errors.
+
+`llm` implements them by language models, others by scripted stand-ins. Every
+implementation says by `is_stand_in` which of the two it is, so that every
+output can name the stand-ins that took part in it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from jaxagent import types
+
+
+class EditRefused(Exception):
+  """The editor could not carry out an instruction.
+
+  Attributes:
+    reason: one line for the agent's observation.
+  """
+
+  def __init__(self, reason: str):
+    super().__init__(reason)
+    self.reason = reason
+
+
+class TextModelError(Exception):
+  """A text model gave no answer (network, time-out, refusal, bad answer).
+
+  It is an infrastructure failure: never charged to the policy.
+  """
+
+
+@runtime_checkable
+class Editor(Protocol):
+  """Carries out `Edit Script (AI)`."""
+
+  name: str
+  is_stand_in: bool
+
+  def edit(self, script: str, instruction: str) -> str:
+    """Returns the rewritten script; raises EditRefused or TextModelError."""
+    ...
+
+
+@runtime_checkable
+class Expert(Protocol):
+  """Acts in the environment; its trajectories are the SFT corpus."""
+
+  name: str
+  is_stand_in: bool
+
+  def act(
+    self,
+    state: types.State,
+    task: types.TaskSpec,
+    rng: random.Random,
+    ideas: Sequence[str] = (),
+  ) -> str:
+    """Returns the text of one response in the format of paper 000 table 6."""
+    ...

@@ -1,0 +1,51 @@
+"""A script's `model = ...` line, read for prompts and for who proposes edits.
+
+Reads with `ast`, so a script that is no Python has no such line.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+
+# What Python's own parser raises for text that is no (sane) program.
+PARSE_ERRORS = (
+  SyntaxError,
+  ValueError,
+  RecursionError,
+  MemoryError,
+  OverflowError,
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def model_line(script: str) -> str:
+  """The `model = ...` statement on one line, '' where there is none."""
+  try:
+    for node in reversed(ast.parse(script).body):
+      if isinstance(node, ast.Assign) and any(
+        isinstance(t, ast.Name) and t.id == 'model' for t in node.targets
+      ):
+        line = ast.unparse(node)
+        ast.parse(line)  # not so for a keyword in full-width letters
+        return line
+  except PARSE_ERRORS:
+    pass
+  return ''
+
+
+@functools.lru_cache(maxsize=4096)
+def step_names(script: str) -> tuple[str, ...]:
+  """Class names of the pipeline's steps, () where it cannot be read."""
+  line = model_line(script)
+  if not line:
+    return ()
+  value = ast.parse(line).body[0].value
+  if not isinstance(value, ast.Call):
+    return ()
+  calls = [value]
+  if getattr(value.func, 'id', '') == 'make_pipeline':
+    calls = [a for a in value.args if isinstance(a, ast.Call)]
+  return tuple(
+    getattr(c.func, 'id', getattr(c.func, 'attr', '')) for c in calls
+  )
