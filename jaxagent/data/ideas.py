@@ -18,8 +18,8 @@ import numpy as np
 from jaxagent import types
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.envs.model_line import step_names
-from jaxagent.llm import moves
 from jaxagent.llm.base import TextModel
+from jaxagent.stand_ins import moves
 
 MIN_POOL = 100
 
@@ -56,7 +56,8 @@ def idea_pool(task: types.TaskSpec) -> list[str]:
   if len(pool) < MIN_POOL:
     raise ValueError(
       f'task {task.name}: only {len(pool)} ideas for {task.kind} on '
-      f'{task.modality}; {MIN_POOL} are needed. Add moves in llm/moves.py.'
+      f'{task.modality}; {MIN_POOL} are needed. Add moves in '
+      'stand_ins/moves.py.'
     )
   return pool
 
@@ -158,7 +159,5 @@ def entropy(counts: Sequence[int]) -> float:
   """Shannon entropy in nats of a histogram (mode collapse shows as ~0)."""
   total = sum(counts)
   return (
-    -sum(c / total * math.log(c / total) for c in counts if c)
-    if total
-    else 0.0
+    -sum(c / total * math.log(c / total) for c in counts if c) if total else 0.0
   )

@@ -1,6 +1,6 @@
 """Who an environment asks for text: an editor, an expert, their errors.
 
-`llm` implements them by language models, others by scripted stand-ins. Every
+`llm` implements them by language models, `stand_ins` by scripts. Every
 implementation says by `is_stand_in` which of the two it is, so that every
 output can name the stand-ins that took part in it.
 """

@@ -1,1 +1,1 @@
-"""Text models the system asks: expert, editor, instrumenter."""
+"""Text models that the system itself asks, served by an endpoint."""

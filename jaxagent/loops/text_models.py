@@ -8,7 +8,7 @@ import pathlib
 def make_expert(config, work: pathlib.Path):
   """The expert that `config.expert.kind` names."""
   if config.expert.kind == 'scripted':
-    from jaxagent.llm.scripted_expert import ScriptedExpert
+    from jaxagent.stand_ins.expert import ScriptedExpert
 
     return ScriptedExpert()
   from jaxagent.llm.model_expert import ModelExpert
@@ -19,7 +19,7 @@ def make_expert(config, work: pathlib.Path):
 def make_editor(config, work: pathlib.Path):
   """The editor that `config.editor.kind` names."""
   if config.editor.kind == 'scripted':
-    from jaxagent.llm.scripted_editor import ScriptedEditor
+    from jaxagent.stand_ins.editor import ScriptedEditor
 
     return ScriptedEditor()
   from jaxagent.llm.model_editor import ModelEditor

@@ -22,9 +22,10 @@ from jaxagent.data import records
 from jaxagent.envs import grade_worker, parser, prompts, step_env
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.envs.model_line import step_names
-from jaxagent.llm import moves, scripted_editor
 from jaxagent.rewards import ml_agent
 from jaxagent.sandbox import checks
+from jaxagent.stand_ins import editor as scripted_editor
+from jaxagent.stand_ins import moves
 from jaxagent.testing import fake_runs
 
 ROOT = pathlib.Path(__file__).parents[2]

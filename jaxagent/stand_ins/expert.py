@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from jaxagent import types
 from jaxagent.envs import parser
 from jaxagent.envs.model_line import step_names
-from jaxagent.llm import moves
+from jaxagent.stand_ins import moves
 
 _REFLECTION = {
   'ok': (

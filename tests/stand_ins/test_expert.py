@@ -9,7 +9,7 @@ import pytest
 
 from jaxagent import types
 from jaxagent.envs import parser
-from jaxagent.llm.scripted_expert import ScriptedExpert
+from jaxagent.stand_ins.expert import ScriptedExpert
 
 SCRIPT = '''from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline

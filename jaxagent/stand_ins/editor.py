@@ -17,7 +17,7 @@ import re
 import libcst as cst
 
 from jaxagent.envs.interfaces import EditRefused
-from jaxagent.llm import catalogue, phrasing, pipeline
+from jaxagent.stand_ins import catalogue, phrasing, pipeline
 
 _REMOVE = r'remove|drop|delete|take out|get rid of|omit|discard'
 _REPLACE = r'replace|swap|switch|exchange|substitute|change'

@@ -15,7 +15,7 @@ import libcst as cst
 
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.envs.model_line import PARSE_ERRORS
-from jaxagent.llm import catalogue
+from jaxagent.stand_ins import catalogue
 
 # The code below walks syntax trees by recursion, a few frames a level.
 MAX_DEPTH = 40  # levels of the syntax tree; about a dozen nested calls

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from jaxagent.envs.interfaces import EditRefused
-from jaxagent.llm import catalogue
+from jaxagent.stand_ins import catalogue
 
 _N = r'(\d+)'
 _OF = r'\s*(?:of|to|=|at)?\s*'

@@ -7,7 +7,7 @@ import pytest
 from jaxagent.envs import parser
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.envs.model_line import model_line
-from jaxagent.llm.scripted_editor import ScriptedEditor
+from jaxagent.stand_ins.editor import ScriptedEditor
 
 _SCRIPT = '''import numpy as np
 from sklearn.pipeline import make_pipeline
