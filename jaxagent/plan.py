@@ -239,6 +239,20 @@ def _advice(short: float, memory: dict, host: dict) -> str:
   return f'short by {short / GB:.1f} GB a device: ' + '; '.join(tips)
 
 
+def memory_lines(found: Mapping[str, Any]) -> list[str]:
+  """A plan's memory by role, and the sum of what a device holds."""
+  lines = [
+    f'{role:<18}{size / GB:9.3f} GB a device'
+    for role, size in found['memory_per_device'].items()
+  ]
+  lines += [
+    f'{role:<18}{size / GB:9.3f} GB on the host'
+    for role, size in found['host_memory_per_device'].items()
+  ]
+  total = found['need_bytes'] / GB
+  return [*lines, f'{"needed":<18}{total:9.3f} GB a device']
+
+
 def text(name: str, found: Mapping[str, Any]) -> str:
   """The plan as lines for people."""
   lines = [
@@ -246,41 +260,16 @@ def text(name: str, found: Mapping[str, Any]) -> str:
     f'{found["trained_params"] / 1e9:.3f}B trained, '
     f'{found["devices"]} devices {found["mesh"]}'
   ]
-  for role, size in found['memory_per_device'].items():
-    lines.append(f'  {role:<18}{size / GB:9.3f} GB a device')
-  for role, size in found['host_memory_per_device'].items():
-    lines.append(f'  {role:<18}{size / GB:9.3f} GB on the host')
+  lines += ['  ' + line for line in memory_lines(found)]
   lines += [
-    f'  {"needed":<18}{found["need_bytes"] / GB:9.3f} GB of '
-    f'{found["room_bytes"] / GB:.3f} GB usable: {found["advice"]}',
+    f'  {"usable":<18}{found["room_bytes"] / GB:9.3f} GB a device: '
+    f'{found["advice"]}',
     f'  tokens an update  {found["tokens_per_update"]:.3g}',
     f'  FLOPs an update   {found["flops_per_update"]:.3g}',
     f'  expected          {found["seconds_per_update"]:.1f} s an update at '
     f'{found["mfu"]:.0%} MFU (an estimate, not measured)',
   ]
   return '\n'.join(lines)
-
-
-def from_config(config: Any, **changes: Any) -> dict[str, Any]:
-  """`plan` of an experiment's config."""
-  hf = config.model.hf.to_dict()
-  hf.setdefault('vocab_size', config.tokenizer.vocab_size)
-  model = ModelConfig.from_hf(hf).replace(
-    dtype=config.model.dtype,
-    scan_layers=config.model.scan_layers,
-    remat=config.model.remat,
-  )
-  options = dict(
-    samples=config.rl.batch_size,
-    tokens_per_sample=float(
-      config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
-    ),
-    micro_batch_tokens=config.rl.micro_batch_tokens,
-    ppo_epochs=config.rl.ppo_epochs,
-    with_value=config.rl.estimator == 'gae',
-    with_reference=config.rl.kl_coef > 0,
-  )
-  return plan(model, dict(config.mesh), **(options | changes))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -300,14 +289,17 @@ def main(argv: list[str] | None = None) -> int:
   spec = importlib.util.spec_from_file_location('_plan_config', path)
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
+  from jaxagent.loops import UserError
+  from jaxagent.loops.dry_run import plan_of
+
   try:
-    found = from_config(
+    found = plan_of(
       module.get_config(variant),
       device=args.device,
       device_gb=args.device_gb,
       mfu=args.mfu,
     )
-  except ValueError as error:
+  except (ValueError, UserError) as error:
     parser.error(str(error))
   print(json.dumps(found, indent=1) if args.json else text(args.config, found))
   return 0 if found['fits'] else 1

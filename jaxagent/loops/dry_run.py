@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from jaxagent import plan
 from jaxagent.loops import settings
 from jaxagent.loops.host import choose_tasks
 
@@ -12,12 +15,9 @@ def print_plan(config) -> None:
   print(f'{config.name}:{config.variant}  config {settings.config_sha(config)}')
   for line in _stages(config, heldin, heldout):
     print('  ' + line)
-  from jaxagent.loops import device
-
-  # A tokenizer of the configured size; the run's own may be smaller.
-  model = device.model_config(config, config.tokenizer.vocab_size)
-  print(f'\nmodel  {model.model_type}, {model.num_params():,} parameters')
-  for line in memory_lines(config, model):
+  found = plan_of(config)
+  print(f'\nmodel  {found["model_type"]}, {found["params"]:,} parameters')
+  for line in _shapes(config, found) + plan.memory_lines(found):
     print('  ' + line)
 
 
@@ -44,45 +44,38 @@ def _stages(config, heldin, heldout) -> list[str]:
   ]
 
 
-def memory_lines(config, model) -> list[str]:
-  """Mesh, batch shapes and bytes a device, by role.
+def plan_of(config, **changes: Any) -> dict[str, Any]:
+  """`plan.plan` of a config; changes: its other arguments.
 
-  Sharded state divides by fsdp x tensor; master weights, gradients and both
-  Adam moments are float32. Activations with full rematerialisation: one
-  residual stream a layer, and one layer's own at a time.
+  Raises UserError for a model that is none, ValueError for a mesh that does
+  not divide it.
   """
-  mesh = dict(config.mesh)
-  shards = mesh['fsdp'] * mesh['tensor']
-  devices = shards * mesh['data']
-  n = model.num_params()
-  gib = 1 / 2**30
-  roles = {
-    'policy weights': 4 * n,
-    'policy gradients': 4 * n,
-    'policy Adam moments': 8 * n,
-    'reference weights': 4 * n,
-    'value weights': 4 * n,
-    'value gradients': 4 * n,
-    'value Adam moments': 8 * n,
-  }
-  tokens = config.rl.micro_batch_tokens // (mesh['data'] * mesh['fsdp'])
-  width = 2 if config.model.dtype == 'bfloat16' else 4
-  layers = model.num_hidden_layers
-  one = tokens * width * (4 * model.hidden_size + 3 * model.intermediate_size)
-  held = tokens * width * model.hidden_size * layers
-  if config.model.remat == 'none':
-    held = one * layers
-  activations = held + one
-  lines = [
+  from jaxagent.loops import device
+
+  # A tokenizer of the configured size; the run's own may be smaller.
+  model = device.model_config(config, config.tokenizer.vocab_size)
+  learner = device.learner_config(config)
+  roll = config.rollout
+  options = dict(
+    samples=config.rl.batch_size,
+    tokens_per_sample=float(roll.max_prompt_tokens + roll.max_new_tokens),
+    micro_batch_tokens=learner.micro_batch_tokens,
+    ppo_epochs=learner.ppo_epochs,
+    chunk_rows=learner.chunk_rows,
+    with_value=learner.uses_value,
+    with_reference=learner.uses_reference,
+    offload=learner.offload,
+  )
+  found = plan.plan(model, dict(config.mesh), **(options | changes))
+  return found | {'model_type': model.model_type}
+
+
+def _shapes(config, found) -> list[str]:
+  mesh = found['mesh']
+  return [
     f'mesh       data {mesh["data"]} x fsdp {mesh["fsdp"]} x tensor '
-    f'{mesh["tensor"]} = {devices} devices',
+    f'{mesh["tensor"]} = {found["devices"]} devices',
     f'rows       prompt up to {config.rollout.max_prompt_tokens} + response '
     f'up to {config.rollout.max_new_tokens} tokens; '
     f'{config.rl.micro_batch_tokens} tokens a micro-batch',
   ]
-  for role, size in roles.items():
-    lines.append(f'{role:22} {size * gib / shards:9.3f} GiB a device')
-  lines.append(f'{"activations":22} {activations * gib:9.3f} GiB a device')
-  total = sum(roles.values()) * gib / shards + activations * gib
-  lines.append(f'{"total":22} {total:9.3f} GiB a device')
-  return lines

@@ -111,7 +111,7 @@ def test_dry_run_prints_the_plan_and_makes_nothing(tmp_path):
   )
   assert done.returncode == 0, done.stderr
   assert '7,615,616,512 parameters' in done.stdout  # Qwen2.5-7B's own count
-  for word in ('collect', 'sft', 'rl', 'evaluate', 'value Adam moments'):
+  for word in ('collect', 'sft', 'rl', 'evaluate', 'value_optimizer'):
     assert word in done.stdout
   assert not work.exists()
 
