@@ -203,7 +203,10 @@ class Runner:
       outcome=result.outcome,
       reward=reward,
       exec_s=result.exec_s,
-      info=trace_record(self.host, state, text, result),
+      info={
+        **trace_record(self.host, state, text, result),
+        'finish_reason': work.completion.finish_reason,
+      },
     )
     return WorkResult(
       work.prompt.prompt_id,
