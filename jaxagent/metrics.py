@@ -143,9 +143,12 @@ def _ours() -> dict[str, str]:
     'scheduler/learner_idle_s': 'seconds the learner waited for a batch',
     'scheduler/worker_use': 'worker seconds at work over worker seconds',
     'scheduler/interval_s': 'seconds between two batches',
-    'learner/recompiles': 'compilations after warm-up; should stay 0',
+    'learner/recompiles': (
+      'programs compiled after the first two updates, by learner, engine or '
+      'any other part of the process; should stay 0'
+    ),
     'learner/skipped_updates': 'updates skipped for a non-finite gradient',
-    'learner/compiles': 'compilations so far',
+    'learner/compiles': 'programs compiled by the process so far',
     'learner/rejected': 'samples of the batch that could not be used',
     'learner/padding': 'share of the batch that is padding',
     'sft/loss': 'cross-entropy of the expert tokens, nats per token',

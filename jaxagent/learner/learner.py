@@ -17,10 +17,14 @@ from jax.sharding import Mesh
 from jaxagent import algorithms, models, sharding, types
 from jaxagent.data import batching
 from jaxagent.learner import advantages as advantages_lib
-from jaxagent.learner import figures, programs, weights
+from jaxagent.learner import compiles, figures, programs, weights
 from jaxagent.learner.config import LearnerConfig
 
 log = logging.getLogger(__name__)
+
+# The second one meets what the first leaves behind: carried-over samples,
+# refills of the slots that are free.
+_WARM_UPDATES = 2
 
 
 class NonFiniteGradientError(RuntimeError):
@@ -62,7 +66,6 @@ class Learner:
     self._bad = {'actor': 0, 'critic': 0}  # skipped in a row, by role
     self._kl = _kl_controller(config)
     self._shapes: set[tuple[int, int]] = set()
-    self._warm_compiles: int | None = None
     self._attention_tokens = _attention_tokens(model_config)
     self._sft_optimizer = None
     self.start_rl()
@@ -88,8 +91,8 @@ class Learner:
 
   @property
   def compiles(self) -> int:
-    """Shapes compiled so far, over all functions."""
-    return self._programs.compiled()
+    """Programs compiled by this process so far, the engine's included."""
+    return compiles.count()
 
   @property
   def kl_coef(self) -> float:
@@ -123,7 +126,7 @@ class Learner:
     )
     self._opt = self._optimizer.init(self._policy)
     self._counters['sft_steps'] = 0
-    self._warm_compiles = None
+    self._measured = self._warm_compiles = self._last_more = 0
 
   def start_rl(self) -> None:
     """Turns to RL: fresh optimizers, reference and value from the policy."""
@@ -147,7 +150,7 @@ class Learner:
     self._programs = programs.Programs(
       config, self.mesh, self._policy_layout, self._value_layout, self._place
     )
-    self._warm_compiles = None
+    self._measured = self._warm_compiles = self._last_more = 0
 
   def _make_policy(self, params: Any) -> None:
     graphdef, abstract = models.abstract_decoder(self.model_config)
@@ -548,11 +551,12 @@ class Learner:
 
   def _compile_metrics(self) -> dict[str, float]:
     now = self.compiles
-    if self._warm_compiles is None:
+    self._measured += 1
+    if self._measured <= _WARM_UPDATES:
       self._warm_compiles = now
     more = now - self._warm_compiles
-    if more > getattr(self, '_last_more', 0):
-      log.warning('the learner compiled %d more shapes after warm-up.', more)
+    if more > self._last_more:
+      log.warning('%d programs compiled after warm-up.', more)
     self._last_more = more
     return {
       'learner/recompiles': float(more),

@@ -62,12 +62,6 @@ class Programs:
         donate_argnums=(0,),
       )
 
-  def compiled(self) -> int:
-    """How many shapes have been compiled, over all functions."""
-    names = 'logprobs policy_grads sft_grads values value_grads'.split()
-    found = (getattr(self, name, None) for name in names)
-    return sum(f._cache_size() for f in found if f is not None)
-
   def _token_logprobs(self, trained, frozen, micro, entropy=False):
     model = self.policy.merge(trained, frozen)
     hidden = model(micro['tokens'], micro['positions'], micro['segment_ids'])
@@ -80,8 +74,9 @@ class Programs:
       chunk_rows=self.config.chunk_rows,
       with_entropy=entropy,
     )
-    shift = lambda x: None if x is None else jnp.roll(x, 1, axis=1)
-    return shift(logp), shift(ent)
+    if ent is not None:
+      ent = jnp.roll(ent, 1, axis=1)
+    return jnp.roll(logp, 1, axis=1), ent
 
   def _logprobs(self, trained: Flat, frozen: Flat, micro: Micro):
     return self._token_logprobs(trained, frozen, micro)[0]
@@ -218,7 +213,10 @@ class Optimizer:
     lr = self.schedule(_count(state))
     updates, new_state = self.tx.update(clipped, state, trained)
     new = optax.apply_updates(trained, updates)
-    keep = lambda a, b: jax.tree.map(lambda x, y: jnp.where(finite, x, y), a, b)
+
+    def keep(new, old):
+      return jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, old)
+
     info = {'grad_norm': norm, 'finite': finite, 'lr': jnp.asarray(lr)}
     return keep(new, trained), keep(new_state, state), info
 

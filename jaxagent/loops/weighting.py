@@ -27,33 +27,32 @@ def step_weights(
 
   Raises ValueError for a cap that is neither 0 nor 1 or more.
   """
-  weights = np.ones(len(samples), np.float32)
   ran = np.array([s.info.get('tier') is not None for s in samples], bool)
   uncapped, about = _uncapped(config, samples, ran)
-  capped = uncapped
   cap = config.weight_cap if config.weighting == 'duration' else 0
-  if ran.any():
-    capped = np.asarray(algorithms.capped_weights(uncapped, cap))
-  weights[ran] = capped
-  return weights, _metrics(uncapped, capped, cap) | about
+  # All B under a mask: each number of steps that ran would be a new shape,
+  # compiled in the middle of the run.
+  capped = np.asarray(algorithms.capped_weights(uncapped, cap, ran))
+  metrics = _metrics(uncapped[ran], capped[ran], cap)
+  return np.where(ran, capped, 1).astype(np.float32), metrics | about
 
 
 def _uncapped(
   config, samples: Sequence[Sample], ran: np.ndarray
 ) -> tuple[np.ndarray, dict[str, float]]:
-  """float32 [R]: weights of the steps that executed something; metrics."""
-  durations = np.asarray([s.exec_s for s in samples], np.float32)[ran]
-  kept = len(durations)
+  """float32 [B]: weights where something was executed; and metrics."""
+  durations = np.asarray([s.exec_s for s in samples], np.float32)
+  weights, kept = np.ones(len(samples), np.float32), int(ran.sum())
   if kept and config.weighting == 'duration':
-    return np.asarray(algorithms.duration_weights(durations)), {}
+    return np.asarray(algorithms.duration_weights(durations, valid=ran)), {}
   if kept and config.weighting == 'inclusion' and config.rest == 'cancel':
-    weights, about = algorithms.inclusion_weights_with_metrics(
-      durations,
+    weights[ran], about = algorithms.inclusion_weights_with_metrics(
+      durations[ran],
       kept,
       n_dispatched=int(np.ceil(config.oversample * kept)),
     )
-    return np.asarray(weights), {k: float(v) for k, v in about.items()}
-  return np.ones(kept, np.float32), {}
+    return weights, {k: float(v) for k, v in about.items()}
+  return weights, {}
 
 
 def _metrics(

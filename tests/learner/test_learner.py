@@ -190,6 +190,20 @@ def test_shapes_are_compiled_once(model_config):
   assert metrics['learner/compiles'] == learner.compiles
   again = learner.rl_update(make_samples(8, seed=1), version=5)
   assert again['learner/compiles'] == metrics['learner/compiles']
+  assert again['learner/recompiles'] == 0
+
+
+def test_whatever_the_process_compiles_after_warm_up_counts(model_config):
+  learner = _learner(model_config)
+  # Enough updates that all shapes have been seen.
+  for version in range(3):
+    found = learner.rl_update(make_samples(8), version=version)
+    assert found['learner/recompiles'] == 0
+  other = jax.jit(lambda x: x * 3 - 1)
+  for _ in range(2):
+    other(np.ones(7))  # as the rollout engine would, beside the learner
+    found = learner.rl_update(make_samples(8), version=9)
+    assert found['learner/recompiles'] == 1
 
 
 def test_resume_is_exact(model_config, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 
 from configs import common, stepwise_ppo
 from jaxagent import metrics, types
+from jaxagent.learner import compiles
 from jaxagent.loops import weighting
 
 
@@ -92,6 +93,14 @@ def test_inclusion_weights_keep_a_cap_of_their_own():
   assert logged['weight_capped_fraction'] == 0.0
   assert logged['inclusion_weight_max'] == pytest.approx(logged['weight_max'])
   assert 0 < logged['inclusion_probability_min'] < 1
+
+
+def test_how_many_steps_ran_compiles_nothing_new():
+  _weights([1.0, 2.0, None, 3.0, 4.0])
+  before = compiles.count()
+  for durations in ([None, 2.0, None, 3.0, 4.0], [1.0, None, None, None, None]):
+    _weights(durations)
+  assert compiles.count() == before
 
 
 def test_a_bad_cap_is_named():
