@@ -9,9 +9,11 @@ import time
 from jaxagent import types
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
+from jaxagent.envs.interfaces import TextModelError
 from jaxagent.loops import kept
+from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import seed_of
-from jaxagent.loops.starts import fresh_state
+from jaxagent.loops.starts import fresh_state, write_json
 from jaxagent.loops.train import step_reward, trace_record
 from jaxagent.metrics import Progress
 
@@ -34,13 +36,14 @@ def run(host) -> list[dict]:
     for task in host.heldin
     if (task, index) not in have
   ]
-  pools = {task: _ideas(host, task) for task in host.heldin}
+  initial = {t: host.env.initial_state(t) for t in host.heldin}
+  lacking = dict.fromkeys(task for task, _ in todo)
+  pools = {task: _ideas(host, initial[task]) for task in lacking}
   total = config.trajectories_per_task * len(host.heldin)
   with (
     Progress('collect', total, initial=total - len(todo)) as progress,
     concurrent.futures.ThreadPoolExecutor(2 * host.config.sandbox.slots) as ex,
   ):
-    initial = {t: host.env.initial_state(t) for t in host.heldin}
     waiting = iter(todo)
     futures = set()
 
@@ -69,16 +72,45 @@ def run(host) -> list[dict]:
   return sorted(records, key=lambda r: (r['task'], r['index']))
 
 
-def _ideas(host, task: str) -> list[str]:
+def _ideas(host, initial: types.State) -> list[str]:
   """The most diverse ideas of the task's pool."""
-  config = host.config.collect
-  pool = idea_data.idea_pool(host.spec(task))
+  config, task = host.config.collect, initial.task
+  pool = _pool(host, initial)
   if len(pool) < config.idea_pool:
-    raise ValueError(
+    raise UserError(
       f'{task}: {len(pool)} ideas; config.collect.idea_pool asks for at '
-      f'least {config.idea_pool}.'
+      f'least {config.idea_pool}; lower it.'
     )
   return idea_data.select_diverse(pool, k=config.ideas_kept)
+
+
+def _pool(host, initial: types.State) -> list[str]:
+  """Ideas of the expert's model (paper 000, table 7), or the scripted ones.
+
+  A model's are kept in `collect/ideas/TASK.json`: it is asked once.
+  """
+  spec, wanted = host.spec(initial.task), host.config.collect.idea_pool
+  if host.config.expert.kind == 'scripted':
+    return idea_data.idea_pool(spec)
+  path = host.work / 'collect' / 'ideas' / f'{spec.name}.json'
+  pool = kept.kept_json(path, kept.texts)
+  if pool is not None and len(pool) >= wanted:
+    return pool
+  try:
+    pool = idea_data.model_idea_pool(
+      host.expert.client,
+      spec,
+      initial.files[initial.script],
+      n=wanted,
+      max_calls=max(12, wanted // 8),
+    )
+  except TextModelError as error:
+    raise UserError(
+      f'task {spec.name}: no pool of ideas from config.expert: {error} Lower '
+      f'config.collect.idea_pool={wanted}, or take another model.'
+    ) from error
+  write_json(path, pool)
+  return pool
 
 
 def _trajectory(host, initial: types.State, index: int, pool) -> dict:

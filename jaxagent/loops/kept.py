@@ -70,6 +70,13 @@ def seconds(value: Any) -> dict[str, float]:
   return {str(stage): float(wall) for stage, wall in value.items()}
 
 
+def texts(value: Any) -> list[str]:
+  """A list of texts."""
+  if not isinstance(value, list) or not all(isinstance(t, str) for t in value):
+    raise ValueError('no list of texts')
+  return value
+
+
 def _check_record(record: Any, keys: Iterable[str]) -> None:
   if not isinstance(record, dict):
     raise ValueError(f'{type(record).__name__} instead of an object')
