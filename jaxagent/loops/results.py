@@ -8,15 +8,31 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from jaxagent import behaviour, evaluation
-from jaxagent.loops import evaluate, executions, settings
+from jaxagent.loops import evaluate, executions, kept, settings
 from jaxagent.report import write_report
 from jaxagent.summary import POLICIES, Summary
 
+# What summary and report read of a trained step.
+_TRACE = (
+  'task',
+  'update',
+  'outcome',
+  'is_edit',
+  'diff',
+  'valid_action',
+  'tier',
+  'exec_s',
+)
+
 
 def read_traces(directory: pathlib.Path) -> list[dict]:
-  """Every trained step of the run, in the order it was trained."""
+  """Every trained step of the run, in the order it was trained.
+
+  A damaged file is said and set aside; its whole records stay.
+  """
   records = []
   for path in sorted(directory.glob('update_*.jsonl')):
+    kept.mend_lines(path, _TRACE)
     with path.open(encoding='utf-8') as file:
       records += [json.loads(line) for line in file]
   return records

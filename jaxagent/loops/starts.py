@@ -16,6 +16,10 @@ from jaxagent.loops.errors import UserError
 from jaxagent.metrics import Progress
 
 
+class GradingError(RuntimeError):
+  """The grader failed: what it would have scored is not known."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Start:
   """A task's starter with its private score.
@@ -56,12 +60,20 @@ def make_starts(host) -> dict[str, Start]:
 
 
 def private_score(host, task: str, result) -> float | None:
-  """The private-split score of what a step's execution submitted."""
+  """The private-split score of what a step's execution submitted.
+
+  None where nothing was submitted or it is not valid. Raises GradingError
+  where the fault is the grader's.
+  """
   execution = result.execution
   name = host.spec(task).submission
   if execution is None or name not in execution.collected:
     return None
   grade = host.grader.grade(task, execution.collected[name], split='private')
+  if grade.outcome.is_infrastructure:
+    raise GradingError(
+      f'{grade.outcome.value}: no private score: {grade.reason}'
+    )
   return grade.score
 
 
@@ -73,7 +85,10 @@ def _starter_private(host, initial: types.State) -> float:
     split='valid',
     job_id=f'starter-{task}',
   )
-  score = private_score(host, task, result)
+  try:
+    score = private_score(host, task, result)
+  except GradingError as error:
+    raise UserError(f'task {task}: the starter script: {error}') from error
   if score is None:
     raise UserError(
       f'task {task}: the starter script was not graded '

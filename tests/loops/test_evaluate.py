@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import types as stubs
 
@@ -10,11 +11,13 @@ import pytest
 from configs import common
 from jaxagent import evaluation
 from jaxagent.data.records import state_from_json
+from jaxagent.envs.grading import GradeResult
 from jaxagent.envs.parser import format_response
 from jaxagent.envs.step_env import StepResult
 from jaxagent.envs.tasks import load_task
 from jaxagent.loops import evaluate, host, starts
-from jaxagent.types import Outcome
+from jaxagent.loops.errors import UserError
+from jaxagent.types import Execution, Outcome
 from tests.loops.test_kept import STATE
 
 LOOK = format_response({}, 'List Files', {'dir_path': '.'})
@@ -80,3 +83,50 @@ def test_scales_are_private_against_private(idle_host):
   spec = idle_host.spec('wine')
   assert scale == evaluation.Scale(0.61, spec.m_best_private, False)
   assert spec.m_best_private != spec.m_best
+
+
+class _Grader:
+  """Fails `times` times, then scores."""
+
+  def __init__(self, times: int):
+    self.times = times
+
+  def grade(self, task, submission, split):
+    assert split == 'private'
+    self.times -= 1
+    if self.times >= 0:
+      return GradeResult(None, Outcome.GRADER_ERROR, 'the worker died')
+    return GradeResult(0.9, Outcome.OK, '')
+
+
+def _better_step(state, text, *, split, job_id):
+  execution = Execution(
+    job_id, Outcome.OK, 'T2', collected={'submission.csv': b'x'}
+  )
+  return dataclasses.replace(
+    _idle_step(state, text, split=split, job_id=job_id),
+    score=0.0,  # wine: lower is better
+    execution=execution,
+  )
+
+
+@pytest.mark.parametrize(('times', 'missing'), [(1, ''), (2, 'worker died')])
+def test_a_grader_that_fails_is_no_score_of_the_policy(
+  idle_host, times, missing
+):
+  idle_host.env = stubs.SimpleNamespace(step=_better_step)
+  idle_host.grader = _Grader(times)
+  start = _starts()['wine']
+  episode = evaluate.Episode('wine', 0, start.state, 0.5, start.private)
+  evaluate._attempt(idle_host, _IdlePolicy(), episode, LOOK, 'job')
+  record = episode.record('heldin')
+  assert record['missing'] == bool(missing)
+  assert missing in record.get('reason', '')
+  assert record['score'] == (None if missing else 0.9)
+
+
+def test_a_starter_that_cannot_be_graded_says_so(idle_host):
+  idle_host.env = stubs.SimpleNamespace(step=_better_step)
+  idle_host.grader = _Grader(1)
+  with pytest.raises(UserError, match='wine.*starter.*the worker died'):
+    starts._starter_private(idle_host, _starts()['wine'].state)

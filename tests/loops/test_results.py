@@ -1,12 +1,13 @@
 """What was not evaluated is left out of summary and report."""
 
+import json
 import types
 
 import pytest
 
 from jaxagent import summary
 from jaxagent.data.records import state_from_json
-from jaxagent.loops import device, pipeline, starts
+from jaxagent.loops import device, pipeline, results, starts
 from jaxagent.loops.errors import UserError
 from tests.loops.test_kept import RECORD, STATE
 from tests.loops.test_rules import _config
@@ -57,6 +58,20 @@ def test_summary_holds_what_was_evaluated(tmp_path, policies, kept, capsys):
   assert (tmp_path / 'report.html').exists()
   said = capsys.readouterr().out
   assert all(f'heldin   {policy}' in said for policy in kept)
+
+
+def test_a_damaged_trace_is_set_aside(tmp_path, capsys):
+  row = dict.fromkeys(results._TRACE, 0) | {'outcome': 'ok', 'diff': ''}
+  good = json.dumps(row) + '\n'
+  path = tmp_path / 'update_000000.jsonl'
+  path.write_text(good + '{"task": "wi\n' + '{"task": "wine"}\n' + good)
+  (tmp_path / 'update_000001.jsonl').write_text(good)
+  assert results.read_traces(tmp_path) == [row] * 3
+  said = capsys.readouterr().out
+  assert 'update_000000.jsonl is damaged (line 2' in said
+  assert path.with_name('update_000000.jsonl.damaged').exists()
+  assert results.read_traces(tmp_path) == [row] * 3
+  assert capsys.readouterr().out == ''
 
 
 def test_prompts_are_measured_before_sft(tmp_path):
