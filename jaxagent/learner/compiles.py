@@ -7,9 +7,12 @@ seconds. An operation outside of jit is a program, too.
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import jax
+
+log = logging.getLogger(__name__)
 
 # Once a program that no cache in memory held; private to jax, so tested.
 _EVENT = '/jax/core/compile/backend_compile_duration'
@@ -21,6 +24,26 @@ _compiled = 0
 def count() -> int:
   """Programs compiled since this module was imported."""
   return _compiled
+
+
+class Recompiles:
+  """What is compiled after the first `warm_updates` updates."""
+
+  def __init__(self, warm_updates: int):
+    self._warm_updates = warm_updates
+    self._measured = self._at_warm = self._more = 0
+
+  def measure(self) -> dict[str, float]:
+    """Metrics at the end of an update; warns of what is new."""
+    now = count()
+    self._measured += 1
+    if self._measured <= self._warm_updates:
+      self._at_warm = now
+    more = now - self._at_warm
+    if more > self._more:
+      log.warning('%d programs compiled after warm-up.', more)
+    self._more = more
+    return {'learner/recompiles': float(more), 'learner/compiles': float(now)}
 
 
 def _listen(event: str, duration_s: float, **unused) -> None:

@@ -42,7 +42,7 @@ def main() -> None:
   found = {}
   for text in sys.argv[2:]:
     learner = make([int(x) for x in text.split('x')])
-    kernel = learner._policy['layers/0/gate/kernel']
+    kernel = learner._roles.policy['layers/0/gate/kernel']
     found[text] = figures(learner.rl_update(samples))
     found[text]['shard'] = list(kernel.addressable_shards[0].data.shape)
   # Saved on one mesh, restored on another.

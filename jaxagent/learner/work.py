@@ -1,0 +1,130 @@
+"""The samples of one update on their way through packed micro-batches."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from jaxagent import models, sharding, types
+from jaxagent.data import batching
+from jaxagent.learner.config import LearnerConfig
+
+
+class Packer:
+  """How samples become micro-batches on a mesh; keeps the shapes it used.
+
+  shapes: (rows, row length) of packings so far, which are preferred: each
+    new one compiles. They decide the packing, hence the order of float
+    additions, so they are part of a checkpoint.
+  """
+
+  def __init__(
+    self,
+    model_config: models.ModelConfig,
+    config: LearnerConfig,
+    mesh: Mesh,
+    pad_id: int,
+  ):
+    self.config, self.mesh, self.pad_id = config, mesh, pad_id
+    self.shapes: set[tuple[int, int]] = set()
+    self._attention_tokens = _attention_tokens(model_config)
+
+  def put(self, arrays: dict[str, np.ndarray]) -> dict[str, jax.Array]:
+    """Rows of a micro-batch [B, T], on the mesh."""
+    return sharding.put(arrays, sharding.rows_sharding(self.mesh))
+
+  def pack(self, sequences: Sequence[np.ndarray], lengths: np.ndarray):
+    """(packing, device arrays of each micro-batch) of some sequences."""
+    packing = batching.plan_packing(
+      lengths,
+      row_tokens_buckets=self.config.row_tokens,
+      max_tokens=self.config.micro_batch_tokens,
+      rows_multiple=sharding.rows_multiple(self.mesh),
+      prefer=self.shapes,
+      attention_tokens=self._attention_tokens,
+    )
+    self.shapes.add((packing.rows, packing.row_tokens))
+    ids = batching.pack_tokens(packing, sequences, self.pad_id)
+    names = ('tokens', 'positions', 'segment_ids')
+    micros = [
+      self.put({k: v[m] for k, v in zip(names, ids)})
+      for m in range(packing.n_micro)
+    ]
+    return packing, micros
+
+
+class Work:
+  """The samples of one update, packed once and reused where possible."""
+
+  def __init__(self, packer: Packer, samples: Sequence[types.Sample]):
+    self.packer, self.samples = packer, list(samples)
+    self.sequences = [batching.sequence_of(s) for s in self.samples]
+    self.lengths = np.array([len(s) for s in self.sequences])
+    self.skip = np.array([len(s.prompt_ids) for s in self.samples], np.int64)
+    self.width = max(len(s.token_ids) for s in self.samples)
+    self.all = np.arange(len(self.samples))
+    self._ids: dict[bytes, tuple] = {}
+    self.everything = self._packed(self.all)[0]
+
+  def _packed(self, members: np.ndarray):
+    key = members.tobytes()
+    if key not in self._ids:
+      self._ids[key] = self.packer.pack(
+        [self.sequences[i] for i in members], self.lengths[members]
+      )
+    return self._ids[key]
+
+  def micros(self, members=None, fields=None) -> list[dict[str, jax.Array]]:
+    """Micro-batches of some samples, with per-sample fields [n, R] packed."""
+    members = self.all if members is None else members
+    packing, base = self._packed(members)
+    if not fields:
+      return base
+    skip = self.skip[members]
+    packed = {
+      k: packing.scatter(np.asarray(v, np.float32), skip)
+      for k, v in fields.items()
+    }
+    return [
+      base[m] | self.packer.put({k: v[m] for k, v in packed.items()})
+      for m in range(packing.n_micro)
+    ]
+
+  def per_token(self, run) -> np.ndarray:
+    """`run` over all micro-batches -> float32 [N, R]."""
+    outs = [run(micro) for micro in self.micros()]
+    packed = np.stack([sharding.fetch(out) for out in outs])
+    table = self.everything.unpack(packed, self.skip, self.width)
+    return table.astype(np.float32)
+
+
+class Clock:
+  """Seconds by stage."""
+
+  def __init__(self):
+    self.seconds: dict[str, float] = {}
+
+  def __call__(self, name: str):
+    @contextlib.contextmanager
+    def timed():
+      began = time.monotonic()
+      yield
+      spent = time.monotonic() - began
+      self.seconds[name] = self.seconds.get(name, 0.0) + spent
+
+    return timed()
+
+
+def _attention_tokens(c: models.ModelConfig) -> float:
+  """Row length at which attention's products equal the weights'."""
+  width = c.num_attention_heads * c.head_dim
+  weights_ = c.num_params() + (
+    0 if c.tie_word_embeddings else -c.vocab_size * c.hidden_size
+  )
+  # Softmax and masking about double the cost of the products.
+  return max(weights_ / (2 * c.num_hidden_layers * width) / 2, 64.0)
