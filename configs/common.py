@@ -54,7 +54,9 @@ def base() -> ConfigDict:
   config.collect.varied_start = 0.7  # share that starts from an edited script
 
   config.tokenizer = ConfigDict()
-  config.tokenizer.path = ''  # '' trains one on the run's own corpus
+  # An HF folder; '' is the model's own where `model.path` names one, and else
+  # one trained on the run's corpus.
+  config.tokenizer.path = ''
   config.tokenizer.vocab_size = 1024
 
   config.model = ConfigDict()
@@ -93,6 +95,7 @@ def base() -> ConfigDict:
   config.rollout.temperature = 1.0
   config.rollout.top_p = 1.0
   config.rollout.top_k = 0
+  config.rollout.stop = ()  # texts that end a response, as the end token does
   config.rollout.max_prompt_tokens = 256
   config.rollout.max_new_tokens = 192
 

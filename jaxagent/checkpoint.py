@@ -56,10 +56,6 @@ class CheckpointManager:
     self._orbax = ocp.Checkpointer(
       ocp.PyTreeCheckpointHandler(use_ocdbt=True, use_zarr3=True)
     )
-    if jax.process_index() == 0:
-      self.directory.mkdir(parents=True, exist_ok=True)
-      for left in self.directory.glob('tmp_*'):
-        shutil.rmtree(left, ignore_errors=True)
 
   def steps(self) -> list[int]:
     """Steps with a COMMIT file, oldest first (not yet verified)."""
@@ -88,7 +84,8 @@ class CheckpointManager:
     temporary = self.directory / f'tmp_{step:08d}'
     final = self.path(step)
     if jax.process_index() == 0:
-      shutil.rmtree(temporary, ignore_errors=True)
+      for left in self.directory.glob('tmp_*'):  # of a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
       temporary.mkdir(parents=True)
     _barrier(f'checkpoint_begin_{step}')
     try:
@@ -106,11 +103,14 @@ class CheckpointManager:
     _barrier(f'checkpoint_end_{step}')
     return final
 
-  def restore_latest(self, abstract: Any) -> Restored | None:
+  def restore_latest(
+    self, abstract: Any, part: str | None = None
+  ) -> Restored | None:
     """The newest undamaged checkpoint, or None where there is none at all.
 
     abstract: pytree like the saved one whose leaves have shape, dtype and
-    (for jax arrays) a sharding, which may be of another mesh.
+    (for jax arrays) a sharding, which may be of another mesh. part: key of
+    the saved mapping that alone is read, and that `abstract` is like.
     Raises CheckpointError where there are checkpoints but all are damaged.
     """
     skipped = []
@@ -119,7 +119,7 @@ class CheckpointManager:
       problem = verify(path)
       if not problem:
         host, files = _read_host(path)
-        arrays = self._restore(path / 'arrays', abstract)
+        arrays = self._restore(path / 'arrays', abstract, part)
         return Restored(step, arrays, host, files, tuple(skipped))
       log.warning(
         'checkpoint %s is damaged (%s); going back to the one before.',
@@ -135,13 +135,17 @@ class CheckpointManager:
       )
     return None
 
-  def _restore(self, path: pathlib.Path, abstract: Any) -> Any:
+  def _restore(self, path: pathlib.Path, abstract: Any, part) -> Any:
     flat = _flatten(abstract)
     saved = dict(self._orbax.metadata(path).item_metadata.tree)
+    options = {}
+    if part is not None:
+      flat, saved = _only(part, abstract, saved)
+      options = {'item': flat, 'partial_restore': True}
     _check_tree(path, flat, saved)
     args = {key: _restore_args(leaf) for key, leaf in flat.items()}
     loaded = self._orbax.restore(
-      path, args=ocp.args.PyTreeRestore(restore_args=args)
+      path, args=ocp.args.PyTreeRestore(restore_args=args, **options)
     )
     treedef = jax.tree.structure(abstract)
     return jax.tree.unflatten(treedef, [loaded[key] for key in flat])
@@ -180,6 +184,16 @@ def _flatten(tree: Any) -> dict[str, Any]:
   return {
     f'{i:05d}{_name(path)}': leaf for i, (path, leaf) in enumerate(leaves)
   }
+
+
+def _only(part: str, abstract: Any, saved: dict) -> tuple[dict, dict]:
+  """Wanted leaves under their saved keys, and what is saved of `part`."""
+  keys = {key[5:]: key for key in saved if key[5:].startswith(f'.{part}.')}
+  wanted = _flatten({part: abstract})
+  return (
+    {keys.get(key[5:], key): leaf for key, leaf in wanted.items()},
+    {key: saved[key] for key in keys.values()},
+  )
 
 
 def _name(path) -> str:

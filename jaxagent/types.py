@@ -128,13 +128,18 @@ class Execution:
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-  """How a completion is drawn. top_p < 1 and top_k > 0 are for evaluation."""
+  """How a completion is drawn. top_p < 1 and top_k > 0 are for evaluation.
+
+  A completion ends with the first token that completes one of the texts
+  `stop`, as with a stop token: both stay among its ids.
+  """
 
   max_new_tokens: int = 192
   temperature: float = 1.0
   top_p: float = 1.0
   top_k: int = 0
   stop_token_ids: tuple[int, ...] = ()
+  stop: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -149,7 +154,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-  """One sampled response. A stop token, when met, is the last token id."""
+  """One sampled response. What ended it, when met, is in the last token id."""
 
   request_id: str
   prompt_ids: np.ndarray  # int32 [P]

@@ -50,17 +50,18 @@ class ByteBPE:
     """Ids of plain text; names of specials inside it stay plain text."""
     return self._tokenizer.encode(text, add_special_tokens=False).ids
 
-  def encode_prompt(self, text: str) -> list[int]:
-    return [*self.encode(text), self.sep_id]
+  def encode_prompt(
+    self, text: str, max_tokens: int | None = None
+  ) -> list[int]:
+    """The text and `<sep>`; the oldest is cut where that is too long."""
+    return [*newest(self.encode(text), max_tokens, 1), self.sep_id]
 
   def encode_response(self, text: str) -> list[int]:
     return [*self.encode(text), self.eos_id]
 
   def decode_response(self, ids: Sequence[int]) -> str:
     """Text up to the end token."""
-    ids = [int(i) for i in ids]
-    if self.eos_id in ids:
-      ids = ids[: ids.index(self.eos_id)]
+    ids = before_end(ids, self.eos_ids)
     return self._tokenizer.decode(ids, skip_special_tokens=True)
 
   def save(self, directory: pathlib.Path) -> None:
@@ -78,6 +79,29 @@ class ByteBPE:
         }
       )
     )
+
+
+def newest(ids: list[int], max_tokens: int | None, frame: int) -> list[int]:
+  """The last ids that fit beside `frame` others into `max_tokens`.
+
+  Raises ValueError where not even the frame fits.
+  """
+  if max_tokens is None:
+    return ids
+  room = max_tokens - frame
+  if room < 0:
+    raise ValueError(
+      f'max_tokens={max_tokens} is below the {frame} tokens that frame every '
+      'prompt; raise it.'
+    )
+  return ids[max(0, len(ids) - room) :]
+
+
+def before_end(ids: Sequence[int], ends: Sequence[int]) -> list[int]:
+  """The ids up to the first end token, as plain integers."""
+  ids = [int(i) for i in ids]
+  at = min((ids.index(end) for end in ends if end in ids), default=len(ids))
+  return ids[:at]
 
 
 def train(texts: Iterable[str], vocab_size: int) -> ByteBPE:

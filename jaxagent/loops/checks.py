@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import pathlib
 import urllib.parse
@@ -167,6 +168,23 @@ def names(key: str, choices: tuple[str, ...] = ()) -> Rule:
   return Rule((key,), check)
 
 
+def texts(key: str) -> Rule:
+  """A tuple of texts, none of them empty."""
+
+  def check(config) -> str:
+    given = get(config, key)
+    if isinstance(given, (tuple, list)) and all(
+      isinstance(text, str) and text for text in given
+    ):
+      return ''
+    return (
+      f'config.{key}={given!r} must be a tuple of texts, none empty, such as '
+      f"('Observation:',); give --config.{key}=\"('TEXT',)\"."
+    )
+
+  return Rule((key,), check)
+
+
 def endpoint(role: str) -> tuple[Rule, Rule]:
   """Rules of a text model behind an address."""
 
@@ -225,15 +243,15 @@ def engine_is_built(config) -> str:
   )
 
 
-def folder(key: str, file: str) -> Rule:
-  """'' or a folder that holds `file`."""
+def folder(key: str, *files: str) -> Rule:
+  """'' or a folder that holds one of `files`."""
 
   def check(config) -> str:
     path = get(config, key)
-    if not path or (pathlib.Path(path) / file).is_file():
+    if not path or any((pathlib.Path(path) / f).is_file() for f in files):
       return ''
     return (
-      f'config.{key}={path!r} is not a folder with {file} '
+      f'config.{key}={path!r} is not a folder with {" or ".join(files)} '
       f"(looked from {pathlib.Path.cwd()}); give one that is, or ''."
     )
 
@@ -250,27 +268,55 @@ def tasks_dir(config) -> str:
   )
 
 
+def _model(config) -> tuple[str, dict[str, Any]]:
+  """(its name in a complaint, its config.json): `model.path` or `model.hf`."""
+  path = config.model.path
+  if not path:
+    return 'config.model.hf', config.model.hf.to_dict()
+  try:
+    raw = json.loads((pathlib.Path(path) / 'config.json').read_text())
+  except (OSError, ValueError):
+    raw = {}  # a later rule says what is wrong with the folder
+  where = f'config.json of config.model.path={path!r}'
+  return where, raw if isinstance(raw, dict) else {}
+
+
 def model_shape(config) -> str:
   from jaxagent.models.config import ModelConfig
 
-  hf = config.model.hf.to_dict()
+  where, hf = _model(config)
+  if not hf:
+    return ''
   hf.setdefault('vocab_size', 1)  # the tokenizer's, which is made later
   try:
     ModelConfig.from_hf(hf)
   except (ValueError, TypeError, ZeroDivisionError) as error:
-    return f'config.model.hf: {error}'
+    return f'{where}: {error}'
   heads, size = hf['num_attention_heads'], hf['hidden_size']
   if hf['model_type'] == 'qwen2' and not hf.get('head_dim') and size % heads:
     return (
-      f'config.model.hf.hidden_size={size} does not divide by '
-      f'config.model.hf.num_attention_heads={heads}; change one of them, or '
-      'set head_dim.'
+      f'{where}: hidden_size={size} does not divide by '
+      f'num_attention_heads={heads}; change one of them, or set head_dim.'
     )
   return ''
 
 
+def positions(config) -> str:
+  where, hf = _model(config)
+  prompt, new = config.rollout.max_prompt_tokens, config.rollout.max_new_tokens
+  room = hf.get('max_position_embeddings')
+  if room is None or prompt + new <= room:
+    return ''
+  return (
+    f'config.rollout.max_prompt_tokens={prompt} and max_new_tokens={new} '
+    f'together exceed max_position_embeddings={room} of {where}; lower one of '
+    'the first two.'
+  )
+
+
 def mesh_fits_model(config) -> str:
-  hf, mesh = config.model.hf, config.mesh
+  mesh = config.mesh
+  where, hf = _model(config)
   for name, axis in (
     ('num_attention_heads', 'tensor'),
     ('num_key_value_heads', 'tensor'),
@@ -280,10 +326,30 @@ def mesh_fits_model(config) -> str:
   ):
     if hf.get(name) and hf[name] % mesh[axis]:
       return (
-        f'config.model.hf.{name}={hf[name]} does not divide by '
+        f'{where}: {name}={hf[name]} does not divide by '
         f'config.mesh.{axis}={mesh[axis]}; choose an axis that divides it.'
       )
   return ''
+
+
+def weights_fit(config) -> str:
+  """Names, shapes and dtypes of all weights, before any is read."""
+  if not config.model.path or config.loop in _WITHOUT_DEVICES:
+    return ''
+  from jaxagent.models import hf
+
+  try:
+    hf.check_folder(config.model.path)
+  except (ValueError, OSError) as error:
+    return f'config.model.path: {_line(error)}'
+  return ''
+
+
+def _line(error: Exception, most: int = 600) -> str:
+  """An error's words as one line of a bearable length, with a full stop."""
+  text = ' '.join(str(error).split())
+  text = text if len(text) <= most else text[:most] + ' ...'
+  return text.rstrip('.') + '.'
 
 
 def mesh_fits_devices(config) -> str:
@@ -336,27 +402,59 @@ def chosen_tasks(config) -> str:
   return ''
 
 
-def prompt_room(config) -> str:
-  """The bound that holds for every byte-level tokenizer.
+def tokenizer_fits(config) -> str:
+  """Of a given tokenizer: it can be read, fits the model, leaves room."""
+  given = config.tokenizer.path or config.model.path
+  if not given or config.loop in _WITHOUT_DEVICES:
+    return ''
+  from jaxagent.data import chat
 
-  Such a tokenizer never joins what its first step, cutting the text into
-  words, has parted. The shortest prompt is that of an empty script.
+  try:
+    tokenizer = chat.load(given)
+  except ValueError as error:
+    return _line(error)
+  where, hf = _model(config)
+  entries = hf.get('vocab_size')
+  if entries is not None and entries < tokenizer.vocab_size:
+    return (
+      f'{where} has vocab_size={entries}, smaller than the '
+      f'{tokenizer.vocab_size} of the tokenizer in {given!r}: give the '
+      'tokenizer that belongs to it with --config.tokenizer.path=DIR.'
+    )
+  shortest = _shortest(config, lambda text: len(tokenizer.encode_prompt(text)))
+  return too_short(config, shortest)
+
+
+def prompt_room(config) -> str:
+  """The bound that holds for every tokenizer that a run may train.
+
+  A byte-level one never joins what its first step, cutting the text into
+  words, has parted.
   """
+  if config.tokenizer.path or config.model.path:
+    return ''  # the tokenizer itself will tell
   from tokenizers import pre_tokenizers
 
+  cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
+  separator = 1
+  shortest = _shortest(config, lambda text: len(cut(text)) + separator)
+  return too_short(config, shortest)
+
+
+def _shortest(config, length: Callable[[str], int]) -> int:
+  """`length` of the shortest prompt, that of an empty script."""
   from jaxagent import types
   from jaxagent.envs.prompts import render_prompt
   from jaxagent.envs.tasks import load_task
   from jaxagent.loops.host import choose_tasks
 
-  cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
-  shortest = math.inf
+  lengths = []
   for name in sum(choose_tasks(config), ()):
     spec = load_task(name, pathlib.Path(config.tasks_dir))
     state = types.State('', name, {}, None, None)
     text = render_prompt(state, spec, style=config.rollout.prompt_style)
-    shortest = min(shortest, len(cut(text)) + 1)  # and the separator
-  return too_short(config, shortest)
+    lengths.append(length(text))
+  return min(lengths)
 
 
 def too_short(config, shortest: int) -> str:

@@ -6,30 +6,38 @@ import pathlib
 
 from jaxagent import models, sharding, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
-from jaxagent.data import bpe
+from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_from_json
 from jaxagent.envs.prompts import render_prompt
 from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.loops import checks
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
+from jaxagent.models import hf
 from jaxagent.rollout.native_engine import NativeEngine
 
+Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
 
-def make_tokenizer(host, records) -> bpe.ByteBPE:
-  """The configured tokenizer, or one trained on the experts' steps."""
-  options = host.config.tokenizer
+
+def make_tokenizer(host, records) -> Tokenizer:
+  """The configured one, the model's own, or one trained on expert steps."""
   own = host.work / 'tokenizer'
   try:
-    if options.path:
-      return bpe.load(pathlib.Path(options.path))
+    if folder := tokenizer_folder(host.config):
+      hf.copy_tokenizer(folder, own)
+      return chat.load(folder)
     if (own / 'tokenizer.json').exists():
       return bpe.load(own)
   except ValueError as error:
     raise UserError(str(error)) from error
-  tokenizer = bpe.train(_texts(host, records), options.vocab_size)
+  tokenizer = bpe.train(_texts(host, records), host.config.tokenizer.vocab_size)
   tokenizer.save(own)
   return tokenizer
+
+
+def tokenizer_folder(config) -> str:
+  """Where the tokenizer comes from; '' where the run trains one."""
+  return config.tokenizer.path or config.model.path
 
 
 def check_prompts(host, tokenizer, starts) -> None:
@@ -57,23 +65,34 @@ def _texts(host, records):
 
 
 def model_config(config, vocab_size: int) -> models.ModelConfig:
-  """The config's HF dictionary with the run's own options."""
-  hf = config.model.hf.to_dict()
-  hf.setdefault('vocab_size', -(-vocab_size // 64) * 64)
-  if hf['vocab_size'] < vocab_size:
-    raise UserError(
-      f'config.model.hf.vocab_size={hf["vocab_size"]} is smaller than the '
-      f"tokenizer's {vocab_size} entries: they do not fit each other."
-    )
+  """The model of `config.model` with the run's own options.
+
+  vocab_size: entries of the tokenizer. Raises UserError where they do not
+  fit each other or the model is none of ours.
+  """
+  options = config.model
+  where = f'config.model.path={options.path!r}'
+  source = options.path
+  if not source:
+    where = 'config.model.hf'
+    source = options.hf.to_dict()
+    source.setdefault('vocab_size', -(-vocab_size // 64) * 64)
   try:
-    made = models.ModelConfig.from_hf(hf)
-  except ValueError as error:
-    raise UserError(f'config.model.hf: {error}') from error
-  return made.replace(
-    dtype=config.model.dtype,
-    scan_layers=config.model.scan_layers,
-    remat=config.model.remat,
-  )
+    made = models.ModelConfig.from_hf(
+      source,
+      dtype=options.dtype,
+      scan_layers=options.scan_layers,
+      remat=options.remat,
+    )
+  except (ValueError, TypeError, OSError) as error:
+    raise UserError(f'{where}: {error}') from error
+  if made.vocab_size < vocab_size:
+    raise UserError(
+      f'{where} has a vocabulary of {made.vocab_size}, smaller than the '
+      f"tokenizer's {vocab_size}: give the tokenizer that belongs to it with "
+      '--config.tokenizer.path=DIR.'
+    )
+  return made
 
 
 def learner_config(config) -> LearnerConfig:
@@ -111,8 +130,19 @@ def learner_config(config) -> LearnerConfig:
 def make_learner(host, tokenizer) -> Learner:
   """A learner with fresh parameters, or those of `config.model.path`."""
   config = host.config
+  made = model_config(config, tokenizer.vocab_size).replace(
+    eos_token_id=tokenizer.eos_ids, pad_token_id=tokenizer.pad_id
+  )
+  hf.write_config(host.work / 'model', made)
   try:
-    made, params = _model(config, tokenizer)
+    params = None
+    if config.model.path:
+      _, _, params = hf.load_hf(
+        config.model.path,
+        dtype=made.dtype,
+        scan_layers=made.scan_layers,
+        remat=made.remat,
+      )
     return Learner(
       made,
       learner_config(config),
@@ -123,28 +153,6 @@ def make_learner(host, tokenizer) -> Learner:
     )
   except ValueError as error:
     raise UserError(str(error)) from error
-
-
-def _model(config, tokenizer):
-  """(model config, parameters or None for a random start)."""
-  if not config.model.path:
-    return model_config(config, tokenizer.vocab_size), None
-  from jaxagent.models import hf
-
-  made, _, params = hf.load_hf(
-    pathlib.Path(config.model.path),
-    dtype=config.model.dtype,
-    scan_layers=config.model.scan_layers,
-    remat=config.model.remat,
-  )
-  if made.vocab_size < tokenizer.vocab_size:
-    raise UserError(
-      f'config.model.path={config.model.path!r} has a vocabulary of '
-      f"{made.vocab_size}, smaller than the tokenizer's "
-      f'{tokenizer.vocab_size}: give the tokenizer that belongs to it with '
-      '--config.tokenizer.path.'
-    )
-  return made, params
 
 
 def make_policy(host, learner: Learner, tokenizer) -> Policy:
@@ -159,6 +167,7 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
     prompt_buckets=_powers(64, roll.max_prompt_tokens),
     batch_buckets=(1, 4, 16, 48),
     new_buckets=(roll.max_new_tokens,),
+    decode=tokenizer.decode_response,
     seed=host.config.seed,
   )
   return Policy(
@@ -170,6 +179,7 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
       max_new_tokens=roll.max_new_tokens,
       temperature=roll.temperature,
       stop_token_ids=tokenizer.eos_ids,
+      stop=tuple(roll.stop),
     ),
     max_prompt_tokens=roll.max_prompt_tokens,
   )

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.envs.prompts import render_prompt
+from jaxagent.rollout.engine import before_stop
 
 
 def seed_of(*parts) -> int:
@@ -37,8 +38,8 @@ class Policy:
   def prompt_ids(self, state: types.State) -> np.ndarray:
     """int32 [P]: the prompt's tokens; the oldest are cut where too long."""
     text = render_prompt(state, self.specs[state.task], style=self.style)
-    ids = self.tokenizer.encode_prompt(text)
-    return np.asarray(ids[-self.max_prompt_tokens :], np.int32)
+    ids = self.tokenizer.encode_prompt(text, self.max_prompt_tokens)
+    return np.asarray(ids, np.int32)
 
   def sample(
     self, states: Sequence[types.State], ids: Sequence[str], seeds
@@ -51,5 +52,6 @@ class Policy:
     return list(self.engine.generate(requests))
 
   def text(self, completion: types.Completion) -> str:
-    """The response's text, without the end token."""
-    return self.tokenizer.decode_response(completion.token_ids)
+    """The response's text, without the end token or the stop text."""
+    text = self.tokenizer.decode_response(completion.token_ids)
+    return before_stop(text, self.sampling.stop)

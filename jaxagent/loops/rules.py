@@ -9,6 +9,7 @@ rule once.
 from __future__ import annotations
 
 from jaxagent import summary
+from jaxagent.data import chat
 from jaxagent.loops import checks
 
 # Any text will do.
@@ -67,6 +68,7 @@ RULES: tuple[checks.Rule, ...] = (
   ),
   checks.one_of('rl.importance_level', 'none', 'token', 'sequence'),
   checks.names('eval.policies', summary.POLICIES),
+  checks.texts('rollout.stop'),
   checks.names('tasks.heldin'),
   checks.names('tasks.heldout'),
   checks.flag('dry_run'),
@@ -216,14 +218,13 @@ RULES: tuple[checks.Rule, ...] = (
     say='config.rollout.top_p={0}, top_k={1}: truncated sampling changes the '
     'log-probs that training divides by; set top_p=1 and top_k=0.',
   ),
-  checks.related(
-    'rollout.max_prompt_tokens',
-    'rollout.max_new_tokens',
-    _HF + 'max_position_embeddings',
-    holds=lambda prompt, new, room: prompt + new <= room,
-    say='config.rollout.max_prompt_tokens={0} and max_new_tokens={1} '
-    'together exceed config.model.hf.max_position_embeddings={2}; lower one '
-    'of the first two.',
+  checks.Rule(
+    (
+      'rollout.max_prompt_tokens',
+      'rollout.max_new_tokens',
+      _HF + 'max_position_embeddings',
+    ),
+    checks.positions,
   ),
   checks.related(
     'work_dir',
@@ -237,14 +238,20 @@ RULES: tuple[checks.Rule, ...] = (
   # What this machine and this version have.
   checks.Rule(('sandbox.backend',), checks.backend_is_built, 'run'),
   checks.Rule(('rollout.engine',), checks.engine_is_built, 'run'),
-  checks.folder('tokenizer.path', 'tokenizer.json'),
+  checks.folder('tokenizer.path', *chat.ENTRY_FILES),
   checks.folder('model.path', 'config.json'),
   checks.Rule(('tasks_dir',), checks.tasks_dir),
   checks.Rule(('tasks.heldin', 'tasks.heldout'), checks.chosen_tasks),
   checks.Rule(('rollout.max_prompt_tokens',), checks.prompt_room),
   checks.Rule(
+    ('tokenizer.path', 'model.path', 'rollout.max_prompt_tokens'),
+    checks.tokenizer_fits,
+    'run',
+  ),
+  checks.Rule(
     ('mesh.data', 'mesh.fsdp', 'mesh.tensor'),
     checks.mesh_fits_devices,
     'devices',
   ),
+  checks.Rule(('model.path',), checks.weights_fit, 'devices'),
 )

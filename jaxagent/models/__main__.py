@@ -1,15 +1,16 @@
 """`python -m jaxagent.models import | export | score`.
 
-  import --model HF_DIR --out DIR            checks, converts, saves (orbax)
-  export --model DIR --out HF_DIR            back to a sharded HF folder
-  score  --model HF_DIR --tokens F.npy --out G.npy
-         log-prob of each token given its prefix, [B, T] -> [B, T-1]
+import --model HF_DIR --out DIR            checks, converts, saves (orbax)
+export --model DIR --out HF_DIR            back to a sharded HF folder; DIR
+       is what `import` wrote, or the work directory of a run (its RL policy,
+       else its SFT policy, or that of --stage)
+score  --model HF_DIR --tokens F.npy --out G.npy
+       log-prob of each token given its prefix, [B, T] -> [B, T-1]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import sys
 import time
@@ -19,10 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jaxagent import sharding
+from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.models import hf
 from jaxagent.models.config import DTYPES, ModelConfig
 from jaxagent.models.decoder import abstract_decoder
 from jaxagent.models.logprobs import token_logprobs
+
+STAGES = ('rl', 'sft')  # of a run, the furthest first
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
   args = _parser().parse_args(argv)
   try:
     args.run(args)
-  except (ValueError, OSError) as error:
+  except (ValueError, OSError, CheckpointError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   return 0
@@ -43,7 +48,11 @@ def _parser() -> argparse.ArgumentParser:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   commands = parser.add_subparsers(required=True, metavar='COMMAND')
-  for name, run in (('import', _import), ('export', _export), ('score', _score)):
+  for name, run in (
+    ('import', _import),
+    ('export', _export),
+    ('score', _score),
+  ):
     command = commands.add_parser(name)
     command.set_defaults(run=run)
     command.add_argument('--model', required=True, type=pathlib.Path)
@@ -53,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
       command.add_argument('--scan_layers', action='store_true')
     if name == 'export':
       command.add_argument('--max_shard_mb', type=int, default=4096)
+      command.add_argument('--stage', choices=STAGES, default=None)
     if name == 'score':
       command.add_argument('--tokens', required=True, type=pathlib.Path)
       command.add_argument('--temperature', type=float, default=1.0)
@@ -72,14 +82,8 @@ def _import(args) -> None:
   )
   with ocp.StandardCheckpointer() as saver:
     saver.save(args.out.resolve() / 'params', nnx.to_pure_dict(params))
-  for name in hf._TOKENIZER_FILES:
-    if (args.model / name).is_file():
-      (args.out / name).write_bytes((args.model / name).read_bytes())
-  run = {'scan_layers': config.scan_layers, 'param_dtype': config.param_dtype}
-  (args.out / 'run.json').write_text(json.dumps(run) + '\n')
-  (args.out / 'config.json').write_text(
-    json.dumps(config.to_hf(), indent=2, sort_keys=True) + '\n'
-  )
+  hf.copy_tokenizer(args.model, args.out)
+  hf.write_config(args.out, config)
   print(
     f'{config.model_type}: {config.num_params():,} weights from {args.model} '
     f'to {args.out} in {time.monotonic() - start:.1f} s'
@@ -87,29 +91,54 @@ def _import(args) -> None:
 
 
 def _export(args) -> None:
-  import orbax.checkpoint as ocp
-
-  run_file = args.model / 'run.json'
-  if not run_file.is_file():
-    raise FileNotFoundError(
-      f'no {run_file}: --model is a folder that `import` wrote.'
-    )
-  config = ModelConfig.from_hf(args.model, **json.loads(run_file.read_text()))
-  _, abstract = abstract_decoder(config)
-  with ocp.StandardCheckpointer() as saver:
-    pure = saver.restore(
-      args.model.resolve() / 'params', nnx.to_pure_dict(abstract)
-    )
-  nnx.replace_by_pure_dict(abstract, pure)
+  if (args.model / 'model' / hf.RUN_FILE).is_file():
+    config, params, origin = _trained(args.model, args.stage)
+    tokenizer = args.model / 'tokenizer'
+  else:
+    config, params = _imported(args.model)
+    tokenizer, origin = args.model, args.model
   hf.save_hf(
     args.out,
     config,
-    abstract,
+    params,
     dtype=args.dtype,
     max_shard_bytes=args.max_shard_mb << 20,
-    tokenizer=args.model,
+    tokenizer=tokenizer,
   )
-  print(f'{config.num_params():,} weights from {args.model} to {args.out}')
+  print(f'{config.num_params():,} weights from {origin} to {args.out}')
+
+
+def _imported(folder: pathlib.Path):
+  """(config, weights) of what `import` wrote."""
+  import orbax.checkpoint as ocp
+
+  config = hf.read_config(folder)
+  _, abstract = abstract_decoder(config)
+  with ocp.StandardCheckpointer() as saver:
+    pure = saver.restore(
+      folder.resolve() / 'params', nnx.to_pure_dict(abstract)
+    )
+  nnx.replace_by_pure_dict(abstract, pure)
+  return config, abstract
+
+
+def _trained(work: pathlib.Path, stage: str | None):
+  """(config, weights, checkpoints) of a run's newest policy."""
+  config = hf.read_config(work / 'model')
+  _, abstract = abstract_decoder(config)
+  leaves, tree = jax.tree_util.tree_flatten_with_path(abstract)
+  wanted = {sharding.path_of(path): leaf for path, leaf in leaves}
+  for name in (stage,) if stage else STAGES:
+    manager = CheckpointManager(work / name / 'checkpoints')
+    found = manager.restore_latest(wanted, part='policy')
+    if found is not None:
+      policy = [found.arrays[path] for path in wanted]
+      where = manager.path(found.step)
+      return config, jax.tree.unflatten(tree, policy), where
+  raise FileNotFoundError(
+    f'{work} holds no checkpoint of {stage or " or ".join(STAGES)} yet; train '
+    'first, or choose another --stage.'
+  )
 
 
 def _score(args) -> None:

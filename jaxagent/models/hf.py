@@ -49,15 +49,19 @@ _TOP = {
   ('norm', 'scale'): 'model.norm.weight',
   ('lm_head',): 'lm_head.weight',
 }
-_TOKENIZER_FILES = (
+TOKENIZER_FILES = (
   'tokenizer.json',
   'tokenizer_config.json',
   'special_tokens_map.json',
   'added_tokens.json',
   'vocab.json',
   'merges.txt',
+  'tokenizer.model',
   'chat_template.jinja',
 )
+
+
+RUN_FILE = 'run.json'  # run options beside a config.json of ours
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +138,14 @@ def load_hf(
   return config, graphdef, params
 
 
+def check_folder(folder: str | pathlib.Path) -> None:
+  """Raises as `load_hf` would, without reading a weight."""
+  folder = pathlib.Path(folder)
+  config = ModelConfig.from_hf(folder).replace(lora_rank=0)
+  check_tokenizer(folder, config)
+  check_names(st.read_index(folder), weight_table(config), config, str(folder))
+
+
 def check_names(
   files: dict[str, st.Tensor],
   table: list[Weight],
@@ -183,7 +195,7 @@ def check_tokenizer(folder: pathlib.Path, config: ModelConfig) -> None:
   ids = [*ids, *(t['id'] for t in raw.get('added_tokens') or [])]
   if ids and max(ids) >= config.vocab_size:
     raise ValueError(
-      f'{file}: has id {max(ids)}, but the model\'s vocab_size is '
+      f"{file}: has id {max(ids)}, but the model's vocab_size is "
       f'{config.vocab_size}; it is the tokenizer of another model.'
     )
 
@@ -222,9 +234,7 @@ def save_hf(
     folder, pending, jnp.dtype(config.param_dtype), max_shard_bytes
   )
   if tokenizer is not None:
-    for name in _TOKENIZER_FILES:
-      if (pathlib.Path(tokenizer) / name).is_file():
-        shutil.copyfile(pathlib.Path(tokenizer) / name, folder / name)
+    copy_tokenizer(tokenizer, folder)
     check_tokenizer(folder, config)
   generation = {
     k: hf[k]
@@ -237,6 +247,36 @@ def save_hf(
   # Last, so that a folder with a config.json is a whole one.
   _write_json(folder / 'config.json', hf)
   return folder
+
+
+def write_config(folder: pathlib.Path, config: ModelConfig) -> None:
+  """`config.json` and, beside it, how we run the model."""
+  folder.mkdir(parents=True, exist_ok=True)
+  _write_json(folder / 'config.json', config.to_hf())
+  run = {'scan_layers': config.scan_layers, 'param_dtype': config.param_dtype}
+  _write_json(folder / RUN_FILE, run)
+
+
+def read_config(folder: pathlib.Path) -> ModelConfig:
+  """What `write_config` wrote; FileNotFoundError says whose work that is."""
+  file = folder / RUN_FILE
+  if not file.is_file():
+    raise FileNotFoundError(
+      f'no {file}: give a folder that `import` wrote or the work directory of '
+      'a run.'
+    )
+  return ModelConfig.from_hf(folder, **json.loads(file.read_text()))
+
+
+def copy_tokenizer(
+  source: str | pathlib.Path, folder: str | pathlib.Path
+) -> None:
+  """Copies the tokenizer's files of one folder into another."""
+  source, folder = pathlib.Path(source), pathlib.Path(folder)
+  folder.mkdir(parents=True, exist_ok=True)
+  for name in TOKENIZER_FILES:
+    if (source / name).is_file():
+      shutil.copyfile(source / name, folder / name)
 
 
 def _write_json(file: pathlib.Path, value: Any) -> None:

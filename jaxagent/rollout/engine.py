@@ -6,7 +6,8 @@ conformance tests run against both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import bisect
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from jaxagent import types
@@ -74,14 +75,14 @@ def check_request(
     raise RequestError(f'{name}: empty prompt; give at least one token id.')
   if len(ids) > max_prompt_tokens:
     raise RequestError(
-      f'{name}: prompt of {len(ids)} tokens, longer than the engine\'s '
+      f"{name}: prompt of {len(ids)} tokens, longer than the engine's "
       f'{max_prompt_tokens}; shorten it or raise the largest prompt bucket.'
     )
   low, high = int(min(ids)), int(max(ids))
   if low < 0 or high >= vocab_size:
     raise RequestError(
       f'{name}: token id {low if low < 0 else high} is outside the vocabulary '
-      f'[0, {vocab_size}); is the tokenizer the model\'s own?'
+      f"[0, {vocab_size}); is the tokenizer the model's own?"
     )
   if not 1 <= s.max_new_tokens <= max_new_tokens:
     raise RequestError(
@@ -97,6 +98,33 @@ def check_request(
   if for_training and (s.top_p < 1 or s.top_k > 0):
     raise RequestError(
       f'{name}: top_p={s.top_p}, top_k={s.top_k} cut the distribution, so its '
-      'log-probs are not the policy\'s; sample with top_p=1, top_k=0 for '
+      "log-probs are not the policy's; sample with top_p=1, top_k=0 for "
       'training, or pass for_training=False for evaluation.'
     )
+
+
+def stop_length(
+  token_ids: Sequence[int],
+  stop: Sequence[str],
+  decode: Callable[[Sequence[int]], str] | None,
+) -> int | None:
+  """Tokens up to and with the one that completes a stop text; None if none.
+
+  Matched on the text of the ids, which may part a stop text anywhere.
+  """
+  if not stop or not has_stop(decode(token_ids), stop):
+    return None
+  # Once a text holds a stop text, any longer one does: halves may be searched.
+  lengths = range(1, len(token_ids) + 1)
+  return 1 + bisect.bisect_left(
+    lengths, True, key=lambda n: has_stop(decode(token_ids[:n]), stop)
+  )
+
+
+def has_stop(text: str, stop: Sequence[str]) -> bool:
+  return any(s in text for s in stop)
+
+
+def before_stop(text: str, stop: Sequence[str]) -> str:
+  """The text before the first stop text in it."""
+  return text[: min((text.find(s) for s in stop if s in text), default=None)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -23,7 +23,12 @@ from jaxagent import types
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.logprobs import logits_of
 from jaxagent.rollout import sampling
-from jaxagent.rollout.engine import EngineError, RequestError, check_request
+from jaxagent.rollout.engine import (
+  EngineError,
+  RequestError,
+  check_request,
+  stop_length,
+)
 
 _log = logging.getLogger(__name__)
 _MAX_STOPS = 8
@@ -43,10 +48,13 @@ class NativeEngine:
     prompt_buckets: Sequence[int] = (64, 128, 256),
     batch_buckets: Sequence[int] = (1, 4, 16, 48),
     new_buckets: Sequence[int] = (192,),
+    decode: Callable[[Sequence[int]], str] | None = None,
     seed: int = 0,
     version: int = 0,
   ):
     """`eos_ids` end a completion beside each request's own stop ids.
+
+    `decode` turns a response's ids into text, for requests with stop texts.
 
     The buckets are the static shapes: prompt tokens, rows and new tokens of
     one compiled loop. A larger batch is cut into several. `seed` is folded
@@ -57,7 +65,7 @@ class NativeEngine:
     self._prompt = _buckets('prompt_buckets', prompt_buckets)
     self._batch = _buckets('batch_buckets', batch_buckets)
     self._new = _buckets('new_buckets', new_buckets)
-    self._seed, self._version = seed, version
+    self._seed, self._version, self._decode = seed, version, decode
     self._closed = False
     self._shapes: set[tuple[Any, ...]] = set()
     longest = self._prompt[-1] + self._new[-1]
@@ -71,7 +79,7 @@ class NativeEngine:
       if not 0 <= token < config.vocab_size:
         raise ValueError(
           f'token id {token} (pad or eos) is outside the vocabulary '
-          f'[0, {config.vocab_size}); is the tokenizer the model\'s own?'
+          f"[0, {config.vocab_size}); is the tokenizer the model's own?"
         )
     self._loop = jax.jit(_generate, static_argnums=(0, 1, 2, 3))
 
@@ -127,6 +135,11 @@ class NativeEngine:
       max_new_tokens=self._new[-1],
       for_training=for_training,
     )
+    if request.sampling.stop and self._decode is None:
+      raise RequestError(
+        f'request {request.request_id!r}: stop={request.sampling.stop!r} are '
+        'matched on text; make the engine with decode=TOKENIZER.decode_response.'
+      )
     stops = set(request.sampling.stop_token_ids) | set(self._eos)
     if len(stops) > _MAX_STOPS:
       raise RequestError(
@@ -141,25 +154,32 @@ class NativeEngine:
     longest = max(r.sampling.max_new_tokens for r in requests)
     new = _fit(longest, self._new)
     unique, source = self._unique(requests, rows, width)
-    cut = any(
-      r.sampling.top_p < 1 or r.sampling.top_k > 0 for r in requests
-    )
+    cut = any(r.sampling.top_p < 1 or r.sampling.top_k > 0 for r in requests)
     arrays = pack_settings(requests, rows, self._eos, self._seed)
     static = (self._graphdef, self._config, new, cut)
     self._note((rows, width, new, cut, unique[0].shape[0]))
     done = self._loop(*static, self._params, *unique, source, arrays)
     tokens, logprobs, lengths, stopped = jax.device_get(done)
     return [
-      types.Completion(
-        request_id=r.request_id,
-        prompt_ids=np.asarray(r.prompt_ids, np.int32),
-        token_ids=tokens[i, : lengths[i]],
-        logprobs=logprobs[i, : lengths[i]],
-        version_spans=((self._version, 0, int(lengths[i])),),
-        finish_reason='stop' if stopped[i] else 'length',
-      )
+      self._completion(r, tokens[i, : lengths[i]], logprobs[i], stopped[i])
       for i, r in enumerate(requests)
     ]
+
+  def _completion(self, request, tokens, logprobs, stopped):
+    """What was sampled [N], cut where it completes a stop text."""
+    length = stop_length(tokens, request.sampling.stop, self._decode)
+    if length is None:
+      length = len(tokens)
+    else:
+      stopped = True
+    return types.Completion(
+      request_id=request.request_id,
+      prompt_ids=np.asarray(request.prompt_ids, np.int32),
+      token_ids=tokens[:length],
+      logprobs=logprobs[:length],
+      version_spans=((self._version, 0, length),),
+      finish_reason='stop' if stopped else 'length',
+    )
 
   def _unique(self, requests, rows, width):
     """Prompts that the batch shares are prefilled once.
@@ -293,9 +313,7 @@ def _generate(graphdef, config, new, cut, params, tokens, lengths, source, s):
       'n': n + 1,
     }
 
-  out = jax.lax.while_loop(
-    lambda o: (o['n'] < new) & going(o).any(), step, out
-  )
+  out = jax.lax.while_loop(lambda o: (o['n'] < new) & going(o).any(), step, out)
   return out['tokens'], out['logprobs'], out['lengths'], out['stopped']
 
 

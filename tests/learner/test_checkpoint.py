@@ -100,7 +100,24 @@ def test_killed_while_writing_leaves_the_one_before(tmp_path, monkeypatch):
   monkeypatch.undo()
   again = CheckpointManager(tmp_path)
   assert again.restore_latest(_tree(0.0)).step == 1
+  again.save(3, _tree(3))
   assert not list(tmp_path.glob('tmp_*'))
+
+
+def test_one_part_alone_is_read(tmp_path):
+  manager = CheckpointManager(tmp_path)
+  manager.save(1, _tree(5))
+  wanted = {
+    'a/kernel': jax.ShapeDtypeStruct((4, 3), jnp.float32),
+    'b': jax.ShapeDtypeStruct((3,), jnp.float32),
+  }
+  found = manager.restore_latest(wanted, part='policy')
+  assert _equal(found.arrays, _tree(5)['policy'])
+  wanted['b'] = jax.ShapeDtypeStruct((4,), jnp.float32)
+  with pytest.raises(CheckpointError, match='other shapes'):
+    manager.restore_latest(wanted, part='policy')
+  with pytest.raises(CheckpointError, match='missing'):
+    manager.restore_latest(_tree(0.0)['policy'], part='value')
 
 
 def test_another_model_is_named(tmp_path):

@@ -1,7 +1,9 @@
 """Every rule of configs is broken once, and every option is in the table."""
 
+import json
 import pathlib
 import re
+import shutil
 
 import jax
 import pytest
@@ -13,6 +15,7 @@ from jaxagent.loops.errors import UserError
 from jaxagent.models import config as model_config
 from jaxagent.rollout import records
 from jaxagent.sandbox import pool
+from jaxagent.testing import small_hf
 
 ROOT = pathlib.Path(__file__).parents[2]
 HF = 'model.hf.'
@@ -170,6 +173,9 @@ PAIRS = [
   ({'eval.k': 1000}, 'eval.k=1000 .*trajectories_per_task='),
   ({'rollout.top_p': 0.9}, 'top_p=0.9.* truncated sampling'),
   ({'rollout.top_k': 5}, 'top_k=5.* truncated sampling'),
+  ({'rollout.stop': 'END'}, "stop='END' must be a tuple of texts"),
+  ({'rollout.stop': ('END', '')}, 'none empty'),
+  ({'rollout.stop': (3,)}, 'must be a tuple of texts'),
   ({'rollout.max_prompt_tokens': 4000}, '4000 .*max_position_embeddings=1024'),
   ({'work_dir': ' '}, "work_dir=' ' is empty"),
   ({'eval.policies': ('rl', 'ppo')}, "'ppo' .*choose from: starter, sft, rl"),
@@ -240,6 +246,66 @@ def test_what_is_not_here_is_refused_but_may_be_planned(changes, text):
     pytest.skip('built by now')
   assert text in _refusal(changes)
   settings.validate(_config({'dry_run': True, **changes}))
+
+
+@pytest.fixture(scope='module')
+def small(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('hf') / 'model'
+  return small_hf.make(folder, vocab_size=600, hidden_size=16)
+
+
+def _with_model(small, tmp_path, **changes):
+  """The small model's folder with other entries in its config.json."""
+  folder = tmp_path / 'model'
+  shutil.copytree(small, folder)
+  raw = json.loads((folder / 'config.json').read_text()) | changes
+  (folder / 'config.json').write_text(json.dumps(raw))
+  return {'model.path': str(folder)}
+
+
+def test_a_models_folder_is_valid_whatever_the_other_dictionary_says(small):
+  changes = {'model.path': str(small), HF + 'max_position_embeddings': 8}
+  for dry_run in (True, False):
+    config = _config({'dry_run': dry_run, **changes})
+    settings.validate(config)
+  settings.validate_devices(config)
+
+
+@pytest.mark.parametrize(
+  'inside, outside, text',
+  [
+    ({'model_type': 'llama'}, {}, "'llama' is not implemented"),
+    (
+      {'max_position_embeddings': 100},
+      {},
+      'exceed max_position_embeddings=100 of config.json of config.model.path',
+    ),
+    ({}, {'mesh.tensor': 3}, 'num_attention_heads=4 does not divide'),
+    ({'vocab_size': 512}, {}, 'vocab_size=512, smaller than the 600 of'),
+    ({}, {'rollout.max_prompt_tokens': 30}, 'is below the shortest prompt'),
+  ],
+)
+def test_what_does_not_fit_a_models_folder(
+  small, tmp_path, inside, outside, text
+):
+  assert text in _refusal(_with_model(small, tmp_path, **inside) | outside)
+
+
+def test_folders_that_lack_something(small, tmp_path):
+  changes = _with_model(small, tmp_path)
+  folder = pathlib.Path(changes['model.path'])
+  (folder / 'tokenizer.json').rename(folder / 'other.json')
+  assert 'holds no tokenizer' in _refusal(changes)
+  settings.validate(_config({**changes, 'tokenizer.path': str(small)}))
+  (folder / 'other.json').rename(folder / 'tokenizer.json')
+  (folder / 'model.safetensors').write_bytes(b'damaged')
+  config = _config(changes)
+  settings.validate(config)
+  with pytest.raises(UserError, match='config.model.path: ') as error:
+    settings.validate_devices(config)
+  assert '\n' not in str(error.value)
+  (folder / 'config.json').write_text('{')
+  assert 'not a valid JSON' in _refusal(changes)
 
 
 def test_collecting_needs_no_engine_and_no_devices():

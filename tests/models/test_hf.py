@@ -12,6 +12,8 @@ import pytest
 from flax import nnx
 from safetensors import numpy as stnp
 
+from jaxagent import sharding
+from jaxagent.checkpoint import CheckpointManager
 from jaxagent.models import __main__ as cli
 from jaxagent.models import hf, init_decoder, lora
 from tests.models.conftest import make_config, shake
@@ -162,10 +164,9 @@ def test_cli_import_export_score(saved, tmp_path, capsys):
   assert not cli.main(
     ['export', '--model', str(tmp_path / 'ours'), '--out', str(tmp_path / 'b')]
   )
-  assert (
-    (tmp_path / 'b/model.safetensors').read_bytes()
-    == (folder / 'model.safetensors').read_bytes()
-  )
+  assert (tmp_path / 'b/model.safetensors').read_bytes() == (
+    folder / 'model.safetensors'
+  ).read_bytes()
   rows = np.random.default_rng(0).integers(0, 101, (3, 6))
   np.save(tmp_path / 't.npy', rows)
   command = ['score', '--model', str(folder), '--tokens']
@@ -189,3 +190,52 @@ def test_cli_bad_folder_in_one_line(tmp_path):
   done = subprocess.run(command, capture_output=True, text=True)
   assert done.returncode == 2
   assert 'error: no ' in done.stderr and 'Traceback' not in done.stderr
+
+
+def _checkpoint(work, stage, step, params):
+  leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+  policy = {sharding.path_of(path): leaf for path, leaf in leaves}
+  state = {'policy': policy, 'opt': np.zeros(3), 'counters': {'n': np.int64(1)}}
+  CheckpointManager(work / stage / 'checkpoints').save(step, state)
+
+
+@pytest.mark.parametrize('scan', (False, True))
+def test_export_of_a_run_takes_its_newest_policy(tmp_path, capsys, scan):
+  config = make_config(scan_layers=scan)
+  work = tmp_path / 'work'
+  policies = [shake(init_decoder(config, 0)[1], seed) for seed in range(4)]
+  hf.write_config(work / 'model', config)
+  (work / 'tokenizer').mkdir()
+  vocab = json.dumps({'model': {'vocab': {'a': 0, 'b': 100}}})
+  (work / 'tokenizer' / 'tokenizer.json').write_text(vocab)
+  export = ['export', f'--model={work}']
+  assert cli.main([*export, f'--out={tmp_path / "none"}']) == 2
+  assert 'holds no checkpoint of rl or sft' in capsys.readouterr().err
+  for (stage, step), policy in zip(
+    (('sft', 9), ('rl', 1), ('rl', 2)), policies
+  ):
+    _checkpoint(work, stage, step, policy)
+  for name, options, want in (
+    ('rl', [], policies[2]),
+    ('sft', ['--stage=sft'], policies[0]),
+  ):
+    assert cli.main([*export, f'--out={tmp_path / name}', *options]) == 0
+    assert (tmp_path / name / 'tokenizer.json').read_text() == vocab
+    got, _, loaded = hf.load_hf(tmp_path / name, scan_layers=scan)
+    assert got == config and _equal(loaded, want)
+  commit = work / 'rl' / 'checkpoints' / 'step_00000002' / 'COMMIT'
+  commit.write_text('damaged')
+  assert cli.main([*export, f'--out={tmp_path / "before"}']) == 0
+  assert _equal(
+    hf.load_hf(tmp_path / 'before', scan_layers=scan)[2], policies[1]
+  )
+
+
+def test_export_of_another_model_than_the_checkpoint(tmp_path, capsys):
+  config = make_config()
+  _checkpoint(tmp_path, 'rl', 1, init_decoder(config, 0)[1])
+  hf.write_config(tmp_path / 'model', config.replace(hidden_size=32))
+  assert cli.main(['export', f'--model={tmp_path}', f'--out={tmp_path}/o']) == 2
+  said = capsys.readouterr().err
+  assert 'another model' in said and said.count('\n') == 1
+  assert not (tmp_path / 'o').exists()

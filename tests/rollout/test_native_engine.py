@@ -9,7 +9,7 @@ from flax import nnx
 
 from jaxagent import types
 from jaxagent.models import ModelConfig, init_decoder, token_logprobs
-from jaxagent.rollout.engine import RequestError
+from jaxagent.rollout.engine import RequestError, before_stop
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.rollout.sampling import truncate
 
@@ -59,7 +59,10 @@ def test_same_tokens_alone_and_in_a_batch(engine):
     alone = engine.generate([r])[0]
     np.testing.assert_array_equal(a.token_ids, alone.token_ids)
     np.testing.assert_array_equal(a.token_ids, b.token_ids)
-    assert a.request_id == r.request_id and a.finish_reason in ('stop', 'length')
+    assert a.request_id == r.request_id and a.finish_reason in (
+      'stop',
+      'length',
+    )
     assert a.version_spans == ((engine.version, 0, len(a.token_ids)),)
 
 
@@ -95,6 +98,35 @@ def test_stop_ids_and_limits(engine):
   short = engine.generate([request(2, max_new_tokens=2)])[0]
   np.testing.assert_array_equal(short.token_ids, free.token_ids[:2])
   assert short.finish_reason == 'length'
+
+
+def _spell(ids):
+  """Two letters a token, so that stop texts fall across tokens."""
+  return ''.join(chr(97 + i % 26) + chr(65 + i // 26) for i in ids)
+
+
+def test_stop_texts_cut_at_the_token_that_completes_them(engine, monkeypatch):
+  free = engine.generate([request(2)])[0]
+  monkeypatch.setattr(engine, '_decode', _spell)
+  text = _spell(free.token_ids)
+  for at in range(len(text) - 3):
+    stop = text[at : at + 3]
+    end = -(-(text.index(stop) + 3) // 2)
+    done = engine.generate([request(2, stop=('never', stop))])[0]
+    np.testing.assert_array_equal(done.token_ids, free.token_ids[:end])
+    np.testing.assert_array_equal(done.logprobs, free.logprobs[:end])
+    assert done.finish_reason == 'stop'
+    assert done.version_spans == ((engine.version, 0, end),)
+    text_before = before_stop(_spell(done.token_ids), ('never', stop))
+    assert text_before == text[: text.index(stop)]
+  other = engine.generate([request(2, stop=('never',))])[0]
+  np.testing.assert_array_equal(other.token_ids, free.token_ids)
+  assert other.finish_reason == free.finish_reason
+
+
+def test_stop_texts_need_a_decoder(engine):
+  with pytest.raises(RequestError, match=r"stop=\('x',\).*decode="):
+    engine.generate([request(2, stop=('x',))])
 
 
 def test_greedy_is_the_argmax(engine):

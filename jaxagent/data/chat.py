@@ -1,0 +1,184 @@
+"""A pretrained model's own tokenizer and chat template, from its folder.
+
+Layout of a sample: what the template puts before a user's message, the prompt
+text, what it puts before the assistant's answer, the response text, the end
+token. Only the template makes special tokens: text from outside is encoded as
+plain text, whatever it spells. Training goes by token ids alone: a response
+is never tokenised again after sampling.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from jaxagent.data import bpe
+
+# One of them says that a folder holds a tokenizer.
+ENTRY_FILES = ('tokenizer.json', 'vocab.json', 'tokenizer.model')
+# Stand for the user's and the assistant's text while a template is rendered.
+_USER, _ASSISTANT = 'jaxagentuser', 'jaxagentassistant'
+
+
+def load(folder: str | pathlib.Path) -> bpe.ByteBPE | ChatTokenizer:
+  """The tokenizer of a folder: one that a run trained, or a model's own.
+
+  Raises ValueError where it is missing, damaged or cannot end a response.
+  """
+  folder = pathlib.Path(folder)
+  if not any((folder / name).is_file() for name in ENTRY_FILES):
+    raise ValueError(
+      f'{folder} holds no tokenizer ({", ".join(ENTRY_FILES)}); give the '
+      "model's with --config.tokenizer.path=DIR."
+    )
+  if _is_byte_bpe(folder / 'tokenizer.json'):
+    return bpe.load(folder)
+  return ChatTokenizer(folder)
+
+
+class ChatTokenizer:
+  """`transformers`' tokenizer of a model folder, as the loops use one.
+
+  A tokenizer without a chat template puts prompt and response one after the
+  other, as base models read text.
+  """
+
+  def __init__(self, folder: pathlib.Path):
+    from transformers import AutoTokenizer
+
+    self.folder = pathlib.Path(folder)
+    try:
+      self._tokenizer = AutoTokenizer.from_pretrained(
+        str(self.folder), local_files_only=True, trust_remote_code=False
+      )
+    except Exception as error:  # noqa: BLE001 - the library raises many
+      raise ValueError(
+        f'the tokenizer in {self.folder} cannot be read: '
+        f'{" ".join(str(error).split())}'
+      ) from error
+    self._head, self._tail, end = self._frame()
+    self.eos_ids = self._ends(end)
+    self._end = self.eos_ids[0]
+    pad = self._tokenizer.pad_token_id
+    self.pad_id = self._end if pad is None else int(pad)
+    self._check_plain()
+
+  @property
+  def vocab_size(self) -> int:
+    """One more than the largest id, which gaps may put above the count."""
+    return 1 + max(self._tokenizer.get_vocab().values())
+
+  def encode(self, text: str) -> list[int]:
+    """Ids of plain text; names of specials inside it stay plain text."""
+    return self._tokenizer.encode(
+      text, add_special_tokens=False, split_special_tokens=True
+    )
+
+  def encode_prompt(
+    self, text: str, max_tokens: int | None = None
+  ) -> list[int]:
+    """One user's message and the opening of the answer.
+
+    Where that is more than `max_tokens`, the oldest of the text is cut, never
+    the template. Raises ValueError where the template alone is too long.
+    """
+    content = self.encode(text)
+    frame = len(self._head) + len(self._tail)
+    content = bpe.newest(content, max_tokens, frame)
+    return [*self._head, *content, *self._tail]
+
+  def encode_response(self, text: str) -> list[int]:
+    return [*self.encode(text), self._end]
+
+  def decode_response(self, ids: Sequence[int]) -> str:
+    """Text up to the end token; other specials stay visible in it."""
+    ids = bpe.before_end(ids, self.eos_ids)
+    return self._tokenizer.decode(
+      ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
+    )
+
+  def _frame(self) -> tuple[list[int], list[int], list[int]]:
+    """Ids before the prompt, between prompt and response, after them."""
+    if not self._tokenizer.chat_template:
+      bos = self._tokenizer.bos_token_id
+      starts = self._tokenizer('')['input_ids'][:1] == [bos]
+      return [bos] if bos is not None and starts else [], [], []
+    opened = self._render([('user', _USER)], add_generation_prompt=True)
+    head, tail = self._split(opened, _USER)
+    whole = self._render([('user', _USER), ('assistant', _ASSISTANT)])
+    _, end = self._split(whole, _ASSISTANT)
+    return tuple(
+      self._tokenizer.encode(text, add_special_tokens=False)
+      for text in (head, tail, end)
+    )
+
+  def _render(self, turns, **options: Any) -> str:
+    messages = [{'role': role, 'content': text} for role, text in turns]
+    try:
+      return self._tokenizer.apply_chat_template(
+        messages, tokenize=False, **options
+      )
+    except Exception as error:  # noqa: BLE001 - a template raises anything
+      raise ValueError(
+        f'the chat template in {self.folder} cannot be rendered: '
+        f'{" ".join(str(error).split())}'
+      ) from error
+
+  def _split(self, text: str, mark: str) -> tuple[str, str]:
+    parts = text.split(mark)
+    if len(parts) != 2:
+      raise ValueError(
+        f'the chat template in {self.folder} writes a message '
+        f'{len(parts) - 1} times, not once; use a plainer template.'
+      )
+    return parts[0], parts[1]
+
+  def _ends(self, end: list[int]) -> tuple[int, ...]:
+    """End tokens: the template's first, then those the folder names."""
+    found = [i for i in end[:1] if i in self._specials()]
+    found += [self._tokenizer.eos_token_id]
+    for name in ('generation_config.json', 'config.json'):
+      listed = _read(self.folder / name).get('eos_token_id')
+      found += listed if isinstance(listed, list) else [listed]
+    ends = tuple(dict.fromkeys(int(i) for i in found if i is not None))
+    if not ends:
+      raise ValueError(
+        f'the tokenizer in {self.folder} names no end token; set eos_token in '
+        'its tokenizer_config.json.'
+      )
+    return ends
+
+  def _specials(self) -> set[int]:
+    """Named in the tokenizer's config, or marked so among its own tokens."""
+    added = self._tokenizer.added_tokens_decoder.items()
+    own = {i for i, token in added if token.special}
+    return own | set(self._tokenizer.all_special_ids)
+
+  def _check_plain(self) -> None:
+    """Raises ValueError where text from outside could end a response."""
+    for token in {*self.eos_ids, *self._specials()}:
+      name = self._tokenizer.convert_ids_to_tokens(token)
+      if name is not None and token in self.encode(name):
+        raise ValueError(
+          f'the tokenizer in {self.folder} makes the special token {name!r} '
+          'of plain text that spells it, so that a script could end a '
+          'response; mark it as special in tokenizer.json (added_tokens).'
+        )
+
+
+def _is_byte_bpe(file: pathlib.Path) -> bool:
+  """Whether `bpe.ByteBPE` wrote it: its specials at their ids."""
+  added = _read(file).get('added_tokens') or []
+  names = {t.get('id'): t.get('content') for t in added if isinstance(t, dict)}
+  return all(names.get(i) == name for i, name in enumerate(bpe.SPECIAL))
+
+
+def _read(file: pathlib.Path) -> dict[str, Any]:
+  """A JSON object, {} where there is none; a tokenizer's loader says why."""
+  try:
+    found = json.loads(file.read_text(encoding='utf-8'))
+  except (OSError, ValueError):
+    return {}
+  return found if isinstance(found, dict) else {}
