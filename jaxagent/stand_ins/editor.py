@@ -564,7 +564,11 @@ def _wrap(target, clause, rest, mentions, settings, regression) -> bool:
   if any(a.keyword is None for a in call.args) or pipeline.keyword(call, slot):
     steps[-1] = _call(mention, settings)
     return True
-  bare = pipeline.parse_expression(f'{mention.name}({slot}={inner})')
+  if pipeline.call_name(steps[-1]) == mention.name:
+    # It is wrapped so already: a second layer would multiply its fits.
+    bare = steps[-1]
+  else:
+    bare = pipeline.parse_expression(f'{mention.name}({slot}={inner})')
   for arg in call.args:
     bare = pipeline.set_keyword(bare, arg.keyword.value, arg.value)
   for name, value in settings:

@@ -64,6 +64,16 @@ def test_kinds_of_edits(instruction, estimator):
   assert edited(LOGISTIC, instruction) == PIPE.format(estimator)
 
 
+def test_a_wrapper_is_not_put_around_its_own_kind():
+  """80 bags of 80 bags would be 6,400 fits, and never meant."""
+  once = PIPE.format('BaggingClassifier(estimator=GaussianNB(), n_estimators=5)')
+  script = LOGISTIC.replace(model_line(LOGISTIC), once)
+  again = edited(script, 'Wrap the estimator in BaggingClassifier(n_estimators=80)')
+  assert again == once.replace('=5)', '=80, random_state=0)')
+  other = edited(script, 'Wrap the estimator in AdaBoostClassifier()')
+  assert 'AdaBoostClassifier(estimator=BaggingClassifier(' in other
+
+
 @pytest.mark.parametrize(
   'instruction, why',
   [
@@ -87,8 +97,9 @@ def test_what_is_no_python_is_refused(instruction, why):
 def test_growth_is_bounded_and_what_has_grown_can_be_edited():
   script = LOGISTIC
   with pytest.raises(EditRefused, match='nested too deep'):
-    for _ in range(100):
-      script = EDITOR.edit(script, 'Wrap the estimator in OneVsRestClassifier')
+    for i in range(100):
+      name = ('OneVsRestClassifier', 'OneVsOneClassifier')[i % 2]
+      script = EDITOR.edit(script, f'Wrap the estimator in {name}')
   assert script.count('OneVsRest') > 5
   assert 'RobustScaler' in edited(script, 'Use RobustScaler as the scaler')
 
