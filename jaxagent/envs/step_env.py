@@ -10,29 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import fnmatch
-import hashlib
-import json
 import logging
-import math
-import posixpath
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxagent import types
-from jaxagent.envs import interfaces, parser
+from jaxagent.envs import interfaces, parser, workspace
+from jaxagent.envs.execution import Run, ScriptRunner, state_id
+from jaxagent.envs.workspace import BACKUP, ActionFailed
 
 # Duration of an action that runs nothing; durations must be > 0.
 FLOOR_S = 1e-3
 HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
 MAX_OBSERVATION_CHARS = 6000
 MAX_INSPECT_LINES = 100
-MAX_NAME_BYTES = 200  # a file system takes 255 for one part of a path
-MAX_FILES = 64
-MAX_FILE_BYTES = 256 * 1024
 MAX_INSTRUCTION_CHARS = 4000
-BACKUP = '.backup'  # folder of the undo copies; no run sees it
 
 _log = logging.getLogger(__name__)
 
@@ -72,37 +64,6 @@ class StepResult:
     return self.state is None
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
-  """A graded execution."""
-
-  outcome: types.Outcome
-  score: float | None
-  execution: types.Execution
-  message: str
-
-
-class StartError(RuntimeError):
-  """A task's starter script did not give a score."""
-
-
-def state_id(
-  task: str, files: Mapping[str, str], script: str, step: int, last: str = ''
-) -> str:
-  """Content hash: equal content and position, equal id."""
-  content = json.dumps(
-    [task, sorted(files.items()), script, step, last], ensure_ascii=False
-  )
-  data = content.encode('utf-8', 'surrogatepass')
-  return hashlib.sha256(data).hexdigest()[:24]
-
-
-def script_hash(state: types.State) -> str:
-  """Content hash of a state's files; train/eval splits keep these apart."""
-  content = json.dumps([state.task, sorted(state.files.items())])
-  return hashlib.sha256(content.encode()).hexdigest()[:24]
-
-
 def truncate(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
   """Deterministic head and tail, saying how much was left out."""
   if len(text) <= limit:
@@ -112,32 +73,7 @@ def truncate(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
   return f'{text[:half]}\n[... {left} characters left out ...]\n{text[-half:]}'
 
 
-def inside(path: str) -> str | None:
-  """Normalised relative path, None where it leaves the workspace.
-
-  None, too, for what is no sensible name: control characters, newlines,
-  lone surrogates, a backslash, more than MAX_NAME_BYTES bytes.
-  """
-  if not path or path.startswith('/') or '\\' in path:
-    return None
-  if not path.isprintable():
-    return None
-  clean = posixpath.normpath(path)
-  if clean == '..' or clean.startswith('../'):
-    return None
-  return clean if len(clean.encode()) <= MAX_NAME_BYTES else None
-
-
-def within(path: str, folder: str) -> bool:
-  """Whether `path` lies below `folder`; both as `inside` gives them."""
-  return path.startswith(folder + '/')
-
-
-class ActionFailed(Exception):
-  """A valid action that the environment answers with an error."""
-
-
-class StepEnvironment:
+class StepEnvironment(ScriptRunner):
   """Step function over States; blocking and thread-safe.
 
   Args:
@@ -179,152 +115,24 @@ class StepEnvironment:
     infrastructure_retries: int = 1,
   ):
     if on_failure not in ('revert', 'keep'):
-      raise ValueError(
-        f"on_failure={on_failure!r} must be 'revert' or 'keep'."
-      )
-    self.prepared = dict(prepared)
-    self.pool = pool
+      raise ValueError(f"on_failure={on_failure!r} must be 'revert' or 'keep'.")
+    super().__init__(
+      prepared,
+      pool,
+      grader,
+      timeout_s=timeout_s,
+      memory_mb=memory_mb,
+      zygote=zygote,
+      cache=cache,
+      infrastructure_retries=infrastructure_retries,
+    )
     self.editor = editor
-    self.grader = grader
-    self.timeout_s = timeout_s
-    self.memory_mb = memory_mb
-    self.zygote = zygote
     self.edit_then_execute = edit_then_execute
     self.on_failure = on_failure
     self.parse_mode = parse_mode
     self.entries = entries
     self.actions = actions
-    self.infrastructure_retries = infrastructure_retries
-    self._cache: dict[str, Run] | None = {} if cache else None
-    self._lock = threading.Lock()
     self._faults: set[tuple[str, str, int]] = set()
-    self.cache_hits = 0
-    self.executions = 0
-
-  # --- Running and grading -------------------------------------------------
-
-  def task(self, name: str) -> Any:
-    if name not in self.prepared:
-      raise KeyError(
-        f'task {name!r} is not prepared; prepared are: '
-        f'{", ".join(sorted(self.prepared))}.'
-      )
-    return self.prepared[name]
-
-  def _limits(self, spec: types.TaskSpec) -> types.Limits:
-    changes: dict[str, Any] = {}
-    if self.timeout_s is not None:
-      changes['timeout_s'] = self.timeout_s
-    if self.memory_mb is not None:
-      changes['memory_mb'] = self.memory_mb
-    return dataclasses.replace(spec.limits, **changes)
-
-  def run_script(
-    self,
-    task: str,
-    files: Mapping[str, str],
-    script: str,
-    *,
-    split: str = 'valid',
-    job_id: str = 'job',
-  ) -> Run:
-    """Executes one script in a fresh workspace and grades its submission."""
-    key = ''
-    if self._cache is not None:
-      key = state_id(task, files, script, 0, split)
-      with self._lock:
-        if key in self._cache:
-          self.cache_hits += 1
-          return self._cache[key]
-    for attempt in range(self.infrastructure_retries + 1):
-      suffix = f'-retry{attempt}' if attempt else ''
-      run = self._run_once(task, files, script, split, job_id + suffix)
-      if not run.outcome.is_infrastructure:
-        break
-    # A time-out under load may be none on another day: not kept.
-    if self._cache is not None and not (
-      run.outcome.is_infrastructure or run.outcome.is_corner_case
-    ):
-      with self._lock:
-        self._cache[key] = run
-    return run
-
-  def _run_once(self, task, files, script, split, job_id) -> Run:
-    prepared = self.task(task)
-    spec = prepared.spec
-    job = types.Job(
-      job_id=job_id,
-      script=script,
-      files=dict(files),
-      mounts={'data': prepared.public_dir},
-      collect=(spec.submission,),
-      limits=self._limits(spec),
-      zygote=self.zygote,
-    )
-    with self._lock:
-      self.executions += 1
-    try:
-      execution = self.pool.submit(job).result()
-    except Exception as error:  # the pool itself failed: ours, not theirs
-      execution = types.Execution(
-        job_id=job_id,
-        outcome=types.Outcome.INFRASTRUCTURE,
-        tier='',
-        message=f'{type(error).__name__}: {error}',
-      )
-    if execution.outcome is not types.Outcome.OK:
-      return Run(execution.outcome, None, execution, execution.message)
-    submission = execution.collected.get(spec.submission)
-    if submission is None:
-      return Run(
-        types.Outcome.NO_SUBMISSION,
-        None,
-        execution,
-        f'the script wrote no {spec.submission}',
-      )
-    grade = self.grader.grade(task, submission, split)
-    score, outcome, reason = grade.score, grade.outcome, grade.reason
-    if outcome is types.Outcome.OK and (
-      score is None or not math.isfinite(score)
-    ):
-      score, outcome = None, types.Outcome.INVALID_SUBMISSION
-      reason = reason or 'the score is not a finite number'
-    return Run(outcome, score, execution, reason or '')
-
-  def initial_state(
-    self, task: str, *, ideas: tuple[str, ...] = (), job_id: str | None = None
-  ) -> types.State:
-    """Runs the starter script: m_0 on the validation split.
-
-    Raises StartError where it gives no score.
-    """
-    prepared = self.task(task)
-    files = {
-      name: text if isinstance(text, str) else text.decode()
-      for name, text in prepared.starter_files.items()
-    }
-    script = 'train.py'
-    if script not in files:
-      raise StartError(f'task {task}: the starter has no {script}.')
-    run = self.run_script(
-      task, files, script, job_id=job_id or f'start-{task}'
-    )
-    if run.score is None:
-      raise StartError(
-        f'task {task}: the starter script gave no score: {run.outcome.value}: '
-        f'{run.message or run.execution.output[-400:]}. Run '
-        f'`python -m jaxagent.tasks check {task}`.'
-      )
-    return types.State(
-      state_id=state_id(task, files, script, 0),
-      task=task,
-      files=files,
-      score=run.score,
-      start_score=run.score,
-      last_outcome='ok',
-      ideas=tuple(ideas),
-      script=script,
-    )
 
   # --- One step ------------------------------------------------------------
 
@@ -345,9 +153,7 @@ class StepEnvironment:
         actions=self.actions,
       )
     except parser.ResponseError as error:
-      return self._finish(
-        state, error.outcome, '', {}, f'{error}', valid=False
-      )
+      return self._finish(state, error.outcome, '', {}, f'{error}', valid=False)
     name, args = response.action, dict(response.args)
     handler = _HANDLERS[name]
     is_edit = name in parser.EDIT_ACTIONS
@@ -434,46 +240,12 @@ class StepEnvironment:
   # --- Reading -------------------------------------------------------------
 
   def _read(self, state: types.State, name: str) -> str:
-    """Text of a workspace file or of a prepared data file."""
-    path = inside(name)
-    if path is None:
-      raise ActionFailed(f'{name!r} is not in the workspace.')
-    if path in state.files:
-      return state.files[path]
-    if path == 'data' or path.startswith('data/'):
-      root = self.task(state.task).public_dir.resolve()
-      real = (root / path.removeprefix('data').lstrip('/')).resolve()
-      if real.is_relative_to(root) and real.is_file():
-        with real.open('rb') as file:
-          return file.read(64 * 1024).decode('utf-8', 'replace')
-    raise ActionFailed(f'there is no file {name!r}.')
-
-  def _list(self, state: types.State, name: str) -> str:
-    path = inside(name or '.')
-    if path is None:
-      raise ActionFailed(f'{name!r} is not in the workspace.')
-    if path == 'data' or path.startswith('data/'):
-      root = self.task(state.task).public_dir.resolve()
-      real = (root / path.removeprefix('data').lstrip('/')).resolve()
-      if real.is_relative_to(root) and real.is_dir():
-        return '\n'.join(
-          p.name + '/' * p.is_dir() for p in sorted(real.iterdir())
-        )
-      raise ActionFailed(f'there is no folder {name!r}.')
-    prefix = '' if path == '.' else path + '/'
-    items = {
-      rest.split('/')[0] + '/' * ('/' in rest)
-      for rest in (
-        f[len(prefix):] for f in [*state.files, 'data/.'] if
-        f.startswith(prefix)
-      )
-    }
-    if not items:
-      raise ActionFailed(f'there is no folder {name!r}.')
-    return '\n'.join(sorted(items))
+    data = self.task(state.task).public_dir
+    return workspace.read(state.files, data, name)
 
   def _act_list(self, state, name, args, split, job_id) -> StepResult:
-    text = self._list(state, args['dir_path'])
+    data = self.task(state.task).public_dir
+    text = workspace.listing(state.files, data, args['dir_path'])
     return self._finish(state, types.Outcome.OK, name, args, text)
 
   def _act_read(self, state, name, args, split, job_id) -> StepResult:
@@ -499,55 +271,25 @@ class StepEnvironment:
   def _act_understand(self, state, name, args, split, job_id) -> StepResult:
     text = self._read(state, args['file_name'])
     return self._finish(
-      state, types.Outcome.OK, name, args, summarise(text)
+      state, types.Outcome.OK, name, args, workspace.summarise(text)
     )
 
   # --- Changing ------------------------------------------------------------
 
   def _writable(self, state: types.State, name: str) -> str:
-    path = inside(name)
-    if path is None or path == '.':
-      raise ActionFailed(f'{name!r} is not in the workspace.')
-    spec = self.task(state.task).spec
-    if any(
-      path == fixed or within(path, fixed) or fnmatch.fnmatchcase(path, fixed)
-      for fixed in ('data', BACKUP, *map(posixpath.normpath,
-                                         spec.read_only_files))
-    ):
-      raise ActionFailed(f'{name!r} is read-only.')
-    if path == spec.submission:
-      raise ActionFailed(f'{name!r} is written by running the script.')
-    # The sandbox could not lay out a file that is a folder as well.
-    for other in (*state.files, *spec.read_only_files, spec.submission):
-      if within(path, other):
-        raise ActionFailed(f'{other!r} is a file, not a folder.')
-      if within(other, path):
-        raise ActionFailed(f'{name!r} is a folder.')
-    return path
-
-  def _with_file(
-    self, state: types.State, target: str, text: str
-  ) -> dict[str, str]:
-    """The files with one more, or changed; ActionFailed beyond the limits."""
-    files = {**state.files, target: text}
-    if target not in state.files and len(files) > MAX_FILES:
-      raise ActionFailed(f'the workspace holds at most {MAX_FILES} files.')
-    # Characters first: four bytes each at most.
-    if len(text) > MAX_FILE_BYTES or len(
-      text.encode('utf-8', 'surrogatepass')
-    ) > MAX_FILE_BYTES:
-      raise ActionFailed(f'a file holds at most {MAX_FILE_BYTES} bytes.')
-    if not parser.is_text(text):
-      raise ActionFailed('the file would hold a NUL or a lone surrogate.')
-    return files
+    return workspace.writable(state.files, self.task(state.task).spec, name)
 
   def _act_copy(self, state, name, args, split, job_id) -> StepResult:
     text = self._read(state, args['source'])
     target = self._writable(state, args['destination'])
-    files = self._with_file(state, target, text)
+    files = workspace.with_file(state.files, target, text)
     return self._finish(
-      state, types.Outcome.OK, name, args,
-      f'{args["source"]} copied to {target}.', files=files,
+      state,
+      types.Outcome.OK,
+      name,
+      args,
+      f'{args["source"]} copied to {target}.',
+      files=files,
     )
 
   def _act_undo(self, state, name, args, split, job_id) -> StepResult:
@@ -565,13 +307,11 @@ class StepEnvironment:
     return self._finish(state, types.Outcome.OK, name, args, '')
 
   def _act_execute(self, state, name, args, split, job_id) -> StepResult:
-    path = inside(args['script_name'])
-    files = visible(state.files)
+    path = workspace.inside(args['script_name'])
+    files = workspace.visible(state.files)
     if path is None or path not in files:
       raise ActionFailed(f'there is no script {args["script_name"]!r}.')
-    run = self.run_script(
-      state.task, files, path, split=split, job_id=job_id
-    )
+    run = self.run_script(state.task, files, path, split=split, job_id=job_id)
     return self._finish(
       state, run.outcome, name, args, self._report(run), run=run, script=path
     )
@@ -643,7 +383,9 @@ class StepEnvironment:
     while place.tb_next is not None:
       place = place.tb_next
     key = (
-      type(error).__name__, place.tb_frame.f_code.co_filename, place.tb_lineno
+      type(error).__name__,
+      place.tb_frame.f_code.co_filename,
+      place.tb_lineno,
     )
     with self._lock:
       if key in self._faults:
@@ -651,13 +393,15 @@ class StepEnvironment:
       self._faults.add(key)
     _log.warning(
       'a fault inside the editor %s; the next ones of this place are not '
-      'logged.', self.editor.name, exc_info=error,
+      'logged.',
+      self.editor.name,
+      exc_info=error,
     )
 
   def _after_edit(
     self, state, name, args, old, new, target, split, job_id
   ) -> StepResult:
-    files = self._with_file(state, target, new)
+    files = workspace.with_file(state.files, target, new)
     diff = ''.join(
       difflib.unified_diff(
         old.splitlines(keepends=True), new.splitlines(keepends=True)
@@ -668,37 +412,35 @@ class StepEnvironment:
     text = f'The edited file is saved to {target}.\n{diff}'
     if not self.edit_then_execute:
       return self._finish(
-        state, types.Outcome.OK, name, args, text, is_edit=True, files=files,
-        diff=diff, script=target,
+        state,
+        types.Outcome.OK,
+        name,
+        args,
+        text,
+        is_edit=True,
+        files=files,
+        diff=diff,
+        script=target,
       )
     run = self.run_script(
-      state.task, visible(files), target, split=split, job_id=job_id
+      state.task, workspace.visible(files), target, split=split, job_id=job_id
     )
     text = f'{self._report(run)}\n{text}'
     keep = run.outcome is types.Outcome.OK or self.on_failure == 'keep'
     if not keep:
       text += '\nThe run failed, so the edit was undone.'
     return self._finish(
-      state, run.outcome, name, args, text, is_edit=True, run=run, diff=diff,
-      files=files if keep else None, script=target if keep else None,
+      state,
+      run.outcome,
+      name,
+      args,
+      text,
+      is_edit=True,
+      run=run,
+      diff=diff,
+      files=files if keep else None,
+      script=target if keep else None,
     )
-
-
-def visible(files: Mapping[str, str]) -> dict[str, str]:
-  """What a run gets to see: all files but the undo copies."""
-  return {k: v for k, v in files.items() if not within(k, BACKUP)}
-
-
-def summarise(text: str) -> str:
-  """Understand File without a language model: imports, names, model line."""
-  lines = text.split('\n')
-  marks = ('import ', 'from ', 'def ', 'class ', 'model', 'pred')
-  told = [
-    f'{i}: {line}'
-    for i, line in enumerate(lines, 1)
-    if line.startswith(marks) or '.fit(' in line
-  ]
-  return f'{len(lines)} lines. Relevant lines:\n' + '\n'.join(told[:60])
 
 
 _HANDLERS: dict[str, Callable[..., StepResult]] = {

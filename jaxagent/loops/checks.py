@@ -394,7 +394,8 @@ def chosen_tasks(config) -> str:
         f'measure {spec.name}` or leave it out.'
       )
   for name, size in pools.items():
-    if size < config.collect.idea_pool:
+    # The pool of a model is as large as one asks it for.
+    if config.expert.kind == 'scripted' and size < config.collect.idea_pool:
       return (
         f'config.collect.idea_pool={config.collect.idea_pool} asks for more '
         f'ideas than task {name} has ({size}); lower it or leave {name} out.'

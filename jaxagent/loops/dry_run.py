@@ -52,8 +52,11 @@ def plan_of(config, **changes: Any) -> dict[str, Any]:
   """
   from jaxagent.loops import device
 
-  # A tokenizer of the configured size; the run's own may be smaller.
-  model = device.model_config(config, config.tokenizer.vocab_size)
+  # A tokenizer of the configured size; the one that the run trains may be
+  # smaller, and one that is given is checked against its model by the run.
+  given = device.tokenizer_folder(config)
+  entries = 1 if given else config.tokenizer.vocab_size
+  model = device.model_config(config, entries)
   learner = device.learner_config(config)
   roll = config.rollout
   options = dict(

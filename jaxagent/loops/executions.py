@@ -11,7 +11,8 @@ import json
 import pathlib
 from collections import Counter
 
-from jaxagent.envs.step_env import Run, StepEnvironment
+from jaxagent.envs.execution import Run
+from jaxagent.envs.step_env import StepEnvironment
 from jaxagent.types import Outcome
 
 LOG = pathlib.Path('logs', 'executions.jsonl')  # in the work directory

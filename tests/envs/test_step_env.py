@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from jaxagent import types
-from jaxagent.envs import parser, step_env
+from jaxagent.envs import execution, parser, step_env, workspace
 from jaxagent.envs.interfaces import EditRefused, TextModelError
 from jaxagent.testing import fake_runs
 
@@ -79,7 +79,7 @@ def test_start(env):
 
 def test_start_without_a_score(env):
   env.prepared['t'].starter_files['train.py'] = '# fake: script_error 1\n'
-  with pytest.raises(step_env.StartError, match='script_error'):
+  with pytest.raises(execution.StartError, match='script_error'):
     env.initial_state('t')
 
 
@@ -234,7 +234,7 @@ def test_long_names_and_blank_files_are_read(env):
 @pytest.mark.parametrize(
   'answer, why',
   [
-    ('x' * (step_env.MAX_FILE_BYTES + 1), 'at most 262144 bytes'),
+    ('x' * (workspace.MAX_FILE_BYTES + 1), 'at most 262144 bytes'),
     ('a\x00', 'NUL'),
     ('\ud800', 'lone surrogate'),
   ],

@@ -347,7 +347,11 @@ def test_a_missing_key_is_named():
     {'rl.kl_coef': 0.0, 'rl.entropy_coef': 0.0},
     {'eval.policies': ('rl',)},
     {'eval.policies': ()},
-    {'expert.kind': 'openai', 'expert.model': 'm'},
+    {
+      'expert.kind': 'openai',
+      'expert.model': 'm',
+      'collect.idea_pool': 10**4,
+    },
     {'collect.time_limit_s': 3.0},
     {'sft.warmup_steps': 0},
     {'tasks.heldin': ('wine',), 'tasks.heldout': ('digits',)},

@@ -9,12 +9,17 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
+from safetensors import numpy as st
 
 from jaxagent import audit
+from jaxagent.data import chat
 from jaxagent.data.ledger import Ledger
 from jaxagent.metrics import read_records
+from jaxagent.models import __main__ as models_cli
 from jaxagent.summary import load
+from jaxagent.testing import small_hf
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, BATCH = 3, 6
@@ -46,9 +51,10 @@ SAME = (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
-def _start(work) -> subprocess.Popen:
+def _start(work, *options) -> subprocess.Popen:
+  command = [sys.executable, '-m', 'jaxagent.main', *OPTIONS, *options]
   return subprocess.Popen(
-    [sys.executable, '-m', 'jaxagent.main', *OPTIONS, f'--work_dir={work}'],
+    [*command, f'--work_dir={work}'],
     cwd=ROOT,
     env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
     stdout=subprocess.PIPE,
@@ -57,8 +63,8 @@ def _start(work) -> subprocess.Popen:
   )
 
 
-def _finish(work) -> str:
-  process = _start(work)
+def _finish(work, *options) -> str:
+  process = _start(work, *options)
   out, _ = process.communicate(timeout=1200)
   assert process.returncode == 0, out[-3000:]
   return out
@@ -134,3 +140,37 @@ def test_another_config_is_refused(finished):
   )
   assert done.returncode == 2
   assert 'seed: 0 -> 5' in done.stderr and '--work_dir' in done.stderr
+
+
+def test_a_models_own_folder_is_trained_and_given_back(tmp_path):
+  """Its tokenizer and template in, the same log-probs in transformers out."""
+  torch = pytest.importorskip('torch')
+  transformers = pytest.importorskip('transformers')
+  source, work, back = (tmp_path / n for n in ('source', 'work', 'back'))
+  small_hf.make(source)
+  out = _finish(
+    work, f'--config.model.path={source}', "--config.rollout.stop=(';;',)"
+  )
+  assert load(work / 'summary.json')['rl']['heldin']['mean_reward']['n'] > 0, (
+    out
+  )
+  assert models_cli.main(['export', f'--model={work}', f'--out={back}']) == 0
+  tokenizer = transformers.AutoTokenizer.from_pretrained(back)
+  turns = [{'role': 'user', 'content': 'Improve train.py'}]
+  ids = tokenizer.apply_chat_template(
+    turns, add_generation_prompt=True, return_dict=False
+  )
+  assert ids == chat.load(work / 'tokenizer').encode_prompt('Improve train.py')
+  np.save(tmp_path / 'ids.npy', np.asarray([ids]))
+  scores = tmp_path / 'scores.npy'
+  ours = ['score', f'--model={back}', f'--tokens={tmp_path / "ids.npy"}']
+  assert models_cli.main([*ours, f'--out={scores}']) == 0
+  model = transformers.AutoModelForCausalLM.from_pretrained(back).eval()
+  with torch.no_grad():
+    logits = model(torch.tensor([ids])).logits[0, :-1].double()
+  want = logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]].numpy()
+  np.testing.assert_allclose(np.load(scores)[0], want, atol=2e-5)
+  trained = st.load_file(back / 'model.safetensors')
+  before = st.load_file(source / 'model.safetensors')
+  name = 'model.layers.0.mlp.up_proj.weight'
+  assert np.abs(trained[name] - before[name]).max() > 1e-4
