@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxagent import types
 from jaxagent.envs import interfaces, parser, workspace
+from jaxagent.envs.editing import AskedEditor
 from jaxagent.envs.execution import Run, ScriptRunner, state_id
 from jaxagent.envs.workspace import BACKUP, ActionFailed
 
@@ -24,9 +24,6 @@ FLOOR_S = 1e-3
 HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
 MAX_OBSERVATION_CHARS = 6000
 MAX_INSPECT_LINES = 100
-MAX_INSTRUCTION_CHARS = 4000
-
-_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +124,12 @@ class StepEnvironment(ScriptRunner):
       infrastructure_retries=infrastructure_retries,
     )
     self.editor = editor
+    self._asking = AskedEditor(editor)
     self.edit_then_execute = edit_then_execute
     self.on_failure = on_failure
     self.parse_mode = parse_mode
     self.entries = entries
     self.actions = actions
-    self._faults: set[tuple[str, str, int]] = set()
 
   # --- One step ------------------------------------------------------------
 
@@ -328,7 +325,7 @@ class StepEnvironment(ScriptRunner):
   def _act_edit(self, state, name, args, split, job_id) -> StepResult:
     old = self._read(state, args['script_name'])
     target = self._writable(state, args['save_name'])
-    new = self._edited(old, args['edit_instruction'])
+    new = self._asking.edited(old, args['edit_instruction'])
     return self._after_edit(state, name, args, old, new, target, split, job_id)
 
   def _act_segment(self, state, name, args, split, job_id) -> StepResult:
@@ -342,61 +339,11 @@ class StepEnvironment(ScriptRunner):
       raise ActionFailed('the line numbers must be whole numbers.') from None
     if not 1 <= start <= end <= len(lines):
       raise ActionFailed(f'lines {start} to {end} are no range of the file.')
-    part = self._edited(
+    part = self._asking.edited(
       '\n'.join(lines[start - 1 : end]), args['edit_instruction']
     )
     new = '\n'.join([*lines[: start - 1], part.rstrip('\n'), *lines[end:]])
     return self._after_edit(state, name, args, old, new, target, split, job_id)
-
-  def _edited(self, text: str, instruction: str) -> str:
-    """The editor's answer: the one place where the environment asks it.
-
-    A scripted stand-in is a function of text that the policy chose, so a
-    fault inside it is its refusal, charged to the policy: booked as ours it
-    would be tried again in vain, and then hide with the prompt that it took
-    out. It is logged, once for each place. What fails around a real model
-    says nothing of the instruction and is ours.
-
-    Raises ActionFailed for a refusal, TextModelError where none came.
-    """
-    if len(instruction) > MAX_INSTRUCTION_CHARS:
-      raise ActionFailed(
-        f'an instruction has at most {MAX_INSTRUCTION_CHARS} characters.'
-      )
-    try:
-      return self.editor.edit(text, instruction)
-    except interfaces.EditRefused as error:
-      reason = ' '.join(error.reason.split())
-      raise ActionFailed(f'the edit was refused: {reason}.') from error
-    except interfaces.TextModelError:
-      raise
-    except Exception as error:
-      self._report_fault(error)
-      reason = f'the editor failed ({type(error).__name__})'
-      if not self.editor.is_stand_in:
-        raise interfaces.TextModelError(reason) from error
-      raise ActionFailed(f'the edit was refused: {reason}.') from error
-
-  def _report_fault(self, error: Exception) -> None:
-    """Logs a fault of the editor, the first time that its place has one."""
-    place = error.__traceback__
-    while place.tb_next is not None:
-      place = place.tb_next
-    key = (
-      type(error).__name__,
-      place.tb_frame.f_code.co_filename,
-      place.tb_lineno,
-    )
-    with self._lock:
-      if key in self._faults:
-        return
-      self._faults.add(key)
-    _log.warning(
-      'a fault inside the editor %s; the next ones of this place are not '
-      'logged.',
-      self.editor.name,
-      exc_info=error,
-    )
 
   def _after_edit(
     self, state, name, args, old, new, target, split, job_id

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.data import records as record_data
-from jaxagent.envs import step_env
+from jaxagent.envs.execution import state_id
 from jaxagent.loops import kept
 from jaxagent.loops.errors import UserError
 from jaxagent.metrics import Progress
@@ -122,7 +122,7 @@ def fresh_state(state: types.State, start_score: float | None) -> types.State:
   """`state`'s script as the start of a trajectory: step 0, no history."""
   return dataclasses.replace(
     state,
-    state_id=step_env.state_id(state.task, state.files, state.script, 0),
+    state_id=state_id(state.task, state.files, state.script, 0),
     start_score=start_score,
     last_outcome='ok',
     history=(),

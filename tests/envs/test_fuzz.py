@@ -450,7 +450,7 @@ def test_environment(tmp_path, part):
   }
   assert seen == wanted
   # The border around the editor must have had nothing to do.
-  assert not any(env._faults for env in envs)
+  assert not any(env._asking._faults for env in envs)
 
 
 def check_result(env, result) -> None:

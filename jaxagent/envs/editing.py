@@ -1,0 +1,72 @@
+"""How the environment asks its editor, and whose fault a failure is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from jaxagent.envs.interfaces import Editor, EditRefused, TextModelError
+from jaxagent.envs.workspace import ActionFailed
+
+MAX_INSTRUCTION_CHARS = 4000
+
+_log = logging.getLogger(__name__)
+
+
+class AskedEditor:
+  """An editor whose refusals and faults are sorted; thread-safe."""
+
+  def __init__(self, editor: Editor):
+    self.editor = editor
+    self._lock = threading.Lock()
+    self._faults: set[tuple[str, str, int]] = set()
+
+  def edited(self, text: str, instruction: str) -> str:
+    """The editor's answer: the one place where the environment asks it.
+
+    A scripted stand-in is a function of text that the policy chose, so a
+    fault inside it is its refusal, charged to the policy: booked as ours it
+    would be tried again in vain, and then hide with the prompt that it took
+    out. It is logged, once for each place. What fails around a real model
+    says nothing of the instruction and is ours.
+
+    Raises ActionFailed for a refusal, TextModelError where none came.
+    """
+    if len(instruction) > MAX_INSTRUCTION_CHARS:
+      raise ActionFailed(
+        f'an instruction has at most {MAX_INSTRUCTION_CHARS} characters.'
+      )
+    try:
+      return self.editor.edit(text, instruction)
+    except EditRefused as error:
+      reason = ' '.join(error.reason.split())
+      raise ActionFailed(f'the edit was refused: {reason}.') from error
+    except TextModelError:
+      raise
+    except Exception as error:
+      self._report(error)
+      reason = f'the editor failed ({type(error).__name__})'
+      if not self.editor.is_stand_in:
+        raise TextModelError(reason) from error
+      raise ActionFailed(f'the edit was refused: {reason}.') from error
+
+  def _report(self, error: Exception) -> None:
+    """Logs a fault of the editor, the first time that its place has one."""
+    place = error.__traceback__
+    while place.tb_next is not None:
+      place = place.tb_next
+    key = (
+      type(error).__name__,
+      place.tb_frame.f_code.co_filename,
+      place.tb_lineno,
+    )
+    with self._lock:
+      if key in self._faults:
+        return
+      self._faults.add(key)
+    _log.warning(
+      'a fault inside the editor %s; the next ones of this place are not '
+      'logged.',
+      self.editor.name,
+      exc_info=error,
+    )

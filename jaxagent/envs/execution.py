@@ -1,0 +1,190 @@
+"""Executions of a task's scripts: run contained, graded, looked up again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from jaxagent import types
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A graded execution."""
+
+  outcome: types.Outcome
+  score: float | None
+  execution: types.Execution
+  message: str
+
+
+class StartError(RuntimeError):
+  """A task's starter script did not give a score."""
+
+
+def state_id(
+  task: str, files: Mapping[str, str], script: str, step: int, last: str = ''
+) -> str:
+  """Content hash: equal content and position, equal id."""
+  content = json.dumps(
+    [task, sorted(files.items()), script, step, last], ensure_ascii=False
+  )
+  data = content.encode('utf-8', 'surrogatepass')
+  return hashlib.sha256(data).hexdigest()[:24]
+
+
+class ScriptRunner:
+  """Runs scripts and grades what they submit; blocking and thread-safe.
+
+  Args: see step_env.StepEnvironment, which adds the actions.
+  """
+
+  def __init__(
+    self,
+    prepared: Mapping[str, Any],
+    pool: Any,
+    grader: Any,
+    *,
+    timeout_s: float | None = None,
+    memory_mb: int | None = None,
+    zygote: bool = True,
+    cache: bool = False,
+    infrastructure_retries: int = 1,
+  ):
+    self.prepared = dict(prepared)
+    self.pool = pool
+    self.grader = grader
+    self.timeout_s = timeout_s
+    self.memory_mb = memory_mb
+    self.zygote = zygote
+    self.infrastructure_retries = infrastructure_retries
+    self._cache: dict[str, Run] | None = {} if cache else None
+    self._lock = threading.Lock()
+    self.cache_hits = 0
+    self.executions = 0
+
+  def task(self, name: str) -> Any:
+    if name not in self.prepared:
+      raise KeyError(
+        f'task {name!r} is not prepared; prepared are: '
+        f'{", ".join(sorted(self.prepared))}.'
+      )
+    return self.prepared[name]
+
+  def _limits(self, spec: types.TaskSpec) -> types.Limits:
+    changes: dict[str, Any] = {}
+    if self.timeout_s is not None:
+      changes['timeout_s'] = self.timeout_s
+    if self.memory_mb is not None:
+      changes['memory_mb'] = self.memory_mb
+    return dataclasses.replace(spec.limits, **changes)
+
+  def run_script(
+    self,
+    task: str,
+    files: Mapping[str, str],
+    script: str,
+    *,
+    split: str = 'valid',
+    job_id: str = 'job',
+  ) -> Run:
+    """Executes one script in a fresh workspace and grades its submission."""
+    key = ''
+    if self._cache is not None:
+      key = state_id(task, files, script, 0, split)
+      with self._lock:
+        if key in self._cache:
+          self.cache_hits += 1
+          return self._cache[key]
+    for attempt in range(self.infrastructure_retries + 1):
+      suffix = f'-retry{attempt}' if attempt else ''
+      run = self._run_once(task, files, script, split, job_id + suffix)
+      if not run.outcome.is_infrastructure:
+        break
+    # A time-out under load may be none on another day: not kept.
+    if self._cache is not None and not (
+      run.outcome.is_infrastructure or run.outcome.is_corner_case
+    ):
+      with self._lock:
+        self._cache[key] = run
+    return run
+
+  def _run_once(self, task, files, script, split, job_id) -> Run:
+    prepared = self.task(task)
+    spec = prepared.spec
+    job = types.Job(
+      job_id=job_id,
+      script=script,
+      files=dict(files),
+      mounts={'data': prepared.public_dir},
+      collect=(spec.submission,),
+      limits=self._limits(spec),
+      zygote=self.zygote,
+    )
+    with self._lock:
+      self.executions += 1
+    try:
+      execution = self.pool.submit(job).result()
+    except Exception as error:  # the pool itself failed: ours, not theirs
+      execution = types.Execution(
+        job_id=job_id,
+        outcome=types.Outcome.INFRASTRUCTURE,
+        tier='',
+        message=f'{type(error).__name__}: {error}',
+      )
+    if execution.outcome is not types.Outcome.OK:
+      return Run(execution.outcome, None, execution, execution.message)
+    submission = execution.collected.get(spec.submission)
+    if submission is None:
+      return Run(
+        types.Outcome.NO_SUBMISSION,
+        None,
+        execution,
+        f'the script wrote no {spec.submission}',
+      )
+    grade = self.grader.grade(task, submission, split)
+    score, outcome, reason = grade.score, grade.outcome, grade.reason
+    if outcome is types.Outcome.OK and (
+      score is None or not math.isfinite(score)
+    ):
+      score, outcome = None, types.Outcome.INVALID_SUBMISSION
+      reason = reason or 'the score is not a finite number'
+    return Run(outcome, score, execution, reason or '')
+
+  def initial_state(
+    self, task: str, *, ideas: tuple[str, ...] = (), job_id: str | None = None
+  ) -> types.State:
+    """Runs the starter script: m_0 on the validation split.
+
+    Raises StartError where it gives no score.
+    """
+    prepared = self.task(task)
+    files = {
+      name: text if isinstance(text, str) else text.decode()
+      for name, text in prepared.starter_files.items()
+    }
+    script = 'train.py'
+    if script not in files:
+      raise StartError(f'task {task}: the starter has no {script}.')
+    run = self.run_script(task, files, script, job_id=job_id or f'start-{task}')
+    if run.score is None:
+      raise StartError(
+        f'task {task}: the starter script gave no score: {run.outcome.value}: '
+        f'{run.message or run.execution.output[-400:]}. Run '
+        f'`python -m jaxagent.tasks check {task}`.'
+      )
+    return types.State(
+      state_id=state_id(task, files, script, 0),
+      task=task,
+      files=files,
+      score=run.score,
+      start_score=run.score,
+      last_outcome='ok',
+      ideas=tuple(ideas),
+      script=script,
+    )
