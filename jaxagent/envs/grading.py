@@ -25,6 +25,7 @@ SPLITS = ('valid', 'private')
 HARD_MAX_BYTES = 64 * 1024 * 1024
 _WORKER = pathlib.Path(__file__).with_name('grade_worker.py')
 _START_TIMEOUT_S = 120.0
+_GRACE_S = 10.0  # beyond what the process itself keeps to
 _STATUS = {
   'ok': Outcome.OK,
   'invalid': Outcome.INVALID_SUBMISSION,
@@ -167,9 +168,9 @@ class Grader:
       'size': len(data),
       'timeout_s': self._timeout_s,
     }
-    self._worker.stdin.write(json.dumps(request).encode() + b'\n' + data)
-    self._worker.stdin.flush()
-    answer = self._read_line(self._timeout_s + 10.0)
+    limit = self._timeout_s + _GRACE_S
+    self._send(json.dumps(request).encode() + b'\n' + data, limit)
+    answer = self._read_line(limit)
     return GradeResult(
       answer['score'], _STATUS[answer['status']], answer['reason']
     )
@@ -184,13 +185,15 @@ class Grader:
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=subprocess.DEVNULL,
+      bufsize=0,  # else closing the pipe of a frozen process would block
       env=env,
       cwd='/',
       start_new_session=True,
     )
+    os.set_blocking(self._worker.stdin.fileno(), False)
     try:
-      self._worker.stdin.write(json.dumps(self._entries).encode() + b'\n')
-      self._worker.stdin.flush()
+      entries = json.dumps(self._entries).encode() + b'\n'
+      self._send(entries, _START_TIMEOUT_S)
       hello = self._read_line(_START_TIMEOUT_S)
     except (WorkerDied, OSError):
       self._stop()
@@ -198,6 +201,16 @@ class Grader:
     if hello['status'] != 'ok':
       self._stop()
       raise ValueError(f'the grader cannot start: {hello["reason"]}')
+
+  def _send(self, data: bytes, timeout_s: float) -> None:
+    end = time.monotonic() + timeout_s
+    fd = self._worker.stdin.fileno()
+    rest = memoryview(data)
+    while rest:
+      left = end - time.monotonic()
+      if left <= 0 or not select.select([], [fd], [], left)[1]:
+        raise WorkerDied(f'the grader did not listen for {timeout_s:g} s.')
+      rest = rest[os.write(fd, rest) :]
 
   def _read_line(self, timeout_s: float) -> dict:
     end = time.monotonic() + timeout_s

@@ -5,12 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import pickle
+import signal
 import subprocess
 import sys
 
 import pandas as pd
 import pytest
 
+from jaxagent.envs import grading
 from jaxagent.envs.grading import Grader
 from jaxagent.tasks.check import Data, malformed, to_csv
 from jaxagent.types import Outcome
@@ -122,6 +124,21 @@ def test_a_dead_worker_is_replaced(prepared, data):
     grader._worker.kill()
     grader._worker.wait()
     assert grader.grade('wine', to_csv(data['wine'].gold())).score is not None
+
+
+@pytest.mark.timeout(60)
+def test_a_frozen_worker_is_replaced_though_it_takes_no_input(
+  prepared, data, monkeypatch
+):
+  monkeypatch.setattr(grading, '_GRACE_S', 0.0)
+  gold = to_csv(data['wine'].gold())
+  with Grader({'wine': prepared['wine']}, timeout_s=2.0) as grader:
+    frozen = grader._worker.pid
+    os.kill(frozen, signal.SIGSTOP)
+    large = gold + b'\n' * 10**6  # more than a pipe holds
+    assert grader.grade('wine', large).outcome is not Outcome.GRADER_ERROR
+    assert grader.grade('wine', gold).score is not None
+    assert grader._worker.pid != frozen
 
 
 def test_a_grader_that_throws_or_hangs_is_our_fault(prepared, data, tmp_path):
