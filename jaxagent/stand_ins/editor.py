@@ -138,9 +138,13 @@ def find_settings(clause: str) -> list[tuple[str, str]]:
   clause = phrasing.with_names(clause)
   clause = re.sub(r'\bfrom\s+\S+\s+(?=to\b)', '', clause)
   # 'the C of the SVC to 10': the owner has been blanked already.
-  clause = re.sub(r'\b(?:of|in|for|on)\s+(?:the\s+)?(?:estimator|model|'
-                  r'classifier|regressor|scaler|vectorizer|pipeline)?\s*'
-                  r'(?=(?:to|=)\s)', '', clause)
+  clause = re.sub(
+    r'\b(?:of|in|for|on)\s+(?:the\s+)?(?:estimator|model|'
+    r'classifier|regressor|scaler|vectorizer|pipeline)?\s*'
+    r'(?=(?:to|=)\s)',
+    '',
+    clause,
+  )
   settings: list[tuple[str, str]] = []
   has_equals = '=' in clause
 
@@ -151,8 +155,9 @@ def find_settings(clause: str) -> list[tuple[str, str]]:
       value = repr(raw)  # `kernel to rbf`: a bare word is a string
       if name not in _KNOWN_PARAMS:
         return match.group()
-    if value is not None and (name in _KNOWN_PARAMS or name.isupper()
-                              or '_' in name or has_equals):
+    if value is not None and (
+      name in _KNOWN_PARAMS or name.isupper() or '_' in name or has_equals
+    ):
       settings.append((name, value))
       return ' '
     return match.group()
@@ -208,7 +213,13 @@ class ScriptedEditor:
     settings = find_settings(rest)
     _refuse_unknown(rest, clause)
     for rule in (
-      _ensemble, _wrap, _remove, _set, _replace, _add_or_use, _set_anyhow,
+      _ensemble,
+      _wrap,
+      _remove,
+      _set,
+      _replace,
+      _add_or_use,
+      _set_anyhow,
     ):
       if rule(target, clause, rest, mentions, settings, regression):
         return
@@ -236,8 +247,12 @@ def _refuse_unknown(rest: str, clause: str) -> None:
     if word.isupper() and len(word) < 9 or word in ('TruncatedSVD',):
       continue
     raise EditRefused(f'do not know {word}')
-  if re.search(r'\b(xgboost|lightgbm|catboost|torch|keras|transformer model|'
-               r'BERT|ResNet|CNN|GPU)\b', clause, re.I):
+  if re.search(
+    r'\b(xgboost|lightgbm|catboost|torch|keras|transformer model|'
+    r'BERT|ResNet|CNN|GPU)\b',
+    clause,
+    re.I,
+  ):
     raise EditRefused('this needs a library that is not there')
 
 
@@ -261,10 +276,17 @@ def _seeded(call: cst.Call) -> cst.Call:
 
 def _is_estimator(mention: Mention) -> bool:
   return mention.role in catalogue.ESTIMATOR_ROLES or mention.name in (
-    'BaggingClassifier', 'BaggingRegressor', 'VotingClassifier',
-    'VotingRegressor', 'StackingClassifier', 'StackingRegressor',
-    'TransformedTargetRegressor', 'CalibratedClassifierCV',
-    'OneVsRestClassifier', 'OneVsOneClassifier', 'MultiOutputRegressor',
+    'BaggingClassifier',
+    'BaggingRegressor',
+    'VotingClassifier',
+    'VotingRegressor',
+    'StackingClassifier',
+    'StackingRegressor',
+    'TransformedTargetRegressor',
+    'CalibratedClassifierCV',
+    'OneVsRestClassifier',
+    'OneVsOneClassifier',
+    'MultiOutputRegressor',
     'GridSearchCV',
   )
 
@@ -331,9 +353,14 @@ def _replace(target, clause, rest, mentions, settings, regression) -> bool:
     return False
   steps = target.pipeline.steps
   new = mentions[-1]
-  if _has('for|instead of', rest) and len(mentions) == 2 and (
-    _has('swap|exchange|substitute', rest) and 'with' not in rest
-    and re.search(r'\b(substitute|in)\b.*\bfor\b', rest, re.I)
+  if (
+    _has('for|instead of', rest)
+    and len(mentions) == 2
+    and (
+      _has('swap|exchange|substitute', rest)
+      and 'with' not in rest
+      and re.search(r'\b(substitute|in)\b.*\bfor\b', rest, re.I)
+    )
   ):
     new = mentions[0]
   others = [m for m in mentions if m is not new]
@@ -378,10 +405,14 @@ def _owner_of(name: str, mentions: list[Mention]) -> Mention:
 def _anchors(clause: str, mentions: list[Mention]) -> list[Mention]:
   """Mentions that say where or instead of what: 'before the SVC'."""
   return [
-    m for m in mentions
+    m
+    for m in mentions
     if re.search(
       r'\b(before|after|instead of|rather than|in place of|following)'
-      r'( the| a| an)?\s*$', clause[: m.start], re.I)
+      r'( the| a| an)?\s*$',
+      clause[: m.start],
+      re.I,
+    )
   ]
 
 
@@ -394,7 +425,8 @@ def _add_step(target, clause, mention, settings, anchors) -> None:
   same = target.pipeline.index_of_role(mention.role)
   exclusive = mention.role in (catalogue.VECTORIZER, catalogue.SCALER)
   if same is not None and (
-    exclusive and not _has('before|after|first|end', clause)
+    exclusive
+    and not _has('before|after|first|end', clause)
     or target.pipeline.names[same] == mention.name
   ):
     steps[same] = call
@@ -469,7 +501,8 @@ def _apply_settings(target, mentions, settings, rest) -> None:
     if named:
       index = (
         len(target.pipeline.steps) - 1
-        if role is None else target.pipeline.index_of_role(role)
+        if role is None
+        else target.pipeline.index_of_role(role)
       )
       if index is None:
         raise EditRefused('the pipeline has no such step')
@@ -499,8 +532,7 @@ def _relative(target, clause, rest, mentions) -> bool:
   words = rest
   for alias, name in catalogue.PARAM_ALIASES.items():
     words = re.sub(rf'\b{re.escape(alias)}\b', name, words, flags=re.I)
-  params = [w for w in re.findall(r'[A-Za-z_]\w*', words)
-            if w in _KNOWN_PARAMS]
+  params = [w for w in re.findall(r'[A-Za-z_]\w*', words) if w in _KNOWN_PARAMS]
   if not params:
     return False
   by = re.search(r'\bby\s+([\d.]+)', rest)
@@ -514,11 +546,11 @@ def _relative(target, clause, rest, mentions) -> bool:
   if match.group(1).lower() == 'divide':
     amount = 1.0 / amount if amount else 1.0
   name = params[0]
-  index = (_find_step(target, mentions[0].name) if mentions
-           else _owner(target, name))
+  index = (
+    _find_step(target, mentions[0].name) if mentions else _owner(target, name)
+  )
   step = target.pipeline.steps[index] if index is not None else None
-  old = (pipeline.keyword(step, name)
-         if isinstance(step, cst.Call) else None)
+  old = pipeline.keyword(step, name) if isinstance(step, cst.Call) else None
   if old is None:
     raise EditRefused(f'{name} is not set in the script, give its value')
   try:
@@ -538,8 +570,11 @@ def _wrap(target, clause, rest, mentions, settings, regression) -> bool:
   steps = target.pipeline.steps
   inner = pipeline.one_line(steps[-1])
   kind = 'Regressor' if regression else 'Classifier'
-  wrappers = [m for m in mentions if m.role == catalogue.META
-              or m.name.startswith('AdaBoost')]
+  wrappers = [
+    m
+    for m in mentions
+    if m.role == catalogue.META or m.name.startswith('AdaBoost')
+  ]
   if _has(_WRAP, rest) or _has('bagging|around', clause):
     if wrappers:
       mention = wrappers[0]
@@ -554,12 +589,14 @@ def _wrap(target, clause, rest, mentions, settings, regression) -> bool:
       return False
   else:
     return False
-  copies = re.search(r'\b(\d+)\s+(?:copies|members|estimators|rounds|bags)',
-                     rest, re.I)
+  copies = re.search(
+    r'\b(\d+)\s+(?:copies|members|estimators|rounds|bags)', rest, re.I
+  )
   if copies:
     settings = [*settings, ('n_estimators', copies.group(1))]
-  slot = ('regressor' if mention.name == 'TransformedTargetRegressor'
-          else 'estimator')
+  slot = (
+    'regressor' if mention.name == 'TransformedTargetRegressor' else 'estimator'
+  )
   call = pipeline.parse_expression(mention.text)
   if any(a.keyword is None for a in call.args) or pipeline.keyword(call, slot):
     steps[-1] = _call(mention, settings)
@@ -583,8 +620,9 @@ def _ensemble(target, clause, rest, mentions, settings, regression) -> bool:
   members = [m for m in mentions if _is_estimator(m)]
   if not members:
     raise EditRefused('an ensemble of what? name the estimators')
-  if any(m.role == catalogue.META and 'estimators' in m.entry.params
-         for m in members):
+  if any(
+    m.role == catalogue.META and 'estimators' in m.entry.params for m in members
+  ):
     return False
   texts = [pipeline.one_line(_call(m)) for m in members]
   if len(members) == 1 or _has('current|existing|present', rest):
@@ -620,8 +658,9 @@ def _data_edit(target: pipeline.Script, clause: str) -> bool:
       'inverse_func=np.expm1)'
     )
     return True
-  if re.search(r'\b(scale|standardi[sz]e|normali[sz]e)\b.*\btarget\b', clause,
-               re.I):
+  if re.search(
+    r'\b(scale|standardi[sz]e|normali[sz]e)\b.*\btarget\b', clause, re.I
+  ):
     inner = pipeline.one_line(target.pipeline.steps[-1])
     target.pipeline.steps[-1] = pipeline.parse_expression(
       f'TransformedTargetRegressor(regressor={inner}, '
@@ -638,8 +677,12 @@ def _data_edit(target: pipeline.Script, clause: str) -> bool:
     name = target.target_of_prediction()
     target.insert_after_prediction(f'{name} = np.round({name})')
     return True
-  if re.search(r'\b(half|third|quarter|tenth|subsample)\b.*\b(rows|training'
-               r'|data|examples)\b', clause, re.I):
+  if re.search(
+    r'\b(half|third|quarter|tenth|subsample)\b.*\b(rows|training'
+    r'|data|examples)\b',
+    clause,
+    re.I,
+  ):
     words = {'half': 2, 'third': 3, 'quarter': 4, 'tenth': 10}
     every = next((n for w, n in words.items() if w in clause.lower()), 2)
     target.insert_before_fit(

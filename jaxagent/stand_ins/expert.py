@@ -110,7 +110,11 @@ class ScriptedExpert:
       move = self._move(state, task, rng)
       family, text = move.family, move.say(rng)
     return self._say(
-      state, task, rng, family, 'Edit Script (AI)',
+      state,
+      task,
+      rng,
+      family,
+      'Edit Script (AI)',
       {
         'script_name': state.script,
         'edit_instruction': text[: self.max_chars],
@@ -162,7 +166,8 @@ class ScriptedExpert:
     present = set(step_names(state.files.get(state.script, '')))
     fits = [m for m in stock if not m.needs or present & set(m.needs)]
     blunders = [
-      m for m in stock
+      m
+      for m in stock
       if m.family == 'impossible' or (m.needs and not present & set(m.needs))
     ]
     if blunders and rng.random() < self.p_blunder:
@@ -172,8 +177,13 @@ class ScriptedExpert:
     groups: dict[str, list[moves.Move]] = {}
     for move in fits:
       groups.setdefault(move.family, []).append(move)
-    share = {'estimator': 4.0, 'set': 3.0, 'vectorize': 2.0, 'add': 1.5,
-             'combo': 0.7}
+    share = {
+      'estimator': 4.0,
+      'set': 3.0,
+      'vectorize': 2.0,
+      'add': 1.5,
+      'combo': 0.7,
+    }
     family = rng.choices(
       list(groups), [share.get(name, 1.0) for name in groups]
     )[0]

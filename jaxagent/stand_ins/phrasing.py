@@ -18,9 +18,13 @@ _OF = r'\s*(?:of|to|=|at)?\s*'
 _SAID: tuple[tuple[re.Pattern[str], str, str | None], ...] = tuple(
   (re.compile(pattern, re.I), name, value)
   for pattern, name, value in (
-    (rf'\b{_N}\s+(?:more\s+)?(?:(?:decision|random|boosted)\s+)?(?:trees|'
-     r'estimators|stages|boosting stages|boosting rounds|rounds|copies|'
-     r'members|bags)\b', 'n_estimators', None),
+    (
+      rf'\b{_N}\s+(?:more\s+)?(?:(?:decision|random|boosted)\s+)?(?:trees|'
+      r'estimators|stages|boosting stages|boosting rounds|rounds|copies|'
+      r'members|bags)\b',
+      'n_estimators',
+      None,
+    ),
     (rf'\btrees\s+to\s+{_N}\b', 'n_estimators', None),
     (rf'\b{_N}\s+(?:nearest\s+)?neighbou?rs\b', 'n_neighbors', None),
     (rf'\bneighbou?rs\s+to\s+{_N}\b', 'n_neighbors', None),
@@ -30,10 +34,16 @@ _SAID: tuple[tuple[re.Pattern[str], str, str | None], ...] = tuple(
     (rf'\b{_N}\s+bins\b', 'n_bins', None),
     (rf'\b(?:polynomial\s+)?degree{_OF}{_N}\b', 'degree', None),
     (rf'\bdepth{_OF}{_N}\b', 'max_depth', None),
-    (r'\b(?:uni-?grams?\s+(?:and|to)\s+)?bi-?grams?\b', 'ngram_range',
-     '(1, 2)'),
-    (r'\b(?:uni-?grams?\s+(?:and|to)\s+)?tri-?grams?\b', 'ngram_range',
-     '(1, 3)'),
+    (
+      r'\b(?:uni-?grams?\s+(?:and|to)\s+)?bi-?grams?\b',
+      'ngram_range',
+      '(1, 2)',
+    ),
+    (
+      r'\b(?:uni-?grams?\s+(?:and|to)\s+)?tri-?grams?\b',
+      'ngram_range',
+      '(1, 3)',
+    ),
     (r'\bbalanced\s+class(?:es|_weights?)\b', 'class_weight', "'balanced'"),
     (r'\bdistance[ -]weight(?:s|ing|ed)\b', 'weights', "'distance'"),
   )
@@ -41,14 +51,35 @@ _SAID: tuple[tuple[re.Pattern[str], str, str | None], ...] = tuple(
 _WORDS = {
   'kernel': ('rbf', 'linear', 'poly', 'sigmoid', 'cosine', 'laplacian'),
   'penalty': ('l1', 'l2', 'elasticnet'),
-  'solver': ('lbfgs', 'liblinear', 'newton-cg', 'sag', 'saga', 'adam', 'sgd',
-             'svd', 'eigen'),
+  'solver': (
+    'lbfgs',
+    'liblinear',
+    'newton-cg',
+    'sag',
+    'saga',
+    'adam',
+    'sgd',
+    'svd',
+    'eigen',
+  ),
   'activation': ('relu', 'tanh', 'logistic', 'identity'),
   'weights': ('uniform', 'distance'),
-  'criterion': ('gini', 'entropy', 'log_loss', 'squared_error',
-                'absolute_error'),
-  'loss': ('hinge', 'log_loss', 'modified_huber', 'huber', 'squared_error',
-           'absolute_error', 'squared_hinge'),
+  'criterion': (
+    'gini',
+    'entropy',
+    'log_loss',
+    'squared_error',
+    'absolute_error',
+  ),
+  'loss': (
+    'hinge',
+    'log_loss',
+    'modified_huber',
+    'huber',
+    'squared_error',
+    'absolute_error',
+    'squared_hinge',
+  ),
   'metric': ('manhattan', 'euclidean', 'cosine', 'chebyshev', 'minkowski'),
   'max_features': ('sqrt', 'log2'),
   'class_weight': ('balanced',),
@@ -107,7 +138,8 @@ def spoken(
     text = re.sub(
       rf'\b({either})\s+{name}\b|\b{name}\s+({either})(?![\w-])',
       lambda m, n=name: take(n, repr((m.group(1) or m.group(2)).lower())),
-      text, flags=re.I,
+      text,
+      flags=re.I,
     )
   # `max_iter 500`: the name with the value right behind it.
   text = re.sub(
@@ -128,7 +160,8 @@ def refuse_leftover(text: str) -> None:
     raise EditRefused(f'do not know what {number.group()} is for')
   word = re.search(
     r'\bwith\s+(?:an?\s+|the\s+)?([\w-]+\s+(?:kernel|solver|activation))\b',
-    text, re.I,
+    text,
+    re.I,
   )
   if word:
     raise EditRefused(f'do not know the {word.group(1)}')
@@ -142,7 +175,8 @@ def fitting_name(entry: catalogue.Entry | None, name: str, value: str) -> str:
   if name not in entry.params and other in entry.params:
     return other
   if (
-    name == 'learning_rate' and other in entry.params
+    name == 'learning_rate'
+    and other in entry.params
     and re.fullmatch(r'[\d.e-]+', value)
   ):
     return other  # a network's learning_rate is the name of a schedule

@@ -346,9 +346,7 @@ class Script:
       uses[name] = uses.get(name, 0) + 1
     body = []
     for line in self.module.body:
-      part = (
-        line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
-      )
+      part = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
       if (
         isinstance(part, cst.ImportFrom)
         and part.module is not None
@@ -363,9 +361,7 @@ class Script:
         if not keep:
           continue
         if len(keep) < len(part.names):
-          keep[-1] = keep[-1].with_changes(
-            comma=cst.MaybeSentinel.DEFAULT
-          )
+          keep[-1] = keep[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
           part = part.with_changes(names=keep)
           line = line.with_changes(body=[part, *line.body[1:]])
       body.append(line)

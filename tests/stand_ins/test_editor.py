@@ -9,7 +9,7 @@ from jaxagent.envs.interfaces import EditRefused
 from jaxagent.envs.model_line import model_line
 from jaxagent.stand_ins.editor import ScriptedEditor
 
-_SCRIPT = '''import numpy as np
+_SCRIPT = """import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.{module} import {name}
@@ -19,16 +19,18 @@ x_train = y_train = x_test = None
 model = make_pipeline(StandardScaler(), {call})  # the model
 model.fit(x_train, y_train)
 pred = model.predict(x_test)
-'''
+"""
 LOGISTIC = _SCRIPT.format(
-  module='linear_model', name='LogisticRegression',
+  module='linear_model',
+  name='LogisticRegression',
   call='LogisticRegression(C=1.0)',
 )
 RIDGE = _SCRIPT.format(
   module='linear_model', name='Ridge', call='Ridge(alpha=1.0)'
 )
 FOREST = _SCRIPT.format(
-  module='ensemble', name='RandomForestClassifier',
+  module='ensemble',
+  name='RandomForestClassifier',
   call='RandomForestClassifier(n_estimators=100, random_state=0)',
 )
 EDITOR = ScriptedEditor()
@@ -51,13 +53,19 @@ def edited(script, instruction):
     ('Set the C of the LogisticRegression to 10', 'LogisticRegression(C=10)'),
     ('Double C', 'LogisticRegression(C=2)'),
     ('Increase C from 1 to 10', 'LogisticRegression(C=10)'),
-    ('Add PCA(n_components=5)',
-     'PCA(n_components=5, random_state=0), LogisticRegression(C=1.0)'),
-    ('Bag the model with 30 copies',
-     'BaggingClassifier(estimator=LogisticRegression(C=1.0), '
-     'n_estimators=30, random_state=0)'),
-    ('Combine SVC() and GaussianNB() by voting',
-     "VotingClassifier([('m0', SVC(random_state=0)), ('m1', GaussianNB())])"),
+    (
+      'Add PCA(n_components=5)',
+      'PCA(n_components=5, random_state=0), LogisticRegression(C=1.0)',
+    ),
+    (
+      'Bag the model with 30 copies',
+      'BaggingClassifier(estimator=LogisticRegression(C=1.0), '
+      'n_estimators=30, random_state=0)',
+    ),
+    (
+      'Combine SVC() and GaussianNB() by voting',
+      "VotingClassifier([('m0', SVC(random_state=0)), ('m1', GaussianNB())])",
+    ),
   ],
 )
 def test_kinds_of_edits(instruction, estimator):
@@ -66,9 +74,13 @@ def test_kinds_of_edits(instruction, estimator):
 
 def test_a_wrapper_is_not_put_around_its_own_kind():
   """80 bags of 80 bags would be 6,400 fits, and never meant."""
-  once = PIPE.format('BaggingClassifier(estimator=GaussianNB(), n_estimators=5)')
+  once = PIPE.format(
+    'BaggingClassifier(estimator=GaussianNB(), n_estimators=5)'
+  )
   script = LOGISTIC.replace(model_line(LOGISTIC), once)
-  again = edited(script, 'Wrap the estimator in BaggingClassifier(n_estimators=80)')
+  again = edited(
+    script, 'Wrap the estimator in BaggingClassifier(n_estimators=80)'
+  )
   assert again == once.replace('=5)', '=80, random_state=0)')
   other = edited(script, 'Wrap the estimator in AdaBoostClassifier()')
   assert 'AdaBoostClassifier(estimator=BaggingClassifier(' in other
@@ -119,26 +131,44 @@ def test_steps_and_several_clauses():
 @pytest.mark.parametrize(
   'instruction, estimator',
   [
-    ('Use a random forest with 300 trees',
-     'RandomForestClassifier(n_estimators=300, random_state=0)'),
-    ('Replace the estimator with a random forest of 300 trees',
-     'RandomForestClassifier(n_estimators=300, random_state=0)'),
-    ('Use histogram gradient boosting with 50 rounds',
-     'HistGradientBoostingClassifier(max_iter=50, random_state=0)'),
-    ('Add polynomial features of degree 2',
-     'PolynomialFeatures(degree=2), LogisticRegression(C=1.0)'),
-    ('Use an MLP with hidden layers (64, 32)',
-     'MLPClassifier(hidden_layer_sizes=(64, 32), random_state=0)'),
+    (
+      'Use a random forest with 300 trees',
+      'RandomForestClassifier(n_estimators=300, random_state=0)',
+    ),
+    (
+      'Replace the estimator with a random forest of 300 trees',
+      'RandomForestClassifier(n_estimators=300, random_state=0)',
+    ),
+    (
+      'Use histogram gradient boosting with 50 rounds',
+      'HistGradientBoostingClassifier(max_iter=50, random_state=0)',
+    ),
+    (
+      'Add polynomial features of degree 2',
+      'PolynomialFeatures(degree=2), LogisticRegression(C=1.0)',
+    ),
+    (
+      'Use an MLP with hidden layers (64, 32)',
+      'MLPClassifier(hidden_layer_sizes=(64, 32), random_state=0)',
+    ),
     ('Use an SVM with kernel rbf', "SVC(kernel='rbf', random_state=0)"),
-    ('Use an SVM with an rbf kernel and C 10',
-     "SVC(kernel='rbf', C=10, random_state=0)"),
+    (
+      'Use an SVM with an rbf kernel and C 10',
+      "SVC(kernel='rbf', C=10, random_state=0)",
+    ),
     ('Use KNN with 7 neighbours', 'KNeighborsClassifier(n_neighbors=7)'),
-    ('Use a decision tree of depth 5',
-     'DecisionTreeClassifier(max_depth=5, random_state=0)'),
-    ('Use logistic regression with l1 penalty',
-     "LogisticRegression(penalty='l1')"),
-    ('Add PCA with 10 components',
-     'PCA(n_components=10, random_state=0), LogisticRegression(C=1.0)'),
+    (
+      'Use a decision tree of depth 5',
+      'DecisionTreeClassifier(max_depth=5, random_state=0)',
+    ),
+    (
+      'Use logistic regression with l1 penalty',
+      "LogisticRegression(penalty='l1')",
+    ),
+    (
+      'Add PCA with 10 components',
+      'PCA(n_components=10, random_state=0), LogisticRegression(C=1.0)',
+    ),
   ],
 )
 def test_spoken_values_are_honoured(instruction, estimator):
@@ -146,8 +176,12 @@ def test_spoken_values_are_honoured(instruction, estimator):
 
 
 @pytest.mark.parametrize(
-  'instruction', ['Use 300 trees', 'Increase the trees to 300',
-                  'Set the number of trees to 300']
+  'instruction',
+  [
+    'Use 300 trees',
+    'Increase the trees to 300',
+    'Set the number of trees to 300',
+  ],
 )
 def test_spoken_values_change_the_step_there_is(instruction):
   assert edited(FOREST, instruction) == PIPE.format(
@@ -160,8 +194,7 @@ def test_spoken_values_change_the_step_there_is(instruction):
   [
     ('Use an SVM with 42 wheels', '42'),
     ('Use an SVM with a matern kernel', 'matern kernel'),
-    ('Combine SVC() and GaussianNB() with max_depth=3 by voting',
-     'max_depth'),
+    ('Combine SVC() and GaussianNB() with max_depth=3 by voting', 'max_depth'),
     ('Make it better', 'do not know how'),
     ('Use xgboost', 'library'),
     ('Use FancyBoostingMachine', 'FancyBoostingMachine'),
