@@ -15,6 +15,25 @@ import re
 from jaxagent import types
 
 
+def task_spec(**changes) -> types.TaskSpec:
+  """A small classification task 't', scored from 0.5 to 1."""
+  values = dict(
+    name='t',
+    root=pathlib.Path('.'),
+    modality='tabular',
+    kind='classification',
+    metric='accuracy',
+    higher_is_better=True,
+    m_init=0.5,
+    m_best=1.0,
+    m_best_source='',
+    m_best_private=1.0,
+    split='heldin',
+    limits=types.Limits(),
+  )
+  return types.TaskSpec(**(values | changes))
+
+
 class FakePool:
   """Answers a job by a line `# fake: <outcome> <seconds> <score>` in it.
 
@@ -44,8 +63,12 @@ class FakePool:
     if score is not None:
       collected = {name: score.encode() for name in job.collect}
     return types.Execution(
-      job_id=job.job_id, outcome=types.Outcome(outcome), tier='fake',
-      exec_s=float(seconds), output=f'ran {job.script}', collected=collected,
+      job_id=job.job_id,
+      outcome=types.Outcome(outcome),
+      tier='fake',
+      exec_s=float(seconds),
+      output=f'ran {job.script}',
+      collected=collected,
     )
 
 

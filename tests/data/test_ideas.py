@@ -9,25 +9,17 @@ import random
 import numpy as np
 import pytest
 
-from jaxagent import types
 from jaxagent.data import ideas
 from jaxagent.envs.interfaces import TextModelError
+from jaxagent.testing import fake_runs
 from jaxagent.testing.fixed_text_model import FixedTextModel
 
 
 def task(kind='classification', modality='tabular', root='.'):
-  return types.TaskSpec(
-    name='t',
+  return fake_runs.task_spec(
     root=pathlib.Path(root),
     modality=modality,
     kind=kind,
-    metric='m',
-    higher_is_better=True,
-    m_init=0.5,
-    m_best=1.0,
-    m_best_source='',
-    split='heldin',
-    limits=types.Limits(),
     research_problem='Predict y.',
   )
 

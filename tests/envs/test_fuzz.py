@@ -261,19 +261,8 @@ def environment(tmp_path, **options) -> step_env.StepEnvironment:
   data = tmp_path / 'public'
   data.mkdir(exist_ok=True)
   (data / 'train.csv').write_text('id,y\n0,1\n')
-  spec = types.TaskSpec(
-    name='t',
-    root=tmp_path,
-    modality='tabular',
-    kind='classification',
-    metric='accuracy',
-    higher_is_better=True,
-    m_init=0.5,
-    m_best=1.0,
-    m_best_source='',
-    split='heldin',
-    limits=types.Limits(),
-    read_only_files=('data/*', 'fixed.py'),
+  spec = fake_runs.task_spec(
+    root=tmp_path, read_only_files=('data/*', 'fixed.py')
   )
   prepared = fake_runs.FakePrepared(
     spec,

@@ -21,17 +21,8 @@ def environment(tmp_path, **options):
   data.mkdir(exist_ok=True)
   (data / 'train.csv').write_text('id,y\n0,1\n')
   (tmp_path / 'secret.csv').write_text('label\n')
-  spec = types.TaskSpec(
-    name='t',
+  spec = fake_runs.task_spec(
     root=pathlib.Path(tmp_path),
-    modality='tabular',
-    kind='classification',
-    metric='accuracy',
-    higher_is_better=True,
-    m_init=0.5,
-    m_best=1.0,
-    m_best_source='',
-    split='heldin',
     limits=types.Limits(timeout_s=9),
     read_only_files=('data/*', 'fixed.py'),
   )

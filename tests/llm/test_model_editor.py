@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import random
 
 import pytest
@@ -12,6 +11,7 @@ from jaxagent.envs import parser
 from jaxagent.envs.interfaces import Editor, EditRefused, Expert, TextModelError
 from jaxagent.llm.model_editor import ModelEditor
 from jaxagent.llm.model_expert import ModelExpert
+from jaxagent.testing import fake_runs
 from jaxagent.testing.fixed_text_model import FixedTextModel
 
 SCRIPT = 'a = 1\nprint(a)\n'
@@ -70,19 +70,7 @@ def test_empty_instruction_and_no_answer():
     ModelEditor(FixedTextModel([TextModelError('down')])).edit(SCRIPT, 'x')
 
 
-TASK = types.TaskSpec(
-  name='t',
-  root=pathlib.Path('.'),
-  modality='tabular',
-  kind='classification',
-  metric='accuracy',
-  higher_is_better=True,
-  m_init=0.5,
-  m_best=1.0,
-  m_best_source='',
-  split='heldin',
-  limits=types.Limits(),
-)
+TASK = fake_runs.task_spec()
 STATE = types.State('s', 't', {'train.py': SCRIPT}, 0.5, 0.5)
 GOOD = parser.format_response(
   {n: 'x' for n in parser.ENTRIES[:4]},

@@ -17,20 +17,7 @@ START = '# fake: ok 2.0 0.5\nmodel = 1\n'
 
 
 def _environment(tmp_path, log):
-  spec = types.TaskSpec(
-    name='t',
-    root=pathlib.Path(tmp_path),
-    modality='tabular',
-    kind='classification',
-    metric='accuracy',
-    higher_is_better=True,
-    m_init=0.5,
-    m_best=1.0,
-    m_best_source='',
-    m_best_private=1.0,
-    split='heldin',
-    limits=types.Limits(),
-  )
+  spec = fake_runs.task_spec(root=pathlib.Path(tmp_path))
   prepared = fake_runs.FakePrepared(spec, tmp_path, {'train.py': START})
   return executions.CountedEnvironment(
     {'t': prepared},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import random
 
 import pytest
@@ -10,24 +9,13 @@ import pytest
 from jaxagent import types
 from jaxagent.envs import parser
 from jaxagent.stand_ins.expert import ScriptedExpert
+from jaxagent.testing import fake_runs
 
 SCRIPT = """from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 model = make_pipeline(LogisticRegression(C=1.0))
 """
-TASK = types.TaskSpec(
-  name='t',
-  root=pathlib.Path('.'),
-  modality='tabular',
-  kind='classification',
-  metric='accuracy',
-  higher_is_better=True,
-  m_init=0.5,
-  m_best=1.0,
-  m_best_source='',
-  split='heldin',
-  limits=types.Limits(),
-)
+TASK = fake_runs.task_spec()
 STATE = types.State('s', 't', {'train.py': SCRIPT}, 0.5, 0.5)
 
 
