@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 
 CLASSIFIER = 'classifier'
 REGRESSOR = 'regressor'
@@ -486,14 +487,18 @@ def paired_name(stem: str, regression: bool) -> str:
   return stem + ('Regressor' if regression else 'Classifier')
 
 
-def is_regression(names: list[str]) -> bool:
-  """Whether the (known) class names of a script predict numbers."""
-  roles = [ENTRIES[n].role for n in names if n in ENTRIES]
-  if REGRESSOR in roles:
-    return True
-  if CLASSIFIER in roles:
-    return False
-  return any(n.endswith(('Regressor', 'Regression', 'SVR')) for n in names)
+def is_regression(names: Sequence[str]) -> bool:
+  """Whether a script predicts numbers, by the first class name that tells.
+
+  The outermost goes first: a stack of classifiers may hold a regressor.
+  """
+  for name in names:
+    role = ENTRIES[name].role if name in ENTRIES else None
+    if role == CLASSIFIER or (role != REGRESSOR and 'Classifier' in name):
+      return False
+    if role == REGRESSOR or name.endswith(('Regressor', 'Regression', 'SVR')):
+      return True
+  return False
 
 
 def _alias_table() -> list[tuple[re.Pattern[str], str, bool]]:

@@ -206,7 +206,10 @@ class ScriptedEditor:
     if _data_edit(target, clause):
       return
     regression = catalogue.is_regression(
-      pipeline.names_in(target.pipeline.expression())
+      [
+        target.pipeline.names[-1],
+        *pipeline.names_in(target.pipeline.expression()),
+      ]
     )
     mentions = find_mentions(clause, regression)
     rest = _mask(clause, mentions)
@@ -624,12 +627,6 @@ def _ensemble(target, clause, rest, mentions, settings, regression) -> bool:
     m.role == catalogue.META and 'estimators' in m.entry.params for m in members
   ):
     return False
-  texts = [pipeline.one_line(_call(m)) for m in members]
-  if len(members) == 1 or _has('current|existing|present', rest):
-    texts.insert(0, pipeline.one_line(target.pipeline.steps[-1]))
-  pairs = ', '.join(
-    f"('m{i}', {text})" for i, text in enumerate(dict.fromkeys(texts))
-  )
   stacked = _has('stack|stacking', rest)
   name = 'Stacking' if stacked else 'Voting'
   name += 'Regressor' if regression else 'Classifier'
@@ -637,16 +634,36 @@ def _ensemble(target, clause, rest, mentions, settings, regression) -> bool:
   for key, _ in settings:
     if key not in taken:
       raise EditRefused(f'which member takes {key}? write it as a call')
-  own = ''.join(f', {key}={value}' for key, value in settings)
-  extra = ''
-  if not stacked and not regression:
-    soft = _has('soft', rest) or _has('average|blend', rest)
-    soft = soft and 'voting' not in dict(settings)
-    extra = ", voting='soft'" if soft else ''
+  options = dict(settings)
+  texts = [pipeline.one_line(_call(m)) for m in members]
+  if len(members) == 1 or _has('current|existing|present', rest):
+    inner, own = _inside(target.pipeline.steps[-1], name)
+    texts, options = inner + texts, own | options
+  if not stacked and not regression and 'voting' not in options:
+    if _has('soft', rest) or _has('average|blend', rest):
+      options['voting'] = "'soft'"
+  pairs = ', '.join(
+    f"('m{i}', {text})" for i, text in enumerate(dict.fromkeys(texts))
+  )
+  own = ''.join(f', {key}={value}' for key, value in options.items())
   target.pipeline.steps[-1] = pipeline.parse_expression(
-    f'{name}([{pairs}]{extra}{own})'
+    f'{name}([{pairs}]{own})'
   )
   return True
+
+
+def _inside(current, name: str) -> tuple[list[str], dict[str, str]]:
+  """Members and options that an ensemble `name` takes over from `current`.
+
+  One of its own kind gives its own: scikit-learn refuses a stack in a stack.
+  """
+  if pipeline.call_name(current) == name:
+    if members := pipeline.named_values(current):
+      named = [a for a in current.args if a.keyword is not None]
+      return [pipeline.one_line(m) for m in members], {
+        a.keyword.value: pipeline.one_line(a.value) for a in named
+      }
+  return [pipeline.one_line(current)], {}
 
 
 def _data_edit(target: pipeline.Script, clause: str) -> bool:

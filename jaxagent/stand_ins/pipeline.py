@@ -137,6 +137,18 @@ def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
   return None
 
 
+def named_values(call: cst.Call) -> list[cst.BaseExpression]:
+  """What a call's first argument names: [('a', X), ('b', Y)] -> [X, Y]."""
+  first = call.args[0].value if call.args else None
+  values = []
+  for element in getattr(first, 'elements', ()):
+    pair = getattr(element.value, 'elements', ())
+    if len(pair) != 2:
+      raise EditRefused('cannot read the steps of the pipeline')
+    values.append(pair[1].value)
+  return values
+
+
 class Pipeline:
   """Steps of `model = ...`; a mutable view, written back by `Script`."""
 
@@ -147,20 +159,9 @@ class Pipeline:
     elif call_name(expression) == 'make_pipeline':
       self.steps = [a.value for a in expression.args if a.keyword is None]
     else:
-      self.steps = self._named_steps(expression)
+      self.steps = named_values(expression)
     if not self.steps:
       raise EditRefused('the pipeline has no step')
-
-  @staticmethod
-  def _named_steps(call: cst.Call) -> list[cst.BaseExpression]:
-    first = call.args[0].value if call.args else None
-    steps = []
-    for element in getattr(first, 'elements', ()):
-      pair = getattr(element.value, 'elements', ())
-      if len(pair) != 2:
-        raise EditRefused('cannot read the steps of the pipeline')
-      steps.append(pair[1].value)
-    return steps
 
   @property
   def names(self) -> list[str]:

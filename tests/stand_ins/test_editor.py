@@ -86,6 +86,24 @@ def test_a_wrapper_is_not_put_around_its_own_kind():
   assert 'AdaBoostClassifier(estimator=BaggingClassifier(' in other
 
 
+@pytest.mark.parametrize('how, name', [('Stack', 'Stacking'), ('Vote', 'Voting')])
+def test_an_ensemble_takes_new_members_in(how, name):
+  first = EDITOR.edit(RIDGE, f'{how} the current estimator with SVR()')
+  second = edited(first, f'{how} the current estimator with Lasso()')
+  assert second == PIPE.format(
+    f"{name}Regressor([('m0', Ridge(alpha=1.0)), ('m1', SVR()), "
+    "('m2', Lasso())])"
+  )
+  with pytest.raises(EditRefused, match='nothing to change'):
+    EDITOR.edit(first, f'{how} the current estimator with SVR()')
+
+
+def test_the_outermost_estimator_tells_the_kind():
+  mixed = EDITOR.edit(LOGISTIC, 'Stack the current estimator with Ridge()')
+  assert 'StackingClassifier(' in mixed and 'Ridge(' in mixed
+  assert 'BaggingClassifier(' in edited(mixed, 'Bag the model with 5 copies')
+
+
 @pytest.mark.parametrize(
   'instruction, why',
   [
