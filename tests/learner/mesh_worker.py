@@ -58,7 +58,7 @@ def main() -> None:
     np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs
   )
   found['mesh'] = dict(
-    second._policy['layers/0/gate/kernel'].sharding.mesh.shape
+    second._roles.policy['layers/0/gate/kernel'].sharding.mesh.shape
   )
   print(json.dumps(found))
 
