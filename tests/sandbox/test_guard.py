@@ -27,6 +27,19 @@ print(made)
 '''
 
 
+def _run(command: list[str], **limits) -> int:
+  """`guard.run` from a fresh process, as the command line has it.
+
+  It clones, which must not be done where threads may hold locks, as those of
+  other tests' libraries here may.
+  """
+  text = (
+    'from jaxagent.sandbox import guard\n'
+    f'raise SystemExit(guard.run({command!r}, **{limits!r}))'
+  )
+  return subprocess.run(_python(text), timeout=120).returncode
+
+
 def _python(text: str) -> list[str]:
   return [sys.executable, '-c', text]
 
@@ -36,7 +49,7 @@ def _python(text: str) -> list[str]:
   ('import os; os.kill(os.getpid(), 6)', 0),  # pid 1 ignores its own signals
 ])
 def test_the_exit_code_comes_through(text, code):
-  assert guard.run(_python(text)) == code
+  assert _run(_python(text)) == code
 
 
 def _running(word: str) -> list[str]:
@@ -54,7 +67,7 @@ def test_processes_are_bounded_and_none_survives(tmp_path):
   out, word = tmp_path / 'made', uuid.uuid4().hex
   text = _FORKS.replace('print(made)', f'open({str(out)!r}, "w").write('
                         "str(made) + ' ' + os.readlink('/proc/self'))")
-  assert guard.run([*_python(text), word], pids=60) == 0
+  assert _run([*_python(text), word], pids=60) == 0
   made, own_pid = out.read_text().split()
   assert 0 < int(made) < 60
   assert own_pid == '1'
@@ -75,7 +88,7 @@ def test_an_ordinary_user_is_guarded_too():
 
 def test_a_stray_kill_stays_inside():
   # Outside, it would end this very process.
-  assert guard.run(_python('import os; os.kill(-1, 9)')) in (0, 1)
+  assert _run(_python('import os; os.kill(-1, 9)')) in (0, 1)
 
 
 def test_the_time_limit_ends_all(tmp_path):
@@ -83,7 +96,7 @@ def test_the_time_limit_ends_all(tmp_path):
   text = ('import os, time\n'
           f'if os.fork() == 0:\n  time.sleep(1.5); open({str(late)!r}, "w")\n'
           'time.sleep(60)')
-  assert guard.run(_python(text), timeout_s=0.5) == guard.TIMED_OUT
+  assert _run(_python(text), timeout_s=0.5) == guard.TIMED_OUT
   time.sleep(1.6)
   assert not late.exists()
 
