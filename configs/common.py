@@ -100,7 +100,7 @@ def base() -> ConfigDict:
   config.rollout.max_new_tokens = 192
 
   config.rl = ConfigDict()
-  config.rl.updates = 48
+  config.rl.updates = 64
   config.rl.batch_size = 32
   config.rl.group_size = 1
   config.rl.estimator = 'gae'  # gae | grpo | dr_grpo | rloo | reinforce_pp

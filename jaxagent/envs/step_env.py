@@ -24,6 +24,9 @@ FLOOR_S = 1e-3
 HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
 MAX_OBSERVATION_CHARS = 6000
 MAX_INSPECT_LINES = 100
+# As valid as any edit (MLAgentBench's editor writes such a file, too): what
+# is executed scores what it scored.
+NO_CHANGE = 'Nothing changed: the file was so already.'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -356,7 +359,7 @@ class StepEnvironment(ScriptRunner):
     )
     if target in state.files and self.on_failure == 'keep':
       files[f'{BACKUP}/{target}'] = state.files[target]
-    text = f'The edited file is saved to {target}.\n{diff}'
+    text = f'The edited file is saved to {target}.\n{diff or NO_CHANGE}'
     if not self.edit_then_execute:
       return self._finish(
         state,

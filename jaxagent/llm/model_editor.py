@@ -58,9 +58,9 @@ class ModelEditor:
   def edit(self, script: str, instruction: str) -> str:
     """Returns the edited script.
 
-    Raises EditRefused where the model refuses, changes nothing or gives no
-    valid Python (checked where the script itself is valid), TextModelError
-    where it gives no answer at all.
+    Raises EditRefused where the model refuses or gives no valid Python
+    (checked where the script itself is valid), TextModelError where it gives
+    no answer at all.
     """
     if not instruction.strip():
       raise EditRefused('the instruction is empty')
@@ -79,8 +79,6 @@ class ModelEditor:
       )
       code, why = self._read(answer, check=parses(script))
       if code is not None:
-        if code.rstrip() == script.rstrip():
-          raise EditRefused('the editor changed nothing')
         return code
       messages += [
         {'role': 'assistant', 'content': answer},

@@ -195,11 +195,9 @@ class ScriptedEditor:
       self._carry_out(target, clause.strip())
     result = target.render()
     try:
-      same = ast.dump(ast.parse(result)) == ast.dump(ast.parse(script))
+      ast.parse(result)
     except pipeline.PARSE_ERRORS as error:
       raise EditRefused('the edit would break the syntax') from error
-    if same:
-      raise EditRefused('nothing to change, the script is so already')
     return result
 
   def _carry_out(self, target: pipeline.Script, clause: str) -> None:

@@ -261,7 +261,7 @@ class Script:
       raise EditRefused('the script has no such line to work at')
     body = list(self.module.body)
     if any(code(line).strip() == statement for line in body):
-      raise EditRefused('the script does so already')
+      return  # it does so already
     line = cst.parse_module(statement + '\n').body[0]
     body.insert(index + offset, line)
     self.module = self.module.with_changes(body=body)

@@ -91,6 +91,14 @@ def test_edit_runs_and_is_graded(env):
   assert env.grader.splits[-1] == 'private'
 
 
+def test_an_edit_that_changes_nothing_is_valid_and_neutral(env):
+  state = env.initial_state('t')
+  result = env.step(state, edit('0.5 -> 0.5'))
+  assert result.outcome is O.OK and result.is_edit and not result.diff
+  assert result.score == result.score_before == 0.5
+  assert step_env.NO_CHANGE in result.observation
+
+
 @pytest.mark.parametrize(
   'line, outcome',
   [
