@@ -235,6 +235,15 @@ def test_what_is_so_already_is_left_so():
   assert EDITOR.edit(once, 'Set C to 10') == once
 
 
+def test_noise_doubles_rows_and_labels_together():
+  # With two strengths, too: an edit that adds one of both breaks the fit.
+  text = EDITOR.edit(LOGISTIC, 'Add Gaussian noise of 0.1 to the training data')
+  for script in (text, EDITOR.edit(text, 'Add noise of 0.2 to the data')):
+    added = [x for x in script.splitlines() if 'RandomState' in x]
+    assert all('[y_train, y_train]' in x for x in added)
+  assert len(added) == 2
+
+
 @pytest.mark.parametrize('script', ['', 'model', 'x = (', 'a = 1\n'])
 def test_scripts_that_cannot_be_edited(script):
   with pytest.raises(EditRefused):
