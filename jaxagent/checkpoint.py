@@ -94,9 +94,11 @@ class CheckpointManager:
         _write_host(temporary, host or {}, files or {})
         _commit(temporary, final)
         self._remove_old()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # TensorStore raises the latter
+      if jax.process_index() == 0:
+        shutil.rmtree(temporary, ignore_errors=True)
       raise CheckpointError(
-        f'checkpoint {final} could not be written: {error.strerror or error}. '
+        f'checkpoint {final} could not be written: {_reason(error)}. '
         'Free space or choose another work directory; the checkpoints before '
         'it are untouched.'
       ) from error
@@ -157,6 +159,12 @@ class CheckpointManager:
   def _remove_old(self) -> None:
     for step in self.steps()[: -self.keep]:
       shutil.rmtree(self.path(step), ignore_errors=True)
+
+
+def _reason(error: Exception) -> str:
+  """What the system said: strerror, or the first line of a library's text."""
+  said = getattr(error, 'strerror', None) or str(error) or type(error).__name__
+  return said.splitlines()[0]
 
 
 def verify(path: pathlib.Path) -> str:

@@ -56,16 +56,18 @@ def main(argv: list[str]) -> int:
     loops.run(config)
   except loops.UserError as error:
     return _refuse(error)
+  except loops.DiskFull as error:
+    return _refuse(error, code=1)
   except loops.Interrupted as error:
     print(f'{error}', file=sys.stderr)
     return 143
   return 0
 
 
-def _refuse(reason: object) -> int:
-  """Says why nothing is done, in one line; returns the exit code."""
+def _refuse(reason: object, code: int = 2) -> int:
+  """Says why nothing (more) is done, in one line; returns the exit code."""
   print(f'error: {" ".join(str(reason).split())}', file=sys.stderr)
-  return 2
+  return code
 
 
 def check_overrides(argv: list[str]) -> None:

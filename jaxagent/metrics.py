@@ -86,8 +86,8 @@ def _verl() -> dict[str, str]:
     'adv': 'advantages',
     'update_actor': 'policy update',
     'update_critic': 'value update',
-    'save_checkpoint': 'checkpoint written',
-    'step': 'one whole update',
+    'save_checkpoint': 'checkpoint written after the update before',
+    'step': 'one whole update (of RL: with the checkpoint before it)',
   }.items():
     table[f'timing_s/{stage}'] = f'seconds: {text}'
   return table
@@ -225,7 +225,7 @@ class MetricWriter:
     else:
       truncate_records(self.path, resume_step)
     self._file = self.path.open('a', encoding='utf-8')
-    self._board = _board(self._dir, resume_step)
+    self._board = _Board(self._dir, resume_step)
 
   def write(self, step: int, metrics: Mapping[str, Any]) -> None:
     """Logs `metrics` at `step`; raises ValueError for unknown names."""
@@ -234,9 +234,9 @@ class MetricWriter:
     record: dict[str, Any] = {'step': int(step), 'time': time.time()}
     for name, value in values.items():
       record[name] = value if math.isfinite(value) else None
-      self._board.add_scalar(name, value, int(step))
     self._file.write(json.dumps(record) + '\n')
     self._file.flush()
+    self._board.write(int(step), values)
 
   def close(self) -> None:
     """Flushes and closes both; a second call does nothing."""
@@ -304,14 +304,39 @@ def _put_aside(path: pathlib.Path) -> None:
   path.rename(aside)
 
 
-def _board(log_dir: pathlib.Path, resume_step: int | None) -> Any:
-  """A TensorBoard writer; on resume, viewers drop the steps run again."""
-  import tensorboardX  # slow to import, and not needed to read records
+class _Board:
+  """TensorBoard's event file, written by the thread that logs.
 
-  # purge_step marks earlier points at or beyond it as superseded.
-  return tensorboardX.SummaryWriter(
-    str(log_dir), purge_step=resume_step, flush_secs=5
-  )
+  tensorboardX's SummaryWriter writes from a thread of its own; on a full disk
+  that thread dies unseen, and what logs next waits for it for ever.
+  """
+
+  def __init__(self, log_dir: pathlib.Path, resume_step: int | None):
+    # Slow to import, and not needed to read records.
+    from tensorboardX import event_file_writer
+    from tensorboardX.proto import event_pb2, summary_pb2
+
+    self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+    self._writer = event_file_writer.EventsWriter(str(log_dir / 'events'))
+    if resume_step is not None:
+      # Viewers drop earlier points at or beyond it: they are run again.
+      start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+      self._add(resume_step, session_log=start)
+    self._writer.flush()
+
+  def write(self, step: int, values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+      point = self._summary.Value(tag=name, simple_value=value)
+      self._add(step, summary=self._summary(value=[point]))
+    self._writer.flush()
+
+  def close(self) -> None:
+    self._writer.close()
+
+  def _add(self, step: int, **what: Any) -> None:
+    self._writer.write_event(
+      self._event(step=step, wall_time=time.time(), **what)
+    )
 
 
 def _number(name: str, value: Any) -> float:

@@ -18,6 +18,7 @@ PACKAGE = ROOT / 'jaxagent'
 HOST = {
   'types',
   'clock',
+  'disk',
   'sandbox',
   'envs',
   'rewards',
@@ -42,6 +43,7 @@ ABOVE = {'loops', 'main', 'plan', 'testing'}
 MAY_IMPORT = {
   'types': set(),
   'clock': {'types'},
+  'disk': set(),
   'algorithms': {'types'},
   'sharding': {'types'},
   'checkpoint': set(),
@@ -58,6 +60,7 @@ MAY_IMPORT = {
   'rollout': {
     'types',
     'clock',
+    'disk',
     'sandbox',
     'envs',
     'data',

@@ -6,9 +6,10 @@ takes plain arguments or small frozen dataclasses.
 
 from __future__ import annotations
 
-from jaxagent.loops.errors import Interrupted, UserError
+from jaxagent import disk
+from jaxagent.loops.errors import DiskFull, Interrupted, UserError
 
-__all__ = ['Interrupted', 'UserError', 'run']
+__all__ = ['DiskFull', 'Interrupted', 'UserError', 'run']
 
 
 def run(config) -> None:
@@ -23,4 +24,13 @@ def run(config) -> None:
     return
   from jaxagent.loops import pipeline
 
-  pipeline.run(config)
+  try:
+    pipeline.run(config)
+  except Exception as error:
+    if not disk.is_full(error):
+      raise
+    raise DiskFull(
+      f'no space left on the disk of {disk.where(error) or config.work_dir}; '
+      'free some and give the same command: it goes on from what is saved in '
+      f'{config.work_dir}.'
+    ) from error

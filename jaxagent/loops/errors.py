@@ -7,5 +7,9 @@ class UserError(Exception):
   """Something the user can mend; the message names value and remedy."""
 
 
+class DiskFull(Exception):
+  """A disk is full: what is saved is whole, the same command goes on."""
+
+
 class Interrupted(Exception):
   """SIGTERM or Ctrl-C: everything is saved, the same command goes on."""

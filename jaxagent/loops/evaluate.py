@@ -13,7 +13,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from jaxagent import evaluation, types
+from jaxagent import disk, evaluation, types
 from jaxagent.loops import kept
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.starts import Start, private_score, write_json
@@ -123,6 +123,8 @@ def _attempt(host, policy, episode: Episode, completion, job_id: str) -> None:
     try:
       fault = _act(host, policy, episode, completion, job_id + suffix)
     except Exception as error:  # noqa: BLE001 - any fault here is ours
+      if disk.is_full(error):
+        raise
       fault = f'{type(error).__name__}: {error}'
     if not fault:
       return

@@ -65,6 +65,7 @@ def _loop(host, learner, policy, scheduler, checkpoints, start, counts):
     MetricWriter(host.work / 'logs', resume_step=start) as writer,
     Progress('rl', config.updates, initial=start) as progress,
   ):
+    saved_s, ended = 0.0, time.monotonic()
     for update in range(start, config.updates):
       began = time.monotonic()
       batch = scheduler.next_batch(update)
@@ -81,15 +82,20 @@ def _loop(host, learner, policy, scheduler, checkpoints, start, counts):
       metrics.update(batch.stats)
       metrics.update(weight_stats)
       metrics.update(sandbox_metrics(samples, update))
-      if (update + 1) % config.checkpoint_every == 0:
-        save(checkpoints, update + 1, learner, scheduler, counts)
-      saved = time.monotonic()
       metrics['timing_s/gen'] = collected - began
       metrics['timing_s/update_actor'] = trained - collected
-      metrics['timing_s/save_checkpoint'] = saved - trained
-      metrics['timing_s/step'] = saved - began
+      metrics['timing_s/save_checkpoint'] = saved_s
+      metrics['timing_s/step'] = time.monotonic() - ended
       metrics['training/global_step'] = update + 1
+      # Before the checkpoint: a kill between the two repeats the record with
+      # the update; the other way round it would be lost.
+      ended = time.monotonic()
       writer.write(update, metrics)
+      if (update + 1) % config.checkpoint_every == 0:
+        save(checkpoints, update + 1, learner, scheduler, counts)
+        saved_s = time.monotonic() - ended
+      else:
+        saved_s = 0.0
       progress.update(
         1,
         reward=metrics['critic/score/mean'],

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from jaxagent import disk
 from jaxagent.rollout.records import Work, WorkResult
 from jaxagent.types import Outcome
 
@@ -19,7 +20,8 @@ class ThreadExecutor:
 
   Args:
     run: blocking and thread-safe. An exception counts as an infrastructure
-      failure, with its text: it is retried, never rewarded.
+      failure, with its text: it is retried, never rewarded. A full disk is
+      no work's failure: `wait` raises it.
     threads: works in progress at once (`slots`).
     lookahead: further works that may be queued, so that a slot that frees
       itself while the learner is busy finds work.
@@ -43,6 +45,7 @@ class ThreadExecutor:
     self._lock = threading.Lock()
     self._dropped: set[tuple[str, int]] = set()
     self._current: dict[str, int] = {}
+    self._disk_full: Exception | None = None
     self._threads = [
       threading.Thread(target=self._serve, name=f'work-{i}', daemon=True)
       for i in range(threads)
@@ -63,6 +66,8 @@ class ThreadExecutor:
       while True:
         results.append(self._done.get_nowait())
     except queue.Empty:
+      if self._disk_full is not None:
+        raise self._disk_full from None
       return results
 
   def cancel(self, prompt_id: str) -> None:
@@ -100,6 +105,8 @@ class ThreadExecutor:
     try:
       return self._run(work)
     except Exception as error:  # noqa: BLE001 - any fault here is ours
+      if disk.is_full(error):
+        self._disk_full = error
       return WorkResult(
         work.prompt.prompt_id,
         None,

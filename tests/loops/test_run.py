@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -70,6 +71,19 @@ def _finish(work, *options) -> str:
   return out
 
 
+def _wait_for(path: pathlib.Path, process: subprocess.Popen) -> None:
+  end = time.monotonic() + 600
+  while not path.exists() and time.monotonic() < end:
+    assert process.poll() is None, process.stdout.read()[-3000:]
+    time.sleep(0.05)
+
+
+def _learned(work: pathlib.Path) -> list[dict]:
+  """What the learner computed at each update."""
+  records = read_records(work / 'logs' / 'metrics.jsonl')
+  return [{key: r[key] for key in ('step', *SAME)} for r in records]
+
+
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   work = tmp_path_factory.mktemp('run') / 'work'
@@ -104,22 +118,72 @@ def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
   (work / 'eval' / 'rl.json').unlink()
   (work / 'logs' / 'metrics.jsonl').unlink()
   process = _start(work)
-  end = time.monotonic() + 600
-  first = work / 'rl' / 'traces' / 'update_000000.jsonl'
-  while not first.exists() and time.monotonic() < end:
-    assert process.poll() is None, process.stdout.read()[-3000:]
-    time.sleep(0.05)
+  _wait_for(work / 'rl' / 'traces' / 'update_000000.jsonl', process)
   os.kill(process.pid, signal.SIGKILL)
   process.communicate(timeout=60)
   _finish(work)
-  a = read_records(whole / 'logs' / 'metrics.jsonl')
-  b = read_records(work / 'logs' / 'metrics.jsonl')
-  assert [r['step'] for r in b] == [r['step'] for r in a]
-  for x, y in zip(a, b):
-    assert {k: x[k] for k in SAME} == {k: y[k] for k in SAME}
+  assert _learned(work) == _learned(whole)
   ledger = Ledger.load(work / 'rl' / 'ledger.json')
   assert ledger.counts()['trained'] == UPDATES * BATCH
   assert json.loads((work / 'eval' / 'rl.json').read_text()) is not None
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+  """A tmpfs as `folder`; `fill()` lets it take no more, `free()` much."""
+  folder = tmp_path / 'disk'
+  folder.mkdir()
+
+  def mount(*options) -> None:
+    subprocess.run(['mount', *options, folder], check=True)
+
+  try:
+    mount('-t', 'tmpfs', '-o', 'size=2G', 'tmpfs')
+  except (OSError, subprocess.CalledProcessError):
+    pytest.skip('needs the right to mount a tmpfs')
+
+  def fill() -> None:
+    for _ in range(100):
+      used = shutil.disk_usage(folder).used
+      try:
+        return mount('-o', f'remount,size={used}')
+      except subprocess.CalledProcessError:  # it grew in between
+        time.sleep(0.01)
+    raise AssertionError('the disk grows faster than it can be closed')
+
+  try:
+    yield SimpleNamespace(
+      folder=folder, fill=fill, free=lambda: mount('-o', 'remount,size=2G')
+    )
+  finally:
+    subprocess.run(['umount', '--lazy', folder], check=True)
+
+
+def test_a_full_disk_at_each_stage_ends_in_a_line_and_goes_on(
+  finished, small_disk
+):
+  whole, _ = finished
+  work = small_disk.folder / 'work'
+  for begun in (
+    'collect/trajectories.jsonl',
+    'logs/sft/metrics.jsonl',
+    'rl/traces/update_000000.jsonl',
+    'rl/ledger.json',
+  ):
+    process = _start(work)
+    _wait_for(work / begun, process)
+    small_disk.fill()
+    out, _ = process.communicate(timeout=600)
+    assert process.returncode == 1, (begun, out[-3000:])
+    last = out.strip().splitlines()[-1]
+    assert last.startswith('error: no space left on the disk'), (begun, out)
+    assert 'Traceback' not in out, (begun, out)
+    small_disk.free()
+  _finish(work)
+  assert _learned(work) == _learned(whole)
+  assert audit.audit(work)['differences'] == []
+  ledger = Ledger.load(work / 'rl' / 'ledger.json')
+  assert ledger.counts()['trained'] == UPDATES * BATCH
 
 
 def test_another_config_is_refused(finished):
