@@ -21,7 +21,7 @@ from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
-from jaxagent.loops import weighting
+from jaxagent.loops import control, weighting
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.metrics import MetricWriter, Progress
 from jaxagent.rewards.ml_agent import ml_agent_reward
@@ -70,7 +70,9 @@ def _loop(host, learner, policy, scheduler, checkpoints, start, counts):
       began = time.monotonic()
       batch = scheduler.next_batch(update)
       collected = time.monotonic()
-      samples = _shuffled(batch.samples, config, host.config.seed, update)
+      samples = control.shuffled(
+        batch.samples, config, (host.config.seed, update, 77)
+      )
       weights, weight_stats = weighting.step_weights(config, samples)
       scheduler.fill(update)  # slots stay busy while the learner works
       metrics = learner.rl_update(samples, weights, update)
@@ -287,18 +289,6 @@ def _sample_record(sample: types.Sample, update: int) -> dict:
     'tokens': len(sample.token_ids),
     **sample.info,
   }
-
-
-def _shuffled(samples, config, seed: int, update: int):
-  """The control: the same rewards, given to the wrong actions."""
-  if not config.shuffle_rewards:
-    return samples
-  rng = np.random.default_rng([seed, update, 77])
-  order = rng.permutation(len(samples))
-  return tuple(
-    dataclasses.replace(s, reward=samples[j].reward)
-    for s, j in zip(samples, order)
-  )
 
 
 def sandbox_metrics(samples, update: int) -> dict[str, float]:

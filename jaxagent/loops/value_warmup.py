@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.data import records as record_data
+from jaxagent.loops import control
 from jaxagent.metrics import MetricWriter, Progress
 
 
@@ -36,6 +37,7 @@ def run(host, learner, policy, records: Sequence[dict]) -> None:
     Progress('value warm-up', len(batches)) as progress,
   ):
     for step, batch in enumerate(batches):
+      batch = control.shuffled(batch, config, (host.config.seed, step, 78))
       metrics = learner.value_update(batch, name=f'value warm-up step {step}')
       writer.write(step, metrics)
       progress.update(1, loss=metrics['critic/vf_loss'])
