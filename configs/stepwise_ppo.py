@@ -3,7 +3,7 @@
 tiny (default)
   command   python -m jaxagent.main --config=configs/stepwise_ppo.py
   hardware  two CPU cores, 4 GiB; no GPU, hub or key
-  expected  see docs/lab_log.md (python -m benchmarks.quickstart --seeds 3)
+  expected  the table in README.md (python -m benchmarks.quickstart --seeds 3)
 qwen2.5-7b
   command   python -m jaxagent.main --config=configs/stepwise_ppo.py:qwen2.5-7b
             --config.model.path=DIR
