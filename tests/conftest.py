@@ -1,6 +1,28 @@
 """Options of the whole suite."""
 
+import gc
+import pathlib
+import resource
+import sys
+
 import pytest
+
+
+MOST_RESIDENT_BYTES = 2 << 30
+
+
+@pytest.fixture(scope='module', autouse=True)
+def _forget_compiled_programs():
+  """Programs of finished files go once they are many: all hold 4 GB."""
+  yield
+  if 'jax' in sys.modules and _resident_bytes() > MOST_RESIDENT_BYTES:
+    sys.modules['jax'].clear_caches()
+    gc.collect()
+
+
+def _resident_bytes() -> int:
+  pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
+  return int(pages) * resource.getpagesize()
 
 
 def pytest_addoption(parser):
