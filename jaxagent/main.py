@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     loops.run(config)
   except loops.UserError as error:
     return _refuse(error)
-  except loops.DiskFull as error:
+  except (loops.DiskFull, loops.MachineryError) as error:
     return _refuse(error, code=1)
   except loops.Interrupted as error:
     print(f'{error}', file=sys.stderr)

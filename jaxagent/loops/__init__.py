@@ -7,9 +7,14 @@ takes plain arguments or small frozen dataclasses.
 from __future__ import annotations
 
 from jaxagent import disk
-from jaxagent.loops.errors import DiskFull, Interrupted, UserError
+from jaxagent.loops.errors import (
+  DiskFull,
+  Interrupted,
+  MachineryError,
+  UserError,
+)
 
-__all__ = ['DiskFull', 'Interrupted', 'UserError', 'run']
+__all__ = ['DiskFull', 'Interrupted', 'MachineryError', 'UserError', 'run']
 
 
 def run(config) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import concurrent.futures
 import random
 import time
+from collections import Counter
 
-from jaxagent import types
+from jaxagent import disk, types
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.loops import kept
-from jaxagent.loops.errors import UserError
+from jaxagent.loops.errors import MachineryError, UserError, in_one_line
 from jaxagent.loops.policy import seed_of
 from jaxagent.loops.starts import fresh_state, write_json
 from jaxagent.loops.train import step_reward, trace_record
@@ -22,7 +23,9 @@ def run(host) -> list[dict]:
   """Makes what is missing of the trajectories; returns all, in order.
 
   Each trajectory depends on (seed, task, index) alone and is appended whole,
-  so a killed run goes on with the missing ones: none lost, none doubled.
+  so a killed run goes on with the missing ones: none lost, none doubled. Those
+  that a fault of ours cut short are kept at the end, with the steps they have.
+  Raises MachineryError where they are more than a tenth.
   """
   config = host.config.collect
   store = record_data.TrajectoryStore(
@@ -46,6 +49,7 @@ def run(host) -> list[dict]:
   ):
     waiting = iter(todo)
     futures = set()
+    cut = []
 
     def start_next():
       for task, index in waiting:
@@ -63,13 +67,38 @@ def run(host) -> list[dict]:
       futures.clear()
       futures.update(rest)
       for future in done:
-        store.append(future.result())
+        record = future.result()
+        cut.append(record) if record['fault'] else store.append(record)
         progress.update()
-        if host.stop.signal is None:
+        if host.stop.signal is None and len(cut) <= _tolerated(total):
           start_next()
-    host.stop.check(f'{progress.done} trajectories are kept')
+    host.stop.check(f'{len(store.read())} trajectories are kept')
+    _tell_cut(cut, total, store.path)
+  for record in cut:
+    store.append(record)
   records = store.read()
   return sorted(records, key=lambda r: (r['task'], r['index']))
+
+
+def _tolerated(total: int) -> int:
+  """Trajectories that a fault of ours may cut short; more end the run."""
+  return max(1, total // 10)
+
+
+def _tell_cut(cut: list[dict], total: int, path) -> None:
+  if not cut:
+    return
+  reasons = Counter(record['fault'] for record in cut)
+  what = (
+    f'{len(cut)} of {total} trajectories were cut short by a fault of the '
+    f'machinery, most often: {reasons.most_common(1)[0][0]}'
+  )
+  if len(cut) > _tolerated(total):
+    raise MachineryError(
+      f'collect: {what}. Mend that and give the same command: it goes on with '
+      f'the whole ones in {path}.'
+    )
+  print(f'collect: {what}')
 
 
 def _ideas(host, initial: types.State) -> list[str]:
@@ -114,26 +143,46 @@ def _pool(host, initial: types.State) -> list[str]:
 
 
 def _trajectory(host, initial: types.State, index: int, pool) -> dict:
-  """One trajectory: 1 to 3 ideas first, then the expert's own."""
-  config, task = host.config.collect, initial.task
-  spec = host.spec(task)
-  rng = random.Random(seed_of(host.config.seed, 'collect', task, index))
-  began = time.monotonic()
+  """One trajectory; its `fault` says what of ours cut it short, or ''."""
+  rng = random.Random(seed_of(host.config.seed, 'collect', initial.task, index))
   drawn = tuple(idea_data.draw(pool, rng))
+  steps: list[dict] = []
+  try:
+    fault = _walk(host, initial, index, drawn, rng, steps)
+  except Exception as error:  # noqa: BLE001 - any fault here is ours
+    if disk.is_full(error):
+      raise
+    fault = f'{type(error).__name__}: {error}'
+  return {
+    'task': initial.task,
+    'index': index,
+    'ideas': list(drawn),
+    'stand_ins': host.stand_ins,
+    'steps': steps,
+    'fault': in_one_line(fault),
+  }
+
+
+def _walk(host, initial, index: int, drawn, rng, steps: list[dict]) -> str:
+  """1 to 3 ideas first, then the expert's own; '', or what failed of ours.
+
+  Fills `steps`.
+  """
+  config, task = host.config.collect, initial.task
+  began = time.monotonic()
   state = initial
   if rng.random() < config.varied_start:
     state = _varied(host, initial, rng, f'vary-{task}-{index}')
-  steps = []
   for number in range(config.max_steps):
     if time.monotonic() - began > config.time_limit_s:
       break
     # The first steps follow the drawn ideas (paper 000, B.2).
-    text = host.expert.act(state, spec, rng, drawn)
+    text = host.expert.act(state, host.spec(task), rng, drawn)
     result = host.env.step(
       state, text, split='valid', job_id=f'collect-{task}-{index}-{number}'
     )
     if result.outcome.is_infrastructure:
-      break
+      return f'{result.outcome.value}: {result.message}'
     steps.append(
       {
         'state': record_data.state_to_json(state),
@@ -147,13 +196,7 @@ def _trajectory(host, initial: types.State, index: int, pool) -> dict:
       state = result.state
     if result.action == 'Final Answer' and result.valid_action:
       break
-  return {
-    'task': task,
-    'index': index,
-    'ideas': list(drawn),
-    'stand_ins': host.stand_ins,
-    'steps': steps,
-  }
+  return ''
 
 
 def _varied(host, initial, rng, job_id: str) -> types.State:

@@ -13,3 +13,15 @@ class DiskFull(Exception):
 
 class Interrupted(Exception):
   """SIGTERM or Ctrl-C: everything is saved, the same command goes on."""
+
+
+class MachineryError(Exception):
+  """Our own parts fail again and again: what is saved is whole.
+
+  Once they are mended, the same command goes on.
+  """
+
+
+def in_one_line(fault: str) -> str:
+  """`fault` for records and terminals: ASCII, one line, 500 characters."""
+  return ascii(' '.join(fault.split()))[1:-1][:500]

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 
 from jaxagent import disk, evaluation, types
 from jaxagent.loops import kept
+from jaxagent.loops.errors import in_one_line
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.starts import Start, private_score, write_json
 from jaxagent.loops.train import step_reward, trace_record
@@ -128,8 +129,7 @@ def _attempt(host, policy, episode: Episode, completion, job_id: str) -> None:
       fault = f'{type(error).__name__}: {error}'
     if not fault:
       return
-  line = ascii(' '.join(fault.split()))[1:-1]  # fit for any terminal
-  episode.missing, episode.done = line[:500], True
+  episode.missing, episode.done = in_one_line(fault), True
 
 
 def _act(host, policy, episode: Episode, completion, job_id: str) -> str:

@@ -22,11 +22,13 @@ from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.loops import control, weighting
+from jaxagent.loops.errors import MachineryError
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.metrics import MetricWriter, Progress
 from jaxagent.rewards.ml_agent import ml_agent_reward
 from jaxagent.rollout.records import (
   SchedulerConfig,
+  StalledError,
   Work,
   WorkResult,
 )
@@ -55,6 +57,11 @@ def run(host, pool, learner, policy: Policy) -> None:
     policy.engine.update_weights(learner.policy_params, start)
     _loop(host, learner, policy, scheduler, checkpoints, start, counts)
     scheduler.ledger.save(directory / 'ledger.json')
+  except StalledError as error:
+    raise MachineryError(
+      f'rl: {error} Once that is mended, the same command goes on from the '
+      f'last checkpoint in {directory}.'
+    ) from error
   finally:
     scheduler.close()
 

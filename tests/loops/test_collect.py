@@ -1,9 +1,11 @@
-"""Ideas of the expert's model: asked for once, or the run says why not."""
+"""Ideas of the expert's model, and what becomes of trajectories that fail."""
 
 # ruff: noqa: F811, F401 - a fixture of another file
 
 from __future__ import annotations
 
+import dataclasses
+import errno
 import pathlib
 import types as stubs
 
@@ -11,10 +13,13 @@ import pytest
 
 from configs import common
 from jaxagent.data.records import state_from_json
+from jaxagent.envs.interfaces import TextModelError
 from jaxagent.envs.tasks import load_task
-from jaxagent.loops import collect, text_models
-from jaxagent.loops.errors import UserError
+from jaxagent.loops import collect, host, text_models
+from jaxagent.loops.errors import MachineryError, UserError
+from jaxagent.types import Outcome
 from tests.llm.test_openai_client import answer, endpoint
+from tests.loops.test_evaluate import LOOK, _idle_step
 from tests.loops.test_kept import STATE
 
 TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
@@ -56,3 +61,77 @@ def test_too_few_ideas_end_the_run_with_a_sentence(endpoint, tmp_path):
   with pytest.raises(UserError, match='wine.*gave 5 ideas.*idea_pool=12'):
     collect._ideas(_host(tmp_path, endpoint), state_from_json(STATE))
   assert not (tmp_path / 'collect' / 'ideas').exists()
+
+
+class _Collecting:
+  """A host whose expert only lists files; `faulty(job_id)` breaks a step."""
+
+  def __init__(self, work, faulty, act=lambda *a: LOOK):
+    self.config = common.base()
+    self.config.collect.trajectories_per_task = 20
+    self.config.collect.max_steps = 2
+    self.config.collect.varied_start = 0.0
+    self.work, self.heldin, self.stop = work, ('wine',), host.StopFlag()
+    self.expert = stubs.SimpleNamespace(act=act)
+    self.env = stubs.SimpleNamespace(step=self._step, initial_state=self._first)
+    self.stand_ins, self.faulty, self.asked = (), faulty, []
+
+  def spec(self, name):
+    return load_task(name, TASKS)
+
+  def _first(self, task):
+    return state_from_json(STATE)
+
+  def _step(self, state, text, *, split, job_id):
+    self.asked.append(job_id)
+    result = _idle_step(state, text, split=split, job_id=job_id)
+    if not self.faulty(job_id):
+      return result
+    return dataclasses.replace(
+      result, outcome=Outcome.INFRASTRUCTURE, message='no pool\n\u2028left'
+    )
+
+
+def test_a_fault_of_ours_cuts_one_trajectory_short(tmp_path, capsys):
+  made = _Collecting(tmp_path, lambda job: job.endswith('-7-1'))
+  records = collect.run(made)
+  assert len(records) == 20
+  cut = [r for r in records if r['fault']]
+  assert [(r['index'], len(r['steps'])) for r in cut] == [(7, 1)]
+  assert cut[0]['fault'] == r'infrastructure: no pool left'
+  said = capsys.readouterr().out
+  assert '1 of 20 trajectories were cut short' in said and 'no pool' in said
+  made.asked.clear()
+  assert collect.run(made) == records and not made.asked  # all kept
+
+
+def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
+  made = _Collecting(tmp_path, lambda job: int(job.split('-')[2]) >= 5)
+  with pytest.raises(
+    MachineryError, match='of 20 trajectories.*no pool left.*same command'
+  ):
+    collect.run(made)
+  assert len(made.asked) < 2 * 20  # it stopped early
+  made.faulty, made.asked[:] = lambda job: False, []
+  records = collect.run(made)
+  assert [r['index'] for r in records] == list(range(20))
+  assert not any(r['fault'] for r in records)
+  again = {int(job.split('-')[2]) for job in made.asked}
+  assert again and again <= set(range(5, 20))  # the whole ones are kept
+
+
+def test_an_expert_that_cannot_be_reached_is_a_fault(tmp_path):
+  def gone(*asked):
+    raise TextModelError('the endpoint is gone')
+
+  made = _Collecting(tmp_path, lambda job: False, act=gone)
+  with pytest.raises(MachineryError, match='TextModelError: the endpoint'):
+    collect.run(made)
+
+
+def test_a_full_disk_is_no_fault_of_a_trajectory(tmp_path):
+  def full(*asked):
+    raise OSError(errno.ENOSPC, 'No space left on device')
+
+  with pytest.raises(OSError, match='No space'):
+    collect.run(_Collecting(tmp_path, lambda job: False, act=full))

@@ -11,7 +11,8 @@ from jaxagent.data import codec
 from jaxagent.envs.step_env import StepResult
 from jaxagent.learner import figures
 from jaxagent.loops import train
-from jaxagent.rollout.records import Work
+from jaxagent.loops.errors import MachineryError
+from jaxagent.rollout.records import StalledError, Work
 
 STATE = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
 
@@ -48,3 +49,26 @@ def test_a_response_cut_at_its_limit_counts_as_clipped():
     samples, dict.fromkeys(names, table), token, critic=False
   )
   assert found['response_length/clip_ratio'] == pytest.approx(1 / 3)
+
+
+def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
+  closed = []
+
+  def stall(*parts):
+    raise StalledError('nothing has moved for 300.0 s.')
+
+  scheduler = stubs.SimpleNamespace(close=lambda: closed.append(True))
+  monkeypatch.setattr(train, '_scheduler', lambda *parts: scheduler)
+  monkeypatch.setattr(train, '_resume', lambda *parts: (3, {}))
+  monkeypatch.setattr(train, '_loop', stall)
+  engine = stubs.SimpleNamespace(update_weights=lambda params, version: None)
+  with pytest.raises(
+    MachineryError, match='moved for 300.0 s.*same command.*checkpoint'
+  ):
+    train.run(
+      stubs.SimpleNamespace(config=common.base(), work=tmp_path),
+      {},
+      stubs.SimpleNamespace(policy_params=None),
+      stubs.SimpleNamespace(engine=engine),
+    )
+  assert closed
