@@ -52,6 +52,10 @@ class Outcome(str, enum.Enum):
     )
 
 
+# Above every real machine and every real run, below what overflows in C.
+MAX_LIMIT = 100_000_000
+
+
 @dataclasses.dataclass(frozen=True)
 class Limits:
   """What one contained run may use."""
@@ -65,9 +69,10 @@ class Limits:
   def __post_init__(self):
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
-      if not value > 0:
+      if not 0 < value <= MAX_LIMIT:
         raise ValueError(
-          f'limits.{field.name}={value!r} must be greater than zero.'
+          f'limits.{field.name}={value!r} must be greater than zero and at '
+          f'most {MAX_LIMIT:,}.'
         )
 
 

@@ -101,9 +101,9 @@ class ScriptRunner:
         if key in self._cache:
           self.cache_hits += 1
           return self._cache[key]
-    for attempt in range(self.infrastructure_retries + 1):
-      suffix = f'-retry{attempt}' if attempt else ''
-      run = self._run_once(task, files, script, split, job_id + suffix)
+    for _ in range(self.infrastructure_retries + 1):
+      # Under the same id: whoever cancels the job knows no other.
+      run = self._run_once(task, files, script, split, job_id)
       if not run.outcome.is_infrastructure:
         break
     # A time-out under load may be none on another day: not kept.

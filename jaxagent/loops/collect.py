@@ -6,6 +6,7 @@ import concurrent.futures
 import random
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from jaxagent import disk, types
 from jaxagent.data import ideas as idea_data
@@ -14,12 +15,12 @@ from jaxagent.envs.interfaces import TextModelError
 from jaxagent.loops import kept
 from jaxagent.loops.errors import MachineryError, UserError, in_one_line
 from jaxagent.loops.policy import seed_of
-from jaxagent.loops.starts import fresh_state, write_json
+from jaxagent.loops.starts import Start, fresh_state, write_json
 from jaxagent.loops.train import step_reward, trace_record
 from jaxagent.metrics import Progress
 
 
-def run(host) -> list[dict]:
+def run(host, starts: Mapping[str, Start]) -> list[dict]:
   """Makes what is missing of the trajectories; returns all, in order.
 
   Each trajectory depends on (seed, task, index) alone and is appended whole,
@@ -39,7 +40,7 @@ def run(host) -> list[dict]:
     for task in host.heldin
     if (task, index) not in have
   ]
-  initial = {t: host.env.initial_state(t) for t in host.heldin}
+  initial = {task: starts[task].state for task in host.heldin}
   lacking = dict.fromkeys(task for task, _ in todo)
   pools = {task: _ideas(host, initial[task]) for task in lacking}
   total = config.trajectories_per_task * len(host.heldin)

@@ -40,7 +40,7 @@ def run(config) -> None:
     with _timed(host, 'starts'):
       starts = start_scripts.make_starts(host)
     with _timed(host, 'collect'):
-      records = collect.run(host)
+      records = collect.run(host, starts)
     if config.loop == 'collect':
       return
     with _timed(host, 'sft'):

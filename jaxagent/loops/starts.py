@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.data import records as record_data
-from jaxagent.envs.execution import state_id
+from jaxagent.envs.execution import StartError, state_id
 from jaxagent.loops import kept
 from jaxagent.loops.errors import UserError
 from jaxagent.metrics import Progress
@@ -42,7 +42,10 @@ def make_starts(host) -> dict[str, Start]:
   starts = {}
   with Progress('starters', len(names)) as progress:
     for task in names:
-      initial = host.env.initial_state(task)
+      try:
+        initial = host.env.initial_state(task)
+      except StartError as error:
+        raise UserError(str(error)) from error
       starts[task] = Start(initial, _starter_private(host, initial))
       progress.update()
       host.stop.check('finished stages are kept')

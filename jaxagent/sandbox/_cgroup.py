@@ -86,13 +86,7 @@ class Cgroups:
     for group in self.kept.values():
       group.close(force=True)
     for path in self.dirs.values():
-      try:
-        for name in os.listdir(path):
-          if os.path.isdir(f'{path}/{name}'):
-            _rmdir(f'{path}/{name}')
-        _rmdir(path)
-      except OSError:
-        pass
+      _remove_parent(path)
 
 
 class Group:
@@ -166,6 +160,33 @@ class Group:
     record['cpu_s'] = _counter(path + '/cpu.stat', 'usage_usec') * 1e-6
     _rmdir(path)
     return record
+
+
+def _remove_parent(path: str) -> None:
+  try:
+    for name in os.listdir(path):
+      if os.path.isdir(f'{path}/{name}'):
+        _rmdir(f'{path}/{name}')
+    _rmdir(path)
+  except OSError:
+    pass
+
+
+def remove_left(name: str) -> None:
+  """Removes the group `name` that its own launcher could not remove."""
+  if not name:
+    return
+  try:
+    v1, v2 = _mounts()
+    own = _own()
+  except (OSError, ValueError):
+    return
+  parents = [_under(mount, own.get(k, '/'), name) for k, mount in v1.items()]
+  if v2:
+    parents.append(f'{v2}{own.get("", "/").rstrip("/")}/{name}')
+  for path in parents:
+    if os.path.isdir(path):
+      _remove_parent(path)
 
 
 def _counter(path: str, name: str = 'oom_kill') -> int:

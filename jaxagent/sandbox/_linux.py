@@ -44,7 +44,10 @@ _X86 = dict(
   clock_adjtime=305, syslog=103, fanotify_init=300, kcmp=312,
   memfd_create=319, socket=41, clone=56, ioctl=16, shmget=29, capset=126,
   iopl=172, ioperm=173, modify_ldt=154, vhangup=153, uselib=134,
-  move_pages=279, migrate_pages=256, msgget=68, semget=64,
+  move_pages=279, migrate_pages=256, msgget=68, semget=64, setsid=112,
+  setpgid=109, prlimit64=302, setpriority=141, sched_setaffinity=203,
+  sched_setscheduler=144, sched_setparam=142, sched_setattr=314,
+  ioprio_set=251,
 )
 _ARM = dict(
   mount=40, umount2=39, pivot_root=41, chroot=51, unshare=97, setns=268,
@@ -56,7 +59,10 @@ _ARM = dict(
   quotactl=60, clock_settime=112, settimeofday=170, adjtimex=171,
   clock_adjtime=266, syslog=116, fanotify_init=262, kcmp=272,
   memfd_create=279, socket=198, clone=220, ioctl=29, shmget=194, capset=91,
-  vhangup=58, move_pages=239, migrate_pages=238, msgget=186, semget=190,
+  vhangup=58, move_pages=239, migrate_pages=238, msgget=186, semget=190, setsid=157,
+  setpgid=154, prlimit64=261, setpriority=140, sched_setaffinity=122,
+  sched_setscheduler=119, sched_setparam=118, sched_setattr=274,
+  ioprio_set=30,
 )
 _MACHINES = {
   'x86_64': (0xC000003E, {**_COMMON, **_X86}),
@@ -74,10 +80,12 @@ _DENIED = (
   'fanotify_init kcmp iopl ioperm modify_ldt vhangup uselib move_pages '
   'migrate_pages io_uring_setup io_uring_enter io_uring_register open_tree '
   'move_mount fsopen fsconfig fsmount fspick pidfd_getfd process_madvise '
-  'mount_setattr quotactl_fd memfd_secret'
+  'mount_setattr quotactl_fd memfd_secret setpriority sched_setaffinity '
+  'sched_setscheduler sched_setparam sched_setattr ioprio_set'
 ).split()
 # Memory that no rlimit sees; denied where no cgroup counts it.
 _UNCOUNTED = ('memfd_create', 'shmget')
+_GROUPING = ('setsid', 'setpgid')
 
 
 def _check(value: int, what: str) -> int:
@@ -146,7 +154,8 @@ def drop_capabilities() -> None:
   syscall('capset', header, bytes(24))
 
 
-def _seccomp_program(*, network: bool, count_memory: bool) -> bytes:
+def _seccomp_program(*, network: bool, count_memory: bool,
+                     groups: bool) -> bytes:
   ld, jeq, jge, jset, ret = 0x20, 0x15, 0x35, 0x45, 0x06
   allow, kill = 0x7FFF0000, 0x80000000
   eperm, enosys = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
@@ -158,9 +167,16 @@ def _seccomp_program(*, network: bool, count_memory: bool) -> bytes:
   denied = [(n, eperm) for n in _DENIED] + [('clone3', enosys)]
   if not count_memory:
     denied += [(n, enosys) for n in _UNCOUNTED]
+  if not groups:
+    denied += [(n, 0x50000) for n in _GROUPING]
   for name, action in denied:
     if name in NR:
       code += [(jeq, 0, 1, NR[name]), (ret, 0, 0, action)]
+  # One's own limits may be read and lowered, under the number 0.
+  code += [
+    (jeq, 0, 4, NR['prlimit64']), (ld, 0, 0, 16), (jeq, 1, 0, 0),
+    (ret, 0, 0, eperm), (ret, 0, 0, allow),
+  ]
   code += [
     (jeq, 0, 4, NR['clone']), (ld, 0, 0, 16), (jset, 0, 1, 0x7E020000),
     (ret, 0, 0, eperm), (ret, 0, 0, allow),
@@ -180,17 +196,21 @@ def _seccomp_program(*, network: bool, count_memory: bool) -> bytes:
   return b''.join(struct.pack('HBBI', *line) for line in code)
 
 
-def seccomp(*, network: bool, count_memory: bool) -> None:
+def seccomp(*, network: bool, count_memory: bool, groups: bool) -> None:
   """Installs the deny list. no_new_privs must be set.
 
   Args:
     network: True inside an empty network namespace (AF_UNIX and AF_INET
       sockets are then harmless); False denies every socket().
     count_memory: True where a cgroup counts memfd and shared memory.
+    groups: False makes setsid() and setpgid() return 0 and do nothing, so
+      that one signal to the process group reaches all of a job.
   """
   if not NR:
     raise OSError(errno.ENOSYS, f'seccomp: no table for {_MACHINE}')
-  program = _seccomp_program(network=network, count_memory=count_memory)
+  program = _seccomp_program(
+    network=network, count_memory=count_memory, groups=groups
+  )
   buffer = ctypes.create_string_buffer(program, len(program))
   record = struct.pack('HxxxxxxQ', len(program) // 8, ctypes.addressof(buffer))
   _check(LIBC.prctl(PR_SET_SECCOMP, 2, record), 'seccomp')

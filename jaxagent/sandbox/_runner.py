@@ -1,7 +1,7 @@
 """Runs the job's script as __main__, inside the sandbox. Trusts nothing.
 
 Used twice: called after the fork by the zygote, and executed as a file by a
-cold interpreter (`python -I _runner.py MEMORY_FD SCRIPT ARGS...`).
+cold interpreter (`python -I _runner.py SCRIPT ARGS...`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,8 @@ import os
 import sys
 
 
-def run(script: str, argv: list[str], memory_fd: int) -> int:
-  """Returns the exit code that `python script argv...` would have.
-
-  An uncaught MemoryError leaves one byte on `memory_fd`. A job can forge it;
-  that gains nothing that really filling the memory would not.
-  """
+def run(script: str, argv: list[str]) -> int:
+  """Returns the exit code that `python script argv...` would have."""
   import traceback
 
   sys.argv = [script, *argv]
@@ -39,11 +35,6 @@ def run(script: str, argv: list[str], memory_fd: int) -> int:
       traceback.print_exception(error)
     except BaseException:  # noqa: BLE001
       pass
-    if isinstance(error, MemoryError):
-      try:
-        os.write(memory_fd, b'M')
-      except OSError:
-        pass
   return code
 
 
@@ -75,8 +66,6 @@ def finish(code: int) -> None:
 
 
 if __name__ == '__main__':
-  _fd = int(sys.argv[1])
-  os.set_inheritable(_fd, False)
   if sys.path and not sys.flags.safe_path:
     del sys.path[0]
-  finish(run(sys.argv[2], sys.argv[3:], _fd))
+  finish(run(sys.argv[1], sys.argv[2:]))

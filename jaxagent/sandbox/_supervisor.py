@@ -21,7 +21,10 @@ from typing import Any
 from jaxagent.sandbox import _linux, _runner, _wire
 
 TICK_S = 0.05
+KILL_S = 10.0
 MB = 1 << 20
+# RLIMIT_DATA over the limit: reserved memory that is never touched is free.
+DATA_FACTOR = 4
 INSIDE_UID = 65534
 BOX = '/box'
 
@@ -34,6 +37,7 @@ class Room:
     self.namespaces = config['namespaces']
     self.root = BOX if self.namespaces else request['host_dir']
     self.workspace = self.root + '/workspace'
+    self.workspace_fd = -1  # the job may rename or replace the path
     self.proc_fd = -1
 
   def build(self, header: dict[str, Any], blobs: list[bytes]) -> None:
@@ -71,6 +75,12 @@ class Room:
     os.mkdir(parent, 0o700)
     made.add(parent)
 
+  def open_workspace(self) -> None:
+    self.workspace_fd = os.open(
+      self.workspace,
+      os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
+    )
+
   def _enter(self, header: dict[str, Any]) -> None:
     size = header['disk_mb'] * MB + header['initial_bytes']
     inodes = 4096 + header['disk_mb'] * 64 + len(header['files'])
@@ -99,10 +109,14 @@ class Room:
       )
       _linux.umount(f'{BOX}/.mounts/{name}')
 
-  def used(self) -> tuple[int, bool]:
-    """(bytes in the job's file systems, whether they are full)."""
+  def used(self, limit: int) -> tuple[int, bool]:
+    """(bytes in the job's file systems, whether they are full).
+
+    limit: bytes; counts where the file system itself has none.
+    """
     if not self.namespaces:
-      return _tree_bytes(self.root), False
+      used = _tree_bytes(self.root)
+      return used, used >= limit - MB
     status = os.statvfs(self.root)
     used = (status.f_blocks - status.f_bfree) * status.f_frsize
     return used, status.f_bavail == 0 or status.f_ffree == 0
@@ -152,8 +166,11 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-  # The map files belong to root while the process is not dumpable.
+  if not room.namespaces:
+    _linux.prctl(_linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+  # Files of /proc/self belong to root while the process is not dumpable.
   _linux.prctl(_linux.PR_SET_DUMPABLE, 1)
+  _prefer_to_kill(room)
   if room.namespaces and config['user_namespaces']:
     _linux.unshare(_linux.NEWUSER)
     owner = 0 if uid is None else uid
@@ -180,16 +197,41 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
     _linux.landlock(read, write + devices)
   if config['seccomp']:
     _linux.seccomp(
-      network=room.namespaces, count_memory=bool(config['cgroups'])
+      network=room.namespaces, count_memory=bool(config['cgroups']),
+      groups=room.namespaces,
     )
 
 
+def _prefer_to_kill(room: Room) -> None:
+  """Where the machine runs out of memory the job goes first."""
+  path, folder = 'self/oom_score_adj', room.proc_fd
+  if folder < 0:
+    path, folder = '/proc/' + path, None
+  fd = os.open(path, os.O_WRONLY, dir_fd=folder)
+  os.write(fd, b'1000')
+  os.close(fd)
+
+
+def user_threads() -> int:
+  """Threads of this process's user id, as RLIMIT_NPROC counts them."""
+  total, uid = 0, os.geteuid()
+  for name in os.listdir('/proc'):
+    if name.isdigit():
+      try:
+        if os.stat(f'/proc/{name}').st_uid == uid:
+          total += len(os.listdir(f'/proc/{name}/task'))
+      except OSError:
+        continue
+  return total
+
+
 def _rlimits(header: dict[str, Any], config: dict, uid: int | None) -> None:
-  memory = header['memory_mb'] * MB
-  if header['gpus']:
-    memory = resource.RLIM_INFINITY  # CUDA reserves address space by the TB
-  elif header['zygote']:
-    memory += config['base_data']
+  # A second line only: the cgroup or the watch is to see what is held, not
+  # the job to say it. CUDA reserves address space by the TB.
+  memory = resource.RLIM_INFINITY
+  if not header['gpus'] and not config['cgroups']:
+    memory = DATA_FACTOR * header['memory_mb'] * MB
+    memory += config['base_data'] if header['zygote'] else 0
   pairs = [
     (resource.RLIMIT_CORE, 0),
     (resource.RLIMIT_DATA, memory),
@@ -202,6 +244,10 @@ def _rlimits(header: dict[str, Any], config: dict, uid: int | None) -> None:
   if uid is not None or config['user_namespaces']:
     # One more than the limit: the job's own first process is counted.
     pairs.append((resource.RLIMIT_NPROC, header['pids']))
+  elif not config['namespaces'] and not config['real_root']:
+    # Shared with all that the user runs; the watch counts this job's own.
+    most = user_threads() + (header['pids'] + 1) * config['slots']
+    pairs.append((resource.RLIMIT_NPROC, most))
   for kind, value in pairs:
     _, hard = resource.getrlimit(kind)
     if hard != resource.RLIM_INFINITY:
@@ -229,7 +275,7 @@ def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
   return env
 
 
-def _become_job(room: Room, header: dict, out: int, sync: int, mem: int):
+def _become_job(room: Room, header: dict, out: int, sync: int):
   """Never returns. `sync` gets 'R' when ready, or 'E' and the error."""
   try:
     os.setsid()
@@ -238,15 +284,14 @@ def _become_job(room: Room, header: dict, out: int, sync: int, mem: int):
     for source, target in ((nothing, 0), (out, 1), (out, 2)):
       os.dup2(source, target)
     sync = os.dup2(sync, 200, inheritable=False)
-    mem = os.dup2(mem, 201, inheritable=False)
     for fd in room.config.get('cgroup_fds', ()):
       os.write(fd, b'0')
     # Only now close the rest: the proc descriptor is still needed.
     keep_proc = room.proc_fd
     if keep_proc >= 0:
-      room.proc_fd = os.dup2(keep_proc, 202, inheritable=False)
+      room.proc_fd = os.dup2(keep_proc, 201, inheritable=False)
     os.closerange(3, 200)
-    os.closerange(203, 4096)
+    os.closerange(202, 4096)
     _lower_privileges(room, header)
     if room.proc_fd >= 0:
       os.close(room.proc_fd)
@@ -254,17 +299,12 @@ def _become_job(room: Room, header: dict, out: int, sync: int, mem: int):
     for number in (signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD):
       signal.signal(number, signal.SIG_DFL)
     if header['zygote']:
-      mem = os.dup2(mem, 3, inheritable=False)
-      os.close(201)
       os.environ.clear()
       os.environ.update(env)
       os.write(sync, b'R')
       os.close(sync)
-      _run_in_zygote(header, mem)
-    mem = os.dup2(mem, 3, inheritable=True)
-    os.close(201)
-    runner = room.config['runner']
-    command = [room.config['python'], '-I', '-B', runner, str(mem),
+      _run_in_zygote(header)
+    command = [room.config['python'], '-I', '-B', room.config['runner'],
                header['script'], *header['argv']]
     os.write(sync, b'R')
     os.execve(command[0], command, env)
@@ -275,7 +315,7 @@ def _become_job(room: Room, header: dict, out: int, sync: int, mem: int):
       os._exit(125)
 
 
-def _run_in_zygote(header: dict[str, Any], mem: int) -> None:
+def _run_in_zygote(header: dict[str, Any]) -> None:
   import random
 
   signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -289,7 +329,7 @@ def _run_in_zygote(header: dict[str, Any], mem: int) -> None:
     setattr(sys, f'__{stream}__', value)
   for name in [n for n in sys.modules if n.split('.')[0] == 'jaxagent']:
     del sys.modules[name]
-  _runner.finish(_runner.run(header['script'], header['argv'], mem))
+  _runner.finish(_runner.run(header['script'], header['argv']))
 
 
 class Watch:
@@ -302,6 +342,10 @@ class Watch:
     self.head, self.tail = bytearray(), bytearray()
     self.total = 0
     self.peak = 0
+    self.disk = header['disk_mb'] * MB + header['initial_bytes']
+    self.memory = header['memory_mb'] * MB
+    if header['zygote']:  # what it holds from the start is not its own
+      self.memory += room.config['base_data']
     self.keep = header['keep_kb'] * 1024 // 2
     self.cap = header['output_kb'] * 1024
 
@@ -355,20 +399,29 @@ class Watch:
 
   def _sample(self) -> None:
     self._reap(block=False)
-    used, _ = self.room.used()
-    if not self.room.namespaces and used > (
-      self.header['disk_mb'] * MB + self.header['initial_bytes']
-    ):
+    used, _ = self.room.used(self.disk)
+    if not self.room.namespaces and used > self.disk:
       self.reason = 'disk'
     if self.room.config['cgroups']:
       return
     memory = used if self.room.namespaces else 0
-    for pid in descendants(self.room.namespaces):
+    pids = descendants(self.room.namespaces)
+    for pid in pids:
       memory += _resident(pid)
     self.peak = max(self.peak, memory)
-    slack = self.room.config['base_data'] if self.header['zygote'] else 0
-    if memory > self.header['memory_mb'] * MB + slack:
+    if memory > self.memory:
       self.reason = 'memory'
+    elif len(pids) > self.header['pids']:
+      self.reason = 'processes'
+
+  def memory_full(self, largest: int) -> bool:
+    """Whether the job held its limit between two samples.
+
+    largest: resident bytes of its largest process. Where there are cgroups
+    their own counter says it.
+    """
+    held = max(self.peak, largest)
+    return not self.room.config['cgroups'] and held >= self.memory
 
   def _reap(self, *, block: bool) -> None:
     while True:
@@ -395,29 +448,35 @@ class Watch:
     os.close(self.out)
 
   def _kill_descendants(self) -> None:
-    uid = self.room.request['uid']
+    """All of them are in the job's process group: seccomp keeps them there.
+
+    A signal to a group cannot be outrun by forking (kernel/fork.c: a fork
+    under way is restarted when a signal is pending). Raises OSError where
+    something outlives it all the same.
+    """
+    end = time.monotonic() + KILL_S
     while True:
-      for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in descendants(False):
-          try:
-            os.kill(pid, number)
-          except OSError:
-            pass
-      if uid is not None:  # everything of the slot's own user id at once
-        killer = os.fork()
-        if killer == 0:
-          try:
-            os.setresuid(uid, uid, uid)
-            os.kill(-1, signal.SIGKILL)
-          finally:
-            os._exit(0)
-        os.waitpid(killer, 0)
+      for kill in (os.killpg, os.kill) if self.status is None else (os.killpg,):
+        try:
+          kill(self.child, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+          pass
       self._reap(block=False)
       try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
       except ChildProcessError:
         return
+      if time.monotonic() > end:
+        raise TimeoutError(f'processes of the job outlive SIGKILL: '
+                           f'{descendants(False)[:8]}')
       time.sleep(0.001)
+
+  def launcher_died(self, *_) -> None:
+    """Signal handler: without namespaces nothing else ends the job."""
+    try:
+      self._kill_descendants()
+    finally:
+      os._exit(1)
 
   def text(self) -> str:
     tail = bytes(self.tail[-self.keep:]) if self.keep else b''
@@ -433,7 +492,18 @@ def descendants(namespaces: bool) -> list[int]:
     return [int(n) for n in os.listdir('/proc')
             if n.isdigit() and int(n) != me]
   found: list[int] = []
-  parents: dict[int, list[int]] = {}
+  below = children()
+  queue = [me]
+  while queue:
+    for child in below.get(queue.pop(), ()):
+      found.append(child)
+      queue.append(child)
+  return found
+
+
+def children() -> dict[int, list[int]]:
+  """{pid: those it is the parent of} of every process in sight."""
+  found: dict[int, list[int]] = {}
   for name in os.listdir('/proc'):
     if name.isdigit():
       try:
@@ -441,25 +511,20 @@ def descendants(namespaces: bool) -> list[int]:
           fields = f.read().rsplit(b')', 1)[1].split()
       except (OSError, IndexError):
         continue
-      parents.setdefault(int(fields[1]), []).append(int(name))
-  queue = [me]
-  while queue:
-    for child in parents.get(queue.pop(), ()):
-      found.append(child)
-      queue.append(child)
+      found.setdefault(int(fields[1]), []).append(int(name))
   return found
 
 
-def collect(workspace: str, paths: list[str],
+def collect(workspace: int, paths: list[str],
             cap: int) -> tuple[dict[str, bytes], list[str]]:
   """Reads regular files through descriptors: no link, FIFO or hard link.
 
-  Returns ({path: content}, [why a path was left out]).
+  workspace: descriptor of the folder, from before the job ran. Returns ({path: content}, [why a path was left out]).
   """
   found: dict[str, bytes] = {}
   problems: list[str] = []
   for path in paths:
-    folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)
+    folder = os.dup(workspace)
     try:
       *parents, name = path.split('/')
       for part in parents:
@@ -504,21 +569,22 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   room = Room(request, config)
   room.build(header, blobs)
   room.place_mounts(header)
-  initial, _ = room.used()
+  room.open_workspace()
+  initial, _ = room.used(0)
   del blobs
   out_r, out_w = os.pipe2(os.O_CLOEXEC)
   sync_r, sync_w = os.pipe2(os.O_CLOEXEC)
-  mem_r, mem_w = os.pipe2(os.O_CLOEXEC)
   os.set_blocking(out_r, False)
-  os.set_blocking(mem_r, False)
   child = os.fork()
   if child == 0:
-    _become_job(room, header, out_w, sync_w, mem_w)
-  for fd in (out_w, sync_w, mem_w):
+    _become_job(room, header, out_w, sync_w)
+  watch = Watch(room, header, child, out_r)
+  if not room.namespaces:
+    signal.signal(signal.SIGTERM, watch.launcher_died)
+  for fd in (out_w, sync_w):
     os.close(fd)
   error = _sync(sync_r)
   began = time.monotonic()
-  watch = Watch(room, header, child, out_r)
   if not error:
     watch.follow()
   ended = time.monotonic()
@@ -526,16 +592,12 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   if not error and watch.status == 125 << 8:
     error = _sync(sync_r, late=True)  # the interpreter could not be executed
   usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-  used, full = room.used()
-  try:
-    flag = os.read(mem_r, 1)
-  except BlockingIOError:
-    flag = b''
+  used, full = room.used(watch.disk)
   files: dict[str, bytes] = {}
   problems: list[str] = []
   if not error:
     files, problems = collect(
-      room.workspace, header['collect'], header['collect_mb'] * MB
+      room.workspace_fd, header['collect'], header['collect_mb'] * MB
     )
   result = {
     'error': error, 'reason': watch.reason, 'status': watch.status,
@@ -543,7 +605,8 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
     'cpu_s': usage.ru_utime + usage.ru_stime,
     'peak_bytes': max(watch.peak, usage.ru_maxrss * 1024),
     'written': max(0, used - initial), 'disk_full': full,
-    'memory_flag': flag == b'M', 'output_bytes': watch.total,
+    'memory_full': watch.memory_full(usage.ru_maxrss * 1024),
+    'output_bytes': watch.total,
     'ended_at': ended, 'names': list(files), 'problems': problems,
   }
   _wire.send(conn, result, [watch.text().encode(), *files.values()])

@@ -190,7 +190,37 @@ if os.fork() == 0: time.sleep(60)
 while True:
   try: os.fork()
   except OSError: time.sleep(0.01)
-''', (O.TIMEOUT,), _TIMEOUT, check=_quick),
+''', (O.TIMEOUT, O.SCRIPT_ERROR), _TIMEOUT, check=_quick),
+  Case('fork chain: each forks and leaves', 'processes', '''
+while True:
+  try:
+    if os.fork(): os._exit(0)
+  except OSError: pass
+''', (O.OK, O.SCRIPT_ERROR, O.TIMEOUT), _TIMEOUT, check=_quick),
+  Case('fork chain in sessions of its own', 'processes', '''
+for i in range(8):
+  if os.fork() == 0:
+    while True:
+      try:
+        os.setsid()
+        if os.fork(): os._exit(0)
+      except OSError: pass
+time.sleep(60)
+''', (O.SCRIPT_ERROR, O.TIMEOUT), _TIMEOUT, check=_quick),
+  Case('limits and priorities of others', 'processes', '''
+import resource
+denied(resource.prlimit, os.getppid(), resource.RLIMIT_NOFILE, (64, 64))
+denied(resource.prlimit, os.getpid(), resource.RLIMIT_NOFILE, (64, 64))
+denied(os.setpriority, os.PRIO_USER, 0, 19)
+denied(os.setpriority, os.PRIO_PROCESS, 0, 19)
+denied(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+denied(os.sched_setscheduler, 0, os.SCHED_IDLE, os.sched_param(0))
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))  # its own may be lowered
+'''),
+  Case('not the first to be killed', 'processes', '''
+if int(open('/proc/self/oom_score_adj').read()) < 1000: won()
+denied(lambda: open('/proc/self/oom_score_adj', 'w').write('0'))
+''', tier='T2'),
   Case('processes over the limit', 'processes', '''
 n = 0
 try:
@@ -224,7 +254,7 @@ time.sleep(0.2)
 import resource
 for k in (resource.RLIMIT_DATA, resource.RLIMIT_FSIZE):
   s, h = resource.getrlimit(k)
-  denied(resource.setrlimit, k, (h * 2, h * 2))
+  if h != resource.RLIM_INFINITY: denied(resource.setrlimit, k, (h * 2, h * 2))
 '''),
   # Resources.
   Case('memory bomb', 'resources', '''
@@ -235,7 +265,8 @@ while True: x.append(bytearray(8 << 20))
 x = []
 while True: x.append(bytearray(8 << 20))
 ''', (O.OOM,), zygote=True),
-  Case('one huge allocation', 'resources', 'bytearray(1 << 40)', (O.OOM,)),
+  Case('one huge allocation', 'resources', 'bytearray(1 << 40)',
+       (O.OOM, O.SCRIPT_ERROR)),
   Case('8 children x half the limit', 'resources', '''
 for i in range(8):
   if os.fork() == 0:
@@ -365,6 +396,28 @@ denied(fcntl.ioctl, 0, 0x5412, b'x'); denied(fcntl.ioctl, 1, 0x541C, b'x')
   # Forging.
   Case('os._exit(0) without a submission', 'forging', 'os._exit(0)',
        (O.NO_SUBMISSION,), collect=_SUB),
+  Case('SIGXCPU itself', 'forging', 'os.kill(os.getpid(), signal.SIGXCPU)',
+       (O.SCRIPT_ERROR,)),
+  Case('SIGXFSZ itself', 'forging', '''
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+os.kill(os.getpid(), signal.SIGXFSZ)
+''', (O.SCRIPT_ERROR,)),
+  Case('raise MemoryError', 'forging', 'raise MemoryError',
+       (O.SCRIPT_ERROR,)),
+  Case('raise MemoryError (zygote)', 'forging', 'raise MemoryError',
+       (O.SCRIPT_ERROR,), zygote=True),
+  Case('raise ENOSPC', 'forging', "raise OSError(28, 'no space left')",
+       (O.SCRIPT_ERROR,)),
+  Case('workspace renamed away', 'forging', '''
+open('submission.csv', 'w').write('x')
+os.rename(os.getcwd(), os.getcwd() + '2')
+''', (O.OK, O.SCRIPT_ERROR), collect=_SUB),
+  Case('workspace removed', 'forging', '''
+os.unlink('main.py'); os.rmdir(os.getcwd())
+''', (O.NO_SUBMISSION, O.SCRIPT_ERROR), collect=_SUB),
+  Case('workspace swapped for a link', 'forging', '''
+here = os.getcwd(); os.rename(here, here + '2'); os.symlink('/etc', here)
+''', (O.NO_SUBMISSION, O.SCRIPT_ERROR), collect=('passwd',)),
   Case('exit 137', 'forging', 'os._exit(137)', (O.SCRIPT_ERROR,)),
   Case('exit 124', 'forging', 'sys.exit(124)', (O.SCRIPT_ERROR,)),
   Case('exit 125', 'forging', 'os._exit(125)', (O.SCRIPT_ERROR,)),

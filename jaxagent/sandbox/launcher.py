@@ -44,6 +44,7 @@ ZYGOTE_MODULES = (
   'csv json math re random collections itertools functools statistics '
   'datetime time pathlib io string warnings'
 ).split()
+SIGNAL_ABI = 6  # Landlock scopes signals from this version on
 GUARD_S = 3.0  # past the deadline the launcher kills the supervisor itself
 
 
@@ -65,12 +66,15 @@ class Launcher:
       'user_namespaces': False, 'cgroups': None, 'notes': [],
       'gpu_devices': options['gpu_devices'], 'base_data': 0,
       'real_root': options['root'], 'slot_uids': options['root'],
-      'readable': [], 'environment': {},
+      'readable': [], 'environment': {}, 'slots': options['slots'],
       'runner': os.path.dirname(os.path.abspath(__file__)) + '/_runner.py',
       **(inside or {}),
     }
     notes = config['notes']
-    config['landlock'] = 'landlock' not in off and _linux.landlock_abi() > 0
+    config['landlock_abi'] = (
+      0 if 'landlock' in off else _linux.landlock_abi()
+    )
+    config['landlock'] = config['landlock_abi'] > 0
     config['seccomp'] = 'seccomp' not in off and bool(_linux.NR)
     if 'cgroup' not in off:
       config['cgroups'], note = _cgroup.find(options['name'])
@@ -79,6 +83,12 @@ class Launcher:
       self._user_namespaces(config, off)
     else:
       notes += options.get('notes', [])
+      if not config['slot_uids'] and config['landlock_abi'] < SIGNAL_ABI:
+        notes.append(
+          f'T1 as an ordinary user needs Landlock ABI {SIGNAL_ABI} (Linux '
+          '6.12), which keeps jobs from signalling the trainer; this kernel '
+          f'offers {config["landlock_abi"]}'
+        )
       if config['slot_uids']:
         problem = _root.trial('/', _root.in_place(), options['uid_base'])
         if problem:
@@ -129,8 +139,8 @@ class Launcher:
           self.config['base_data'] = int(line.split()[1]) * 1024
 
   def hello(self) -> None:
-    keys = ('namespaces', 'user_namespaces', 'landlock', 'seccomp',
-            'real_root', 'slot_uids', 'notes')
+    keys = ('namespaces', 'user_namespaces', 'landlock', 'landlock_abi',
+            'seccomp', 'real_root', 'slot_uids', 'notes')
     record = {k: self.config[k] for k in keys}
     record['cgroups'] = bool(self.config['cgroups'])
     self.control.send(json.dumps(record).encode())
@@ -202,7 +212,10 @@ class Launcher:
     try:
       signal.set_wakeup_fd(-1)
       signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-      _linux.prctl(_linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+      # Without a pid namespace it has to take its job along.
+      last = signal.SIGKILL if self.config['namespaces'] else signal.SIGTERM
+      signal.signal(signal.SIGTERM, signal.SIG_DFL)
+      _linux.prctl(_linux.PR_SET_PDEATHSIG, last)
       _linux.prctl(_linux.PR_SET_DUMPABLE, 0)
       if not self.config['namespaces']:
         _linux.prctl(_linux.PR_SET_CHILD_SUBREAPER, 1)
@@ -239,6 +252,7 @@ class Launcher:
       if job['group']:
         trailer.update(job['group'].finish())
       if not self.config['namespaces']:
+        self._kill_orphans()
         _remove.remove_tree(job['host_dir'])
       trailer['finished_at'] = time.monotonic()
       try:
@@ -247,6 +261,27 @@ class Launcher:
       except OSError:
         pass
       job['conn'].close()
+
+  def _kill_orphans(self) -> None:
+    """Ends what a supervisor that was killed has left: it is ours now."""
+    end, me, group = time.monotonic() + GUARD_S, os.getpid(), os.getpgrp()
+    while time.monotonic() < end:
+      left = [
+        pid for pid in _supervisor.children().get(me, ())
+        if pid not in self.jobs
+      ]
+      for pid in left:
+        try:
+          theirs = os.getpgid(pid)
+          if theirs != group:
+            os.killpg(theirs, signal.SIGKILL)
+          os.kill(pid, signal.SIGKILL)
+          os.waitpid(pid, os.WNOHANG)
+        except OSError:
+          pass
+      if not left:
+        return
+      time.sleep(0.001)
 
   def close(self) -> None:
     for pid in self.jobs:

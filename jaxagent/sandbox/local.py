@@ -13,9 +13,9 @@ import tempfile
 import threading
 import uuid
 import warnings
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
-from jaxagent.sandbox import _remove, _wire, errors, launcher, outcome
+from jaxagent.sandbox import _cgroup, _remove, _wire, errors, launcher, outcome
 from jaxagent.types import Execution, Job
 
 DISABLE = ('namespaces', 'userns', 'cgroup', 'landlock', 'seccomp')
@@ -30,7 +30,8 @@ def tier_of(hello: dict[str, Any]) -> str:
   counted = not hello['real_root'] or hello['cgroups']
   if isolated and hello['user_namespaces'] and counted:
     return 'T2'
-  return 'T1' if hello['landlock'] and hello['seccomp'] else 'T0'
+  alone = hello['slot_uids'] or hello['landlock_abi'] >= launcher.SIGNAL_ABI
+  return 'T1' if hello['landlock'] and hello['seccomp'] and alone else 'T0'
 
 
 def _project_folder(root: str) -> list[str]:
@@ -80,6 +81,7 @@ class LocalBackend:
     self._numbers: dict[str, int] = {}
     self._next = 0
     self.restarts = -1
+    self._name = ''
 
   def start(self) -> str:
     """Starts the launcher. Returns the tier; see probe.py for the attacks."""
@@ -89,14 +91,14 @@ class LocalBackend:
 
   def _start_locked(self) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    name = f'jaxagent-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+    name = self._name = f'jaxagent-{os.getpid()}-{uuid.uuid4().hex[:8]}'
     template = os.path.join(self.work_dir, 'root')
     os.makedirs(template, exist_ok=True)
     root = str(pathlib.Path(__file__).resolve().parents[2])
     options = {
       'template': template, 'work_dir': self.work_dir, 'name': name,
       'disable': self.disable, 'gpu_devices': self.gpu_devices,
-      'zygote': self.zygote, 'package_root': root,
+      'zygote': self.zygote, 'package_root': root, 'slots': self.slots,
       'hidden': [*self.hidden, self.work_dir, *_project_folder(root)],
       'uid_base': self.uid_base + (os.getpid() % 4096) * 256,
     }
@@ -155,13 +157,17 @@ class LocalBackend:
         self._start_locked()
 
   def run(self, job: Job, slot: int, timeout_s: float,
-          gpu_ids: Sequence[str] = ()) -> Execution:
+          gpu_ids: Sequence[str] = (),
+          cancelled: Callable[[], bool] = lambda: False) -> Execution:
     """Runs one job and waits for the death of all its processes."""
     try:
       self._ensure_alive()
       ours, theirs = socket.socketpair()
       with theirs:
-        number = self._request(job, slot, timeout_s, theirs)
+        number = self._request(job, slot, timeout_s, theirs, cancelled)
+      if number is None:
+        ours.close()
+        return outcome.killed(job, self.tier)
     except (OSError, errors.BackendError) as error:
       return outcome.infrastructure(job, self.tier, f'launcher: {error}')
     try:
@@ -172,17 +178,23 @@ class LocalBackend:
         del self._numbers[job.job_id]
 
   def _request(self, job: Job, slot: int, timeout_s: float,
-               theirs: socket.socket) -> int:
-    with self._lock:
-      self._next += 1
-      number = self._numbers[job.job_id] = self._next
+               theirs: socket.socket,
+               cancelled: Callable[[], bool]) -> int | None:
+    """The job's number, or None where it was cancelled before it began."""
     message = {
-      'op': 'run', 'job': number, 'slot': slot, 'timeout_s': timeout_s,
+      'op': 'run', 'slot': slot, 'timeout_s': timeout_s,
       'memory_mb': job.limits.memory_mb, 'pids': job.limits.pids,
     }
-    socket.send_fds(
-      self._control, [json.dumps(message).encode()], [theirs.fileno()]
-    )
+    # One lock for number and message: a cancel finds neither or both, and
+    # its own message comes after this one.
+    with self._lock:
+      if cancelled():
+        return None
+      self._next += 1
+      number = self._numbers[job.job_id] = message['job'] = self._next
+      socket.send_fds(
+        self._control, [json.dumps(message).encode()], [theirs.fileno()]
+      )
     return number
 
   def _header(self, job: Job, timeout_s: float, gpu_ids: Sequence[str],
@@ -237,14 +249,15 @@ class LocalBackend:
 
   def cancel(self, job_id: str) -> bool:
     """Kills a running job. True where it was running."""
-    number = self._numbers.get(job_id)
-    if number is None or self._control is None:
-      return False
-    try:
-      self._control.send(json.dumps({'op': 'kill', 'job': number}).encode())
-    except OSError:
-      return False
-    return True
+    with self._lock:
+      number = self._numbers.get(job_id)
+      if number is None or self._control is None:
+        return False
+      try:
+        self._control.send(json.dumps({'op': 'kill', 'job': number}).encode())
+      except OSError:
+        return False
+      return True
 
   def stats(self) -> dict[str, Any]:
     return {
@@ -264,6 +277,7 @@ class LocalBackend:
         self._process.wait()
       self._process.stderr.close()
       self._process = None
+    _cgroup.remove_left(self._name)  # a launcher that was killed could not
 
   def _stop(self) -> None:
     with self._lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from typing import Any, Mapping
 
 from jaxagent.types import Execution, Job, Outcome
@@ -15,7 +14,9 @@ def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],
 
   result: what the supervisor measured. trailer: the launcher's wait status
   and the cgroup's counters. A signal the job sent itself is a script error:
-  nothing outside its namespaces can signal it but the pool.
+  nothing outside its namespaces can signal it but the pool. So is a
+  MemoryError or a full disk that no counter of ours has seen: a job can raise
+  those for nothing, and a lack of resources is paid for (paper 000, eq. 6).
   """
   reason, status = result['reason'], result['status']
   failed = status is None or status != 0
@@ -28,14 +29,14 @@ def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],
     return Outcome.DISK_LIMIT, 'killed: it wrote more than its limit'
   if reason == 'memory':
     return Outcome.OOM, 'killed: its processes held more than the limit'
+  if reason == 'processes':
+    return Outcome.SCRIPT_ERROR, 'killed: it had more processes than its limit'
   if failed and trailer.get('oom_kills', 0) > 0:
     return Outcome.OOM, 'the kernel killed it at its memory limit'
-  if failed and (result['disk_full'] or number == signal.SIGXFSZ):
+  if failed and result['memory_full']:
+    return Outcome.OOM, 'it failed with its memory limit reached'
+  if failed and result['disk_full']:
     return Outcome.DISK_LIMIT, 'it failed with its file system full'
-  if failed and result['memory_flag']:
-    return Outcome.OOM, 'it ended with MemoryError'
-  if number == signal.SIGXCPU:
-    return Outcome.TIMEOUT, 'killed at its CPU limit'
   if number is not None:
     return Outcome.SCRIPT_ERROR, f'it died of signal {number}'
   if failed:

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 import warnings
-from typing import Any, Protocol, Sequence
+from typing import Any, Callable, Protocol, Sequence
 
 from jaxagent.sandbox import checks, errors, local, outcome, probe
 from jaxagent.types import Execution, Job, Outcome
@@ -21,7 +21,10 @@ MAX_ATTEMPTS = 3
 
 
 class Backend(Protocol):
-  """Where jobs run. `run` blocks until every process of the job is dead."""
+  """Where jobs run. `run` blocks until every process of the job is dead.
+
+  cancelled: asked once the job can be found by `cancel`, before it starts.
+  """
 
   name: str
   tier: str
@@ -29,7 +32,8 @@ class Backend(Protocol):
   def start(self) -> str: ...
 
   def run(self, job: Job, slot: int, timeout_s: float,
-          gpu_ids: Sequence[str] = ()) -> Execution: ...
+          gpu_ids: Sequence[str] = (),
+          cancelled: Callable[[], bool] = lambda: False) -> Execution: ...
 
   def cancel(self, job_id: str) -> bool: ...
 
@@ -74,6 +78,7 @@ class _Entry:
   deadline: Deadline = dataclasses.field(compare=False)
   queued_at: float = dataclasses.field(compare=False)
   cancelled: bool = dataclasses.field(default=False, compare=False)
+  gpu_ids: list[str] = dataclasses.field(default_factory=list, compare=False)
 
 
 class SandboxPool:
@@ -225,6 +230,9 @@ class SandboxPool:
             self._heap.remove(entry)
             heapq.heapify(self._heap)
             self._running[entry.job.job_id] = entry
+            entry.gpu_ids = [
+              self._free_gpus.pop() for _ in range(entry.job.gpus)
+            ]
             self._changed.notify_all()
             return entry
         self._changed.wait()
@@ -232,19 +240,17 @@ class SandboxPool:
 
   def _work(self, slot: int) -> None:
     while (entry := self._take()) is not None:
-      with self._changed:
-        gpu_ids = [self._free_gpus.pop() for _ in range(entry.job.gpus)]
       try:
-        result = self._run(entry, slot, gpu_ids)
+        result = self._run(entry, slot)
       except BaseException as error:  # noqa: BLE001: a slot never dies
         result = outcome.infrastructure(entry.job, self.tier, repr(error))
       with self._changed:
-        self._free_gpus.extend(gpu_ids)
+        self._free_gpus.extend(entry.gpu_ids)
         del self._running[entry.job.job_id]
         self._changed.notify_all()
       self._finish(entry, result)
 
-  def _run(self, entry: _Entry, slot: int, gpu_ids: list[str]) -> Execution:
+  def _run(self, entry: _Entry, slot: int) -> Execution:
     queue_s = time.monotonic() - entry.queued_at
     for attempt in range(1, MAX_ATTEMPTS + 1):
       timeout_s = min(entry.job.limits.timeout_s, entry.deadline.remaining())
@@ -253,7 +259,9 @@ class SandboxPool:
           entry.job, self.tier, 'its outer deadline passed before it started'
         )
         break
-      result = self._backend.run(entry.job, slot, timeout_s, gpu_ids)
+      result = self._backend.run(
+        entry.job, slot, timeout_s, entry.gpu_ids, lambda: entry.cancelled
+      )
       if result.outcome is not Outcome.INFRASTRUCTURE or entry.cancelled:
         break
       time.sleep(0.05 * attempt)

@@ -129,7 +129,7 @@ def test_infrastructure_is_tried_again_and_changes_nothing(env):
     env.pool.jobs.clear()
     result = env.step(state, edit(f'ok 2.0 0.5 -> {line}'), job_id='j')
     assert result.outcome is O.INFRASTRUCTURE and result.state is state
-    assert [j.job_id for j in env.pool.jobs] == ['j', 'j-retry1']
+    assert [j.job_id for j in env.pool.jobs] == ['j', 'j']
   assert env.step(state, edit('down')).outcome is O.INFRASTRUCTURE
 
 

@@ -19,7 +19,7 @@ from jaxagent.loops import collect, host, text_models
 from jaxagent.loops.errors import MachineryError, UserError
 from jaxagent.types import Outcome
 from tests.llm.test_openai_client import answer, endpoint
-from tests.loops.test_evaluate import LOOK, _idle_step
+from tests.loops.test_evaluate import LOOK, _idle_step, _starts
 from tests.loops.test_kept import STATE
 
 TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
@@ -73,14 +73,11 @@ class _Collecting:
     self.config.collect.varied_start = 0.0
     self.work, self.heldin, self.stop = work, ('wine',), host.StopFlag()
     self.expert = stubs.SimpleNamespace(act=act)
-    self.env = stubs.SimpleNamespace(step=self._step, initial_state=self._first)
+    self.env = stubs.SimpleNamespace(step=self._step)
     self.stand_ins, self.faulty, self.asked = (), faulty, []
 
   def spec(self, name):
     return load_task(name, TASKS)
-
-  def _first(self, task):
-    return state_from_json(STATE)
 
   def _step(self, state, text, *, split, job_id):
     self.asked.append(job_id)
@@ -94,7 +91,7 @@ class _Collecting:
 
 def test_a_fault_of_ours_cuts_one_trajectory_short(tmp_path, capsys):
   made = _Collecting(tmp_path, lambda job: job.endswith('-7-1'))
-  records = collect.run(made)
+  records = collect.run(made, _starts())
   assert len(records) == 20
   cut = [r for r in records if r['fault']]
   assert [(r['index'], len(r['steps'])) for r in cut] == [(7, 1)]
@@ -102,7 +99,7 @@ def test_a_fault_of_ours_cuts_one_trajectory_short(tmp_path, capsys):
   said = capsys.readouterr().out
   assert '1 of 20 trajectories were cut short' in said and 'no pool' in said
   made.asked.clear()
-  assert collect.run(made) == records and not made.asked  # all kept
+  assert collect.run(made, _starts()) == records and not made.asked  # all kept
 
 
 def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
@@ -110,10 +107,10 @@ def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
   with pytest.raises(
     MachineryError, match='of 20 trajectories.*no pool left.*same command'
   ):
-    collect.run(made)
+    collect.run(made, _starts())
   assert len(made.asked) < 2 * 20  # it stopped early
   made.faulty, made.asked[:] = lambda job: False, []
-  records = collect.run(made)
+  records = collect.run(made, _starts())
   assert [r['index'] for r in records] == list(range(20))
   assert not any(r['fault'] for r in records)
   again = {int(job.split('-')[2]) for job in made.asked}
@@ -126,7 +123,7 @@ def test_an_expert_that_cannot_be_reached_is_a_fault(tmp_path):
 
   made = _Collecting(tmp_path, lambda job: False, act=gone)
   with pytest.raises(MachineryError, match='TextModelError: the endpoint'):
-    collect.run(made)
+    collect.run(made, _starts())
 
 
 def test_a_full_disk_is_no_fault_of_a_trajectory(tmp_path):
@@ -134,4 +131,4 @@ def test_a_full_disk_is_no_fault_of_a_trajectory(tmp_path):
     raise OSError(errno.ENOSPC, 'No space left on device')
 
   with pytest.raises(OSError, match='No space'):
-    collect.run(_Collecting(tmp_path, lambda job: False, act=full))
+    collect.run(_Collecting(tmp_path, lambda job: False, act=full), _starts())

@@ -11,6 +11,7 @@ import pytest
 from configs import common
 from jaxagent import evaluation
 from jaxagent.data.records import state_from_json
+from jaxagent.envs.execution import StartError
 from jaxagent.envs.grading import GradeResult
 from jaxagent.envs.parser import format_response
 from jaxagent.envs.step_env import StepResult
@@ -130,3 +131,12 @@ def test_a_starter_that_cannot_be_graded_says_so(idle_host):
   idle_host.grader = _Grader(1)
   with pytest.raises(UserError, match='wine.*starter.*the worker died'):
     starts._starter_private(idle_host, _starts()['wine'].state)
+
+
+def test_a_starter_that_fails_is_named(idle_host):
+  def broken(task):
+    raise StartError(f'task {task}: the starter script gave no score.')
+
+  idle_host.env = stubs.SimpleNamespace(initial_state=broken)
+  with pytest.raises(UserError, match='task wine: the starter script gave no'):
+    starts.make_starts(idle_host)

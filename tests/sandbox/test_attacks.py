@@ -1,6 +1,6 @@
 """Every attack, guarded: as root at the machine's best tier and as an ordinary
-user; at every other tier too with --all. One process per mode; each case is
-its own test."""
+user at T2 and T1; in every other mode too with --all. One process per mode; each
+case is its own test."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MODES = {
   'T1-user': ('nobody', ('namespaces',)),
   'T1-root': ('root', ('namespaces', 'cgroup')),
 }
-ALWAYS = ('T3-root', 'T2-user')
+ALWAYS = ('T3-root', 'T2-user', 'T1-user')
 
 
 @functools.lru_cache

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import signal
 import time
 
 import pytest
 
 from jaxagent import sandbox
+from jaxagent.sandbox import __main__ as cli
 from jaxagent.sandbox import outcome
 from jaxagent.types import Job, Limits, Outcome
 
@@ -50,6 +52,47 @@ def test_cancel_kills_a_running_job(pool):
   assert pool.cancel('long')
   assert future.result(timeout=10).outcome is Outcome.KILLED
   assert not pool.cancel('long')
+
+
+def test_a_cancel_is_never_lost(pool):
+  for number in range(40):
+    name = f'lost-{number}'
+    future = pool.submit(job(name, 'import time; time.sleep(50)'))
+    time.sleep(number * 0.25e-3)  # in the queue, between, or running
+    assert pool.cancel(name)
+    assert future.result(timeout=10).outcome is Outcome.KILLED
+
+
+def test_a_gpu_is_given_to_one_job_at_a_time():
+  script = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+  with sandbox.SandboxPool(3, min_tier='T1', zygote=False, gpus=['5']) as made:
+    futures = [made.submit(job(f'g{i}', script, gpus=1)) for i in range(12)]
+    results = [future.result(timeout=60) for future in futures]
+  assert {(r.outcome, r.attempts, r.output) for r in results} == {
+    (Outcome.OK, 1, '5\n')
+  }
+
+
+def test_a_killed_launcher_leaves_no_cgroup():
+  with sandbox.SandboxPool(1, min_tier='T1', zygote=False) as made:
+    name = made._backend._name
+    launcher = made.stats()['launcher']
+    os.kill(launcher['launcher_pid'], signal.SIGKILL)
+    assert made.submit(job('x', 'pass')).result(timeout=60).outcome.value == 'ok'
+    assert made._backend._name != name
+  roots = ('/sys/fs/cgroup/memory', '/sys/fs/cgroup')
+  assert not [
+    path for root in roots for path in pathlib.Path(root).glob(f'**/{name}')
+  ]
+
+
+@pytest.mark.parametrize('text', ['inf', '1e300', 'nan', '0', '-1'])
+def test_the_command_line_refuses_absurd_limits(text, tmp_path, capsys):
+  path = tmp_path / 'x.py'
+  path.write_text('pass')
+  assert cli.main(['run', str(path), f'--timeout={text}']) == 2
+  said = capsys.readouterr().err
+  assert 'timeout_s' in said and said.count('\n') == 1
 
 
 def test_the_outer_deadline_cuts_the_timeout(pool):
@@ -101,11 +144,13 @@ def test_bad_pools_are_refused():
 
 def test_outcomes_come_from_status_and_counters():
   base = {'reason': '', 'status': 0, 'disk_full': False, 'timeout_s': 1,
-          'memory_flag': False, 'problems': []}
+          'memory_full': False, 'problems': []}
   for change, trailer, wanted in (
     ({}, {}, Outcome.OK),
-    ({'memory_flag': True}, {}, Outcome.OK),
-    ({'status': 256, 'memory_flag': True}, {}, Outcome.OOM),
+    ({'memory_full': True}, {}, Outcome.OK),
+    ({'status': 256, 'memory_full': True}, {}, Outcome.OOM),
+    ({'status': int(signal.SIGXCPU)}, {}, Outcome.SCRIPT_ERROR),
+    ({'reason': 'processes'}, {}, Outcome.SCRIPT_ERROR),
     ({'status': 9}, {'oom_kills': 1}, Outcome.OOM),
     ({'status': 9}, {}, Outcome.SCRIPT_ERROR),
     ({'status': 256, 'disk_full': True}, {}, Outcome.DISK_LIMIT),
