@@ -101,6 +101,7 @@ class Summary:
       'versions': dict(versions or package_versions()),
       'config_sha': config_sha,
       'stand_ins': list(stand_ins),
+      'untrusted': {},
       'extra': {},
     }
 
@@ -123,6 +124,10 @@ class Summary:
   def set_evaluation(self, **how: Any) -> None:
     """Takes how the policies were evaluated: each name of EVALUATION."""
     self._data['evaluation'] = how
+
+  def set_untrusted(self, task: str, reason: str) -> None:
+    """Says why the rewards of a task may have been cheated."""
+    self._data['untrusted'][task] = reason
 
   def set_wall(self, stage: str, seconds: float) -> None:
     """Wall seconds of a stage, over every attempt at it."""
@@ -210,6 +215,10 @@ def check(data: Any, *, complete: bool = True) -> None:
     isinstance(s, str) for s in stand_ins
   )
   _need(ok, 'stand_ins', stand_ins, 'a list of names')
+  if 'untrusted' in data:  # summaries before it have none
+    for task, reason in _mapping(data, 'untrusted').items():
+      ok = isinstance(reason, str) and reason
+      _need(ok, f'untrusted.{task}', reason, 'a reason')
 
 
 def _check_policy(data: Mapping, policy: str, complete: bool) -> None:

@@ -244,6 +244,8 @@ class TaskSpec:
   read_only_files: tuple[str, ...] = ()
   submission: str = 'submission.csv'
   m_best_private: float | None = None  # the best known solution, private rows
+  hides: tuple[str, ...] = ()  # folders of packages that hold the labels
+  exposed: str = ''  # how a script can read the labels all the same
 
   @property
   def alpha(self) -> float:

@@ -55,7 +55,13 @@ REQUIRED_KEYS = (
   'm_best_source',
   'limits',
 )
-OPTIONAL_KEYS = ('m_init_private', 'm_best_private', 'submission')
+OPTIONAL_KEYS = (
+  'm_init_private',
+  'm_best_private',
+  'submission',
+  'hides',
+  'exposed',
+)
 PUBLIC_FILES = ('train.csv', 'test.csv', 'sample_submission.csv')
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]*')
 _PREPARE_TIMEOUT_S = 600.0
@@ -108,6 +114,20 @@ def _limits(where: str, value: Any) -> Limits:
     return Limits(**value)
   except ValueError as error:
     raise ValueError(f'{where}: {error}') from error
+
+
+def _hides(where: str, value: Any) -> tuple[str, ...]:
+  """Folders below a folder of packages, such as 'sklearn/datasets/data'."""
+  if not isinstance(value, list):
+    raise ValueError(f'{where}: hides={value!r} must be a list of folders.')
+  for path in value:
+    parts = path.split('/') if isinstance(path, str) else ['']
+    if len(parts) < 2 or any(p in ('', '.', '..') for p in parts):
+      raise ValueError(
+        f'{where}: hides={path!r} must be a folder inside a package, such as '
+        'sklearn/datasets/data.'
+      )
+  return tuple(value)
 
 
 def read_yaml(path: pathlib.Path) -> dict[str, Any]:
@@ -202,6 +222,8 @@ def load_task(
     m_best_private=_number(
       where, 'm_best_private', record.get('m_best_private')
     ),
+    hides=_hides(where, record.get('hides', [])),
+    exposed=str(record.get('exposed') or ''),
   )
 
 

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jaxagent.envs import label_sources
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.tasks import (
   PreparedTask,
@@ -145,7 +146,11 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
           min_tier=box.min_tier,
           zygote=box.zygote,
           work_dir=work / 'sandbox',
-          hidden=(work, config.tasks_dir),
+          hidden=(
+            work,
+            config.tasks_dir,
+            *label_sources.folders(t.spec for t in prepared.values()),
+          ),
         )
       )
     except TierError as error:

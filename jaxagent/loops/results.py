@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from jaxagent import behaviour, evaluation
+from jaxagent.envs import label_sources
 from jaxagent.loops import evaluate, executions, kept, settings
 from jaxagent.report import write_report
 from jaxagent.summary import POLICIES, Summary
@@ -93,6 +94,10 @@ def _summary(host, starts, evaluated, traces, missing) -> Summary:
           deterministic=policy == 'starter',
         ),
       )
+  for task in host.heldin + host.heldout:
+    reason = label_sources.untrusted(host.spec(task), host.pool.tier)
+    if reason:
+      summary.set_untrusted(task, reason)
   summary.set_evaluation(
     start='starter',
     seed=config.seed,

@@ -21,6 +21,7 @@ from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
+from jaxagent.envs import label_sources
 from jaxagent.loops import control, weighting
 from jaxagent.loops.errors import MachineryError
 from jaxagent.loops.policy import Policy, seed_of
@@ -266,6 +267,9 @@ def trace_record(host, state: types.State, text: str, result) -> dict:
     'diff': result.diff,
     'observation': result.observation,
     'tier': execution.tier if execution else None,
+    'untrusted': label_sources.untrusted(
+      host.spec(state.task), execution.tier if execution else None
+    ),
     'queue_s': execution.queue_s if execution else 0.0,
     'startup_s': execution.startup_s if execution else 0.0,
     'cpu_s': execution.cpu_s if execution else 0.0,

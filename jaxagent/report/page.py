@@ -88,6 +88,7 @@ _FACTS = (
   'config_sha',
   'isolation_tier',
   'stand_ins',
+  'untrusted',
   'executions',
   'versions',
 )

@@ -451,16 +451,17 @@ class Watch:
     """All of them are in the job's process group: seccomp keeps them there.
 
     A signal to a group cannot be outrun by forking (kernel/fork.c: a fork
-    under way is restarted when a signal is pending). Raises OSError where
-    something outlives it all the same.
+    under way is restarted when a signal is pending). Raises TimeoutError
+    where something outlives it all the same.
     """
     end = time.monotonic() + KILL_S
     while True:
-      for kill in (os.killpg, os.kill) if self.status is None else (os.killpg,):
-        try:
-          kill(self.child, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-          pass
+      _ignore_gone(os.killpg, self.child)
+      if self.status is None:  # it may have no group of its own yet
+        _ignore_gone(os.kill, self.child)
+      if not self.room.config['seccomp']:  # T0: as well as can be
+        for pid in descendants(False):
+          _ignore_gone(os.kill, pid)
       self._reap(block=False)
       try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -483,6 +484,13 @@ class Watch:
     cut = len(self.head) + len(tail) < min(self.total, self.cap)
     middle = b'\n[... cut ...]\n' if cut else b''
     return (bytes(self.head) + middle + tail).decode('utf-8', 'replace')
+
+
+def _ignore_gone(kill, pid: int) -> None:
+  try:
+    kill(pid, signal.SIGKILL)
+  except (ProcessLookupError, PermissionError):
+    pass
 
 
 def descendants(namespaces: bool) -> list[int]:

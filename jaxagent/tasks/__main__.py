@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 
+from jaxagent.envs import label_sources
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader
 from jaxagent.tasks import check as check_lib
@@ -83,7 +84,9 @@ def command_check(args) -> int:
     spec.name: task_lib.prepare_task(spec, data_dir(args))
     for spec in chosen(args)
   }
-  rows = ['name ok train test kB exec_s tier starter sample gold'.split()]
+  rows = [
+    'name ok train test kB labels exec_s tier starter sample gold'.split()
+  ]
   bad = []
   reports = []
   with contextlib.ExitStack() as stack:
@@ -92,7 +95,13 @@ def command_check(args) -> int:
     if not args.no_run:
       from jaxagent.sandbox import SandboxPool
 
-      pool = stack.enter_context(SandboxPool(1, min_tier=args.min_tier))
+      pool = stack.enter_context(
+        SandboxPool(
+          1,
+          min_tier=args.min_tier,
+          hidden=label_sources.folders(t.spec for t in prepared.values()),
+        )
+      )
 
       def run(job):
         return pool.submit(job).result()
@@ -107,6 +116,7 @@ def command_check(args) -> int:
     rows.append(
       [report.name, 'no' if report.failures else 'yes']
       + [f'{f[k]:.0f}' for k in ('train_rows', 'test_rows', 'kb')]
+      + [f['labels']]
       + [f'{f["exec_s"]:.2f}' if 'exec_s' in f else '-', f.get('tier', '-')]
       + [number(f.get(k)) for k in ('starter', 'sample', 'gold')]
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
 import uuid
 from collections.abc import Callable
@@ -10,9 +12,10 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
+from jaxagent.envs import label_sources
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.tasks import PreparedTask
-from jaxagent.types import Execution, Job, Outcome
+from jaxagent.types import Execution, Job, Limits, Outcome, TaskSpec
 
 LEAK_CORRELATION = 0.999
 MAX_STARTER_S = 10.0
@@ -241,6 +244,72 @@ def check_starter(
     )
 
 
+# Walks all that a job can see for the files in wanted.json, whatever they are
+# called: {size: [SHA-256]}.
+_READER = """
+import hashlib, json, os
+wanted = {int(k): v for k, v in json.load(open('wanted.json')).items()}
+for root, dirs, files in os.walk('/'):
+  if root == '/':
+    dirs[:] = [d for d in dirs if d not in ('proc', 'sys', 'dev')]
+  for name in files:
+    path = os.path.join(root, name)
+    try:
+      if os.path.islink(path) or os.path.getsize(path) not in wanted:
+        continue
+      with open(path, 'rb') as file:
+        data = file.read()
+    except OSError:
+      continue
+    if hashlib.sha256(data).hexdigest() in wanted.get(len(data), ()):
+      print(path, flush=True)
+"""
+
+
+def label_files(spec: TaskSpec) -> dict[int, list[str]]:
+  """{size: [SHA-256]} of what the hidden folders of a task hold."""
+  found: dict[int, list[str]] = {}
+  for folder in label_sources.folders([spec]):
+    for path in sorted(folder.iterdir()):
+      if path.is_file() and path.suffix not in ('.py', '.txt'):
+        data = path.read_bytes()
+        found.setdefault(len(data), []).append(hashlib.sha256(data).hexdigest())
+  return found
+
+
+def check_labels(
+  spec: TaskSpec,
+  run: Callable[[Job], Execution] | None,
+  report: Report,
+) -> None:
+  """No file of the labels can be read where the task's scripts run."""
+  report.figures['labels'] = '-'
+  wanted = label_files(spec)
+  if spec.hides:
+    report.figures['labels'] = 'hidden'
+    report.claim(
+      bool(wanted), f'hides={list(spec.hides)}: no such folder with data here.'
+    )
+  if spec.exposed:
+    report.figures['labels'] = 'exposed'
+  if run is None or not wanted:
+    return
+  execution = run(
+    Job(
+      job_id=f'labels-{spec.name}-{uuid.uuid4().hex[:8]}',
+      script='reader.py',
+      files={'reader.py': _READER, 'wanted.json': json.dumps(wanted)},
+      limits=Limits(timeout_s=120.0),
+    )
+  )
+  seen = execution.output.split()
+  report.claim(
+    execution.outcome is Outcome.OK and not seen,
+    f'a script can read the labels ({execution.outcome.value}): '
+    f'{", ".join(seen[:4])} {execution.message}',
+  )
+
+
 def sizes(prepared: PreparedTask, data: Data, report: Report) -> None:
   size = sum(p.stat().st_size for p in prepared.public_dir.rglob('*'))
   report.figures['kb'] = size / 1024
@@ -259,6 +328,7 @@ def check_task(
   sizes(prepared, data, report)
   check_data(data, report)
   check_grading(data, grader, report)
+  check_labels(prepared.spec, run, report)
   if run is not None:
     check_starter(prepared, run, grader, report)
   return report

@@ -14,6 +14,8 @@ metric: rmse  # accuracy | f1_macro | roc_auc | log_loss | rmse | mae
 higher_is_better: false
 split: heldin  # heldin (trained on) | heldout (evaluation only)
 # Measured by `python -m jaxagent.tasks measure {name} --search`.
+# Where the labels lie in packages that scripts may read: covered while they run.
+hides: []  # such as [sklearn/datasets/data]
 m_init: null
 m_best: null
 m_best_source: ''

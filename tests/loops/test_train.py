@@ -27,7 +27,7 @@ def _sample(name: str, finish_reason: str) -> types.Sample:
   host = stubs.SimpleNamespace(
     config=common.base(),
     env=stubs.SimpleNamespace(step=_step),
-    spec=lambda task: stubs.SimpleNamespace(alpha=1.0),
+    spec=lambda task: stubs.SimpleNamespace(alpha=1.0, exposed=''),
   )
   policy = stubs.SimpleNamespace(text=lambda completion: 'text')
   ids, logprobs = np.arange(4, dtype=np.int32), np.zeros(4, np.float32)

@@ -108,6 +108,7 @@ def test_nothing_a_model_writes_becomes_markup(tmp_path, arguments, word):
     tasks=[{'name': word, 'metric': word, 'modality': word}],
     summary={
       'stand_ins': [word],
+      'untrusted': {word: word},
       'versions': {word: word},
       'wall_s': {word: 1},
     },

@@ -30,6 +30,7 @@ def test_holds_what_is_promised(good):
     'versions',
     'config_sha',
     'stand_ins',
+    'untrusted',
   ):
     assert key in good
   assert good['executions'] == sum(good['outcomes'].values())
@@ -60,6 +61,7 @@ def test_holds_what_is_promised(good):
     ('isolation_tier', 'T9', 'choose one of: T3'),
     ('wall_s.sft', -2, '0 or more'),
     ('stand_ins', 'expert', 'a list of names'),
+    ('untrusted', {'wine': ''}, 'untrusted.wine'),
     ('schema', 7, 'schema'),
   ],
 )

@@ -1,4 +1,4 @@
-"""T1 has no pid namespace: who ends a job whose supervisor is gone?"""
+"""T1 and T0 have no pid namespace: who ends a job whose supervisor is gone?"""
 
 from __future__ import annotations
 
@@ -82,6 +82,19 @@ with sandbox.SandboxPool(1, min_tier='T1', zygote=False,
   found['mark-launcher'] = left('mark-launcher')
   start('mark-close')
 found['mark-close'] = left('mark-close')
+LEAVES = """
+import os, time
+if os.fork() == 0:
+  os.setsid()
+  if os.fork() == 0: time.sleep(60)
+  os._exit(0)
+"""
+with sandbox.SandboxPool(1, min_tier='T0', zygote=False, disable=[
+    'namespaces', 'cgroup', 'seccomp', 'landlock']) as pool:
+  result = pool.submit(Job('t0', 'main.py', files={'main.py': LEAVES},
+                           argv=('mark-t0',))).result(60)
+  found['t0'] = [result.outcome.value, result.tier, result.exec_s < 5]
+found['mark-t0'] = left('mark-t0')
 print(json.dumps(found))
 '''
 
@@ -103,3 +116,5 @@ def test_no_process_of_a_job_outlives_it(who):
   for word in ('cancel', 'supervisor', 'launcher', 'close'):
     assert found[f'mark-{word} ran'] >= 2, found  # a chain may be between two
     assert found[f'mark-{word}'] == 0, found
+  # There nothing keeps a job in its group.
+  assert found['t0'] == ['ok', 'T0', True] and found['mark-t0'] == 0, found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jaxagent import sandbox
 from jaxagent.tasks.__main__ import main
 
 
@@ -54,6 +55,23 @@ def test_check_finds_a_leak(tmp_path, capsys):
   )
   assert call(tasks, tmp_path, 'check', 'leaky', '--no_run') == 1
   assert 'column e gives the label away' in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', ['digits', 'flower-denoise'])
+def test_check_walks_the_sandbox_for_labels(
+  tasks_dir, tmp_path, capsys, monkeypatch, name
+):
+  command = 'check', name, '--min_tier', 'T1'
+  assert call(tasks_dir, tmp_path, *command) == 0, capsys.readouterr()
+  real = sandbox.SandboxPool
+  monkeypatch.setattr(
+    sandbox,
+    'SandboxPool',
+    lambda n, *, min_tier, hidden: real(n, min_tier='T1'),
+  )
+  assert call(tasks_dir, tmp_path, *command) == 1
+  assert 'a script can read the labels' in capsys.readouterr().err
 
 
 @pytest.mark.slow

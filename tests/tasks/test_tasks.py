@@ -62,6 +62,9 @@ def edit(folder, old, new):
     ('kind: classification', 'kind: classification\nfoo: 1', "'foo'"),
     ('m_init: ', 'm_init: x', 'must be a number or null'),
     ('modality: tabular', 'modality: [', 'not readable as YAML'),
+    ('hides: [', 'hides: [x, ', "hides='x' must be a folder inside"),
+    ('hides: [', 'hides: [../x/y, ', r"hides='\.\./x/y' must be"),
+    ('hides: [sklearn/datasets/data]', 'hides: a/b', 'must be a list'),
   ],
 )
 def test_wrong_yaml_names_value_and_choices(copied, old, new, message):
