@@ -10,12 +10,14 @@ says so and goes to the one before.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import hashlib
 import json
 import logging
 import os
 import pathlib
 import shutil
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -95,6 +97,7 @@ class CheckpointManager:
         _commit(temporary, final)
         self._remove_old()
     except (OSError, ValueError) as error:  # TensorStore raises the latter
+      _let_go(error)
       if jax.process_index() == 0:
         shutil.rmtree(temporary, ignore_errors=True)
       raise CheckpointError(
@@ -159,6 +162,21 @@ class CheckpointManager:
   def _remove_old(self) -> None:
     for step in self.steps()[: -self.keep]:
       shutil.rmtree(self.path(step), ignore_errors=True)
+
+
+def _let_go(error: Exception) -> None:
+  """Ends what Orbax still awaits of a save that failed, without its say.
+
+  asyncio logs each of the hundreds of writes that nobody awaits any more, at
+  whatever moment they are collected: after the sentence that ends the run.
+  """
+  asyncio_log = logging.getLogger('asyncio')
+  before, asyncio_log.disabled = asyncio_log.disabled, True
+  try:
+    traceback.clear_frames(error.__traceback__)
+    gc.collect()
+  finally:
+    asyncio_log.disabled = before
 
 
 def _reason(error: Exception) -> str:

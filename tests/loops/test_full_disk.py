@@ -1,7 +1,10 @@
 """A full disk: told in a line wherever it is met, never taken for a fault of
 a work item. The whole job on a disk that fills up is in test_run.py."""
 
+import asyncio
 import errno
+import gc
+import logging
 import pathlib
 import struct
 import time
@@ -137,3 +140,26 @@ def test_a_checkpoint_that_does_not_fit_leaves_no_rest(tmp_path, monkeypatch):
     manager.save(2, {'a': [2.0]}, {'n': 2})
   assert disk.is_full(raised.value)
   assert [p.name for p in tmp_path.iterdir()] == ['step_00000001']
+
+
+def test_a_save_that_failed_says_nothing_more_later(tmp_path, caplog):
+  """What asyncio collects of hundreds of writes that nobody awaits."""
+  manager = CheckpointManager(tmp_path)
+
+  async def refuse():
+    futures = [asyncio.get_running_loop().create_future() for _ in range(9)]
+    for future in futures:
+      future.set_exception(ValueError('No space left on device'))
+    futures.append(futures)  # a cycle: only the collector frees it
+    await futures[0]
+
+  manager._orbax = namespaces.SimpleNamespace(
+    save=lambda *args: asyncio.run(refuse())
+  )
+  with pytest.raises(CheckpointError) as raised:
+    manager.save(1, {'a': [1.0]})
+  assert disk.is_full(raised.value)
+  del raised
+  gc.collect()
+  assert 'never retrieved' not in caplog.text
+  assert not logging.getLogger('asyncio').disabled
