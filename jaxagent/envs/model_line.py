@@ -8,28 +8,21 @@ from __future__ import annotations
 import ast
 import functools
 
-# What Python's own parser raises for text that is no (sane) program.
-PARSE_ERRORS = (
-  SyntaxError,
-  ValueError,
-  RecursionError,
-  MemoryError,
-  OverflowError,
-)
+from jaxagent.envs import syntax
 
 
 @functools.lru_cache(maxsize=4096)
 def model_line(script: str) -> str:
   """The `model = ...` statement on one line, '' where there is none."""
   try:
-    for node in reversed(ast.parse(script).body):
+    for node in reversed(syntax.parse(script).body):
       if isinstance(node, ast.Assign) and any(
         isinstance(t, ast.Name) and t.id == 'model' for t in node.targets
       ):
         line = ast.unparse(node)
-        ast.parse(line)  # not so for a keyword in full-width letters
+        syntax.parse(line)  # not so for a keyword in full-width letters
         return line
-  except PARSE_ERRORS:
+  except syntax.PARSE_ERRORS:
     pass
   return ''
 
@@ -40,7 +33,7 @@ def step_names(script: str) -> tuple[str, ...]:
   line = model_line(script)
   if not line:
     return ()
-  value = ast.parse(line).body[0].value
+  value = syntax.parse(line).body[0].value
   if not isinstance(value, ast.Call):
     return ()
   calls = [value]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import textwrap
 
+from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.llm.base import TextModel
 
@@ -29,9 +29,9 @@ _WHOLE = re.compile(r'^[ \t]*```[ \t]*\w*[ \t]*\n(.*)^[ \t]*```', re.M | re.S)
 def parses(code: str) -> bool:
   """Whether a script, or an indented part of one, is valid Python."""
   try:
-    ast.parse(textwrap.dedent(code))
+    syntax.parse(textwrap.dedent(code))
     return True
-  except (SyntaxError, ValueError, RecursionError, MemoryError):
+  except syntax.PARSE_ERRORS:
     return False
 
 

@@ -6,6 +6,8 @@ import errno
 import os
 import time
 
+PERIOD_US = 20_000  # of the CPU quota: short, so that no job waits long
+
 
 def _read(path: str) -> str:
   with open(path) as f:
@@ -61,24 +63,35 @@ class Cgroups:
     self.dirs, self.version = dirs, version
     self.kept: dict[int, Group] = {}
 
-  def create(self, slot: int, name: str, memory_mb: int, pids: int) -> Group:
+  def create(self, slot: int, name: str, memory_mb: int, pids: int,
+             cpus: int = 0) -> Group:
     """A group for one job. v1 groups are kept per slot and reset: making
-    and removing three of them costs more than a small job."""
+    and removing three of them costs more than a small job.
+
+    cpus: how many CPUs' time it may use; 0 leaves that open.
+    """
     if self.version == 1:
       if slot not in self.kept:
         self.kept[slot] = Group(self._make(f'slot{slot}'), 1)
       group = self.kept[slot]
-      group.begin(memory_mb, pids)
-      return group
-    group = Group(self._make(name), 2)
-    group.begin(memory_mb, pids)
+    else:
+      group = Group(self._make(name), 2)
+    group.begin(memory_mb, pids, cpus)
     return group
+
+  @property
+  def counts_cpu(self) -> bool:
+    """Whether the CPU quota of `create` is kept."""
+    if self.version == 1:
+      return 'cpu' in self.dirs
+    return os.path.exists(self.dirs['all'] + '/cpu.max')
 
   def _make(self, name: str) -> dict[str, str]:
     made = {}
     for controller, parent in self.dirs.items():
       path = f'{parent}/{name}'
-      os.mkdir(path)
+      if path not in made.values():  # cpu and cpuacct are often mounted as one
+        os.mkdir(path)
       made[controller] = path
     return made
 
@@ -98,14 +111,14 @@ class Group:
     name = 'tasks' if version == 1 else 'cgroup.procs'
     self.fds = [
       os.open(f'{d}/{name}', os.O_WRONLY | os.O_CLOEXEC)
-      for d in dirs.values()
+      for d in dict.fromkeys(dirs.values())
     ]
-    self.limits: tuple[int, int] | None = None
+    self.limits: tuple[int, int, int] | None = None
     self.kills_before = 0
 
-  def begin(self, memory_mb: int, pids: int) -> None:
+  def begin(self, memory_mb: int, pids: int, cpus: int) -> None:
     """Sets the limits and resets the counters."""
-    if self.limits != (memory_mb, pids):
+    if self.limits != (memory_mb, pids, cpus):
       memory = str(memory_mb << 20)
       if self.version == 1:
         self._limit_v1(memory)
@@ -116,11 +129,24 @@ class Group:
           _write(path + '/memory.swap.max', '0')
       folder = self.dirs['pids' if self.version == 1 else 'all']
       _write(folder + '/pids.max', str(pids))
-      self.limits = (memory_mb, pids)
+      self._limit_cpu(cpus)
+      self.limits = (memory_mb, pids, cpus)
     if self.version == 1:
       _write(self.dirs['memory'] + '/memory.max_usage_in_bytes', '0')
       _write(self.dirs['cpuacct'] + '/cpuacct.usage', '0')
       self.kills_before = _counter(self.dirs['memory'] + '/memory.oom_control')
+
+  def _limit_cpu(self, cpus: int) -> None:
+    quota = cpus * PERIOD_US
+    if self.version == 2:
+      path = self.dirs['all'] + '/cpu.max'
+      if os.path.exists(path):
+        _write(path, f'{quota or "max"} {PERIOD_US}')
+    elif 'cpu' in self.dirs:
+      path = self.dirs['cpu']
+      _write(path + '/cpu.cfs_quota_us', '-1')  # valid with any period
+      _write(path + '/cpu.cfs_period_us', str(PERIOD_US))
+      _write(path + '/cpu.cfs_quota_us', str(quota or -1))
 
   def _limit_v1(self, memory: str) -> None:
     path = self.dirs['memory']
@@ -197,6 +223,11 @@ def _counter(path: str, name: str = 'oom_kill') -> int:
   return 0
 
 
+def _has_quota(v1: dict[str, str]) -> bool:
+  """Whether the kernel was built with CFS bandwidth control."""
+  return 'cpu' in v1 and os.path.exists(v1['cpu'] + '/cpu.cfs_period_us')
+
+
 def find(name: str) -> tuple[Cgroups | None, str]:
   """Returns (a usable parent group or None, why)."""
   made: list[str] = []
@@ -206,12 +237,13 @@ def find(name: str) -> tuple[Cgroups | None, str]:
     wanted = ('memory', 'pids', 'cpuacct')
     if all(c in v1 for c in wanted):
       dirs = {}
-      for controller in wanted:
+      for controller in (*wanted, *(('cpu',) if _has_quota(v1) else ())):
         path = _under(v1[controller], own.get(controller, '/'), name)
-        os.mkdir(path)
-        made.append(path)
+        if path not in made:
+          os.mkdir(path)
+          made.append(path)
         dirs[controller] = path
-      return Cgroups(dirs, 1), 'cgroup v1: memory, pids, cpuacct'
+      return Cgroups(dirs, 1), f'cgroup v1: {", ".join(dirs)}'
     if not v2:
       return None, 'cgroup: no memory and pids controllers are mounted'
     parent = v2 + own.get('', '/').rstrip('/')
@@ -223,8 +255,9 @@ def find(name: str) -> tuple[Cgroups | None, str]:
       raise PermissionError(
         f'{parent} delegates {offered or "nothing"} to its children'
       )
-    _write(path + '/cgroup.subtree_control', '+memory +pids')
-    return Cgroups({'all': path}, 2), 'cgroup v2: memory, pids'
+    used = ['memory', 'pids', *(('cpu',) if 'cpu' in offered else ())]
+    _write(path + '/cgroup.subtree_control', ' '.join(f'+{c}' for c in used))
+    return Cgroups({'all': path}, 2), f'cgroup v2: {", ".join(used)}'
   except OSError as error:
     for path in made:
       _rmdir(path)

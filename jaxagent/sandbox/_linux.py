@@ -84,7 +84,8 @@ _DENIED = (
   'sched_setscheduler sched_setparam sched_setattr ioprio_set'
 ).split()
 # Memory that no rlimit sees; denied where no cgroup counts it.
-_UNCOUNTED = ('memfd_create', 'shmget')
+_SYSV = ('shmget', 'msgget', 'semget')
+_UNCOUNTED = ('memfd_create', *_SYSV)
 _GROUPING = ('setsid', 'setpgid')
 
 
@@ -154,8 +155,7 @@ def drop_capabilities() -> None:
   syscall('capset', header, bytes(24))
 
 
-def _seccomp_program(*, network: bool, count_memory: bool,
-                     groups: bool) -> bytes:
+def _seccomp_program(*, namespaces: bool, count_memory: bool) -> bytes:
   ld, jeq, jge, jset, ret = 0x20, 0x15, 0x35, 0x45, 0x06
   allow, kill = 0x7FFF0000, 0x80000000
   eperm, enosys = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
@@ -167,7 +167,8 @@ def _seccomp_program(*, network: bool, count_memory: bool,
   denied = [(n, eperm) for n in _DENIED] + [('clone3', enosys)]
   if not count_memory:
     denied += [(n, enosys) for n in _UNCOUNTED]
-  if not groups:
+  if not namespaces:
+    denied += [(n, enosys) for n in _SYSV]
     denied += [(n, 0x50000) for n in _GROUPING]
   for name, action in denied:
     if name in NR:
@@ -185,7 +186,7 @@ def _seccomp_program(*, network: bool, count_memory: bool,
     (jeq, 0, 5, NR['ioctl']), (ld, 0, 0, 24), (jeq, 1, 0, 0x5412),
     (jeq, 0, 1, 0x541C), (ret, 0, 0, eperm), (ret, 0, 0, allow),
   ]
-  if network:  # an empty network namespace: AF_UNIX, AF_INET, AF_INET6
+  if namespaces:  # an empty network namespace: AF_UNIX, AF_INET, AF_INET6
     code += [
       (jeq, 0, 6, NR['socket']), (ld, 0, 0, 16), (jeq, 3, 0, 1),
       (jeq, 2, 0, 2), (jeq, 1, 0, 10), (ret, 0, 0, eperm), (ret, 0, 0, allow),
@@ -196,20 +197,21 @@ def _seccomp_program(*, network: bool, count_memory: bool,
   return b''.join(struct.pack('HBBI', *line) for line in code)
 
 
-def seccomp(*, network: bool, count_memory: bool, groups: bool) -> None:
+def seccomp(*, namespaces: bool, count_memory: bool) -> None:
   """Installs the deny list. no_new_privs must be set.
 
   Args:
-    network: True inside an empty network namespace (AF_UNIX and AF_INET
-      sockets are then harmless); False denies every socket().
+    namespaces: True inside an empty network namespace, where AF_UNIX and
+      AF_INET sockets are harmless, and an own IPC and pid namespace. False
+      denies every socket() and what would outlive the job (SysV objects), and
+      makes setsid() and setpgid() return 0 and do nothing, so that one signal
+      to the process group reaches all of a job.
     count_memory: True where a cgroup counts memfd and shared memory.
-    groups: False makes setsid() and setpgid() return 0 and do nothing, so
-      that one signal to the process group reaches all of a job.
   """
   if not NR:
     raise OSError(errno.ENOSYS, f'seccomp: no table for {_MACHINE}')
   program = _seccomp_program(
-    network=network, count_memory=count_memory, groups=groups
+    namespaces=namespaces, count_memory=count_memory
   )
   buffer = ctypes.create_string_buffer(program, len(program))
   record = struct.pack('HxxxxxxQ', len(program) // 8, ctypes.addressof(buffer))

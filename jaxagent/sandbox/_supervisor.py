@@ -140,6 +140,28 @@ def _resident(pid: int) -> int:
     return 0
 
 
+def _page_tables(pid: int) -> int:
+  """Bytes of a process's page tables: reading what was never written grows
+  them and nothing else."""
+  try:
+    with open(f'/proc/{pid}/status') as f:
+      for line in f:
+        if line.startswith('VmPTE:'):
+          return 1024 * int(line.split()[1])
+  except (OSError, ValueError):
+    pass
+  return 0
+
+
+def _sockets() -> int:
+  """Open sockets of this network namespace."""
+  try:
+    with open('/proc/net/sockstat') as f:
+      return int(f.readline().split()[2])
+  except (OSError, ValueError, IndexError):
+    return 0
+
+
 def _tree_bytes(root: str) -> int:
   total, left, folders = 0, 200_000, [root]
   while folders and left > 0:
@@ -162,6 +184,7 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
   """User namespace, uid, capabilities, rlimits, Landlock, seccomp."""
   config, uid = room.config, room.request['uid']
   _rlimits(header, config, uid)
+  _keep_to_cpus(room, header)
   if uid is not None:
     os.setgroups([])
     os.setresgid(uid, uid, uid)
@@ -182,6 +205,9 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
       fd = os.open(f'self/{name}', os.O_WRONLY, dir_fd=room.proc_fd)
       os.write(fd, text.encode())
       os.close(fd)
+    # After unshare: the limit that a user namespace is made under holds for
+    # all of its maker's processes, other slots' among them (Linux 5.14).
+    _lower(resource.RLIMIT_NPROC, header['pids'])
   if room.namespaces:
     _linux.drop_capabilities()
   _linux.prctl(_linux.PR_SET_NO_NEW_PRIVS, 1)
@@ -197,8 +223,7 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
     _linux.landlock(read, write + devices)
   if config['seccomp']:
     _linux.seccomp(
-      network=room.namespaces, count_memory=bool(config['cgroups']),
-      groups=room.namespaces,
+      namespaces=room.namespaces, count_memory=bool(config['cgroups']),
     )
 
 
@@ -241,18 +266,35 @@ def _rlimits(header: dict[str, Any], config: dict, uid: int | None) -> None:
     (resource.RLIMIT_MEMLOCK, 0),
     (resource.RLIMIT_CPU, int(header['timeout_s'] * 4 * os.cpu_count()) + 5),
   ]
-  if uid is not None or config['user_namespaces']:
-    # One more than the limit: the job's own first process is counted.
+  if uid is not None:
+    # The job's own first process is counted.
     pairs.append((resource.RLIMIT_NPROC, header['pids']))
   elif not config['namespaces'] and not config['real_root']:
     # Shared with all that the user runs; the watch counts this job's own.
     most = user_threads() + (header['pids'] + 1) * config['slots']
     pairs.append((resource.RLIMIT_NPROC, most))
   for kind, value in pairs:
-    _, hard = resource.getrlimit(kind)
-    if hard != resource.RLIM_INFINITY:
-      value = hard if value == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (value, value))
+    _lower(kind, value)
+
+
+def _lower(kind: int, value: int) -> None:
+  _, hard = resource.getrlimit(kind)
+  if hard != resource.RLIM_INFINITY:
+    value = hard if value == resource.RLIM_INFINITY else min(value, hard)
+  resource.setrlimit(kind, (value, value))
+
+
+def _keep_to_cpus(room: Room, header: dict[str, Any]) -> None:
+  """Without a quota a job gets CPUs of its slot, so that many threads slow
+  the job itself and not its neighbours, whose times are weights."""
+  if room.config['cpu_quota']:
+    return
+  cpus, wanted = sorted(os.sched_getaffinity(0)), header['threads']
+  if wanted >= len(cpus):
+    return
+  first = room.request['slot'] * wanted
+  chosen = {cpus[(first + i) % len(cpus)] for i in range(wanted)}
+  os.sched_setaffinity(0, chosen)
 
 
 def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
@@ -404,10 +446,12 @@ class Watch:
       self.reason = 'disk'
     if self.room.config['cgroups']:
       return
-    memory = used if self.room.namespaces else 0
+    memory = 0
+    if self.room.namespaces:
+      memory = used + _sockets() * self.room.config['socket_bytes']
     pids = descendants(self.room.namespaces)
     for pid in pids:
-      memory += _resident(pid)
+      memory += _resident(pid) + _page_tables(pid)
     self.peak = max(self.peak, memory)
     if memory > self.memory:
       self.reason = 'memory'

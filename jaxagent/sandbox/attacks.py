@@ -84,6 +84,10 @@ for pid in pids:
     except OSError: continue
     if TOKEN in data: won((pid, name))
 '''
+# Run twice: what one job leaves the next one finds.
+_SYSV = '''
+if libc.shmget(0x6a780, 4096, 0o3600) < 0 and ctypes.get_errno() == 17: won()
+'''
 _SUB = ('submission.csv',)
 _TIMEOUT = _limits(timeout_s=1.0)
 _REFUSED = (O.INVALID_SUBMISSION, O.NO_SUBMISSION)
@@ -325,6 +329,28 @@ except OSError: pass
 if len(n) >= 5000: won(len(n))
 '''),
   Case('2 MB script', 'resources', 'x = 0\n' + '# pad pad pad\n' * 150000),
+  Case('page table bomb', 'resources', '''
+import mmap
+m = mmap.mmap(-1, 1 << 40, mmap.MAP_PRIVATE | 0x4000, mmap.PROT_READ)
+for i in range(0, 1 << 40, 2 << 20): m[i]
+won()
+''', (O.OOM, O.SCRIPT_ERROR)),
+  Case('socket buffer bomb', 'resources', '''
+for i in range(4): os.fork()
+kept = []
+def fill(s):
+  s.setblocking(False); s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
+  try:
+    while True: s.send(b'x' * 65536)
+  except OSError: pass
+try:
+  while True:
+    pair = socket.socketpair(); kept.append(pair); fill(pair[0]); fill(pair[1])
+except OSError: pass
+time.sleep(60)
+''', (O.OOM, O.SCRIPT_ERROR), tier='T2'),
+  Case('SysV memory, left', 'resources', _SYSV),
+  Case('SysV memory, found', 'resources', _SYSV),
   # Kernel and network.
   Case('TCP to the trainer', 'network', '''
 denied(socket.create_connection, ('127.0.0.1', PORT), 1)

@@ -65,7 +65,8 @@ class Launcher:
       'python': os.path.abspath(sys.executable), 'namespaces': False,
       'user_namespaces': False, 'cgroups': None, 'notes': [],
       'gpu_devices': options['gpu_devices'], 'base_data': 0,
-      'real_root': options['root'], 'slot_uids': options['root'],
+      'real_root': options['root'], 'cpu_quota': False,
+      'socket_bytes': _most_unread(), 'slot_uids': options['root'],
       'readable': [], 'environment': {}, 'slots': options['slots'],
       'runner': os.path.dirname(os.path.abspath(__file__)) + '/_runner.py',
       **(inside or {}),
@@ -79,6 +80,8 @@ class Launcher:
     if 'cgroup' not in off:
       config['cgroups'], note = _cgroup.find(options['name'])
       notes.append(note)
+    if config['cgroups'] and config['cgroups'].counts_cpu:
+      config['cpu_quota'] = True
     if config['namespaces']:
       self._user_namespaces(config, off)
     else:
@@ -139,7 +142,7 @@ class Launcher:
           self.config['base_data'] = int(line.split()[1]) * 1024
 
   def hello(self) -> None:
-    keys = ('namespaces', 'user_namespaces', 'landlock', 'landlock_abi',
+    keys = ('cpu_quota', 'namespaces', 'user_namespaces', 'landlock', 'landlock_abi',
             'seccomp', 'real_root', 'slot_uids', 'notes')
     record = {k: self.config[k] for k in keys}
     record['cgroups'] = bool(self.config['cgroups'])
@@ -188,7 +191,7 @@ class Launcher:
       if config['cgroups']:
         group = config['cgroups'].create(
           request['slot'], str(request['job']), request['memory_mb'],
-          request['pids'],
+          request['pids'], request['threads'],
         )
       flags = 0
       if config['namespaces']:
@@ -292,6 +295,15 @@ class Launcher:
       time.sleep(0.002)
     if self.config['cgroups']:
       self.config['cgroups'].remove()
+
+
+def _most_unread() -> int:
+  """The most bytes that a socket's peer may leave unread in it."""
+  try:
+    with open('/proc/sys/net/core/wmem_max') as f:
+      return 2 * int(f.read())  # setsockopt doubles what it is given
+  except (OSError, ValueError):
+    return 2 * 212_992  # Linux's default
 
 
 def enter_namespaces(options: dict[str, Any]) -> dict[str, Any]:

@@ -184,6 +184,7 @@ class LocalBackend:
     message = {
       'op': 'run', 'slot': slot, 'timeout_s': timeout_s,
       'memory_mb': job.limits.memory_mb, 'pids': job.limits.pids,
+      'threads': job.threads,
     }
     # One lock for number and message: a cancel finds neither or both, and
     # its own message comes after this one.

@@ -9,12 +9,12 @@ does not check whether the result will run.
 
 from __future__ import annotations
 
-import ast
 import math
 import re
 
 import libcst as cst
 
+from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.stand_ins import (
   catalogue,
@@ -47,8 +47,8 @@ class ScriptedEditor:
       self._carry_out(target, clause.strip())
     result = target.render()
     try:
-      ast.parse(result)
-    except pipeline.PARSE_ERRORS as error:
+      syntax.parse(result)
+    except syntax.PARSE_ERRORS as error:
       raise EditRefused('the edit would break the syntax') from error
     return result
 
@@ -297,13 +297,13 @@ def _relative(target, clause, rest, mentions) -> bool:
   if old is None:
     raise EditRefused(f'{name} is not set in the script, give its value')
   try:
-    number = ast.literal_eval(pipeline.code(old))
+    number = syntax.literal(pipeline.code(old))
     new = number * amount
     if isinstance(number, int):
       new = max(1, round(new))
     if not math.isfinite(new):
       raise EditRefused(f'{name} would be {new}')
-  except (TypeError, *pipeline.PARSE_ERRORS) as error:
+  except (TypeError, *syntax.PARSE_ERRORS) as error:
     raise EditRefused(f'{name} is not a number') from error
   _set_one(target, index, name, f'{new:.6g}')
   return True

@@ -13,8 +13,8 @@ import keyword as keywords
 
 import libcst as cst
 
+from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused
-from jaxagent.envs.model_line import PARSE_ERRORS
 from jaxagent.stand_ins import catalogue
 
 # The code below walks syntax trees by recursion, a few frames a level.
@@ -36,9 +36,9 @@ def _check_size(tree: ast.AST, max_nodes: int) -> None:
 def parse_module(script: str) -> cst.Module:
   """Raises EditRefused where the script is not Python, or is too large."""
   try:
-    _check_size(ast.parse(script), MAX_SCRIPT_NODES)
+    _check_size(syntax.parse(script), MAX_SCRIPT_NODES)
     return cst.parse_module(script)
-  except (cst.ParserSyntaxError, *PARSE_ERRORS) as error:
+  except (cst.ParserSyntaxError, *syntax.PARSE_ERRORS) as error:
     raise EditRefused('the script is not valid Python') from error
 
 
@@ -50,11 +50,11 @@ def parse_expression(text: str) -> cst.BaseExpression:
   a number of 5,000 digits or a keyword in full-width letters does not.
   """
   try:
-    tree = ast.parse(text.strip(), mode='eval')
+    tree = syntax.parse(text.strip(), 'eval')
     _check_size(tree, MAX_EXPRESSION_NODES)
-    ast.parse(ast.unparse(tree), mode='eval')
+    syntax.parse(ast.unparse(tree), 'eval')
     return cst.parse_expression(text)
-  except (cst.ParserSyntaxError, *PARSE_ERRORS) as error:
+  except (cst.ParserSyntaxError, *syntax.PARSE_ERRORS) as error:
     raise EditRefused(f'cannot read the expression {text[:60]!r}') from error
 
 
@@ -194,10 +194,10 @@ def one_line(node: cst.CSTNode) -> str:
   """
   text = code(node).strip()
   try:
-    tree = ast.parse(text, mode='eval')
+    tree = syntax.parse(text, 'eval')
     _check_size(tree, MAX_EXPRESSION_NODES)
     return ast.unparse(tree)
-  except PARSE_ERRORS as error:
+  except syntax.PARSE_ERRORS as error:
     raise EditRefused(f'cannot read the expression {text[:60]!r}') from error
 
 
@@ -288,8 +288,8 @@ class Script:
     self._mend_imports()
     text = self.module.code
     try:
-      _check_size(ast.parse(text), MAX_SCRIPT_NODES)
-    except PARSE_ERRORS as error:
+      _check_size(syntax.parse(text), MAX_SCRIPT_NODES)
+    except syntax.PARSE_ERRORS as error:
       raise EditRefused('the edit would break the syntax') from error
     return text
 

@@ -5,12 +5,12 @@ The editor's reading part; it knows no script.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import re
 
 import libcst as cst
 
+from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.stand_ins import catalogue, phrasing, pipeline
 
@@ -109,9 +109,9 @@ def _value(text: str) -> str | None:
   words = {'true': 'True', 'false': 'False', 'none': 'None', 'on': 'True'}
   text = words.get(text.lower(), text)
   try:
-    ast.literal_eval(text)
+    syntax.literal(text)
     return text
-  except (TypeError, *pipeline.PARSE_ERRORS):  # TypeError: `{[]: 1}`
+  except (TypeError, *syntax.PARSE_ERRORS):  # TypeError: `{[]: 1}`
     return None
 
 
