@@ -39,7 +39,7 @@ ZYGOTE_MODULES = (
   'sklearn.feature_selection sklearn.impute sklearn.compose sklearn.metrics '
   'sklearn.model_selection sklearn.neural_network sklearn.cluster '
   'sklearn.kernel_ridge sklearn.discriminant_analysis sklearn.dummy '
-  'sklearn.multiclass sklearn.calibration '
+  'sklearn.multiclass sklearn.calibration sklearn.datasets '
   'sklearn.gaussian_process sklearn.random_projection '
   'csv json math re random collections itertools functools statistics '
   'datetime time pathlib io string warnings'
