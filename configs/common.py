@@ -30,6 +30,7 @@ def base() -> ConfigDict:
   config.sandbox.backend = 'local'  # local | docker | ray
   config.sandbox.min_tier = 'T2'  # T3 | T2 | T1 | T0
   config.sandbox.slots = 2
+  config.sandbox.threads = 1  # CPUs of one execution
   config.sandbox.zygote = True
   config.sandbox.timeout_s = 3.0  # one execution
   config.sandbox.step_timeout_s = 60.0  # queue, execution and grading

@@ -66,6 +66,7 @@ def _paper(config: common.ConfigDict) -> None:
   config.sandbox.timeout_s = 1800.0
   config.sandbox.step_timeout_s = 3600.0
   config.sandbox.slots = 64
+  config.sandbox.threads = 2
   config.sandbox.zygote = False
   config.sandbox.memory_mb = 16384
   config.rl.batch_size = 256

@@ -52,6 +52,7 @@ class ScriptRunner:
     *,
     timeout_s: float | None = None,
     memory_mb: int | None = None,
+    threads: int = 1,
     zygote: bool = True,
     cache: bool = False,
     infrastructure_retries: int = 1,
@@ -61,6 +62,7 @@ class ScriptRunner:
     self.grader = grader
     self.timeout_s = timeout_s
     self.memory_mb = memory_mb
+    self.threads = threads
     self.zygote = zygote
     self.infrastructure_retries = infrastructure_retries
     self._cache: dict[str, Run] | None = {} if cache else None
@@ -124,6 +126,7 @@ class ScriptRunner:
       mounts={'data': prepared.public_dir},
       collect=(spec.submission,),
       limits=self._limits(spec),
+      threads=self.threads,
       zygote=self.zygote,
     )
     with self._lock:

@@ -83,6 +83,7 @@ class StepEnvironment(ScriptRunner):
     grader: has `grade(task_name, submission_bytes, split)` giving
       `score`, `outcome`, `reason`.
     timeout_s, memory_mb: limits of one execution; the task's own if None.
+    threads: CPUs of one execution, and threads of its numerical libraries.
     zygote: use the pool's pre-imported worker.
     edit_then_execute: run and grade after each edit (paper 000); False
       leaves execution to the agent's own Execute Script.
@@ -104,6 +105,7 @@ class StepEnvironment(ScriptRunner):
     *,
     timeout_s: float | None = None,
     memory_mb: int | None = None,
+    threads: int = 1,
     zygote: bool = True,
     edit_then_execute: bool = True,
     on_failure: str = 'revert',
@@ -122,6 +124,7 @@ class StepEnvironment(ScriptRunner):
       grader,
       timeout_s=timeout_s,
       memory_mb=memory_mb,
+      threads=threads,
       zygote=zygote,
       cache=cache,
       infrastructure_retries=infrastructure_retries,

@@ -39,8 +39,8 @@ def _stages(config, heldin, heldout) -> list[str]:
     f'5 evaluate   {evaluated} trajectories, at most {steps} steps, for each '
     f'of {" and ".join(policies) or "no policy"}',
     f'sandbox      {config.sandbox.backend}, at least '
-    f'{config.sandbox.min_tier}, {config.sandbox.slots} slots, '
-    f'{config.sandbox.timeout_s:g} s and {config.sandbox.memory_mb} MiB each',
+    f'{config.sandbox.min_tier}, {config.sandbox.slots} slots '
+    f'of {config.sandbox.threads} CPUs, {config.sandbox.timeout_s:g} s and {config.sandbox.memory_mb} MiB each',
   ]
 
 

@@ -166,6 +166,7 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
       log=work / executions.LOG,
       timeout_s=box.timeout_s,
       memory_mb=box.memory_mb,
+      threads=box.threads,
       zygote=box.zygote,
     )
     stop = StopFlag()

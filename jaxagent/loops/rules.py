@@ -82,6 +82,7 @@ RULES: tuple[checks.Rule, ...] = (
   # Whole numbers.
   checks.whole('seed', 0, 2**31 - 1),
   checks.whole('sandbox.slots'),
+  checks.whole('sandbox.threads'),
   checks.whole('sandbox.memory_mb', 256),  # scikit-learn alone takes about 150
   checks.whole('collect.trajectories_per_task'),
   checks.whole('collect.max_steps'),
@@ -172,6 +173,13 @@ RULES: tuple[checks.Rule, ...] = (
     ),
     say='config.rl.estimator={0!r} compares samples of one prompt: '
     'config.rl.group_size={1} must be at least 2.',
+  ),
+  checks.related(
+    'sandbox.threads',
+    'sandbox.zygote',
+    holds=lambda threads, zygote: threads == 1 or not zygote,
+    say='config.sandbox.threads={0}: jobs of the zygote have one thread; set '
+    'config.sandbox.zygote=False.',
   ),
   checks.related(
     'sandbox.timeout_s',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -137,7 +138,7 @@ class Group:
       self.kills_before = _counter(self.dirs['memory'] + '/memory.oom_control')
 
   def _limit_cpu(self, cpus: int) -> None:
-    quota = cpus * PERIOD_US
+    quota = cpus * PERIOD_US if cpus < (os.cpu_count() or 1) else 0
     if self.version == 2:
       path = self.dirs['all'] + '/cpu.max'
       if os.path.exists(path):
@@ -146,7 +147,8 @@ class Group:
       path = self.dirs['cpu']
       _write(path + '/cpu.cfs_quota_us', '-1')  # valid with any period
       _write(path + '/cpu.cfs_period_us', str(PERIOD_US))
-      _write(path + '/cpu.cfs_quota_us', str(quota or -1))
+      with contextlib.suppress(OSError):  # more than the group above us has
+        _write(path + '/cpu.cfs_quota_us', str(quota or -1))
 
   def _limit_v1(self, memory: str) -> None:
     path = self.dirs['memory']

@@ -170,6 +170,7 @@ PAIRS = [
   ({'rl.watchdog_s': 60.0}, 'step_timeout_s=60.0 must be below .*watchdog_s'),
   ({'collect.time_limit_s': 2.9}, 'time_limit_s=2.9 .*timeout_s=3.0'),
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
+  ({'sandbox.threads': 2}, 'threads=2: .*set config.sandbox.zygote=False'),
   ({'eval.k': 1000}, 'eval.k=1000 .*trajectories_per_task='),
   ({'rollout.top_p': 0.9}, 'top_p=0.9.* truncated sampling'),
   ({'rollout.top_k': 5}, 'top_k=5.* truncated sampling'),

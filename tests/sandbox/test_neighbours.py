@@ -16,12 +16,12 @@ from jaxagent.types import Job, Limits, Outcome
 
 WORK = 'for i in range(3_000_000): pass'
 # Each process is a session: the kernel shares its time out among those.
-NOISE = '''
+NOISE = """
 import os
 for _ in range(4):
   if os.fork() == 0: os.setsid()
 while True: pass
-'''
+"""
 
 
 @pytest.mark.slow
@@ -43,13 +43,31 @@ def test_a_noisy_neighbour_does_not_move_the_clock(disable):
       return statistics.median(r.exec_s for r in results)
 
     alone = seconds('alone')
-    noise = pool.submit(Job('noise', 'm.py', files={'m.py': NOISE},
-                            limits=Limits(timeout_s=60.0)))
+    noise = pool.submit(
+      Job('noise', 'm.py', files={'m.py': NOISE}, limits=Limits(timeout_s=60.0))
+    )
     time.sleep(0.5)
     noisy = seconds('noisy')
     assert pool.cancel('noise')
     assert noise.result(20).outcome is Outcome.KILLED
   assert noisy < 4 * alone
+
+
+@pytest.mark.parametrize('threads', [1, 10**6])
+def test_a_job_has_no_more_cpus_than_threads(threads):
+  """More than the machine has is no error."""
+  text = """
+import os, time
+end, child = time.monotonic() + 0.8, os.fork()
+while time.monotonic() < end: pass
+if child == 0: os._exit(0)
+os.wait()
+"""
+  with sandbox.SandboxPool(1, min_tier='T1', zygote=False) as pool:
+    job = Job('cpu', 'm.py', files={'m.py': text}, threads=threads)
+    result = pool.submit(job).result()
+  assert result.outcome is Outcome.OK, result
+  assert result.cpu_s / 0.8 < min(threads, 2) + 0.4
 
 
 _USER = '''
@@ -74,8 +92,13 @@ with sandbox.SandboxPool(3, min_tier='T1', zygote=False,
 def test_slots_of_an_ordinary_user_do_not_share_a_limit_of_processes():
   command = [sys.executable, '-c', _USER]
   if os.geteuid() == 0:
-    command = [sys.executable, '-m', 'tests.sandbox.as_user', 'nobody',
-               *command]
+    command = [
+      sys.executable,
+      '-m',
+      'tests.sandbox.as_user',
+      'nobody',
+      *command,
+    ]
   done = subprocess.run(command, capture_output=True, text=True, timeout=120)
   assert done.returncode == 0, done.stderr[-2000:]
   tier, outcomes = json.loads(done.stdout)
