@@ -1,4 +1,4 @@
-"""python -m jaxagent.sandbox {run SCRIPT ... | self_check}"""
+"""python -m jaxagent.sandbox {run SCRIPT ... | self_check | image}"""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import json
 import pathlib
 import sys
 
-from jaxagent.sandbox import errors, guard, pool, selfcheck
+from jaxagent.sandbox import (
+  docker_backend,
+  errors,
+  guard,
+  image,
+  pool,
+  selfcheck,
+)
 from jaxagent.types import Job, Limits
 
 
@@ -27,8 +34,15 @@ def _parser() -> argparse.ArgumentParser:
   check.add_argument('--json', action='store_true')
   check.add_argument('--unguarded', action='store_true',
                      help='without a pid namespace and limits around it all')
+  make = commands.add_parser(
+    'image', help='import an image of this interpreter into Docker'
+  )
+  make.add_argument('--tag', default=docker_backend.IMAGE)
+  make.add_argument('--packages', nargs='+', default=list(image.PACKAGES))
   for command in (run, check):
-    command.add_argument('--backend', default='local')
+    command.add_argument('--backend', default='local', choices=pool.BACKENDS)
+    command.add_argument('--image', help='of the docker backend')
+    command.add_argument('--address', help='of the ray backend')
     command.add_argument('--min_tier', default='T2')
     command.add_argument('--disable', action='append', default=[],
                          help='a primitive to do without (local backend)')
@@ -71,7 +85,24 @@ def _job(flags: argparse.Namespace) -> Job:
 
 
 def _options(flags: argparse.Namespace) -> dict:
-  return {'disable': flags.disable} if flags.disable else {}
+  wanted = {'disable': ('local', 'ray'), 'image': ('docker',),
+            'address': ('ray',)}
+  options = {}
+  for name, backends in wanted.items():
+    if value := getattr(flags, name):
+      if flags.backend not in backends:
+        raise ValueError(
+          f'--{name} {value!r} is not for --backend {flags.backend}; it is '
+          f'for {" and ".join(backends)}.'
+        )
+      options[name] = value
+  return options
+
+
+def _image(flags: argparse.Namespace) -> int:
+  size = image.make(flags.tag, flags.packages)
+  print(f'image {flags.tag}: {size / 2**20:.0f} MiB')
+  return 0
 
 
 def _run(flags: argparse.Namespace) -> int:
@@ -112,7 +143,8 @@ def main(argv: list[str] | None = None) -> int:
       return guard.run(
         [sys.executable, '-m', 'jaxagent.sandbox', *given, '--unguarded']
       )
-    return _run(flags) if flags.command == 'run' else _self_check(flags)
+    commands = {'run': _run, 'self_check': _self_check, 'image': _image}
+    return commands[flags.command](flags)
   except (ValueError, OSError, errors.TierError, errors.BackendError) as error:
     print(f'jaxagent.sandbox: {error}', file=sys.stderr)
     return 2

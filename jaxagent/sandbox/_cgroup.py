@@ -172,22 +172,49 @@ class Group:
 
   def finish(self) -> dict[str, float]:
     """Counters of the dead tree; removes a v2 group."""
-    record: dict[str, float] = {}
     if self.version == 1:
-      memory = self.dirs['memory']
-      record['peak_bytes'] = int(_read(memory + '/memory.max_usage_in_bytes'))
-      record['oom_kills'] = _counter(
-        memory + '/memory.oom_control') - self.kills_before
-      record['cpu_s'] = int(_read(
-        self.dirs['cpuacct'] + '/cpuacct.usage')) * 1e-9
+      record = _used_v1(self.dirs['memory'], self.dirs['cpuacct'])
+      record['oom_kills'] -= self.kills_before
       return record
-    path = self.dirs['all']
-    if os.path.exists(path + '/memory.peak'):
-      record['peak_bytes'] = int(_read(path + '/memory.peak'))
-    record['oom_kills'] = _counter(path + '/memory.events')
-    record['cpu_s'] = _counter(path + '/cpu.stat', 'usage_usec') * 1e-6
-    _rmdir(path)
+    record = _used_v2(self.dirs['all'])
+    _rmdir(self.dirs['all'])
     return record
+
+
+def _used_v1(memory: str, cpuacct: str) -> dict[str, float]:
+  return {
+    'peak_bytes': int(_read(memory + '/memory.max_usage_in_bytes')),
+    'oom_kills': _counter(memory + '/memory.oom_control'),
+    'cpu_s': int(_read(cpuacct + '/cpuacct.usage')) * 1e-9,
+  }
+
+
+def _used_v2(path: str) -> dict[str, float]:
+  record: dict[str, float] = {
+    'oom_kills': _counter(path + '/memory.events'),
+    'cpu_s': _counter(path + '/cpu.stat', 'usage_usec') * 1e-6,
+  }
+  if os.path.exists(path + '/memory.peak'):
+    record['peak_bytes'] = int(_read(path + '/memory.peak'))
+  return record
+
+
+def own_use() -> dict[str, float]:
+  """Counters of the group that this process is in; {} where none is read.
+
+  For the first process of a container, which sees its group read-only.
+  """
+  try:
+    v1, v2 = _mounts()
+    own = _own()
+    if 'memory' in v1 and 'cpuacct' in v1:
+      return _used_v1(*(
+        os.path.dirname(_under(v1[c], own.get(c, '/'), 'x'))
+        for c in ('memory', 'cpuacct')
+      ))
+    return _used_v2(os.path.dirname(_under(v2, own.get('', '/'), 'x')))
+  except (OSError, ValueError):
+    return {}
 
 
 def _remove_parent(path: str) -> None:

@@ -58,14 +58,17 @@ class Room:
     for path, source in header['mounts'].items():
       target = f'{self.workspace}/{path}'
       self._parents(target, made)
-      if self.namespaces:
-        os.mkdir(target)
-      else:
-        os.symlink(source, target)
+      self._mount_point(source, target)
     if uid is not None:
       made.add(self.root)
       for path in made:
         os.chown(path, uid, uid, follow_symlinks=False)
+
+  def _mount_point(self, source: str, target: str) -> None:
+    if self.namespaces:
+      os.mkdir(target)
+    else:
+      os.symlink(source, target)
 
   def _parents(self, target: str, made: set[str]) -> None:
     parent = os.path.dirname(target)
@@ -109,6 +112,9 @@ class Room:
       )
       _linux.umount(f'{BOX}/.mounts/{name}')
 
+  def writable(self) -> list[str]:
+    return [self.root]
+
   def used(self, limit: int) -> tuple[int, bool]:
     """(bytes in the job's file systems, whether they are full).
 
@@ -117,9 +123,35 @@ class Room:
     if not self.namespaces:
       used = _tree_bytes(self.root)
       return used, used >= limit - MB
-    status = os.statvfs(self.root)
-    used = (status.f_blocks - status.f_bfree) * status.f_frsize
-    return used, status.f_bavail == 0 or status.f_ffree == 0
+    return _filled(self.root)
+
+
+class ContainerRoom(Room):
+  """A room that a container engine has built: `/box` is a file system of
+  limited size, `header['mounts']` gives where each mount lies inside."""
+
+  def writable(self) -> list[str]:
+    return [self.root, '/tmp', '/dev/shm']
+
+  def _enter(self, header: dict[str, Any]) -> None:
+    pass
+
+  def _mount_point(self, source: str, target: str) -> None:
+    os.symlink(source, target)
+
+  def place_mounts(self, header: dict[str, Any]) -> None:
+    pass
+
+  def used(self, limit: int) -> tuple[int, bool]:
+    parts = [_filled(path) for path in self.writable()]
+    return sum(used for used, _ in parts), any(full for _, full in parts)
+
+
+def _filled(path: str) -> tuple[int, bool]:
+  """(bytes in a file system, whether it has no room for a block or file)."""
+  status = os.statvfs(path)
+  used = (status.f_blocks - status.f_bfree) * status.f_frsize
+  return used, status.f_bavail == 0 or status.f_ffree == 0
 
 
 def _resident(pid: int) -> int:
@@ -212,11 +244,8 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
     _linux.drop_capabilities()
   _linux.prctl(_linux.PR_SET_NO_NEW_PRIVS, 1)
   if config['landlock']:
-    if room.namespaces:
-      write = [BOX]
-      read = ['/']
-    else:
-      write = [room.root]
+    write, read = room.writable(), ['/']
+    if not room.namespaces:
       read = config['readable'] + list(header['mounts'].values())
     devices = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random',
                '/dev/urandom', *config['gpu_devices']]
@@ -618,7 +647,7 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   """Runs one job and writes one result frame. Called in the forked child."""
   start = request['cloned_at']
   header, blobs = _wire.receive(conn)
-  room = Room(request, config)
+  room = (ContainerRoom if config['container'] else Room)(request, config)
   room.build(header, blobs)
   room.place_mounts(header)
   room.open_workspace()

@@ -63,6 +63,7 @@ class Launcher:
     inside = options.get('inside')
     config: dict[str, Any] = {
       'python': os.path.abspath(sys.executable), 'namespaces': False,
+      'container': False,
       'user_namespaces': False, 'cgroups': None, 'notes': [],
       'gpu_devices': options['gpu_devices'], 'base_data': 0,
       'real_root': options['root'], 'cpu_quota': False,

@@ -198,23 +198,6 @@ class LocalBackend:
       )
     return number
 
-  def _header(self, job: Job, timeout_s: float, gpu_ids: Sequence[str],
-              blobs: list[bytes]) -> dict[str, Any]:
-    limits = job.limits
-    return {
-      'script': job.script, 'argv': list(job.argv), 'env': dict(job.env),
-      'files': list(job.files), 'initial_bytes': sum(
-        (len(b) + 8191) // 4096 * 4096 for b in blobs) + (1 << 16),
-      'mounts': {k: str(pathlib.Path(v).resolve())
-                 for k, v in job.mounts.items()},
-      'collect': list(job.collect), 'collect_mb': self.collect_mb,
-      'keep_kb': self.keep_kb, 'zygote': job.zygote and self.zygote,
-      'threads': job.threads, 'gpus': job.gpus, 'gpu_ids': list(gpu_ids),
-      'timeout_s': timeout_s, 'memory_mb': limits.memory_mb,
-      'pids': limits.pids, 'disk_mb': limits.disk_mb,
-      'output_kb': limits.output_kb,
-    }
-
   def _converse(self, job: Job, conn: socket.socket, timeout_s: float,
                 gpu_ids: Sequence[str]) -> Execution:
     blobs = [v.encode('utf-8', 'surrogateescape') if isinstance(v, str) else v
@@ -225,7 +208,11 @@ class LocalBackend:
     conn.settimeout(timeout_s + 30.0)
     try:
       try:
-        _wire.send(conn, self._header(job, timeout_s, gpu_ids, blobs), blobs)
+        header = outcome.request(
+          job, timeout_s, gpu_ids, blobs, self.keep_kb, self.collect_mb
+        )
+        header['zygote'] = job.zygote and self.zygote
+        _wire.send(conn, header, blobs)
       except OSError:
         pass  # the supervisor died; the launcher's trailer says so
       while trailer is None:

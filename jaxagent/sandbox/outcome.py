@@ -1,11 +1,39 @@
-"""From exit status, signals and counters to a typed outcome. Never text."""
+"""What a supervisor is told of a job, and what its answer amounts to.
+
+From exit status, signals and counters to a typed outcome. Never from text.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Mapping
+import pathlib
+from typing import Any, Mapping, Sequence
 
 from jaxagent.types import Execution, Job, Outcome
+
+
+def request(job: Job, timeout_s: float, gpu_ids: Sequence[str],
+            blobs: Sequence[bytes], keep_kb: int,
+            collect_mb: int) -> dict[str, Any]:
+  """The header of a job's frame to its supervisor (`_wire`).
+
+  blobs: the contents of `job.files`, in order. keep_kb, collect_mb: how much
+  of the output and of each collected file comes back.
+  """
+  limits = job.limits
+  return {
+    'script': job.script, 'argv': list(job.argv), 'env': dict(job.env),
+    'files': list(job.files), 'initial_bytes': sum(
+      (len(b) + 8191) // 4096 * 4096 for b in blobs) + (1 << 16),
+    'mounts': {k: str(pathlib.Path(v).resolve())
+               for k, v in job.mounts.items()},
+    'collect': list(job.collect), 'collect_mb': collect_mb,
+    'keep_kb': keep_kb, 'zygote': job.zygote,
+    'threads': job.threads, 'gpus': job.gpus, 'gpu_ids': list(gpu_ids),
+    'timeout_s': timeout_s, 'memory_mb': limits.memory_mb,
+    'pids': limits.pids, 'disk_mb': limits.disk_mb,
+    'output_kb': limits.output_kb,
+  }
 
 
 def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],

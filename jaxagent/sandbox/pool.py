@@ -13,10 +13,18 @@ import uuid
 import warnings
 from typing import Any, Callable, Protocol, Sequence
 
-from jaxagent.sandbox import checks, errors, local, outcome, probe
+from jaxagent.sandbox import (
+  checks,
+  docker_backend,
+  errors,
+  local,
+  outcome,
+  probe,
+  ray_backend,
+)
 from jaxagent.types import Execution, Job, Outcome
 
-BACKENDS = ('local',)
+BACKENDS = ('local', 'docker', 'ray')
 MAX_ATTEMPTS = 3
 
 
@@ -64,6 +72,10 @@ def make_backend(backend: str, slots: int, **options) -> Backend:
   """Returns an unstarted backend; ValueError names the choices."""
   if backend == 'local':
     return local.LocalBackend(slots, **options)
+  if backend == 'docker':
+    return docker_backend.DockerBackend(slots, **options)
+  if backend == 'ray':
+    return ray_backend.RayBackend(slots, **options)
   raise ValueError(
     f'backend={backend!r}: choose one of {", ".join(BACKENDS)}.'
   )
@@ -86,7 +98,7 @@ class SandboxPool:
 
   Args:
     slots: jobs at once.
-    backend: 'local'.
+    backend: 'local', 'docker' or 'ray'; further options are its own.
     min_tier: 'T3'..'T0'; TierError, with the remedy, where it is not met.
     zygote: keep a pre-imported launcher for jobs that ask for it.
     work_dir: scratch space; a temporary folder when None.

@@ -25,9 +25,9 @@ def attack(name, f):
 def connect():
   socket.create_connection(('127.0.0.1', port), 1).close()
   return True
-def udp():
+def udp():  # whether it arrives is seen outside
   s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-  return s.sendto(b'x', ('127.0.0.1', port)) > 0
+  s.sendto(b'x', ('127.0.0.1', port))
 def environ():
   for pid in os.listdir('/proc'):
     try:
@@ -60,12 +60,18 @@ def attack(backend) -> dict[str, bool]:
 
   Raises BackendError where the probe itself could not run.
   """
-  with tempfile.TemporaryDirectory() as folder, socket.socket() as listener:
+  with (
+    tempfile.TemporaryDirectory() as folder, socket.socket() as listener,
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mailbox,
+  ):
     canary = pathlib.Path(folder) / 'canary'
     canary.write_text('planted')
     os.chmod(folder, 0o755)
     listener.bind(('127.0.0.1', 0))
     listener.listen()
+    # Another network may have a 127.0.0.1 of its own that takes datagrams.
+    mailbox.bind(listener.getsockname())
+    mailbox.setblocking(False)
     launcher = backend.stats().get('launcher_pid') or _PID_OUTSIDE
     job = Job(
       'probe', 'probe.py', files={'probe.py': _ATTACKS},
@@ -73,11 +79,20 @@ def attack(backend) -> dict[str, bool]:
       collect=('probe.json',), limits=Limits(timeout_s=30.0),
     )
     result = backend.run(job, 0, 30.0)
+    arrived = _has_mail(mailbox)
   if result.outcome is not Outcome.OK:
     raise errors.BackendError(
       f'{result.outcome.value}: {result.message} {result.output[-800:]}'
     )
-  return json.loads(result.collected['probe.json'])
+  won = json.loads(result.collected['probe.json'])
+  return {**won, 'send a datagram': arrived}
+
+
+def _has_mail(mailbox: socket.socket) -> bool:
+  try:
+    return bool(mailbox.recv(16))
+  except BlockingIOError:
+    return False
 
 
 def confirm(backend, min_tier: str) -> str:

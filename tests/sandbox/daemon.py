@@ -1,0 +1,79 @@
+"""A Docker daemon of the tests' own: private socket, data and cgroup parent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+
+
+def missing() -> str:
+  """'' where a daemon can be started, else why not; raises where it should."""
+  if os.geteuid() != 0:
+    return 'a Docker daemon of its own needs root'
+  if shutil.which('dockerd') is None:
+    if shutil.which('apt-get') is not None:
+      raise AssertionError(
+        'dockerd is missing and could be installed: bash '
+        'launch_scripts/install_docker.sh'
+      )
+    return 'no dockerd and no apt-get'
+  return ''
+
+
+@contextlib.contextmanager
+def running() -> Iterator[str]:
+  """Starts dockerd; yields the value for DOCKER_HOST. Leaves nothing behind."""
+  name = f'jaxagent-test-{uuid.uuid4().hex[:8]}'
+  folder = pathlib.Path(tempfile.mkdtemp(prefix=name))
+  address = f'unix://{folder}/d.sock'
+  with open(folder / 'log', 'wb') as log:
+    process = subprocess.Popen(
+      ['dockerd', '-H', address, '--data-root', folder / 'data',
+       '--exec-root', folder / 'exec', '--pidfile', folder / 'pid',
+       '--iptables=false', '--ip6tables=false', '--bridge=none',
+       '--ip-forward=false', '--ip-masq=false', '--userland-proxy=false',
+       f'--cgroup-parent=/{name}'],
+      stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+    )
+  try:
+    _wait(process, folder)
+    yield address
+  finally:
+    process.send_signal(signal.SIGTERM)
+    try:
+      process.wait(30)
+    except subprocess.TimeoutExpired:
+      process.kill()
+      process.wait()
+    _tidy(folder, name)
+
+
+def _wait(process: subprocess.Popen, folder: pathlib.Path) -> None:
+  end = time.monotonic() + 60
+  while time.monotonic() < end and process.poll() is None:
+    if (folder / 'd.sock').exists():
+      return
+    time.sleep(0.05)
+  text = (folder / 'log').read_text(errors='replace')
+  raise AssertionError(f'dockerd did not start: {text[-1500:]}')
+
+
+def _tidy(folder: pathlib.Path, name: str) -> None:
+  with open('/proc/self/mounts') as f:
+    mounts = [line.split()[1] for line in f]
+  for mount in sorted((m for m in mounts if m.startswith(str(folder))),
+                      reverse=True):
+    subprocess.run(['umount', '-l', mount], check=False)
+  shutil.rmtree(folder, ignore_errors=True)
+  for group in pathlib.Path('/sys/fs/cgroup').glob(f'*/{name}'):
+    for path in sorted(group.glob('**/'), reverse=True):
+      with contextlib.suppress(OSError):
+        path.rmdir()
