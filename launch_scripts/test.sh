@@ -5,7 +5,8 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source=launch_scripts/_environment.sh
 . "$here/_environment.sh"
-make_environment "[dev]"
+make_environment "[dev,docker,ray]"
+bash "$here/install_docker.sh"
 cd "$here/.."
 # The parity tests compare with transformers on PyTorch's CPU build.
 if ! "$JAXAGENT_PYTHON" -c 'import torch' >/dev/null 2>&1; then

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import math
 import pathlib
@@ -223,14 +224,13 @@ def _is_http(address) -> Any:
     return False
 
 
-def backend_is_built(config) -> str:
-  from jaxagent.sandbox.pool import BACKENDS
-
-  if config.sandbox.backend in BACKENDS:
+def backend_is_installed(config) -> str:
+  name = config.sandbox.backend
+  if name == 'local' or importlib.util.find_spec(name) is not None:
     return ''
   return (
-    f'config.sandbox.backend={config.sandbox.backend!r} is not built yet; '
-    f'choose one of: {", ".join(BACKENDS)}.'
+    f"config.sandbox.backend={name!r} needs a package that is not installed: "
+    f"pip install 'jaxagent[{name}]'."
   )
 
 

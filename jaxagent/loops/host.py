@@ -21,7 +21,7 @@ from jaxagent.loops import executions, text_models
 from jaxagent.loops.errors import Interrupted, UserError
 from jaxagent.loops.executions import CountedEnvironment
 from jaxagent.metrics import Progress
-from jaxagent.sandbox import SandboxPool, TierError
+from jaxagent.sandbox import BackendError, SandboxPool, TierError
 
 
 class StopFlag:
@@ -131,6 +131,13 @@ def prepare_all(config, work: pathlib.Path) -> dict[str, PreparedTask]:
   return prepared
 
 
+def _of_backend(box) -> dict[str, str]:
+  """The options that only one backend has."""
+  options = {'docker': {'image': box.docker_image},
+             'ray': {'address': box.ray_address}}
+  return options.get(box.backend, {})
+
+
 @contextlib.contextmanager
 def open_host(config, work: pathlib.Path) -> Iterator[Host]:
   """Prepares tasks, starts sandbox and grader, and closes both at the end."""
@@ -151,9 +158,10 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
             config.tasks_dir,
             *label_sources.folders(t.spec for t in prepared.values()),
           ),
+          **_of_backend(box),
         )
       )
-    except TierError as error:
+    except (TierError, BackendError) as error:
       raise UserError(str(error)) from error
     grader = Grader(prepared)
     stack.callback(grader.close)

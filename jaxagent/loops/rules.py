@@ -244,7 +244,7 @@ RULES: tuple[checks.Rule, ...] = (
   *checks.endpoint('expert'),
   *checks.endpoint('editor'),
   # What this machine and this version have.
-  checks.Rule(('sandbox.backend',), checks.backend_is_built, 'run'),
+  checks.Rule(('sandbox.backend',), checks.backend_is_installed, 'run'),
   checks.Rule(('rollout.engine',), checks.engine_is_built, 'run'),
   checks.folder('tokenizer.path', *chat.ENTRY_FILES),
   checks.folder('model.path', 'config.json'),

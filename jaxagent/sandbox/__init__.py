@@ -10,6 +10,7 @@ _HOME = {
   'SandboxPool': 'pool',
   'run_once': 'pool',
   'probe_tier': 'probe',
+  'BackendError': 'errors',
   'TierError': 'errors',
   'QueueFull': 'errors',
   'Deadline': 'pool',

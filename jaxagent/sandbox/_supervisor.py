@@ -18,7 +18,7 @@ import sys
 import time
 from typing import Any
 
-from jaxagent.sandbox import _linux, _runner, _wire
+from jaxagent.sandbox import _linux, _runner, _wire, _zygote
 
 TICK_S = 0.05
 KILL_S = 10.0
@@ -647,6 +647,8 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   """Runs one job and writes one result frame. Called in the forked child."""
   start = request['cloned_at']
   header, blobs = _wire.receive(conn)
+  if header['zygote'] and config['container']:
+    _zygote.warm_up()
   room = (ContainerRoom if config['container'] else Room)(request, config)
   room.build(header, blobs)
   room.place_mounts(header)

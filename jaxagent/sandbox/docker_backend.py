@@ -26,11 +26,13 @@ from jaxagent.types import Execution, Job
 IMAGE = 'jaxagent-sandbox'
 LABEL = 'jaxagent.sandbox'
 GUARD_S = 30.0  # past the deadline the container is killed from outside
-SUPERVISOR_MB = 24  # of the container's memory, beside the job's
+# Of the container's memory, beside the job's: the supervisor, and what it has
+# imported for a job of the zygote.
+SUPERVISOR_MB, IMPORTS_MB = 24, 160
 UID_BASE = 0x5A000000
 MB = 1 << 20
-_MODULES = ('_linux', '_wire', '_runner', '_cgroup', '_supervisor',
-            '_container')
+_MODULES = ('_linux', '_wire', '_runner', '_cgroup', '_zygote',
+            '_supervisor', '_container')
 # What Docker hides by itself; the list has to be whole where it is given.
 _MASKED = (
   '/proc/acpi', '/proc/asound', '/proc/kcore', '/proc/keys',
@@ -121,7 +123,8 @@ class DockerBackend:
       -m jaxagent.sandbox image` makes one of this interpreter's packages.
     hidden: folders that no job may read; those of packages are covered in the
       image, too. Others are not in a container to begin with.
-    zygote: jobs that ask for it run cold: containers do not fork.
+    zygote: whether a job that asks for it is forked after the imports. Each
+      container makes its own, so `startup_s` has them, and `exec_s` has not.
     work_dir: not needed; containers have their own file systems.
     keep_kb: how much of the output is kept, half head and half tail.
     collect_mb: size cap of each collected file.
@@ -133,11 +136,11 @@ class DockerBackend:
   name = 'docker'
 
   def __init__(self, slots: int, *, image: str = IMAGE,
-               hidden: Sequence[pathlib.Path | str] = (), zygote: bool = False,
+               hidden: Sequence[pathlib.Path | str] = (), zygote: bool = True,
                work_dir: pathlib.Path | None = None, keep_kb: int = 64,
                collect_mb: int = 64):
-    del zygote, work_dir
-    self.slots, self.image = slots, image
+    del work_dir
+    self.slots, self.image, self.zygote = slots, image, zygote
     self.hidden = [os.path.abspath(h) for h in hidden]
     self.keep_kb, self.collect_mb = keep_kb, collect_mb
     self.tier = ''
@@ -235,7 +238,8 @@ class DockerBackend:
     uid = self._uid_base + slot
     size = disk_mb * MB + extra_bytes
     inodes = 4096 + disk_mb * 64 + (len(job.files) if job else 0)
-    memory = (memory_mb + SUPERVISOR_MB) * MB
+    warm = job is not None and job.zygote and self.zygote
+    memory = (memory_mb + SUPERVISOR_MB + (IMPORTS_MB if warm else 0)) * MB
     threads = job.threads if job else 1
     options: dict[str, Any] = {
       'network_mode': 'none', 'read_only': True, 'cap_drop': ['ALL'],
@@ -270,6 +274,9 @@ class DockerBackend:
       self.image, list(command), host_config=host_config,
       user=f'{uid}:{uid}', working_dir='/', hostname='sandbox',
       stdin_open=job is not None, network_disabled=True,
+      # Imports of the zygote must not start threads.
+      environment={f'{name}_NUM_THREADS': '1'
+                   for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR')},
       labels={LABEL: self._owner, f'{LABEL}.host': _this_boot(),
               f'{LABEL}.process': _process_key(os.getpid())},
     )
@@ -342,7 +349,7 @@ class DockerBackend:
     header['mounts'] = {
       name: f'/inputs/{number}' for number, name in enumerate(job.mounts)
     }
-    header['zygote'] = False
+    header['zygote'] = job.zygote and self.zygote
     return header
 
   def _converse(self, attached: Attached, header: dict[str, Any],

@@ -24,8 +24,7 @@ from jaxagent.sandbox import _root, _supervisor, docker_backend, errors
 PACKAGES = ('numpy', 'scipy', 'pandas', 'scikit-learn')
 TOOLS = ('sh', 'env', 'cat', 'ls', 'sleep', 'true', 'false', 'echo', 'mkdir',
          'cp', 'mv', 'rm', 'head', 'tail', 'wc')
-_LEFT_OUT = {'__pycache__', 'tests'}
-_NOT_IN_LIBRARY = {*_LEFT_OUT, 'test', 'idlelib', 'ensurepip', 'site-packages',
+_NOT_IN_LIBRARY = {'tests', 'test', 'idlelib', 'ensurepip', 'site-packages',
                    'dist-packages'}
 _MERGED = ('bin', 'sbin', 'lib', 'lib32', 'lib64')
 _LIBRARY = re.compile(r'(?:=> )?(/\S+) \(0x')
@@ -62,8 +61,9 @@ def _package_files(names: Iterable[str]) -> Iterator[pathlib.Path]:
   for distribution in distributions(names).values():
     for file in distribution.files or ():
       path = pathlib.Path(os.path.abspath(distribution.locate_file(file)))
-      if not _LEFT_OUT.intersection(path.parts) and path.is_file():
+      if 'tests' not in path.parts and path.is_file():
         yield path
+        yield from path.parent.glob(f'__pycache__/{path.stem}.*.pyc')
 
 
 def _tree(root: pathlib.Path) -> Iterator[pathlib.Path]:
@@ -157,7 +157,7 @@ class _Archive:
     elif os.path.isfile(source):
       info = tarfile.TarInfo(name)
       status = os.stat(source)
-      info.size, info.mtime = status.st_size, status.st_mtime
+      info.size, info.mtime = status.st_size, int(status.st_mtime)
       info.mode = 0o755 if status.st_mode & 0o100 else 0o644
       with open(source, 'rb') as f:
         self._add(info, f)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import gc
 import json
 import os
 import resource
@@ -28,22 +27,9 @@ from jaxagent.sandbox import (
   _root,
   _supervisor,
   _wire,
+  _zygote,
 )
 
-ZYGOTE_MODULES = (
-  'numpy numpy.random numpy.linalg numpy.fft pandas scipy scipy.sparse '
-  'scipy.stats scipy.optimize scipy.special scipy.linalg sklearn '
-  'sklearn.pipeline sklearn.preprocessing sklearn.linear_model '
-  'sklearn.ensemble sklearn.tree sklearn.neighbors sklearn.naive_bayes '
-  'sklearn.svm sklearn.decomposition sklearn.feature_extraction.text '
-  'sklearn.feature_selection sklearn.impute sklearn.compose sklearn.metrics '
-  'sklearn.model_selection sklearn.neural_network sklearn.cluster '
-  'sklearn.kernel_ridge sklearn.discriminant_analysis sklearn.dummy '
-  'sklearn.multiclass sklearn.calibration sklearn.datasets '
-  'sklearn.gaussian_process sklearn.random_projection '
-  'csv json math re random collections itertools functools statistics '
-  'datetime time pathlib io string warnings'
-).split()
 SIGNAL_ABI = 6  # Landlock scopes signals from this version on
 GUARD_S = 3.0  # past the deadline the launcher kills the supervisor itself
 
@@ -123,20 +109,9 @@ class Launcher:
 
   def warm_up(self) -> None:
     """Imports once what small jobs need; stays single-threaded."""
-    import importlib
-    import warnings
-
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      for name in ZYGOTE_MODULES:
-        try:
-          importlib.import_module(name)
-        except ImportError:
-          self.config['notes'].append(f'zygote: {name} cannot be imported')
-    gc.collect()
-    gc.freeze()
-    if len(os.listdir('/proc/self/task')) > 1:
-      raise RuntimeError('the zygote has threads; it must have none.')
+    self.config['notes'] += [
+      f'zygote: {name} cannot be imported' for name in _zygote.warm_up()
+    ]
     with open('/proc/self/status') as f:
       for line in f:
         if line.startswith('VmData'):

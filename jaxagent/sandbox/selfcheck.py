@@ -18,11 +18,15 @@ from jaxagent.types import Execution, Job
 def bait() -> Iterator[tuple[str, ...]]:
   """Plants the canary, a secret in our environment and an open port."""
   token = 'canary' + uuid.uuid4().hex
-  with tempfile.TemporaryDirectory() as folder, socket.socket() as listener:
+  with (
+    tempfile.TemporaryDirectory() as folder, socket.socket() as listener,
+    socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mailbox,
+  ):
     path = pathlib.Path(folder) / 'labels.csv'
     path.write_text(token)
     listener.bind(('127.0.0.1', 0))
     listener.listen()
+    mailbox.bind(listener.getsockname())
     os.environ['JAXAGENT_CANARY'] = token
     try:
       yield (str(path), token[:10], token[10:],

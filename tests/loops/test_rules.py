@@ -229,11 +229,6 @@ def test_contradictions_are_refused_in_dry_runs_too(changes, text):
 
 HERE = [
   ({'rollout.engine': 'vllm'}, "engine='vllm' is not built yet; choose native"),
-  (
-    {'sandbox.backend': 'ray'},
-    "backend='ray' is not built yet; choose one of: "
-    + ', '.join(pool.BACKENDS),
-  ),
   ({'expert.kind': 'openai'}, 'config.expert.model is empty: name the model'),
   ({'editor.kind': 'openai'}, 'config.editor.model is empty: name the model'),
   ({'tokenizer.path': 'nowhere'}, "'nowhere' is not a folder with tokenizer"),

@@ -14,18 +14,33 @@ import uuid
 from collections.abc import Iterator
 
 
+_SYS_ADMIN = 1 << 21
+
+
 def missing() -> str:
-  """'' where a daemon can be started, else why not; raises where it should."""
+  """'' where a daemon can be started, else why not.
+
+  Raises AssertionError where it is missing and could be installed.
+  """
   if os.geteuid() != 0:
     return 'a Docker daemon of its own needs root'
-  if shutil.which('dockerd') is None:
-    if shutil.which('apt-get') is not None:
-      raise AssertionError(
-        'dockerd is missing and could be installed: bash '
-        'launch_scripts/install_docker.sh'
-      )
+  status = pathlib.Path('/proc/self/status').read_text()
+  held = int(status.split('CapEff:')[1].split()[0], 16)
+  if not held & _SYS_ADMIN:
+    return 'a Docker daemon needs CAP_SYS_ADMIN'
+  if shutil.which('dockerd'):
+    return ''
+  if shutil.which('apt-get') is None:
     return 'no dockerd and no apt-get'
-  return ''
+  trial = subprocess.run(
+    ['apt-get', 'install', '--dry-run', '-qq', 'docker.io'],
+    capture_output=True, text=True, check=False,
+  )
+  assert trial.returncode, (
+    'dockerd is missing and can be installed: bash '
+    'launch_scripts/install_docker.sh'
+  )
+  return f'docker.io cannot be installed: {trial.stderr[-300:]}'
 
 
 @contextlib.contextmanager
