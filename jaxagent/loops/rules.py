@@ -44,6 +44,18 @@ RULES: tuple[checks.Rule, ...] = (
   # What there is to choose.
   checks.one_of('loop', 'collect', 'sft', 'stepwise_ppo', 'evaluate'),
   checks.one_of('sandbox.backend', 'local', 'docker', 'ray'),
+  checks.related(
+    'sandbox.docker_image',
+    holds=lambda image: isinstance(image, str) and image.strip(),
+    say='config.sandbox.docker_image={0!r} must be the name of an image; '
+    'python -m jaxagent.sandbox image makes one.',
+  ),
+  checks.related(
+    'sandbox.ray_address',
+    holds=lambda address: isinstance(address, str),
+    say="config.sandbox.ray_address={0!r} must be '' (one is started here), "
+    "'auto' or HOST:PORT.",
+  ),
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
   checks.one_of('expert.kind', 'scripted', 'openai'),
   checks.one_of('editor.kind', 'scripted', 'openai'),

@@ -335,7 +335,7 @@ def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
     ),
     'HOME': room.root + '/tmp', 'TMPDIR': room.root + '/tmp',
     'LANG': 'C.UTF-8', 'PYTHONHASHSEED': '0',
-    'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONUNBUFFERED': '1',
+    'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONUNBUFFERED': '1',  # children's
     'CUDA_VISIBLE_DEVICES': ','.join(header['gpu_ids']),
     **room.config['environment'],
   }
@@ -375,7 +375,8 @@ def _become_job(room: Room, header: dict, out: int, sync: int):
       os.write(sync, b'R')
       os.close(sync)
       _run_in_zygote(header)
-    command = [room.config['python'], '-I', '-B', room.config['runner'],
+    # Unbuffered: what a job printed before it was killed is kept, in order.
+    command = [room.config['python'], '-I', '-B', '-u', room.config['runner'],
                header['script'], *header['argv']]
     os.write(sync, b'R')
     os.execve(command[0], command, env)

@@ -238,10 +238,15 @@ HERE = [
 
 @pytest.mark.parametrize('changes, text', HERE, ids=lambda v: str(v)[:40])
 def test_what_is_not_here_is_refused_but_may_be_planned(changes, text):
-  if changes.get('sandbox.backend') in pool.BACKENDS:
-    pytest.skip('built by now')
   assert text in _refusal(changes)
   settings.validate(_config({'dry_run': True, **changes}))
+
+
+@pytest.mark.parametrize('name', [b for b in pool.BACKENDS if b != 'local'])
+def test_a_backend_without_its_package_is_refused(name, monkeypatch):
+  monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+  wanted = rf"backend='{name}' needs .* pip install 'jaxagent\[{name}\]'"
+  assert re.search(wanted, _refusal({'sandbox.backend': name}))
 
 
 @pytest.fixture(scope='module')

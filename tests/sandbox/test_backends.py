@@ -130,6 +130,14 @@ def test_a_large_result_comes_out_whole(pool):
   assert result.collected['f'] == b'ab' * 6_000_000
 
 
+@pytest.mark.parametrize('zygote', [False, True])
+def test_what_was_printed_before_a_kill_is_kept(pool, zygote):
+  script = "print('loss 0.5', end='')\nwhile True: pass"
+  result = run(pool, script, zygote=zygote, limits=limits(timeout_s=1.0))
+  assert result.outcome is Outcome.TIMEOUT
+  assert result.output == ('loss 0.5' if not zygote else result.output)
+
+
 def test_threads_are_counted(pool):
   result = run(pool, (
     'import threading, time\n'

@@ -1,0 +1,115 @@
+"""The whole job over Docker and Ray, a container and a node killed under way."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxagent import audit
+from jaxagent.data.ledger import Ledger
+from jaxagent.sandbox import docker_backend
+from jaxagent.summary import load
+from tests.sandbox.conftest import docker_image  # noqa: F401
+
+ROOT = pathlib.Path(__file__).parents[2]
+UPDATES, BATCH = 4, 6
+OPTIONS = (
+  '--config=configs/stepwise_ppo.py',
+  "--config.tasks.heldin=('wine','diabetes')",
+  "--config.tasks.heldout=('breast-cancer',)",
+  '--config.sandbox.timeout_s=30',
+  '--config.collect.trajectories_per_task=3',
+  '--config.collect.max_steps=3',
+  '--config.sft.epochs=1',
+  '--config.sft.batch_size=8',
+  f'--config.rl.updates={UPDATES}',
+  f'--config.rl.batch_size={BATCH}',
+  '--config.eval.trajectories_per_task=2',
+  '--config.eval.max_steps=1',
+  '--config.eval.k=2',
+)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def _start(work: pathlib.Path, *options: str) -> subprocess.Popen:
+  with open(work.parent / 'out.txt', 'w') as out:
+    return subprocess.Popen(
+      [sys.executable, '-m', 'jaxagent.main', *OPTIONS, *options,
+       f'--work_dir={work}'],
+      cwd=ROOT, env={**os.environ, 'JAX_PLATFORMS': 'cpu'}, stdout=out,
+      stderr=subprocess.STDOUT,
+    )
+
+
+def _wait_until(process: subprocess.Popen, seen, work: pathlib.Path):
+  """The first true value of `seen()` while the process lives."""
+  end = time.monotonic() + 600
+  while time.monotonic() < end:
+    if value := seen():
+      return value
+    assert process.poll() is None, (work.parent / 'out.txt').read_text()[-3000:]
+    time.sleep(0.02)
+  raise AssertionError('it did not come to that')
+
+
+def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
+  said = (work.parent / 'out.txt').read_text()
+  assert process.wait(600) == 0, said[-3000:]
+  ledger = Ledger.load(work / 'rl' / 'ledger.json')
+  assert ledger.counts()['trained'] == UPDATES * BATCH
+  assert audit.audit(work)['differences'] == []
+  assert load(work / 'summary.json')['isolation_tier'] == 'T3'
+  for line in (work / 'logs' / 'executions.jsonl').read_text().splitlines():
+    assert json.loads(line)['outcome'] not in ('killed', 'infrastructure')
+
+
+def test_docker_with_a_container_killed(docker_image, tmp_path):  # noqa: F811
+  work = tmp_path / 'work'
+  process = _start(work, '--config.sandbox.backend=docker',
+                   f'--config.sandbox.docker_image={docker_image}')
+  api = docker_backend.connect()
+  try:
+    _wait_until(process, (work / 'rl' / 'ledger.json').exists, work)
+    running = {'status': 'running', 'label': docker_backend.LABEL}
+    for _ in range(3):
+      api.kill(_wait_until(
+        process, lambda: api.containers(filters=running), work)[0]['Id'])
+      time.sleep(1)
+    _check(process, work)
+    assert not api.containers(
+      all=True, filters={'label': docker_backend.LABEL})
+  finally:
+    process.kill()
+    process.wait()
+    api.close()
+
+
+def test_ray_with_a_node_killed(tmp_path):
+  from ray.cluster_utils import Cluster
+
+  work = tmp_path / 'work'
+  store = dict(num_cpus=2, object_store_memory=80 << 20)
+  cluster = Cluster(initialize_head=True, head_node_args={
+    'node_ip_address': '127.0.0.1', 'num_cpus': 0,
+    'object_store_memory': 80 << 20})
+  process = None
+  try:
+    node = cluster.add_node(node_ip_address='127.0.0.1', **store)
+    cluster.wait_for_nodes()
+    process = _start(work, '--config.sandbox.backend=ray',
+                     f'--config.sandbox.ray_address={cluster.address}')
+    _wait_until(process, (work / 'rl' / 'ledger.json').exists, work)
+    cluster.add_node(node_ip_address='127.0.0.1', **store)
+    cluster.remove_node(node, allow_graceful=False)
+    _check(process, work)
+  finally:
+    if process is not None:
+      process.kill()
+      process.wait()
+    cluster.shutdown()
