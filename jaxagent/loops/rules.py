@@ -52,9 +52,9 @@ RULES: tuple[checks.Rule, ...] = (
   ),
   checks.related(
     'sandbox.ray_address',
-    holds=lambda address: isinstance(address, str),
-    say="config.sandbox.ray_address={0!r} must be '' (one is started here), "
-    "'auto' or HOST:PORT.",
+    holds=lambda address: address == '',
+    say="config.sandbox.ray_address={0!r}: joining a cluster is not built yet; "
+    "choose '', which starts a private Ray on this machine.",
   ),
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
   checks.one_of('expert.kind', 'scripted', 'openai'),
