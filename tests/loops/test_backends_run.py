@@ -18,7 +18,7 @@ from jaxagent.summary import load
 from tests.sandbox.conftest import docker_image  # noqa: F401
 
 ROOT = pathlib.Path(__file__).parents[2]
-UPDATES, BATCH = 4, 6
+UPDATES, BATCH, KILLS = 4, 6, 3
 OPTIONS = (
   '--config=configs/stepwise_ppo.py',
   "--config.tasks.heldin=('wine','diabetes')",
@@ -65,8 +65,11 @@ def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
   assert ledger.counts()['trained'] == UPDATES * BATCH
   assert audit.audit(work)['differences'] == []
   assert load(work / 'summary.json')['isolation_tier'] == 'T3'
-  for line in (work / 'logs' / 'executions.jsonl').read_text().splitlines():
-    assert json.loads(line)['outcome'] not in ('killed', 'infrastructure')
+  lines = (work / 'logs' / 'executions.jsonl').read_text().splitlines()
+  outcomes = [json.loads(line)['outcome'] for line in lines]
+  # A job whose every attempt was hit is `infrastructure`: run again, unpaid.
+  assert 'killed' not in outcomes
+  assert outcomes.count('infrastructure') <= KILLS
 
 
 def test_docker_with_a_container_killed(docker_image, tmp_path):  # noqa: F811
@@ -77,7 +80,7 @@ def test_docker_with_a_container_killed(docker_image, tmp_path):  # noqa: F811
   try:
     _wait_until(process, (work / 'logs' / 'executions.jsonl').exists, work)
     running = {'status': 'running', 'label': docker_backend.LABEL}
-    for _ in range(3):
+    for _ in range(KILLS):
       api.kill(_wait_until(
         process, lambda: api.containers(filters=running), work)[0]['Id'])
       time.sleep(1)
