@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 
+import docker.errors
 import pytest
 
 from jaxagent import audit
@@ -80,9 +82,13 @@ def test_docker_with_a_container_killed(docker_image, tmp_path):  # noqa: F811
   try:
     _wait_until(process, (work / 'logs' / 'executions.jsonl').exists, work)
     running = {'status': 'running', 'label': docker_backend.LABEL}
-    for _ in range(KILLS):
-      api.kill(_wait_until(
-        process, lambda: api.containers(filters=running), work)[0]['Id'])
+    killed = 0
+    while killed < KILLS:
+      found = _wait_until(
+        process, lambda: api.containers(filters=running), work)
+      with contextlib.suppress(docker.errors.APIError):  # it ended by itself
+        api.kill(found[0]['Id'])
+        killed += 1
       time.sleep(1)
     _check(process, work)
     assert not api.containers(
