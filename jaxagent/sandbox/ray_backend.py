@@ -362,6 +362,28 @@ def _kept_signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+  """Ray takes 127.0.0.1 for what it says: else it puts an address there that
+  others reach, and its servers, which run what they are sent, listen on all.
+
+  This is what Ray does where it has no clusters (macOS); the variable is for
+  the processes that it starts.
+  """
+  from ray._private import ray_constants
+
+  name = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
+  before = ray_constants.ENABLE_RAY_CLUSTER, os.environ.get(name)
+  ray_constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, '0'
+  try:
+    yield
+  finally:
+    ray_constants.ENABLE_RAY_CLUSTER = before[0]
+    del os.environ[name]
+    if before[1] is not None:
+      os.environ[name] = before[1]
+
+
 _TRIAL = '''
 import json, logging, os, sys
 said = ''
@@ -551,12 +573,13 @@ class RayBackend:
     if self._work_dir is not None:
       os.makedirs(self._work_dir, exist_ok=True)
     try:
-      self._init(
-        address='local', num_cpus=self.slots, num_gpus=0,
-        include_dashboard=False, object_store_memory=STORE_BYTES,
-        _node_ip_address='127.0.0.1', _temp_dir=self._home.path,
-        _system_config={'worker_niceness': 0},
-      )
+      with _loopback():
+        self._init(
+          address='local', num_cpus=self.slots, num_gpus=0,
+          include_dashboard=False, object_store_memory=STORE_BYTES,
+          _node_ip_address='127.0.0.1', _temp_dir=self._home.path,
+          _system_config={'worker_niceness': 0},
+        )
     except Exception as error:  # noqa: BLE001: Ray raises many kinds
       raise errors.BackendError(
         f'a private Ray did not start on this machine: {_line(error)}. Free '
