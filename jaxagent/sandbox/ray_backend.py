@@ -14,11 +14,13 @@ import dataclasses
 import fcntl
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import logging
 import os
 import pathlib
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -248,6 +250,8 @@ class Slot:
     try:
       options = self._options = json.loads(text)
       notes = [_as_driver(options['nice'])]
+      threading.Thread(
+        target=self._watch, args=(os.getppid(),), daemon=True).start()
       sweep(options['base'])
       self._folder = Folder(options['base'])
       backend = self._backend = _Local(
@@ -261,6 +265,15 @@ class Slot:
       return _pack({'tier': tier, 'notes': [n for n in notes if n]})
     except BaseException as error:  # noqa: BLE001: the driver raises it
       return _pack({'error': f'{type(error).__name__}: {error}'[:2000]})
+
+  def _watch(self, raylet: int) -> None:
+    """Ends with the node's raylet, which workers can outlive."""
+    while os.getppid() == raylet:
+      time.sleep(0.25)
+    try:
+      self.close()
+    finally:
+      os._exit(1)
 
   def run(self, token: int, data: bytes, timeout_s: float,
           gpu_ids: Sequence[str]) -> bytes:
@@ -455,6 +468,80 @@ class _Run:
   cancelled: bool = False
 
 
+class Keeper:
+  """A process around a private Ray: it ends both when its input closes.
+
+  So they end with the trainer however that ends, and Ray forks its processes
+  from one that runs no JAX.
+  """
+
+  def __init__(self, slots: int, base: str):
+    root = str(pathlib.Path(__file__).resolve().parents[2])
+    command = (
+      f'import sys; sys.path.insert(0, {root!r}); '
+      'from jaxagent.sandbox.ray_backend import keep; '
+      'keep(int(sys.argv[1]), sys.argv[2])'
+    )
+    self._process = subprocess.Popen(
+      [sys.executable, '-c', command, str(slots), base], stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+      env={**os.environ, 'RAY_USAGE_STATS_ENABLED': '0'},
+      start_new_session=True,  # Ctrl-C is for the trainer
+    )
+
+  def wait(self) -> dict[str, str]:
+    """{'address', 'home'} of the Ray; RuntimeError where there is none."""
+    if not select.select([self._process.stdout], [], [], LOAD_S)[0]:
+      raise RuntimeError(f'it was not ready within {LOAD_S:g} s')
+    line = self._process.stdout.readline()
+    record = json.loads(line) if line else {'error': 'its process ended'}
+    if 'error' in record:
+      raise RuntimeError(record['error'])
+    return record
+
+  def close(self) -> None:
+    self._process.stdin.close()
+    try:
+      self._process.wait(CLOSE_S)
+    except subprocess.TimeoutExpired:
+      self._process.kill()
+      self._process.wait()
+    self._process.stdout.close()
+
+
+def keep(slots: int, base: str) -> None:
+  """The keeper's process: a Ray of one node until standard input closes.
+
+  base: where the slots' folders are.
+  """
+  said, sys.stdout = sys.stdout, sys.stderr
+  sweep()
+  short = len(tempfile.gettempdir()) + len(PREFIX) + 9 <= SOCKET_CHARS
+  home = Folder('' if short else '/tmp')
+  try:
+    with _loopback():
+      from ray.cluster_utils import Cluster
+
+      cluster = Cluster(initialize_head=True, head_node_args={
+        'num_cpus': slots, 'num_gpus': 0, 'include_dashboard': False,
+        'object_store_memory': STORE_BYTES, 'temp_dir': home.path,
+        '_system_config': {'worker_niceness': 0},
+      })
+    record = {'address': cluster.address, 'home': home.path}
+  except BaseException as error:  # noqa: BLE001: the driver raises it
+    record = {'error': _line(error)}
+  try:
+    print(json.dumps(record), file=said, flush=True)
+    sys.stdin.read()
+  finally:
+    theirs = _processes_of(home.path)
+    with contextlib.suppress(Exception):
+      cluster.shutdown()
+    _end(theirs)
+    home.remove()
+    sweep(base)
+
+
 class _Stopped(Exception):
   """A wait was given up because its job was cancelled or the pool closes."""
 
@@ -495,7 +582,9 @@ class RayBackend:
     }
     self._ray: Any = None
     self._joined = False  # by this backend, so that it leaves at the end
-    self._home: Folder | None = None  # of a private Ray
+    self._keeper: Keeper | None = None  # of a private Ray
+    self._home = ''  # its folder
+    self._theirs: dict[int, str] = {}  # its processes: {pid: start time}
     self._actors: list[_Actor | None] = [None] * slots
     self._slot_locks = [threading.Lock() for _ in range(slots)]
     self._lock = threading.Lock()
@@ -510,22 +599,34 @@ class RayBackend:
 
     Raises BackendError, with the remedy, where a part of it is missing.
     """
+    atexit.register(self.close)
     with _kept_signals():
-      try:
-        import ray
-      except ImportError as error:
-        raise errors.BackendError(
-          f'the ray backend needs Ray ({error}): pip install "jaxagent[ray]".'
-        ) from error
-      self._ray = ray
-      atexit.register(self.close)
+      self._import()
       self._connect()
     self._check_cpus()
     actors = self._spawn(self.slots)
+    if self._home:
+      self._theirs = _processes_of(self._home)
     with self._lock:
       self._actors = list(actors)
     self.tier = min((a.tier for a in actors), key=errors.tier_number)
     return self.tier
+
+  def _import(self) -> None:
+    # The import and the start of a private Ray take a second each.
+    joined = 'ray' in sys.modules and sys.modules['ray'].is_initialized()
+    found = importlib.util.find_spec('ray') is not None
+    if found and not self.address and not joined:
+      if self._work_dir is not None:
+        os.makedirs(self._work_dir, exist_ok=True)
+      self._keeper = Keeper(self.slots, self._work_dir or '')
+    try:
+      import ray
+    except ImportError as error:
+      raise errors.BackendError(
+        f'the ray backend needs Ray ({error}): pip install "jaxagent[ray]".'
+      ) from error
+    self._ray = ray
 
   @property
   def _where(self) -> str:
@@ -566,25 +667,16 @@ class RayBackend:
     )
 
   def _start_private(self) -> None:
-    sweep(self._base())
-    sweep(tempfile.gettempdir())
-    short = len(tempfile.gettempdir()) + len(PREFIX) + 9 <= SOCKET_CHARS
-    self._home = Folder('' if short else '/tmp')
-    if self._work_dir is not None:
-      os.makedirs(self._work_dir, exist_ok=True)
     try:
+      record = self._keeper.wait()
+      self._home = record['home']
       with _loopback():
-        self._init(
-          address='local', num_cpus=self.slots, num_gpus=0,
-          include_dashboard=False, object_store_memory=STORE_BYTES,
-          _node_ip_address='127.0.0.1', _temp_dir=self._home.path,
-          _system_config={'worker_niceness': 0},
-        )
+        self._init(address=record['address'])
     except Exception as error:  # noqa: BLE001: Ray raises many kinds
       raise errors.BackendError(
         f'a private Ray did not start on this machine: {_line(error)}. Free '
-        f'memory and space under {os.path.dirname(self._home.path)} (TMPDIR), '
-        'or use the backend "local".'
+        f'memory and space under {tempfile.gettempdir()} (TMPDIR), or use the '
+        'backend "local".'
       ) from error
 
   def _init(self, **options) -> None:
@@ -597,7 +689,7 @@ class RayBackend:
 
   def _base(self) -> str:
     """Where slots keep their folders: '' is a node's temporary folder."""
-    return self._work_dir or '' if self._home is not None else ''
+    return self._work_dir or '' if self._home else ''
 
   def _check_cpus(self) -> None:
     """Ray would wait for ever for CPUs that there are not."""
@@ -827,9 +919,10 @@ class RayBackend:
       self._close_actors(actors)
       if self._joined:
         self._leave()
-    if self._home is not None:
+    if self._keeper is not None:
+      self._keeper.close()
+      _end(self._theirs)
       sweep(self._base())
-      self._home.remove()
 
   def _close_actors(self, actors: Sequence[_Actor]) -> None:
     with contextlib.suppress(Exception):
@@ -841,16 +934,21 @@ class RayBackend:
 
   def _leave(self) -> None:
     """Shuts a private Ray down with all its processes, or leaves a cluster."""
-    ours = {} if self._home is None else _processes_of(self._home.path)
+    if self._home:
+      self._theirs.update(_processes_of(self._home))
     with _kept_signals(), contextlib.suppress(Exception):
       self._ray.shutdown()
-    end = time.monotonic() + 3
-    while ours and time.monotonic() < end:
-      ours = {p: s for p, s in ours.items() if _started(p) == s}
-      time.sleep(0.02)
-    for pid in ours:  # agents outlive the raylet
-      with contextlib.suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
+
+
+def _end(processes: dict[int, str]) -> None:
+  """Waits up to 3 s for {pid: start time}, then kills what is left."""
+  end = time.monotonic() + 3
+  while processes and time.monotonic() < end:
+    processes = {p: s for p, s in processes.items() if _started(p) == s}
+    time.sleep(0.02)
+  for pid in processes:  # agents outlive the raylet
+    with contextlib.suppress(OSError):
+      os.kill(pid, signal.SIGKILL)
 
 
 def _line(error: BaseException) -> str:

@@ -193,7 +193,7 @@ def backend(tmp_path_factory):
     pids = [a['pid'] for a in made.stats()['actors']]
     yield made
     pids += [a['pid'] for a in made.stats()['actors'] if a]
-    theirs = ray_backend._processes_of(made._home.path)
+    theirs = ray_backend._processes_of(made._home)
     assert set(pids[2:]) <= set(theirs)
   assert not [p for p, s in theirs.items() if ray_backend._started(p) == s]
   assert folders(work) == before and not groups(pids)
@@ -208,7 +208,7 @@ class TestPrivate:
   def test_it_listens_on_the_loopback_alone(self, backend):
     mine = {
       os.readlink(fd)[8:-1]
-      for pid in (*ray_backend._processes_of(backend._home.path), os.getpid())
+      for pid in (*ray_backend._processes_of(backend._home), os.getpid())
       for fd in pathlib.Path(f'/proc/{pid}/fd').iterdir()
       if os.path.islink(fd) and os.readlink(fd).startswith('socket:')
     }
