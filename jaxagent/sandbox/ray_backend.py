@@ -20,6 +20,7 @@ import logging
 import os
 import pathlib
 import re
+import secrets
 import select
 import signal
 import socket
@@ -376,6 +377,20 @@ def _kept_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+  before = {name: os.environ.get(name) for name in variables}
+  os.environ.update(variables)
+  try:
+    yield
+  finally:
+    for name, value in before.items():
+      if value is None:
+        del os.environ[name]
+      else:
+        os.environ[name] = value
+
+
+@contextlib.contextmanager
 def _loopback() -> Iterator[None]:
   """Ray takes 127.0.0.1 for what it says: else it puts an address there that
   others reach, and its servers, which run what they are sent, listen on all.
@@ -385,16 +400,22 @@ def _loopback() -> Iterator[None]:
   """
   from ray._private import ray_constants
 
-  name = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
-  before = ray_constants.ENABLE_RAY_CLUSTER, os.environ.get(name)
-  ray_constants.ENABLE_RAY_CLUSTER, os.environ[name] = False, '0'
+  before = ray_constants.ENABLE_RAY_CLUSTER
+  ray_constants.ENABLE_RAY_CLUSTER = False
   try:
-    yield
+    with _environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER='0'):
+      yield
   finally:
-    ray_constants.ENABLE_RAY_CLUSTER = before[0]
-    del os.environ[name]
-    if before[1] is not None:
-      os.environ[name] = before[1]
+    ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def _read_token_again() -> None:
+  """Makes Ray, which read them at its import, read RAY_AUTH_* again."""
+  with contextlib.suppress(ImportError, AttributeError):  # before Ray 2.52
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    Config.initialize('')
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 _TRIAL = '''
@@ -482,10 +503,16 @@ class Keeper:
       'from jaxagent.sandbox.ray_backend import keep; '
       'keep(int(sys.argv[1]), sys.argv[2])'
     )
+    # Other users reach the loopback, too; Ray refuses them without this.
+    self.token = {}
+    if 'RAY_AUTH_MODE' not in os.environ:
+      self.token = {
+        'RAY_AUTH_MODE': 'token', 'RAY_AUTH_TOKEN': secrets.token_hex(32),
+      }
     self._process = subprocess.Popen(
       [sys.executable, '-c', command, str(slots), base], stdin=subprocess.PIPE,
       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-      env={**os.environ, 'RAY_USAGE_STATS_ENABLED': '0'},
+      env={**os.environ, **self.token, 'RAY_USAGE_STATS_ENABLED': '0'},
       start_new_session=True,  # Ctrl-C is for the trainer
     )
 
@@ -670,7 +697,8 @@ class RayBackend:
     try:
       record = self._keeper.wait()
       self._home = record['home']
-      with _loopback():
+      with _loopback(), _environment(**self._keeper.token):
+        _read_token_again()
         self._init(address=record['address'])
     except Exception as error:  # noqa: BLE001: Ray raises many kinds
       raise errors.BackendError(
@@ -833,8 +861,9 @@ class RayBackend:
       self._lose(slot, actor)
       if run.cancelled or self._closing:
         raise _Stopped from error
+      what = f'{type(error).__name__}: {str(error).partition(chr(10))[0]}'
       return outcome.infrastructure(
-        job, self.tier, f'node {actor.place}: {_line(error)}'
+        job, self.tier, f'node {actor.place}: {what[:300]}'
       )
 
   def _wait(self, run: _Run, ref: Any, seconds: float) -> None:
@@ -938,6 +967,8 @@ class RayBackend:
       self._theirs.update(_processes_of(self._home))
     with _kept_signals(), contextlib.suppress(Exception):
       self._ray.shutdown()
+    if self._home:
+      _read_token_again()
 
 
 def _end(processes: dict[int, str]) -> None:

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxagent.sandbox import errors, ray_backend
+from jaxagent.sandbox import SandboxPool, errors, ray_backend
 from jaxagent.types import Execution, Job, Limits, Outcome
 
 slow = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -307,6 +307,16 @@ class TestPrivate:
     assert result.outcome in (Outcome.OK, Outcome.INFRASTRUCTURE)
     assert backend.run(job('l', 'print(3)'), 0, 20.0).output == '3\n'
 
+  def test_a_stopped_actor_is_given_up(self, backend, monkeypatch):
+    monkeypatch.setattr(ray_backend, 'GUARD_S', 2.0)
+    pid = backend.stats()['actors'][0]['pid']
+    os.kill(pid, signal.SIGSTOP)
+    result = backend.run(job('stop', 'print(4)'), 0, 1.0)
+    assert result.outcome is Outcome.INFRASTRUCTURE
+    assert 'no answer within 3 s' in result.message
+    assert backend.run(job('stop', 'print(4)'), 0, 20.0).output == '4\n'
+    assert not ray_backend._started(pid)
+
   def test_a_lower_replacement_is_refused(self, backend, monkeypatch):
     monkeypatch.setitem(backend._options, 'disable', ['namespaces'])
     actor = backend._actors[1]
@@ -333,6 +343,18 @@ class TestPrivate:
     assert seen == [signal.SIGTERM, signal.SIGINT]
     assert results[0].outcome is Outcome.OK
 
+  def test_other_users_of_the_loopback_are_refused(self, backend):
+    there = backend._ray.get_runtime_context().gcs_address
+    code = (
+      'import sys; from ray._raylet import GcsClient\n'
+      'try: GcsClient(address=sys.argv[1]); print("in")\n'
+      'except Exception as error: print(type(error).__name__)'
+    )
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it keeps trying
+      done = subprocess.run([sys.executable, '-c', code, there], timeout=8,
+                            capture_output=True, text=True, check=False)
+      assert done.stdout == 'AuthenticationError\n', done
+
   def test_more_slots_than_cpus_are_refused(self, backend, monkeypatch):
     monkeypatch.setattr(ray_backend, 'CPUS_S', 2.0)
     started = time.monotonic()
@@ -350,6 +372,38 @@ class TestPrivate:
     with contextlib.closing(made):
       with pytest.raises(errors.BackendError, match='has joined'):
         made.start()
+
+
+_DRIVER = '''
+import sys
+from jaxagent.sandbox import ray_backend
+from jaxagent.types import Job
+made = ray_backend.RayBackend(2, work_dir=sys.argv[1])
+made.start()
+print(made._home, *[a['pid'] for a in made.stats()['actors']], flush=True)
+script = f"import subprocess; subprocess.Popen(['sleep', '{sys.argv[2]}']).wait()"
+made.run(Job('x', 'm.py', files={'m.py': script}), 0, 60.0)
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_nothing_outlives_a_killed_trainer(tmp_path):
+  before, seconds = folders(tmp_path), f'4322.{os.getpid()}'
+  with subprocess.Popen(
+    [sys.executable, '-c', _DRIVER, str(tmp_path), seconds],
+    stdout=subprocess.PIPE, text=True,
+  ) as driver:
+    home, *pids = driver.stdout.readline().split()
+    wait_for(lambda: with_argument(seconds))
+    theirs = ray_backend._processes_of(home)
+    driver.kill()
+  assert set(map(int, pids)) < set(theirs)
+  wait_for(lambda: not with_argument(seconds))
+  wait_for(lambda: not any(
+    ray_backend._started(p) == s for p, s in theirs.items()), 15)
+  wait_for(lambda: folders(tmp_path) == before)
+  assert not groups(pids)
 
 
 @pytest.fixture
@@ -407,6 +461,26 @@ def test_jobs_of_a_lost_node_come_out_on_another(cluster):
     assert made.run(job('o', 'print(1)'), 1, 20.0).outcome is Outcome.OK
     pids.append(now[0]['pid'])
   assert folders() == before and not groups(pids)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_pool_gets_every_job_once_when_a_node_goes(cluster):
+  with SandboxPool(
+    2, backend='ray', address=cluster.address, zygote=False, min_tier='T1'
+  ) as pool:
+    first = pool.stats()['launcher']['actors'][0]['node']
+    (lost,) = [n for n in cluster.removable if n.node_id == first]
+    futures = [
+      pool.submit(job(f'n{i}', f'import time; time.sleep(1); print({i})'))
+      for i in range(12)
+    ]
+    time.sleep(2.5)
+    cluster.remove_node(lost, allow_graceful=False)
+    results = [f.result(timeout=120) for f in futures]
+  assert [r.output for r in results] == [f'{i}\n' for i in range(12)]
+  assert {r.outcome for r in results} == {Outcome.OK}
+  assert sorted(r.attempts for r in results)[-2:] == [1, 2]
 
 
 @pytest.mark.slow
