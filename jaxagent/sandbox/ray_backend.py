@@ -245,6 +245,7 @@ class Slot:
     self._backend: local.LocalBackend | None = None
     self._lock = threading.Lock()
     self._cancelled: set[int] = set()
+    self._orphaned = False
 
   def open(self, text: str) -> bytes:
     """Starts the launcher and attacks it. {'tier', 'notes'} or {'error'}."""
@@ -271,6 +272,7 @@ class Slot:
     """Ends with the node's raylet, which workers can outlive."""
     while os.getppid() == raylet:
       time.sleep(0.25)
+    self._orphaned = True
     try:
       self.close()
     finally:
@@ -287,6 +289,8 @@ class Slot:
     finally:
       with self._lock:
         self._cancelled.discard(token)
+    if self._orphaned:
+      time.sleep(60)  # an answer would pass this process for a living one
     return execution_to_bytes(result)
 
   def _run(self, token: int, job: Job, timeout_s: float,
@@ -611,6 +615,7 @@ class RayBackend:
     self._joined = False  # by this backend, so that it leaves at the end
     self._keeper: Keeper | None = None  # of a private Ray
     self._home = ''  # its folder
+    self._print: Any = None  # what Ray prints its own messages with
     self._theirs: dict[int, str] = {}  # its processes: {pid: start time}
     self._actors: list[_Actor | None] = [None] * slots
     self._slot_locks = [threading.Lock() for _ in range(slots)]
@@ -714,6 +719,13 @@ class RayBackend:
       log_to_driver=False, logging_level=logging.ERROR, _skip_env_hook=True,
       **options,
     )
+    with contextlib.suppress(ImportError, AttributeError):
+      from ray._private import worker
+
+      # For each lost node Ray prints fifty lines of a log to standard output.
+      worker.print_to_stdstream, self._print = (
+        _print_nothing, worker.print_to_stdstream
+      )
 
   def _base(self) -> str:
     """Where slots keep their folders: '' is a node's temporary folder."""
@@ -967,6 +979,8 @@ class RayBackend:
       self._theirs.update(_processes_of(self._home))
     with _kept_signals(), contextlib.suppress(Exception):
       self._ray.shutdown()
+    if self._print is not None:
+      self._ray._private.worker.print_to_stdstream = self._print
     if self._home:
       _read_token_again()
 
@@ -980,6 +994,10 @@ def _end(processes: dict[int, str]) -> None:
   for pid in processes:  # agents outlive the raylet
     with contextlib.suppress(OSError):
       os.kill(pid, signal.SIGKILL)
+
+
+def _print_nothing(*_, **__) -> None:
+  pass
 
 
 def _line(error: BaseException) -> str:
