@@ -29,7 +29,7 @@ def base() -> ConfigDict:
   config.sandbox = ConfigDict()
   config.sandbox.backend = 'local'  # local | docker | ray
   config.sandbox.docker_image = 'jaxagent-sandbox'  # for backend docker
-  config.sandbox.ray_address = ''  # for backend ray: one is started here
+  config.sandbox.ray_address = ''  # of a cluster, for ray; '' starts one here
   config.sandbox.min_tier = 'T2'  # T3 | T2 | T1 | T0
   config.sandbox.slots = 2
   config.sandbox.threads = 1  # CPUs of one execution

@@ -16,6 +16,7 @@ from jaxagent.envs.step_env import StepEnvironment
 from jaxagent.types import Outcome
 
 LOG = pathlib.Path('logs', 'executions.jsonl')  # in the work directory
+MESSAGE_CHARS = 500  # of a failure of ours, whose cause would be lost
 
 
 class CountedEnvironment(StepEnvironment):
@@ -31,6 +32,8 @@ class CountedEnvironment(StepEnvironment):
   def _run_once(self, task, files, script, split, job_id) -> Run:
     run = super()._run_once(task, files, script, split, job_id)
     record = {'job_id': job_id, 'outcome': run.outcome.value}
+    if run.outcome.is_infrastructure:
+      record['message'] = run.message[:MESSAGE_CHARS]
     _append(self._log, json.dumps(record))
     return run
 

@@ -8,6 +8,8 @@ rule once.
 
 from __future__ import annotations
 
+import re
+
 from jaxagent import summary
 from jaxagent.data import chat
 from jaxagent.loops import checks
@@ -52,9 +54,18 @@ RULES: tuple[checks.Rule, ...] = (
   ),
   checks.related(
     'sandbox.ray_address',
-    holds=lambda address: address == '',
-    say="config.sandbox.ray_address={0!r}: joining a cluster is not built yet; "
-    "choose '', which starts a private Ray on this machine.",
+    holds=lambda address: isinstance(address, str)
+    and re.fullmatch(r'|auto|(\[[0-9a-fA-F:.]+\]|[^\s:/]+):\d{1,5}', address),
+    say="config.sandbox.ray_address={0!r} must be HOST:PORT of a cluster that "
+    "has a node on this machine, 'auto' for the one that runs here, or '', "
+    'which starts a private Ray.',
+  ),
+  checks.related(
+    'sandbox.ray_address',
+    'sandbox.backend',
+    holds=lambda address, backend: not address or backend == 'ray',
+    say='config.sandbox.ray_address={0!r} is for '
+    "config.sandbox.backend='ray', not {1!r}.",
   ),
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
   checks.one_of('expert.kind', 'scripted', 'openai'),

@@ -42,6 +42,7 @@ def _parser() -> argparse.ArgumentParser:
   for command in (run, check):
     command.add_argument('--backend', default='local', choices=pool.BACKENDS)
     command.add_argument('--image', help='of the docker backend')
+    command.add_argument('--address', help='of a cluster, for the ray backend')
     command.add_argument('--min_tier', default='T2')
     command.add_argument('--disable', action='append', default=[],
                          help='a primitive to do without (local backend)')
@@ -84,7 +85,9 @@ def _job(flags: argparse.Namespace) -> Job:
 
 
 def _options(flags: argparse.Namespace) -> dict:
-  wanted = {'disable': ('local', 'ray'), 'image': ('docker',)}
+  wanted = {
+    'disable': ('local', 'ray'), 'image': ('docker',), 'address': ('ray',)
+  }
   options = {}
   for name, backends in wanted.items():
     if value := getattr(flags, name):

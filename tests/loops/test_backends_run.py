@@ -1,4 +1,4 @@
-"""The whole job over Docker, with containers killed under way, and over Ray."""
+"""The whole job over Docker and Ray; containers and a node killed under way."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxagent import audit
 from jaxagent.data.ledger import Ledger
 from jaxagent.sandbox import docker_backend
 from jaxagent.summary import load
-from tests.sandbox.conftest import docker_image  # noqa: F401
+from tests.sandbox.conftest import cluster, docker_image  # noqa: F401
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, BATCH, KILLS = 4, 6, 3
@@ -104,6 +104,26 @@ def test_ray(tmp_path):
   process = _start(work, '--config.sandbox.backend=ray')
   try:
     _check(process, work)
+  finally:
+    process.kill()
+    process.wait()
+
+
+def test_ray_with_a_node_killed(cluster, tmp_path):  # noqa: F811
+  """The slots lie on two nodes; what the lost one ran comes out elsewhere."""
+  work = tmp_path / 'work'
+  process = _start(work, '--config.sandbox.backend=ray',
+                   f'--config.sandbox.ray_address={cluster.address}')
+  try:
+    log = work / 'logs' / 'executions.jsonl'
+    _wait_until(process, log.exists, work)
+    cluster.remove_node(cluster.removable[0], allow_graceful=False)
+    before = len(log.read_text().splitlines())
+    _check(process, work)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert len(lines) > before + UPDATES * BATCH
+    # The other node takes them at the second attempt.
+    assert 'infrastructure' not in [line['outcome'] for line in lines], lines
   finally:
     process.kill()
     process.wait()

@@ -406,37 +406,6 @@ def test_nothing_outlives_a_killed_trainer(tmp_path):
   assert not groups(pids)
 
 
-@pytest.fixture
-def cluster():
-  """A head without CPUs and two nodes of two, on the loopback."""
-  import ray
-  from ray.cluster_utils import Cluster
-
-  assert not ray.is_initialized()
-  with ray_backend._loopback(), tempfile.TemporaryDirectory(
-    prefix='jar-', dir='/tmp'
-  ) as folder:
-    health = {
-      f'health_check_{k}': v for k, v in {
-        'initial_delay_ms': 1000, 'period_ms': 500, 'timeout_ms': 500,
-        'failure_threshold': 3}.items()
-    }
-    store = {'object_store_memory': ray_backend.STORE_BYTES}
-    made = Cluster(initialize_head=True, head_node_args={
-      'num_cpus': 0, 'temp_dir': folder, 'include_dashboard': False,
-      '_system_config': health, **store,
-    })
-    made.removable = [made.add_node(num_cpus=2, **store) for _ in range(2)]
-    try:
-      yield made
-    finally:
-      theirs = ray_backend._processes_of(folder)
-      made.shutdown()
-      for pid, start in theirs.items():
-        if ray_backend._started(pid) == start:
-          os.kill(pid, signal.SIGKILL)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_jobs_of_a_lost_node_come_out_on_another(cluster):
