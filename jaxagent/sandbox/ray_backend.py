@@ -31,7 +31,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from jaxagent.sandbox import _cgroup, _remove, errors, local, outcome, probe
 from jaxagent.types import Execution, Job, Limits, Outcome
@@ -413,6 +413,15 @@ def _loopback() -> Iterator[None]:
     ray_constants.ENABLE_RAY_CLUSTER = before
 
 
+@contextlib.contextmanager
+def _own_address_file(folder: str) -> Iterator[None]:
+  """Ray's Cluster notes its address in the temporary folder, for "auto": it
+  would replace another cluster's, and fails where `ray` is not there."""
+  os.mkdir(os.path.join(folder, 'ray'))
+  with _environment(RAY_TMPDIR=folder):
+    yield
+
+
 def _read_token_again() -> None:
   """Makes Ray, which read them at its import, read RAY_AUTH_* again."""
   with contextlib.suppress(ImportError, AttributeError):  # before Ray 2.52
@@ -550,27 +559,35 @@ def keep(slots: int, base: str) -> None:
   short = len(tempfile.gettempdir()) + len(PREFIX) + 9 <= SOCKET_CHARS
   home = Folder('' if short else '/tmp')
   try:
+    with _own_address_file(home.path):
+      _hold(slots, home.path, said)
+  finally:
+    home.remove()
+    sweep(base)
+
+
+def _hold(slots: int, home: str, said: TextIO) -> None:
+  """Starts a Ray on `home`, says where, ends it when standard input ends."""
+  try:
     with _loopback():
       from ray.cluster_utils import Cluster
 
       cluster = Cluster(initialize_head=True, head_node_args={
         'num_cpus': slots, 'num_gpus': 0, 'include_dashboard': False,
-        'object_store_memory': STORE_BYTES, 'temp_dir': home.path,
+        'object_store_memory': STORE_BYTES, 'temp_dir': home,
         '_system_config': {'worker_niceness': 0},
       })
-    record = {'address': cluster.address, 'home': home.path}
+    record = {'address': cluster.address, 'home': home}
   except BaseException as error:  # noqa: BLE001: the driver raises it
     record = {'error': _line(error)}
   try:
     print(json.dumps(record), file=said, flush=True)
     sys.stdin.read()
   finally:
-    theirs = _processes_of(home.path)
+    theirs = _processes_of(home)
     with contextlib.suppress(Exception):
       cluster.shutdown()
     _end(theirs)
-    home.remove()
-    sweep(base)
 
 
 class _Stopped(Exception):

@@ -61,8 +61,8 @@ def _wait_until(process: subprocess.Popen, seen, work: pathlib.Path):
 
 
 def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
-  said = (work.parent / 'out.txt').read_text()
-  assert process.wait(600) == 0, said[-3000:]
+  code = process.wait(600)
+  assert code == 0, (work.parent / 'out.txt').read_text()[-3000:]
   ledger = Ledger.load(work / 'rl' / 'ledger.json')
   assert ledger.counts()['trained'] == UPDATES * BATCH
   assert audit.audit(work)['differences'] == []

@@ -30,7 +30,7 @@ def cluster():
   assert not ray.is_initialized()
   with ray_backend._loopback(), tempfile.TemporaryDirectory(
     prefix='jar-', dir='/tmp'
-  ) as folder:
+  ) as folder, ray_backend._own_address_file(folder):
     health = {
       f'health_check_{k}': v for k, v in {
         'initial_delay_ms': 1000, 'period_ms': 500, 'timeout_ms': 500,

@@ -407,6 +407,29 @@ def test_nothing_outlives_a_killed_trainer(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize('noted', [None, '10.0.0.1:6379'])
+def test_what_auto_finds_stays_as_it_is(noted, tmp_path, monkeypatch):
+  monkeypatch.setenv('TMPDIR', str(tmp_path))
+  address = tmp_path / 'ray' / 'ray_current_cluster'
+  if noted:
+    address.parent.mkdir()
+    address.write_text(noted)
+  with contextlib.closing(ray_backend.RayBackend(1, zygote=False)) as made:
+    made.start()
+    assert (address.read_text() if address.exists() else None) == noted
+  assert (address.read_text() if address.exists() else None) == noted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_auto_joins_the_cluster_of_this_machine(cluster):
+  made = ray_backend.RayBackend(1, address='auto', zygote=False)
+  with contextlib.closing(made):
+    made.start()
+    assert made.run(job('a', 'print(1)'), 0, 20.0).output == '1\n'
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_jobs_of_a_lost_node_come_out_on_another(cluster):
   before = folders()
