@@ -34,6 +34,8 @@ class CountedEnvironment(StepEnvironment):
     record = {'job_id': job_id, 'outcome': run.outcome.value}
     if run.outcome.is_infrastructure:
       record['message'] = run.message[:MESSAGE_CHARS]
+    if run.execution.attempts > 1:
+      record['attempts'] = run.execution.attempts  # the others were lost
     _append(self._log, json.dumps(record))
     return run
 

@@ -20,15 +20,16 @@ from jaxagent.summary import load
 from tests.sandbox.conftest import cluster, docker_image  # noqa: F401
 
 ROOT = pathlib.Path(__file__).parents[2]
-UPDATES, BATCH, KILLS = 4, 6, 3
+UPDATES, BATCH, KILLS = 4, 8, 3
 OPTIONS = (
   '--config=configs/stepwise_ppo.py',
   "--config.tasks.heldin=('wine','diabetes')",
   "--config.tasks.heldout=('breast-cancer',)",
   '--config.sandbox.timeout_s=30',
-  '--config.collect.trajectories_per_task=3',
+  # Enough for responses that run: what RL executes goes through the backend.
+  '--config.collect.trajectories_per_task=12',
   '--config.collect.max_steps=3',
-  '--config.sft.epochs=1',
+  '--config.sft.epochs=30',
   '--config.sft.batch_size=8',
   f'--config.rl.updates={UPDATES}',
   f'--config.rl.batch_size={BATCH}',
@@ -60,6 +61,18 @@ def _wait_until(process: subprocess.Popen, seen, work: pathlib.Path):
   raise AssertionError('it did not come to that')
 
 
+def _executions(work: pathlib.Path) -> list[dict]:
+  log = work / 'logs' / 'executions.jsonl'
+  if not log.exists():
+    return []
+  return [json.loads(l) for l in log.read_text().splitlines(keepends=True)
+          if l.endswith('\n')]
+
+
+def _of_rl(work: pathlib.Path) -> list[dict]:
+  return [e for e in _executions(work) if e['job_id'].startswith('0/')]
+
+
 def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
   code = process.wait(600)
   assert code == 0, (work.parent / 'out.txt').read_text()[-3000:]
@@ -67,8 +80,8 @@ def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
   assert ledger.counts()['trained'] == UPDATES * BATCH
   assert audit.audit(work)['differences'] == []
   assert load(work / 'summary.json')['isolation_tier'] == 'T3'
-  lines = (work / 'logs' / 'executions.jsonl').read_text().splitlines()
-  outcomes = [json.loads(line)['outcome'] for line in lines]
+  assert len(_of_rl(work)) >= UPDATES
+  outcomes = [e['outcome'] for e in _executions(work)]
   # A job whose every attempt was hit is `infrastructure`: run again, unpaid.
   assert 'killed' not in outcomes
   assert outcomes.count('infrastructure') <= KILLS
@@ -80,7 +93,7 @@ def test_docker_with_a_container_killed(docker_image, tmp_path):  # noqa: F811
                    f'--config.sandbox.docker_image={docker_image}')
   api = docker_backend.connect()
   try:
-    _wait_until(process, (work / 'logs' / 'executions.jsonl').exists, work)
+    _wait_until(process, lambda: _executions(work), work)
     running = {'status': 'running', 'label': docker_backend.LABEL}
     killed = 0
     while killed < KILLS:
@@ -89,7 +102,8 @@ def test_docker_with_a_container_killed(docker_image, tmp_path):  # noqa: F811
       with contextlib.suppress(docker.errors.APIError):  # it ended by itself
         api.kill(found[0]['Id'])
         killed += 1
-      time.sleep(1)
+      if killed == KILLS - 1:
+        _wait_until(process, lambda: _of_rl(work), work)
     _check(process, work)
     assert not api.containers(
       all=True, filters={'label': docker_backend.LABEL})
@@ -115,15 +129,12 @@ def test_ray_with_a_node_killed(cluster, tmp_path):  # noqa: F811
   process = _start(work, '--config.sandbox.backend=ray',
                    f'--config.sandbox.ray_address={cluster.address}')
   try:
-    log = work / 'logs' / 'executions.jsonl'
-    _wait_until(process, log.exists, work)
+    _wait_until(process, lambda: _of_rl(work), work)
     cluster.remove_node(cluster.removable[0], allow_graceful=False)
-    before = len(log.read_text().splitlines())
     _check(process, work)
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert len(lines) > before + UPDATES * BATCH
-    # The other node takes them at the second attempt.
-    assert 'infrastructure' not in [line['outcome'] for line in lines], lines
+    # What the lost slot had comes out at the second attempt, elsewhere.
+    assert 2 in [e.get('attempts') for e in _executions(work)]
+    assert 'infrastructure' not in [e['outcome'] for e in _executions(work)]
   finally:
     process.kill()
     process.wait()
