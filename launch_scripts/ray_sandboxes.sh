@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Sandboxes on a Ray cluster, the trainer on this machine.
-# usage: bash launch_scripts/ray_sandboxes.sh --address=HOST:PORT [--dry_run]
+# Sandboxes on a Ray cluster, the trainer on this machine, which is one of its
+# nodes.
+# usage: bash launch_scripts/ray_sandboxes.sh --address=HOST:PORT|auto [--dry_run]
 #   [--slots=64] [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
 # Every node needs jaxagent with the extra ray; `ray start --head` makes the
 # first, `ray start --address=HOST:PORT` the others.
@@ -14,8 +15,9 @@ ADDRESS=""
 SLOTS=64
 PYTHON=".venv/bin/python"
 parse_launch "$@"
-required ADDRESS "the cluster's address, or 'local' to start one here"
+required ADDRESS "the cluster's address, or 'auto' for the one that runs here"
 number SLOTS
-launch env RAY_ADDRESS="$ADDRESS" "$PYTHON" -m jaxagent.main \
+launch "$PYTHON" -m jaxagent.main \
   --config="$CONFIG" --config.sandbox.backend=ray \
+  --config.sandbox.ray_address="$ADDRESS" \
   --config.sandbox.slots="$SLOTS" ${EXTRA[@]+"${EXTRA[@]}"}

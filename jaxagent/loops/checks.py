@@ -7,6 +7,7 @@ import importlib.util
 import json
 import math
 import pathlib
+import re
 import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -221,6 +222,18 @@ def _is_http(address) -> Any:
     secret = url.username is not None or url.query
     return url.scheme in ('http', 'https') and url.hostname and not secret
   except ValueError:
+    return False
+
+
+def is_ray_address(address) -> bool:
+  """'', 'auto', HOST:PORT or [IPV6]:PORT."""
+  if address in ('', 'auto'):
+    return True
+  try:
+    url = urllib.parse.urlsplit(f'//{address}')
+    alone = url.netloc == address and not re.search(r'[\s@]', address)
+    return bool(alone and url.hostname and url.port)
+  except ValueError:  # no port of a machine
     return False
 
 

@@ -8,8 +8,6 @@ rule once.
 
 from __future__ import annotations
 
-import re
-
 from jaxagent import summary
 from jaxagent.data import chat
 from jaxagent.loops import checks
@@ -54,8 +52,7 @@ RULES: tuple[checks.Rule, ...] = (
   ),
   checks.related(
     'sandbox.ray_address',
-    holds=lambda address: isinstance(address, str)
-    and re.fullmatch(r'|auto|(\[[0-9a-fA-F:.]+\]|[^\s:/]+):\d{1,5}', address),
+    holds=checks.is_ray_address,
     say="config.sandbox.ray_address={0!r} must be HOST:PORT of a cluster that "
     "has a node on this machine, 'auto' for the one that runs here, or '', "
     'which starts a private Ray.',

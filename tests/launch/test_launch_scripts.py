@@ -61,6 +61,13 @@ def test_slurm_quotes_what_it_hands_on():
   assert '--config.mesh.fsdp=32' in inner and '--nodes=4' in words
 
 
+def test_sandboxes_are_those_of_the_cluster():
+  done = _run('ray_sandboxes', '--dry_run', '--address=head:6379', '--slots=8')
+  words = shlex.split(done.stdout)
+  assert '--config.sandbox.ray_address=head:6379' in words
+  assert '--config.sandbox.slots=8' in words
+
+
 def test_jobset_is_yaml_and_whole():
   done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', '--nodes=3')
   assert '@' not in done.stdout.split('apiVersion')[1]

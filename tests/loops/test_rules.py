@@ -171,6 +171,17 @@ PAIRS = [
   ({'collect.time_limit_s': 2.9}, 'time_limit_s=2.9 .*timeout_s=3.0'),
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
   ({'sandbox.threads': 2}, 'threads=2: .*set config.sandbox.zygote=False'),
+  *(
+    ({'sandbox.backend': 'ray', 'sandbox.ray_address': address}, text)
+    for address, text in (
+      ('head', "ray_address='head' must be HOST:PORT"),
+      ('ray://head:6379', 'must be HOST:PORT'),
+      ('head:6379\n', 'must be HOST:PORT'),
+      ('head:70000', 'must be HOST:PORT'),
+      (6379, 'ray_address=6379 must be HOST:PORT'),
+    )
+  ),
+  ({'sandbox.ray_address': 'auto'}, "for .*backend='ray', not 'local'"),
   ({'eval.k': 1000}, 'eval.k=1000 .*trajectories_per_task='),
   ({'rollout.top_p': 0.9}, 'top_p=0.9.* truncated sampling'),
   ({'rollout.top_k': 5}, 'top_k=5.* truncated sampling'),

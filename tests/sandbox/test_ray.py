@@ -367,6 +367,13 @@ class TestPrivate:
     assert time.monotonic() - started < 15
     assert backend.run(job('on', 'pass'), 0, 20.0).outcome is Outcome.OK
 
+  def test_a_node_without_the_tasks_is_named(self, backend, tmp_path):
+    made = job('m', 'pass', mounts={'data': tmp_path / 'nowhere'})
+    result = backend.run(made, 0, 20.0)
+    assert result.outcome is Outcome.INFRASTRUCTURE
+    assert f"no folder '{tmp_path}/nowhere'" in result.message
+    assert 'all nodes share' in result.message
+
   def test_another_address_than_the_joined_one_is_refused(self, backend):
     made = ray_backend.RayBackend(1, address='127.0.0.1:1')
     with contextlib.closing(made):
