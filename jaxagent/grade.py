@@ -1,7 +1,7 @@
 """Grades submissions of mle-bench's competitions.
 
   python -m jaxagent.grade --jsonl FILE [--report [PATH]]
-      [--leaderboards DIR] [--mode compat|strict]
+      [--leaderboards DIR] [--mode compat|strict] [--timeout_s S] [--memory_mb M]
 
 Each line of FILE is {"competition", "submission", "answers", "mode"}; blank
 lines and lines starting with # or // are skipped. Relative paths are looked
@@ -10,10 +10,13 @@ standard output with "score" (a number or null; NaN where mle-bench gives NaN
 in compat) and "reason". A line may name its "leaderboard" (a CSV with a
 `score` column in rank order); --leaderboards DIR is looked in for
 DIR/COMPETITION/leaderboard.csv. --report writes mle-bench's report, by
-default to <time>_grading_report.json.
+default to <time>_grading_report.json. A submission whose grading passes a limit
+has no score.
 
 Exit status: 0 where every line was read and graded, refused submissions
-included; 1 where a line was itself faulty (its "reason" says how).
+included; 1 where a line was itself faulty (its "reason" says how) or had a
+leaderboard that cannot be read (its "note" says why; the score stands, without
+medals).
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxagent import graders
+from jaxagent.graders import limited
 from jaxagent.graders import report as report_lib
 
 _COMMENTS = ('#', '//')
@@ -80,25 +84,54 @@ def grade_line(
   folder: pathlib.Path,
   default_mode: str,
   boards: pathlib.Path | None,
+  limits: dict[str, float],
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-  """The answered line, and its report (None where the line is faulty)."""
+  """The answered line, and its report (None where the line is faulty).
+
+  limits: timeout_s and memory_mb of `limited.grade_files`.
+  """
   record: dict[str, Any] = {'line': line}
   try:
     record = _parse(line, number, default_mode)
     submission = _find(record['submission'], folder)
-    grade = graders.grade_files(
+    grade = limited.grade_files(
       record['competition'],
       submission,
       _find(record['answers'], folder),
       record['mode'],
+      **limits,
     )
-    board = _leaderboard(record, folder, boards)
   except (ValueError, OSError) as error:
     return {**record, 'score': None, 'reason': str(error)}, None
-  answered = {**record, 'score': grade.score, 'reason': grade.reason}
+  board, note = None, {}
+  try:
+    board = _leaderboard(record, folder, boards)
+  except (ValueError, OSError) as error:
+    note = {'note': str(error)}
+  answered = {**record, 'score': grade.score, 'reason': grade.reason, **note}
   return answered, report_lib.competition_report(
     record['competition'], str(submission), grade, board
   )
+
+
+def _between(kind, least, most, text: str):
+  try:
+    value = kind(text)
+  except ValueError:
+    value = None
+  if value is None or not least <= value <= most:
+    raise argparse.ArgumentTypeError(
+      f'{text!r} must be a number from {least} to {most}.'
+    )
+  return value
+
+
+def _seconds(text: str) -> float:
+  return _between(float, 0.001, 86400, text)
+
+
+def _mib(text: str) -> int:
+  return _between(int, 1024, 1 << 20, text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,18 +145,20 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument('--report', nargs='?', const='', metavar='PATH')
   parser.add_argument('--leaderboards', type=pathlib.Path, metavar='DIR')
   parser.add_argument('--mode', choices=graders.MODES, default='compat')
+  parser.add_argument('--timeout_s', type=_seconds, default=600.0, metavar='S')
+  parser.add_argument('--memory_mb', type=_mib, default=8192, metavar='M')
   args = parser.parse_args(argv)
   if not args.jsonl.is_file():
     parser.error(f'--jsonl {args.jsonl} is not a file.')
+  limits = {'timeout_s': args.timeout_s, 'memory_mb': args.memory_mb}
   reports, faulty = [], 0
   for number, line in read_lines(args.jsonl):
     answered, report = grade_line(
-      line, number, args.jsonl.parent, args.mode, args.leaderboards
+      line, number, args.jsonl.parent, args.mode, args.leaderboards, limits
     )
     print(json.dumps(answered), flush=True)
-    if report is None:
-      faulty += 1
-    else:
+    faulty += report is None or 'note' in answered
+    if report is not None:
       reports.append(report)
   if args.report is not None:
     stamp = time.strftime('%Y-%m-%dT%H-%M-%S-%Z', time.gmtime())

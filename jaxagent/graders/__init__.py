@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
 MODES = ('compat', 'strict')
 
-__all__ = ['MODES', 'Grade', 'grade_files', 'grade_tables', 'names']
+__all__ = [
+  'MODES',
+  'Grade',
+  'grade_files',
+  'grade_tables',
+  'higher_is_better',
+  'names',
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +54,11 @@ def _competition(name: str, mode: str):
       f'Unknown competition {name!r}; choose one of: {", ".join(names())}.'
     )
   return COMPETITIONS[name]
+
+
+def higher_is_better(competition: str, mode: str) -> bool:
+  """The metric's direction; ValueError as for grade_tables."""
+  return _competition(competition, mode).higher_is_better
 
 
 def grade_tables(

@@ -103,6 +103,64 @@ def test_leaderboards_that_cannot_be_used(tmp_path):
     report.read_leaderboard(board)
 
 
+def _answers(capsys):
+  return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_score_stands_whatever_the_leaderboard(tmp_path, capsys):
+  pointer = tmp_path / 'boards' / 'spaceship-titanic' / 'leaderboard.csv'
+  pointer.parent.mkdir(parents=True)
+  pointer.write_text('version https://git-lfs.github.com/spec/v1\noid sha:0\n')
+  jsonl, out = tmp_path / 'in.jsonl', tmp_path / 'report.json'
+  missing = _line('spaceship-titanic', 'perfect', leaderboard='none.csv')
+  jsonl.write_text(_line('spaceship-titanic', 'perfect') + '\n' + missing)
+  code = grade.main([
+    '--jsonl', str(jsonl), '--report', str(out),
+    '--leaderboards', str(tmp_path / 'boards'),
+  ])
+  first, second = _answers(capsys)
+  assert code == 1 and first['score'] == second['score'] == 1.0
+  assert first['reason'] == '' and 'git lfs pull' in first['note']
+  assert 'none.csv' in second['note']
+  total = json.loads(out.read_text())
+  assert total['total_valid_submissions'] == 2 and total['total_medals'] == 0
+  assert total['competition_reports'][0]['gold_threshold'] is None
+
+
+def test_limits_of_time_and_memory(tmp_path, capsys):
+  """Both submissions would take more; the line between them is graded."""
+  folder = _GOLDEN / 'spaceship-titanic'
+  slow, large = tmp_path / 'slow.csv', tmp_path / 'large.csv'
+  slow.write_bytes((folder / 'perfect.csv').read_bytes() * 3000)
+  with large.open('wb') as file:
+    file.write(b'PassengerId,Transported\n')
+    file.truncate(1 << 30)
+  jsonl = tmp_path / 'in.jsonl'
+  for submission, option, word in (
+    (slow, '--timeout_s=0.01', '0.01 s'),
+    (large, '--memory_mb=1536', 'memory'),
+  ):
+    record = json.loads(_line('spaceship-titanic', 'perfect', 'strict'))
+    lines = [{**record, 'submission': str(submission)}]
+    if submission is large:
+      lines.append(record)
+    jsonl.write_text('\n'.join(map(json.dumps, lines)))
+    assert grade.main(['--jsonl', str(jsonl), option]) == 0
+    answers = _answers(capsys)
+    assert answers[0]['score'] is None and word in answers[0]['reason']
+    assert [a['score'] for a in answers[1:]] == [1.0] * (len(lines) - 1)
+
+
+@pytest.mark.parametrize('option', [
+  '--timeout_s=0', '--timeout_s=inf', '--timeout_s=nan', '--timeout_s=x',
+  '--timeout_s=1e300', '--memory_mb=1', '--memory_mb=-1', '--memory_mb=1e9',
+])
+def test_limits_that_make_no_sense(option, tmp_path, capsys):
+  with pytest.raises(SystemExit):
+    grade.main(['--jsonl', str(tmp_path), option])
+  assert 'must be a number from' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
   ('n', 'want'),
   [
