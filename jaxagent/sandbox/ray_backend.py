@@ -8,20 +8,14 @@ run as `infrastructure`; the next run of that slot starts a new actor.
 from __future__ import annotations
 
 import atexit
-import base64
 import contextlib
 import dataclasses
-import fcntl
-import hashlib
 import importlib.metadata
 import importlib.util
 import json
 import logging
 import os
 import pathlib
-import re
-import secrets
-import select
 import signal
 import socket
 import subprocess
@@ -29,12 +23,19 @@ import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import Any
 
-from jaxagent.sandbox import _cgroup, _remove, errors, local, outcome, probe
-from jaxagent.types import Execution, Job, Limits, Outcome
+from jaxagent.sandbox import (
+  errors,
+  local,
+  outcome,
+  ray_bytes,
+  ray_folder,
+  ray_private,
+  ray_slot,
+)
+from jaxagent.types import Execution, Job
 
 JOIN_S = 15.0  # an address that has not answered by then is refused
 CPUS_S = 8.0  # how long slots wait for CPUs that others hold
@@ -42,327 +43,6 @@ LOAD_S = 60.0  # an actor's process, and jaxagent in it
 OPEN_S = 180.0  # a launcher with its zygote, and the probe
 GUARD_S = 30.0  # past a job's limit without an answer the actor is given up
 CLOSE_S = 15.0
-STORE_BYTES = 128 << 20  # jobs and results pass through it, more goes to disk
-SOCKET_CHARS = 104 - 66  # what Ray appends to its folder for socket names
-PREFIX = 'jaxagent-ray-'
-_GROUP = re.compile(r'jaxagent-\d+-[0-9a-f]{8}\Z')
-
-
-def _pack(record: dict[str, Any]) -> bytes:
-  # Lone surrogates come back as they were; \u escapes would join pairs.
-  text = json.dumps(record, ensure_ascii=False)
-  return text.encode('utf-8', 'surrogatepass')
-
-
-def _unpack(data: bytes) -> dict[str, Any]:
-  return json.loads(data.decode('utf-8', 'surrogatepass'))
-
-
-def _base64(content: bytes) -> str:
-  return base64.b64encode(content).decode('ascii')
-
-
-def job_to_bytes(job: Job) -> bytes:
-  """A job as JSON; relative mounts become absolute, all mounts text."""
-  record = {
-    f.name: getattr(job, f.name) for f in dataclasses.fields(job)
-  }
-  record['files'] = {
-    k: v if isinstance(v, str) else {'base64': _base64(v)}
-    for k, v in job.files.items()
-  }
-  record['mounts'] = {k: os.path.abspath(v) for k, v in job.mounts.items()}
-  record['env'] = dict(job.env)
-  record['limits'] = dataclasses.asdict(job.limits)
-  return _pack(record)
-
-
-def job_from_bytes(data: bytes) -> Job:
-  """The inverse of job_to_bytes; mounts come as pathlib.Path."""
-  record = _unpack(data)
-  record['files'] = {
-    k: v if isinstance(v, str) else base64.b64decode(v['base64'])
-    for k, v in record['files'].items()
-  }
-  record['mounts'] = {k: pathlib.Path(v) for k, v in record['mounts'].items()}
-  record['limits'] = Limits(**record['limits'])
-  for name in ('argv', 'collect'):
-    record[name] = tuple(record[name])
-  return Job(**record)
-
-
-def execution_to_bytes(execution: Execution) -> bytes:
-  """An execution as JSON, collected files in base64."""
-  record = {
-    f.name: getattr(execution, f.name) for f in dataclasses.fields(execution)
-  }
-  record['outcome'] = execution.outcome.value
-  record['collected'] = {
-    k: _base64(v) for k, v in execution.collected.items()
-  }
-  return _pack(record)
-
-
-def execution_from_bytes(data: bytes) -> Execution:
-  """The inverse of execution_to_bytes."""
-  record = _unpack(data)
-  record['outcome'] = Outcome(record['outcome'])
-  record['collected'] = {
-    k: base64.b64decode(v) for k, v in record['collected'].items()
-  }
-  return Execution(**record)
-
-
-def fingerprint() -> str:
-  """16 hex digits of what both sides must have alike: sandbox and types."""
-  here = pathlib.Path(__file__).resolve().parent
-  digest = hashlib.sha256()
-  for path in (*sorted(here.glob('*.py')), here.parent / 'types.py'):
-    content = path.read_bytes()
-    digest.update(f'{path.name} {len(content)} '.encode() + content)
-  return digest.hexdigest()[:16]
-
-
-def _boot_id() -> str:
-  """Tells machines apart that share a file system, and starts of one."""
-  with contextlib.suppress(OSError):
-    with open('/proc/sys/kernel/random/boot_id') as f:
-      return f.read().strip()
-  return socket.gethostname()
-
-
-class Folder:
-  """A temporary folder, locked for as long as its owner's process lives.
-
-  Its file `owner` names the machine and then the cgroups made meanwhile, so
-  that `sweep` can remove what a killed owner could not.
-  """
-
-  def __init__(self, base: str = ''):
-    self.path = tempfile.mkdtemp(prefix=PREFIX, dir=base or None)
-    os.chmod(self.path, 0o711)
-    new = os.path.join(self.path, 'owner.new')
-    self._fd = os.open(new, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    fcntl.flock(self._fd, fcntl.LOCK_EX)
-    self.write(_boot_id())
-    # Under its final name it is locked from the first moment.
-    os.rename(new, os.path.join(self.path, 'owner'))
-
-  def write(self, line: str) -> None:
-    os.write(self._fd, line.encode() + b'\n')
-
-  def remove(self) -> None:
-    if self._fd >= 0:
-      _remove.remove_tree(self.path)
-      os.close(self._fd)
-      self._fd = -1
-
-
-def sweep(base: str = '') -> int:
-  """Removes folders and cgroups of dead owners. Returns how many."""
-  base, number = base or tempfile.gettempdir(), 0
-  with contextlib.suppress(OSError):
-    for name in os.listdir(base):
-      if name.startswith(PREFIX):
-        number += _sweep_one(os.path.join(base, name))
-  return number
-
-
-def _sweep_one(path: str) -> bool:
-  try:
-    fd = os.open(
-      os.path.join(path, 'owner'), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-    )
-  except OSError:
-    return False
-  try:
-    if os.fstat(fd).st_uid != os.geteuid() or os.path.islink(path):
-      return False  # another user's, who could name any group in it
-    machine, *groups = os.read(fd, 1 << 20).decode().split('\n')
-    if machine != _boot_id():
-      return False  # on a shared file system locks of others may not show
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    for group in groups:
-      if _GROUP.match(group):
-        _cgroup.remove_left(group)
-    _remove.remove_tree(path)
-    return not os.path.exists(path)
-  except (OSError, UnicodeDecodeError):
-    return False
-  finally:
-    os.close(fd)
-
-
-class _Local(local.LocalBackend):
-  """Writes the name of each launcher's cgroups down before they exist."""
-
-  def __init__(self, folder: Folder, slots: int, **options):
-    self._folder = folder
-    super().__init__(slots, work_dir=pathlib.Path(folder.path), **options)
-
-  @property
-  def _name(self) -> str:
-    return self.__dict__['_name_now']
-
-  @_name.setter
-  def _name(self, name: str) -> None:
-    if name:
-      self._folder.write(name)
-    self.__dict__['_name_now'] = name
-
-
-def _as_driver(nice: int) -> str:
-  """Undoes what Ray does to its workers. Returns a note where it cannot.
-
-  Jobs inherit both: an execution time is a weight, and the launcher must not
-  be killed before the job where memory ends.
-  """
-  with contextlib.suppress(OSError):
-    with open('/proc/self/oom_score_adj', 'w') as f:
-      f.write('0')
-  now = os.getpriority(os.PRIO_PROCESS, 0)  # of this thread
-  if now <= nice:
-    return ''
-  try:
-    os.setpriority(os.PRIO_PROCESS, 0, nice)
-  except OSError:
-    return (
-      f'jobs run at niceness {now}, not {nice}: start the node with '
-      'RAY_worker_niceness=0'
-    )
-  return ''
-
-
-class Slot:
-  """What an actor holds: a launcher of its node. Methods return JSON bytes.
-
-  Runs in the actor's threads; knows nothing of Ray.
-  """
-
-  def __init__(self):
-    self._options: dict[str, Any] = {}
-    self._folder: Folder | None = None
-    self._backend: local.LocalBackend | None = None
-    self._lock = threading.Lock()
-    self._cancelled: set[int] = set()
-    self._orphaned = False
-
-  def open(self, text: str) -> bytes:
-    """Starts the launcher and attacks it. {'tier', 'notes'} or {'error'}."""
-    try:
-      options = self._options = json.loads(text)
-      notes = [_as_driver(options['nice'])]
-      threading.Thread(
-        target=self._watch, args=(os.getppid(),), daemon=True).start()
-      sweep(options['base'])
-      self._folder = Folder(options['base'])
-      backend = self._backend = _Local(
-        self._folder, options['slots'], **options['local']
-      )
-      with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter('always')
-        backend.start()
-        tier = probe.confirm(backend, 'T0')
-      notes += [str(w.message) for w in caught] + backend.hello['notes']
-      return _pack({'tier': tier, 'notes': [n for n in notes if n]})
-    except BaseException as error:  # noqa: BLE001: the driver raises it
-      return _pack({'error': f'{type(error).__name__}: {error}'[:2000]})
-
-  def _watch(self, raylet: int) -> None:
-    """Ends with the node's raylet, which workers can outlive."""
-    while os.getppid() == raylet:
-      time.sleep(0.25)
-    self._orphaned = True
-    try:
-      self.close()
-    finally:
-      os._exit(1)
-
-  def run(self, token: int, data: bytes, timeout_s: float,
-          gpu_ids: Sequence[str]) -> bytes:
-    job = job_from_bytes(data)
-    try:
-      _as_driver(self._options['nice'])  # a launcher may start again here
-      result = self._run(token, job, timeout_s, gpu_ids)
-    except BaseException as error:  # noqa: BLE001: the pool retries
-      result = outcome.infrastructure(job, self._backend.tier, repr(error))
-    finally:
-      with self._lock:
-        self._cancelled.discard(token)
-    if self._orphaned:
-      time.sleep(60)  # an answer would pass this process for a living one
-    return execution_to_bytes(result)
-
-  def _run(self, token: int, job: Job, timeout_s: float,
-           gpu_ids: Sequence[str]) -> Execution:
-    for name, path in job.mounts.items():
-      if not os.path.isdir(path):
-        return outcome.infrastructure(
-          job, self._backend.tier,
-          f'node {self._options["node"]} has no folder {str(path)!r} for the '
-          f'mount {name!r}; keep it on a file system that all nodes share, '
-          f'under the same path'
-        )
-    return self._backend.run(
-      job, self._options['index'], timeout_s, gpu_ids,
-      lambda: token in self._cancelled,
-    )
-
-  def cancel(self, token: int, job_id: str) -> bytes:
-    """Kills the run of `token`, also where it comes after this call."""
-    with self._lock:
-      self._cancelled.add(token)
-    return _pack({'running': self._backend.cancel(job_id)})
-
-  def close(self) -> bytes:
-    if self._backend is not None:
-      self._backend.close()
-    if self._folder is not None:
-      self._folder.remove()
-    sweep(self._options.get('base', ''))
-    return _pack({})
-
-
-def _actor_class():
-  """The actor. Local, so that Ray sends its text and not its module's name:
-  a node without jaxagent can then say so."""
-
-  class SandboxSlot:
-
-    def load(self, root: str) -> bytes:
-      """{'node', 'ip', 'pid', 'host', 'fingerprint' or 'error'}."""
-      import importlib
-      import json
-      import os
-      import socket
-      import sys
-
-      import ray
-
-      record = {
-        'node': ray.get_runtime_context().get_node_id(), 'pid': os.getpid(),
-        'ip': ray.util.get_node_ip_address(), 'host': socket.gethostname(),
-      }
-      name = 'jaxagent.sandbox.ray_backend'
-      try:
-        try:
-          module = importlib.import_module(name)
-        except ImportError:
-          if not os.path.isdir(os.path.join(root, 'jaxagent')):
-            raise
-          sys.path.insert(0, root)
-          importlib.invalidate_caches()
-          module = importlib.import_module(name)
-        self.slot = module.Slot()
-        record['fingerprint'] = module.fingerprint()
-      except BaseException as error:  # noqa: BLE001: the driver raises it
-        record['error'] = f'{type(error).__name__}: {error}'
-      return json.dumps(record).encode()
-
-    def call(self, name, *arguments) -> bytes:
-      return getattr(self.slot, name)(*arguments)
-
-  return SandboxSlot
 
 
 @contextlib.contextmanager
@@ -378,57 +58,6 @@ def _kept_signals() -> Iterator[None]:
     for number, handler in before.items():
       if handler is not None and signal.getsignal(number) is not handler:
         signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-  before = {name: os.environ.get(name) for name in variables}
-  os.environ.update(variables)
-  try:
-    yield
-  finally:
-    for name, value in before.items():
-      if value is None:
-        del os.environ[name]
-      else:
-        os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _loopback() -> Iterator[None]:
-  """Ray takes 127.0.0.1 for what it says: else it puts an address there that
-  others reach, and its servers, which run what they are sent, listen on all.
-
-  This is what Ray does where it has no clusters (macOS); the variable is for
-  the processes that it starts.
-  """
-  from ray._private import ray_constants
-
-  before = ray_constants.ENABLE_RAY_CLUSTER
-  ray_constants.ENABLE_RAY_CLUSTER = False
-  try:
-    with _environment(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER='0'):
-      yield
-  finally:
-    ray_constants.ENABLE_RAY_CLUSTER = before
-
-
-@contextlib.contextmanager
-def _own_address_file(folder: str) -> Iterator[None]:
-  """Ray's Cluster notes its address in the temporary folder, for "auto": it
-  would replace another cluster's, and fails where `ray` is not there."""
-  os.mkdir(os.path.join(folder, 'ray'))
-  with _environment(RAY_TMPDIR=folder):
-    yield
-
-
-def _read_token_again() -> None:
-  """Makes Ray, which read them at its import, read RAY_AUTH_* again."""
-  with contextlib.suppress(ImportError, AttributeError):  # before Ray 2.52
-    from ray._raylet import AuthenticationTokenLoader, Config
-
-    Config.initialize('')
-    AuthenticationTokenLoader.instance().reset_cache()
 
 
 _TRIAL = '''
@@ -502,94 +131,6 @@ class _Run:
   cancelled: bool = False
 
 
-class Keeper:
-  """A process around a private Ray: it ends both when its input closes.
-
-  So they end with the trainer however that ends, and Ray forks its processes
-  from one that runs no JAX.
-  """
-
-  def __init__(self, slots: int, base: str):
-    root = str(pathlib.Path(__file__).resolve().parents[2])
-    command = (
-      f'import sys; sys.path.insert(0, {root!r}); '
-      'from jaxagent.sandbox.ray_backend import keep; '
-      'keep(int(sys.argv[1]), sys.argv[2])'
-    )
-    # Other users reach the loopback, too; Ray refuses them without this.
-    self.token = {}
-    if 'RAY_AUTH_MODE' not in os.environ:
-      self.token = {
-        'RAY_AUTH_MODE': 'token', 'RAY_AUTH_TOKEN': secrets.token_hex(32),
-      }
-    self._process = subprocess.Popen(
-      [sys.executable, '-c', command, str(slots), base], stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-      env={**os.environ, **self.token, 'RAY_USAGE_STATS_ENABLED': '0'},
-      start_new_session=True,  # Ctrl-C is for the trainer
-    )
-
-  def wait(self) -> dict[str, str]:
-    """{'address', 'home'} of the Ray; RuntimeError where there is none."""
-    if not select.select([self._process.stdout], [], [], LOAD_S)[0]:
-      raise RuntimeError(f'it was not ready within {LOAD_S:g} s')
-    line = self._process.stdout.readline()
-    record = json.loads(line) if line else {'error': 'its process ended'}
-    if 'error' in record:
-      raise RuntimeError(record['error'])
-    return record
-
-  def close(self) -> None:
-    self._process.stdin.close()
-    try:
-      self._process.wait(CLOSE_S)
-    except subprocess.TimeoutExpired:
-      self._process.kill()
-      self._process.wait()
-    self._process.stdout.close()
-
-
-def keep(slots: int, base: str) -> None:
-  """The keeper's process: a Ray of one node until standard input closes.
-
-  base: where the slots' folders are.
-  """
-  said, sys.stdout = sys.stdout, sys.stderr
-  sweep()
-  short = len(tempfile.gettempdir()) + len(PREFIX) + 9 <= SOCKET_CHARS
-  home = Folder('' if short else '/tmp')
-  try:
-    with _own_address_file(home.path):
-      _hold(slots, home.path, said)
-  finally:
-    home.remove()
-    sweep(base)
-
-
-def _hold(slots: int, home: str, said: TextIO) -> None:
-  """Starts a Ray on `home`, says where, ends it when standard input ends."""
-  try:
-    with _loopback():
-      from ray.cluster_utils import Cluster
-
-      cluster = Cluster(initialize_head=True, head_node_args={
-        'num_cpus': slots, 'num_gpus': 0, 'include_dashboard': False,
-        'object_store_memory': STORE_BYTES, 'temp_dir': home,
-        '_system_config': {'worker_niceness': 0},
-      })
-    record = {'address': cluster.address, 'home': home}
-  except BaseException as error:  # noqa: BLE001: the driver raises it
-    record = {'error': _line(error)}
-  try:
-    print(json.dumps(record), file=said, flush=True)
-    sys.stdin.read()
-  finally:
-    theirs = _processes_of(home)
-    with contextlib.suppress(Exception):
-      cluster.shutdown()
-    _end(theirs)
-
-
 class _Stopped(Exception):
   """A wait was given up because its job was cancelled or the pool closes."""
 
@@ -630,7 +171,7 @@ class RayBackend:
     }
     self._ray: Any = None
     self._joined = False  # by this backend, so that it leaves at the end
-    self._keeper: Keeper | None = None  # of a private Ray
+    self._keeper: ray_private.Keeper | None = None  # of a private Ray
     self._home = ''  # its folder
     self._print: Any = None  # what Ray prints its own messages with
     self._theirs: dict[int, str] = {}  # its processes: {pid: start time}
@@ -655,7 +196,7 @@ class RayBackend:
     self._check_cpus()
     actors = self._spawn(self.slots)
     if self._home:
-      self._theirs = _processes_of(self._home)
+      self._theirs = ray_private.processes_of(self._home)
     with self._lock:
       self._actors = list(actors)
     self.tier = min((a.tier for a in actors), key=errors.tier_number)
@@ -668,7 +209,7 @@ class RayBackend:
     if found and not self.address and not joined:
       if self._work_dir is not None:
         os.makedirs(self._work_dir, exist_ok=True)
-      self._keeper = Keeper(self.slots, self._work_dir or '')
+      self._keeper = ray_private.Keeper(self.slots, self._work_dir or '')
     try:
       import ray
     except ImportError as error:
@@ -707,7 +248,7 @@ class RayBackend:
         self._init(address=self.address)
         return
       except Exception as error:  # noqa: BLE001: Ray raises many kinds
-        problem = _line(error)
+        problem = ray_private.one_line(error)
     raise errors.BackendError(
       f'{self._where}: {problem}. Start a node of the cluster on this machine '
       f'with Python {sys.version.split()[0]} and Ray '
@@ -719,12 +260,14 @@ class RayBackend:
     try:
       record = self._keeper.wait()
       self._home = record['home']
-      with _loopback(), _environment(**self._keeper.token):
-        _read_token_again()
+      token = self._keeper.token
+      with ray_private.loopback(), ray_private.environment(**token):
+        ray_private.read_token_again()
         self._init(address=record['address'])
     except Exception as error:  # noqa: BLE001: Ray raises many kinds
       raise errors.BackendError(
-        f'a private Ray did not start on this machine: {_line(error)}. Free '
+        'a private Ray did not start on this machine: '
+        f'{ray_private.one_line(error)}. Free '
         f'memory and space under {tempfile.gettempdir()} (TMPDIR), or use the '
         'backend "local".'
       ) from error
@@ -769,7 +312,7 @@ class RayBackend:
   def _spawn(self, number: int, stop: Callable[[], bool] = lambda: False,
              ) -> list[_Actor]:
     """Starts `number` actors and their launchers; BackendError, _Stopped."""
-    remote = self._ray.remote(_actor_class()).options(
+    remote = self._ray.remote(ray_slot.actor_class()).options(
       num_cpus=1, max_restarts=0, max_task_retries=0, max_concurrency=4,
       scheduling_strategy='SPREAD',
     )
@@ -808,12 +351,14 @@ class RayBackend:
         )
       _, left = self._ray.wait(left, num_returns=len(left), timeout=0.2)
     try:
-      return [_unpack(self._ray.get(ref)) for ref in refs]
+      return [ray_bytes.unpack(self._ray.get(ref)) for ref in refs]
     except Exception as error:  # noqa: BLE001: Ray raises many kinds
-      raise errors.BackendError(f'{problem}: {_line(error)}') from error
+      raise errors.BackendError(
+        f'{problem}: {ray_private.one_line(error)}'
+      ) from error
 
   def _check(self, handle: Any, record: dict[str, Any]) -> _Actor:
-    ours = fingerprint()
+    ours = ray_slot.fingerprint()
     place = f'{record["host"]} ({record["ip"]})'
     if 'error' in record:
       raise errors.BackendError(
@@ -874,7 +419,7 @@ class RayBackend:
   def _run(self, run: _Run, actor: _Actor, job: Job, slot: int,
            timeout_s: float, gpu_ids: Sequence[str]) -> Execution:
     try:
-      data = job_to_bytes(job)
+      data = ray_bytes.job_to_bytes(job)
       with self._lock:
         if run.cancelled or self._closing:
           raise _Stopped
@@ -883,7 +428,7 @@ class RayBackend:
           'run', run.token, data, timeout_s, list(gpu_ids)
         )
       self._wait(run, ref, timeout_s + GUARD_S)
-      return execution_from_bytes(self._ray.get(ref))
+      return ray_bytes.execution_from_bytes(self._ray.get(ref))
     except _Stopped:
       raise
     except Exception as error:  # noqa: BLE001: Ray raises many kinds
@@ -979,8 +524,8 @@ class RayBackend:
         self._leave()
     if self._keeper is not None:
       self._keeper.close()
-      _end(self._theirs)
-      sweep(self._base())
+      ray_private.end_all(self._theirs)
+      ray_folder.sweep(self._base())
 
   def _close_actors(self, actors: Sequence[_Actor]) -> None:
     with contextlib.suppress(Exception):
@@ -993,68 +538,14 @@ class RayBackend:
   def _leave(self) -> None:
     """Shuts a private Ray down with all its processes, or leaves a cluster."""
     if self._home:
-      self._theirs.update(_processes_of(self._home))
+      self._theirs.update(ray_private.processes_of(self._home))
     with _kept_signals(), contextlib.suppress(Exception):
       self._ray.shutdown()
     if self._print is not None:
       self._ray._private.worker.print_to_stdstream = self._print
     if self._home:
-      _read_token_again()
-
-
-def _end(processes: dict[int, str]) -> None:
-  """Waits up to 3 s for {pid: start time}, then kills what is left."""
-  end = time.monotonic() + 3
-  while processes and time.monotonic() < end:
-    processes = {p: s for p, s in processes.items() if _started(p) == s}
-    time.sleep(0.02)
-  for pid in processes:  # agents outlive the raylet
-    with contextlib.suppress(OSError):
-      os.kill(pid, signal.SIGKILL)
+      ray_private.read_token_again()
 
 
 def _print_nothing(*_, **__) -> None:
   pass
-
-
-def _line(error: BaseException) -> str:
-  """An error's kind and first paragraph, in one line."""
-  text = str(error).strip().split('\n\n')[0]
-  return ' '.join(f'{type(error).__name__}: {text}'.split())[:400]
-
-
-def _stat(pid: int) -> list[str]:
-  """Fields of /proc/PID/stat from the state on; [] where it is gone."""
-  try:
-    with open(f'/proc/{pid}/stat') as f:
-      fields = f.read().rpartition(')')[2].split()
-  except OSError:
-    return []
-  return [] if fields[0] in 'ZX' else fields
-
-
-def _started(pid: int) -> str:
-  fields = _stat(pid)
-  return fields[19] if fields else ''
-
-
-def _processes_of(folder: str) -> dict[int, str]:
-  """{pid: start time} of processes started on `folder` and below those."""
-  children: dict[int, list[int]] = {}
-  found: dict[int, str] = {}
-  todo = []
-  for name in filter(str.isdigit, os.listdir('/proc')):
-    fields = _stat(int(name))
-    if not fields:
-      continue
-    children.setdefault(int(fields[1]), []).append(int(name))
-    with contextlib.suppress(OSError):
-      with open(f'/proc/{name}/cmdline', 'rb') as f:
-        if folder.encode() in f.read() and int(name) != os.getpid():
-          todo.append(int(name))
-  while todo:
-    pid = todo.pop()
-    if pid not in found:
-      found[pid] = _started(pid)
-      todo += children.get(pid, [])
-  return {pid: start for pid, start in found.items() if start}

@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 
-from jaxagent.sandbox import image, ray_backend
+from jaxagent.sandbox import image, ray_private
 from tests.sandbox import daemon
 
 
@@ -28,15 +28,15 @@ def cluster():
   from ray.cluster_utils import Cluster
 
   assert not ray.is_initialized()
-  with ray_backend._loopback(), tempfile.TemporaryDirectory(
+  with ray_private.loopback(), tempfile.TemporaryDirectory(
     prefix='jar-', dir='/tmp'
-  ) as folder, ray_backend._own_address_file(folder):
+  ) as folder, ray_private.own_address_file(folder):
     health = {
       f'health_check_{k}': v for k, v in {
         'initial_delay_ms': 1000, 'period_ms': 500, 'timeout_ms': 500,
         'failure_threshold': 3}.items()
     }
-    store = {'object_store_memory': ray_backend.STORE_BYTES}
+    store = {'object_store_memory': ray_private.STORE_BYTES}
     made = Cluster(initialize_head=True, head_node_args={
       'num_cpus': 0, 'temp_dir': folder, 'include_dashboard': False,
       '_system_config': health, **store,
@@ -45,8 +45,8 @@ def cluster():
     try:
       yield made
     finally:
-      theirs = ray_backend._processes_of(folder)
+      theirs = ray_private.processes_of(folder)
       made.shutdown()
       for pid, start in theirs.items():
-        if ray_backend._started(pid) == start:
+        if ray_private.started(pid) == start:
           os.kill(pid, signal.SIGKILL)

@@ -17,7 +17,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jaxagent.sandbox import SandboxPool, errors, ray_backend
+from jaxagent.sandbox import (
+  SandboxPool,
+  errors,
+  ray_backend,
+  ray_bytes,
+  ray_folder,
+  ray_private,
+  ray_slot,
+)
 from jaxagent.types import Execution, Job, Limits, Outcome
 
 slow = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -53,26 +61,26 @@ _EXECUTIONS = st.builds(
 
 @given(_JOBS)
 def test_a_job_comes_back_from_bytes(job):
-  back = ray_backend.job_from_bytes(ray_backend.job_to_bytes(job))
+  back = ray_bytes.job_from_bytes(ray_bytes.job_to_bytes(job))
   assert back == job and list(back.files) == list(job.files)
 
 
 @given(_EXECUTIONS)
 def test_an_execution_comes_back_from_bytes(execution):
-  data = ray_backend.execution_to_bytes(execution)
-  assert ray_backend.execution_from_bytes(data) == execution
+  data = ray_bytes.execution_to_bytes(execution)
+  assert ray_bytes.execution_from_bytes(data) == execution
 
 
 def test_surrogates_stay_apart():
   text = '\ud800\udc00\udcff'
   job = Job(text, text, files={text: text, 'b': text.encode('utf-16', 'ignore')})
-  assert ray_backend.job_from_bytes(ray_backend.job_to_bytes(job)) == job
+  assert ray_bytes.job_from_bytes(ray_bytes.job_to_bytes(job)) == job
 
 
 _OWNER = '''
 import os, sys
-from jaxagent.sandbox import ray_backend
-folder = ray_backend.Folder(sys.argv[1])
+from jaxagent.sandbox import ray_folder
+folder = ray_folder.Folder(sys.argv[1])
 folder.write('jaxagent-1-00000000')
 os.makedirs(folder.path + '/a/b')
 print(folder.path, flush=True)
@@ -84,18 +92,18 @@ os._exit(9)
 def test_folders_of_dead_owners_are_swept_and_no_other(tmp_path):
   command = [sys.executable, '-c', _OWNER, str(tmp_path)]
   dead = subprocess.run(command, capture_output=True, text=True, check=False)
-  other = tmp_path / (ray_backend.PREFIX + 'other')
+  other = tmp_path / (ray_folder.PREFIX + 'other')
   other.mkdir()
   (other / 'owner').write_text('another machine\n')
-  (tmp_path / (ray_backend.PREFIX + 'being-made')).mkdir()
+  (tmp_path / (ray_folder.PREFIX + 'being-made')).mkdir()
   with subprocess.Popen([*command, 'live'], stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE, text=True) as live:
     path = live.stdout.readline().strip()
-    assert ray_backend.sweep(str(tmp_path)) == 1
+    assert ray_folder.sweep(str(tmp_path)) == 1
     assert os.path.isdir(path + '/a/b')
     assert not os.path.exists(dead.stdout.strip())
     live.stdin.close()
-  assert ray_backend.sweep(str(tmp_path)) == 1
+  assert ray_folder.sweep(str(tmp_path)) == 1
   assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -193,9 +201,9 @@ def backend(tmp_path_factory):
     pids = [a['pid'] for a in made.stats()['actors']]
     yield made
     pids += [a['pid'] for a in made.stats()['actors'] if a]
-    theirs = ray_backend._processes_of(made._home)
+    theirs = ray_private.processes_of(made._home)
     assert set(pids[2:]) <= set(theirs)
-  assert not [p for p, s in theirs.items() if ray_backend._started(p) == s]
+  assert not [p for p, s in theirs.items() if ray_private.started(p) == s]
   assert folders(work) == before and not groups(pids)
   assert signal.getsignal(signal.SIGTERM) is handler
 
@@ -208,7 +216,7 @@ class TestPrivate:
   def test_it_listens_on_the_loopback_alone(self, backend):
     mine = {
       os.readlink(fd)[8:-1]
-      for pid in (*ray_backend._processes_of(backend._home), os.getpid())
+      for pid in (*ray_private.processes_of(backend._home), os.getpid())
       for fd in pathlib.Path(f'/proc/{pid}/fd').iterdir()
       if os.path.islink(fd) and os.readlink(fd).startswith('socket:')
     }
@@ -315,7 +323,7 @@ class TestPrivate:
     assert result.outcome is Outcome.INFRASTRUCTURE
     assert 'no answer within 3 s' in result.message
     assert backend.run(job('stop', 'print(4)'), 0, 20.0).output == '4\n'
-    assert not ray_backend._started(pid)
+    assert not ray_private.started(pid)
 
   def test_a_lower_replacement_is_refused(self, backend, monkeypatch):
     monkeypatch.setitem(backend._options, 'disable', ['namespaces'])
@@ -403,12 +411,12 @@ def test_nothing_outlives_a_killed_trainer(tmp_path):
   ) as driver:
     home, *pids = driver.stdout.readline().split()
     wait_for(lambda: with_argument(seconds))
-    theirs = ray_backend._processes_of(home)
+    theirs = ray_private.processes_of(home)
     driver.kill()
   assert set(map(int, pids)) < set(theirs)
   wait_for(lambda: not with_argument(seconds))
   wait_for(lambda: not any(
-    ray_backend._started(p) == s for p, s in theirs.items()), 15)
+    ray_private.started(p) == s for p, s in theirs.items()), 15)
   wait_for(lambda: folders(tmp_path) == before)
   assert not groups(pids)
 
@@ -485,7 +493,7 @@ def test_a_pool_gets_every_job_once_when_a_node_goes(cluster):
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_another_version_on_a_node_is_refused(cluster, monkeypatch):
-  monkeypatch.setattr(ray_backend, 'fingerprint', lambda: 'other')
+  monkeypatch.setattr(ray_slot, 'fingerprint', lambda: 'other')
   made = ray_backend.RayBackend(1, address=cluster.address, zygote=False)
   with contextlib.closing(made):
     with pytest.raises(errors.BackendError, match='another jaxagent'):
