@@ -16,6 +16,7 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from jaxagent.sandbox import _linux, _runner, _wire, _zygote
@@ -154,9 +155,28 @@ def _filled(path: str) -> tuple[int, bool]:
   return used, status.f_bavail == 0 or status.f_ffree == 0
 
 
-def _resident(pid: int) -> int:
-  """Bytes a process holds: anonymous and shared, each page split among its
-  users. A process that hides its maps is charged all that is resident."""
+def _status(pid: int) -> tuple[int, int]:
+  """(resident, page tables) of a process in bytes, in constant time.
+
+  Resident is anonymous and shared memory, shared pages counted whole. Reading
+  what was never written grows the page tables and nothing else.
+  """
+  found = {}
+  try:
+    with open(f'/proc/{pid}/status') as f:
+      for line in f:
+        name, _, rest = line.partition(':')
+        if name in ('RssAnon', 'RssShmem', 'VmPTE'):
+          found[name] = 1024 * int(rest.split()[0])
+  except (OSError, ValueError, IndexError):
+    pass
+  resident = found.get('RssAnon', 0) + found.get('RssShmem', 0)
+  return resident, found.get('VmPTE', 0)
+
+
+def _proportional(pid: int, resident: int) -> int:
+  """As `resident`, each page split among its users. A process that hides its
+  maps is charged all of it. Takes long where page tables are large."""
   try:
     with open(f'/proc/{pid}/smaps_rollup') as f:
       return 1024 * sum(
@@ -164,25 +184,18 @@ def _resident(pid: int) -> int:
         if line.startswith(('Pss_Anon:', 'Pss_Shmem:'))
       )
   except (OSError, ValueError):
-    pass
-  try:
-    with open(f'/proc/{pid}/statm') as f:
-      return int(f.read().split()[1]) * 4096
-  except (OSError, IndexError, ValueError):
-    return 0
+    return resident
 
 
-def _page_tables(pid: int) -> int:
-  """Bytes of a process's page tables: reading what was never written grows
-  them and nothing else."""
-  try:
-    with open(f'/proc/{pid}/status') as f:
-      for line in f:
-        if line.startswith('VmPTE:'):
-          return 1024 * int(line.split()[1])
-  except (OSError, ValueError):
-    pass
-  return 0
+def _memory(pids: Iterable[int], limit: int) -> int:
+  """Bytes that processes hold together; shared pages are split only where the
+  sum passes `limit` with them and not by page tables alone."""
+  each = {pid: _status(pid) for pid in pids}
+  tables = sum(t for _, t in each.values())
+  whole = sum(r for r, _ in each.values())
+  if tables + whole <= limit or tables > limit:
+    return tables + whole
+  return tables + sum(_proportional(p, r) for p, (r, _) in each.items())
 
 
 def _sockets() -> int:
@@ -480,8 +493,7 @@ class Watch:
     if self.room.namespaces:
       memory = used + _sockets() * self.room.config['socket_bytes']
     pids = descendants(self.room.namespaces)
-    for pid in pids:
-      memory += _resident(pid) + _page_tables(pid)
+    memory += _memory(pids, self.memory - memory)
     self.peak = max(self.peak, memory)
     if memory > self.memory:
       self.reason = 'memory'
