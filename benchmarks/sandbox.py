@@ -1,10 +1,13 @@
 """What containment costs, how late a deadline is, what a neighbour does.
 
-  python -m benchmarks.sandbox [--jobs 60] [--json FILE]
+  python -m benchmarks.sandbox [--jobs 60] [--json FILE] [--docker_image NAME]
 
-Three ways to run the same scripts, two at once, in one process and in turns:
+Five ways to run the same scripts, two at once, in one process and in turns:
 `bare` is `subprocess.run` of a cold interpreter, with no containment at all;
-`cold` and `zygote` are the sandbox's local backend.
+`cold` and `zygote` are the sandbox's local backend; `docker` starts a container
+per job, `ray` hands jobs to the zygotes of a private Ray. Docker needs a daemon
+(DOCKER_HOST) with an image that `python -m jaxagent.sandbox image` made; where
+there is none the result says why there is no figure.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ import time
 from collections.abc import Callable, Iterator
 
 from benchmarks.machine import RESULTS, describe, speed_index
-from jaxagent.sandbox import SandboxPool
+from jaxagent.sandbox import BackendError, SandboxPool
+from jaxagent.sandbox.docker_backend import IMAGE
 from jaxagent.types import Job, Limits
 
 SCRIPTS = {
@@ -85,8 +89,8 @@ def bare() -> Iterator[Runner]:
 
 
 @contextlib.contextmanager
-def local(zygote: bool) -> Iterator[Runner]:
-  with SandboxPool(AT_ONCE, zygote=zygote) as pool:
+def pooled(zygote: bool, **options) -> Iterator[Runner]:
+  with SandboxPool(AT_ONCE, zygote=zygote, **options) as pool:
 
     def run(text: str) -> tuple[float, float]:
       result = pool.submit(_job(text, zygote=zygote)).result()
@@ -165,21 +169,28 @@ def neighbour(jobs: int, disable: tuple[str, ...] = ()) -> dict:
     }
 
 
-def measure(jobs: int) -> dict:
+def measure(jobs: int, image: str) -> dict:
   result: dict = {
     'machine': {**describe(), 'speed_index': speed_index()},
     'throughput': {},
   }
   ways = {
     'bare': bare,
-    'cold': lambda: local(False),
-    'zygote': lambda: local(True),
+    'cold': lambda: pooled(False),
+    'zygote': lambda: pooled(True),
+    'docker': lambda: pooled(False, backend='docker', image=image),
+    'ray': lambda: pooled(True, backend='ray'),
   }
   for script, text in SCRIPTS.items():
     rows = result['throughput'][script] = {}
     for way, opened in ways.items():
-      with opened() as run:
-        row = rows[way] = throughput(run, text, jobs)
+      try:
+        with opened() as run:
+          row = rows[way] = throughput(run, text, jobs)
+      except BackendError as error:
+        rows[way] = {'refused': str(error)}
+        print(f'{script:6} {way:7} refused: {error}')
+        continue
       row['ratio_to_bare'] = row['jobs_per_s'] / rows['bare']['jobs_per_s']
       print(
         f'{script:6} {way:7} {row["jobs_per_s"]:7.1f} jobs/s '
@@ -204,8 +215,10 @@ def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--jobs', type=int, default=60)
   parser.add_argument('--json', default=str(RESULTS / 'sandbox.json'))
+  parser.add_argument('--docker_image', default=IMAGE)
   options = parser.parse_args()
-  text = json.dumps(measure(options.jobs), indent=1)
+  result = measure(options.jobs, options.docker_image)
+  text = json.dumps(result, indent=1)
   pathlib.Path(options.json).write_text(text.replace('NaN', 'null') + '\n')
 
 

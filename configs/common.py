@@ -35,7 +35,7 @@ def base() -> ConfigDict:
   config.sandbox.threads = 1  # CPUs of one execution
   config.sandbox.zygote = True
   config.sandbox.timeout_s = 3.0  # one execution
-  config.sandbox.step_timeout_s = 60.0  # queue, execution and grading
+  config.sandbox.step_timeout_s = 60.0  # editor, queue and execution
   config.sandbox.memory_mb = 2048
 
   # Text models: 'scripted' is the offline stand-in, 'openai' an endpoint.
@@ -114,6 +114,8 @@ def base() -> ConfigDict:
   config.rl.rest = 'carry_over'  # carry_over | cancel | wait
   config.rl.max_staleness = 1  # updates; -1 is no bound
   config.rl.on_stale = 'hold'  # hold | drop | keep
+  # A step that has begun and gives no answer for so long is taken for lost.
+  config.rl.lease_s = 150.0
   config.rl.watchdog_s = 300.0
   config.rl.policy_lr = 3e-4
   config.rl.value_lr = 3e-3

@@ -78,6 +78,7 @@ def _paper(config: common.ConfigDict) -> None:
   config.rl.value_warmup_epochs = 0
   config.rl.ppo_epochs = 1
   config.rl.kl_coef = 0.001
+  config.rl.lease_s = 5400.0
   config.rl.watchdog_s = 7200.0
   config.rl.micro_batch_tokens = 16384
   config.eval.trajectories_per_task = 16

@@ -6,6 +6,7 @@ clock (`VirtualClock`), where an hour of executions takes a second to simulate.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Protocol, runtime_checkable
 
@@ -50,3 +51,25 @@ class VirtualClock:
   def move_to(self, t: float) -> None:
     """Sets the time to `t` if that lies ahead."""
     self._now = max(self._now, float(t))
+
+
+@dataclasses.dataclass(frozen=True)
+class Deadline:
+  """A point in time on the monotonic clock; nested ones only shrink."""
+
+  at: float = float('inf')
+
+  @classmethod
+  def after(cls, seconds: float) -> Deadline:
+    return cls(time.monotonic() + seconds)
+
+  def nested(self, seconds: float) -> Deadline:
+    """The earlier of this deadline and `seconds` from now."""
+    return Deadline(min(self.at, time.monotonic() + seconds))
+
+  def remaining(self) -> float:
+    """Seconds until then; 0 where it has passed, inf where there is none."""
+    return max(0.0, self.at - time.monotonic())
+
+
+NO_DEADLINE = Deadline()

@@ -138,6 +138,7 @@ def _ours() -> dict[str, str]:
     'buffer/quarantined': 'prompts given up after repeated failures',
     'buffer/cancelled': 'running prompts cancelled since the last record',
     'buffer/infrastructure': 'infrastructure failures since the last record',
+    'buffer/expired': 'of these, attempts that outlived their lease (rl.lease_s)',
     'buffer/ignored': 'results that came too late to count',
     'buffer/rejected': 'samples refused for bad data (NaN, empty mask)',
     'scheduler/learner_idle_s': 'seconds the learner waited for a batch',

@@ -17,8 +17,11 @@ import numpy as np
 class Outcome(str, enum.Enum):
   """What became of one action. Decided from exit status, signals, counters.
 
-  The first ten are the sandbox's; the last three come from the environment
-  before or after anything ran.
+  `invalid_format`, `invalid_action` and `grader_error` come from the
+  environment, before or after anything ran; the others are the sandbox's.
+  `timeout` is the program's own limit, charged to whoever wrote it;
+  `deadline` is that of the step or trajectory around it, spent in a queue or
+  on a retry, and nobody's fault but ours.
   """
 
   OK = 'ok'
@@ -31,6 +34,7 @@ class Outcome(str, enum.Enum):
   NO_SUBMISSION = 'no_submission'
   INVALID_SUBMISSION = 'invalid_submission'
   INFRASTRUCTURE = 'infrastructure'
+  DEADLINE = 'deadline'
   INVALID_FORMAT = 'invalid_format'
   INVALID_ACTION = 'invalid_action'
   GRADER_ERROR = 'grader_error'
@@ -38,7 +42,11 @@ class Outcome(str, enum.Enum):
   @property
   def is_infrastructure(self) -> bool:
     """True where the fault is ours: never a reward, always a retry."""
-    return self in (Outcome.INFRASTRUCTURE, Outcome.GRADER_ERROR)
+    return self in (
+      Outcome.INFRASTRUCTURE,
+      Outcome.DEADLINE,
+      Outcome.GRADER_ERROR,
+    )
 
   @property
   def is_corner_case(self) -> bool:

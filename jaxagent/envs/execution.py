@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxagent import types
+from jaxagent.clock import NO_DEADLINE, Deadline
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,7 @@ class ScriptRunner:
     zygote: bool = True,
     cache: bool = False,
     infrastructure_retries: int = 1,
+    step_timeout_s: float | None = None,
   ):
     self.prepared = dict(prepared)
     self.pool = pool
@@ -65,6 +67,7 @@ class ScriptRunner:
     self.threads = threads
     self.zygote = zygote
     self.infrastructure_retries = infrastructure_retries
+    self.step_timeout_s = step_timeout_s
     self._cache: dict[str, Run] | None = {} if cache else None
     self._lock = threading.Lock()
     self.cache_hits = 0
@@ -86,6 +89,12 @@ class ScriptRunner:
       changes['memory_mb'] = self.memory_mb
     return dataclasses.replace(spec.limits, **changes)
 
+  def step_deadline(self, around: Deadline = NO_DEADLINE) -> Deadline:
+    """That of a step which begins now, within the one `around` it."""
+    if self.step_timeout_s is None:
+      return around
+    return around.nested(self.step_timeout_s)
+
   def run_script(
     self,
     task: str,
@@ -94,8 +103,13 @@ class ScriptRunner:
     *,
     split: str = 'valid',
     job_id: str = 'job',
+    deadline: Deadline = NO_DEADLINE,
   ) -> Run:
-    """Executes one script in a fresh workspace and grades its submission."""
+    """Executes one script in a fresh workspace and grades its submission.
+
+    deadline: by when it has run. Grading, which has a limit of its own, is
+    let finish once it has begun.
+    """
     key = ''
     if self._cache is not None:
       key = state_id(task, files, script, 0, split)
@@ -105,8 +119,8 @@ class ScriptRunner:
           return self._cache[key]
     for _ in range(self.infrastructure_retries + 1):
       # Under the same id: whoever cancels the job knows no other.
-      run = self._run_once(task, files, script, split, job_id)
-      if not run.outcome.is_infrastructure:
+      run = self._run_once(task, files, script, split, job_id, deadline)
+      if not run.outcome.is_infrastructure or deadline.remaining() <= 0:
         break
     # A time-out under load may be none on another day: not kept.
     if self._cache is not None and not (
@@ -116,7 +130,7 @@ class ScriptRunner:
         self._cache[key] = run
     return run
 
-  def _run_once(self, task, files, script, split, job_id) -> Run:
+  def _run_once(self, task, files, script, split, job_id, deadline) -> Run:
     prepared = self.task(task)
     spec = prepared.spec
     job = types.Job(
@@ -132,7 +146,7 @@ class ScriptRunner:
     with self._lock:
       self.executions += 1
     try:
-      execution = self.pool.submit(job).result()
+      execution = self._submit(job, deadline).result()
     except Exception as error:  # the pool itself failed: ours, not theirs
       execution = types.Execution(
         job_id=job_id,
@@ -158,6 +172,11 @@ class ScriptRunner:
       score, outcome = None, types.Outcome.INVALID_SUBMISSION
       reason = reason or 'the score is not a finite number'
     return Run(outcome, score, execution, reason or '')
+
+  def _submit(self, job: types.Job, deadline: Deadline):
+    if deadline == NO_DEADLINE:
+      return self.pool.submit(job)
+    return self.pool.submit(job, deadline_s=deadline.remaining())
 
   def initial_state(
     self, task: str, *, ideas: tuple[str, ...] = (), job_id: str | None = None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxagent import types
+from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import interfaces, parser, workspace
 from jaxagent.envs.editing import AskedEditor
 from jaxagent.envs.execution import Run, ScriptRunner, state_id
@@ -94,6 +95,9 @@ class StepEnvironment(ScriptRunner):
     cache: executions of the same task, files and split are looked up
       instead of run (durations too). For collection only: RL runs for real.
     infrastructure_retries: how often a failure of ours is run again.
+    step_timeout_s: seconds for a step as a whole: the editor, the pool's queue
+      and the execution, with those retries. What is not done then has the
+      outcome `deadline`, which is never a reward. None: no limit.
   """
 
   def __init__(
@@ -115,6 +119,7 @@ class StepEnvironment(ScriptRunner):
     + ('Read File', 'Undo Edit Script', 'Edit Script Segment (AI)'),
     cache: bool = False,
     infrastructure_retries: int = 1,
+    step_timeout_s: float | None = None,
   ):
     if on_failure not in ('revert', 'keep'):
       raise ValueError(f"on_failure={on_failure!r} must be 'revert' or 'keep'.")
@@ -128,6 +133,7 @@ class StepEnvironment(ScriptRunner):
       zygote=zygote,
       cache=cache,
       infrastructure_retries=infrastructure_retries,
+      step_timeout_s=step_timeout_s,
     )
     self.editor = editor
     self._asking = AskedEditor(editor)
@@ -146,8 +152,17 @@ class StepEnvironment(ScriptRunner):
     *,
     split: str = 'valid',
     job_id: str = 'step',
+    deadline: Deadline = NO_DEADLINE,
   ) -> StepResult:
-    """Carries out one response. Never raises for what a response holds."""
+    """Carries out one response. Never raises for what a response holds.
+
+    deadline: of what the step is part of; `step_timeout_s` is nested in it.
+    """
+    call = {
+      'split': split,
+      'job_id': job_id,
+      'deadline': self.step_deadline(deadline),
+    }
     try:
       response = parser.parse_response(
         response_text,
@@ -161,7 +176,7 @@ class StepEnvironment(ScriptRunner):
     handler = _HANDLERS[name]
     is_edit = name in parser.EDIT_ACTIONS
     try:
-      result = handler(self, state, name, args, split, job_id)
+      result = handler(self, state, name, args, call)
     except ActionFailed as error:
       result = self._finish(
         state,
@@ -246,16 +261,16 @@ class StepEnvironment(ScriptRunner):
     data = self.task(state.task).public_dir
     return workspace.read(state.files, data, name)
 
-  def _act_list(self, state, name, args, split, job_id) -> StepResult:
+  def _act_list(self, state, name, args, call) -> StepResult:
     data = self.task(state.task).public_dir
     text = workspace.listing(state.files, data, args['dir_path'])
     return self._finish(state, types.Outcome.OK, name, args, text)
 
-  def _act_read(self, state, name, args, split, job_id) -> StepResult:
+  def _act_read(self, state, name, args, call) -> StepResult:
     text = self._read(state, args['file_name'])
     return self._finish(state, types.Outcome.OK, name, args, text)
 
-  def _act_inspect(self, state, name, args, split, job_id) -> StepResult:
+  def _act_inspect(self, state, name, args, call) -> StepResult:
     lines = self._read(state, args['script_name']).split('\n')
     try:
       start = int(args['start_line_number'])
@@ -271,7 +286,7 @@ class StepEnvironment(ScriptRunner):
     )
     return self._finish(state, types.Outcome.OK, name, args, text)
 
-  def _act_understand(self, state, name, args, split, job_id) -> StepResult:
+  def _act_understand(self, state, name, args, call) -> StepResult:
     text = self._read(state, args['file_name'])
     return self._finish(
       state, types.Outcome.OK, name, args, workspace.summarise(text)
@@ -282,7 +297,7 @@ class StepEnvironment(ScriptRunner):
   def _writable(self, state: types.State, name: str) -> str:
     return workspace.writable(state.files, self.task(state.task).spec, name)
 
-  def _act_copy(self, state, name, args, split, job_id) -> StepResult:
+  def _act_copy(self, state, name, args, call) -> StepResult:
     text = self._read(state, args['source'])
     target = self._writable(state, args['destination'])
     files = workspace.with_file(state.files, target, text)
@@ -295,7 +310,7 @@ class StepEnvironment(ScriptRunner):
       files=files,
     )
 
-  def _act_undo(self, state, name, args, split, job_id) -> StepResult:
+  def _act_undo(self, state, name, args, call) -> StepResult:
     path = self._writable(state, args['script_name'])
     backup = f'{BACKUP}/{path}'
     if backup not in state.files:
@@ -306,15 +321,15 @@ class StepEnvironment(ScriptRunner):
       state, types.Outcome.OK, name, args, files[path], files=files
     )
 
-  def _act_final(self, state, name, args, split, job_id) -> StepResult:
+  def _act_final(self, state, name, args, call) -> StepResult:
     return self._finish(state, types.Outcome.OK, name, args, '')
 
-  def _act_execute(self, state, name, args, split, job_id) -> StepResult:
+  def _act_execute(self, state, name, args, call) -> StepResult:
     path = workspace.inside(args['script_name'])
     files = workspace.visible(state.files)
     if path is None or path not in files:
       raise ActionFailed(f'there is no script {args["script_name"]!r}.')
-    run = self.run_script(state.task, files, path, split=split, job_id=job_id)
+    run = self.run_script(state.task, files, path, **call)
     return self._finish(
       state, run.outcome, name, args, self._report(run), run=run, script=path
     )
@@ -328,13 +343,13 @@ class StepEnvironment(ScriptRunner):
       status += f' ({run.message})'
     return f'{status}\n{run.execution.output}'
 
-  def _act_edit(self, state, name, args, split, job_id) -> StepResult:
+  def _act_edit(self, state, name, args, call) -> StepResult:
     old = self._read(state, args['script_name'])
     target = self._writable(state, args['save_name'])
     new = self._asking.edited(old, args['edit_instruction'])
-    return self._after_edit(state, name, args, old, new, target, split, job_id)
+    return self._after_edit(state, name, args, old, new, target, call)
 
-  def _act_segment(self, state, name, args, split, job_id) -> StepResult:
+  def _act_segment(self, state, name, args, call) -> StepResult:
     old = self._read(state, args['script_name'])
     target = self._writable(state, args['save_name'])
     lines = old.split('\n')
@@ -349,10 +364,10 @@ class StepEnvironment(ScriptRunner):
       '\n'.join(lines[start - 1 : end]), args['edit_instruction']
     )
     new = '\n'.join([*lines[: start - 1], part.rstrip('\n'), *lines[end:]])
-    return self._after_edit(state, name, args, old, new, target, split, job_id)
+    return self._after_edit(state, name, args, old, new, target, call)
 
   def _after_edit(
-    self, state, name, args, old, new, target, split, job_id
+    self, state, name, args, old, new, target, call
   ) -> StepResult:
     files = workspace.with_file(state.files, target, new)
     diff = ''.join(
@@ -376,7 +391,7 @@ class StepEnvironment(ScriptRunner):
         script=target,
       )
     run = self.run_script(
-      state.task, workspace.visible(files), target, split=split, job_id=job_id
+      state.task, workspace.visible(files), target, **call
     )
     text = f'{self._report(run)}\n{text}'
     keep = run.outcome is types.Outcome.OK or self.on_failure == 'keep'

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import concurrent.futures
 import random
-import time
 from collections import Counter
 from collections.abc import Mapping
 
 from jaxagent import disk, types
+from jaxagent.clock import Deadline
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
 from jaxagent.envs.interfaces import TextModelError
@@ -170,18 +170,24 @@ def _walk(host, initial, index: int, drawn, rng, steps: list[dict]) -> str:
   Fills `steps`.
   """
   config, task = host.config.collect, initial.task
-  began = time.monotonic()
+  whole = Deadline.after(config.time_limit_s)
   state = initial
   if rng.random() < config.varied_start:
-    state = _varied(host, initial, rng, f'vary-{task}-{index}')
+    state = _varied(host, initial, rng, f'vary-{task}-{index}', whole)
   for number in range(config.max_steps):
-    if time.monotonic() - began > config.time_limit_s:
+    if not whole.remaining():
       break
     # The first steps follow the drawn ideas (paper 000, B.2).
     text = host.expert.act(state, host.spec(task), rng, drawn)
     result = host.env.step(
-      state, text, split='valid', job_id=f'collect-{task}-{index}-{number}'
+      state,
+      text,
+      split='valid',
+      job_id=f'collect-{task}-{index}-{number}',
+      deadline=whole,
     )
+    if result.outcome is types.Outcome.DEADLINE and not whole.remaining():
+      break  # it has the steps that there was time for
     if result.outcome.is_infrastructure:
       return f'{result.outcome.value}: {result.message}'
     steps.append(
@@ -200,12 +206,16 @@ def _walk(host, initial, index: int, drawn, rng, steps: list[dict]) -> str:
   return ''
 
 
-def _varied(host, initial, rng, job_id: str) -> types.State:
+def _varied(host, initial, rng, job_id: str, whole: Deadline) -> types.State:
   """The starter after one random edit that ran; else the starter."""
   for attempt in range(4):
     text = host.expert.act(initial, host.spec(initial.task), rng, ())
     result = host.env.step(
-      initial, text, split='valid', job_id=f'{job_id}-{attempt}'
+      initial,
+      text,
+      split='valid',
+      job_id=f'{job_id}-{attempt}',
+      deadline=whole,
     )
     if result.is_edit and result.score is not None:
       return fresh_state(result.state, start_score=initial.start_score)

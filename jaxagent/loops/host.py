@@ -173,6 +173,7 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
       grader,
       log=work / executions.LOG,
       timeout_s=box.timeout_s,
+      step_timeout_s=box.step_timeout_s,
       memory_mb=box.memory_mb,
       threads=box.threads,
       zygote=box.zygote,

@@ -39,6 +39,7 @@ def complaint(config, stages: tuple[str, ...]) -> str:
 
 
 _HF = 'model.hf.'
+_NEST = 'deadlines nest (execution < step < lease < watchdog)'
 RULES: tuple[checks.Rule, ...] = (
   checks.Rule((), checks.all_finite),
   # What there is to choose.
@@ -152,6 +153,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number('rollout.top_p', above=0, most=1),
   checks.number('rl.weight_cap', least=0),
   checks.number('rl.oversample', least=1),
+  checks.number('rl.lease_s', above=0),
   checks.number('rl.watchdog_s', above=0),
   checks.number('rl.policy_lr', above=0),
   checks.number('rl.value_lr', above=0),
@@ -206,15 +208,28 @@ RULES: tuple[checks.Rule, ...] = (
     'sandbox.step_timeout_s',
     holds=lambda execution, step: execution < step,
     say='config.sandbox.timeout_s={0} must be below '
-    'config.sandbox.step_timeout_s={1}: deadlines nest (execution < step < '
-    'watchdog).',
+    f'config.sandbox.step_timeout_s={{1}}: {_NEST}.',
   ),
   checks.related(
     'sandbox.step_timeout_s',
     'rl.watchdog_s',
     holds=lambda step, watchdog: step < watchdog,
     say='config.sandbox.step_timeout_s={0} must be below '
-    'config.rl.watchdog_s={1}: deadlines nest (execution < step < watchdog).',
+    f'config.rl.watchdog_s={{1}}: {_NEST}.',
+  ),
+  checks.related(
+    'sandbox.step_timeout_s',
+    'rl.lease_s',
+    holds=lambda step, lease: step < lease,
+    say='config.sandbox.step_timeout_s={0} must be below '
+    f'config.rl.lease_s={{1}}: {_NEST}.',
+  ),
+  checks.related(
+    'rl.lease_s',
+    'rl.watchdog_s',
+    holds=lambda lease, watchdog: lease < watchdog,
+    say='config.rl.lease_s={0} must be below '
+    f'config.rl.watchdog_s={{1}}: {_NEST}.',
   ),
   checks.related(
     'collect.time_limit_s',

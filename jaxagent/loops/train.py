@@ -170,6 +170,7 @@ def _scheduler(host, pool, policy: Policy) -> Scheduler:
       rest=config.rest,
       max_staleness=None if config.max_staleness < 0 else config.max_staleness,
       on_stale=config.on_stale,
+      lease_s=config.lease_s,
       watchdog_s=config.watchdog_s,
       group_size=config.group_size,
       # Few, larger generation calls: each has a fixed cost.

@@ -56,6 +56,13 @@ class Executor(Protocol):
     """Stops it; no result of it is wanted. Unknown ids are ignored."""
     ...
 
+  def begun(self, prompt_id: str) -> float | None:
+    """When a slot took it, on the scheduler's clock; None while it is queued.
+
+    A lease runs from then. An executor without a queue may leave this out.
+    """
+    ...
+
   def close(self) -> None:
     """Stops everything; bounded."""
     ...
@@ -112,9 +119,10 @@ class SchedulerConfig:
     wait. None: 4 * batch_size.
   max_attempts: failures of ours before a prompt is quarantined.
   watchdog_s: nothing finishes for so long -> StalledError.
-  lease_s: one attempt may run so long before it is taken for lost (an
-    infrastructure failure). None: no lease. Must exceed every time-out
-    inside the executor and be below watchdog_s.
+  lease_s: one attempt may run so long, from when a slot takes it, before it is
+    stopped and taken for lost (an infrastructure failure, counted as
+    `expired`, too). None: no lease. Must exceed every time-out inside the
+    executor and be below watchdog_s.
   drain_s: `close` waits so long for running samples.
   refill: free slots that make it worth calling the sampler.
   """

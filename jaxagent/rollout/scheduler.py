@@ -96,6 +96,7 @@ class Scheduler:
     now = clock.now()
     self._watchdog = Watchdog(config.watchdog_s, now)
     slots = getattr(executor, 'slots', executor.capacity)
+    self._begun = getattr(executor, 'begun', None)
     self.stats = Stats(now, slots)
 
   # The loop's side -----------------------------------------------------------
@@ -395,18 +396,24 @@ class Scheduler:
       self._buffer.remove(group)
 
   def _expire_leases(self) -> None:
-    lease = self.config.lease_s
-    if lease is None:
-      return
     now = self._clock.now()
-    while self._running:
-      prompt_id, (member, started, _) = next(iter(self._running.items()))
-      if now < started + lease:
-        return
+    while self._lease_left(now) <= 0:
+      prompt_id, (member, _, _) = next(iter(self._running.items()))
       self._stop(prompt_id, requeue=False)
       self._watchdog.moved(now)
-      error = f'no answer within lease_s={lease:g}'
+      self.stats.add('expired')
+      error = f'no answer within lease_s={self.config.lease_s:g}'
       self._failed(member, error, 'infrastructure')
+
+  def _lease_left(self, now: float) -> float:
+    """Seconds until the first lease can end: works begin in their order."""
+    lease = self.config.lease_s
+    if lease is None or not self._running:
+      return float('inf')
+    prompt_id, (_, started, _) = next(iter(self._running.items()))
+    if self._begun is not None:
+      started = self._begun(prompt_id)
+    return lease if started is None else started + lease - now
 
   def _stop(self, prompt_id: str, requeue: bool = True) -> float:
     """Cancels a running work; returns its age in seconds."""
@@ -499,10 +506,9 @@ class Scheduler:
         'nothing runs, nothing can be issued and the batch is not complete: '
         f'{self.ledger.counts()}. Quarantined: {self.ledger.quarantined()}'
       )
-    timeout = min(self._watchdog.left(now), _LONGEST_WAIT_S)
-    if self.config.lease_s is not None and self._running:
-      _, started, _ = next(iter(self._running.values()))
-      timeout = min(timeout, max(0.0, started + self.config.lease_s - now))
+    timeout = min(
+      self._watchdog.left(now), _LONGEST_WAIT_S, self._lease_left(now)
+    )
     # Rounding must not leave a wait too short to move the clock.
     self._harvest(self._executor.wait(max(timeout, 1e-3)))
     self._expire_leases()

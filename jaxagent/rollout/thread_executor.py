@@ -45,6 +45,7 @@ class ThreadExecutor:
     self._lock = threading.Lock()
     self._dropped: set[tuple[str, int]] = set()
     self._current: dict[str, int] = {}
+    self._begun: dict[str, float] = {}  # of current attempts alone
     self._disk_full: Exception | None = None
     self._threads = [
       threading.Thread(target=self._serve, name=f'work-{i}', daemon=True)
@@ -76,8 +77,13 @@ class ThreadExecutor:
       if attempt is None:
         return
       self._dropped.add((prompt_id, attempt))
+      self._begun.pop(prompt_id, None)
     if self._cancel is not None:
       self._cancel(prompt_id)
+
+  def begun(self, prompt_id: str) -> float | None:
+    with self._lock:
+      return self._begun.get(prompt_id)
 
   def close(self) -> None:
     """Lets each thread end after its present work; waits up to 5 s."""
@@ -90,12 +96,22 @@ class ThreadExecutor:
   def _serve(self) -> None:
     while (work := self._todo.get()) is not None:
       key = (work.prompt.prompt_id, work.attempt)
-      if not self._is_dropped(key):
+      if self._begin(key):
         result = self._attempt(work)
         if not self._is_dropped(key):
           self._done.put(result)
       with self._lock:
         self._dropped.discard(key)
+        if self._current.get(key[0]) == key[1]:
+          self._begun.pop(key[0], None)
+
+  def _begin(self, key: tuple[str, int]) -> bool:
+    """False where it was cancelled in the queue."""
+    with self._lock:
+      if key in self._dropped:
+        return False
+      self._begun[key[0]] = time.monotonic()
+      return True
 
   def _is_dropped(self, key: tuple[str, int]) -> bool:
     with self._lock:

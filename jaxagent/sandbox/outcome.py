@@ -110,6 +110,17 @@ def infrastructure(job: Job, tier: str, message: str) -> Execution:
   )
 
 
+LATE = 'the deadline of its step or trajectory passed'
+
+
+def late(job: Job, tier: str, when: str) -> Execution:
+  """Of a job that an outer deadline ended before it began."""
+  return Execution(
+    job_id=job.job_id, outcome=Outcome.DEADLINE, tier=tier,
+    message=f'{LATE} {when}',
+  )
+
+
 def killed(job: Job, tier: str, message: str = 'cancelled') -> Execution:
   return Execution(
     job_id=job.job_id, outcome=Outcome.KILLED, tier=tier, message=message

@@ -13,6 +13,7 @@ import uuid
 import warnings
 from typing import Any, Callable, Protocol, Sequence
 
+from jaxagent.clock import Deadline
 from jaxagent.sandbox import (
   checks,
   docker_backend,
@@ -48,24 +49,6 @@ class Backend(Protocol):
   def stats(self) -> dict[str, Any]: ...
 
   def close(self) -> None: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Deadline:
-  """A point in time on the monotonic clock; nested ones only shrink."""
-
-  at: float = float('inf')
-
-  @classmethod
-  def after(cls, seconds: float) -> Deadline:
-    return cls(time.monotonic() + seconds)
-
-  def nested(self, seconds: float) -> Deadline:
-    """The earlier of this deadline and `seconds` from now."""
-    return Deadline(min(self.at, time.monotonic() + seconds))
-
-  def remaining(self) -> float:
-    return max(0.0, self.at - time.monotonic())
 
 
 def make_backend(backend: str, slots: int, **options) -> Backend:
@@ -128,6 +111,7 @@ class SandboxPool:
     self._order = itertools.count()
     self._counts: dict[str, float] = {}
     self._closed = False
+    self._expirer: threading.Thread | None = None
     try:
       self._backend.start()
       self.tier = probe.confirm(self._backend, min_tier)
@@ -153,8 +137,8 @@ class SandboxPool:
     """Queues a job. Thread-safe; waits while the queue is full.
 
     deadline_s: seconds from now by which the outer unit (step, trajectory)
-    must be over; the job's own timeout is cut to fit. A job that is still
-    queued then comes back as `infrastructure`: it was not the policy's fault.
+    must be over. A job that is queued or runs then comes back as `deadline`,
+    not as `timeout`: it did not get the time that its own limit promises.
     Raises ValueError on bad input, RuntimeError after close().
     """
     checks.job(job)
@@ -179,6 +163,11 @@ class SandboxPool:
         job.priority, next(self._order), job, future, deadline,
         time.monotonic(),
       ))
+      if deadline.at < float('inf') and self._expirer is None:
+        self._expirer = threading.Thread(
+          target=self._expire, daemon=True, name='sandbox-deadlines'
+        )
+        self._expirer.start()
       self._changed.notify_all()
     return future
 
@@ -187,9 +176,7 @@ class SandboxPool:
     with self._changed:
       for entry in self._heap:
         if entry.job.job_id == job_id:
-          self._heap.remove(entry)
-          heapq.heapify(self._heap)
-          self._changed.notify_all()
+          self._unqueue(entry)
           break
       else:
         entry = self._running.get(job_id)
@@ -231,6 +218,25 @@ class SandboxPool:
         thread.join(15)
     self._backend.close()
 
+  def _unqueue(self, entry: _Entry) -> None:
+    self._heap.remove(entry)
+    heapq.heapify(self._heap)
+    self._changed.notify_all()
+
+  def _expire(self) -> None:
+    """Answers for queued jobs when their deadline passes, until closed."""
+    while True:
+      with self._changed:
+        if self._closed:
+          return
+        first = min(self._heap, key=lambda e: e.deadline.at, default=None)
+        left = first.deadline.remaining() if first else threading.TIMEOUT_MAX
+        if left > 0:
+          self._changed.wait(min(left, threading.TIMEOUT_MAX))
+          continue
+        self._unqueue(first)
+      self._finish(first, outcome.late(first.job, self.tier, 'in the queue'))
+
   def _take(self) -> _Entry | None:
     """The first queued job whose GPUs are free; None when closing."""
     with self._changed:
@@ -239,13 +245,11 @@ class SandboxPool:
           self._heap[:1]
         ):
           if entry.job.gpus <= len(self._free_gpus):
-            self._heap.remove(entry)
-            heapq.heapify(self._heap)
+            self._unqueue(entry)
             self._running[entry.job.job_id] = entry
             entry.gpu_ids = [
               self._free_gpus.pop() for _ in range(entry.job.gpus)
             ]
-            self._changed.notify_all()
             return entry
         self._changed.wait()
     return None
@@ -265,15 +269,20 @@ class SandboxPool:
   def _run(self, entry: _Entry, slot: int) -> Execution:
     queue_s = time.monotonic() - entry.queued_at
     for attempt in range(1, MAX_ATTEMPTS + 1):
-      timeout_s = min(entry.job.limits.timeout_s, entry.deadline.remaining())
+      own_s = entry.job.limits.timeout_s
+      timeout_s = min(own_s, entry.deadline.remaining())
       if timeout_s <= 0:
-        result = outcome.infrastructure(
-          entry.job, self.tier, 'its outer deadline passed before it started'
-        )
+        result = outcome.late(entry.job, self.tier, 'before it started')
         break
       result = self._backend.run(
         entry.job, slot, timeout_s, entry.gpu_ids, lambda: entry.cancelled
       )
+      if result.outcome is Outcome.TIMEOUT and timeout_s < own_s:
+        result = dataclasses.replace(
+          result,
+          outcome=Outcome.DEADLINE,
+          message=f'{outcome.LATE} after {timeout_s:.3g} s of its {own_s:g} s',
+        )
       if result.outcome is not Outcome.INFRASTRUCTURE or entry.cancelled:
         break
       time.sleep(0.05 * attempt)

@@ -104,6 +104,9 @@ class FakeExecutor:
     done, self._done = self._done, []
     return done
 
+  def begun(self, prompt_id: str) -> float | None:
+    return self._live.get(prompt_id, (0, None))[1]
+
   def cancel(self, prompt_id: str) -> None:
     now = self._clock.now()
     self._advance(now)

@@ -38,14 +38,19 @@ class FakePool:
   """Answers a job by a line `# fake: <outcome> <seconds> <score>` in it.
 
   The score stands for what training would give: it becomes the submission.
-  Without a score nothing is collected. `jobs` keeps what was submitted.
+  Without a score nothing is collected. `jobs` keeps what was submitted,
+  `deadlines` the seconds that each was given from outside (None: no limit).
   """
 
   def __init__(self):
     self.jobs: list[types.Job] = []
+    self.deadlines: list[float | None] = []
 
-  def submit(self, job: types.Job) -> concurrent.futures.Future:
+  def submit(
+    self, job: types.Job, *, deadline_s: float | None = None
+  ) -> concurrent.futures.Future:
     self.jobs.append(job)
+    self.deadlines.append(deadline_s)
     future: concurrent.futures.Future = concurrent.futures.Future()
     try:
       future.set_result(self._execution(job))

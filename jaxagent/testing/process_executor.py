@@ -113,6 +113,12 @@ class ProcessExecutor:
     done, self._done = self._done, []
     return done
 
+  def begun(self, prompt_id: str) -> float | None:
+    for worker in self._workers:
+      if worker.work and worker.work.prompt.prompt_id == prompt_id:
+        return worker.started
+    return None
+
   def cancel(self, prompt_id: str) -> None:
     self._queue = collections.deque(
       w for w in self._queue if w.prompt.prompt_id != prompt_id

@@ -257,6 +257,20 @@ def test_lease_recovers_silent_hangs():
   assert scheduler.stats.total['infrastructure'] > 3
 
 
+def test_a_lease_begins_when_a_slot_takes_the_work():
+  # 64 works of 4 s on 8 slots: most of them wait longer than the lease.
+  c = config(batch_size=64, lease_s=5.0)
+  act = lambda w: Action(4.0, 1.0)  # noqa: E731
+  scheduler = build(c, act, 8, look_ahead=56)
+  run(scheduler, 3)
+  assert scheduler.stats.total['expired'] == 0
+  act = lambda w: Action(6.0, 1.0)  # noqa: E731
+  scheduler = build(c, act, 8, look_ahead=56, pool=64, epochs=1)
+  with pytest.raises(SourceExhausted, match='no answer within lease_s=5'):
+    scheduler.next_batch(0)
+  assert scheduler.stats.total['expired'] == 64 * 3
+
+
 def test_watchdog_names_who_stalls():
   c = config(watchdog_s=30.0)
   scheduler = build(c, lognormal(), 8, faults=Faults(hang=1.0))

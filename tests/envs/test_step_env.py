@@ -8,6 +8,7 @@ import pathlib
 import pytest
 
 from jaxagent import types
+from jaxagent.clock import Deadline
 from jaxagent.envs import execution, parser, step_env, workspace
 from jaxagent.envs.interfaces import EditRefused, TextModelError
 from jaxagent.testing import fake_runs
@@ -131,6 +132,29 @@ def test_infrastructure_is_tried_again_and_changes_nothing(env):
     assert result.outcome is O.INFRASTRUCTURE and result.state is state
     assert [j.job_id for j in env.pool.jobs] == ['j', 'j']
   assert env.step(state, edit('down')).outcome is O.INFRASTRUCTURE
+
+
+def test_a_step_has_a_deadline_of_its_own(tmp_path):
+  env = environment(tmp_path, step_timeout_s=60.0)
+  state = env.initial_state('t')
+  env.pool.deadlines.clear()
+  env.step(state, edit('2.0 0.5 -> 2.0 0.6'))
+  env.step(state, edit('2.0 0.5 -> 2.0 0.6'), deadline=Deadline.after(5.0))
+  own, around = env.pool.deadlines
+  assert 50.0 < own <= 60.0 and 0.0 < around <= 5.0
+
+
+def test_nothing_is_tried_again_after_the_deadline(tmp_path):
+  env = environment(tmp_path, infrastructure_retries=5)
+  state = env.initial_state('t')
+  env.pool.jobs.clear()
+  result = env.step(
+    state, edit('ok 2.0 0.5 -> deadline 1'), deadline=Deadline.after(0.0)
+  )
+  assert result.outcome is O.DEADLINE and result.state is state
+  assert len(env.pool.jobs) == 1
+  env.step(state, edit('ok 2.0 0.5 -> deadline 1'))
+  assert len(env.pool.jobs) == 1 + 6
 
 
 def test_refused_edit_and_bad_response(env):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import pathlib
+import time
 import types as stubs
 
 import pytest
@@ -75,17 +76,19 @@ class _Collecting:
     self.expert = stubs.SimpleNamespace(act=act)
     self.env = stubs.SimpleNamespace(step=self._step)
     self.stand_ins, self.faulty, self.asked = (), faulty, []
+    self.deadlines, self.fault = [], Outcome.INFRASTRUCTURE
 
   def spec(self, name):
     return load_task(name, TASKS)
 
-  def _step(self, state, text, *, split, job_id):
+  def _step(self, state, text, *, split, job_id, deadline):
     self.asked.append(job_id)
+    self.deadlines.append(deadline)
     result = _idle_step(state, text, split=split, job_id=job_id)
     if not self.faulty(job_id):
       return result
     return dataclasses.replace(
-      result, outcome=Outcome.INFRASTRUCTURE, message='no pool\n\u2028left'
+      result, outcome=self.fault, message='no pool\n\u2028left'
     )
 
 
@@ -115,6 +118,24 @@ def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
   assert not any(r['fault'] for r in records)
   again = {int(job.split('-')[2]) for job in made.asked}
   assert again and again <= set(range(5, 20))  # the whole ones are kept
+
+
+def test_the_end_of_a_trajectorys_time_is_no_fault(tmp_path):
+  made = _Collecting(tmp_path, lambda job: job.endswith('-1'))
+  made.fault = Outcome.DEADLINE
+  made.config.collect.time_limit_s = 3600.0
+  with pytest.raises(MachineryError, match='deadline: no pool'):  # a step's own
+    collect.run(made, _starts())
+  assert 3000.0 < made.deadlines[0].remaining() <= 3600.0
+
+  def slow(job):
+    time.sleep(0.3)
+    return job.endswith('-1')
+
+  made.faulty, made.config.collect.time_limit_s = slow, 0.5
+  records = collect.run(made, _starts())
+  assert {len(r['steps']) for r in records} == {1}
+  assert not any(r['fault'] for r in records)
 
 
 def test_an_expert_that_cannot_be_reached_is_a_fault(tmp_path):

@@ -188,7 +188,7 @@ def test_a_job_that_is_cancelled_stops_at_once(pool):
 
 def test_an_outer_deadline_passed_in_the_queue_is_not_charged(pool):
   result = run(pool, 'pass', deadline_s=1e-9)
-  assert result.outcome is Outcome.INFRASTRUCTURE
+  assert result.outcome is Outcome.DEADLINE
 
 
 def test_a_mount_that_went_away_is_not_charged(pool, tmp_path):

@@ -95,17 +95,34 @@ def test_the_command_line_refuses_absurd_limits(text, tmp_path, capsys):
   assert 'timeout_s' in said and said.count('\n') == 1
 
 
-def test_the_outer_deadline_cuts_the_timeout(pool):
-  result = pool.submit(
-    job('cut', 'while True: pass'), deadline_s=1.0
-  ).result()
-  assert result.outcome is Outcome.TIMEOUT
-  assert result.exec_s < 1.5
+def test_the_outer_deadline_is_not_the_jobs_own(pool):
+  loop, own = 'while True: pass', Limits(timeout_s=0.5)
+  cut = pool.submit(job('cut', loop), deadline_s=1.0).result()
+  assert cut.outcome is Outcome.DEADLINE and cut.outcome.is_infrastructure
+  assert 0.5 < cut.exec_s < 1.5 and 'of its 60 s' in cut.message
+  late = pool.submit(job('own', loop, limits=own), deadline_s=30.0).result()
+  assert late.outcome is Outcome.TIMEOUT
 
 
 def test_a_deadline_passed_in_the_queue_is_not_charged(pool):
   result = pool.submit(job('late', 'pass'), deadline_s=1e-9).result()
-  assert result.outcome is Outcome.INFRASTRUCTURE
+  assert result.outcome is Outcome.DEADLINE
+
+
+def test_a_deadline_ends_the_wait_for_a_slot(pool):
+  sleep = 'import time; time.sleep(50)'
+  ahead = [pool.submit(job(f'ahead-{i}', sleep)) for i in range(2)]
+  start = time.monotonic()
+  waits = [
+    pool.submit(job(f'waits-{i}', 'pass'), deadline_s=d)
+    for i, d in enumerate((0.6, 0.3))
+  ]
+  results = [future.result(timeout=10) for future in waits]
+  assert time.monotonic() - start < 5.0
+  assert {r.outcome for r in results} == {Outcome.DEADLINE}
+  assert not any(future.done() for future in ahead)
+  for i, future in enumerate(ahead):
+    assert pool.cancel(f'ahead-{i}') and future.result(timeout=10)
 
 
 def test_a_killed_launcher_is_replaced_and_the_job_retried(pool):
