@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import time
+from collections.abc import Iterator
 
 PERIOD_US = 20_000  # of the CPU quota: short, so that no job waits long
 
@@ -238,7 +239,7 @@ def remove_left(name: str) -> None:
     return
   parents = [_under(mount, own.get(k, '/'), name) for k, mount in v1.items()]
   if v2:
-    parents.append(f'{v2}{own.get("", "/").rstrip("/")}/{name}')
+    parents += [f'{p}/{name}' for p in _parents_v2(v2, own.get('', '/'))]
   for path in parents:
     if os.path.isdir(path):
       _remove_parent(path)
@@ -275,10 +276,46 @@ def find(name: str) -> tuple[Cgroups | None, str]:
       return Cgroups(dirs, 1), f'cgroup v1: {", ".join(dirs)}'
     if not v2:
       return None, 'cgroup: no memory and pids controllers are mounted'
-    parent = v2 + own.get('', '/').rstrip('/')
-    path = f'{parent}/{name}'
-    os.mkdir(path)
-    made.append(path)
+    reasons = []
+    for parent in _parents_v2(v2, own.get('', '/')):
+      try:
+        return _make_v2(parent, name)
+      except OSError as error:
+        reasons.append(str(error))
+    return None, f'cgroup: {"; ".join(reasons)}'
+  except OSError as error:
+    for path in made:
+      _rmdir(path)
+    return None, f'cgroup: {error}'
+
+
+def _parents_v2(mount: str, own: str) -> Iterator[str]:
+  """Groups that ours could be made in: this process's own, then those above.
+
+  A group that holds processes gives its children no controllers (cgroups(7),
+  "no internal processes"), and this process is in one. One with a limit of its
+  own is not left: what runs here was meant to stay below it.
+  """
+  path = os.path.dirname(_under(mount, own, 'x'))
+  while True:
+    yield path
+    if path == mount or _is_limited(path):
+      return
+    path = os.path.dirname(path)
+
+
+def _is_limited(path: str) -> bool:
+  try:
+    return _read(path + '/memory.max').strip() != 'max'
+  except OSError:
+    return False
+
+
+def _make_v2(parent: str, name: str) -> tuple[Cgroups, str]:
+  """A group below `parent`; OSError where it cannot count there."""
+  path = f'{parent}/{name}'
+  os.mkdir(path)
+  try:
     offered = _read(path + '/cgroup.controllers').split()
     if not {'memory', 'pids'} <= set(offered):
       raise PermissionError(
@@ -286,11 +323,10 @@ def find(name: str) -> tuple[Cgroups | None, str]:
       )
     used = ['memory', 'pids', *(('cpu',) if 'cpu' in offered else ())]
     _write(path + '/cgroup.subtree_control', ' '.join(f'+{c}' for c in used))
-    return Cgroups({'all': path}, 2), f'cgroup v2: {", ".join(used)}'
-  except OSError as error:
-    for path in made:
-      _rmdir(path)
-    return None, f'cgroup: {error}'
+  except OSError:
+    _rmdir(path)
+    raise
+  return Cgroups({'all': path}, 2), f'cgroup v2: {", ".join(used)}'
 
 
 def _under(mount: str, own: str, name: str) -> str:

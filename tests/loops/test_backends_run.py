@@ -1,4 +1,5 @@
-"""The whole job over Docker and Ray; containers and a node killed under way."""
+"""RL over Docker and Ray, from starts to report; containers and a node killed
+under way. The policy is taught once, over the local backend."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -38,6 +40,27 @@ OPTIONS = (
   '--config.eval.k=2',
 )
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope='module')
+def taught(tmp_path_factory) -> pathlib.Path:
+  """A work directory whose policy has learned from experts, executed here."""
+  work = tmp_path_factory.mktemp('taught') / 'work'
+  process = _start(work, '--config.loop=sft', "--config.eval.policies=('rl',)")
+  try:
+    assert process.wait(600) == 0, (work.parent / 'out.txt').read_text()[-3000:]
+  finally:
+    process.kill()
+    process.wait()
+  return work
+
+
+@pytest.fixture
+def work(taught, tmp_path) -> pathlib.Path:
+  """The stages until SFT are done: starts, RL and evaluation are not."""
+  for stage in ('collect', 'tokenizer', 'sft'):
+    shutil.copytree(taught / stage, tmp_path / 'work' / stage)
+  return tmp_path / 'work'
 
 
 def _start(work: pathlib.Path, *options: str) -> subprocess.Popen:
@@ -87,8 +110,7 @@ def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
   assert outcomes.count('infrastructure') <= KILLS
 
 
-def test_docker_with_a_container_killed(docker_image, tmp_path):  # noqa: F811
-  work = tmp_path / 'work'
+def test_docker_with_a_container_killed(docker_image, work):  # noqa: F811
   process = _start(work, '--config.sandbox.backend=docker',
                    f'--config.sandbox.docker_image={docker_image}')
   api = docker_backend.connect()
@@ -113,8 +135,7 @@ def test_docker_with_a_container_killed(docker_image, tmp_path):  # noqa: F811
     api.close()
 
 
-def test_ray(tmp_path):
-  work = tmp_path / 'work'
+def test_ray(work):
   process = _start(work, '--config.sandbox.backend=ray')
   try:
     _check(process, work)
@@ -123,9 +144,8 @@ def test_ray(tmp_path):
     process.wait()
 
 
-def test_ray_with_a_node_killed(cluster, tmp_path):  # noqa: F811
+def test_ray_with_a_node_killed(cluster, work):  # noqa: F811
   """The slots lie on two nodes; what the lost one ran comes out elsewhere."""
-  work = tmp_path / 'work'
   process = _start(work, '--config.sandbox.backend=ray',
                    f'--config.sandbox.ray_address={cluster.address}')
   try:
