@@ -359,7 +359,7 @@ def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
   return env
 
 
-def _become_job(room: Room, header: dict, out: int, sync: int):
+def become_job(room: Room, header: dict, out: int, sync: int):
   """Never returns. `sync` gets 'R' when ready, or 'E' and the error."""
   try:
     os.setsid()
@@ -418,10 +418,20 @@ def _run_in_zygote(header: dict[str, Any]) -> None:
 
 
 class Watch:
-  """Follows the job to its end: output, memory, deadline."""
+  """Follows the job to its end: output, memory, deadline.
 
-  def __init__(self, room: Room, header: dict, child: int, out: int):
-    self.room, self.header, self.child, self.out = room, header, child, out
+  child: its first process, or the zygote's stream of one (`_zygote.born`).
+  """
+
+  def __init__(self, room: Room, header: dict, child: int | socket.socket,
+               out: int):
+    self.room, self.header, self.out = room, header, out
+    self.born = child if isinstance(child, socket.socket) else None
+    self.child = -1 if self.born else child
+    self.end_fd = (
+      self.born.fileno() if self.born else os.pidfd_open(self.child)
+    )
+    self.cpu_s, self.resident = 0.0, 0  # of processes that are not ours
     self.reason = ''
     self.status: int | None = None
     self.head, self.tail = bytearray(), bytearray()
@@ -437,9 +447,8 @@ class Watch:
   def follow(self) -> None:
     begin = time.monotonic()
     deadline = begin + self.header['timeout_s']
-    pid_fd = os.pidfd_open(self.child)
     poll = select.poll()
-    poll.register(pid_fd, select.POLLIN)
+    poll.register(self.end_fd, select.POLLIN)
     poll.register(self.out, select.POLLIN)
     sample_at = begin + TICK_S
     while not self.reason:
@@ -454,9 +463,8 @@ class Watch:
       events = dict(poll.poll(max(0.0, wait) * 1000 + 0.5))
       if self.out in events and not self._drain(once=True):
         poll.unregister(self.out)
-      if pid_fd in events:
+      if self.end_fd in events:
         break
-    os.close(pid_fd)
 
   def _drain(self, *, once: bool) -> bool:
     """False at the end of the stream. Keeps head and tail of the first cap."""
@@ -528,6 +536,10 @@ class Watch:
       except ProcessLookupError:
         pass
       self._reap(block=True)
+      if self.born:
+        end = _zygote.ended(self.born)
+        self.status = end['status']
+        self.cpu_s, self.resident = end['cpu_s'], end['resident']
     else:
       self._kill_descendants()
     self._drain(once=False)
@@ -656,6 +668,22 @@ def _sync(fd: int, late: bool = False) -> str:
   return text[1:].decode('utf-8', 'replace') or 'the job died in its set-up.'
 
 
+def _begin(room: Room, header: dict, out: int,
+           sync: int) -> int | socket.socket:
+  """The job's first process: its pid, or the zygote's stream of it."""
+  config = room.config
+  if header['zygote'] and config.get('zygote_fd') is not None:
+    needed = {k: v for k, v in header.items() if k not in ('files', 'collect')}
+    return _zygote.born(
+      config['zygote_fd'], {'request': room.request, 'header': needed},
+      {'out': out, 'sync': sync, 'proc': room.proc_fd}, config['cgroup_fds'],
+    )
+  child = os.fork()
+  if child == 0:
+    become_job(room, header, out, sync)
+  return child
+
+
 def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   """Runs one job and writes one result frame. Called in the forked child."""
   start = request['cloned_at']
@@ -671,10 +699,7 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   out_r, out_w = os.pipe2(os.O_CLOEXEC)
   sync_r, sync_w = os.pipe2(os.O_CLOEXEC)
   os.set_blocking(out_r, False)
-  child = os.fork()
-  if child == 0:
-    _become_job(room, header, out_w, sync_w)
-  watch = Watch(room, header, child, out_r)
+  watch = Watch(room, header, _begin(room, header, out_w, sync_w), out_r)
   if not room.namespaces:
     signal.signal(signal.SIGTERM, watch.launcher_died)
   for fd in (out_w, sync_w):
@@ -688,6 +713,7 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   if not error and watch.status == 125 << 8:
     error = _sync(sync_r, late=True)  # the interpreter could not be executed
   usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+  resident = max(usage.ru_maxrss * 1024, watch.resident)
   used, full = room.used(watch.disk)
   files: dict[str, bytes] = {}
   problems: list[str] = []
@@ -698,10 +724,10 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   result = {
     'error': error, 'reason': watch.reason, 'status': watch.status,
     'startup_s': began - start, 'exec_s': ended - began,
-    'cpu_s': usage.ru_utime + usage.ru_stime,
-    'peak_bytes': max(watch.peak, usage.ru_maxrss * 1024),
+    'cpu_s': usage.ru_utime + usage.ru_stime + watch.cpu_s,
+    'peak_bytes': max(watch.peak, resident),
     'written': max(0, used - initial), 'disk_full': full,
-    'memory_full': watch.memory_full(usage.ru_maxrss * 1024),
+    'memory_full': watch.memory_full(resident),
     'output_bytes': watch.total,
     'ended_at': ended, 'names': list(files), 'problems': problems,
   }

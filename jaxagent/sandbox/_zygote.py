@@ -1,14 +1,22 @@
-"""What a zygote imports once, so that jobs forked from it need not.
+"""What a zygote imports once, so that jobs forked from it need not, and how a
+supervisor asks it for one (`_births` is the process that answers).
 
-Standard library only: it runs in the launcher and in containers.
+Standard library only: it runs in the launcher, its supervisors and containers.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
+import json
 import os
+import socket
 import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from jaxagent.sandbox import _linux, _wire
 
 MODULES = (
   'numpy numpy.random numpy.linalg numpy.fft pandas scipy scipy.sparse '
@@ -24,6 +32,17 @@ MODULES = (
   'csv json math re random collections itertools functools statistics '
   'datetime time pathlib io string warnings'
 ).split()
+
+
+# The namespaces that a child joins by itself; `pid` its parent has joined.
+JOINED = {
+  'mnt': _linux.NEWNS, 'net': _linux.NEWNET, 'ipc': _linux.NEWIPC,
+  'uts': _linux.NEWUTS,
+}
+# Descriptors of a request, in order; the job's cgroups follow.
+PASSED = ('out', 'sync', 'proc', 'pid', *JOINED)
+ANSWER_S = 10.0
+MADV_COLLAPSE, HUGE = 25, 2 << 20
 
 
 def warm_up() -> list[str]:
@@ -45,3 +64,70 @@ def warm_up() -> list[str]:
   if len(os.listdir('/proc/self/task')) > 1:
     raise RuntimeError('the zygote has threads; it must have none.')
   return missing
+
+
+def collapse() -> None:
+  """Gathers what the modules have allocated in huge pages, where the kernel
+  can (Linux 6.1): a fork then copies one entry for 512 pages."""
+  with open('/proc/self/maps') as f:
+    lines = [line.split() for line in f]
+  for bounds, rights, _, _, inode, *name in lines:
+    if inode != '0' or 'w' not in rights or (name and name != ['[heap]']):
+      continue
+    low, high = (int(n, 16) for n in bounds.split('-'))
+    low, high = -(-low // HUGE) * HUGE, high // HUGE * HUGE
+    if low < high:
+      _linux.LIBC.madvise(
+        ctypes.c_void_p(low), ctypes.c_size_t(high - low), MADV_COLLAPSE
+      )
+
+
+def data_bytes() -> int:
+  """This process's data, as RLIMIT_DATA counts it."""
+  with open('/proc/self/status') as f:
+    for line in f:
+      if line.startswith('VmData'):
+        return int(line.split()[1]) * 1024
+  return 0
+
+
+def encode(record: dict[str, Any]) -> bytes:
+  return json.dumps(record).encode()
+
+
+def decode(data: bytes) -> dict[str, Any]:
+  return json.loads(data)
+
+
+def born(zygote: int, message: dict[str, Any], fds: dict[str, int],
+         cgroup_fds: Sequence[int]) -> socket.socket:
+  """Asks for a job in the room of this process, its supervisor.
+
+  zygote: the socket to ask on. message: `request` and `header` of the job.
+  fds: 'out', 'sync' and 'proc' of it. Returns a socket that can be read once
+  the job's first process is dead (`ended`). Raises OSError.
+  """
+  ours, theirs = socket.socketpair()
+  ours.settimeout(ANSWER_S)
+  own = {
+    name: os.open(f'/proc/self/ns/{name}', os.O_RDONLY | os.O_CLOEXEC)
+    for name in ('pid', *JOINED)
+  }
+  passed = [{**fds, **own}[name] for name in PASSED]
+  with theirs, socket.socket(fileno=os.dup(zygote)) as asked:
+    socket.send_fds(asked, [b'x'], [theirs.fileno(), *passed, *cgroup_fds])
+  for fd in own.values():
+    os.close(fd)
+  _wire.send(ours, message)
+  return ours
+
+
+def ended(stream: socket.socket) -> dict[str, Any]:
+  """{status, cpu_s, resident (bytes)} of a job that `born` asked for.
+
+  Raises OSError or EOFError where the zygote could not fork, or is dead.
+  """
+  record, _ = _wire.receive(stream)
+  if 'error' in record:
+    raise OSError(record['error'])
+  return record

@@ -21,6 +21,7 @@ import traceback
 from typing import Any
 
 from jaxagent.sandbox import (
+  _births,
   _cgroup,
   _linux,
   _remove,
@@ -41,6 +42,7 @@ class Launcher:
     self.control, self.options = control, options
     self.jobs: dict[int, dict[str, Any]] = {}  # pid -> job
     self.parent = os.getppid()
+    self.zygote, self.zygote_socket = 0, None
     self.config = self._set_up()
 
   def _set_up(self) -> dict[str, Any]:
@@ -108,14 +110,17 @@ class Launcher:
         config['notes'].append('user namespaces: refused by the kernel')
 
   def warm_up(self) -> None:
-    """Imports once what small jobs need; stays single-threaded."""
-    self.config['notes'] += [
-      f'zygote: {name} cannot be imported' for name in _zygote.warm_up()
-    ]
-    with open('/proc/self/status') as f:
-      for line in f:
-        if line.startswith('VmData'):
-          self.config['base_data'] = int(line.split()[1]) * 1024
+    """Has imported once what small jobs need; stays single-threaded.
+
+    Where there are namespaces to fork into, by a process of its own.
+    """
+    config = self.config
+    if config['namespaces']:
+      self.zygote, self.zygote_socket, said = _births.start(config)
+      missing, config['base_data'] = said['missing'], said['base_data']
+    else:
+      missing, config['base_data'] = _zygote.warm_up(), _zygote.data_bytes()
+    config['notes'] += [f'zygote: {n} cannot be imported' for n in missing]
 
   def hello(self) -> None:
     keys = ('cpu_quota', 'namespaces', 'user_namespaces', 'landlock', 'landlock_abi',
@@ -134,6 +139,8 @@ class Launcher:
       if wake_r in ready:
         os.read(wake_r, 4096)
       self._reap()
+      if self.zygote is None:
+        return  # a launcher that is started again has one
       if self.control in ready and not self._request():
         return
       now = time.monotonic()
@@ -199,12 +206,16 @@ class Launcher:
       if not self.config['namespaces']:
         _linux.prctl(_linux.PR_SET_CHILD_SUBREAPER, 1)
       kept = [conn.detach(), *(group.fds if group else ())]
+      if self.zygote_socket:
+        kept.append(self.zygote_socket.fileno())
       high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 900) for fd in kept]
       os.closerange(3, min(high))
       os.closerange(max(high) + 1, 4096)
       conn, fds = socket.socket(fileno=high[0]), high[1:]
+      zygote_fd = fds.pop() if self.zygote_socket else None
       _supervisor.supervise(
-        conn, request, {**self.config, 'cgroup_fds': fds}
+        conn, request,
+        {**self.config, 'cgroup_fds': fds, 'zygote_fd': zygote_fd},
       )
       code = 0
     except BaseException:  # noqa: BLE001: the pool sees it and retries
@@ -217,13 +228,15 @@ class Launcher:
       os._exit(code)
 
   def _reap(self) -> None:
-    while self.jobs:
+    while self.jobs or self.zygote:
       try:
         pid, status = os.waitpid(-1, os.WNOHANG)
       except ChildProcessError:
         return
       if pid == 0:
         return
+      if pid == self.zygote:
+        self.zygote = None
       job = self.jobs.pop(pid, None)
       if job is None:
         continue
@@ -263,7 +276,7 @@ class Launcher:
       time.sleep(0.001)
 
   def close(self) -> None:
-    for pid in self.jobs:
+    for pid in (*self.jobs, *([self.zygote] if self.zygote else [])):
       os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + 3
     while self.jobs and time.monotonic() < deadline:

@@ -1,0 +1,130 @@
+"""The zygote: a process that has imported the numerical stack and forks jobs
+into rooms that their supervisors have built.
+
+It joins a room's pid namespace for its next child, forks, and the child joins
+the other namespaces: one fork of a large process per job, where launcher and
+supervisor stay small. The child's parent is the zygote, outside, so that its
+exit status and use come from here. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import traceback
+from typing import Any, NoReturn
+
+from jaxagent.sandbox import _linux, _supervisor, _wire, _zygote
+
+
+def start(config: dict[str, Any]) -> tuple[int, socket.socket, dict]:
+  """Starts the zygote of a launcher.
+
+  Returns (its pid, the socket that supervisors ask on, what it has to say:
+  `missing` modules and `base_data`, the bytes of data that a job begins with).
+  Raises OSError where it does not come up.
+  """
+  ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+  pid = os.fork()
+  if pid == 0:
+    ours.close()
+    _be(theirs, config)
+  theirs.close()
+  said, *_ = socket.recv_fds(ours, 65536, 0)
+  if not said:
+    raise OSError('the zygote died while it imported its modules')
+  return pid, ours, _zygote.decode(said)
+
+
+def _be(control: socket.socket, config: dict[str, Any]) -> NoReturn:
+  try:
+    _linux.prctl(_linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.closerange(3, control.fileno())
+    os.closerange(control.fileno() + 1, 4096)
+    missing = _zygote.warm_up()
+    _zygote.collapse()
+    base_data = _zygote.data_bytes()
+    control.send(_zygote.encode({'missing': missing, 'base_data': base_data}))
+    _Zygote(control, {**config, 'base_data': base_data}).serve()
+  except BaseException:  # noqa: BLE001: the launcher's end says it
+    traceback.print_exc()
+  finally:
+    os._exit(1)
+
+
+class _Zygote:
+
+  def __init__(self, control: socket.socket, config: dict[str, Any]):
+    self.control, self.config = control, config
+    self.streams: dict[int, socket.socket] = {}  # by pid
+
+  def serve(self) -> None:
+    """Until the launcher and every supervisor have gone."""
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+    while True:
+      ready, _, _ = select.select([self.control, wake_r], [], [])
+      if wake_r in ready:
+        os.read(wake_r, 4096)
+        self._reap()
+      if self.control in ready and not self._request():
+        return
+
+  def _request(self) -> bool:
+    data, fds, _, _ = socket.recv_fds(self.control, 16, 64)
+    if not data:
+      return False
+    stream = socket.socket(fileno=fds[0])
+    stream.settimeout(_zygote.ANSWER_S)
+    try:
+      message, _ = _wire.receive(stream)
+      room = dict(zip(_zygote.PASSED, fds[1:]))
+      # For children alone: this process stays where it is.
+      _linux.syscall('setns', room['pid'], _linux.NEWPID)
+      pid = os.fork()
+      if pid == 0:
+        self._in_child(message, room, fds[1 + len(room):])
+      self.streams[pid] = stream
+    except (OSError, EOFError, ValueError) as error:
+      _tell(stream, {'error': f'zygote: {error}'})
+      stream.close()
+    for fd in fds[1:]:
+      os.close(fd)
+    return True
+
+  def _in_child(self, message: dict, fds: dict[str, int],
+                cgroup_fds: list[int]) -> NoReturn:
+    try:
+      signal.set_wakeup_fd(-1)
+      for name, flag in _zygote.JOINED.items():
+        _linux.syscall('setns', fds[name], flag)
+      room = _supervisor.Room(
+        message['request'], {**self.config, 'cgroup_fds': cgroup_fds}
+      )
+      room.proc_fd = fds['proc']
+    except BaseException as error:  # noqa: BLE001: told to the supervisor
+      os.write(fds['sync'], f'E{error}'.encode()[:900])
+      os._exit(125)
+    _supervisor.become_job(room, message['header'], fds['out'], fds['sync'])
+
+  def _reap(self) -> None:
+    while self.streams:
+      pid, status, usage = os.wait4(-1, os.WNOHANG)
+      if pid == 0:
+        return
+      stream = self.streams.pop(pid)
+      _tell(stream, {
+        'status': status, 'cpu_s': usage.ru_utime + usage.ru_stime,
+        'resident': usage.ru_maxrss * 1024,
+      })
+      stream.close()
+
+
+def _tell(stream: socket.socket, record: dict) -> None:
+  try:
+    _wire.send(stream, record)
+  except OSError:
+    pass  # its supervisor has gone, and the room with it
