@@ -67,11 +67,11 @@ def _kill_launcher(pool: SandboxPool, job: Job) -> None:
 
 
 def _kill_supervisor(pool: SandboxPool, job: Job) -> None:
-  """Any one of those that run: the launcher's children."""
+  """The youngest of the launcher's children; the oldest is its zygote."""
   del job
   below = _children(pool.stats()['launcher']['launcher_pid'])
-  if below:
-    _kill(below[0])
+  if below[1:]:
+    _kill(below[-1])
 
 
 def _kill(pid: int | None) -> None:
@@ -129,13 +129,13 @@ FAILURES = {
 
 
 def plan(jobs: int, seed: int) -> Iterator[tuple[str, Kind]]:
-  """A hundredth of each failure, the rest good, in an order of the seed."""
-  share = max(1, jobs // 100)
-  names = [name for name in FAILURES for _ in range(share)]
-  names += ['good'] * (jobs - len(names))
-  random.Random(seed).shuffle(names)
-  for name in names:
-    yield name, FAILURES.get(name, Kind(GOOD, (O.OK,)))
+  """Each failure once in a hundred, the rest good, in an order of the seed."""
+  rng = random.Random(seed)
+  for _ in range(jobs // 100):
+    names = [*FAILURES, *['good'] * (100 - len(FAILURES))]
+    rng.shuffle(names)
+    for name in names:
+      yield name, FAILURES.get(name, Kind(GOOD, (O.OK,)))
 
 
 def soak(
@@ -251,8 +251,17 @@ def _children(pid: int | None) -> list[int]:
 
 
 def _descendants(pid: int) -> list[int]:
-  found = _children(pid)
+  """Those that live: what a killed launcher leaves is its reaper's to bury."""
+  found = [child for child in _children(pid) if not _is_zombie(child)]
   return found + [d for child in found for d in _descendants(child)]
+
+
+def _is_zombie(pid: int) -> bool:
+  try:
+    text = pathlib.Path(f'/proc/{pid}/stat').read_text()
+  except OSError:
+    return True
+  return text.rpartition(')')[2].split()[0] == 'Z'
 
 
 def _lines(path: str) -> int | None:
@@ -311,7 +320,9 @@ def faults(result: dict) -> list[str]:
 
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--jobs', type=int, default=10_000)
+  parser.add_argument(
+    '--jobs', type=int, default=10_000, help='rounded down to hundreds'
+  )
   parser.add_argument('--slots', type=int, default=4)
   parser.add_argument('--seed', type=int, default=0)
   parser.add_argument('--json', default=str(RESULTS / 'soak.json'))

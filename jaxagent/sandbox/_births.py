@@ -9,6 +9,7 @@ exit status and use come from here. Standard library only.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -35,18 +36,18 @@ def start(config: dict[str, Any]) -> tuple[int, socket.socket, dict]:
   said, *_ = socket.recv_fds(ours, 65536, 0)
   if not said:
     raise OSError('the zygote died while it imported its modules')
-  return pid, ours, _zygote.decode(said)
+  return pid, ours, json.loads(said)
 
 
 def _be(control: socket.socket, config: dict[str, Any]) -> NoReturn:
   try:
-    _linux.prctl(_linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     os.closerange(3, control.fileno())
     os.closerange(control.fileno() + 1, 4096)
     missing = _zygote.warm_up()
     _zygote.collapse()
     base_data = _zygote.data_bytes()
-    control.send(_zygote.encode({'missing': missing, 'base_data': base_data}))
+    said = {'missing': missing, 'base_data': base_data}
+    control.send(json.dumps(said).encode())
     _Zygote(control, {**config, 'base_data': base_data}).serve()
   except BaseException:  # noqa: BLE001: the launcher's end says it
     traceback.print_exc()
@@ -61,7 +62,12 @@ class _Zygote:
     self.streams: dict[int, socket.socket] = {}  # by pid
 
   def serve(self) -> None:
-    """Until the launcher and every supervisor have gone."""
+    """Until the launcher and every supervisor have gone.
+
+    Not killed with the launcher: a supervisor that dies waits, as the first
+    process of its pid namespace, until someone has reaped the namespace's
+    others, and the job's first process is ours to reap.
+    """
     signal.signal(signal.SIGCHLD, lambda *_: None)
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
@@ -71,7 +77,7 @@ class _Zygote:
         os.read(wake_r, 4096)
         self._reap()
       if self.control in ready and not self._request():
-        return
+        return self._reap(0)
 
   def _request(self) -> bool:
     data, fds, _, _ = socket.recv_fds(self.control, 16, 64)
@@ -110,9 +116,9 @@ class _Zygote:
       os._exit(125)
     _supervisor.become_job(room, message['header'], fds['out'], fds['sync'])
 
-  def _reap(self) -> None:
+  def _reap(self, flags: int = os.WNOHANG) -> None:
     while self.streams:
-      pid, status, usage = os.wait4(-1, os.WNOHANG)
+      pid, status, usage = os.wait4(-1, flags)
       if pid == 0:
         return
       stream = self.streams.pop(pid)

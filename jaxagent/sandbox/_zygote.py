@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import gc
 import importlib
-import json
 import os
 import socket
 import warnings
@@ -89,14 +88,6 @@ def data_bytes() -> int:
       if line.startswith('VmData'):
         return int(line.split()[1]) * 1024
   return 0
-
-
-def encode(record: dict[str, Any]) -> bytes:
-  return json.dumps(record).encode()
-
-
-def decode(data: bytes) -> dict[str, Any]:
-  return json.loads(data)
 
 
 def born(zygote: int, message: dict[str, Any], fds: dict[str, int],

@@ -276,12 +276,17 @@ class Launcher:
       time.sleep(0.001)
 
   def close(self) -> None:
-    for pid in (*self.jobs, *([self.zygote] if self.zygote else [])):
+    for pid in self.jobs:
       os.kill(pid, signal.SIGKILL)
+    if self.zygote_socket:
+      self.zygote_socket.close()  # it ends after its last job
     deadline = time.monotonic() + 3
-    while self.jobs and time.monotonic() < deadline:
+    while (self.jobs or self.zygote) and time.monotonic() < deadline:
       self._reap()
       time.sleep(0.002)
+    if self.zygote:
+      os.kill(self.zygote, signal.SIGKILL)
+      os.waitpid(self.zygote, 0)
     if self.config['cgroups']:
       self.config['cgroups'].remove()
 
