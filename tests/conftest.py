@@ -1,13 +1,16 @@
 """Options of the whole suite."""
 
 import gc
+import os
 import pathlib
 import resource
+import shutil
 import sys
+import tempfile
 
 import pytest
 
-
+_COMPILED = pytest.StashKey[str]()
 MOST_RESIDENT_BYTES = 2 << 30
 
 
@@ -23,6 +26,21 @@ def _forget_compiled_programs():
 def _resident_bytes() -> int:
   pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
   return int(pages) * resource.getpagesize()
+
+
+def pytest_configure(config):
+  """Compiling takes most of the time: done fast, and once for all tests.
+
+  Whole jobs alone are compiled as a user's are (`tests.loops.environment`).
+  """
+  os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
+  folder = config.stash[_COMPILED] = tempfile.mkdtemp(prefix='jaxagent-xla-')
+  os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', folder)
+  os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
+
+
+def pytest_unconfigure(config):
+  shutil.rmtree(config.stash[_COMPILED], ignore_errors=True)
 
 
 def pytest_addoption(parser):

@@ -6,24 +6,11 @@ import os
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 
-import jax
 import numpy as np
 import pytest
 
 from jaxagent import types
 from jaxagent.models import ModelConfig
-
-
-@pytest.fixture(scope='session', autouse=True)
-def compile_once(tmp_path_factory):
-  """Learners made alike share their compiled programs through a cache."""
-  before = jax.config.jax_compilation_cache_dir
-  where = tmp_path_factory.mktemp('xla')
-  jax.config.update('jax_compilation_cache_dir', str(where))
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
-  yield
-  jax.config.update('jax_compilation_cache_dir', before)
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 1.0)
 
 
 @pytest.fixture(scope='session')

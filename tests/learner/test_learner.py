@@ -36,13 +36,9 @@ def _flat(params) -> np.ndarray:
   return np.concatenate([np.ravel(x) for x in jax.tree.leaves(params)])
 
 
+@pytest.mark.slow  # the gradients alone: tests/algorithms/test_properties.py
 @pytest.mark.parametrize(
-  'aggregation',
-  [
-    'token-mean',
-    pytest.param('seq-mean-token-sum', marks=pytest.mark.slow),
-    pytest.param('seq-mean-token-mean', marks=pytest.mark.slow),
-  ],
+  'aggregation', ['token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean']
 )
 def test_neither_micro_batch_nor_packing_changes_an_update(
   model_config, aggregation

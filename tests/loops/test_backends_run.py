@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -19,6 +18,8 @@ from jaxagent import audit
 from jaxagent.data.ledger import Ledger
 from jaxagent.sandbox import docker_backend
 from jaxagent.summary import load
+from tests.loops import environment
+from tests.sandbox import daemon
 from tests.sandbox.conftest import cluster, docker_image  # noqa: F401
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -68,7 +69,7 @@ def _start(work: pathlib.Path, *options: str) -> subprocess.Popen:
     return subprocess.Popen(
       [sys.executable, '-m', 'jaxagent.main', *OPTIONS, *options,
        f'--work_dir={work}'],
-      cwd=ROOT, env={**os.environ, 'JAX_PLATFORMS': 'cpu'}, stdout=out,
+      cwd=ROOT, env=environment(), stdout=out,
       stderr=subprocess.STDOUT,
     )
 
@@ -116,19 +117,17 @@ def test_docker_with_a_container_killed(docker_image, work):  # noqa: F811
   api = docker_backend.connect()
   try:
     _wait_until(process, lambda: _executions(work), work)
-    running = {'status': 'running', 'label': docker_backend.LABEL}
     killed = 0
     while killed < KILLS:
       found = _wait_until(
-        process, lambda: api.containers(filters=running), work)
+        process, lambda: daemon.containers(api, 'running'), work)
       with contextlib.suppress(docker.errors.APIError):  # it ended by itself
         api.kill(found[0]['Id'])
         killed += 1
       if killed == KILLS - 1:
         _wait_until(process, lambda: _of_rl(work), work)
     _check(process, work)
-    assert not api.containers(
-      all=True, filters={'label': docker_backend.LABEL})
+    assert not daemon.containers(api)
   finally:
     process.kill()
     process.wait()

@@ -21,6 +21,7 @@ from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.summary import load
 from jaxagent.testing import small_hf
+from tests.loops import environment
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, BATCH = 3, 6
@@ -57,7 +58,7 @@ def _start(work, *options) -> subprocess.Popen:
   return subprocess.Popen(
     [*command, f'--work_dir={work}'],
     cwd=ROOT,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+    env=environment(),
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
     text=True,
@@ -168,7 +169,6 @@ def test_a_full_disk_at_each_stage_ends_in_a_line_and_goes_on(
     'collect/trajectories.jsonl',
     'logs/sft/metrics.jsonl',
     'rl/traces/update_000000.jsonl',
-    'rl/ledger.json',
   ):
     process = _start(work)
     _wait_for(work / begun, process)

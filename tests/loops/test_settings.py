@@ -1,7 +1,6 @@
 """Bad configs and work directories stop before any work, with a remedy."""
 
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -13,6 +12,7 @@ import pytest
 from configs import common, stepwise_ppo
 from jaxagent.loops import settings
 from jaxagent.loops.errors import UserError
+from tests.loops import environment
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -64,7 +64,7 @@ def _main(*arguments, cwd=ROOT):
     capture_output=True,
     text=True,
     timeout=240,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+    env=environment(),
   )
 
 

@@ -63,6 +63,13 @@ def shake(params, seed=0, scale=0.1):
   return jax.tree.map(leaf, params)
 
 
-@pytest.fixture(params=CONFIGS, ids=lambda c: '-'.join(map(str, c)))
+# One of each family in the fast subset.
+PARAMS = [
+  pytest.param(c, marks=() if i in (0, 7) else pytest.mark.slow)
+  for i, c in enumerate(CONFIGS)
+]
+
+
+@pytest.fixture(params=PARAMS, ids=lambda c: '-'.join(map(str, c)))
 def config(request) -> ModelConfig:
   return make_config(*request.param)

@@ -127,7 +127,9 @@ def test_export_never_overwrites(saved):
     hf.save_hf(saved[3], saved[0], saved[2])
 
 
-@pytest.mark.parametrize('scan', (False, True))
+@pytest.mark.parametrize(
+  'scan', (pytest.param(False, marks=pytest.mark.slow), True)
+)
 def test_lora_merge_and_peft_round_trip(tmp_path, scan):
   config = make_config('qwen3', scan_layers=scan)
   graph, base = init_decoder(config, 0)

@@ -75,8 +75,15 @@ def test_import_of_what_transformers_saved(config, tmp_path):
   np.testing.assert_allclose(logits, want, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize('scan', (False, True))
-@pytest.mark.parametrize('family', ('qwen2', 'qwen3'))
+@pytest.mark.parametrize(
+  'family, scan',
+  [
+    ('qwen2', True),
+    pytest.param('qwen2', False, marks=pytest.mark.slow),
+    ('qwen3', False),
+    pytest.param('qwen3', True, marks=pytest.mark.slow),
+  ],
+)
 def test_cached_decode_equals_full_forward(family, scan):
   config = make_config(family, scan_layers=scan)
   graphdef, params = init_decoder(config, 0)
@@ -124,7 +131,9 @@ def test_packed_rows_equal_rows_alone():
 
 
 @pytest.mark.parametrize('remat', ('none', 'full', 'dots', 'dots_no_batch'))
-@pytest.mark.parametrize('scan', (False, True))
+@pytest.mark.parametrize(
+  'scan', (pytest.param(False, marks=pytest.mark.slow), True)
+)
 def test_scan_and_remat_change_no_gradient(scan, remat):
   base = make_config('qwen3')
   graphdef, params = init_decoder(base, 0)

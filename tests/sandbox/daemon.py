@@ -13,8 +13,26 @@ import time
 import uuid
 from collections.abc import Iterator
 
+from jaxagent.sandbox import docker_backend
 
 _SYS_ADMIN = 1 << 21
+
+
+def containers(api, status: str | None = None) -> list[dict]:
+  """The backend's containers, inspected.
+
+  Docker 20 may list one for ever that is removed; no other call finds it.
+  """
+  import docker.errors
+
+  filters = {'label': docker_backend.LABEL}
+  if status:
+    filters['status'] = status
+  found = []
+  for listed in api.containers(all=True, filters=filters):
+    with contextlib.suppress(docker.errors.NotFound):
+      found.append(api.inspect_container(listed['Id']))
+  return found
 
 
 def missing() -> str:

@@ -9,11 +9,11 @@ import pytest
 
 from jaxagent.sandbox import _supervisor
 
-_SHARED = '''
+_SHARED = r'''
 import os, sys
 kept = b'x' * (64 << 20)
 other = os.fork()
-print(os.getpid(), flush=True)
+os.write(1, b'%d\n' % os.getpid())  # one call: the lines never mix
 sys.stdin.read()
 '''
 

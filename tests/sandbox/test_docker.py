@@ -10,6 +10,7 @@ import pytest
 from jaxagent.sandbox import BackendError, SandboxPool, docker_backend, image
 from jaxagent.sandbox import __main__ as cli
 from jaxagent.types import Job, Limits, Outcome
+from tests.sandbox import daemon
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -28,8 +29,7 @@ def pool(docker_image):
 
 
 def ours(api) -> list[str]:
-  return [c['Id'] for c in api.containers(
-    all=True, filters={'label': docker_backend.LABEL})]
+  return [c['Id'] for c in daemon.containers(api)]
 
 
 def sleeper(name, **fields) -> Job:
@@ -40,10 +40,10 @@ def sleeper(name, **fields) -> Job:
 def wait_for_container(api) -> str:
   end = time.monotonic() + 20
   while time.monotonic() < end:
-    for container in ours(api):
-      if api.inspect_container(container)['State']['Running']:
+    for container in daemon.containers(api):
+      if container['State']['Running']:
         time.sleep(0.5)
-        return container
+        return container['Id']
     time.sleep(0.02)
   raise AssertionError('no container came up')
 

@@ -141,6 +141,7 @@ def test_a_frozen_worker_is_replaced_though_it_takes_no_input(
     assert grader._worker.pid != frozen
 
 
+@pytest.mark.slow
 def test_a_grader_that_throws_or_hangs_is_our_fault(prepared, data, tmp_path):
   import dataclasses
   import shutil
@@ -172,10 +173,15 @@ def test_a_grader_that_throws_or_hangs_is_our_fault(prepared, data, tmp_path):
   'fault',
   [
     'import os; os._exit(3)',
-    'import time; time.sleep(60)',
     'raise KeyError("the answers")',
-    'import os; os.kill(os.getppid(), 9)',
-    'print("{}\\n" * 10_000, flush=True); raise MemoryError',
+    *(
+      pytest.param(fault, marks=pytest.mark.slow)
+      for fault in (
+        'import time; time.sleep(60)',
+        'import os; os.kill(os.getppid(), 9)',
+        'print("{}\\n" * 10_000, flush=True); raise MemoryError',
+      )
+    ),
   ],
 )
 def test_a_submission_that_kills_its_grader_is_charged(
