@@ -127,6 +127,7 @@ def test_a_score_stands_whatever_the_leaderboard(tmp_path, capsys):
   assert total['competition_reports'][0]['gold_threshold'] is None
 
 
+@pytest.mark.slow
 def test_limits_of_time_and_memory(tmp_path, capsys):
   """Both submissions would take more; the line between them is graded."""
   folder = _GOLDEN / 'spaceship-titanic'

@@ -63,6 +63,7 @@ def test_neither_micro_batch_nor_packing_changes_an_update(
     assert np.quantile(apart, 0.99) < 1e-4
 
 
+@pytest.mark.slow
 def test_value_update_fits_the_returns_and_leaves_the_policy(model_config):
   learner = _learner(model_config, gamma=0.9)
   samples = make_samples(12)
@@ -89,6 +90,7 @@ def test_returns_to_go_are_discounted_over_policy_tokens_only():
   )
 
 
+@pytest.mark.slow
 def test_learning_rate_zero_changes_nothing(model_config):
   learner = _learner(model_config, policy_lr=0.0, value_lr=0.0)
   samples = make_samples(8)

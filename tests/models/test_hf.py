@@ -41,7 +41,9 @@ def _equal(a, b):
   )
 
 
-@pytest.mark.parametrize('scan', (False, True))
+@pytest.mark.parametrize(
+  'scan', (pytest.param(False, marks=pytest.mark.slow), True)
+)
 def test_round_trip_in_shards_is_exact(tmp_path, scan):
   config = make_config('qwen2', scan_layers=scan)
   _, params = init_decoder(config, 0)
@@ -201,7 +203,9 @@ def _checkpoint(work, stage, step, params):
   CheckpointManager(work / stage / 'checkpoints').save(step, state)
 
 
-@pytest.mark.parametrize('scan', (False, True))
+@pytest.mark.parametrize(
+  'scan', (pytest.param(False, marks=pytest.mark.slow), True)
+)
 def test_export_of_a_run_takes_its_newest_policy(tmp_path, capsys, scan):
   config = make_config(scan_layers=scan)
   work = tmp_path / 'work'

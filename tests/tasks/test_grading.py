@@ -127,6 +127,7 @@ def test_a_dead_worker_is_replaced(prepared, data):
 
 
 @pytest.mark.timeout(60)
+@pytest.mark.slow
 def test_a_frozen_worker_is_replaced_though_it_takes_no_input(
   prepared, data, monkeypatch
 ):
