@@ -18,6 +18,10 @@ from jaxagent.models import __main__ as cli
 from jaxagent.models import hf, init_decoder, lora
 from tests.models.conftest import make_config, shake
 
+SCANS = pytest.mark.parametrize(
+  'scan', (pytest.param(False, marks=pytest.mark.slow), True)
+)
+
 
 @pytest.fixture
 def saved(tmp_path):
@@ -41,9 +45,7 @@ def _equal(a, b):
   )
 
 
-@pytest.mark.parametrize(
-  'scan', (pytest.param(False, marks=pytest.mark.slow), True)
-)
+@SCANS
 def test_round_trip_in_shards_is_exact(tmp_path, scan):
   config = make_config('qwen2', scan_layers=scan)
   _, params = init_decoder(config, 0)
@@ -129,9 +131,7 @@ def test_export_never_overwrites(saved):
     hf.save_hf(saved[3], saved[0], saved[2])
 
 
-@pytest.mark.parametrize(
-  'scan', (pytest.param(False, marks=pytest.mark.slow), True)
-)
+@SCANS
 def test_lora_merge_and_peft_round_trip(tmp_path, scan):
   config = make_config('qwen3', scan_layers=scan)
   graph, base = init_decoder(config, 0)
@@ -203,9 +203,7 @@ def _checkpoint(work, stage, step, params):
   CheckpointManager(work / stage / 'checkpoints').save(step, state)
 
 
-@pytest.mark.parametrize(
-  'scan', (pytest.param(False, marks=pytest.mark.slow), True)
-)
+@SCANS
 def test_export_of_a_run_takes_its_newest_policy(tmp_path, capsys, scan):
   config = make_config(scan_layers=scan)
   work = tmp_path / 'work'
