@@ -17,7 +17,7 @@ import socket
 import traceback
 from typing import Any, NoReturn
 
-from jaxagent.sandbox import _linux, _supervisor, _wire, _zygote
+from jaxagent.sandbox import _job, _linux, _room, _wire, _zygote
 
 
 def start(config: dict[str, Any]) -> tuple[int, socket.socket, dict]:
@@ -107,14 +107,14 @@ class _Zygote:
       signal.set_wakeup_fd(-1)
       for name, flag in _zygote.JOINED.items():
         _linux.syscall('setns', fds[name], flag)
-      room = _supervisor.Room(
+      room = _room.Room(
         message['request'], {**self.config, 'cgroup_fds': cgroup_fds}
       )
       room.proc_fd = fds['proc']
     except BaseException as error:  # noqa: BLE001: told to the supervisor
       os.write(fds['sync'], f'E{error}'.encode()[:900])
       os._exit(125)
-    _supervisor.become_job(room, message['header'], fds['out'], fds['sync'])
+    _job.become_job(room, message['header'], fds['out'], fds['sync'])
 
   def _reap(self, flags: int = os.WNOHANG) -> None:
     while self.streams:

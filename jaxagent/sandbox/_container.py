@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 
-from jaxagent.sandbox import _cgroup, _linux, _supervisor, _wire
+from jaxagent.sandbox import _cgroup, _linux, _room, _supervisor, _wire
 
 
 class Streams:
@@ -35,7 +35,7 @@ class Streams:
 
 
 def _config(runner: str) -> dict:
-  path = f'{_supervisor.BOX}/.runner.py'
+  path = f'{_room.BOX}/.runner.py'
   with open(path, 'w') as f:
     f.write(runner)
   keep = {k: os.environ[k] for k in ('LD_LIBRARY_PATH',) if k in os.environ}

@@ -15,7 +15,7 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 
-from jaxagent.sandbox import _linux, _supervisor
+from jaxagent.sandbox import _job, _linux
 
 PYTHON, VENV = '/opt/python', '/opt/venv'
 # Source trees: no job needs them, and a project may lie there.
@@ -161,7 +161,7 @@ def build(root: str, devices: Sequence[str],
 
 
 def _accounts(root: str) -> None:
-  user = _supervisor.INSIDE_UID
+  user = _job.INSIDE_UID
   for name, line in (
     ('passwd', f'sandbox:x:{user}:{user}::/box/tmp:/bin/sh\n'),
     ('group', f'sandbox:x:{user}:\n'),

@@ -32,7 +32,8 @@ SUPERVISOR_MB, IMPORTS_MB = 24, 160
 UID_BASE = 0x5A000000
 MB = 1 << 20
 _MODULES = ('_linux', '_wire', '_runner', '_cgroup', '_zygote',
-            '_supervisor', '_container')
+            '_counting', '_room', '_job', '_watch', '_supervisor',
+            '_container')
 # What Docker hides by itself; the list has to be whole where it is given.
 _MASKED = (
   '/proc/acpi', '/proc/asound', '/proc/kcore', '/proc/keys',

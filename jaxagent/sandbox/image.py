@@ -19,7 +19,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
 
-from jaxagent.sandbox import _root, _supervisor, docker_backend, errors
+from jaxagent.sandbox import _job, _root, docker_backend, errors
 
 PACKAGES = ('numpy', 'scipy', 'pandas', 'scikit-learn')
 TOOLS = ('sh', 'env', 'cat', 'ls', 'sleep', 'true', 'false', 'echo', 'mkdir',
@@ -166,7 +166,7 @@ class _Archive:
 def write(path: str, packages: Iterable[str] = PACKAGES) -> int:
   """Writes the image's file system as a tar; returns its bytes."""
   found = _root.interpreter()
-  user = _supervisor.INSIDE_UID
+  user = _job.INSIDE_UID
   with tarfile.open(path, 'w') as tar:
     archive = _Archive(tar)
     for folder in ('usr', 'etc', 'opt', 'proc', 'dev', 'sys'):

@@ -23,6 +23,7 @@ from typing import Any
 from jaxagent.sandbox import (
   _births,
   _cgroup,
+  _counting,
   _linux,
   _remove,
   _root,
@@ -259,7 +260,7 @@ class Launcher:
     end, me, group = time.monotonic() + GUARD_S, os.getpid(), os.getpgrp()
     while time.monotonic() < end:
       left = [
-        pid for pid in _supervisor.children().get(me, ())
+        pid for pid in _counting.children().get(me, ())
         if pid not in self.jobs
       ]
       for pid in left:

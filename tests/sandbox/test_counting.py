@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jaxagent.sandbox import _supervisor
+from jaxagent.sandbox import _counting
 
 _SHARED = r'''
 import os, sys
@@ -31,21 +31,21 @@ def pair():
 
 def test_shared_pages_are_split_where_they_decide(pair):
   limit = 100 << 20
-  whole = sum(sum(_supervisor._status(pid)) for pid in pair)
+  whole = sum(sum(_counting.status(pid)) for pid in pair)
   assert whole > 128 << 20
-  assert 64 << 20 < _supervisor._memory(pair, limit) < limit
-  assert _supervisor._memory(pair, 1 << 40) == pytest.approx(whole, rel=0.01)
+  assert 64 << 20 < _counting.memory(pair, limit) < limit
+  assert _counting.memory(pair, 1 << 40) == pytest.approx(whole, rel=0.01)
 
 
 def test_slow_maps_are_not_read_where_the_rest_decides(pair, monkeypatch):
   """They take a second where a job fills page tables, and it would win."""
-  monkeypatch.setattr(_supervisor, '_proportional', None)
-  _, tables = _supervisor._status(pair[0])
-  assert _supervisor._memory(pair, tables // 2) > tables
-  assert _supervisor._memory([os.getpid()], 1 << 40) > 0
+  monkeypatch.setattr(_counting, '_proportional', None)
+  _, tables = _counting.status(pair[0])
+  assert _counting.memory(pair, tables // 2) > tables
+  assert _counting.memory([os.getpid()], 1 << 40) > 0
   with pytest.raises(TypeError):
-    _supervisor._memory(pair, 100 << 20)
+    _counting.memory(pair, 100 << 20)
 
 
 def test_a_process_that_is_gone_holds_nothing():
-  assert _supervisor._memory([2**22 + 1], 1) == 0
+  assert _counting.memory([2**22 + 1], 1) == 0

@@ -1,0 +1,199 @@
+"""What the first process of a job does with itself before the script runs.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from typing import Any
+
+from jaxagent.sandbox import _counting, _linux, _runner
+from jaxagent.sandbox._room import Room
+
+MB = 1 << 20
+# RLIMIT_DATA over the limit: reserved memory that is never touched is free.
+DATA_FACTOR = 4
+INSIDE_UID = 65534
+
+
+def become_job(room: Room, header: dict, out: int, sync: int):
+  """Never returns. `sync` gets 'R' when ready, or 'E' and the error."""
+  try:
+    os.setsid()
+    os.chdir(room.workspace)
+    nothing = os.open('/dev/null', os.O_RDWR)
+    for source, target in ((nothing, 0), (out, 1), (out, 2)):
+      os.dup2(source, target)
+    sync = os.dup2(sync, 200, inheritable=False)
+    for fd in room.config.get('cgroup_fds', ()):
+      os.write(fd, b'0')
+    # Only now close the rest: the proc descriptor is still needed.
+    keep_proc = room.proc_fd
+    if keep_proc >= 0:
+      room.proc_fd = os.dup2(keep_proc, 201, inheritable=False)
+    os.closerange(3, 200)
+    os.closerange(202, 4096)
+    _lower_privileges(room, header)
+    if room.proc_fd >= 0:
+      os.close(room.proc_fd)
+    env = _environment(room, header)
+    for number in (signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD):
+      signal.signal(number, signal.SIG_DFL)
+    if header['zygote']:
+      os.environ.clear()
+      os.environ.update(env)
+      os.write(sync, b'R')
+      os.close(sync)
+      _run_in_zygote(header)
+    # Unbuffered: what a job printed before it was killed is kept, in order.
+    command = [room.config['python'], '-I', '-B', '-u', room.config['runner'],
+               header['script'], *header['argv']]
+    os.write(sync, b'R')
+    os.execve(command[0], command, env)
+  except BaseException as error:  # noqa: BLE001: told to the supervisor
+    try:
+      os.write(sync, f'E{type(error).__name__}: {error}'.encode()[:900])
+    finally:
+      os._exit(125)
+
+
+def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
+  """User namespace, uid, capabilities, rlimits, Landlock, seccomp."""
+  config, uid = room.config, room.request['uid']
+  _rlimits(header, config, uid)
+  _keep_to_cpus(room, header)
+  if uid is not None:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+  if not room.namespaces:
+    _linux.prctl(_linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+  # Files of /proc/self belong to root while the process is not dumpable.
+  _linux.prctl(_linux.PR_SET_DUMPABLE, 1)
+  _prefer_to_kill(room)
+  if room.namespaces and config['user_namespaces']:
+    _linux.unshare(_linux.NEWUSER)
+    owner = 0 if uid is None else uid
+    for name, text in (
+      ('setgroups', 'deny'),
+      ('uid_map', f'{INSIDE_UID} {owner} 1'),
+      ('gid_map', f'{INSIDE_UID} {owner} 1'),
+    ):
+      fd = os.open(f'self/{name}', os.O_WRONLY, dir_fd=room.proc_fd)
+      os.write(fd, text.encode())
+      os.close(fd)
+    # After unshare: the limit that a user namespace is made under holds for
+    # all of its maker's processes, other slots' among them (Linux 5.14).
+    _lower(resource.RLIMIT_NPROC, header['pids'])
+  if room.namespaces:
+    _linux.drop_capabilities()
+  _linux.prctl(_linux.PR_SET_NO_NEW_PRIVS, 1)
+  if config['landlock']:
+    write, read = room.writable(), ['/']
+    if not room.namespaces:
+      read = config['readable'] + list(header['mounts'].values())
+    devices = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random',
+               '/dev/urandom', *config['gpu_devices']]
+    _linux.landlock(read, write + devices)
+  if config['seccomp']:
+    _linux.seccomp(
+      namespaces=room.namespaces, count_memory=bool(config['cgroups']),
+    )
+
+
+def _prefer_to_kill(room: Room) -> None:
+  """Where the machine runs out of memory the job goes first."""
+  path, folder = 'self/oom_score_adj', room.proc_fd
+  if folder < 0:
+    path, folder = '/proc/' + path, None
+  fd = os.open(path, os.O_WRONLY, dir_fd=folder)
+  os.write(fd, b'1000')
+  os.close(fd)
+
+
+def _rlimits(header: dict[str, Any], config: dict, uid: int | None) -> None:
+  # A second line only: the cgroup or the watch is to see what is held, not
+  # the job to say it. CUDA reserves address space by the TB.
+  memory = resource.RLIM_INFINITY
+  if not header['gpus'] and not config['cgroups']:
+    memory = DATA_FACTOR * header['memory_mb'] * MB
+    memory += config['base_data'] if header['zygote'] else 0
+  pairs = [
+    (resource.RLIMIT_CORE, 0),
+    (resource.RLIMIT_DATA, memory),
+    (resource.RLIMIT_FSIZE, header['disk_mb'] * MB + header['initial_bytes']),
+    (resource.RLIMIT_NOFILE, 512),
+    (resource.RLIMIT_MSGQUEUE, 0),
+    (resource.RLIMIT_MEMLOCK, 0),
+    (resource.RLIMIT_CPU, int(header['timeout_s'] * 4 * os.cpu_count()) + 5),
+  ]
+  if uid is not None:
+    # The job's own first process is counted.
+    pairs.append((resource.RLIMIT_NPROC, header['pids']))
+  elif not config['namespaces'] and not config['real_root']:
+    # Shared with all that the user runs; the watch counts this job's own.
+    most = _counting.user_threads() + (header['pids'] + 1) * config['slots']
+    pairs.append((resource.RLIMIT_NPROC, most))
+  for kind, value in pairs:
+    _lower(kind, value)
+
+
+def _lower(kind: int, value: int) -> None:
+  _, hard = resource.getrlimit(kind)
+  if hard != resource.RLIM_INFINITY:
+    value = hard if value == resource.RLIM_INFINITY else min(value, hard)
+  resource.setrlimit(kind, (value, value))
+
+
+def _keep_to_cpus(room: Room, header: dict[str, Any]) -> None:
+  """Without a quota a job gets CPUs of its slot, so that many threads slow
+  the job itself and not its neighbours, whose times are weights."""
+  if room.config['cpu_quota']:
+    return
+  cpus, wanted = sorted(os.sched_getaffinity(0)), header['threads']
+  if wanted >= len(cpus):
+    return
+  first = room.request['slot'] * wanted
+  chosen = {cpus[(first + i) % len(cpus)] for i in range(wanted)}
+  os.sched_setaffinity(0, chosen)
+
+
+def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
+  threads = str(header['threads'])
+  env = {
+    'PATH': os.pathsep.join(
+      [os.path.dirname(room.config['python']), '/usr/local/bin', '/usr/bin',
+       '/bin']
+    ),
+    'HOME': room.root + '/tmp', 'TMPDIR': room.root + '/tmp',
+    'LANG': 'C.UTF-8', 'PYTHONHASHSEED': '0',
+    'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONUNBUFFERED': '1',  # children's
+    'CUDA_VISIBLE_DEVICES': ','.join(header['gpu_ids']),
+    **room.config['environment'],
+  }
+  for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR', 'LOKY'):
+    env[f'{name}_MAX_CPU_COUNT' if name == 'LOKY'
+        else f'{name}_NUM_THREADS'] = threads
+  env.update(header['env'])
+  return env
+
+
+def _run_in_zygote(header: dict[str, Any]) -> None:
+  import random
+
+  signal.signal(signal.SIGINT, signal.default_int_handler)
+  random.seed()
+  if 'numpy' in sys.modules:
+    sys.modules['numpy'].random.seed()
+  for stream, fd in (('stdout', 1), ('stderr', 2)):
+    value = open(fd, 'w', buffering=1, closefd=False, encoding='utf-8',
+                 errors='backslashreplace')
+    setattr(sys, stream, value)
+    setattr(sys, f'__{stream}__', value)
+  for name in [n for n in sys.modules if n.split('.')[0] == 'jaxagent']:
+    del sys.modules[name]
+  _runner.finish(_runner.run(header['script'], header['argv']))

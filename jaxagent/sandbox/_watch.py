@@ -1,0 +1,193 @@
+"""Follows a job to its end: output, memory, deadline; then kills all of it.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+
+from jaxagent.sandbox import _counting, _zygote
+from jaxagent.sandbox._room import Room
+
+TICK_S = 0.05
+KILL_S = 10.0
+MB = 1 << 20
+
+
+class Watch:
+  """Follows the job to its end: output, memory, deadline.
+
+  child: its first process, or the zygote's stream of one (`_zygote.born`).
+  """
+
+  def __init__(self, room: Room, header: dict, child: int | socket.socket,
+               out: int):
+    self.room, self.header, self.out = room, header, out
+    self.born = child if isinstance(child, socket.socket) else None
+    self.child = -1 if self.born else child
+    self.end_fd = (
+      self.born.fileno() if self.born else os.pidfd_open(self.child)
+    )
+    self.cpu_s, self.resident = 0.0, 0  # of processes that are not ours
+    self.reason = ''
+    self.status: int | None = None
+    self.head, self.tail = bytearray(), bytearray()
+    self.total = 0
+    self.peak = 0
+    self.disk = header['disk_mb'] * MB + header['initial_bytes']
+    self.memory = header['memory_mb'] * MB
+    if header['zygote']:  # what it holds from the start is not its own
+      self.memory += room.config['base_data']
+    self.keep = header['keep_kb'] * 1024 // 2
+    self.cap = header['output_kb'] * 1024
+
+  def follow(self) -> None:
+    begin = time.monotonic()
+    deadline = begin + self.header['timeout_s']
+    poll = select.poll()
+    poll.register(self.end_fd, select.POLLIN)
+    poll.register(self.out, select.POLLIN)
+    sample_at = begin + TICK_S
+    while not self.reason:
+      now = time.monotonic()
+      if now >= deadline:
+        self.reason = 'timeout'
+        break
+      if now >= sample_at:
+        self._sample()
+        sample_at = now + max(TICK_S, 10 * (time.monotonic() - now))
+      wait = min(deadline, sample_at) - time.monotonic()
+      events = dict(poll.poll(max(0.0, wait) * 1000 + 0.5))
+      if self.out in events and not self._drain(once=True):
+        poll.unregister(self.out)
+      if self.end_fd in events:
+        break
+
+  def _drain(self, *, once: bool) -> bool:
+    """False at the end of the stream. Keeps head and tail of the first cap."""
+    while True:
+      try:
+        part = os.read(self.out, 65536)
+      except BlockingIOError:
+        return True
+      if not part:
+        return False
+      part = part[:max(0, self.cap + 1 - self.total)]
+      self.total += len(part)
+      over = self.total > self.cap
+      part = part[:len(part) - 1] if over else part
+      room = max(0, self.keep - len(self.head))
+      self.head += part[:room]
+      self.tail += part[room:]
+      if len(self.tail) > 4 * self.keep + 65536:
+        del self.tail[:-self.keep]
+      if over:
+        self.reason = self.reason or 'output'
+        return False
+      if once:
+        return True
+
+  def _sample(self) -> None:
+    self._reap(block=False)
+    used, _ = self.room.used(self.disk)
+    if not self.room.namespaces and used > self.disk:
+      self.reason = 'disk'
+    if self.room.config['cgroups']:
+      return
+    memory = 0
+    if self.room.namespaces:
+      memory = used + _counting.sockets() * self.room.config['socket_bytes']
+    pids = _counting.descendants(self.room.namespaces)
+    memory += _counting.memory(pids, self.memory - memory)
+    self.peak = max(self.peak, memory)
+    if memory > self.memory:
+      self.reason = 'memory'
+    elif len(pids) > self.header['pids']:
+      self.reason = 'processes'
+
+  def memory_full(self, largest: int) -> bool:
+    """Whether the job held its limit between two samples.
+
+    largest: resident bytes of its largest process. Where there are cgroups
+    their own counter says it.
+    """
+    held = max(self.peak, largest)
+    return not self.room.config['cgroups'] and held >= self.memory
+
+  def _reap(self, *, block: bool) -> None:
+    while True:
+      try:
+        pid, status = os.waitpid(-1, 0 if block else os.WNOHANG)
+      except ChildProcessError:
+        return
+      if pid == 0:
+        return
+      if pid == self.child:
+        self.status = status
+
+  def kill_all(self) -> None:
+    """Returns when no process of the job is left."""
+    if self.room.namespaces:
+      try:
+        os.kill(-1, signal.SIGKILL)
+      except ProcessLookupError:
+        pass
+      self._reap(block=True)
+      if self.born:
+        end = _zygote.ended(self.born)
+        self.status = end['status']
+        self.cpu_s, self.resident = end['cpu_s'], end['resident']
+    else:
+      self._kill_descendants()
+    self._drain(once=False)
+    os.close(self.out)
+
+  def _kill_descendants(self) -> None:
+    """All of them are in the job's process group: seccomp keeps them there.
+
+    A signal to a group cannot be outrun by forking (kernel/fork.c: a fork
+    under way is restarted when a signal is pending). Raises TimeoutError
+    where something outlives it all the same.
+    """
+    end = time.monotonic() + KILL_S
+    while True:
+      _ignore_gone(os.killpg, self.child)
+      if self.status is None:  # it may have no group of its own yet
+        _ignore_gone(os.kill, self.child)
+      if not self.room.config['seccomp']:  # T0: as well as can be
+        for pid in _counting.descendants(False):
+          _ignore_gone(os.kill, pid)
+      self._reap(block=False)
+      try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+      except ChildProcessError:
+        return
+      if time.monotonic() > end:
+        raise TimeoutError(f'processes of the job outlive SIGKILL: '
+                           f'{_counting.descendants(False)[:8]}')
+      time.sleep(0.001)
+
+  def launcher_died(self, *_) -> None:
+    """Signal handler: without namespaces nothing else ends the job."""
+    try:
+      self._kill_descendants()
+    finally:
+      os._exit(1)
+
+  def text(self) -> str:
+    tail = bytes(self.tail[-self.keep:]) if self.keep else b''
+    cut = len(self.head) + len(tail) < min(self.total, self.cap)
+    middle = b'\n[... cut ...]\n' if cut else b''
+    return (bytes(self.head) + middle + tail).decode('utf-8', 'replace')
+
+
+def _ignore_gone(kill, pid: int) -> None:
+  try:
+    kill(pid, signal.SIGKILL)
+  except (ProcessLookupError, PermissionError):
+    pass
