@@ -34,7 +34,7 @@ def pytest_configure(config):
   Whole jobs alone are compiled as a user's are (`tests.loops.environment`).
   """
   os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
-  folder = config.stash[_COMPILED] = tempfile.mkdtemp(prefix='jaxagent-xla-')
+  folder = config.stash[_COMPILED] = tempfile.mkdtemp(prefix='tests-xla-')
   os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', folder)
   os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
 
