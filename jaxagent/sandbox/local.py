@@ -9,13 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 import warnings
-from typing import Any, Callable, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from jaxagent.sandbox import _cgroup, _remove, _wire, errors, launcher, outcome
+from jaxagent.sandbox import _cgroup, _wire, errors, launcher, outcome, scratch
 from jaxagent.types import Execution, Job
 
 DISABLE = ('namespaces', 'userns', 'cgroup', 'landlock', 'seccomp')
@@ -71,8 +71,10 @@ class LocalBackend:
     self.keep_kb, self.collect_mb = keep_kb, collect_mb
     if work_dir is not None:
       os.makedirs(work_dir, exist_ok=True)
-    self.work_dir = tempfile.mkdtemp(prefix='jaxagent-', dir=work_dir)
-    os.chmod(self.work_dir, 0o711)
+    base = '' if work_dir is None else str(work_dir)
+    scratch.sweep(base)
+    self._folder = scratch.Folder(base)
+    self.work_dir = self._folder.path
     self.hello: dict[str, Any] = {}
     self.tier = ''
     self._process: subprocess.Popen | None = None
@@ -92,6 +94,7 @@ class LocalBackend:
   def _start_locked(self) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     name = self._name = f'jaxagent-{os.getpid()}-{uuid.uuid4().hex[:8]}'
+    self._folder.write(name)  # before its cgroups exist
     template = os.path.join(self.work_dir, 'root')
     os.makedirs(template, exist_ok=True)
     root = str(pathlib.Path(__file__).resolve().parents[2])
@@ -273,4 +276,4 @@ class LocalBackend:
 
   def close(self) -> None:
     self._stop()
-    _remove.remove_tree(self.work_dir)
+    self._folder.remove()

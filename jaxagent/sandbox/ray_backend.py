@@ -31,9 +31,9 @@ from jaxagent.sandbox import (
   local,
   outcome,
   ray_bytes,
-  ray_folder,
   ray_private,
   ray_slot,
+  scratch,
 )
 from jaxagent.types import Execution, Job
 
@@ -525,7 +525,7 @@ class RayBackend:
     if self._keeper is not None:
       self._keeper.close()
       ray_private.end_all(self._theirs)
-      ray_folder.sweep(self._base())
+      scratch.sweep(self._base())
 
   def _close_actors(self, actors: Sequence[_Actor]) -> None:
     with contextlib.suppress(Exception):

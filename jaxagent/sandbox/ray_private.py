@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
-from jaxagent.sandbox import ray_folder
+from jaxagent.sandbox import scratch
 
 START_S = 60.0
 CLOSE_S = 15.0
@@ -128,16 +128,16 @@ def keep(slots: int, base: str) -> None:
   base: where the slots' folders are.
   """
   said, sys.stdout = sys.stdout, sys.stderr
-  ray_folder.sweep()
-  characters = len(tempfile.gettempdir()) + len(ray_folder.PREFIX) + 9
+  scratch.sweep()
+  characters = len(tempfile.gettempdir()) + len(scratch.PREFIX) + 9
   short = characters <= SOCKET_CHARS
-  home = ray_folder.Folder('' if short else '/tmp')
+  home = scratch.Folder('' if short else '/tmp')
   try:
     with own_address_file(home.path):
       _hold(slots, home.path, said)
   finally:
     home.remove()
-    ray_folder.sweep(base)
+    scratch.sweep(base)
 
 
 def _hold(slots: int, home: str, said: TextIO) -> None:

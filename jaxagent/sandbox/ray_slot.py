@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from jaxagent.sandbox import local, outcome, probe, ray_bytes, ray_folder
+from jaxagent.sandbox import local, outcome, probe, ray_bytes, scratch
 from jaxagent.types import Execution, Job
 
 
@@ -25,24 +25,6 @@ def fingerprint() -> str:
     content = path.read_bytes()
     digest.update(f'{path.name} {len(content)} '.encode() + content)
   return digest.hexdigest()[:16]
-
-
-class _Local(local.LocalBackend):
-  """Writes the name of each launcher's cgroups down before they exist."""
-
-  def __init__(self, folder: ray_folder.Folder, slots: int, **options):
-    self._folder = folder
-    super().__init__(slots, work_dir=pathlib.Path(folder.path), **options)
-
-  @property
-  def _name(self) -> str:
-    return self.__dict__['_name_now']
-
-  @_name.setter
-  def _name(self, name: str) -> None:
-    if name:
-      self._folder.write(name)
-    self.__dict__['_name_now'] = name
 
 
 def _as_driver(nice: int) -> str:
@@ -75,7 +57,6 @@ class Slot:
 
   def __init__(self):
     self._options: dict[str, Any] = {}
-    self._folder: ray_folder.Folder | None = None
     self._backend: local.LocalBackend | None = None
     self._lock = threading.Lock()
     self._cancelled: set[int] = set()
@@ -88,10 +69,10 @@ class Slot:
       notes = [_as_driver(options['nice'])]
       threading.Thread(
         target=self._watch, args=(os.getppid(),), daemon=True).start()
-      ray_folder.sweep(options['base'])
-      self._folder = ray_folder.Folder(options['base'])
-      backend = self._backend = _Local(
-        self._folder, options['slots'], **options['local']
+      backend = self._backend = local.LocalBackend(
+        options['slots'],
+        work_dir=pathlib.Path(options['base']) if options['base'] else None,
+        **options['local'],
       )
       with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
@@ -152,9 +133,7 @@ class Slot:
   def close(self) -> bytes:
     if self._backend is not None:
       self._backend.close()
-    if self._folder is not None:
-      self._folder.remove()
-    ray_folder.sweep(self._options.get('base', ''))
+    scratch.sweep(self._options.get('base', ''))
     return ray_bytes.pack({})
 
 

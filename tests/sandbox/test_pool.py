@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -84,6 +86,36 @@ def test_a_killed_launcher_leaves_no_cgroup():
   assert not [
     path for root in roots for path in pathlib.Path(root).glob(f'**/{name}')
   ]
+
+
+_MORTAL = """
+import os, pathlib, sys
+from jaxagent.sandbox import SandboxPool
+pool = SandboxPool(1, min_tier='T1', work_dir=pathlib.Path(sys.argv[1]))
+print('up', flush=True)
+sys.stdin.read()
+os._exit(9)
+"""
+
+
+def test_what_a_killed_run_left_is_swept_and_no_live_ones(tmp_path):
+  command = [sys.executable, '-c', _MORTAL, str(tmp_path)]
+  runs = [
+    subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for _ in range(2)
+  ]
+  for run in runs:
+    assert run.stdout.readline() == b'up\n'
+  dead, live = runs
+  dead.communicate()
+  assert len(list(tmp_path.iterdir())) == 2
+  with sandbox.SandboxPool(1, min_tier='T1', work_dir=tmp_path) as pool:
+    assert len(list(tmp_path.iterdir())) == 2  # the live one's and its own
+    result = pool.submit(job('a', 'print(1)')).result(timeout=60)
+    assert result.outcome is Outcome.OK
+  live.communicate()
+  sandbox.SandboxPool(1, min_tier='T1', work_dir=tmp_path).close()
+  assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('text', ['inf', '1e300', 'nan', '0', '-1'])

@@ -22,9 +22,9 @@ from jaxagent.sandbox import (
   errors,
   ray_backend,
   ray_bytes,
-  ray_folder,
   ray_private,
   ray_slot,
+  scratch,
 )
 from jaxagent.types import Execution, Job, Limits, Outcome
 
@@ -79,8 +79,8 @@ def test_surrogates_stay_apart():
 
 _OWNER = '''
 import os, sys
-from jaxagent.sandbox import ray_folder
-folder = ray_folder.Folder(sys.argv[1])
+from jaxagent.sandbox import scratch
+folder = scratch.Folder(sys.argv[1])
 folder.write('jaxagent-1-00000000')
 os.makedirs(folder.path + '/a/b')
 print(folder.path, flush=True)
@@ -92,18 +92,18 @@ os._exit(9)
 def test_folders_of_dead_owners_are_swept_and_no_other(tmp_path):
   command = [sys.executable, '-c', _OWNER, str(tmp_path)]
   dead = subprocess.run(command, capture_output=True, text=True, check=False)
-  other = tmp_path / (ray_folder.PREFIX + 'other')
+  other = tmp_path / (scratch.PREFIX + 'other')
   other.mkdir()
   (other / 'owner').write_text('another machine\n')
-  (tmp_path / (ray_folder.PREFIX + 'being-made')).mkdir()
+  (tmp_path / (scratch.PREFIX + 'being-made')).mkdir()
   with subprocess.Popen([*command, 'live'], stdin=subprocess.PIPE,
                         stdout=subprocess.PIPE, text=True) as live:
     path = live.stdout.readline().strip()
-    assert ray_folder.sweep(str(tmp_path)) == 1
+    assert scratch.sweep(str(tmp_path)) == 1
     assert os.path.isdir(path + '/a/b')
     assert not os.path.exists(dead.stdout.strip())
     live.stdin.close()
-  assert ray_folder.sweep(str(tmp_path)) == 1
+  assert scratch.sweep(str(tmp_path)) == 1
   assert len(list(tmp_path.iterdir())) == 2
 
 

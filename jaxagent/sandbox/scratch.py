@@ -1,4 +1,4 @@
-"""Folders of the ray backend, and what a killed owner left of them."""
+"""Scratch folders, and what a killed owner left of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 
 from jaxagent.sandbox import _cgroup, _remove
 
-PREFIX = 'jaxagent-ray-'
+PREFIX = 'jaxagent-'
 _GROUP = re.compile(r'jaxagent-\d+-[0-9a-f]{8}\Z')
 
 
@@ -24,7 +24,8 @@ def _boot_id() -> str:
 
 
 class Folder:
-  """A temporary folder, locked for as long as its owner's process lives.
+  """A temporary folder in `base`, locked for as long as its owner's process
+  lives.
 
   Its file `owner` names the machine and then the cgroups made meanwhile, so
   that `sweep` can remove what a killed owner could not.
