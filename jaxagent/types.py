@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import pathlib
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -196,8 +197,44 @@ class Prompt:
 
 
 @dataclasses.dataclass(frozen=True)
+class Executed:
+  """What an interaction is told of one execution.
+
+  outcome: one that `is_infrastructure` never reaches the interaction.
+  state: where the next step starts; None where there is none.
+  info: JSON-able; what the recipe's reward and traces need.
+  """
+
+  outcome: Outcome
+  exec_s: float
+  state: Any = None
+  message: str = ''
+  info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Turn:
+  """One call of the policy in a row: which tokens, and what they led to.
+
+  start, end: among the row's N response tokens.
+  """
+
+  start: int
+  end: int
+  version: int
+  outcome: Outcome
+  reward: float | None
+  exec_s: float
+  info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Sample:
-  """A finished prompt: tokens, reward and duration of one step."""
+  """A row to learn from: tokens, rewards and durations of its turns.
+
+  Of several turns, version is the oldest, outcome the last, reward and exec_s
+  the sums. Without `turns` the whole response is one.
+  """
 
   prompt_id: str
   group_id: str
@@ -210,6 +247,25 @@ class Sample:
   reward: float | None  # None: infrastructure failure, kept out of everything
   exec_s: float  # execution clock alone; > 0
   info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  turns: tuple[Turn, ...] = ()
+  later_reward: float = 0.0  # in later rows of the same interaction
+
+  def steps(self) -> tuple[Turn, ...]:
+    """Its turns; at least one."""
+    if self.turns:
+      return self.turns
+    n = len(self.token_ids)
+    return (
+      Turn(
+        0,
+        n,
+        self.version,
+        self.outcome,
+        self.reward,
+        self.exec_s,
+        self.info,
+      ),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

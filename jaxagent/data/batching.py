@@ -222,25 +222,49 @@ def pack_tokens(
 def sample_tables(
   samples: Sequence[types.Sample], width: int
 ) -> dict[str, np.ndarray]:
-  """Per-sample arrays [N, width] over response tokens, zero-padded.
+  """Per-sample arrays [N, width] over response tokens, zero-padded, float32.
 
-  mask float32, behaviour_logprobs float32, rewards float32 (the reward at
-  the sample's last policy token: on an observation token it would be lost).
+  mask; behaviour_logprobs; rewards, each turn's at its last policy token (on
+  an observation token it would be lost); later, the sample's `later_reward`
+  at its last policy token; turn, 1, 2, .. on the tokens of each turn.
   """
-  n = len(samples)
-  mask = np.zeros((n, width), np.float32)
-  behaviour = np.zeros((n, width), np.float32)
-  rewards = np.zeros((n, width), np.float32)
+  shape = (len(samples), width)
+  names = ('mask', 'behaviour_logprobs', 'rewards', 'later', 'turn')
+  tables = {name: np.zeros(shape, np.float32) for name in names}
   for i, sample in enumerate(samples):
     length = len(sample.token_ids)
-    mask[i, :length] = sample.loss_mask
-    behaviour[i, :length] = np.where(
+    tables['mask'][i, :length] = sample.loss_mask
+    tables['behaviour_logprobs'][i, :length] = np.where(
       sample.loss_mask, sample.behaviour_logprobs, 0.0
     )
+    for number, turn in enumerate(sample.steps(), 1):
+      tables['turn'][i, turn.start : turn.end] = number
+      policy = np.flatnonzero(sample.loss_mask[turn.start : turn.end])
+      if policy.size and turn.reward is not None:
+        tables['rewards'][i, turn.start + policy[-1]] = turn.reward
     policy = np.flatnonzero(sample.loss_mask)
-    if policy.size and sample.reward is not None:
-      rewards[i, policy[-1]] = sample.reward
-  return {'mask': mask, 'behaviour_logprobs': behaviour, 'rewards': rewards}
+    if policy.size:
+      tables['later'][i, policy[-1]] = sample.later_reward
+  return tables
+
+
+def spread_turns(
+  samples: Sequence[types.Sample], per_turn: np.ndarray, width: int
+) -> np.ndarray:
+  """float32 [N, width]: values [S], one for each turn of the samples in
+  order, on the policy tokens of each turn; 0 elsewhere."""
+  table = np.zeros((len(samples), width), np.float32)
+  values = iter(np.asarray(per_turn, np.float32))
+  for row, sample in zip(table, samples):
+    for turn in sample.steps():
+      mask = sample.loss_mask[turn.start : turn.end]
+      row[turn.start : turn.end] = np.where(mask, next(values), 0.0)
+  return table
+
+
+def count_turns(samples: Sequence[types.Sample]) -> int:
+  """S: turns of all samples."""
+  return sum(len(sample.steps()) for sample in samples)
 
 
 def sequence_of(sample: types.Sample) -> np.ndarray:
@@ -267,8 +291,8 @@ def pack_samples(
 ) -> list[types.Batch]:
   """Samples -> batches of one shape; see `plan_packing` for the options.
 
-  weights: [N], each spread over its sample's policy tokens (default 1).
-  advantages: [N], likewise (default none).
+  weights: [S], each spread over its turn's policy tokens (default 1).
+  advantages: [S], likewise (default none).
   """
   sequences = [sequence_of(sample) for sample in samples]
   if packing is None:
@@ -282,13 +306,12 @@ def pack_samples(
   skip = np.array([len(s.prompt_ids) for s in samples], np.int64)
   width = max(len(s.token_ids) for s in samples)
   tables = sample_tables(samples, width)
-  mask = tables['mask']
-  spread = lambda x: mask * np.asarray(x, np.float32)[:, None]
-  tables['weights'] = spread(
-    np.ones(len(samples)) if weights is None else weights
-  )
+  del tables['later'], tables['turn']
+  if weights is None:
+    weights = np.ones(count_turns(samples))
+  tables['weights'] = spread_turns(samples, weights, width)
   if advantages is not None:
-    tables['advantages'] = spread(advantages)
+    tables['advantages'] = spread_turns(samples, advantages, width)
   packed = {k: packing.scatter(v, skip) for k, v in tables.items()}
   return _batches(packing, pack_tokens(packing, sequences, pad_id), packed)
 

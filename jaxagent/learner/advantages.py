@@ -1,33 +1,37 @@
 """From rewards, values and log-probs per sample to what the loss needs.
 
 All arrays [N, R]: N samples, R response tokens, zero-padded. Working per
-sample makes packing irrelevant to the result.
+sample makes packing irrelevant to the result. A sample is a row of one
+interaction; rows of the same interaction count as one where interactions are
+compared or averaged.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxagent import algorithms
+from jaxagent import algorithms, types
 from jaxagent.learner.config import LearnerConfig
 
 
 @functools.partial(jax.jit, static_argnames=('config',))
 def compute(
   tables: dict[str, jax.Array],
-  weights: jax.Array,
   group_ids: jax.Array,
+  first: jax.Array,
   kl_coef: jax.Array,
   *,
   config: LearnerConfig,
 ) -> dict[str, jax.Array]:
-  """tables: mask, rewards, behaviour_logprobs, old_logp and, where they are
-  used, ref_logp and values, [N, R]; weights, group_ids [N].
+  """tables: as `batching.sample_tables` gives them, with weights, old_logp
+  and, where they are used, ref_logp and values, [N, R]; group_ids [N]; first
+  [N], the index of the first row of each row's interaction.
 
   Returns advantages (normalised, then weighted), returns, importance (where
   used), token_rewards and kl (where there is a reference), all [N, R].
@@ -42,8 +46,8 @@ def compute(
     )
     rewards = rewards - kl_coef * kl * mask
   out['token_rewards'] = rewards
-  raw, returns = _estimate(rewards, tables, mask, group_ids, config)
-  out['advantages'] = raw * weights[:, None] * mask
+  raw, returns = _estimate(rewards, tables, mask, group_ids, first, config)
+  out['advantages'] = raw * tables['weights'] * mask
   out['returns'] = returns
   if config.importance_level != 'none':
     out['importance'] = algorithms.importance_weights(
@@ -52,30 +56,37 @@ def compute(
       mask,
       level=config.importance_level,
       cap=config.importance_cap,
+      segment_ids=tables['turn'].astype(jnp.int32),
     )
   return out
 
 
-def _estimate(rewards, tables, mask, group_ids, config: LearnerConfig):
+def _estimate(rewards, tables, mask, group_ids, first, config: LearnerConfig):
+  to_go = rewards + tables['later']
   if config.estimator == 'gae':
     raw, returns = algorithms.gae(
-      rewards, tables['values'], mask, config.gamma, config.lam
+      to_go, tables['values'], mask, config.gamma, config.lam
     )
     return algorithms.whiten(raw, mask) * mask, returns
   if config.estimator == 'reinforce_pp':
     # Discounted reward to go: GAE without a critic.
     raw, returns = algorithms.gae(
-      rewards, jnp.zeros_like(rewards), mask, config.gamma, 1.0
+      to_go, jnp.zeros_like(rewards), mask, config.gamma, 1.0
     )
     return algorithms.whiten(raw, mask) * mask, returns
-  scores = jnp.sum(rewards * mask, -1)
+  n = len(first)
+  scores = jax.ops.segment_sum(jnp.sum(rewards * mask, -1), first, n)
+  one_each = {'valid': first == jnp.arange(n)}
   if config.estimator == 'rloo':
-    score = algorithms.leave_one_out_advantages(scores, group_ids)
+    score = algorithms.leave_one_out_advantages(scores, group_ids, **one_each)
   else:
     score = algorithms.group_relative_advantages(
-      scores, group_ids, normalize_std=config.estimator == 'grpo'
+      scores,
+      group_ids,
+      normalize_std=config.estimator == 'grpo',
+      **one_each,
     )
-  spread = score[:, None] * mask
+  spread = score[first][:, None] * mask
   return spread, spread
 
 
@@ -99,26 +110,40 @@ def _padded(table: np.ndarray) -> np.ndarray:
 
 
 def pad_tables(
-  tables: dict[str, np.ndarray], weights: np.ndarray, groups: np.ndarray
+  tables: dict[str, np.ndarray], groups: np.ndarray, first: np.ndarray
 ) -> tuple[Any, Any, Any]:
   """Tables as `_padded` makes them; padded samples are groups of one."""
   tables = {k: _padded(v) for k, v in tables.items()}
-  more_n = -len(weights) % 16
-  weights = np.pad(weights, (0, more_n))
-  own = np.arange(more_n, dtype=groups.dtype) + groups.max() + 1
-  return tables, weights, np.concatenate([groups, own])
+  n = len(groups)
+  own = np.arange(-n % 16, dtype=groups.dtype)
+  return (
+    tables,
+    np.concatenate([groups, groups.max() + 1 + own]),
+    np.concatenate([first, n + own]),
+  )
 
 
-def token_scale(mask: np.ndarray, aggregation: str) -> np.ndarray:
+def first_rows(samples: Sequence[types.Sample]) -> np.ndarray:
+  """int32 [N]: the index of the first row of each row's interaction."""
+  seen: dict[str, int] = {}
+  found = [seen.setdefault(s.prompt_id, i) for i, s in enumerate(samples)]
+  return np.array(found, np.int32)
+
+
+def token_scale(
+  mask: np.ndarray, aggregation: str, first: np.ndarray
+) -> np.ndarray:
   """[n, R] weights with sum(loss * scale) = the aggregate of one minibatch.
 
-  Fixed before the minibatch is cut into micro-batches, so that neither the
-  cut nor the packing changes the gradient.
+  A sequence is an interaction, whatever its rows; first [n] tells which rows
+  belong together. Fixed before the minibatch is cut into micro-batches, so
+  that neither the cut nor the packing changes the gradient.
   """
-  lengths = mask.sum(-1, keepdims=True)
-  n = max(float((lengths > 0).sum()), 1.0)
   if aggregation == 'token-mean':
     return mask / max(float(mask.sum()), 1.0)
+  _, sequence = np.unique(first, return_inverse=True)
+  lengths = np.bincount(sequence, mask.sum(-1))
+  n = max(float((lengths > 0).sum()), 1.0)
   if aggregation == 'seq-mean-token-sum':
     return mask / n
-  return mask / np.maximum(lengths, 1.0) / n
+  return mask / np.maximum(lengths, 1.0)[sequence, None] / n

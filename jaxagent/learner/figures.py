@@ -13,18 +13,20 @@ from jaxagent import types
 def usable(
   samples: Sequence[types.Sample], weights: np.ndarray | None
 ) -> tuple[list[types.Sample], np.ndarray, int]:
-  """(samples, weights, number rejected).
+  """(samples, weights, number of samples rejected).
 
+  weights: [S], one for each turn of the samples in order, or None for ones.
   Rejected: no reward (infrastructure), a reward or log-prob that is not
   finite, no policy token. Raises ValueError where nothing is left, or where
   weights do not fit, are negative or not finite.
   """
   samples = list(samples)
-  weights = np.ones(len(samples)) if weights is None else np.asarray(weights)
-  if weights.shape != (len(samples),):
+  turns = [len(s.steps()) for s in samples]
+  weights = np.ones(sum(turns)) if weights is None else np.asarray(weights)
+  if weights.shape != (sum(turns),):
     raise ValueError(
-      f'weights have shape {weights.shape}, wanted ({len(samples)},): one a '
-      'sample.'
+      f'weights have shape {weights.shape}, wanted ({sum(turns)},): one a '
+      'turn.'
     )
   if not np.all(np.isfinite(weights) & (weights >= 0)):
     raise ValueError(f'weights must be finite and >= 0; got {weights}.')
@@ -36,16 +38,16 @@ def usable(
     )
   return (
     [samples[i] for i in keep],
-    weights[keep],
+    weights[np.isin(np.repeat(np.arange(len(samples)), turns), keep)],
     len(samples) - len(keep),
   )
 
 
 def _is_usable(sample: types.Sample) -> bool:
   mask = np.asarray(sample.loss_mask, bool)
+  rewards = [sample.later_reward, *(t.reward for t in sample.steps())]
   return (
-    sample.reward is not None
-    and bool(np.isfinite(sample.reward))
+    all(r is not None and np.isfinite(r) for r in rewards)
     and bool(mask.any())
     and bool(np.all(np.isfinite(sample.behaviour_logprobs[mask])))
   )

@@ -212,8 +212,8 @@ class Learner:
   ) -> dict[str, float]:
     """One update: all epochs and minibatches over `samples`.
 
-    weights: [N], duration or inclusion weights (default 1). version: of the
-    policy being updated, for staleness and for naming a bad batch.
+    weights: [S], duration or inclusion weights, one for each turn of the
+    samples in order (default 1). version: of the policy being updated, for staleness and for naming a bad batch.
     Raises ValueError where no sample can be used, NonFiniteGradientError
     after `max_nonfinite` skipped steps in a row.
     """
@@ -267,10 +267,14 @@ class Learner:
     tables = batching.sample_tables(work.samples, work.width)
     tables['values'] = work.per_token(self._roles.values)
     returns = advantages_lib.returns_to_go(
-      tables['rewards'], tables['mask'], self.config.gamma
+      tables['rewards'] + tables['later'], tables['mask'], self.config.gamma
     )
     token = {'old_values': tables['values'], 'returns': returns}
-    scale = advantages_lib.token_scale(tables['mask'], self.config.aggregation)
+    scale = advantages_lib.token_scale(
+      tables['mask'],
+      self.config.aggregation,
+      advantages_lib.first_rows(work.samples),
+    )
     sums = figures.Mean()
     self._critic_step(
       work, work.all, token, scale.astype(np.float32), name, sums
@@ -297,13 +301,15 @@ class Learner:
         tables['values'] = work.per_token(self._roles.values)
     return tables
 
-  def _advantages(self, work: Work, tables, sample_weights) -> dict:
+  def _advantages(self, work: Work, tables, weights) -> dict:
     groups = np.unique([s.group_id for s in work.samples], return_inverse=True)[
       1
     ].astype(np.int32)
-    padded = advantages_lib.pad_tables(
-      tables, np.asarray(sample_weights, np.float32), groups
-    )
+    weighted = tables | {
+      'weights': batching.spread_turns(work.samples, weights, work.width)
+    }
+    first = advantages_lib.first_rows(work.samples)
+    padded = advantages_lib.pad_tables(weighted, groups, first)
     out = advantages_lib.compute(
       *padded, np.float32(self._kl.coefficient), config=self.config
     )
@@ -315,6 +321,7 @@ class Learner:
     if 'values' in tables:
       token['old_values'] = tables['values']
     token['mask'] = tables['mask']
+    token['first'] = first
     return token
 
   def _epochs(self, work: Work, token, version: int, clock) -> dict:
@@ -344,7 +351,7 @@ class Learner:
 
   def _minibatch(self, work, members, token, name, sums, clock) -> None:
     scale = advantages_lib.token_scale(
-      token['mask'][members], self.config.aggregation
+      token['mask'][members], self.config.aggregation, token['first'][members]
     ).astype(np.float32)
     fields = {
       k: token[k][members]

@@ -158,7 +158,7 @@ def test_bad_data_is_rejected_and_counted(model_config):
   assert np.isfinite(_flat(learner.policy_params)).all()
   with pytest.raises(ValueError, match='none of the 3 samples'):
     learner.rl_update(bad)
-  with pytest.raises(ValueError, match='one a sample'):
+  with pytest.raises(ValueError, match='one a turn'):
     learner.rl_update(samples, np.ones(3))
 
 

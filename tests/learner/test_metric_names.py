@@ -9,7 +9,7 @@ import pytest
 from configs import common
 from jaxagent import metrics, types
 from jaxagent.data.batching import pack_conversations
-from jaxagent.loops import train, weighting
+from jaxagent.loops import traces, weighting
 from jaxagent.rollout.scheduler_stats import Stats
 from tests.learner.conftest import make_samples
 from tests.learner.test_learner import _learner
@@ -39,7 +39,7 @@ def computed(model_config) -> set[str]:
   )
   names |= set(_learner(model_config).sft_step(batches))
   names |= set(Stats(0.0, slots=2).snapshot(1.0, [], 0, 0.0, bound=1))
-  names |= set(train.sandbox_metrics([_step()], update=0))
+  names |= set(traces.metrics([_step()], update=0))
   return names | set(weighting.step_weights(common.base().rl, [_step()])[1])
 
 

@@ -1,0 +1,35 @@
+"""Interactions: any number of completions and executions in turn.
+
+An interaction is a pure reducer over plain data, without clock, threads, RNG
+or jax: `start(payload)` gives its first calls, `advance(state, call, result)`
+the next ones, until it gives credits. What drives it (`Progress`, under a
+scheduler or in a plain loop) decides when and where a call is carried out.
+A state is a value: it is forked by being used twice, and restored by folding
+the results that are known through the reducer again.
+"""
+
+from jaxagent.interactions.calls import (
+  POLICY,
+  Call,
+  Credit,
+  Execute,
+  Generate,
+  Interaction,
+  InteractionError,
+  Step,
+)
+from jaxagent.interactions.progress import Progress
+from jaxagent.interactions.rows import rows
+
+__all__ = [
+  'POLICY',
+  'Call',
+  'Credit',
+  'Execute',
+  'Generate',
+  'Interaction',
+  'InteractionError',
+  'Progress',
+  'Step',
+  'rows',
+]

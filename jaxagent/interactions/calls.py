@@ -1,0 +1,89 @@
+"""What an interaction asks for, what it is told, and what it gives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from jaxagent.types import Outcome
+
+# The role that is trained. Every other one is frozen: it has an endpoint of
+# its own, no rows, and no staleness.
+POLICY = 'policy'
+
+
+class InteractionError(ValueError):
+  """An interaction broke its contract; the message names it and what it did."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Generate:
+  """One completion by a role.
+
+  call: number of the call, unique within the interaction, 0 or more.
+  prompt: what the role is shown, not empty. The policy: its ids, int32 [P]; a
+    frozen role: what its endpoint takes.
+
+  Its result is a `types.Completion`; of a frozen role that speaks text, a str.
+  """
+
+  call: int
+  prompt: Any
+  role: str = POLICY
+
+
+@dataclasses.dataclass(frozen=True)
+class Execute:
+  """One execution; its result is a `types.Executed`.
+
+  request: what the recipe's executor is to carry out.
+  """
+
+  call: int
+  request: Any
+
+
+Call = Generate | Execute
+
+
+@dataclasses.dataclass(frozen=True)
+class Credit:
+  """What the tokens of one policy call led to.
+
+  reward: of this call alone; later ones are added where returns are computed.
+    None: nothing is to be learned from it (its tokens become observation).
+  exec_s: seconds of the execution clock, > 0; the call's duration weight.
+  info: JSON-able, for traces.
+  """
+
+  reward: float | None
+  exec_s: float
+  outcome: Outcome = Outcome.OK
+  info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+  """Where an interaction stands after one event.
+
+  state: plain data, never changed in place.
+  calls: to be carried out next, in any order or at once.
+  credits: call -> Credit of every policy call; not None ends the interaction.
+  """
+
+  state: Any
+  calls: tuple[Call, ...] = ()
+  credits: Mapping[int, Credit] | None = None
+
+
+class Interaction(Protocol):
+  """A pure reducer: the same arguments give the same step."""
+
+  def start(self, payload: Any) -> Step:
+    """The first step for one item of the pool."""
+    ...
+
+  def advance(self, state: Any, call: Call, result: Any) -> Step:
+    """The step after `result`, which answers the open `call`."""
+    ...
