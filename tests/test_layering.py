@@ -25,6 +25,7 @@ HOST = {
   'llm',
   'stand_ins',
   'data',
+  'interactions',
   'metrics',
   'evaluation',
   'behaviour',
@@ -57,8 +58,10 @@ MAY_IMPORT = {
   'rewards': {'types'},
   'envs': {'types', 'clock', 'sandbox'},
   'data': {'types', 'clock', 'envs', 'llm', 'stand_ins'},
+  'interactions': {'types'},
   'rollout': {
     'types',
+    'interactions',
     'clock',
     'disk',
     'sandbox',

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from jaxagent.data.buffer import Buffer, Group
+from jaxagent.rollout.buffer import Buffer
+from jaxagent.rollout.members import Group
 from jaxagent.rollout.records import SchedulerConfig
 
 
 class CarryOver:
-  """Slots are always refilled; what runs on counts in a later update."""
+  """Slots are always refilled; what runs on counts in a later update.
+
+  The bound acts at two places. Admission: never more groups are open than the
+  updates left within it consume, so the loop does not run ahead of the learner
+  (AReaL, arXiv 2505.24298, equation 3). Consumption: 'hold' and 'drop' keep
+  the bound for what is late all the same, 'keep' trains it.
+  """
 
   def __init__(self, config: SchedulerConfig):
     self._config = config
-    strict = config.max_staleness is not None and config.on_stale != 'keep'
-    self._strict = strict
     # Updates that may still consume what is sampled now: once the present
     # version's batch is handed out, one fewer.
     self._updates_left = (config.max_staleness or 0) + 1
-    self._hold = strict and config.on_stale == 'hold'
+    self._bounded = config.max_staleness is not None
+    self._hold = self._bounded and config.on_stale == 'hold'
+    # m > 1 leaves room for stragglers, which only 'keep' can afford.
+    keep = config.on_stale == 'keep'
+    self._per_update = config.wave if keep else config.n_groups
 
   def begin(self, buffer: Buffer) -> None:
     """A batch is wanted, at the version that samples from now on."""
@@ -26,9 +35,8 @@ class CarryOver:
     """Whether one more group may be drawn from the source."""
     if buffer.n_finished >= self._config.finished_limit:
       return False
-    # More than the updates left consume could not be consumed in time.
-    limit = self._config.n_groups * self._updates_left
-    return not self._strict or len(buffer.groups) < limit
+    limit = self._per_update * self._updates_left
+    return not self._bounded or len(buffer.groups) < limit
 
   def choose(self, buffer: Buffer, version: int) -> list[Group] | None:
     """The groups of the batch, or None while it is not complete."""

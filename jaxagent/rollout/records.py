@@ -1,79 +1,15 @@
-"""What passes between the scheduler, the sampler and the executor."""
+"""How batches are collected, and what a batch is."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
-from typing import Protocol
 
-from jaxagent.types import Completion, Outcome, Prompt, Sample
+from jaxagent.rollout.sojourns import Sojourns
+from jaxagent.types import Sample
 
 RESTS = ('carry_over', 'cancel', 'wait')
 ON_STALE = ('hold', 'drop', 'keep')
-
-
-@dataclasses.dataclass(frozen=True)
-class Work:
-  """One completion to execute and grade.
-
-  attempt grows with each submission of the same prompt id; an executor that
-  copies it into its result lets the scheduler tell a late answer from the
-  awaited one.
-  """
-
-  prompt: Prompt
-  completion: Completion
-  attempt: int = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkResult:
-  """What became of one `Work`. sample is None where nothing is to be learnt."""
-
-  prompt_id: str
-  sample: Sample | None
-  outcome: Outcome
-  error: str = ''
-  finished_at: float = 0.0  # on the scheduler's clock, seconds
-  attempt: int = -1  # of the Work; -1 where the executor does not say
-
-
-class Executor(Protocol):
-  """Runs work in parallel. Not thread-safe; called from the loop's thread."""
-
-  capacity: int  # works that may be submitted and unfinished at once
-
-  def submit(self, work: Work) -> None:
-    """Starts or queues one work; returns at once."""
-    ...
-
-  def wait(self, timeout_s: float) -> list[WorkResult]:
-    """Finished works, once each; blocks until one is there or time is up."""
-    ...
-
-  def cancel(self, prompt_id: str) -> None:
-    """Stops it; no result of it is wanted. Unknown ids are ignored."""
-    ...
-
-  def begun(self, prompt_id: str) -> float | None:
-    """When a slot took it, on the scheduler's clock; None while it is queued.
-
-    A lease runs from then. An executor without a queue may leave this out.
-    """
-    ...
-
-  def close(self) -> None:
-    """Stops everything; bounded."""
-    ...
-
-
-class Sampler(Protocol):
-  """One completion for each prompt, drawn from policy `version`."""
-
-  def __call__(
-    self, prompts: Sequence[Prompt], version: int
-  ) -> Sequence[Completion]: ...
 
 
 class StalledError(RuntimeError):
@@ -86,17 +22,19 @@ class SourceExhausted(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class CollectedBatch:
-  """Samples for one update, with numbers for the log.
+  """Rows for one update, with numbers for the log.
 
-  The scheduler reports each prompt as finished until `mark_trained`.
+  The ledger has each prompt as finished until `mark_trained`.
   """
 
   samples: tuple[Sample, ...]
   stats: dict[str, float]
+  sojourns: Sojourns
 
   @property
   def prompt_ids(self) -> tuple[str, ...]:
-    return tuple(s.prompt_id for s in self.samples)
+    """Of its interactions, each once, in order."""
+    return tuple(dict.fromkeys(s.prompt_id for s in self.samples))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,16 +43,18 @@ class SchedulerConfig:
 
   batch_size: B, samples of one update; a multiple of group_size.
   oversample: m >= 1. `cancel` starts ceil(m * B) prompts for each update.
-    `carry_over` refills every free slot at once, so it has no wave and m
-    changes nothing; `wait` needs m = 1.
+    `carry_over` refills every free slot at once, within m * B prompts for each
+    update that the bound leaves ('keep'; else B); `wait` needs m = 1.
   rest: what happens to the samples that have not finished once B have:
     'carry_over' they keep running and count in a later update; 'cancel' they
     are stopped and their prompts are issued again (paper 003, algorithm 1);
     'wait' there is no rest (synchronous).
-  max_staleness: updates between sampling and consumption; None for no bound.
-  on_stale: at the bound, 'hold' waits for the sample, 'drop' discards it and
-    issues its prompt again, 'keep' consumes it (use truncated importance
-    sampling in the loss).
+  max_staleness: updates that `carry_over` may run ahead of the learner: no
+    more prompts are open than that many updates and the next one consume.
+    None: no bound.
+  on_stale: what is late all the same, 'keep' consumes (use truncated
+    importance sampling in the loss), 'hold' waits for before its update and
+    'drop' discards, its prompt issued again.
   buffer_capacity: no new prompt is issued while as many finished samples
     wait. None: 4 * batch_size.
   max_attempts: failures of ours before a prompt is quarantined.
@@ -130,7 +70,7 @@ class SchedulerConfig:
   batch_size: int
   oversample: float = 1.0
   rest: str = 'carry_over'
-  max_staleness: int | None = 8
+  max_staleness: int | None = 4
   on_stale: str = 'keep'
   buffer_capacity: int | None = None
   max_attempts: int = 3

@@ -1,65 +1,67 @@
-"""Generation, execution, grading and learning overlapped, prompt by prompt.
+"""Generation, execution and learning overlapped, interaction by interaction.
 
-The loop's thread calls `next_batch` to collect an update's samples, and
-`fill` and `poll` between the learner's micro-steps so that slots stay full
-while it learns. The scheduler owns no thread and never asks the system for
-the time: the same code runs on a virtual clock.
-
-  scheduler = Scheduler(source, sampler, executor, ledger, clock, config)
+  scheduler = Scheduler(source, interaction, sampler, executor, inbox, ...)
   batch = scheduler.next_batch(version)
   ...one update...
   scheduler.mark_trained(batch.prompt_ids, update=version)
+
+The scheduler owns no thread and never asks the system for the time: the same
+code runs on a virtual clock. It is thread-safe, so that a `Pump` can keep
+samplers and executors busy while the learner computes.
+
+Everything that happens is journalled before it is acted upon. After a kill,
+`resume` folds the journal onto the last checkpoint: completions that were
+drawn and executions that had finished are there again, and the batches that
+had been handed out since are handed out again as they were.
 """
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
+import itertools
+import threading
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from jaxagent.clock import Clock
-from jaxagent.data.buffer import (
-  Buffer,
-  Group,
-  Member,
-  decode_group,
-  encode_group,
-  fault_of,
-)
-from jaxagent.data.ledger import Ledger, LedgerError
+from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Source
+from jaxagent.interactions import POLICY, Interaction
+from jaxagent.rollout import events
+from jaxagent.rollout.book import Book
+from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.members import Group
 from jaxagent.rollout.policies import make_policy
 from jaxagent.rollout.records import (
   CollectedBatch,
-  Executor,
-  Sampler,
   SchedulerConfig,
   SourceExhausted,
   StalledError,
+)
+from jaxagent.rollout.scheduler_stats import Stats
+from jaxagent.rollout.sojourns import Stopwatch
+from jaxagent.rollout.watchdog import Watchdog
+from jaxagent.rollout.work import (
+  Ask,
+  Executor,
+  Inbox,
+  Key,
+  Sampled,
+  Sampler,
   Work,
   WorkResult,
 )
-from jaxagent.rollout.scheduler_stats import Stats
-from jaxagent.rollout.watchdog import Watchdog
-from jaxagent.types import Prompt
-
-__all__ = [
-  'CollectedBatch',
-  'Executor',
-  'Sampler',
-  'Scheduler',
-  'SchedulerConfig',
-  'SourceExhausted',
-  'StalledError',
-  'Work',
-  'WorkResult',
-]
 
 _LONGEST_WAIT_S = 60.0
 
 
 class Scheduler:
-  """Collects batches of finished samples. See `SchedulerConfig`.
+  """Collects batches of finished interactions. See `SchedulerConfig`.
+
+  Args:
+    inbox: where sampler and executor put their results.
+    journal: None where nothing is to be resumed.
+    roles: those that the sampler serves.
 
   Raises:
     ValueError: the batch is larger than the pool, or the group sizes differ.
@@ -68,49 +70,61 @@ class Scheduler:
   def __init__(
     self,
     source: Source,
+    interaction: Interaction,
     sampler: Sampler,
     executor: Executor,
+    inbox: Inbox,
     ledger: Ledger,
     clock: Clock,
     config: SchedulerConfig,
+    *,
     seed: int = 0,
+    journal: Journal | None = None,
+    roles: Collection[str] = (POLICY,),
   ):
     _check_fit(source, executor, config)
     self.config = config
     self.ledger = ledger
-    self._source = source
-    self._sampler = sampler
-    self._executor = executor
-    self._clock = clock
-    self._seed = seed
+    self._sampler, self._executor, self._inbox = sampler, executor, inbox
+    self._clock, self._seed, self._journal = clock, seed, journal
     self._policy = make_policy(config)
-    self._buffer = Buffer()
-    self._pending: collections.deque[Member] = collections.deque()
-    # prompt id -> (member, submitted at, attempt), oldest first.
-    self._running: dict[str, tuple[Member, float, int]] = {}
-    self._consumed: dict[str, Group] = {}
-    self._submissions: collections.Counter[str] = collections.Counter()
-    self._seq = 0
+    # Executions with the executor: key -> (submitted at, attempt), in order.
+    self._running: dict[Key, tuple[float, int]] = {}
+    self._asked: dict[Key, float] = {}
+    self._again: collections.deque[tuple[int, list[Group]]] = (
+      collections.deque()
+    )
     self._version = 0
-    self._exhausted = False
+    self._ahead = 0  # the policy's version before it was killed
+    self._lock = threading.RLock()
     now = clock.now()
     self._watchdog = Watchdog(config.watchdog_s, now)
-    slots = getattr(executor, 'slots', executor.capacity)
-    self._begun = getattr(executor, 'begun', None)
-    self.stats = Stats(now, slots)
+    self.stats = Stats(now, executor.slots)
+    self._stopwatch = Stopwatch(
+      config.max_staleness, config.n_groups, config.wave
+    )
+    self._book = Book(
+      source,
+      interaction,
+      ledger,
+      max_attempts=config.max_attempts,
+      roles=roles,
+      count=self.stats.add,
+      cancel=self._cancel,
+    )
 
   # The loop's side -----------------------------------------------------------
 
   def next_batch(self, version: int) -> CollectedBatch:
-    """Blocks until an update's samples are there.
+    """Blocks until an update's interactions are there.
 
     Args:
-      version: the present policy version (updates done so far); new prompts
-        are sampled from it, and staleness is counted to it.
+      version: the present policy version (updates done so far); new
+        completions are drawn from it, and staleness is counted to it.
 
     Returns:
-      batch_size samples (fewer where members of a group were quarantined, or
-      at the end of a finite source).
+      The rows of batch_size interactions (fewer where members of a group were
+      quarantined, or at the end of a finite source).
 
     Raises:
       StalledError: nothing has moved for watchdog_s.
@@ -118,108 +132,116 @@ class Scheduler:
     """
     start = self._clock.now()
     self._watchdog.moved(start)
-    self._set_version(version)
-    self._policy.begin(self._buffer)
+    with self._lock:
+      self._set_version(version)
+      if self._again:
+        return self._hand_out_again(version, start)
+      self._policy.begin(self._book.buffer)
     while True:
-      self.poll()
-      self._drop_stale(version)
-      self.fill(version)
-      chosen = self._policy.choose(self._buffer, version)
-      if chosen is None and not self._running:
-        chosen = self._last_chance()
-      if chosen is not None:
-        return self._emit(chosen, version, start)
-      self._block()
+      with self._lock:
+        self._take_in(self._inbox.take(0.0))
+        self._drop_stale(version)
+        self._fill()
+        chosen = self._policy.choose(self._book.buffer, version)
+        if chosen is None and not self._busy:
+          chosen = self._last_chance()
+        if chosen is not None:
+          return self._emit(chosen, version, start)
+        timeout = self._patience()
+      results = self._inbox.take(timeout)
+      with self._lock:
+        self._take_in(results)
 
-  def fill(self, version: int) -> int:
-    """Issues prompts until every free slot is taken; returns how many."""
-    self._set_version(version)
-    free = self._executor.capacity - len(self._running)
-    if free < min(self.config.refill, self._executor.capacity):
-      return 0
-    members = []
-    while len(members) < free:
-      member = self._next_member()
-      if member is None:
-        break
-      members.append(member)
-    if not members:
-      return 0
-    self._sample([m for m in members if m.completion is None], version)
-    issued = 0
-    for member in members:
-      if member.completion.finish_reason == 'abort':
-        self._failed(member, 'the sampler aborted', 'infrastructure')
-        continue
-      self._submit(member)
-      issued += 1
-    return issued
+  def work(self, version: int, timeout_s: float = 0.0) -> int:
+    """Takes in what has finished and issues what can be; returns how much.
 
-  def poll(self) -> int:
-    """Takes in what has finished, without blocking; returns how many."""
-    results = self._executor.wait(0.0)
-    self._harvest(results)
-    self._expire_leases()
-    return len(results)
+    Waits up to timeout_s for something to finish. Between two batches, or on
+    another thread while the learner computes.
+    """
+    results = self._inbox.take(timeout_s)
+    with self._lock:
+      self._set_version(version)
+      self._take_in(results)
+      return len(results) + self._fill()
 
   def mark_trained(self, prompt_ids: Iterable[str], update: int) -> None:
-    """The samples of a batch are in the parameters. Once each.
+    """The interactions of a batch are in the parameters. Once each.
 
     Raises:
       LedgerError: an id is not of an emitted batch, or was marked before.
     """
     ids = list(prompt_ids)
-    for prompt_id in ids:
-      if prompt_id not in self._consumed:
-        raise LedgerError(
-          f'prompt {prompt_id} is in no batch that was handed out and not '
-          f'trained (ledger: {self.ledger.status(prompt_id)}).'
-        )
-    self.ledger.train(ids, update)
-    for prompt_id in ids:
-      del self._consumed[prompt_id]
+    with self._lock:
+      self._book.train(ids, update)
+      self._note(events.trained(update, ids))
 
   def close(self) -> None:
-    """Waits up to drain_s for running samples, then stops the rest."""
+    """Waits up to drain_s for what runs, then stops the rest."""
     end = self._clock.now() + self.config.drain_s
-    while self._running and self._clock.now() < end:
-      left = end - self._clock.now()
-      self._harvest(self._executor.wait(left))
-    for prompt_id in list(self._running):
-      self._stop(prompt_id)
-    self._executor.close()
+    try:
+      while self._running and self._clock.now() < end:
+        results = self._inbox.take(end - self._clock.now())
+        with self._lock:
+          self._take_in(results)
+    finally:  # a full disk, say, which ends the run
+      for key in [*self._running, *self._asked]:
+        self._cancel(key)
+      self._book.halt()
+      self._sampler.close()
+      self._executor.close()
 
   # State ---------------------------------------------------------------------
 
-  def state_dict(self) -> dict[str, Any]:
-    """JSON-able: ledger, source, open groups with finished samples.
+  def checkpoint(self) -> dict[str, Any]:
+    """JSON-able state. What happens later is in the journal's segments from
+    `segment` on."""
+    with self._lock:
+      results, segment = self._inbox.take_and_begin()
+      self._take_in(results)
+      return {
+        'format': 2,
+        'segment': segment,
+        'seed': self._seed,
+        'group_size': self.config.group_size,
+        'version': self._version,
+        'ahead': self._ahead,
+        'again': [
+          events.batch(version, [g.group_id for g in groups])
+          for version, groups in self._again
+        ],
+        'book': self._book.state_dict(),
+        'totals': dict(self.stats.total),
+        'sojourns': self._stopwatch.state_dict(),
+      }
 
-    Running prompts keep their completion, so that after a load the same
-    action is executed again: drawing anew would prefer the quick ones.
-    """
-    groups = list(self._buffer.groups.values())
-    groups += {g.group_id: g for g in self._consumed.values()}.values()
-    return {
-      'format': 1,
-      'seed': self._seed,
-      'group_size': self.config.group_size,
-      'seq': self._seq,
-      'version': self._version,
-      'ledger': self.ledger.state_dict(),
-      'source': self._source.state_dict(),
-      'groups': [encode_group(g) for g in sorted(groups, key=lambda g: g.seq)],
-      'totals': dict(self.stats.total),
-    }
+  def resume(self, state: dict[str, Any] | None) -> None:
+    """Goes on after a kill; call it before the first batch.
 
-  def load_state_dict(self, state: dict[str, Any]) -> None:
-    """Goes on where `state` was taken; call it before the first batch.
+    Args:
+      state: of the checkpoint; None where there is none yet.
 
     Raises:
-      ValueError: another seed or group size, or prompts are running.
+      ValueError: another seed or group size, or something is under way.
       LedgerError: ledger and open groups contradict each other.
+      JournalError: the journal is damaged, or of another run.
     """
-    if self._running:
-      raise ValueError('load_state_dict: prompts are running already.')
+    if self._book.under_way:
+      raise ValueError('resume: interactions are under way already.')
+    if state is not None:
+      self._check_same(state)
+      self._version = int(state['version'])
+      self.stats.total.update(state['totals'])
+      self._stopwatch.load_state_dict(state['sojourns'])
+      self._book.load_state_dict(state['book'])
+    if self._journal is not None:
+      state = state or {'segment': 0, 'again': (), 'ahead': 0}
+      happened = self._journal.events(state['segment'])
+      again, ahead = self._book.fold(itertools.chain(state['again'], happened))
+      self._again.extend(again)
+      self._ahead = max(ahead, state['ahead'])
+      self._journal.begin()
+
+  def _check_same(self, state: dict[str, Any]) -> None:
     for name, mine in (
       ('seed', self._seed),
       ('group_size', self.config.group_size),
@@ -229,66 +251,12 @@ class Scheduler:
           f'the checkpoint was made with {name}={state[name]}, this run has '
           f'{name}={mine}.'
         )
-    self._source.load_state_dict(state['source'])
-    self.ledger.load_state_dict(state['ledger'])
-    self._seq = int(state['seq'])
-    self._version = int(state['version'])
-    self.stats.total.update(state['totals'])
-    self._buffer = Buffer()
-    self._pending.clear()
-    self._consumed.clear()
-    for record in state['groups']:
-      self._adopt(record)
-    self._check_open()
-
-  def _adopt(self, record: dict[str, Any]) -> None:
-    """Takes in one saved group: finished members stay, others go again."""
-    trained = {
-      m['prompt_id']
-      for m in record['members']
-      if self.ledger.update_of(m['prompt_id']) is not None
-    }
-    record = dict(record)
-    record['members'] = [
-      m for m in record['members'] if m['prompt_id'] not in trained
-    ]
-    group = decode_group(record, self._restore)
-    if not group.members:
-      return
-    for member in group.members:
-      member.group = group
-      if not member.settled and member.prompt.payload is _GONE:
-        self.ledger.quarantine(member.prompt_id, 'its item left the pool')
-        member.dead = True
-    self._buffer.add(group)
-    for member in group.members:
-      if not member.settled:
-        self._pending.append(member)
-    if group.settled:
-      self._revive(group)
-
-  def _revive(self, group: Group) -> None:
-    if group.samples:
-      self._buffer.mark_ready(group)
-    else:
-      self._buffer.remove(group)
-
-  def _restore(self, key: Any, prompt_id: str) -> Any:
-    try:
-      return self._source.restore(key, prompt_id)
-    except KeyError:
-      return Prompt(prompt_id, prompt_id.rsplit('/', 1)[0], _GONE)
-
-  def _check_open(self) -> None:
-    mine = {m.prompt_id for m in self._buffer.members() if not m.dead}
-    counts = self.ledger.counts()
-    open_ = counts['pending'] + counts['running'] + counts['finished']
-    if open_ != len(mine):
-      raise LedgerError(
-        f'the ledger has {open_} open prompts, the saved groups {len(mine)}.'
-      )
 
   # Issuing -------------------------------------------------------------------
+
+  @property
+  def _busy(self) -> bool:
+    return bool(self._running or self._asked)
 
   def _set_version(self, version: int) -> None:
     if version < self._version:
@@ -297,164 +265,164 @@ class Scheduler:
       )
     self._version = version
 
-  def _next_member(self) -> Member | None:
-    if self._pending:
-      return self._pending.popleft()
-    if self._exhausted or not self._policy.may_draw(self._buffer):
-      return None
-    drawn = self._source.draw()
-    if drawn is None:
-      self._exhausted = True
-      return None
-    group = Group(drawn.group_id, drawn.key, self._seq)
-    self._seq += 1
-    for prompt in drawn.prompts:
-      self.ledger.add(prompt.prompt_id)
-      group.members.append(Member(prompt, group))
-    self._buffer.add(group)
-    self._pending.extend(group.members)
-    return self._pending.popleft()
+  def _fill(self) -> int:
+    """Issues what can be issued; returns how many calls."""
+    if self._again or self._version < self._ahead:
+      # The policy is older than it was: nothing is drawn from it.
+      return self._submit()
+    self._begin_more()
+    issued = 0
+    # More than once for a sampler that answers at once.
+    while now := self._submit() + self._ask():
+      issued += now
+    return issued
 
-  def _sample(self, members: list[Member], version: int) -> None:
-    if not members:
+  def _begin_more(self) -> None:
+    book, capacity = self._book, self._executor.capacity
+    free = capacity - len(book.under_way)
+    if free < min(self.config.refill, capacity):
       return
-    prompts = [m.prompt for m in members]
-    completions = list(self._sampler(prompts, version))
-    if len(completions) != len(prompts):
-      raise ValueError(
-        f'the sampler returned {len(completions)} completions for '
-        f'{len(prompts)} prompts.'
-      )
-    for member, completion in zip(members, completions):
-      member.completion = completion
-      self._buffer.set_version(member.group, completion.version)
+    for _ in range(free):
+      member = self._next_member()
+      if member is None:
+        return
+      self._note(events.begun(member.prompt_id, member.draws + 1))
+      group_id, now = member.group.group_id, self._clock.now()
+      self._stopwatch.begin(group_id, self._version, now)
+      book.begin(member)
 
-  def _submit(self, member: Member) -> None:
-    prompt_id = member.prompt_id
+  def _next_member(self):
+    book = self._book
+    if not book.pending:
+      if book.exhausted or not self._policy.may_draw(book.buffer):
+        return None
+      group = book.draw()
+      if group is None:
+        return None
+      self._note(events.drawn(group.group_id))
+    return next(iter(book.pending.values()))
+
+  def _ask(self) -> int:
+    book, asks = self._book, []
+    while book.asks:
+      key = book.asks.popleft()
+      if key in book.calls:
+        member, call = book.calls[key]
+        asks.append(Ask(key, member.prompt, call))
     now = self._clock.now()
-    self._submissions[prompt_id] += 1
-    attempt = self._submissions[prompt_id]
-    self.ledger.start(prompt_id)
-    self._running[prompt_id] = (member, now, attempt)
-    self.stats.running(now, len(self._running))
-    self.stats.add('issued')
-    self._executor.submit(Work(member.prompt, member.completion, attempt))
+    for ask in asks:
+      self._note(events.asked(ask.key))
+      self._asked[ask.key] = now
+    if asks:
+      self._sampler.submit(asks)
+      self._take_in(self._inbox.take(0.0))
+    return len(asks)
+
+  def _submit(self) -> int:
+    book, issued = self._book, 0
+    while book.works and len(self._running) < self._executor.capacity:
+      key = book.works.popleft()
+      if key not in book.calls:
+        continue  # it was given up while it waited
+      member, call = book.calls[key]
+      attempt = book.issued(key)
+      self._note(events.submitted(key, attempt))
+      now = self._clock.now()
+      self._running[key] = (now, attempt)
+      self.stats.running(now, len(self._running))
+      self.stats.add('issued')
+      self._executor.submit(Work(key, member.prompt, call, attempt))
+      issued += 1
+    return issued
+
+  def _note(self, event: dict[str, Any]) -> None:
+    if self._journal is not None:
+      self._journal.append(event | {'v': self._version})
 
   # Taking in -----------------------------------------------------------------
 
-  def _harvest(self, results: Iterable[WorkResult]) -> None:
+  def _take_in(self, results: Iterable[Sampled | WorkResult]) -> None:
     for result in results:
-      entry = self._running.get(result.prompt_id)
-      if entry is None or result.attempt not in (-1, entry[2]):
-        self.stats.add('ignored')  # cancelled or lost before, or twice
-        continue
-      member, started, _ = self._running.pop(result.prompt_id)
       now = self._clock.now()
-      at = min(now, max(started, result.finished_at or now))
-      self.stats.running(at, len(self._running))
-      self._watchdog.moved(now)
-      self._judge(member, result, at - started)
+      if isinstance(result, Sampled):
+        awaited = self._asked.pop(result.key, None) is not None
+      else:
+        awaited = self._end(result, now)
+      group = self._book.group_of(result.key)
+      if awaited and self._book.take(result):
+        self._watchdog.moved(now)
+        if group is not None and group.settled:
+          at = getattr(result, 'finished_at', 0.0) or now
+          self._stopwatch.end(group.group_id, min(at, now))
+      else:
+        self.stats.add('ignored')  # cancelled or lost before, or twice
+    self._expire_leases()
 
-  def _judge(self, member: Member, result: WorkResult, age_s: float) -> None:
-    sample = result.sample
-    if result.outcome.is_infrastructure or (
-      sample is not None and sample.outcome.is_infrastructure
-    ):
-      error = result.error or result.outcome.value
-      self._failed(member, error, 'infrastructure')
-      return
-    fault = fault_of(sample)
-    if fault:
-      self._failed(member, fault, 'rejected')
-      return
-    self.ledger.finish(member.prompt_id)
-    self.stats.add('finished')
-    self.stats.dispatched.append(sample.exec_s)
-    self.stats.finished.append(sample.exec_s)
-    member.sample = sample
-    self._submissions.pop(member.prompt_id, None)
-    if sample.version < (member.group.version or 0):
-      self._buffer.set_version(member.group, sample.version)
-    self._buffer.settle(member)
-
-  def _failed(self, member: Member, error: str, kind: str) -> None:
-    """A failure of ours: the same completion again, up to max_attempts."""
-    self.stats.add(kind)
-    prompt_id = member.prompt_id
-    if self.ledger.status(prompt_id).value == 'pending':  # never submitted
-      self.ledger.start(prompt_id)
-      member.completion = None
-    attempts = self.ledger.requeue(prompt_id, failed=True)
-    if attempts < self.config.max_attempts:
-      self._pending.appendleft(member)
-      return
-    self.ledger.quarantine(prompt_id, f'{kind} {attempts} times: {error}')
-    self.stats.add('quarantined')
-    member.dead = True
-    group = self._buffer.settle(member)
-    if group is not None and not group.samples:
-      self._buffer.remove(group)
+  def _end(self, result: WorkResult, now: float) -> bool:
+    """An execution has ended; False where it is not the awaited one."""
+    started, attempt = self._running.get(result.key, (0.0, -1))
+    if attempt != result.attempt:
+      return False
+    del self._running[result.key]
+    at = min(now, max(started, result.finished_at or now))
+    self.stats.running(at, len(self._running))
+    executed = result.executed
+    if not executed.outcome.is_infrastructure:
+      self.stats.dispatched.append(executed.exec_s)
+      self.stats.finished.append(executed.exec_s)
+    return True
 
   def _expire_leases(self) -> None:
     now = self._clock.now()
     while self._lease_left(now) <= 0:
-      prompt_id, (member, _, _) = next(iter(self._running.items()))
-      self._stop(prompt_id, requeue=False)
+      key, (_, attempt) = next(iter(self._running.items()))
+      self._note(events.expired(key, attempt))
       self._watchdog.moved(now)
-      self.stats.add('expired')
       error = f'no answer within lease_s={self.config.lease_s:g}'
-      self._failed(member, error, 'infrastructure')
+      self._book.expire(key, attempt, error)
 
   def _lease_left(self, now: float) -> float:
     """Seconds until the first lease can end: works begin in their order."""
     lease = self.config.lease_s
     if lease is None or not self._running:
       return float('inf')
-    prompt_id, (_, started, _) = next(iter(self._running.items()))
-    if self._begun is not None:
-      started = self._begun(prompt_id)
+    started = self._executor.begun(next(iter(self._running)))
     return lease if started is None else started + lease - now
 
-  def _stop(self, prompt_id: str, requeue: bool = True) -> float:
-    """Cancels a running work; returns its age in seconds."""
-    member, started, _ = self._running.pop(prompt_id)
+  def _cancel(self, key: Key) -> None:
+    """The call is no longer wanted."""
+    if self._asked.pop(key, None) is not None:
+      self._sampler.cancel(key)
+    if key in self._running:
+      started, _ = self._running.pop(key)
+      now = self._clock.now()
+      self._executor.cancel(key)
+      self.stats.running(now, len(self._running))
+      self.stats.dispatched.append(now - started)
+
+  def _discard(self, group: Group, count) -> None:
+    """Throws a group away, to begin anew; `count` gets each age in seconds."""
     now = self._clock.now()
-    self._executor.cancel(prompt_id)
-    self.stats.running(now, len(self._running))
-    self.stats.dispatched.append(now - started)
-    if requeue:
-      self.ledger.requeue(prompt_id)
-      self._pending.append(member)
-    return now - started
-
-  def _discard(self, group: Group, count: Any) -> None:
-    """Throws a group's samples away; its prompts are issued again.
-
-    Args:
-      group: an open group.
-      count: called with the duration of each sample thrown away, in seconds
-        (the age, for one that was running).
-    """
     for member in group.members:
-      prompt_id = member.prompt_id
-      if prompt_id in self._running:
-        count(self._stop(prompt_id))
-      elif member.sample is not None:
-        count(member.sample.exec_s)
-        self.ledger.requeue(prompt_id)
-        self._pending.append(member)
-    self._buffer.reset(group)
+      if member.finished:
+        count(sum(s.exec_s for s in member.samples))
+      for key in member.keys:
+        if key in self._running:
+          count(now - self._running[key][0])
+    self._note(events.discarded(group.group_id))
+    self._stopwatch.discard(group.group_id, now)
+    self._book.discard(group)
 
   def _drop_stale(self, version: int) -> None:
-    bound = self.config.max_staleness
+    bound, buffer = self.config.max_staleness, self._book.buffer
     if (
       bound is None
       or self.config.on_stale != 'drop'
       or self.config.rest != 'carry_over'
-      or min(self._buffer.by_version, default=version) >= version - bound
+      or min(buffer.by_version, default=version) >= version - bound
     ):
       return
-    for group in list(self._buffer.groups.values()):
+    for group in list(buffer.groups.values()):
       if group.version is not None and group.version < version - bound:
         self._discard(group, self.stats.drop)
 
@@ -462,12 +430,13 @@ class Scheduler:
 
   def _last_chance(self) -> list[Group] | None:
     """Nothing runs and nothing can be issued: take what is ready."""
-    buffer, n = self._buffer, self.config.n_groups
-    if self._pending:
+    book, n = self._book, self.config.n_groups
+    buffer = book.buffer
+    if book.pending or book.calls:
       return None
     if len(buffer.ready) >= n:
       return buffer.oldest(n)
-    if not self._exhausted:
+    if not book.exhausted:
       return None
     if buffer.ready:
       return buffer.oldest(n)
@@ -479,29 +448,43 @@ class Scheduler:
   def _emit(
     self, chosen: list[Group], version: int, start: float
   ) -> CollectedBatch:
-    samples = []
-    for group in chosen:
-      self._buffer.remove(group)
-      for sample in group.samples:
-        self._consumed[sample.prompt_id] = group
-        samples.append(sample)
-    for group in self._policy.leftover(self._buffer):
+    self._note(events.batch(version, [g.group_id for g in chosen]))
+    self._book.emit(chosen)
+    for group in self._policy.leftover(self._book.buffer):
       self._discard(group, lambda s: self.stats.add('cancelled'))
+    return self._batch(chosen, version, start)
+
+  def _hand_out_again(self, version: int, start: float) -> CollectedBatch:
+    first, chosen = self._again.popleft()
+    if first != version:
+      raise ValueError(
+        f'the journal goes on with the batch of version {first}, not {version}.'
+      )
+    # Once more: a checkpoint may have been taken since the first time.
+    self._note(events.batch(version, [g.group_id for g in chosen]))
+    return self._batch(chosen, version, start)
+
+  def _batch(
+    self, chosen: list[Group], version: int, start: float
+  ) -> CollectedBatch:
+    samples = [s for group in chosen for s in group.samples]
     now = self._clock.now()
     self.stats.add('batches')
     stats = self.stats.snapshot(
       now, samples, version, now - start, self.config.max_staleness
     )
-    stats['buffer/size'] = float(self._buffer.n_finished)
+    stats['buffer/size'] = float(self._book.buffer.n_finished)
     stats['buffer/running'] = float(len(self._running))
-    stats['buffer/pending'] = float(len(self._pending))
-    return CollectedBatch(tuple(samples), stats)
+    stats['buffer/pending'] = float(len(self._book.pending))
+    sojourns = self._stopwatch.batch(chosen, version, now)
+    return CollectedBatch(tuple(samples), stats, sojourns)
 
-  def _block(self) -> None:
-    now = self._clock.now()
+  def _patience(self) -> float:
+    """Seconds to wait for a result at most. Raises where waiting is vain."""
+    now, book = self._clock.now(), self._book
     if self._watchdog.left(now) <= 0:
       self._watchdog.check(now, self._stages())
-    if not self._running and not self._pending:
+    if not self._busy and not book.pending and not book.calls:
       raise StalledError(
         'nothing runs, nothing can be issued and the batch is not complete: '
         f'{self.ledger.counts()}. Quarantined: {self.ledger.quarantined()}'
@@ -510,19 +493,16 @@ class Scheduler:
       self._watchdog.left(now), _LONGEST_WAIT_S, self._lease_left(now)
     )
     # Rounding must not leave a wait too short to move the clock.
-    self._harvest(self._executor.wait(max(timeout, 1e-3)))
-    self._expire_leases()
+    return max(timeout, 1e-3)
 
   def _stages(self) -> list[tuple[str, str, float]]:
     now = self._clock.now()
     stages = [
-      (i, f'running (attempt {a})', now - t)
-      for i, (_, t, a) in self._running.items()
+      (str(key), f'running (attempt {attempt})', now - at)
+      for key, (at, attempt) in self._running.items()
     ]
-    return stages + [(m.prompt_id, 'pending', 0.0) for m in self._pending]
-
-
-_GONE = object()
+    stages += [(str(k), 'generating', now - at) for k, at in self._asked.items()]
+    return stages + [(i, 'pending', 0.0) for i in self._book.pending]
 
 
 def _check_fit(

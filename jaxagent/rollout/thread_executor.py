@@ -11,26 +11,29 @@ import time
 from collections.abc import Callable
 
 from jaxagent import disk
-from jaxagent.rollout.records import Work, WorkResult
-from jaxagent.types import Outcome
+from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.work import Key, Work, WorkResult, failure
+from jaxagent.types import Executed
 
 
 class ThreadExecutor:
-  """Runs `run(work) -> WorkResult` on `threads` threads.
+  """Runs `run(work) -> Executed` on `threads` threads.
 
   Args:
+    inbox: gets the results.
     run: blocking and thread-safe. An exception counts as an infrastructure
       failure, with its text: it is retried, never rewarded. A full disk is
-      no work's failure: `wait` raises it.
+      no work's failure: whoever takes from the inbox is told.
     threads: works in progress at once (`slots`).
     lookahead: further works that may be queued, so that a slot that frees
       itself while the learner is busy finds work.
-    cancel: called with a prompt id to stop a work that has begun.
+    cancel: called with a key's text to stop a work that has begun.
   """
 
   def __init__(
     self,
-    run: Callable[[Work], WorkResult],
+    inbox: JournalledInbox,
+    run: Callable[[Work], Executed],
     *,
     threads: int,
     lookahead: int = 0,
@@ -38,15 +41,11 @@ class ThreadExecutor:
   ):
     self.slots = threads
     self.capacity = threads + lookahead
-    self._run = run
-    self._cancel = cancel
+    self._inbox, self._run, self._cancel = inbox, run, cancel
     self._todo: queue.Queue[Work | None] = queue.Queue()
-    self._done: queue.Queue[WorkResult] = queue.Queue()
     self._lock = threading.Lock()
-    self._dropped: set[tuple[str, int]] = set()
-    self._current: dict[str, int] = {}
-    self._begun: dict[str, float] = {}  # of current attempts alone
-    self._disk_full: Exception | None = None
+    self._current: dict[Key, int] = {}  # the attempt that is wanted
+    self._begun: dict[Key, float] = {}  # of current attempts alone
     self._threads = [
       threading.Thread(target=self._serve, name=f'work-{i}', daemon=True)
       for i in range(threads)
@@ -56,34 +55,20 @@ class ThreadExecutor:
 
   def submit(self, work: Work) -> None:
     with self._lock:
-      self._current[work.prompt.prompt_id] = work.attempt
+      self._current[work.key] = work.attempt
     self._todo.put(work)
 
-  def wait(self, timeout_s: float) -> list[WorkResult]:
-    results = []
-    try:
-      if timeout_s > 0:
-        results.append(self._done.get(timeout=timeout_s))
-      while True:
-        results.append(self._done.get_nowait())
-    except queue.Empty:
-      if self._disk_full is not None:
-        raise self._disk_full from None
-      return results
-
-  def cancel(self, prompt_id: str) -> None:
+  def cancel(self, key: Key) -> None:
     with self._lock:
-      attempt = self._current.pop(prompt_id, None)
-      if attempt is None:
+      if self._current.pop(key, None) is None:
         return
-      self._dropped.add((prompt_id, attempt))
-      self._begun.pop(prompt_id, None)
+      self._begun.pop(key, None)
     if self._cancel is not None:
-      self._cancel(prompt_id)
+      self._cancel(str(key))
 
-  def begun(self, prompt_id: str) -> float | None:
+  def begun(self, key: Key) -> float | None:
     with self._lock:
-      return self._begun.get(prompt_id)
+      return self._begun.get(key)
 
   def close(self) -> None:
     """Lets each thread end after its present work; waits up to 5 s."""
@@ -95,39 +80,35 @@ class ThreadExecutor:
 
   def _serve(self) -> None:
     while (work := self._todo.get()) is not None:
-      key = (work.prompt.prompt_id, work.attempt)
-      if self._begin(key):
-        result = self._attempt(work)
-        if not self._is_dropped(key):
-          self._done.put(result)
-      with self._lock:
-        self._dropped.discard(key)
-        if self._current.get(key[0]) == key[1]:
-          self._begun.pop(key[0], None)
+      if not self._begin(work):
+        continue  # it was cancelled in the queue
+      result = self._attempt(work)
+      if self._end(work) and result is not None:
+        self._inbox.put(result)
 
-  def _begin(self, key: tuple[str, int]) -> bool:
-    """False where it was cancelled in the queue."""
+  def _begin(self, work: Work) -> bool:
     with self._lock:
-      if key in self._dropped:
+      if self._current.get(work.key) != work.attempt:
         return False
-      self._begun[key[0]] = time.monotonic()
+      self._begun[work.key] = time.monotonic()
       return True
 
-  def _is_dropped(self, key: tuple[str, int]) -> bool:
+  def _end(self, work: Work) -> bool:
+    """Whether it is still wanted."""
     with self._lock:
-      return key in self._dropped
+      if self._current.get(work.key) != work.attempt:
+        return False
+      del self._current[work.key]
+      self._begun.pop(work.key, None)
+      return True
 
-  def _attempt(self, work: Work) -> WorkResult:
+  def _attempt(self, work: Work) -> WorkResult | None:
+    """None where the disk is full, which the inbox was told."""
     try:
-      return self._run(work)
+      executed = self._run(work)
     except Exception as error:  # noqa: BLE001 - any fault here is ours
       if disk.is_full(error):
-        self._disk_full = error
-      return WorkResult(
-        work.prompt.prompt_id,
-        None,
-        Outcome.INFRASTRUCTURE,
-        error=f'{type(error).__name__}: {error}',
-        finished_at=time.monotonic(),
-        attempt=work.attempt,
-      )
+        self._inbox.fail(error)
+        return None
+      return failure(work, f'{type(error).__name__}: {error}', time.monotonic())
+    return WorkResult(work.key, work.attempt, executed, time.monotonic())

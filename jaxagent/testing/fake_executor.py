@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import heapq
 from collections.abc import Callable
 
 import numpy as np
 
-from jaxagent.clock import VirtualClock
-from jaxagent.rollout.records import Work, WorkResult
-from jaxagent.types import Outcome, Sample
+from jaxagent.rollout.work import Key, Work, WorkResult, failure
+from jaxagent.testing.virtual_inbox import VirtualInbox
+from jaxagent.types import Executed, Outcome
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +20,11 @@ class Action:
   duration_s: float
   reward: float | None = 0.0
   outcome: Outcome = Outcome.OK
+
+  def executed(self) -> Executed:
+    return Executed(
+      self.outcome, self.duration_s, info={'reward': self.reward}
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +49,7 @@ class FakeExecutor:
   """`slots` workers and a first-in first-out queue in front of them.
 
   Args:
-    clock: a virtual clock; `wait` moves it.
+    inbox: on a virtual clock.
     act: work -> Action. Drawn once for each submission.
     slots: executions at the same time.
     look_ahead: works that may queue beyond the slots; with some, a slot that
@@ -55,7 +59,7 @@ class FakeExecutor:
 
   def __init__(
     self,
-    clock: VirtualClock,
+    inbox: VirtualInbox,
     act: Callable[[Work], Action],
     slots: int,
     look_ahead: int = 0,
@@ -65,84 +69,51 @@ class FakeExecutor:
     self.capacity = slots + look_ahead
     self.faults = faults or Faults()
     self.busy_s = 0.0  # worker-seconds spent, useful or not
-    self._clock = clock
+    self.closed = False
+    self._inbox = inbox
     self._act = act
     self._rng = np.random.default_rng(self.faults.seed)
     self._queue: collections.deque[Work] = collections.deque()
-    self._live: dict[str, tuple[int, float]] = {}  # id -> ticket, start
-    self._heap: list[tuple[float, int, str, WorkResult | None]] = []
-    self._done: list[WorkResult] = []
-    self._ticket = 0
+    self._live: dict[Key, tuple[Work, float]] = {}  # with its start
     self._lost = 0
-    self._works: dict[str, Work] = {}
-    self.closed = False
     for at, n, back in self.faults.lose:
-      self._push(at, '', None, lose=n)
-      self._push(at + back, '', None, lose=-n)
+      inbox.at(at, lambda n=n: self._lose(n))
+      inbox.at(at + back, lambda n=n: self._lose(-n))
 
   def submit(self, work: Work) -> None:
     if self.closed:
       raise RuntimeError('submit after close.')
-    prompt_id = work.prompt.prompt_id
-    if prompt_id in self._works:
-      raise RuntimeError(f'{prompt_id} is submitted already.')
-    self._advance(self._clock.now())
-    self._works[prompt_id] = work
+    self._inbox.advance()
+    if work.key in self._live or work.key in [w.key for w in self._queue]:
+      raise RuntimeError(f'{work.key} is submitted already.')
     self._queue.append(work)
-    self._start(self._clock.now())
+    self._start()
 
-  def wait(self, timeout_s: float) -> list[WorkResult]:
-    now = self._clock.now()
-    end = now + timeout_s
-    self._advance(now)
-    while not self._done and self._heap and self._heap[0][0] <= end:
-      now = max(now, self._heap[0][0])
-      self._clock.move_to(now)
-      self._advance(now)
-    if not self._done and timeout_s > 0 and end < float('inf'):
-      self._clock.move_to(end)
-    done, self._done = self._done, []
-    return done
+  def begun(self, key: Key) -> float | None:
+    return self._live.get(key, (None, None))[1]
 
-  def begun(self, prompt_id: str) -> float | None:
-    return self._live.get(prompt_id, (0, None))[1]
-
-  def cancel(self, prompt_id: str) -> None:
-    now = self._clock.now()
-    self._advance(now)
-    if self._works.pop(prompt_id, None) is None:
-      self._done = [r for r in self._done if r.prompt_id != prompt_id]
-      return
-    live = self._live.pop(prompt_id, None)
-    if live is None:
-      self._queue = collections.deque(
-        w for w in self._queue if w.prompt.prompt_id != prompt_id
-      )
+  def cancel(self, key: Key) -> None:
+    self._inbox.advance()
+    if key in self._live:
+      _, start = self._live.pop(key)
+      self.busy_s += self._inbox.clock.now() - start
     else:
-      self.busy_s += now - live[1]
-    self._start(now)
+      self._queue = collections.deque(w for w in self._queue if w.key != key)
+    self._start()
 
   def close(self) -> None:
     self.closed = True
     self._queue.clear()
     self._live.clear()
-    self._works.clear()
-    self._heap.clear()
 
-  def _push(self, at, prompt_id, result, lose=0):
-    self._ticket += 1
-    item = (at, self._ticket, prompt_id, result if not lose else lose)
-    heapq.heappush(self._heap, item)
-    return self._ticket
-
-  def _start(self, now: float) -> None:
-    """Puts queued works on free slots at time `now`."""
+  def _start(self) -> None:
+    """Puts queued works on free slots."""
+    now = self._inbox.clock.now()
     while self._queue and len(self._live) < self.slots - self._lost:
       work = self._queue.popleft()
       end, result = self._execute(work, now)
-      prompt_id = work.prompt.prompt_id
-      ticket = self._push(end, prompt_id, result)
-      self._live[prompt_id] = (ticket, now)
+      self._live[work.key] = (work, now)
+      self._inbox.at(end, lambda w=work, r=result: self._finish(w, r))
 
   def _execute(self, work: Work, now: float) -> tuple[float, WorkResult]:
     action = self._act(work)
@@ -154,59 +125,22 @@ class FakeExecutor:
       end = now + self.faults.detect_s
       return end, failure(work, 'sandbox hung', end)
     end = now + action.duration_s
-    sample = sample_of(work, action)
-    result = WorkResult(
-      work.prompt.prompt_id, sample, action.outcome, '', end, work.attempt
-    )
-    return end, result
+    return end, WorkResult(work.key, work.attempt, action.executed(), end)
 
-  def _advance(self, now: float) -> None:
-    """Everything that happens up to `now`, in order."""
-    while self._heap and self._heap[0][0] <= now:
-      at, ticket, prompt_id, result = heapq.heappop(self._heap)
-      if isinstance(result, int):
-        self._lose(at, result)
-      elif self._live.get(prompt_id, (-1,))[0] == ticket:
-        _, start = self._live.pop(prompt_id)
-        del self._works[prompt_id]
-        self.busy_s += at - start
-        self._done.append(result)
-      self._start(at)
+  def _finish(self, work: Work, result: WorkResult) -> None:
+    live, start = self._live.get(work.key, (None, 0.0))
+    if live is not work:
+      return  # it was cancelled or lost
+    del self._live[work.key]
+    self.busy_s += self._inbox.clock.now() - start
+    self._inbox.put(result)
+    self._start()
 
-  def _lose(self, at: float, n: int) -> None:
+  def _lose(self, n: int) -> None:
     self._lost += n
+    now = self._inbox.clock.now()
     while n > 0 and len(self._live) > self.slots - self._lost:
-      prompt_id, (_, start) = self._live.popitem()
-      work = self._works.pop(prompt_id)
-      self.busy_s += at - start
-      self._done.append(failure(work, 'worker node lost', at))
-
-
-def failure(work: Work, error: str, at: float) -> WorkResult:
-  """An infrastructure failure: no sample, no reward."""
-  return WorkResult(
-    work.prompt.prompt_id,
-    None,
-    Outcome.INFRASTRUCTURE,
-    error,
-    at,
-    work.attempt,
-  )
-
-
-def sample_of(work: Work, action: Action) -> Sample:
-  """The sample that a work with this action yields."""
-  completion = work.completion
-  infra = action.outcome.is_infrastructure
-  return Sample(
-    prompt_id=work.prompt.prompt_id,
-    group_id=work.prompt.group_id,
-    prompt_ids=completion.prompt_ids,
-    token_ids=completion.token_ids,
-    loss_mask=np.ones(len(completion.token_ids), bool),
-    behaviour_logprobs=completion.logprobs,
-    version=completion.version,
-    outcome=action.outcome,
-    reward=None if infra else action.reward,
-    exec_s=action.duration_s,
-  )
+      _, (work, start) = self._live.popitem()
+      self.busy_s += now - start
+      self._inbox.put(failure(work, 'worker node lost', now))
+    self._start()

@@ -1,7 +1,8 @@
 """An executor over real processes that sleep, die or hang on request.
 
 For measuring the scheduler on real time. It contains nothing: what runs is
-this file's own worker, never generated code.
+this file's own worker, never generated code. It is an inbox, too: whoever
+takes from it watches over the workers.
 """
 
 from __future__ import annotations
@@ -14,8 +15,16 @@ import sys
 from collections.abc import Callable
 
 from jaxagent.clock import Clock
-from jaxagent.rollout.records import Work, WorkResult
-from jaxagent.testing.fake_executor import Action, failure, sample_of
+from jaxagent.rollout import events
+from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.work import (
+  Key,
+  Sampled,
+  Work,
+  WorkResult,
+  failure,
+)
+from jaxagent.testing.fake_executor import Action
 
 _WORKER = """
 import json, os, sys, time
@@ -67,6 +76,7 @@ class ProcessExecutor:
     slots: processes.
     look_ahead: works that may queue beyond the slots.
     silent_s: a worker that has not been heard of for so long is killed.
+    journal: as `JournalledInbox`'s.
   """
 
   def __init__(
@@ -76,6 +86,7 @@ class ProcessExecutor:
     slots: int,
     look_ahead: int = 0,
     silent_s: float = 1.0,
+    journal: Journal | None = None,
   ):
     self.slots = slots
     self.capacity = slots + look_ahead
@@ -84,11 +95,12 @@ class ProcessExecutor:
     self._clock = clock
     self._act = act
     self._silent_s = silent_s
+    self._journal = journal
     self._queue: collections.deque[Work] = collections.deque()
     self._selector = selectors.DefaultSelector()
     self._workers: list[_Worker] = []
     self._missing: list[float] = []  # when lost workers come back
-    self._done: list[WorkResult] = []
+    self._done: list[Sampled | WorkResult] = []
     for _ in range(slots):
       self._hire()
 
@@ -100,7 +112,12 @@ class ProcessExecutor:
     self._queue.append(work)
     self._assign()
 
-  def wait(self, timeout_s: float) -> list[WorkResult]:
+  def put(self, result: Sampled | WorkResult) -> None:
+    if self._journal is not None:
+      self._journal.append(events.of_result(result))
+    self._done.append(result)
+
+  def take(self, timeout_s: float) -> list[Sampled | WorkResult]:
     end = self._clock.now() + timeout_s
     while True:
       self._read(0.0)
@@ -113,18 +130,20 @@ class ProcessExecutor:
     done, self._done = self._done, []
     return done
 
-  def begun(self, prompt_id: str) -> float | None:
+  def take_and_begin(self) -> tuple[list[Sampled | WorkResult], int | None]:
+    done = self.take(0.0)  # all on one thread: nothing arrives in between
+    return done, None if self._journal is None else self._journal.begin()
+
+  def begun(self, key: Key) -> float | None:
     for worker in self._workers:
-      if worker.work and worker.work.prompt.prompt_id == prompt_id:
+      if worker.work and worker.work.key == key:
         return worker.started
     return None
 
-  def cancel(self, prompt_id: str) -> None:
-    self._queue = collections.deque(
-      w for w in self._queue if w.prompt.prompt_id != prompt_id
-    )
+  def cancel(self, key: Key) -> None:
+    self._queue = collections.deque(w for w in self._queue if w.key != key)
     for worker in list(self._workers):
-      if worker.work and worker.work.prompt.prompt_id == prompt_id:
+      if worker.work and worker.work.key == key:
         self._dismiss(worker)
         self._hire()
     self._assign()
@@ -156,7 +175,7 @@ class ProcessExecutor:
 
   def _fail(self, worker: _Worker, error: str) -> None:
     if worker.work is not None:
-      self._done.append(failure(worker.work, error, self._clock.now()))
+      self.put(failure(worker.work, error, self._clock.now()))
     self._dismiss(worker)
 
   def _read(self, timeout_s: float) -> None:
@@ -176,17 +195,7 @@ class ProcessExecutor:
   def _finish(self, worker: _Worker, now: float) -> None:
     self.busy_s += now - worker.started
     work, worker.work = worker.work, None
-    sample = sample_of(work, worker.action)
-    self._done.append(
-      WorkResult(
-        work.prompt.prompt_id,
-        sample,
-        worker.action.outcome,
-        '',
-        now,
-        work.attempt,
-      )
-    )
+    self.put(WorkResult(work.key, work.attempt, worker.action.executed(), now))
 
   def _check(self) -> None:
     now = self._clock.now()

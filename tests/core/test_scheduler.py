@@ -15,20 +15,25 @@ from jaxagent.rollout.records import (
   StalledError,
 )
 from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.work import WorkResult
+from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler
+from jaxagent.testing.virtual_inbox import VirtualInbox
 from jaxagent.types import Outcome
 
 
 def build(config, act, slots=8, pool=64, faults=None, epochs=None, seed=0,
-          look_ahead=0):
+          look_ahead=0, turns=1, journal=None, latency_s=0.0):
   clock = VirtualClock()
-  executor = FakeExecutor(clock, act, slots, look_ahead, faults)
+  inbox = VirtualInbox(clock, journal)
+  executor = FakeExecutor(inbox, act, slots, look_ahead, faults)
   source = PromptSource(
     range(pool), group_size=config.group_size, seed=seed, epochs=epochs
   )
-  sampler = ArmSampler(np.zeros(2), seed)
-  return Scheduler(source, sampler, executor, Ledger(), clock, config, seed)
+  sampler = ArmSampler(inbox, np.zeros(2), seed, latency_s)
+  return Scheduler(source, Bandit(turns), sampler, executor, inbox, Ledger(),
+                   clock, config, seed=seed, journal=journal)
 
 
 def config(batch_size=8, **kwargs):
@@ -44,12 +49,13 @@ def lognormal(seed=0, sigma=1.2):
 
 
 def pair(work):
-  return Action((1.0, 20.0)[int(work.completion.token_ids[0])], 1.0)
+  return Action((1.0, 20.0)[work.call.request.arm], 1.0)
 
 
 def run(scheduler, updates, start=0):
   batches = []
   for version in range(start, start + updates):
+    scheduler._sampler.version = version
     batch = scheduler.next_batch(version)
     scheduler.mark_trained(batch.prompt_ids, version)
     batches.append(batch)
@@ -115,13 +121,13 @@ def test_bound_is_kept_while_generation_and_learning_overlap(bound, on_stale):
     c = config(max_staleness=bound, on_stale=on_stale)
     scheduler = build(c, lognormal(seed, 1.5), 16, look_ahead=8)
     for version in range(40):
+      scheduler._sampler.version = version
       batch = scheduler.next_batch(version)
       assert batch.stats['staleness/max'] <= bound
       assert len(batch.samples) == 8
       for _ in range(3):
         scheduler._clock.sleep(0.1)
-        scheduler.poll()
-        scheduler.fill(version)
+        scheduler.work(version)
       scheduler.mark_trained(batch.prompt_ids, version)
 
 
@@ -136,9 +142,9 @@ def test_buffer_capacity_stops_issuing():
   scheduler = build(c, lambda w: Action(1.0, 1.0), slots=4)
   clock = scheduler._clock
   for _ in range(40):
-    scheduler.fill(0)
+    scheduler.work(0)
     clock.sleep(1.0)
-    scheduler.poll()
+    scheduler.work(0)
   assert 16 <= scheduler.ledger.counts()['finished'] <= 16 + 4
 
 
@@ -150,8 +156,7 @@ def test_overlap_while_learning():
     idle.append(batch.stats['scheduler/learner_idle_s'])
     for _ in range(4):
       scheduler._clock.sleep(0.25)
-      scheduler.poll()
-      scheduler.fill(version)
+      scheduler.work(version)
     scheduler.mark_trained(batch.prompt_ids, version)
     use = batch.stats['scheduler/worker_use']
   assert use == pytest.approx(1.0) and np.mean(idle[2:]) == pytest.approx(1.0)
@@ -174,7 +179,8 @@ def test_infrastructure_is_retried_with_the_same_completion():
   assert len(batch.samples) == 8
   assert batch.stats['buffer/infrastructure'] >= 8
   for works in seen.values():
-    assert all(w.completion is works[0].completion for w in works)
+    assert all(w.call.request is works[0].call.request for w in works)
+    assert [w.attempt for w in works] == list(range(1, len(works) + 1))
 
 
 def test_a_killer_is_quarantined_and_named():
@@ -210,15 +216,16 @@ def test_bad_data_is_rejected_and_counted(bad):
 
   scheduler = build(config(), act, pool=16)
   if zero:  # a duration of zero reported for an execution that took time
-    judge = scheduler._judge
+    take = scheduler._book.take
 
-    def broken(member, result, age):
-      if member.prompt.payload == 3:
-        sample = dataclasses.replace(result.sample, exec_s=0.0)
-        result = dataclasses.replace(result, sample=sample)
-      judge(member, result, age)
+    def broken(result):
+      if isinstance(result, WorkResult):
+        executed = dataclasses.replace(result.executed, exec_s=0.0)
+        if scheduler._book.calls[result.key][0].prompt.payload == 3:
+          result = dataclasses.replace(result, executed=executed)
+      return take(result)
 
-    scheduler._judge = broken
+    scheduler._book.take = broken
   batches = run(scheduler, 4)
   assert sum(b.stats['buffer/rejected'] for b in batches) >= 3
   assert scheduler.ledger.quarantined()
@@ -275,7 +282,7 @@ def test_a_lease_begins_when_a_slot_takes_the_work():
 def test_watchdog_names_who_stalls():
   c = config(watchdog_s=30.0)
   scheduler = build(c, lognormal(), 8, faults=Faults(hang=1.0))
-  with pytest.raises(StalledError, match=r'0/\d/0 running \(attempt 1\) for 30'):
+  with pytest.raises(StalledError, match=r'0/\d/0#1.1 running .attempt 1. for 30'):
     scheduler.next_batch(0)
   assert scheduler._clock.now() < 100
 
@@ -298,7 +305,7 @@ def test_finite_source_ends_with_a_smaller_batch():
 def test_close_is_bounded():
   c = config(drain_s=5.0)
   scheduler = build(c, lambda w: Action(1e6, 1.0))
-  scheduler.fill(0)
+  scheduler.work(0)
   scheduler.close()
   assert scheduler._clock.now() == pytest.approx(5.0)
   assert scheduler.ledger.counts()['running'] == 0
@@ -332,7 +339,7 @@ def test_killed_anywhere_each_prompt_is_trained_once(rest, m, group_size):
     )
 
   scheduler = fresh()
-  saved, version_saved = json.dumps(scheduler.state_dict()), 0
+  saved, version_saved = json.dumps(scheduler.checkpoint()), 0
   version, kills, trained = 0, 0, {}
   while True:
     try:
@@ -342,18 +349,18 @@ def test_killed_anywhere_each_prompt_is_trained_once(rest, m, group_size):
     die = rng.random() < 0.3 and kills < 12
     if die and rng.random() < 0.5:  # between the batch and its update
       saved = saved if rng.random() < 0.5 else json.dumps(
-        scheduler.state_dict()
+        scheduler.checkpoint()
       )
       version_saved = json.loads(saved)['version']
     else:
       scheduler.mark_trained(batch.prompt_ids, version)
       version += 1
       if rng.random() < 0.6:
-        saved, version_saved = json.dumps(scheduler.state_dict()), version
+        saved, version_saved = json.dumps(scheduler.checkpoint()), version
     if die:
       kills += 1
       scheduler = fresh()
-      scheduler.load_state_dict(json.loads(saved))
+      scheduler.resume(json.loads(saved))
       version = version_saved
   assert kills > 2
   trained = dict(scheduler.ledger.trained())
@@ -369,27 +376,26 @@ def test_killed_anywhere_each_prompt_is_trained_once(rest, m, group_size):
 
 def test_running_prompts_are_issued_again_with_their_completion():
   scheduler = build(config(), lognormal())
-  scheduler.fill(0)
-  arms = {
-    i: int(m.completion.token_ids[0])
-    for i, (m, _, _) in scheduler._running.items()
-  }
-  state = json.loads(json.dumps(scheduler.state_dict()))
+  scheduler.work(0)
+  arms = _running_arms(scheduler)
+  state = json.loads(json.dumps(scheduler.checkpoint()))
   again = build(config(), lognormal(), seed=0)
-  again._sampler = ArmSampler(np.zeros(2), 99)
-  again.load_state_dict(state)
-  assert set(again.ledger.ids(Status.PENDING)) == set(arms)
-  again.fill(0)
-  assert arms == {
-    i: int(m.completion.token_ids[0])
-    for i, (m, _, _) in again._running.items()
-  }
+  again._sampler = ArmSampler(again._inbox, np.zeros(2), 99)
+  again.resume(state)
+  assert set(again.ledger.ids(Status.PENDING)) == {k.prompt_id for k in arms}
+  again.work(0)
+  assert arms == _running_arms(again)
+
+
+def _running_arms(scheduler):
+  calls = scheduler._book.calls
+  return {k: calls[k][1].request.arm for k in scheduler._running}
 
 
 def test_resume_with_another_seed_is_refused():
-  state = build(config(), lognormal()).state_dict()
+  state = build(config(), lognormal()).checkpoint()
   with pytest.raises(ValueError, match='seed=0'):
-    build(config(), lognormal(), seed=1).load_state_dict(state)
+    build(config(), lognormal(), seed=1).resume(state)
 
 
 # Bad input --------------------------------------------------------------------
@@ -424,16 +430,16 @@ def test_batch_larger_than_the_pool():
 
 def test_version_may_not_go_back():
   scheduler = build(config(), pair)
-  scheduler.fill(3)
+  scheduler.work(3)
   with pytest.raises(ValueError, match='below 3'):
-    scheduler.fill(2)
+    scheduler.work(2)
 
 
 def test_a_late_answer_is_ignored():
   scheduler = build(config(), lognormal())
-  scheduler.fill(0)
-  results = scheduler._executor.wait(100.0)
-  scheduler._harvest(results + results)
+  scheduler.work(0)
+  results = scheduler._inbox.take(100.0)
+  scheduler._take_in(results + results)
   assert scheduler.stats.total['ignored'] == len(results)
 
 

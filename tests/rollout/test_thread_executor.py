@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
-import types as namespaces
 
-from jaxagent.rollout.records import WorkResult
+from jaxagent.interactions import Execute
+from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.thread_executor import ThreadExecutor
-from jaxagent.types import Outcome
+from jaxagent.rollout.work import Key, Work
+from jaxagent.types import Executed, Outcome, Prompt
+
+A, B, C = (Key(name, 1, 0) for name in 'abc')
 
 
-def _work(name, attempt=1):
-  prompt = namespaces.SimpleNamespace(prompt_id=name)
-  return namespaces.SimpleNamespace(prompt=prompt, attempt=attempt)
+def _work(key, attempt=1):
+  prompt = Prompt(key.prompt_id, key.prompt_id, None)
+  return Work(key, prompt, Execute(0, None), attempt)
 
 
 def _until(holds):
@@ -24,29 +27,44 @@ def _until(holds):
 
 
 def test_a_work_begins_when_a_thread_takes_it():
-  gates = {name: threading.Event() for name in 'ab'}
+  gates = {key: threading.Event() for key in (A, B)}
 
   def run(work):
-    gates[work.prompt.prompt_id].wait(5.0)
-    return WorkResult(
-      work.prompt.prompt_id, None, Outcome.OK, attempt=work.attempt
-    )
+    gates[work.key].wait(5.0)
+    return Executed(Outcome.OK, 1.0)
 
-  executor = ThreadExecutor(run, threads=1, lookahead=1)
+  inbox, cancelled = JournalledInbox(), []
+  executor = ThreadExecutor(
+    inbox, run, threads=1, lookahead=1, cancel=cancelled.append
+  )
   before = time.monotonic()
-  executor.submit(_work('a'))
-  executor.submit(_work('b'))
-  _until(lambda: executor.begun('a') is not None)
-  assert before <= executor.begun('a') <= time.monotonic()
-  assert executor.begun('b') is None and executor.begun('c') is None
+  executor.submit(_work(A))
+  executor.submit(_work(B))
+  _until(lambda: executor.begun(A) is not None)
+  assert before <= executor.begun(A) <= time.monotonic()
+  assert executor.begun(B) is None and executor.begun(C) is None
 
-  executor.cancel('a')  # its thread is busy with it all the same
-  executor.submit(_work('a', attempt=2))
-  assert executor.begun('a') is None
-  gates['a'].set()
-  gates['b'].set()
+  executor.cancel(A)  # its thread is busy with it all the same
+  assert cancelled == ['a#1.0']
+  executor.submit(_work(A, attempt=2))
+  assert executor.begun(A) is None
+  gates[A].set()
+  gates[B].set()
   results = []
-  _until(lambda: results.extend(executor.wait(0.1)) or len(results) == 2)
-  assert [(r.prompt_id, r.attempt) for r in results] == [('b', 1), ('a', 2)]
-  _until(lambda: executor.begun('a') is None and executor.begun('b') is None)
+  _until(lambda: results.extend(inbox.take(0.1)) or len(results) == 2)
+  assert [(r.key, r.attempt) for r in results] == [(B, 1), (A, 2)]
+  _until(lambda: executor.begun(A) is None and executor.begun(B) is None)
+  executor.close()
+
+
+def test_a_fault_of_ours_is_a_result():
+  def run(work):
+    raise RuntimeError('no such pool')
+
+  inbox = JournalledInbox()
+  executor = ThreadExecutor(inbox, run, threads=1)
+  executor.submit(_work(A))
+  (result,) = inbox.take(5.0)
+  assert result.executed.outcome is Outcome.INFRASTRUCTURE
+  assert result.executed.message == 'RuntimeError: no such pool'
   executor.close()

@@ -1,0 +1,402 @@
+"""What has become of every interaction.
+
+It changes by events alone: the scheduler's, as they happen, or a journal's,
+folded once more. It knows no clock, sampler or executor.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from jaxagent.data.ledger import Ledger, LedgerError, Status
+from jaxagent.data.prompts import Source
+from jaxagent.interactions import (
+  POLICY,
+  Call,
+  Execute,
+  Interaction,
+  InteractionError,
+  Progress,
+  rows,
+)
+from jaxagent.rollout import events, members
+from jaxagent.rollout.buffer import Buffer
+from jaxagent.rollout.journal import JournalError
+from jaxagent.rollout.members import Group, Member
+from jaxagent.rollout.work import Key, Sampled, WorkResult
+from jaxagent.types import Prompt
+
+
+class Book:
+  """Groups, members and their open calls.
+
+  buffer: open groups. pending: prompt id -> member that is to begin.
+  asks, works: keys of calls that wait to be issued, in order. calls: key ->
+  (member, call) of every open call. under_way: prompt ids that have begun and
+  not ended. emitted: prompt id -> group of a batch that was handed out and is
+  not trained.
+
+  Args:
+    count: called with the name of each thing that is counted.
+    cancel: called with the key of each call that is no longer wanted.
+  """
+
+  def __init__(
+    self,
+    source: Source,
+    interaction: Interaction,
+    ledger: Ledger,
+    *,
+    max_attempts: int,
+    roles: Collection[str],
+    count: Callable[[str], None],
+    cancel: Callable[[Key], None],
+  ):
+    self.ledger = ledger
+    self.source = source
+    self.exhausted = False
+    self._interaction, self._roles = interaction, roles
+    self._max_attempts = max_attempts
+    self._count, self._cancel = count, cancel
+    self._seq = 0
+    self.clear()
+
+  def clear(self) -> None:
+    """Forgets every group."""
+    self.buffer = Buffer()
+    self.pending: collections.OrderedDict[str, Member] = (
+      collections.OrderedDict()
+    )
+    self.asks: collections.deque[Key] = collections.deque()
+    self.works: collections.deque[Key] = collections.deque()
+    self.calls: dict[Key, tuple[Member, Call]] = {}
+    self.attempts: collections.Counter[Key] = collections.Counter()
+    self.emitted: dict[str, Group] = {}
+    self.under_way: set[str] = set()
+
+  # Events ---------------------------------------------------------------------
+
+  def draw(self) -> Group | None:
+    """One more group out of the source; None where it has ended."""
+    drawn = self.source.draw()
+    if drawn is None:
+      self.exhausted = True
+      return None
+    group = Group(drawn.group_id, drawn.key, self._seq)
+    self._seq += 1
+    for prompt in drawn.prompts:
+      self.ledger.add(prompt.prompt_id)
+      member = Member(prompt, group)
+      group.members.append(member)
+      self.pending[prompt.prompt_id] = member
+    self.buffer.add(group)
+    return group
+
+  def begin(self, member: Member) -> None:
+    """A pending member begins."""
+    del self.pending[member.prompt_id]
+    member.draws += 1
+    self._run(member)
+    self.under_way.add(member.prompt_id)
+    try:
+      member.progress = self._progress(member.prompt)
+    except InteractionError as error:
+      self._broken(member, error)
+      return
+    self._open(member, member.progress.open.values())
+
+  def take(self, result: Sampled | WorkResult) -> bool:
+    """Takes in a result; False where none is awaited: cancelled, or late."""
+    entry = self.calls.get(result.key)
+    if entry is None:
+      return False
+    if isinstance(result, Sampled):
+      return self._take_sampled(*entry, result)
+    if result.attempt != self.attempts[result.key]:
+      return False
+    executed = result.executed
+    if executed.outcome.is_infrastructure:
+      error = executed.message or executed.outcome.value
+      self._failed(entry[0], result.key, error)
+    else:
+      self._answer(entry[0], result.key, executed)
+    return True
+
+  def expire(self, key: Key, attempt: int, error: str) -> bool:
+    """An execution's lease has ended; False where it is not awaited."""
+    if key not in self.calls or self.attempts[key] != attempt:
+      return False
+    self._cancel(key)
+    self._count('expired')
+    self._failed(self.calls[key][0], key, error)
+    return True
+
+  def discard(self, group: Group) -> None:
+    """Throws a group's interactions away; its prompts begin anew."""
+    for member in group.members:
+      if member.finished or member.progress is not None:
+        self._end(member)
+        self._requeue(member)
+        self.pending[member.prompt_id] = member
+    self.buffer.reset(group)
+
+  def emit(self, groups: Iterable[Group]) -> None:
+    """These ready groups are handed out as a batch."""
+    for group in groups:
+      self.buffer.remove(group)
+      for member in group.members:
+        if member.finished:
+          self.emitted[member.prompt_id] = group
+
+  def train(self, prompt_ids: Collection[str], update: int) -> None:
+    """The update that consumed these prompts is in the parameters.
+
+    Raises LedgerError where one was not handed out, or was trained before.
+    """
+    for prompt_id in prompt_ids:
+      if prompt_id not in self.emitted:
+        raise LedgerError(
+          f'prompt {prompt_id} is in no batch that was handed out and not '
+          f'trained (ledger: {self.ledger.status(prompt_id)}).'
+        )
+    self.ledger.train(prompt_ids, update)
+    for prompt_id in prompt_ids:
+      del self.emitted[prompt_id]
+
+  def halt(self) -> None:
+    """Nothing runs any more: what is under way is pending in the ledger."""
+    for prompt_id in self.under_way:
+      if self.ledger.status(prompt_id) is Status.RUNNING:
+        self.ledger.requeue(prompt_id)
+
+  # Calls ----------------------------------------------------------------------
+
+  def group_of(self, key: Key) -> Group | None:
+    """Of an open call; None where there is none of that name."""
+    entry = self.calls.get(key)
+    return entry[0].group if entry else None
+
+  def issued(self, key: Key) -> int:
+    """The call is with its executor; returns the number of the attempt."""
+    self._run(self.calls[key][0])
+    self.attempts[key] += 1
+    return self.attempts[key]
+
+  def _progress(self, prompt: Prompt) -> Progress:
+    return Progress(self._interaction, prompt.payload, roles=self._roles)
+
+  def _open(self, member: Member, calls: Iterable[Call]) -> None:
+    for call in calls:
+      key = Key(member.prompt_id, member.draws, call.call)
+      self.calls[key] = (member, call)
+      (self.works if isinstance(call, Execute) else self.asks).append(key)
+
+  def _end(self, member: Member) -> None:
+    """It is no longer under way: what is open of it is not wanted."""
+    self.under_way.discard(member.prompt_id)
+    for key in member.keys:
+      if self.calls.pop(key, None) is not None:
+        self._cancel(key)
+      self.attempts.pop(key, None)
+
+  def _take_sampled(
+    self, member: Member, call: Call, result: Sampled
+  ) -> bool:
+    if result.completion is None:
+      self._failed(member, result.key, result.error)
+      return True
+    if call.role == POLICY:
+      self.buffer.set_version(member.group, result.completion.version)
+    self._answer(member, result.key, result.completion)
+    return True
+
+  def _answer(self, member: Member, key: Key, result: Any) -> None:
+    del self.calls[key]
+    self.attempts.pop(key, None)
+    try:
+      calls = member.progress.take(key.call, result)
+    except InteractionError as error:
+      self._broken(member, error)
+      return
+    if member.progress.finished:
+      self._finish(member)
+    else:
+      self._open(member, calls)
+
+  def _finish(self, member: Member) -> None:
+    progress = member.progress
+    samples = rows(member.prompt, progress.completions, progress.credits)
+    if not samples:
+      self._broken(member, 'no token of it has a reward')
+      return
+    member.samples, member.progress, member.finished = samples, None, True
+    self.under_way.discard(member.prompt_id)
+    self._run(member)
+    self.ledger.finish(member.prompt_id)
+    self._count('finished')
+    self.buffer.settle(member)
+
+  # Faults ---------------------------------------------------------------------
+
+  def _failed(self, member: Member, key: Key, error: str) -> None:
+    """A call was lost through a fault of ours: the same call again."""
+    self._count('infrastructure')
+    attempts = self._requeue(member, failed=True)
+    if attempts >= self._max_attempts:
+      self._quarantine(member, f'infrastructure {attempts} times: {error}')
+      return
+    _, call = self.calls[key]
+    queue = self.works if isinstance(call, Execute) else self.asks
+    queue.appendleft(key)
+
+  def _broken(self, member: Member, error: InteractionError | str) -> None:
+    """The interaction broke its contract: it begins anew."""
+    self._count('rejected')
+    self._end(member)
+    attempts = self._requeue(member, failed=True)
+    if attempts >= self._max_attempts:
+      self._quarantine(member, f'rejected {attempts} times: {error}')
+      return
+    member.forget()
+    self.pending[member.prompt_id] = member
+    self.pending.move_to_end(member.prompt_id, last=False)
+
+  def _quarantine(self, member: Member, reason: str) -> None:
+    self._end(member)
+    member.forget()
+    member.dead = True
+    self.ledger.quarantine(member.prompt_id, reason)
+    self._count('quarantined')
+    group = self.buffer.settle(member)
+    if group is not None and not group.n_finished:
+      self.buffer.remove(group)
+
+  def _run(self, member: Member) -> None:
+    if self.ledger.status(member.prompt_id) is Status.PENDING:
+      self.ledger.start(member.prompt_id)
+
+  def _requeue(self, member: Member, failed: bool = False) -> int:
+    self._run(member)
+    return self.ledger.requeue(member.prompt_id, failed=failed)
+
+  # State ----------------------------------------------------------------------
+
+  def state_dict(self) -> dict[str, Any]:
+    """JSON-able. Calls under way are open again after a load."""
+    groups = {id(g): g for g in self.buffer.groups.values()}
+    groups |= {id(g): g for g in self.emitted.values()}
+    ordered = sorted(groups.values(), key=lambda g: g.seq)
+    return {
+      'seq': self._seq,
+      'ledger': self.ledger.state_dict(),
+      'source': self.source.state_dict(),
+      'groups': [members.encode(g, self.attempts.__getitem__) for g in ordered],
+    }
+
+  def load_state_dict(self, state: dict[str, Any]) -> None:
+    """Goes on where `state` was taken.
+
+    Raises LedgerError where ledger and groups contradict each other.
+    """
+    self.clear()
+    self._seq = int(state['seq'])
+    self.source.load_state_dict(state['source'])
+    self.ledger.load_state_dict(state['ledger'])
+    for saved in state['groups']:
+      self._adopt(saved)
+    mine = [m for m in self.buffer.members() if not m.dead]
+    counts = self.ledger.counts()
+    open_ = counts['pending'] + counts['running'] + counts['finished']
+    if open_ != len(mine):
+      raise LedgerError(
+        f'the ledger has {open_} open prompts, the saved groups {len(mine)}.'
+      )
+
+  def _adopt(self, saved: dict[str, Any]) -> None:
+    """Takes in one saved group, without what is trained of it."""
+    saved = dict(saved)
+    saved['members'] = [
+      m
+      for m in saved['members']
+      if self.ledger.update_of(m['prompt_id']) is None
+    ]
+    gone: list[str] = []
+
+    def restore(key, prompt_id):
+      try:
+        return self.source.restore(key, prompt_id)
+      except KeyError:
+        gone.append(prompt_id)
+        return Prompt(prompt_id, saved['group_id'], None)
+
+    def begin(prompt):
+      if prompt.prompt_id in gone:
+        return None
+      return self._progress(prompt)
+
+    group, attempts = members.decode(saved, restore, begin)
+    if not group.members:
+      return
+    self.attempts.update(attempts)
+    self.buffer.add(group)
+    for member in group.members:
+      if member.prompt_id in gone:
+        self.ledger.quarantine(member.prompt_id, 'its item left the pool')
+        member.dead = True
+      elif member.progress is not None:
+        self.under_way.add(member.prompt_id)
+        self._open(member, member.progress.open.values())
+      elif not member.settled:
+        self.pending[member.prompt_id] = member
+    if group.settled:
+      if group.n_finished:
+        self.buffer.mark_ready(group)
+      else:
+        self.buffer.remove(group)
+
+  def fold(
+    self, journal: Iterable[dict[str, Any]]
+  ) -> tuple[list[tuple[int, list[Group]]], int]:
+    """Applies a journal's events.
+
+    Returns (version, groups) of each batch that was handed out meanwhile, and
+    the newest version of the policy in them.
+    Raises JournalError where the events cannot be this run's.
+    """
+    batches: list[tuple[int, list[Group]]] = []
+    whole, newest = True, 0
+    for event in journal:
+      kind = event['e']
+      newest = max(newest, event.get('v', 0))
+      if kind == 'drawn':
+        group = self.draw()
+        if group is None or group.group_id != event['group']:
+          raise JournalError(
+            f'the journal drew group {event["group"]}, the source now gives '
+            f'{group and group.group_id}: another pool, seed or config, or the '
+            'checkpoints are gone.'
+          )
+      elif kind == 'begun':
+        if event['p'] in self.pending:
+          self.begin(self.pending[event['p']])
+      elif kind == 'submitted':
+        key = events.key_of(event)
+        if key in self.calls:
+          self.attempts[key] = max(self.attempts[key], event['a'])
+      elif kind in ('sampled', 'executed'):
+        self.take(events.result_of(event))
+      elif kind == 'expired':
+        self.expire(events.key_of(event), event['a'], 'its lease had ended')
+      elif kind == 'discarded':
+        group = self.buffer.groups.get(event['group'])
+        if group is not None:
+          self.discard(group)
+      elif kind == 'batch' and event['version'] not in dict(batches):
+        batch = [self.buffer.ready.get(g) for g in event['groups']]
+        whole = whole and None not in batch
+        if whole:  # else these and later batches are put together anew
+          self.emit(batch)
+          batches.append((event['version'], batch))
+    return batches, newest if whole else 0

@@ -1,0 +1,83 @@
+"""The events of a journal, as JSON-able records.
+
+Those of the scheduler's own doing also say `v`, the policy's version then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxagent.data import codec
+from jaxagent.rollout.work import Key, Sampled, WorkResult
+
+
+def _of_key(kind: str, key: Key) -> dict[str, Any]:
+  return {'e': kind, 'p': key.prompt_id, 'd': key.draw, 'c': key.call}
+
+
+def key_of(event: dict[str, Any]) -> Key:
+  return Key(event['p'], event['d'], event['c'])
+
+
+def drawn(group_id: str) -> dict[str, Any]:
+  """A group came out of the source."""
+  return {'e': 'drawn', 'group': group_id}
+
+
+def begun(prompt_id: str, draw: int) -> dict[str, Any]:
+  """An interaction began, for the first time or anew."""
+  return {'e': 'begun', 'p': prompt_id, 'd': draw}
+
+
+def asked(key: Key) -> dict[str, Any]:
+  """A sampler was asked for a completion."""
+  return _of_key('asked', key)
+
+
+def submitted(key: Key, attempt: int) -> dict[str, Any]:
+  """An executor was given a call."""
+  return _of_key('submitted', key) | {'a': attempt}
+
+
+def of_result(result: Sampled | WorkResult) -> dict[str, Any]:
+  """A completion or an execution has ended, well or not."""
+  if isinstance(result, Sampled):
+    completion = codec.encode(result.completion, f'{result.key}: completion')
+    return _of_key('sampled', result.key) | {
+      'completion': completion,
+      'error': result.error,
+    }
+  return _of_key('executed', result.key) | {
+    'a': result.attempt,
+    'executed': codec.encode(result.executed, f'{result.key}: result'),
+  }
+
+
+def result_of(event: dict[str, Any]) -> Sampled | WorkResult:
+  """Inverse of `of_result`."""
+  if event['e'] == 'sampled':
+    return Sampled(
+      key_of(event), codec.decode(event['completion']), event['error']
+    )
+  executed = codec.decode(event['executed'])
+  return WorkResult(key_of(event), event['a'], executed)
+
+
+def expired(key: Key, attempt: int) -> dict[str, Any]:
+  """An executor gave no answer within the lease."""
+  return _of_key('expired', key) | {'a': attempt}
+
+
+def discarded(group_id: str) -> dict[str, Any]:
+  """A group's interactions are to begin anew: cancelled, or too old."""
+  return {'e': 'discarded', 'group': group_id}
+
+
+def batch(version: int, group_ids: list[str]) -> dict[str, Any]:
+  """These groups were handed out for the update of `version`."""
+  return {'e': 'batch', 'version': version, 'groups': group_ids}
+
+
+def trained(update: int, prompt_ids: list[str]) -> dict[str, Any]:
+  """An update with these prompts is in the parameters."""
+  return {'e': 'trained', 'update': update, 'prompts': prompt_ids}

@@ -1,0 +1,139 @@
+"""What passes between the scheduler, samplers and executors.
+
+Samplers and executors work on other threads, or on a virtual clock. They take
+orders and put what became of them into the inbox they were made with; nothing
+they are asked blocks.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+from jaxagent.interactions import Execute, Generate
+from jaxagent.types import Completion, Executed, Outcome, Prompt
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+  """Names one call: of which prompt, in which drawing of it, which number.
+
+  draw grows when an interaction begins anew, so that what was still under way
+  for the former one is never taken for the new one's.
+  """
+
+  prompt_id: str
+  draw: int
+  call: int
+
+  def __str__(self) -> str:
+    return f'{self.prompt_id}#{self.draw}.{self.call}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Ask:
+  """One completion to draw."""
+
+  key: Key
+  prompt: Prompt
+  call: Generate
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+  """One execution to carry out.
+
+  attempt grows with each submission of the same call, also beyond a resume,
+  and comes back in the result: a late answer is told from the awaited one.
+  """
+
+  key: Key
+  prompt: Prompt
+  call: Execute
+  attempt: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+  """What became of an `Ask`. completion None: a fault of ours, in `error`."""
+
+  key: Key
+  completion: Completion | str | None
+  error: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkResult:
+  """What became of a `Work`; `executed.outcome` may be infrastructure."""
+
+  key: Key
+  attempt: int
+  executed: Executed
+  finished_at: float = 0.0  # on the scheduler's clock, seconds
+
+
+def failure(work: Work, error: str, at: float = 0.0) -> WorkResult:
+  """The result of a work that was lost through a fault of ours."""
+  executed = Executed(Outcome.INFRASTRUCTURE, exec_s=0.0, message=error)
+  return WorkResult(work.key, work.attempt, executed, at)
+
+
+class Inbox(Protocol):
+  """Where results arrive; thread-safe."""
+
+  def put(self, result: Sampled | WorkResult) -> None:
+    """Called by samplers and executors."""
+    ...
+
+  def take(self, timeout_s: float) -> list[Sampled | WorkResult]:
+    """All that is there, once each; waits for the first, or until time is up.
+
+    Raises OSError where the disk is full.
+    """
+    ...
+
+  def take_and_begin(self) -> tuple[list[Sampled | WorkResult], int | None]:
+    """All that is there, and the journal's new segment, which later results
+    are in; None without a journal."""
+    ...
+
+
+class Executor(Protocol):
+  """Carries out works in parallel."""
+
+  capacity: int  # works that may be submitted and unanswered at once
+  slots: int  # works that run at once
+
+  def submit(self, work: Work) -> None:
+    """Starts or queues one work."""
+    ...
+
+  def cancel(self, key: Key) -> None:
+    """Stops it; no result of it is wanted. Unknown keys are ignored."""
+    ...
+
+  def begun(self, key: Key) -> float | None:
+    """When a slot took it, on the scheduler's clock; None while it is queued.
+
+    A lease runs from then.
+    """
+    ...
+
+  def close(self) -> None:
+    """Stops everything; bounded."""
+    ...
+
+
+class Sampler(Protocol):
+  """Draws completions, each for the role that its call names."""
+
+  def submit(self, asks: Sequence[Ask]) -> None:
+    """Starts or queues them, the policy's with its newest weights."""
+    ...
+
+  def cancel(self, key: Key) -> None:
+    """No result of it is wanted. Unknown keys are ignored."""
+    ...
+
+  def close(self) -> None: ...

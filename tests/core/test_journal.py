@@ -1,0 +1,223 @@
+"""Killed anywhere: nothing drawn again, nothing that finished run again."""
+
+import collections
+import json
+
+import numpy as np
+import pytest
+
+from jaxagent.clock import VirtualClock
+from jaxagent.data.ledger import Ledger
+from jaxagent.data.prompts import PromptSource
+from jaxagent.rollout import events
+from jaxagent.rollout.journal import Journal, JournalError
+from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.work import Key, Sampled
+from jaxagent.testing import keyed
+from jaxagent.testing.fake_executor import FakeExecutor
+from jaxagent.testing.virtual_inbox import VirtualInbox
+
+UPDATES, BATCH, POOL = 6, 8, 40
+
+
+class Killed(Exception):
+  pass
+
+
+class MortalJournal(Journal):
+  """Dies before or after it has written its `dies`-th event from now on."""
+
+  dies = None
+  torn = False
+
+  def append(self, event):
+    with self.lock:
+      if self.dies == 0:
+        if self.torn:
+          with open(self._newest(), 'ab') as f:
+            f.write(json.dumps(event).encode()[:7])
+        raise Killed
+      if self.dies is not None:
+        self.dies -= 1
+      super().append(event)
+
+  def _newest(self):
+    return self._segments()[-1]
+
+
+class Run:
+  """A run with checkpoints, as a loop would have it."""
+
+  def __init__(self, folder, turns, rest, group_size=1):
+    self.folder, self.turns, self.rest = folder, turns, rest
+    self.group_size = group_size
+    self.saved = [(0, None)]  # step, state of each checkpoint
+    self.trained = {}  # update -> tokens, rewards, exec_s
+    self.executed = collections.Counter()  # finished and known
+    self.drawn = collections.Counter()
+
+  def start(self):
+    self.journal = MortalJournal(self.folder)
+    clock = VirtualClock()
+    inbox = VirtualInbox(clock, self.journal)
+    executor = FakeExecutor(inbox, keyed.act, 12, 4)
+    self.sampler = keyed.KeyedSampler(inbox)
+    interaction = keyed.Helped(self.turns)
+    scheduler = Scheduler(
+      PromptSource(range(POOL), group_size=self.group_size),
+      interaction,
+      self.sampler,
+      executor,
+      inbox,
+      Ledger(),
+      clock,
+      SchedulerConfig(
+        BATCH,
+        rest=self.rest,
+        oversample=1.5 if self.rest == 'cancel' else 1.0,
+        max_staleness=None,
+        watchdog_s=1e5,
+        group_size=self.group_size,
+      ),
+      journal=self.journal,
+      roles=keyed.Helped.roles,
+    )
+    saved = self.saved[-1][1]
+    scheduler.resume(None if saved is None else json.loads(saved))
+    return scheduler
+
+  def live(self, dies=None, torn=False):
+    """Goes on from the last checkpoint, until the end or its death."""
+    scheduler = self.start()
+    self.journal.dies, self.journal.torn = dies, torn
+    try:
+      for version in range(self.saved[-1][0], UPDATES):
+        self.sampler.version = version
+        batch = scheduler.next_batch(version)
+        self.trained[version] = [_told(s) for s in batch.samples]
+        scheduler.mark_trained(batch.prompt_ids, version)
+        scheduler.work(version)
+        if version % 2:
+          saved = json.dumps(scheduler.checkpoint())
+          self.saved.append((version + 1, saved))
+    except Killed:
+      self.journal.close()
+      return None
+    self.journal.close()
+    return scheduler
+
+  def counts(self):
+    """Of each kind of event, by call."""
+    found = collections.defaultdict(collections.Counter)
+    for event in Journal(self.folder).events():
+      if 'c' in event:
+        found[event['e']][event['p'], event['d'], event['c']] += 1
+    return found
+
+
+def _told(sample):
+  return (
+    sample.prompt_id,
+    sample.token_ids.tolist(),
+    sample.loss_mask.tolist(),
+    sample.behaviour_logprobs.tolist(),
+    sample.reward,
+    sample.exec_s,
+    sample.version,
+  )
+
+
+@pytest.mark.parametrize('rest', ['wait', 'carry_over', 'cancel'])
+@pytest.mark.parametrize('turns, group_size', [(1, 1), (1, 4), (15, 1)])
+def test_killed_at_fifty_points(tmp_path, rest, turns, group_size):
+  whole = Run(tmp_path / 'whole', turns, rest, group_size)
+  end = whole.live()
+  events = sum(1 for _ in Journal(tmp_path / 'whole').events())
+  rng = np.random.default_rng([turns, group_size])
+  run = Run(tmp_path / 'killed', turns, rest, group_size)
+  ended, kills = None, 0
+  while ended is None:
+    # Some die before their first event: a resume must bear that, too.
+    dies = int(rng.integers(events // 30)) if kills < 50 else None
+    ended = run.live(dies, torn=bool(rng.random() < 0.3))
+    kills += ended is None
+    if ended is None and len(run.saved) > 1 and rng.random() < 0.1:
+      run.saved.pop()  # it turns out to be damaged
+  assert kills >= 40
+  ended.ledger.check()
+  counts = ended.ledger.counts()
+  assert counts['trained'] == UPDATES * BATCH == end.ledger.counts()['trained']
+  found = run.counts()
+  for kind in ('sampled', 'executed'):
+    assert found[kind] and max(found[kind].values()) == 1, kind
+  # Each call that was asked for again had no answer.
+  if rest == 'wait':  # what is trained does not hang on the time
+    assert run.trained == whole.trained
+
+
+def test_batches_handed_out_are_handed_out_again_as_they_were(tmp_path):
+  run = Run(tmp_path, 2, 'carry_over')
+  scheduler = run.start()
+  first = []
+  for version in range(4):
+    run.sampler.version = version
+    batch = scheduler.next_batch(version)
+    first.append([_told(s) for s in batch.samples])
+    scheduler.mark_trained(batch.prompt_ids, version)
+  run.journal.close()
+  again = run.start()  # there was no checkpoint
+  before = sum(1 for _ in Journal(tmp_path).events())
+  for version in range(4):
+    batch = again.next_batch(version)
+    assert [_told(s) for s in batch.samples] == first[version]
+    again.mark_trained(batch.prompt_ids, version)
+    drawn = [e['e'] for e in Journal(tmp_path).events()][before:]
+    assert 'asked' not in drawn and 'begun' not in drawn
+  run.sampler.version = 4
+  assert again.next_batch(4).stats['staleness/max'] >= 0
+
+
+def test_a_damaged_journal_is_named(tmp_path):
+  run = Run(tmp_path, 1, 'wait')
+  run.start().next_batch(0)
+  run.journal.close()
+  (path,) = tmp_path.glob('*.jsonl')
+  lines = path.read_bytes().splitlines(keepends=True)
+  path.write_bytes(b''.join([*lines[:3], b'{"e": tor\n', *lines[3:]]))
+  with pytest.raises(JournalError, match='line 4: damaged'):
+    run.start()
+
+
+def test_a_journal_of_another_pool_is_refused(tmp_path):
+  run = Run(tmp_path, 1, 'wait', group_size=1)
+  run.start().next_batch(0)
+  run.journal.close()
+  (path,) = tmp_path.glob('*.jsonl')
+  text = path.read_text().replace('"group":"0/0"', '"group":"7/0"')
+  path.write_text(text)
+  with pytest.raises(JournalError, match='drew group 7/0.*now gives 0/0'):
+    run.start()
+
+
+def test_what_a_text_model_said_is_restored():
+  said = Sampled(Key('0/0/0', 1, 2), 'Thought: \udcff"\n')
+  event = json.loads(json.dumps(events.of_result(said)))
+  assert events.result_of(event) == said
+
+
+def test_a_torn_line_is_cut_off_and_written_over(tmp_path):
+  journal = Journal(tmp_path)
+  assert journal.begin() == 0
+  journal.append({'e': 'trained', 'update': 0, 'prompts': ['ä']})
+  with open(tmp_path / '00000000.jsonl', 'ab') as f:
+    f.write(b'{"e":"dra')
+  assert len(list(journal.events())) == 1
+  journal.append({'e': 'trained', 'update': 1, 'prompts': []})
+  assert [e['update'] for e in journal.events()] == [0, 1]
+  assert journal.begin() == 1
+  journal.append({'e': 'trained', 'update': 2, 'prompts': []})
+  assert [e['update'] for e in journal.events(1)] == [2]
+  journal.prune(1)
+  assert [p.name for p in tmp_path.iterdir()] == ['00000001.jsonl']
+  assert Journal(tmp_path).begin() == 2

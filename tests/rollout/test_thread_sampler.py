@@ -1,0 +1,132 @@
+"""Completions on threads: batches, faults, and new weights in between."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from jaxagent.envs.interfaces import TextModelError
+from jaxagent.interactions import POLICY, Generate
+from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.thread_sampler import ThreadSampler
+from jaxagent.rollout.work import Ask, Key
+from jaxagent.types import Completion, Prompt
+
+
+def _ask(name: str, role: str = POLICY) -> Ask:
+  call = Generate(0, np.zeros(1, np.int32), role)
+  return Ask(Key(name, 1, 0), Prompt(name, name, None), call)
+
+
+def _completion(ask: Ask, finish_reason: str = 'stop') -> Completion:
+  ids = np.ones(1, np.int32)
+  logprobs = np.zeros(1, np.float32)
+  return Completion(
+    str(ask.key), ids, ids, logprobs, ((0, 0, 1),), finish_reason
+  )
+
+
+def _take(inbox: JournalledInbox, n: int) -> list:
+  results = []
+  while len(results) < n:
+    more = inbox.take(5.0)
+    assert more, results
+    results += more
+  return results
+
+
+def test_what_gathers_while_it_draws_is_drawn_in_one_call():
+  inbox, gate, began, calls = JournalledInbox(), threading.Event(), [], []
+
+  def draw(asks):
+    calls.append([a.key.prompt_id for a in asks])
+    if len(calls) == 1:
+      began[0].set()
+      gate.wait(5.0)
+    return [_completion(a) for a in asks]
+
+  began.append(threading.Event())
+  sampler = ThreadSampler(inbox, {POLICY: draw})
+  sampler.submit([_ask('a')])
+  assert began[0].wait(5.0)
+  sampler.submit([_ask('b')])
+  sampler.submit([_ask('c'), _ask('d')])
+  sampler.cancel(_ask('c').key)
+  gate.set()
+  results = _take(inbox, 3)
+  assert calls == [['a'], ['b', 'd']]
+  assert [r.key.prompt_id for r in results] == ['a', 'b', 'd']
+  sampler.close()
+
+
+def test_roles_do_not_wait_for_each_other():
+  inbox, gate = JournalledInbox(), threading.Event()
+
+  def slow(asks):
+    gate.wait(5.0)
+    return [_completion(a) for a in asks]
+
+  def quick(asks):
+    return [_completion(a) for a in asks]
+
+  sampler = ThreadSampler(inbox, {POLICY: slow, 'helper': quick})
+  sampler.submit([_ask('a'), _ask('b', 'helper')])
+  (first,) = _take(inbox, 1)
+  assert first.key.prompt_id == 'b'
+  gate.set()
+  (second,) = _take(inbox, 1)
+  assert second.key.prompt_id == 'a'
+  sampler.close()
+
+
+def test_an_endpoint_that_fails_and_an_abort_are_faults_of_ours():
+  def draw(asks):
+    if asks[0].key.prompt_id == 'lost':
+      raise TextModelError('helper: no answer')
+    return [_completion(a, 'abort') for a in asks]
+
+  inbox = JournalledInbox()
+  sampler = ThreadSampler(inbox, {POLICY: draw})
+  for name, error in (
+    ('lost', 'helper: no answer'),
+    ('cut', 'the engine gave it up'),
+  ):
+    sampler.submit([_ask(name)])
+    (result,) = _take(inbox, 1)
+    assert result.completion is None and result.error == error
+  sampler.close()
+
+
+@pytest.mark.parametrize('drawn', [0, 2])
+def test_another_number_of_completions_ends_the_run(drawn):
+  inbox = JournalledInbox()
+  sampler = ThreadSampler(
+    inbox, {POLICY: lambda asks: [_completion(asks[0])] * drawn}
+  )
+  sampler.submit([_ask('a')])
+  with pytest.raises(ValueError, match=f'{drawn} completions .* 1 asks'):
+    inbox.take(5.0)
+  sampler.close()
+
+
+def test_paused_waits_for_the_policys_call_and_holds_the_next():
+  inbox, gate, began = JournalledInbox(), threading.Event(), threading.Event()
+
+  def draw(asks):
+    began.set()
+    gate.wait(5.0)
+    return [_completion(a) for a in asks]
+
+  sampler = ThreadSampler(inbox, {POLICY: draw})
+  sampler.submit([_ask('a')])
+  assert began.wait(5.0)
+  threading.Timer(0.1, gate.set).start()
+  with sampler.paused():
+    assert gate.is_set()
+    _take(inbox, 1)
+    sampler.submit([_ask('b')])
+    assert inbox.take(0.1) == []
+  _take(inbox, 1)
+  sampler.close()
