@@ -108,12 +108,14 @@ def base() -> ConfigDict:
   config.rl.group_size = 1
   config.rl.estimator = 'gae'  # gae | grpo | dr_grpo | rloo | reinforce_pp
   config.rl.weighting = 'duration'  # none | duration | inclusion
+  # Where weights have the mean 1: executed (steps that ran) | batch (paper 003)
+  config.rl.weight_mean = 'executed'
   # Duration weights are cut at this many means; 0 is no cap, else >= 1.
   config.rl.weight_cap = 3.0
   config.rl.oversample = 1.25  # m: samples dispatched for each one consumed
   config.rl.rest = 'carry_over'  # carry_over | cancel | wait
   config.rl.max_staleness = 1  # updates; -1 is no bound
-  config.rl.on_stale = 'hold'  # hold | drop | keep
+  config.rl.on_stale = 'keep'  # keep | hold | drop
   # A step that has begun and gives no answer for so long is taken for lost.
   config.rl.lease_s = 150.0
   config.rl.watchdog_s = 300.0

@@ -7,17 +7,19 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 
-from jaxagent import disk, types
+from jaxagent import disk, interactions, types
 from jaxagent.clock import Deadline
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
 from jaxagent.envs.interfaces import TextModelError
-from jaxagent.loops import kept
+from jaxagent.loops import kept, steps
 from jaxagent.loops.errors import MachineryError, UserError, in_one_line
 from jaxagent.loops.policy import seed_of
+from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, fresh_state, write_json
-from jaxagent.loops.train import step_reward, trace_record
 from jaxagent.metrics import Progress
+
+EXPERT = 'expert'  # the role: frozen, it speaks text
 
 
 def run(host, starts: Mapping[str, Start]) -> list[dict]:
@@ -147,9 +149,9 @@ def _trajectory(host, initial: types.State, index: int, pool) -> dict:
   """One trajectory; its `fault` says what of ours cut it short, or ''."""
   rng = random.Random(seed_of(host.config.seed, 'collect', initial.task, index))
   drawn = tuple(idea_data.draw(pool, rng))
-  steps: list[dict] = []
+  made: list[dict] = []
   try:
-    fault = _walk(host, initial, index, drawn, rng, steps)
+    fault = _walk(host, initial, index, drawn, rng, made)
   except Exception as error:  # noqa: BLE001 - any fault here is ours
     if disk.is_full(error):
       raise
@@ -159,51 +161,53 @@ def _trajectory(host, initial: types.State, index: int, pool) -> dict:
     'index': index,
     'ideas': list(drawn),
     'stand_ins': host.stand_ins,
-    'steps': steps,
+    'steps': made,
     'fault': in_one_line(fault),
   }
 
 
-def _walk(host, initial, index: int, drawn, rng, steps: list[dict]) -> str:
+def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
   """1 to 3 ideas first, then the expert's own; '', or what failed of ours.
 
-  Fills `steps`.
+  Fills `made`.
   """
   config, task = host.config.collect, initial.task
   whole = Deadline.after(config.time_limit_s)
   state = initial
   if rng.random() < config.varied_start:
     state = _varied(host, initial, rng, f'vary-{task}-{index}', whole)
-  for number in range(config.max_steps):
-    if not whole.remaining():
-      break
-    # The first steps follow the drawn ideas (paper 000, B.2).
-    text = host.expert.act(state, host.spec(task), rng, drawn)
-    result = host.env.step(
+  expert = Trajectory(_same, _same, max_steps=config.max_steps, role=EXPERT)
+  walk = interactions.Progress(expert, state, roles=(EXPERT,))
+  while not walk.finished:
+    (call,) = walk.open.values()
+    if isinstance(call, interactions.Generate):
+      if not whole.remaining():
+        break
+      # The first steps follow the drawn ideas (paper 000, B.2).
+      text = host.expert.act(call.prompt, host.spec(task), rng, drawn)
+      walk.take(call.call, text)
+      continue
+    state, text = call.request
+    result = steps.execute(
+      host,
       state,
       text,
-      split='valid',
-      job_id=f'collect-{task}-{index}-{number}',
+      job_id=f'collect-{task}-{index}-{len(made)}',
       deadline=whole,
     )
     if result.outcome is types.Outcome.DEADLINE and not whole.remaining():
       break  # it has the steps that there was time for
     if result.outcome.is_infrastructure:
       return f'{result.outcome.value}: {result.message}'
-    steps.append(
-      {
-        'state': record_data.state_to_json(state),
-        **trace_record(host, state, text, result),
-        'outcome': result.outcome.value,
-        'reward': step_reward(host, task, result),
-        'exec_s': result.exec_s,
-      }
-    )
-    if result.state is not None:
-      state = result.state
-    if result.action == 'Final Answer' and result.valid_action:
-      break
+    before = {'state': record_data.state_to_json(state)}
+    made.append(before | steps.record(host, result))
+    walk.take(call.call, result)
   return ''
+
+
+def _same(value):
+  """The expert is shown a state, and its result is text."""
+  return value
 
 
 def _varied(host, initial, rng, job_id: str, whole: Deadline) -> types.State:

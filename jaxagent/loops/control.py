@@ -8,24 +8,33 @@ states from bad ones, and its baseline is then wrong in one direction there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from jaxagent.interactions.rows import with_later_rewards
 from jaxagent.types import Sample
 
 
 def shuffled(
   samples: Sequence[Sample], config, seed: Sequence[int]
 ) -> Sequence[Sample]:
-  """The samples, their rewards permuted where `config` (rl) asks for it.
+  """The samples, their turns' rewards permuted where `config` (rl) asks so.
 
   seed: of the permutation; another one for every batch.
   """
   if not config.shuffle_rewards:
     return samples
-  order = np.random.default_rng(seed).permutation(len(samples))
-  return tuple(
-    dataclasses.replace(sample, reward=samples[j].reward)
-    for sample, j in zip(samples, order)
+  rewards = [turn.reward for s in samples for turn in s.steps()]
+  given = iter(np.random.default_rng(seed).permutation(rewards).tolist())
+  return with_later_rewards([_with_rewards(s, given) for s in samples])
+
+
+def _with_rewards(sample: Sample, given: Iterator[float]) -> Sample:
+  if not sample.turns:
+    return dataclasses.replace(sample, reward=next(given))
+  turns = tuple(
+    dataclasses.replace(turn, reward=next(given)) for turn in sample.turns
   )
+  reward = sum(turn.reward for turn in turns)
+  return dataclasses.replace(sample, turns=turns, reward=reward)

@@ -13,12 +13,12 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from jaxagent import disk, evaluation, types
-from jaxagent.loops import kept
+from jaxagent import disk, evaluation, interactions
+from jaxagent.loops import kept, steps
 from jaxagent.loops.errors import in_one_line
 from jaxagent.loops.policy import Policy, seed_of
+from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, private_score, write_json
-from jaxagent.loops.train import step_reward, trace_record
 from jaxagent.metrics import Progress
 
 
@@ -26,17 +26,26 @@ from jaxagent.metrics import Progress
 class Episode:
   """One trajectory in progress.
 
-  missing: why a fault of the machinery ended it; '' where none did.
+  walk: the interaction, from the starter on. best_valid, private: of the best
+  script so far. missing: why a fault of the machinery ended it; '' where none
+  did.
   """
 
   task: str
   index: int
-  state: types.State
+  walk: interactions.Progress
   best_valid: float | None
   private: float | None
   steps: list[dict] = dataclasses.field(default_factory=list)
-  done: bool = False
   missing: str = ''
+
+  @property
+  def call(self) -> interactions.Call | None:
+    """What it waits for; None where it has ended."""
+    if self.missing or self.walk.finished:
+      return None
+    (call,) = self.walk.open.values()
+    return call
 
   def record(self, split: str) -> dict:
     """JSON-able; one that is missing has no score, but a reason."""
@@ -59,12 +68,19 @@ def evaluate_policy(
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
     return records
   config = host.config.eval
+  recipe = Trajectory(
+    policy.prompt_ids,
+    policy.text,
+    max_steps=config.max_steps,
+    reward=lambda executed: steps.reward_of(host, executed),
+  )
   episodes = []
   for task in host.heldin + host.heldout:
     start = starts[task]
     for index in range(config.trajectories_per_task):
+      walk = interactions.Progress(recipe, start.state)
       episodes.append(
-        Episode(task, index, start.state, start.state.score, start.private)
+        Episode(task, index, walk, start.state.score, start.private)
       )
   total = len(episodes) * config.max_steps
   with (
@@ -72,7 +88,8 @@ def evaluate_policy(
     concurrent.futures.ThreadPoolExecutor(2 * host.config.sandbox.slots) as ex,
   ):
     for step in range(config.max_steps):
-      _step_all(host, policy, label, episodes, step, ex, progress)
+      _answer_all(host, policy, label, episodes, step)
+      _execute_all(host, label, episodes, step, ex, progress)
   records = [
     e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
   ]
@@ -96,70 +113,70 @@ def _tell_missing(label: str, records: Sequence[dict]) -> None:
     )
 
 
-def _step_all(host, policy, label, episodes, step, executor, progress):
-  """One step of every trajectory that has not ended."""
-  active = [e for e in episodes if not e.done]
-  ids = [f'eval-{label}-{e.task}-{e.index}-{step}' for e in active]
+def _answer_all(host, policy, label, episodes, step) -> None:
+  """One completion of every trajectory that has not ended."""
+  active = [e for e in episodes if e.call is not None]
   # The same seeds for every policy: common random numbers.
-  seeds = [
-    seed_of(host.config.seed, 'eval', e.task, e.index, step) for e in active
+  completions = policy.complete(
+    [e.call.prompt for e in active],
+    [_name(label, e, step) for e in active],
+    [seed_of(host.config.seed, 'eval', e.task, e.index, step) for e in active],
+  )
+  for episode, completion in zip(active, completions):
+    episode.walk.take(episode.call.call, completion)
+
+
+def _execute_all(host, label, episodes, step, executor, progress) -> None:
+  futures = [
+    executor.submit(_attempt, host, e, _name(label, e, step))
+    for e in episodes
+    if e.call is not None
   ]
-  completions = policy.sample([e.state for e in active], ids, seeds)
-  futures = {
-    executor.submit(_attempt, host, policy, e, c, i): e
-    for e, c, i in zip(active, completions, ids)
-  }
   for future in concurrent.futures.as_completed(futures):
     future.result()
     progress.update(1)
     host.stop.check('finished stages are kept')
 
 
-def _attempt(host, policy, episode: Episode, completion, job_id: str) -> None:
-  """One step, tried again after a fault of ours; then it is missing.
+def _name(label: str, episode: Episode, step: int) -> str:
+  return f'eval-{label}-{episode.task}-{episode.index}-{step}'
+
+
+def _attempt(host, episode: Episode, job_id: str) -> None:
+  """One execution, tried again after a fault of ours; then it is missing.
 
   One item must not end the run, nor be averaged as if it were the policy's.
   """
   for suffix in ('', '-again'):
     try:
-      fault = _act(host, policy, episode, completion, job_id + suffix)
+      fault = _act(host, episode, job_id + suffix)
     except Exception as error:  # noqa: BLE001 - any fault here is ours
       if disk.is_full(error):
         raise
       fault = f'{type(error).__name__}: {error}'
     if not fault:
       return
-  episode.missing, episode.done = in_one_line(fault), True
+  episode.missing = in_one_line(fault)
 
 
-def _act(host, policy, episode: Episode, completion, job_id: str) -> str:
-  """One step; '', or what failed for no fault of the policy.
+def _act(host, episode: Episode, job_id: str) -> str:
+  """One execution; '', or what failed for no fault of the policy.
 
   The episode changes at the end alone, so that a failed step can be repeated.
   """
-  text = policy.text(completion)
-  state = episode.state
+  call = episode.call
+  state, text = call.request
   result = host.env.step(state, text, split='valid', job_id=job_id)
   if result.outcome.is_infrastructure:
     return f'{result.outcome.value}: {result.message}'
-  reward = step_reward(host, episode.task, result)
+  executed = steps.told(host, state, text, result)
   private = None
   if result.score is not None and _better(
     host, episode.task, result.score, episode.best_valid
   ):
     private = private_score(host, episode.task, result)
-  episode.steps.append(
-    {
-      **trace_record(host, state, text, result),
-      'outcome': result.outcome.value,
-      'reward': reward,
-      'exec_s': result.exec_s,
-    }
-  )
-  if result.state is not None:
-    episode.state = result.state
-  if result.action == 'Final Answer' and result.valid_action:
-    episode.done = True
+  episode.steps.append(steps.record(host, executed))
+  episode.walk.take(call.call, executed)
   if private is not None:
     episode.best_valid, episode.private = result.score, private
   return ''

@@ -22,6 +22,7 @@ from jaxagent.loops import (
 from jaxagent.loops import starts as start_scripts
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host, open_host
+from jaxagent.loops.recipes.stepwise import Stepwise
 
 
 def run(config) -> None:
@@ -60,7 +61,7 @@ def run(config) -> None:
           value_warmup.run(host, learner, policy, records)
       with _timed(host, 'rl'):
         pool = {s['state'].state_id: s['state'] for s in steps}
-        train.run(host, pool, learner, policy)
+        train.run(host, Stepwise(host, pool, policy), learner, policy)
     else:
       device.restore_rl(host, learner)
     _evaluate(host, policy, learner, starts, 'rl')

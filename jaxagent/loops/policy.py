@@ -41,13 +41,13 @@ class Policy:
     ids = self.tokenizer.encode_prompt(text, self.max_prompt_tokens)
     return np.asarray(ids, np.int32)
 
-  def sample(
-    self, states: Sequence[types.State], ids: Sequence[str], seeds
+  def complete(
+    self, prompts: Sequence[np.ndarray], ids: Sequence[str], seeds
   ) -> list[types.Completion]:
-    """One response for each state; `ids` name the requests."""
+    """One response for each prompt's ids; `ids` name the requests."""
     requests = [
-      types.Request(i, self.prompt_ids(s), seed, self.sampling)
-      for s, i, seed in zip(states, ids, seeds)
+      types.Request(i, prompt, seed, self.sampling)
+      for prompt, i, seed in zip(prompts, ids, seeds)
     ]
     return list(self.engine.generate(requests))
 

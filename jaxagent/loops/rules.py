@@ -77,6 +77,7 @@ RULES: tuple[checks.Rule, ...] = (
     'rl.estimator', 'gae', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp'
   ),
   checks.one_of('rl.weighting', 'none', 'duration', 'inclusion'),
+  checks.one_of('rl.weight_mean', 'executed', 'batch'),
   checks.one_of('rl.rest', 'carry_over', 'cancel', 'wait'),
   checks.one_of('rl.on_stale', 'hold', 'drop', 'keep'),
   checks.one_of('rl.kl_kind', 'k1', 'k2', 'k3'),

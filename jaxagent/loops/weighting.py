@@ -2,57 +2,119 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 
 from jaxagent import algorithms
-from jaxagent.types import Sample
+from jaxagent.rollout.sojourns import Sojourns
+from jaxagent.types import Sample, Turn
 
 
 def step_weights(
-  config, samples: Sequence[Sample]
+  config, samples: Sequence[Sample], sojourns: Sojourns | None = None
 ) -> tuple[np.ndarray, dict[str, float]]:
-  """(float32 [B], metrics): `config.weighting` applied to the clocks.
+  """(float32 [S], metrics): `config.weighting` applied to the clocks, for each
+  turn of the samples in order.
 
-  'none' gives ones; 'duration' is paper 003, equation 3, cut at
-  `config.weight_cap` times the mean (0: not cut); 'inclusion' is the inverse
-  probability of having been included, which under first-B-of-mB (`cancel`)
-  falls with duration and is 1 under `carry_over` and `wait`; it has a cap of
-  its own.
+  'none' gives ones. 'duration' is paper 003, equation 3, cut at
+  `config.weight_cap` times the mean (0: not cut). 'inclusion' is the inverse
+  probability that a group which takes so long enters an update at all: under
+  first-B-of-mB (`cancel`) it falls with duration, as it does where what is
+  late is dropped; under `wait` and else under `carry_over` it is 1. It has a
+  cap of its own, and needs the batch's `sojourns`.
 
-  Weights have mean 1 over the steps that executed something. A step that
-  executed nothing (a malformed response, List Files) has weight 1: it has no
-  duration, and d / mean(d) with d near 0 would wipe out its penalty.
+  The mean is taken, and is 1, over `config.weight_mean`: 'executed', the steps
+  that executed something, or 'batch', all steps, as in paper 003. With
+  'executed' a step that executed nothing (a malformed response, List Files)
+  has weight 1: it has no duration, and d / mean(d) with d near 0 would wipe
+  out its penalty, as it does with 'batch'.
 
   Raises ValueError for a cap that is neither 0 nor 1 or more.
   """
-  ran = np.array([s.info.get('tier') is not None for s in samples], bool)
-  uncapped, about = _uncapped(config, samples, ran)
+  turns = [turn for sample in samples for turn in sample.steps()]
+  counted = np.ones(len(turns), bool)
+  if config.weighting == 'inclusion':
+    uncapped, about = _inclusion(config, samples, sojourns)
+  else:
+    if config.weight_mean == 'executed':
+      counted = np.array([t.info.get('tier') is not None for t in turns], bool)
+    uncapped, about = _durations(config, turns, counted), {}
   cap = config.weight_cap if config.weighting == 'duration' else 0
-  # All B under a mask: each number of steps that ran would be a new shape,
+  # All under a mask: each number of steps that ran would be a new shape,
   # compiled in the middle of the run.
-  capped = np.asarray(algorithms.capped_weights(uncapped, cap, ran))
-  metrics = _metrics(uncapped[ran], capped[ran], cap)
-  return np.where(ran, capped, 1).astype(np.float32), metrics | about
+  capped = np.asarray(algorithms.capped_weights(uncapped, cap, counted))
+  metrics = _metrics(uncapped[counted], capped[counted], cap)
+  return np.where(counted, capped, 1).astype(np.float32), metrics | about
 
 
-def _uncapped(
-  config, samples: Sequence[Sample], ran: np.ndarray
+def _durations(
+  config, turns: Sequence[Turn], counted: np.ndarray
+) -> np.ndarray:
+  """float32 [S], of mean 1 where `counted`."""
+  if config.weighting != 'duration' or not counted.any():
+    return np.ones(len(turns), np.float32)
+  durations = np.asarray([t.exec_s for t in turns], np.float32)
+  return np.asarray(algorithms.duration_weights(durations, valid=counted))
+
+
+def _inclusion(
+  config, samples: Sequence[Sample], sojourns: Sojourns | None
 ) -> tuple[np.ndarray, dict[str, float]]:
-  """float32 [B]: weights where something was executed; and metrics."""
-  durations = np.asarray([s.exec_s for s in samples], np.float32)
-  weights, kept = np.ones(len(samples), np.float32), int(ran.sum())
-  if kept and config.weighting == 'duration':
-    return np.asarray(algorithms.duration_weights(durations, valid=ran)), {}
-  if kept and config.weighting == 'inclusion' and config.rest == 'cancel':
-    weights[ran], about = algorithms.inclusion_weights_with_metrics(
-      durations[ran],
-      kept,
-      n_dispatched=int(np.ceil(config.oversample * kept)),
+  """float32 [S], of mean 1 over rows; and metrics."""
+  p = inclusion_probabilities(config, samples, sojourns)
+  weights, about = algorithms.inverse_probability_weights(p)
+  repeats = [len(s.steps()) for s in samples]
+  return (
+    np.repeat(np.asarray(weights, np.float32), repeats),
+    {k: float(v) for k, v in about.items()},
+  )
+
+
+def inclusion_probabilities(
+  config, samples: Sequence[Sample], sojourns: Sojourns | None
+) -> np.ndarray:
+  """float32 [rows]: with which a group that takes so long enters an update."""
+  dropped = config.rest == 'carry_over' and config.on_stale == 'drop'
+  if not (config.rest == 'cancel' or dropped):
+    return np.ones(len(samples), np.float32)
+  took = np.array([sojourns.of[s.prompt_id] for s in samples], np.float32)
+  return _in_time(took, sojourns) if dropped else _among_first(took, sojourns)
+
+
+def _in_time(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
+  """P[the time until a group would be dropped is `took` or longer] [B]."""
+  allowed = np.sort(np.asarray(sojourns.allowed, np.float32))
+  if not allowed.size:
+    return np.ones_like(took)
+  late = np.searchsorted(allowed, took, side='left') / allowed.size
+  return (1.0 - late).astype(np.float32)
+
+
+def _among_first(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
+  """P[fewer than `kept` of the others of a wave end before] [B]."""
+  seconds = np.array([*sojourns.ended, *sojourns.cut], np.float32)
+  ended = np.arange(len(seconds)) < len(sojourns.ended)
+  # To one of a few lengths: what was cut short at 0 says nothing.
+  room = 1 << max(6, (len(seconds) - 1).bit_length())
+  missing = room - len(seconds)
+  return np.asarray(
+    _race(
+      took,
+      np.pad(seconds, (0, missing)),
+      np.pad(ended, (0, missing)),
+      sojourns.kept,
+      sojourns.started,
     )
-    return weights, {k: float(v) for k, v in about.items()}
-  return weights, {}
+  )
+
+
+@functools.partial(jax.jit, static_argnums=(3, 4))
+def _race(took, seconds, ended, kept: int, started: int):
+  reference = algorithms.kaplan_meier(seconds, ended)
+  return algorithms.inclusion_probabilities(took, kept, started, *reference)
 
 
 def _metrics(

@@ -45,6 +45,28 @@ def test_rewards_alone_are_permuted():
   assert back == list(before)
 
 
+def test_turns_are_permuted_and_what_follows_is_summed_anew():
+  """Three interactions of two rows, the first of two turns."""
+  before = []
+  for sample in _samples(3):
+    base, info = 10 * sample.reward, {}
+    turns = tuple(
+      types.Turn(i, i + 1, 0, types.Outcome.OK, base + i, 1.0, info)
+      for i in range(2)
+    )
+    before.append(
+      dataclasses.replace(sample, turns=turns, reward=2 * base + 1)
+    )
+    before.append(dataclasses.replace(sample, reward=base + 2))
+  after = control.shuffled(before, ON, (0, 1, 77))
+  given = [t.reward for s in after for t in s.steps()]
+  own = [t.reward for s in before for t in s.steps()]
+  assert sorted(given) == sorted(own) and given != own
+  for first, last in zip(after[::2], after[1::2]):
+    assert first.reward == sum(t.reward for t in first.turns)
+    assert (first.later_reward, last.later_reward) == (last.reward, 0.0)
+
+
 def test_without_the_flag_the_samples_are_the_same():
   samples = _samples(4)
   assert control.shuffled(samples, OFF, (0, 1, 77)) is samples

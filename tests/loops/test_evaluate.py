@@ -6,10 +6,11 @@ import dataclasses
 import pathlib
 import types as stubs
 
+import numpy as np
 import pytest
 
 from configs import common
-from jaxagent import evaluation
+from jaxagent import evaluation, interactions
 from jaxagent.data.records import state_from_json
 from jaxagent.envs.execution import StartError
 from jaxagent.envs.grading import GradeResult
@@ -18,6 +19,7 @@ from jaxagent.envs.step_env import StepResult
 from jaxagent.envs.tasks import load_task
 from jaxagent.loops import evaluate, host, starts
 from jaxagent.loops.errors import UserError
+from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.types import Execution, Outcome
 from tests.loops.test_kept import STATE
 
@@ -27,8 +29,11 @@ LOOK = format_response({}, 'List Files', {'dir_path': '.'})
 class _IdlePolicy:
   """Lists files, whatever it is shown."""
 
-  def sample(self, states, ids, seeds):
-    return [LOOK] * len(states)
+  def prompt_ids(self, state):
+    return np.zeros(1, np.int32)
+
+  def complete(self, prompts, ids, seeds):
+    return [LOOK] * len(prompts)
 
   def text(self, completion):
     return completion
@@ -58,6 +63,17 @@ def idle_host(tmp_path):
 def _starts():
   state = state_from_json(STATE)
   return {'wine': starts.Start(state, 0.61), 'digits': starts.Start(state, 0.8)}
+
+
+def _walk():
+  """One that waits for its first execution."""
+  policy = _IdlePolicy()
+  recipe = Trajectory(
+    policy.prompt_ids, policy.text, max_steps=2, reward=lambda executed: 0.0
+  )
+  walk = interactions.Progress(recipe, _starts()['wine'].state)
+  walk.take(0, LOOK)
+  return walk
 
 
 def test_a_policy_that_does_nothing_gains_exactly_nothing(idle_host):
@@ -118,8 +134,8 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
   idle_host.env = stubs.SimpleNamespace(step=_better_step)
   idle_host.grader = _Grader(times)
   start = _starts()['wine']
-  episode = evaluate.Episode('wine', 0, start.state, 0.5, start.private)
-  evaluate._attempt(idle_host, _IdlePolicy(), episode, LOOK, 'job')
+  episode = evaluate.Episode('wine', 0, _walk(), 0.5, start.private)
+  evaluate._attempt(idle_host, episode, 'job')
   record = episode.record('heldin')
   assert record['missing'] == bool(missing)
   assert missing in record.get('reason', '')

@@ -10,7 +10,7 @@ from configs import common
 from jaxagent import metrics, summary, types
 from jaxagent.envs import parser
 from jaxagent.envs.interfaces import EditRefused, TextModelError
-from jaxagent.loops import executions, results, starts, train
+from jaxagent.loops import executions, results, starts, traces
 from jaxagent.testing import fake_runs
 
 START = '# fake: ok 2.0 0.5\nmodel = 1\n'
@@ -127,7 +127,7 @@ def test_behaviour_is_logged_for_every_update():
     _sample(O.OK),
     _sample(O.INVALID_FORMAT, valid_action=False),
   ]
-  got = train.sandbox_metrics(samples, update=7)
+  got = traces.metrics(samples, update=7)
   metrics.check_names(got)
   want = {
     'sandbox/edit_rate': 0.5,
@@ -140,7 +140,7 @@ def test_behaviour_is_logged_for_every_update():
     'sandbox/outcome/ok': 0.5,
   }
   assert {k: got[k] for k in want} == want
-  idle = train.sandbox_metrics(samples[2:], update=7)
+  idle = traces.metrics(samples[2:], update=7)
   assert idle['sandbox/edit_rate'] == 0.0
   assert not {'sandbox/timeout_rate', 'sandbox/distinct_edits'} & set(idle)
 
@@ -148,16 +148,15 @@ def test_behaviour_is_logged_for_every_update():
 def test_a_written_trace_holds_what_behaviour_needs(tmp_path):
   samples = [_sample(types.Outcome.OK, is_edit=True), _sample(types.Outcome.OK)]
   for update in range(8):
-    train.write_traces(tmp_path, update, samples)
-  steps = [_sample(types.Outcome.TIMEOUT, tier='T2')]
-  steps = [train._sample_record(s, 0) for s in steps]
+    traces.write(tmp_path, update, samples)
+  steps = traces.records([_sample(types.Outcome.TIMEOUT, tier='T2')], 0)
   evaluated = {
     policy: [{'split': split, 'steps': steps} for split in ('heldin',) * 3]
     for policy in ('sft', 'rl')
   }
   built = summary.Summary(config_sha='a', isolation_tier='T2')
-  traces = results.read_traces(tmp_path)
-  for who, part, records in results.behaviour_parts(evaluated, traces):
+  trained = results.read_traces(tmp_path)
+  for who, part, records in results.behaviour_parts(evaluated, trained):
     built.set_behaviour(who, part, results.behaviour.figures(records))
   held = built.build(complete=False)['behaviour']
   assert {w: tuple(parts) for w, parts in held.items()} == summary.BEHAVIOUR

@@ -13,10 +13,14 @@ import types as namespaces
 import pytest
 from tensorboardX.proto import event_pb2
 
-from jaxagent import disk, loops, main, metrics
+from jaxagent import disk, loops, main, metrics, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
+from jaxagent.interactions import Execute
 from jaxagent.loops import evaluate, pipeline
+from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.thread_executor import ThreadExecutor
+from jaxagent.rollout.work import Key, Sampled, Work
 
 FULL = OSError(errno.ENOSPC, 'No space left on device', '/data/run/x.json')
 
@@ -115,21 +119,35 @@ def _events(file: pathlib.Path) -> list[event_pb2.Event]:
 
 
 def test_the_executor_raises_it_where_the_loop_waits():
-  executor = ThreadExecutor(_raise_full, threads=1)
-  prompt = namespaces.SimpleNamespace(prompt_id='p')
-  executor.submit(namespaces.SimpleNamespace(prompt=prompt, attempt=0))
+  inbox = JournalledInbox()
+  executor = ThreadExecutor(inbox, _raise_full, threads=1)
+  prompt = types.Prompt('p', 'p', None)
+  executor.submit(Work(Key('p', 1, 0), prompt, Execute(0, None)))
   with pytest.raises(OSError, match='No space left'):
-    for _ in range(100):
-      executor.wait(0.1)
+    inbox.take(10.0)
   executor.close()
 
 
-def test_evaluation_does_not_book_it_as_missing():
-  policy = namespaces.SimpleNamespace(text=_raise_full)
-  episode = evaluate.Episode('wine', 0, None, None, None)
+def test_a_result_that_cannot_be_journalled_ends_the_run(tmp_path, monkeypatch):
+  journal = Journal(tmp_path)
+  journal.begin()
+  inbox = JournalledInbox(journal)
+  monkeypatch.setattr('jaxagent.rollout.journal.os.write', _raise_full)
+  inbox.put(Sampled(Key('p', 1, 0), None, 'no answer'))
   with pytest.raises(OSError, match='No space left'):
-    evaluate._attempt(None, policy, episode, None, 'job')
-  assert not episode.missing and not episode.done
+    inbox.take(10.0)
+  journal.close()
+
+
+def test_evaluation_does_not_book_it_as_missing():
+  env = namespaces.SimpleNamespace(step=_raise_full)
+  host = namespaces.SimpleNamespace(env=env)
+  call = Execute(1, (None, 'text'))
+  walk = namespaces.SimpleNamespace(finished=False, open={1: call})
+  episode = evaluate.Episode('wine', 0, walk, None, None)
+  with pytest.raises(OSError, match='No space left'):
+    evaluate._attempt(host, episode, 'job')
+  assert not episode.missing and episode.call is call
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_no_rest(tmp_path, monkeypatch):

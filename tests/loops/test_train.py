@@ -1,41 +1,56 @@
 """A completion becomes a sample, with all that the learner reports of it."""
 
 import types as stubs
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from configs import common
 from jaxagent import types
+from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import codec
 from jaxagent.envs.step_env import StepResult
+from jaxagent.interactions import Progress, rows
 from jaxagent.learner import figures
 from jaxagent.loops import train
 from jaxagent.loops.errors import MachineryError
-from jaxagent.rollout.records import StalledError, Work
+from jaxagent.loops.recipes import stepwise
+from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.records import StalledError
+from jaxagent.rollout.work import Key, Work
 
 STATE = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
 
 
-def _step(state, text, *, split, job_id):
+def _step(state, text, *, split, job_id, deadline):
   return StepResult(
     types.Outcome.OK, 'List Files', {}, False, True, state, None, 0.5, '.'
   )
 
 
 def _sample(name: str, finish_reason: str) -> types.Sample:
+  """What the step-wise recipe makes of one completion."""
   host = stubs.SimpleNamespace(
     config=common.base(),
     env=stubs.SimpleNamespace(step=_step),
     spec=lambda task: stubs.SimpleNamespace(alpha=1.0, exposed=''),
   )
-  policy = stubs.SimpleNamespace(text=lambda completion: 'text')
   ids, logprobs = np.arange(4, dtype=np.int32), np.zeros(4, np.float32)
+  policy = stubs.SimpleNamespace(
+    text=lambda completion: 'text', prompt_ids=lambda state: ids
+  )
+  recipe = stepwise.Stepwise(host, {'s0': STATE}, policy)
+  progress = Progress(recipe, STATE)
   completion = types.Completion(
     name, ids, ids, logprobs, ((0, 0, 4),), finish_reason
   )
-  work = Work(types.Prompt(name, name, STATE), completion)
-  return train.Runner(host, policy)(work).sample
+  (execute,) = progress.take(0, completion)
+  prompt = types.Prompt(name, name, STATE)
+  work = Work(Key(name, 1, execute.call), prompt, execute)
+  assert not progress.take(execute.call, recipe.execute(work))
+  (sample,) = rows(prompt, progress.completions, progress.credits)
+  return sample
 
 
 def test_a_response_cut_at_its_limit_counts_as_clipped():
@@ -60,15 +75,35 @@ def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
   scheduler = stubs.SimpleNamespace(close=lambda: closed.append(True))
   monkeypatch.setattr(train, '_scheduler', lambda *parts: scheduler)
   monkeypatch.setattr(train, '_resume', lambda *parts: (3, {}))
-  monkeypatch.setattr(train, '_loop', stall)
+  monkeypatch.setattr(train, '_Loop', stall)
   engine = stubs.SimpleNamespace(update_weights=lambda params, version: None)
   with pytest.raises(
     MachineryError, match='moved for 300.0 s.*same command.*checkpoint'
   ):
     train.run(
       stubs.SimpleNamespace(config=common.base(), work=tmp_path),
-      {},
+      stubs.SimpleNamespace(draws={}),
       stubs.SimpleNamespace(policy_params=None),
       stubs.SimpleNamespace(engine=engine),
     )
   assert closed
+
+
+def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):
+  journal = Journal(tmp_path / 'journal')
+  journal.begin()
+  scheduler = stubs.SimpleNamespace(
+    checkpoint=lambda: {'segment': journal.begin()}
+  )
+  learner = stubs.SimpleNamespace(
+    state=lambda: {'w': np.zeros(1)}, host_state=dict
+  )
+  checkpoints = CheckpointManager(tmp_path / 'checkpoints', keep=2)
+  saver = train.Saver(checkpoints, journal, learner, scheduler, Counter())
+  left = []
+  for step in range(1, 5):
+    saver.save(step)
+    left.append(sorted(int(p.stem) for p in journal.directory.iterdir()))
+  assert left == [[0, 1], [1, 2], [2, 3], [3, 4]]
+  assert checkpoints.steps() == [3, 4]
+  journal.close()

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from configs import common, stepwise_ppo
+from configs import common, ml_agent, stepwise_ppo
 from jaxagent import metrics, types
 from jaxagent.learner import compiles
 from jaxagent.loops import weighting
+from jaxagent.rollout.sojourns import Sojourns
 
 
 def _samples(durations_s):
@@ -29,10 +30,12 @@ def _samples(durations_s):
   ]
 
 
-def _weights(durations_s, **options):
+def _weights(durations_s, sojourns=None, **options):
   config = common.base().rl
   config.update(options)
-  weights, logged = weighting.step_weights(config, _samples(durations_s))
+  weights, logged = weighting.step_weights(
+    config, _samples(durations_s), sojourns
+  )
   metrics.check_names(logged)
   assert weights.dtype == np.float32
   return weights, {k.removeprefix('duration/'): v for k, v in logged.items()}
@@ -69,7 +72,6 @@ def test_without_a_cap_it_is_equation_3():
     ({'weighting': 'none', 'weight_cap': 1.0}, [1.0, 50.0]),
     ({'weight_cap': 1.0}, [0.3, 0.3, None]),
     ({}, [None, None]),
-    ({'weighting': 'inclusion', 'weight_cap': 1.0}, [1.0, 50.0]),
   ],
 )
 def test_equal_weights_are_one_and_still_logged(options, durations):
@@ -83,9 +85,41 @@ def test_equal_weights_are_one_and_still_logged(options, durations):
   }
 
 
+def test_the_papers_mean_is_over_the_batch():
+  """There a step that ran nothing has next to no weight."""
+  weights, _ = _weights(
+    [1.0, None, 2.0, 3.0], weight_mean='batch', weight_cap=0.0
+  )
+  np.testing.assert_allclose(
+    weights, np.array([1.0, 1e-3, 2.0, 3.0]) / (6.001 / 4), rtol=1e-6
+  )
+
+
+def _sojourns(seconds, stopped: int = 4):
+  """A race in which so many more were stopped when the last one had ended."""
+  return Sojourns(
+    of={str(i): s for i, s in enumerate(seconds)},
+    ended=tuple(seconds),
+    cut=(max(seconds),) * stopped,
+    allowed=(),
+    kept=len(seconds),
+    started=len(seconds) + stopped,
+  )
+
+
+def test_inclusion_weights_are_one_where_nothing_is_lost():
+  weights, logged = _weights([1.0, None, 50.0], weighting='inclusion')
+  np.testing.assert_array_equal(weights, np.ones(3))
+  assert logged['inclusion_probability_min'] == 1.0
+
+
 def test_inclusion_weights_keep_a_cap_of_their_own():
   durations = list(np.linspace(1, 20, 16))
-  options = {'weighting': 'inclusion', 'rest': 'cancel'}
+  options = {
+    'weighting': 'inclusion',
+    'rest': 'cancel',
+    'sojourns': _sojourns(durations),
+  }
   weights, logged = _weights(durations, weight_cap=1.0, **options)
   free, _ = _weights(durations, weight_cap=0.0, **options)
   np.testing.assert_array_equal(weights, free)
@@ -113,3 +147,12 @@ def test_the_papers_preset_keeps_the_papers_weights():
   paper = stepwise_ppo.get_config('qwen2.5-7b').rl
   assert (tiny.weight_cap, tiny.max_staleness, tiny.updates) == (3.0, 1, 64)
   assert (paper.weight_cap, paper.max_staleness, paper.updates) == (0.0, 4, 40)
+
+
+@pytest.mark.parametrize('variant, updates', [('stepwise', 39), ('', 64)])
+def test_paper_000_as_printed(variant, updates):
+  """Equation 5 is plain PPO: each action counts once, and each is awaited."""
+  config = ml_agent.get_config(variant)
+  checks = config.rl.weighting, config.rl.oversample, config.rl.rest
+  assert checks == ('none', 1.0, 'wait')
+  assert (config.rl.updates, config.rl.group_size) == (updates, 1)

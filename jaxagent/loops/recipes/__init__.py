@@ -1,0 +1,36 @@
+"""What an experiment is: one small file each.
+
+A recipe says where prompts come from, what happens between policy and sandbox
+(it is the interaction), how a call is drawn and carried out, and what a trace
+holds. `loops/train.py` does the rest, the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from jaxagent.data.prompts import Source
+from jaxagent.interactions import Interaction
+from jaxagent.rollout.thread_sampler import Draw
+from jaxagent.rollout.work import Work
+from jaxagent.types import Executed
+
+
+class Recipe(Interaction, Protocol):
+  """An interaction, with its surroundings."""
+
+  name: str
+
+  @property
+  def draws(self) -> Mapping[str, Draw]:
+    """Role -> how its completions are drawn."""
+    ...
+
+  def source(self) -> Source:
+    """The prompts, in their order."""
+    ...
+
+  def execute(self, work: Work) -> Executed:
+    """Carries out one execution; blocking, called from many threads."""
+    ...

@@ -1,0 +1,61 @@
+"""Step-wise RL (paper 000, section 4.2): one action from one expert state.
+
+A state comes from the pool, the policy answers, the answer is carried out,
+and the reward of equation 6 is credited to it. Nothing is walked on from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from jaxagent import types
+from jaxagent.data.prompts import PromptSource
+from jaxagent.interactions import POLICY
+from jaxagent.loops import steps
+from jaxagent.loops.policy import Policy, seed_of
+from jaxagent.loops.recipes.trajectory import Trajectory
+from jaxagent.rollout.thread_sampler import Draw
+from jaxagent.rollout.work import Ask, Work
+
+
+class Stepwise(Trajectory):
+  """Trajectories of one step.
+
+  Args:
+    host: tasks, sandbox, environment.
+    pool: state id -> State, the training states.
+    policy: samples with the learner's parameters.
+  """
+
+  name = 'stepwise'
+
+  def __init__(self, host, pool: Mapping[str, types.State], policy: Policy):
+    super().__init__(
+      policy.prompt_ids,
+      policy.text,
+      max_steps=1,
+      reward=lambda executed: steps.reward_of(host, executed),
+    )
+    self._host, self._pool, self._policy = host, pool, policy
+
+  def source(self) -> PromptSource:
+    config = self._host.config
+    return PromptSource(
+      self._pool, group_size=config.rl.group_size, seed=config.seed
+    )
+
+  @property
+  def draws(self) -> Mapping[str, Draw]:
+    return {POLICY: self._draw}
+
+  def execute(self, work: Work) -> types.Executed:
+    state, text = work.call.request
+    return steps.execute(self._host, state, text, job_id=str(work.key))
+
+  def _draw(self, asks: Sequence[Ask]) -> list[types.Completion]:
+    seed = self._host.config.seed
+    return self._policy.complete(
+      [ask.call.prompt for ask in asks],
+      [str(ask.key) for ask in asks],
+      [seed_of(seed, 'rl', ask.key) for ask in asks],
+    )

@@ -1,0 +1,72 @@
+"""Actions in turn, from a state to a final answer: what every stage walks.
+
+Step-wise RL takes one, evaluation and expert trajectories many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxagent import types
+from jaxagent.interactions import (
+  POLICY,
+  Call,
+  Credit,
+  Execute,
+  Generate,
+  Step,
+)
+
+# An executed step and the number of the completion that led to it.
+_Done = tuple[tuple[int, types.Executed], ...]
+
+
+class Trajectory:
+  """A role is shown a state and answers, the answer is run, and so on.
+
+  It ends with the answer that leaves no state to go on from, or after
+  `max_steps`. An Execute's request is (state, response).
+
+  Args:
+    prompt: state -> what the role is shown.
+    text: the role's result -> its response.
+    reward: of one executed step; not asked where the role is frozen.
+  """
+
+  def __init__(
+    self,
+    prompt: Callable[[types.State], Any],
+    text: Callable[[Any], str],
+    *,
+    max_steps: int,
+    role: str = POLICY,
+    reward: Callable[[types.Executed], float | None] | None = None,
+  ):
+    self._prompt, self._text, self._reward = prompt, text, reward
+    self._max_steps, self._role = max_steps, role
+
+  def start(self, payload: types.State) -> Step:
+    return self._ask(payload, (), call=0)
+
+  def advance(self, state: tuple, call: Call, result: Any) -> Step:
+    at, done = state
+    if isinstance(call, Generate):
+      request = (at, self._text(result))
+      return Step(state, (Execute(call.call + 1, request),))
+    done = (*done, (call.call - 1, result))
+    if result.state is None or len(done) == self._max_steps:
+      return Step(None, credits=self._credits(done))
+    return self._ask(result.state, done, call.call + 1)
+
+  def _ask(self, at: types.State, done: _Done, call: int) -> Step:
+    asked = Generate(call, self._prompt(at), self._role)
+    return Step((at, done), (asked,))
+
+  def _credits(self, done: _Done) -> dict[int, Credit]:
+    if self._role != POLICY:
+      return {}
+    return {
+      call: Credit(self._reward(one), one.exec_s, one.outcome, one.info)
+      for call, one in done
+    }

@@ -1,0 +1,89 @@
+"""One environment step as rewards, traces and interactions take it."""
+
+from __future__ import annotations
+
+from jaxagent import types
+from jaxagent.clock import NO_DEADLINE, Deadline
+from jaxagent.envs import label_sources
+from jaxagent.rewards.ml_agent import ml_agent_reward
+
+
+def execute(
+  host,
+  state: types.State,
+  text: str,
+  *,
+  job_id: str,
+  deadline: Deadline = NO_DEADLINE,
+) -> types.Executed:
+  """Carries out a response on the validation split.
+
+  Its `state` is where the next step starts, None after Final Answer.
+  """
+  result = host.env.step(
+    state, text, split='valid', job_id=job_id, deadline=deadline
+  )
+  return told(host, state, text, result)
+
+
+def told(host, state: types.State, text: str, result) -> types.Executed:
+  """What an interaction is told of a StepResult."""
+  return types.Executed(
+    outcome=result.outcome,
+    exec_s=result.exec_s,
+    state=result.state,
+    message=result.message,
+    info=trace_record(host, state, text, result),
+  )
+
+
+def reward_of(host, executed: types.Executed) -> float | None:
+  """Equation 6 of paper 000 for one executed step."""
+  info, options = executed.info, host.config.reward
+  return ml_agent_reward(
+    executed.outcome,
+    valid_action=info['valid_action'],
+    is_edit=info['is_edit'],
+    score_before=info['score_before'],
+    score_after=info['score_after'],
+    alpha=info['alpha'],
+    binary=options.binary,
+    format_term=options.format_term,
+    corner_term=options.corner_term,
+  )
+
+
+def record(host, executed: types.Executed) -> dict:
+  """An executed step as stored trajectories have it; JSON-able."""
+  return {
+    **executed.info,
+    'outcome': executed.outcome.value,
+    'reward': reward_of(host, executed),
+    'exec_s': executed.exec_s,
+  }
+
+
+def trace_record(host, state: types.State, text: str, result) -> dict:
+  """What the report and the audit need of one step; JSON-able."""
+  execution = result.execution
+  return {
+    'task': state.task,
+    'state_id': state.state_id,
+    'step': state.step,
+    'response': text,
+    'action': result.action,
+    'valid_action': result.valid_action,
+    'is_edit': result.is_edit,
+    'score_before': result.score_before,
+    'score_after': result.score,
+    'alpha': host.spec(state.task).alpha,
+    'diff': result.diff,
+    'observation': result.observation,
+    'tier': execution.tier if execution else None,
+    'untrusted': label_sources.untrusted(
+      host.spec(state.task), execution.tier if execution else None
+    ),
+    'queue_s': execution.queue_s if execution else 0.0,
+    'startup_s': execution.startup_s if execution else 0.0,
+    'cpu_s': execution.cpu_s if execution else 0.0,
+  }

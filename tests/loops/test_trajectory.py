@@ -1,0 +1,82 @@
+"""Actions in turn: when a trajectory ends, and what each answer is worth."""
+
+import numpy as np
+import pytest
+
+from jaxagent import types
+from jaxagent.interactions import Execute, Generate, Progress, rows
+from jaxagent.loops.recipes.trajectory import Trajectory
+
+START = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
+
+
+def _next(number: int) -> types.State:
+  return types.State(f's{number}', 'task', {'train.py': ''}, 0.5, 0.5)
+
+
+def _executed(number: int, last: bool = False) -> types.Executed:
+  state = None if last else _next(number + 1)
+  return types.Executed(types.Outcome.OK, 1.0 + number, state, info={'n': number})
+
+
+def _completion(call: Generate) -> types.Completion:
+  ids = np.array([7, 8], np.int32)
+  return types.Completion(
+    'r', call.prompt, ids, np.zeros(2, np.float32), ((0, 0, 2),), 'stop'
+  )
+
+
+def _prompt(state: types.State) -> np.ndarray:
+  return np.array([1, int(state.state_id[1:])], np.int32)
+
+
+def _walk(max_steps: int, final: int | None = None) -> Progress:
+  """Drives one whose answer number `final` is its last by itself."""
+  recipe = Trajectory(
+    _prompt,
+    lambda completion: 'text',
+    max_steps=max_steps,
+    reward=lambda executed: 0.1 * executed.info['n'],
+  )
+  walk, n = Progress(recipe, START), 0
+  while not walk.finished:
+    (call,) = walk.open.values()
+    if isinstance(call, Generate):
+      walk.take(call.call, _completion(call))
+    else:
+      assert isinstance(call, Execute)
+      state, text = call.request
+      assert (state.state_id, text) == (f's{n}', 'text')
+      walk.take(call.call, _executed(n, last=n == final))
+      n += 1
+  return walk
+
+
+@pytest.mark.parametrize(
+  'max_steps, final, steps', [(1, None, 1), (1, 0, 1), (4, None, 4), (4, 2, 3)]
+)
+def test_it_ends_with_the_final_answer_or_the_last_step(
+  max_steps, final, steps
+):
+  walk = _walk(max_steps, final)
+  credits = walk.credits
+  assert sorted(credits) == [2 * i for i in range(steps)]
+  for i in range(steps):
+    assert credits[2 * i].reward == pytest.approx(0.1 * i)
+    assert credits[2 * i].exec_s == 1.0 + i
+  made = rows(types.Prompt('p', 'p', START), walk.completions, credits)
+  # Each prompt is built anew from its state: a row for each step.
+  assert [r.prompt_ids.tolist() for r in made] == [[1, i] for i in range(steps)]
+  total = sum(r.reward for r in made)
+  assert made[0].reward + made[0].later_reward == pytest.approx(total)
+
+
+def test_a_frozen_role_speaks_text_and_has_no_credit():
+  recipe = Trajectory(
+    lambda state: state, lambda said: said, max_steps=2, role='expert'
+  )
+  walk = Progress(recipe, START, roles=('expert',))
+  (execute,) = walk.take(0, 'a response')
+  assert execute.request == (START, 'a response')
+  assert not walk.take(execute.call, _executed(0, last=True))
+  assert walk.finished and walk.credits == {}
