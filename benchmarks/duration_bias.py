@@ -7,18 +7,19 @@ policy x weighting x time-out. Measured, at a fixed policy: the mean
 gradient against the synchronous unweighted one (`along`: its projection, 1
 is unbiased; `bias`: norm of the difference, noise floor removed; both in
 units of the synchronous gradient), the variance of one update's gradient;
-then, learning: where the policy converges and how fast. NumPy only; the
-weights are derived in docs/duration_aware.md.
+then, learning: where the policy converges and how fast. The weights are those
+of the training loop (`loops/weighting.py`), derived in docs/duration_aware.md;
+`capped` is `duration` cut at three times the mean.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
 import dataclasses
 import json
 import math
 import time
+import types
 from typing import Any
 
 import numpy as np
@@ -28,15 +29,19 @@ from benchmarks import machine
 from jaxagent.clock import VirtualClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
-from jaxagent.rollout.records import CollectedBatch, SchedulerConfig, Work
+from jaxagent.loops.weighting import step_weights
+from jaxagent.rollout.records import CollectedBatch, SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.work import Work
+from jaxagent.testing import bandit as pulls
 from jaxagent.testing.fake_executor import Action, FakeExecutor
 from jaxagent.testing.fake_sampler import ArmSampler
+from jaxagent.testing.virtual_inbox import VirtualInbox
 from jaxagent.types import Outcome
 
 B = 48
-CAP = 20.0  # of inverse inclusion probabilities
-WEIGHTINGS = ('none', 'duration', 'inclusion')
+WEIGHTINGS = ('none', 'duration', 'capped', 'inclusion')
+ON_STALE = 'drop'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +67,7 @@ class Setting:
       oversample=self.m,
       rest=self.rest,
       max_staleness=self.bound,
-      on_stale='drop',
+      on_stale=ON_STALE,
       watchdog_s=1e9,
     )
 
@@ -119,7 +124,7 @@ class Bandit:
     """The executor's side: work -> Action."""
 
     def draw(work: Work) -> Action:
-      arm = int(work.completion.token_ids[0])
+      arm = work.call.request.arm
       z, noise = rng.standard_normal(2)
       duration = self.median_s[arm] * math.exp(self.sigma * z)
       if duration > timeout_s:
@@ -141,107 +146,18 @@ def bandits() -> tuple[Bandit, ...]:
   )
 
 
-class Recorder(FakeExecutor):
-  """Notes when each work started, and the age of what is cancelled."""
-
-  def __init__(self, *args, **kwargs):
-    super().__init__(*args, **kwargs)
-    self.started: dict[str, tuple[float, int]] = {}
-    self.censored: list[float] = []
-
-  def submit(self, work: Work) -> None:
-    super().submit(work)
-    now = self._clock.now()
-    self.started[work.prompt.prompt_id] = (now, work.completion.version)
-
-  def cancel(self, prompt_id: str) -> None:
-    live = self._live.get(prompt_id)
-    if live is not None:
-      self.censored.append(self._clock.now() - live[1])
-    super().cancel(prompt_id)
-
-
-# Weights ----------------------------------------------------------------------
-
-
-def kaplan_meier(ended: np.ndarray, censored: np.ndarray):
-  """Distribution function of durations of which some were cut short.
-
-  Returns:
-    (t, F): distinct ended durations, ascending, and F(t) just at each.
-  """
-  t, deaths = np.unique(ended, return_counts=True)
-  everything = np.sort(np.concatenate([ended, censored]))
-  at_risk = len(everything) - np.searchsorted(everything, t, side='left')
-  return t, 1.0 - np.cumprod(1.0 - deaths / at_risk)
-
-
-class Inclusion:
-  """P(a sample of duration d is consumed | d), from what was observed."""
-
-  def __init__(self, setting: Setting, window: int):
-    self._setting = setting
-    self._window = collections.deque(maxlen=window)
-    self._version_at: list[float] = []
-    self._issued: collections.deque = collections.deque(maxlen=window * B)
-    self.capped = 0
-
-  def observe(self, batch: CollectedBatch, executor: Recorder, now: float):
-    """Takes in one batch and what was cut short with it."""
-    ended = np.array([s.exec_s for s in batch.samples])
-    self._window.append((ended, np.array(executor.censored)))
-    self._version_at.append(now)
-    executor.censored.clear()
-
-  def weights(
-    self, batch: CollectedBatch, executor: Recorder
-  ) -> np.ndarray:
-    """Self-normalised inverse inclusion probabilities, mean 1."""
-    d = np.array([s.exec_s for s in batch.samples])
-    if self._setting.rest == 'cancel':
-      p = self._cancel(d)
-    elif self._setting.bound is not None:
-      p = self._drop(d, executor)
-    else:
-      return np.ones(len(d))
-    w = 1.0 / np.maximum(p, 1e-12)
-    self.capped += int((w > CAP).sum())
-    w = np.minimum(w, CAP)
-    return w / w.mean()
-
-  def _cancel(self, d: np.ndarray) -> np.ndarray:
-    """Fewer than B of the other mB - 1 end before d."""
-    ended, censored = (np.concatenate(x) for x in zip(*self._window))
-    t, cdf = kaplan_meier(ended, censored)
-    i = np.searchsorted(t, d)
-    before = np.concatenate([[0.0], cdf])[i]
-    f = 0.5 * (before + cdf[np.minimum(i, len(cdf) - 1)])
-    return sps.binom.cdf(B - 1, self._setting.wave - 1, f)
-
-  def _drop(self, d: np.ndarray, executor: Recorder) -> np.ndarray:
-    """The time allowed, from issue to the drop, is at least d."""
-    at, bound = self._version_at, self._setting.bound
-    allowed = []
-    for issued, version in executor.started.values():
-      k = version + bound  # the batch after which it is dropped
-      if k < len(at):
-        allowed.append(at[k] - issued)
-    if not allowed:
-      return np.ones(len(d))
-    allowed = np.sort(np.array(allowed[-40 * B :]))
-    return 1.0 - np.searchsorted(allowed, d, side='left') / len(allowed)
-
-
 def weights_of(
-  weighting: str, batch: CollectedBatch, inclusion: Inclusion, executor
-) -> np.ndarray:
-  """[n] with mean 1."""
-  d = np.array([s.exec_s for s in batch.samples])
-  if weighting == 'none':
-    return np.ones(len(d))
-  if weighting == 'duration':
-    return d / d.mean()
-  return inclusion.weights(batch, executor)
+  weighting: str, setting: Setting, batch: CollectedBatch
+) -> tuple[np.ndarray, dict[str, float]]:
+  """[n] with mean 1, by the loop's own function; and its metrics."""
+  rl = types.SimpleNamespace(
+    weighting='duration' if weighting == 'capped' else weighting,
+    weight_cap=3.0 if weighting == 'capped' else 0.0,
+    weight_mean='batch',
+    rest=setting.rest,
+    on_stale=ON_STALE,
+  )
+  return step_weights(rl, batch.samples, batch.sojourns)
 
 
 def gradient(batch, logits, baseline, weights, truncate=2.0) -> np.ndarray:
@@ -260,21 +176,29 @@ def gradient(batch, logits, baseline, weights, truncate=2.0) -> np.ndarray:
 
 
 def build(setting: Setting, bandit: Bandit, timeout_s: float, seed: int):
-  """Scheduler, executor, sampler and clock of one run."""
-  clock = VirtualClock()
-  sampler = ArmSampler(np.log(bandit.start), seed)
+  """Scheduler, sampler and clock of one run."""
+  inbox = VirtualInbox(VirtualClock())
+  sampler = ArmSampler(inbox, np.log(bandit.start), seed)
   rng = np.random.default_rng([seed, 1])
-  executor = Recorder(clock, bandit.act(rng, timeout_s), setting.slots)
+  executor = FakeExecutor(inbox, bandit.act(rng, timeout_s), setting.slots)
   scheduler = Scheduler(
     PromptSource(range(10 * B), seed=seed),
+    pulls.Bandit(),
     sampler,
     executor,
+    inbox,
     Ledger(),
-    clock,
+    inbox.clock,
     setting.config(),
-    seed,
+    seed=seed,
   )
-  return scheduler, executor, sampler, clock
+  return scheduler, sampler, inbox.clock
+
+
+def collect(scheduler, sampler, version: int) -> CollectedBatch:
+  """The batch of `version`, whose policy draws from now on."""
+  sampler.version = version
+  return scheduler.next_batch(version)
 
 
 # Measurements -----------------------------------------------------------------
@@ -284,17 +208,15 @@ def measure_gradient(
   setting: Setting, bandit: Bandit, timeout_s: float, n: int, burn: int
 ) -> dict[str, Any]:
   """All three weightings on the same batches, at the starting policy."""
-  scheduler, executor, sampler, clock = build(setting, bandit, timeout_s, 7)
+  scheduler, sampler, clock = build(setting, bandit, timeout_s, 7)
   means = bandit.means(timeout_s)
   pi = bandit.start
   exact = pi * (means - pi @ means)
   free = pi * (bandit.reward - pi @ bandit.reward)
-  inclusion = Inclusion(setting, 40)
-  grads = {w: [] for w in WEIGHTINGS}
+  grads, failures = {w: [] for w in WEIGHTINGS}, 0.0
   share, first, durations = [], [], []
   for version in range(burn + n):
-    batch = scheduler.next_batch(version)
-    inclusion.observe(batch, executor, clock.now())
+    batch = collect(scheduler, sampler, version)
     mean_s = float(np.mean([s.exec_s for s in batch.samples]))
     if version < 2:
       first.append(mean_s)
@@ -303,7 +225,8 @@ def measure_gradient(
       share.append(np.mean([s.token_ids[0] == len(pi) - 1
                             for s in batch.samples]))
       for w in WEIGHTINGS:
-        weights = weights_of(w, batch, inclusion, executor)
+        weights, about = weights_of(w, setting, batch)
+        failures += about.get('duration/inclusion_positivity_failures', 0.0)
         grads[w].append(gradient(batch, sampler.logits, pi @ means, weights))
     scheduler.mark_trained(batch.prompt_ids, version)
   scheduler.ledger.check()
@@ -313,7 +236,7 @@ def measure_gradient(
     'mean_trained_s': float(np.mean(durations)),
     'mean_trained_first_two_batches_s': float(np.mean(first)),
     'updates_per_hour': 3600 * (burn + n) / clock.now(),
-    'positivity_failures': inclusion.capped,
+    'positivity_failures': int(failures),
     'dropped': drops,
     'weightings': {
       w: summarize(np.array(g), exact, free) for w, g in grads.items()
@@ -362,16 +285,12 @@ def learn(
   lr: float,
 ) -> dict[str, Any]:
   """Policy gradient on the logits; what it converges to, and how fast."""
-  scheduler, executor, sampler, clock = build(
-    setting, bandit, timeout_s, 100 + seed
-  )
-  inclusion = Inclusion(setting, 8)
+  scheduler, sampler, clock = build(setting, bandit, timeout_s, 100 + seed)
   best = int(np.argmax(bandit.means(timeout_s)))
   baseline, curve, reached = None, [], None
   for version in range(updates):
-    batch = scheduler.next_batch(version)
-    inclusion.observe(batch, executor, clock.now())
-    weights = weights_of(weighting, batch, inclusion, executor)
+    batch = collect(scheduler, sampler, version)
+    weights, _ = weights_of(weighting, setting, batch)
     mean = float(np.mean([s.reward for s in batch.samples]))
     baseline = mean if baseline is None else 0.8 * baseline + 0.2 * mean
     sampler.logits = sampler.logits + lr * gradient(
@@ -421,10 +340,10 @@ def shares(updates: int = 400) -> list[dict[str, Any]]:
   bandit = Bandit('pair', [1.0, 20.0], 0.0, [0.3, 0.7])
   rows = []
   for setting in SETTINGS:
-    scheduler, executor, _, _ = build(setting, bandit, math.inf, 3)
+    scheduler, sampler, _ = build(setting, bandit, math.inf, 3)
     samples = []
     for version in range(updates):
-      batch = scheduler.next_batch(version)
+      batch = collect(scheduler, sampler, version)
       scheduler.mark_trained(batch.prompt_ids, version)
       samples += batch.samples
     slow = np.array([s.token_ids[0] == 1 for s in samples])
@@ -470,7 +389,6 @@ def run(n: int, seeds: int, updates: int, lr: float) -> dict[str, Any]:
         )
   return {
     'batch_size': B,
-    'cap': CAP,
     'batches': n,
     'seeds': seeds,
     'updates': updates,
