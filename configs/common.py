@@ -121,24 +121,34 @@ def base() -> ConfigDict:
   config.rl.watchdog_s = 300.0
   config.rl.policy_lr = 3e-4
   config.rl.value_lr = 3e-3
+  config.rl.warmup_steps = 0  # of both optimizers, linear
+  config.rl.weight_decay = 0.01
   # Passes of the critic, where there is one, over the collected steps.
   config.rl.value_warmup_epochs = 3
   config.rl.ppo_epochs = 2
   config.rl.minibatches = 1
   config.rl.clip_low = 0.2
   config.rl.clip_high = 0.2
+  config.rl.dual_clip = 0.0  # above 1, usually 3; 0 is none
   config.rl.value_clip = 0.5
   config.rl.gamma = 1.0
   config.rl.lam = 1.0
   config.rl.kl_kind = 'k3'
   config.rl.kl_in = 'loss'  # loss | reward
   config.rl.kl_coef = 0.02
+  # Nats a token that the coefficient is adapted to; 0 keeps it fixed.
+  config.rl.kl_target = 0.0
+  config.rl.kl_horizon = 10_000  # samples over which it adapts
   config.rl.entropy_coef = 0.0
+  config.rl.entropy_metric = True  # costs a pass over the logits
   config.rl.max_grad_norm = 1.0
   config.rl.aggregation = 'token-mean'
   config.rl.micro_batch_tokens = 4096
   config.rl.importance_level = 'token'  # none | token | sequence
   config.rl.importance_cap = 2.0
+  # Against the variance of duration weight times importance ratio:
+  config.rl.baseline = 'mean'  # mean | optimal, of whitened advantages
+  config.rl.step_size = 'fixed'  # fixed | ess, by the effective sample share
   config.rl.checkpoint_every = 1
   config.rl.keep_checkpoints = 3
   config.rl.shuffle_rewards = False  # the control of every claim of learning

@@ -120,6 +120,10 @@ def _ours() -> dict[str, str]:
       'effective sample share of the weights, (sum w)^2 / (n sum w^2), of '
       'steps that ran'
     ),
+    'actor/weight_ess': (
+      'effective sample share, (sum w)^2 / (n sum w^2), of duration weight '
+      'times importance ratio of each step'
+    ),
     'duration/inclusion_effective_fraction': (
       'effective sample size under inclusion weights, as a share'
     ),

@@ -11,6 +11,7 @@ from jaxagent.algorithms.advantages import (
   gae,
   group_relative_advantages,
   leave_one_out_advantages,
+  optimal_baseline,
 )
 from jaxagent.algorithms.inclusion import (
   inclusion_probabilities,
@@ -41,8 +42,10 @@ from jaxagent.algorithms.reductions import (
 )
 from jaxagent.algorithms.weights import (
   IMPORTANCE_LEVELS,
+  LOG_RATIO_BOUND,
   capped_weights,
   duration_weights,
+  effective_share,
   importance_weights,
 )
 
@@ -50,6 +53,7 @@ __all__ = [
   'AGGREGATIONS',
   'IMPORTANCE_LEVELS',
   'KL_KINDS',
+  'LOG_RATIO_BOUND',
   'AdaptiveKL',
   'FixedKL',
   'aggregate',
@@ -58,6 +62,7 @@ __all__ = [
   'capped_weights',
   'discounted_returns',
   'duration_weights',
+  'effective_share',
   'explained_variance',
   'gae',
   'group_relative_advantages',
@@ -69,6 +74,7 @@ __all__ = [
   'kaplan_meier',
   'kl_estimate',
   'leave_one_out_advantages',
+  'optimal_baseline',
   'masked_mean',
   'masked_sum',
   'masked_variance',

@@ -150,6 +150,24 @@ def leave_one_out_advantages(
   return jnp.where(size > 1, centred, 0.0)
 
 
+def optimal_baseline(
+  values: jax.Array, weights: jax.Array, mask: jax.Array
+) -> jax.Array:
+  """b = sum(w^2 x) / sum(w^2) over the mask; a scalar.
+
+  What a constant subtracted from advantages or returns x has to be for the
+  least variance of sum(w (x - b) grad log pi), the gradients of tokens taken
+  as equally long and uncorrelated (OPO, arXiv 2505.23585; with importance
+  weights, VCPO, arXiv 2602.17616, there on sequences). values, weights, mask
+  [B, T]. 0 where nothing weighs. A constant costs no bias where w does not
+  depend on the action; duration weights do, as they do with the mean.
+  """
+  values = _finite_outside(jnp.asarray(values), mask)
+  squares = jnp.where(jnp.asarray(mask) > 0, jnp.square(weights) * mask, 0.0)
+  total = jnp.sum(squares)
+  return jnp.sum(squares * values) / jnp.where(total > 0, total, 1.0)
+
+
 def broadcast_to_tokens(per_row: jax.Array, mask: jax.Array) -> jax.Array:
   """[B] to [B, T]: the row's value on each policy token, 0 elsewhere."""
   per_row = jnp.asarray(per_row)

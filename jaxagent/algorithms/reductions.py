@@ -52,18 +52,20 @@ def masked_variance(x: jax.Array, mask: jax.Array) -> jax.Array:
   return jnp.where(count > 1, squares / jnp.maximum(count - 1, 1), 0.0)
 
 
-def whiten(x: jax.Array, mask: jax.Array) -> jax.Array:
+def whiten(
+  x: jax.Array, mask: jax.Array, centre: jax.Array | None = None
+) -> jax.Array:
   """(x - mean) rsqrt(var + 1e-8) over the mask (verl's masked_whiten).
 
   [B, T] to [B, T]. The shift and the scale come from masked-in tokens alone;
   they are applied everywhere, as verl does. Non-finite values under a zero
-  of the mask are read as 0.
+  of the mask are read as 0. centre: what is subtracted instead of the mean.
   """
   x = jnp.asarray(x)
   x = jnp.where((jnp.asarray(mask) > 0) | jnp.isfinite(x), x, 0.0)
-  return (x - masked_mean(x, mask)) * jax.lax.rsqrt(
-    masked_variance(x, mask) + 1e-8
-  )
+  if centre is None:
+    centre = masked_mean(x, mask)
+  return (x - centre) * jax.lax.rsqrt(masked_variance(x, mask) + 1e-8)
 
 
 def _sequence_ids(shape, segment_ids: jax.Array | None) -> jax.Array:

@@ -132,3 +132,26 @@ def importance_weights(
   ratio = jnp.clip(ratio, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
   weights = jnp.minimum(jnp.exp(ratio), cap)
   return jax.lax.stop_gradient(reductions.select(weights, mask))
+
+
+def effective_share(
+  weights: jax.Array, valid: jax.Array | None = None
+) -> jax.Array:
+  """Effective sample size as a share: (sum w)^2 / (n sum w^2), in (0, 1].
+
+  weights: >= 0, any shape; valid: as weights, the n that count (default: all).
+  1 where all are equal, 1 / n where one has all the weight, and 1 where there
+  is none. Of duration weight times importance ratio it falls before
+  asynchronous runs collapse (VCPO, arXiv 2602.17616).
+  """
+  weights = jnp.asarray(weights)
+  weights = weights.astype(jnp.result_type(weights.dtype, float))
+  keep = jnp.ones(weights.shape, bool)
+  if valid is not None:
+    keep = jnp.asarray(valid) > 0
+  # Over the largest first: squares of large ratios overflow.
+  largest = jnp.max(jnp.where(keep, weights, 0.0))
+  scaled = jnp.where(keep, weights, 0.0) / jnp.where(largest > 0, largest, 1)
+  squares = jnp.sum(keep) * jnp.sum(jnp.square(scaled))
+  share = jnp.square(jnp.sum(scaled)) / jnp.where(squares > 0, squares, 1)
+  return jnp.where(squares > 0, share, 1.0)

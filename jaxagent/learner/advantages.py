@@ -46,9 +46,7 @@ def compute(
     )
     rewards = rewards - kl_coef * kl * mask
   out['token_rewards'] = rewards
-  raw, returns = _estimate(rewards, tables, mask, group_ids, first, config)
-  out['advantages'] = raw * tables['weights'] * mask
-  out['returns'] = returns
+  weights = tables['weights']
   if config.importance_level != 'none':
     out['importance'] = algorithms.importance_weights(
       tables['old_logp'],
@@ -58,22 +56,30 @@ def compute(
       cap=config.importance_cap,
       segment_ids=tables['turn'].astype(jnp.int32),
     )
+    weights = weights * out['importance']
+  raw, returns = _estimate(
+    rewards, weights, tables, mask, group_ids, first, config
+  )
+  out['advantages'] = raw * tables['weights'] * mask
+  out['returns'] = returns
   return out
 
 
-def _estimate(rewards, tables, mask, group_ids, first, config: LearnerConfig):
+def _estimate(
+  rewards, weights, tables, mask, group_ids, first, config: LearnerConfig
+):
   to_go = rewards + tables['later']
   if config.estimator == 'gae':
     raw, returns = algorithms.gae(
       to_go, tables['values'], mask, config.gamma, config.lam
     )
-    return algorithms.whiten(raw, mask) * mask, returns
+    return _whitened(raw, weights, mask, config), returns
   if config.estimator == 'reinforce_pp':
     # Discounted reward to go: GAE without a critic.
     raw, returns = algorithms.gae(
       to_go, jnp.zeros_like(rewards), mask, config.gamma, 1.0
     )
-    return algorithms.whiten(raw, mask) * mask, returns
+    return _whitened(raw, weights, mask, config), returns
   n = len(first)
   scores = jax.ops.segment_sum(jnp.sum(rewards * mask, -1), first, n)
   one_each = {'valid': first == jnp.arange(n)}
@@ -88,6 +94,38 @@ def _estimate(rewards, tables, mask, group_ids, first, config: LearnerConfig):
     )
   spread = score[first][:, None] * mask
   return spread, spread
+
+
+def _whitened(raw, weights, mask, config: LearnerConfig):
+  centre = None
+  if config.baseline == 'optimal':
+    centre = algorithms.optimal_baseline(raw, weights, mask)
+  return algorithms.whiten(raw, mask, centre) * mask
+
+
+def effective_share(
+  samples: Sequence[types.Sample], weights: np.ndarray, old_logp: np.ndarray
+) -> float:
+  """`algorithms.effective_share` of duration weight times importance ratio.
+
+  weights: [S], of the turns in order; old_logp: [N, R], of the policy that is
+  updated. The ratio of a turn is the product over its policy tokens, not
+  truncated.
+  """
+  logs = []
+  for row, sample in zip(old_logp, samples):
+    n = len(sample.token_ids)
+    gap = np.where(sample.loss_mask, row[:n] - sample.behaviour_logprobs, 0.0)
+    logs += [gap[t.start : t.end].sum() for t in sample.steps()]
+  bound = algorithms.LOG_RATIO_BOUND
+  ratios = np.exp(np.clip(np.array(logs, np.float32), -bound, bound))
+  # To few lengths, each compiled once.
+  padded = np.zeros(-(-len(ratios) // 16) * 16, np.float32)
+  padded[: len(ratios)] = np.asarray(weights) * ratios
+  return float(_share(padded, np.arange(len(padded)) < len(ratios)))
+
+
+_share = jax.jit(algorithms.effective_share)
 
 
 _discounted = jax.jit(algorithms.discounted_returns, static_argnums=(2,))

@@ -13,8 +13,12 @@ CHOICES = {
   'kl_in': ('loss', 'reward'),
   'aggregation': ('token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean'),
   'importance_level': ('none', 'token', 'sequence'),
+  'baseline': ('mean', 'optimal'),
+  'step_size': ('fixed', 'ess'),
   'sft_schedule': ('cosine', 'constant'),
 }
+
+CENTRED = ('gae', 'reinforce_pp')  # estimators whose batch is whitened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +28,11 @@ class LearnerConfig:
   warmup_steps, sft_steps: optimizer steps. micro_batch_tokens: padded tokens
   that one compiled pass holds. row_tokens: row lengths allowed, each a
   static shape. chunk_rows: tokens whose logits exist at once.
+  baseline: what advantages are centred on before they are scaled, for 'gae' and
+    'reinforce_pp': their mean, or `algorithms.optimal_baseline` under duration
+    weight times importance ratio.
+  step_size: 'ess' multiplies the policy's step by the square root of the
+    effective share of duration weight times importance ratio (VCPO).
   entropy_metric: measure the entropy even where entropy_coef is 0.
   offload: roles ('reference', 'value') kept in pinned host memory.
   donate_params: update the policy in place; whoever holds `policy_params`
@@ -60,6 +69,8 @@ class LearnerConfig:
   aggregation: str = 'token-mean'
   importance_level: str = 'token'
   importance_cap: float = 2.0
+  baseline: str = 'mean'
+  step_size: str = 'fixed'
   temperature: float = 1.0
   micro_batch_tokens: int = 4096
   row_tokens: tuple[int, ...] = batching.DEFAULT_ROW_TOKENS
@@ -92,6 +103,11 @@ class LearnerConfig:
         raise ValueError(f'{name}={getattr(self, name)} must be above zero.')
     if self.dual_clip is not None and self.dual_clip <= 1:
       raise ValueError(f'dual_clip={self.dual_clip} must be above 1 or None.')
+    if self.baseline == 'optimal' and self.estimator not in CENTRED:
+      raise ValueError(
+        f"baseline='optimal' is for the estimators {CENTRED}; "
+        f'{self.estimator!r} has the baseline of its groups.'
+      )
     if self.sft_schedule == 'cosine' and self.sft_steps < 1:
       raise ValueError("sft_schedule='cosine' needs sft_steps, its length.")
     unknown = set(self.offload) - {'reference', 'value'}

@@ -234,7 +234,13 @@ class Learner:
     metrics = figures.data_metrics(
       samples, tables, token, self._roles.value is not None
     )
-    metrics |= self._epochs(work, token, version, clock)
+    share = advantages_lib.effective_share(
+      work.samples, weights, tables['old_logp']
+    )
+    by_share = self.config.step_size == 'ess'
+    step = share**0.5 if by_share else 1.0
+    metrics['actor/weight_ess'] = share
+    metrics |= self._epochs(work, token, step, version, clock)
     metrics |= {f'timing_s/{k}': v for k, v in clock.seconds.items()}
     metrics['learner/rejected'] = float(rejected)
     metrics['learner/padding'] = 1.0 - work.everything.efficiency
@@ -324,12 +330,15 @@ class Learner:
     token['first'] = first
     return token
 
-  def _epochs(self, work: Work, token, version: int, clock) -> dict:
+  def _epochs(
+    self, work: Work, token, step: float, version: int, clock
+  ) -> dict:
+    """step: factor of the policy's steps."""
     sums = figures.Mean()
     for epoch in range(self.config.ppo_epochs):
       for k, members in enumerate(self._minibatches(work, epoch)):
         name = self._name(work.samples, members, version, epoch, k)
-        self._minibatch(work, members, token, name, sums, clock)
+        self._minibatch(work, members, token, step, name, sums, clock)
     metrics = sums.result()
     metrics['actor/kl_coef'] = self._kl.coefficient
     if 'ref_logp' in token:
@@ -349,7 +358,9 @@ class Learner:
     rng = np.random.default_rng([self.seed, self._counters['updates'], epoch])
     return [np.sort(m) for m in np.array_split(rng.permutation(n), count)]
 
-  def _minibatch(self, work, members, token, name, sums, clock) -> None:
+  def _minibatch(
+    self, work, members, token, step, name, sums, clock
+  ) -> None:
     scale = advantages_lib.token_scale(
       token['mask'][members], self.config.aggregation, token['first'][members]
     ).astype(np.float32)
@@ -362,7 +373,7 @@ class Learner:
     with clock('update_actor'):
       micros = work.micros(members, fields)
       grads, found = self._roles.policy_grads(micros, self._kl.coefficient)
-      sums.add('actor', found, self._apply('actor', grads, name))
+      sums.add('actor', found, self._apply('actor', grads, name, step))
     if self.config.uses_value:
       with clock('update_critic'):
         self._critic_step(work, members, token, scale, name, sums)
@@ -374,8 +385,8 @@ class Learner:
     grads, found = self._roles.value_grads(work.micros(members, fields))
     sums.add('critic', found, self._apply('critic', grads, name))
 
-  def _apply(self, role: str, grads, name: str) -> dict:
-    info = self._roles.step(role, grads)
+  def _apply(self, role: str, grads, name: str, step: float = 1.0) -> dict:
+    info = self._roles.step(role, grads, step)
     self._skips.note(role, bool(info['finite']), name)
     return info
 

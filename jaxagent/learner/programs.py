@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import Mesh
 
@@ -184,7 +185,7 @@ class Optimizer:
     donate = (0, 1, 2) if config.donate_params else (1, 2)
     self._apply = jax.jit(
       self._step,
-      in_shardings=(train_sharding, self.sharding, train_sharding),
+      in_shardings=(train_sharding, self.sharding, train_sharding, one),
       out_shardings=(train_sharding, self.sharding, one),
       donate_argnums=donate,
     )
@@ -197,11 +198,16 @@ class Optimizer:
     """An empty accumulator of gradients."""
     return self._zeros(trained)
 
-  def apply(self, trained: Flat, state: Any, grads: Flat):
-    """(trained, state, {grad_norm, finite, lr}); grads are summed already."""
-    return self._apply(trained, state, grads)
+  def apply(
+    self, trained: Flat, state: Any, grads: Flat, factor: float = 1.0
+  ):
+    """(trained, state, {grad_norm, finite, lr}); grads are summed already.
 
-  def _step(self, trained, state, grads):
+    factor: of the learning rate, which `lr` includes.
+    """
+    return self._apply(trained, state, grads, np.float32(factor))
+
+  def _step(self, trained, state, grads, factor):
     norm = optax.global_norm(grads)
     finite = jnp.isfinite(norm)
     factor = jnp.minimum(1.0, self.config.max_grad_norm / (norm + 1e-6))
@@ -210,8 +216,9 @@ class Optimizer:
       lambda g: jnp.where(finite, g, 0.0) * jnp.where(finite, factor, 0.0),
       grads,
     )
-    lr = self.schedule(_count(state))
+    lr = self.schedule(_count(state)) * factor
     updates, new_state = self.tx.update(clipped, state, trained)
+    updates = jax.tree.map(lambda u: u * factor.astype(u.dtype), updates)
     new = optax.apply_updates(trained, updates)
 
     def keep(new, old):

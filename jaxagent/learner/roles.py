@@ -178,15 +178,20 @@ class Roles:
       found.append(metrics)
     return total, found
 
-  def step(self, role: str, grads: Any) -> dict[str, Any]:
-    """One optimizer step of 'actor' or 'critic': grad_norm, finite, lr."""
+  def step(
+    self, role: str, grads: Any, factor: float = 1.0
+  ) -> dict[str, Any]:
+    """One optimizer step of 'actor' or 'critic': grad_norm, finite, lr.
+
+    factor: of the learning rate.
+    """
     if role == 'actor':
       self.policy, self.opt, info = self.optimizer.apply(
-        self.policy, self.opt, grads
+        self.policy, self.opt, grads, factor
       )
     else:
       self.value, self.value_opt, info = self.value_optimizer.apply(
-        self.value, self.value_opt, grads
+        self.value, self.value_opt, grads, factor
       )
     return sharding.fetch(info)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from jaxagent import summary
 from jaxagent.data import chat
+from jaxagent.learner.config import CENTRED
 from jaxagent.loops import checks
 
 # Any text will do.
@@ -89,6 +90,8 @@ RULES: tuple[checks.Rule, ...] = (
     'seq-mean-token-mean',
   ),
   checks.one_of('rl.importance_level', 'none', 'token', 'sequence'),
+  checks.one_of('rl.baseline', 'mean', 'optimal'),
+  checks.one_of('rl.step_size', 'fixed', 'ess'),
   checks.names('eval.policies', summary.POLICIES),
   checks.texts('rollout.stop'),
   checks.names('tasks.heldin'),
@@ -97,6 +100,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.flag('sandbox.zygote'),
   checks.flag('model.scan_layers'),
   checks.flag('rl.shuffle_rewards'),
+  checks.flag('rl.entropy_metric'),
   checks.flag('reward.binary'),
   checks.flag('reward.format_term'),
   checks.flag('reward.corner_term'),
@@ -135,6 +139,8 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('rl.max_staleness', -1),
   checks.whole('rl.value_warmup_epochs', 0),
   checks.whole('rl.ppo_epochs'),
+  checks.whole('rl.warmup_steps', 0),
+  checks.whole('rl.kl_horizon'),
   checks.whole('rl.minibatches'),
   checks.whole('rl.micro_batch_tokens'),
   checks.whole('rl.checkpoint_every'),
@@ -165,6 +171,9 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number('rl.lam', least=0, most=1),
   checks.number('rl.kl_coef', least=0),
   checks.number('rl.entropy_coef', least=0),
+  checks.number('rl.dual_clip', least=0),
+  checks.number('rl.kl_target', least=0),
+  checks.number('rl.weight_decay', least=0),
   checks.number('rl.max_grad_norm', above=0),
   checks.number('rl.importance_cap', above=0),
   # What belongs together.
@@ -173,6 +182,20 @@ RULES: tuple[checks.Rule, ...] = (
     holds=lambda cap: cap == 0 or cap >= 1,
     say='config.rl.weight_cap={0} is below the mean weight, 1; give 1 or '
     'more, or 0 for no cap.',
+  ),
+  checks.related(
+    'rl.dual_clip',
+    holds=lambda clip: clip == 0 or clip > 1,
+    say='config.rl.dual_clip={0} bounds the loss at that many times a negative '
+    'advantage; give more than 1, usually 3, or 0 for none.',
+  ),
+  checks.related(
+    'rl.baseline',
+    'rl.estimator',
+    holds=lambda baseline, name: baseline == 'mean' or name in CENTRED,
+    say='config.rl.baseline={0!r} is for the estimators that centre a whole '
+    f'batch, {" and ".join(CENTRED)}; config.rl.estimator={{1!r}} has the '
+    'baseline of its groups.',
   ),
   checks.related(
     'rl.batch_size',

@@ -93,6 +93,7 @@ LEAST = {
   'sandbox.memory_mb': 256,
   'tokenizer.vocab_size': 259,
   'sft.warmup_steps': 0,
+  'rl.warmup_steps': 0,
   'rollout.top_k': 0,
   'rl.max_staleness': -1,
 }
@@ -131,6 +132,9 @@ NUMBERS = {
   'rl.lam': ((-0.01, 1.01), 'at least 0 and at most 1'),
   'rl.kl_coef': ((-1,), 'at least 0'),
   'rl.entropy_coef': ((-1,), 'at least 0'),
+  'rl.dual_clip': ((-1,), 'at least 0'),
+  'rl.kl_target': ((-1,), 'at least 0'),
+  'rl.weight_decay': ((-1,), 'at least 0'),
   'rl.max_grad_norm': ((0, -1), 'above 0'),
   'rl.importance_cap': ((0, -1), 'above 0'),
 }
@@ -159,6 +163,15 @@ def test_flags(path):
 
 PAIRS = [
   ({'rl.weight_cap': 0.5}, 'weight_cap=0.5 is below the mean weight'),
+  ({'rl.dual_clip': 1.0}, 'dual_clip=1.0 .*more than 1, usually 3, or 0'),
+  (
+    {
+      'rl.baseline': 'optimal',
+      'rl.estimator': 'rloo',
+      'rl.group_size': 4,
+    },
+    "baseline='optimal' .*gae and reinforce_pp; .*estimator='rloo'",
+  ),
   ({'rl.minibatches': 5}, 'batch_size=32 does not divide by .*minibatches=5'),
   ({'rl.group_size': 5}, 'batch_size=32 does not divide by .*group_size=5'),
   ({'rl.estimator': 'grpo'}, 'group_size=1 must be at least 2'),
