@@ -80,7 +80,7 @@ def throughput(result) -> None:
           r for r in result['virtual']
           if r['workers'] == n and r['durations'] == 'lognormal'
           and r['bound'] is not None and r['on_stale'] == on_stale
-          and r['rest'] == 'carry_over' and r['turns'] == 1
+          and r['rest'] == 'carry_over' and r.get('turns', 1) == 1
           and not r['faults']
         ),
         key=lambda r: r['bound'],

@@ -118,10 +118,10 @@ def effective_share(
     gap = np.where(sample.loss_mask, row[:n] - sample.behaviour_logprobs, 0.0)
     logs += [gap[t.start : t.end].sum() for t in sample.steps()]
   bound = algorithms.LOG_RATIO_BOUND
-  ratios = np.exp(np.clip(np.array(logs, np.float32), -bound, bound))
+  ratios = np.exp(np.clip(np.array(logs), -bound, bound))
   # To few lengths, each compiled once.
   padded = np.zeros(-(-len(ratios) // 16) * 16, np.float32)
-  padded[: len(ratios)] = np.asarray(weights) * ratios
+  padded[: len(ratios)] = np.nan_to_num(np.asarray(weights) * ratios)
   return float(_share(padded, np.arange(len(padded)) < len(ratios)))
 
 

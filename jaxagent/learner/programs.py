@@ -210,10 +210,10 @@ class Optimizer:
   def _step(self, trained, state, grads, factor):
     norm = optax.global_norm(grads)
     finite = jnp.isfinite(norm)
-    factor = jnp.minimum(1.0, self.config.max_grad_norm / (norm + 1e-6))
+    cut = jnp.minimum(1.0, self.config.max_grad_norm / (norm + 1e-6))
     # A where, not a product: 0 * nan is nan.
     clipped = jax.tree.map(
-      lambda g: jnp.where(finite, g, 0.0) * jnp.where(finite, factor, 0.0),
+      lambda g: jnp.where(finite, g, 0.0) * jnp.where(finite, cut, 0.0),
       grads,
     )
     lr = self.schedule(_count(state)) * factor

@@ -64,6 +64,7 @@ def test_the_step_is_scaled_by_the_root_of_the_share(model_config, step_size):
   share = first['actor/weight_ess']
   assert 0 < share < 0.6
   assert second['actor/weight_ess'] == pytest.approx(share)
+  assert first['actor/lr'] == pytest.approx(1e-2)
   factor = share**0.5 if step_size == 'ess' else 1.0
   assert second['actor/lr'] == pytest.approx(factor * first['actor/lr'])
   np.testing.assert_allclose(
