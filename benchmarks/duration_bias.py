@@ -408,8 +408,25 @@ def run(n: int, seeds: int, updates: int, lr: float) -> dict[str, Any]:
   }
 
 
-def table(result: dict[str, Any]) -> str:
-  """Markdown."""
+def shares_table(result: dict[str, Any]) -> str:
+  """Markdown: who enters."""
+  lines = [
+    '| rest | fast / slow, % of samples | fast / slow, % of the weight d |',
+    '|---|---|---|',
+  ]
+  for row in result['shares']:
+    cells = [
+      f'{100 * row["fast" + by]:.0f} / {100 * row["slow" + by]:.0f}'
+      for by in ('', '_weighted_by_duration')
+    ]
+    lines.append(f'| {row["scheduler"]} | {" | ".join(cells)} |')
+  return '\n'.join(lines)
+
+
+def table(
+  result: dict[str, Any], timeouts: tuple[str, ...] = ('none', 'p95')
+) -> str:
+  """Markdown. Where nothing is dropped `inclusion` is `none`: one row."""
   lines = []
   for bandit in dict.fromkeys(r['bandit'] for r in result['rows']):
     lines += [
@@ -420,9 +437,11 @@ def table(result: dict[str, Any]) -> str:
       '|---|---|---|---|---|---|---|---|---|',
     ]
     for row in result['rows']:
-      if row['bandit'] != bandit:
+      if row['bandit'] != bandit or row['timeout'] not in timeouts:
         continue
       for w, v in row['weightings'].items():
+        if w == 'inclusion' and row['scheduler'] in ('wait', 'carry_over'):
+          continue
         lo, hi = v['along_ci95']
         blo, bhi = v['bias_ci95']
         k = v['learning']

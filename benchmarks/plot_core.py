@@ -29,11 +29,11 @@ def bias(result) -> None:
       if r['bandit'] == name and r['timeout'] == 'none'
     ]
     x = np.arange(len(rows))
-    for i, w in enumerate(('none', 'duration', 'inclusion')):
+    for i, w in enumerate(rows[0]['weightings']):
       y = np.array([r['weightings'][w]['along'] for r in rows])
       ci = np.array([r['weightings'][w]['along_ci95'] for r in rows])
       axis.errorbar(
-        x + 0.2 * (i - 1), y, np.abs(ci.T - y), fmt='o', ms=5, capsize=3,
+        x + 0.15 * (i - 1.5), y, np.abs(ci.T - y), fmt='o', ms=5, capsize=3,
         label=w,
       )
     axis.axhline(1.0, color='grey', lw=1)

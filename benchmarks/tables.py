@@ -1,0 +1,68 @@
+"""Writes the documentation's tables from `benchmarks/results/*.json`.
+
+  python -m benchmarks.tables
+
+A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`; what
+lies between is replaced. `tests/test_docs.py` holds the pages to it.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import (
+  async_core,
+  duration_ablation,
+  duration_bias,
+  machine,
+  staleness,
+)
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = ('README.md', 'docs/duration_aware.md')
+BLOCK = re.compile(
+  r'(<!-- table: ([\w ]+) -->\n).*?(<!-- end of table -->)', re.DOTALL
+)
+# By name: the benchmark whose result is read, and what makes a table of it.
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+  'throughput': ('async_core', async_core.targets_table),
+  'bounds': ('async_core', async_core.bounds_table),
+  'who enters': ('duration_bias', duration_bias.shares_table),
+  'bias': (
+    'duration_bias',
+    lambda result: duration_bias.table(result, timeouts=('p95',)),
+  ),
+  'ablation': ('duration_ablation', duration_ablation.table),
+  'staleness': ('staleness', staleness.table),
+}
+
+
+def fill(text: str) -> str:
+  """The page with its tables as the results have them.
+
+  Raises:
+    KeyError: a name that is not in TABLES.
+    FileNotFoundError: its benchmark has no result.
+  """
+
+  def replace(match: re.Match) -> str:
+    benchmark, make = TABLES[match[2]]
+    path = machine.RESULTS / f'{benchmark}.json'
+    table = make(json.loads(path.read_text()))
+    return f'{match[1]}{table.strip()}\n{match[3]}'
+
+  return BLOCK.sub(replace, text)
+
+
+def main() -> None:
+  for page in PAGES:
+    path = ROOT / page
+    path.write_text(fill(path.read_text()))
+
+
+if __name__ == '__main__':
+  main()
