@@ -101,6 +101,7 @@ def base() -> ConfigDict:
   config.rollout.stop = ()  # texts that end a response, as the end token does
   config.rollout.max_prompt_tokens = 256
   config.rollout.max_new_tokens = 192
+  config.rollout.max_num_seqs = 0  # completions of a role at once; 0: no limit
 
   config.rl = ConfigDict()
   config.rl.updates = 64
@@ -116,12 +117,18 @@ def base() -> ConfigDict:
   config.rl.rest = 'carry_over'  # carry_over | cancel | wait
   config.rl.max_staleness = 1  # updates; -1 is no bound
   config.rl.on_stale = 'keep'  # keep | hold | drop
+  # Interactions under way at once; 0: as many as sandboxes and their queue take,
+  # and max_num_seqs more. More where completions are slower than executions.
+  config.rl.max_concurrent_rollouts = 0
   # A step that has begun and gives no answer for so long is taken for lost.
   config.rl.lease_s = 150.0
   config.rl.watchdog_s = 300.0
   config.rl.policy_lr = 3e-4
   config.rl.value_lr = 3e-3
   config.rl.warmup_steps = 0  # of both optimizers, linear
+  config.rl.schedule = 'constant'  # constant | cosine (to a tenth at the end)
+  # The critic's trunk: '' is the policy's; else a Hugging Face folder.
+  config.rl.critic_path = ''
   config.rl.weight_decay = 0.01
   # Passes of the critic, where there is one, over the collected steps.
   config.rl.value_warmup_epochs = 3

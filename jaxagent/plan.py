@@ -107,6 +107,7 @@ def plan(
   ppo_epochs: int = 1,
   chunk_rows: int = 1024,
   with_value: bool = True,
+  critic: ModelConfig | None = None,
   with_reference: bool = True,
   offload: tuple[str, ...] = (),
 ) -> dict[str, Any]:
@@ -117,7 +118,7 @@ def plan(
   time), and a float32 frozen copy for the reference (adapters alone where
   LoRA is used: it shares the base). fsdp and tensor split all of that, data
   copies it. In FSDP one layer's weights are gathered in the compute dtype,
-  two at a time.
+  two at a time. The value model's trunk is `critic`, or the policy's.
   """
   if device not in PEAK_FLOPS:
     raise ValueError(
@@ -128,10 +129,16 @@ def plan(
   split = sizes['fsdp'] * sizes['tensor']
   devices = split * sizes['data']
   total, trained = model.num_params(), trained_params(model)
-  roles = _roles(model, total, trained, with_value, with_reference)
+  roles = _roles(model, total, trained, with_reference)
+  if with_value:
+    critic = critic or model
+    _check_divides(critic, sizes)
+    roles |= _value_roles(critic)
   memory = {name: bytes_ / split for name, bytes_ in roles.items()}
   host = {k: memory.pop(k) for k in list(memory) if k in offload}
-  memory['gradients'] = 4 * trained / split
+  # Of the role that is updated: the larger of the two.
+  updated = max(trained, trained_params(critic) if with_value else 0)
+  memory['gradients'] = 4 * updated / split
   # Rollouts may still read the old policy while the new one is written.
   memory['policy_copy'] = 4 * trained / split
   if sizes['fsdp'] > 1:
@@ -144,7 +151,12 @@ def plan(
   room = device_gb * GB * (1 - RESERVED)
   tokens = samples * tokens_per_sample
   flops = _update_flops(
-    model, tokens, tokens_per_sample, ppo_epochs, with_value, with_reference
+    model,
+    tokens,
+    tokens_per_sample,
+    ppo_epochs,
+    critic if with_value else None,
+    with_reference,
   )
   return {
     'params': total,
@@ -181,21 +193,27 @@ def _check_divides(model: ModelConfig, sizes: Mapping[str, int]) -> None:
       )
 
 
-def _roles(model, total, trained, with_value, with_reference) -> dict:
+def _roles(model, total, trained, with_reference) -> dict:
   stored = 2 if model.param_dtype == 'bfloat16' else 4
   roles = {'policy': stored * total, 'policy_optimizer': 8 * trained}
-  if with_value:
-    # The trunk without an output table, and a head of one column.
-    untied = (
-      0 if model.tie_word_embeddings else (model.vocab_size * model.hidden_size)
-    )
-    extra = model.hidden_size
-    roles['value'] = stored * (total - untied + extra)
-    full = total - untied if trained == total else trained
-    roles['value_optimizer'] = 8 * (full + extra)
   if with_reference:
     roles['reference'] = stored * trained
   return roles
+
+
+def _value_roles(model: ModelConfig) -> dict[str, float]:
+  """The trunk without an output table, and a head of one column."""
+  total, trained = model.num_params(), trained_params(model)
+  stored = 2 if model.param_dtype == 'bfloat16' else 4
+  untied = (
+    0 if model.tie_word_embeddings else (model.vocab_size * model.hidden_size)
+  )
+  extra = model.hidden_size
+  full = total - untied if trained == total else trained
+  return {
+    'value': stored * (total - untied + extra),
+    'value_optimizer': 8 * (full + extra),
+  }
 
 
 def _gathered(model: ModelConfig, tensor: int) -> float:
@@ -207,7 +225,7 @@ def _gathered(model: ModelConfig, tensor: int) -> float:
 
 
 def _update_flops(
-  model, tokens, context, epochs, with_value, with_reference
+  model, tokens, context, epochs, critic, with_reference
 ) -> float:
   """Forward 1, backward 2, recomputation 1 where layers are rematerialised.
 
@@ -219,9 +237,9 @@ def _update_flops(
   backward = 1 if model.lora_rank else 2
   step = 1 + backward
   total = policy * (1 + bool(with_reference) + epochs * step)
-  if with_value:
-    critic = flops_per_token(model, context, head=False)
-    total += critic * (1 + epochs * step)
+  if critic is not None:
+    value = flops_per_token(critic, context, head=False)
+    total += value * (1 + epochs * (2 if critic.lora_rank else 3))
   return tokens * total
 
 

@@ -15,6 +15,7 @@ CHOICES = {
   'importance_level': ('none', 'token', 'sequence'),
   'baseline': ('mean', 'optimal'),
   'step_size': ('fixed', 'ess'),
+  'schedule': ('cosine', 'constant'),
   'sft_schedule': ('cosine', 'constant'),
 }
 
@@ -25,7 +26,8 @@ CENTRED = ('gae', 'reinforce_pp')  # estimators whose batch is whitened
 class LearnerConfig:
   """How parameters are updated. Learning rates are AdamW's.
 
-  warmup_steps, sft_steps: optimizer steps. micro_batch_tokens: padded tokens
+  warmup_steps, steps, sft_steps: optimizer steps; `steps` and `sft_steps` are
+  the lengths of a cosine, which ends at a tenth of the rate. micro_batch_tokens: padded tokens
   that one compiled pass holds. row_tokens: row lengths allowed, each a
   static shape. chunk_rows: tokens whose logits exist at once.
   baseline: what advantages are centred on before they are scaled, for 'gae' and
@@ -43,8 +45,10 @@ class LearnerConfig:
   value_lr: float = 1e-5
   sft_lr: float = 2e-5
   warmup_steps: int = 0
+  steps: int = 0
+  schedule: str = 'constant'
   sft_warmup_steps: int = 0
-  sft_steps: int = 0  # length of the cosine; 0 with 'constant'
+  sft_steps: int = 0
   sft_schedule: str = 'constant'
   weight_decay: float = 0.01
   adam_b1: float = 0.9
@@ -108,8 +112,9 @@ class LearnerConfig:
         f"baseline='optimal' is for the estimators {CENTRED}; "
         f'{self.estimator!r} has the baseline of its groups.'
       )
-    if self.sft_schedule == 'cosine' and self.sft_steps < 1:
-      raise ValueError("sft_schedule='cosine' needs sft_steps, its length.")
+    for name, steps in (('schedule', 'steps'), ('sft_schedule', 'sft_steps')):
+      if getattr(self, name) == 'cosine' and getattr(self, steps) < 1:
+        raise ValueError(f"{name}='cosine' needs {steps}, its length.")
     unknown = set(self.offload) - {'reference', 'value'}
     if unknown:
       raise ValueError(

@@ -29,7 +29,8 @@ class Learner:
   """Policy, value model, frozen reference and their optimizers on a mesh.
 
   A new learner is ready for RL: the reference is a copy of the policy, the
-  value model's trunk too. `start_sft` turns to fine-tuning (only the policy
+  value model's trunk too, unless `critic` is given: (config, params) of a model
+  of its own with the same tokenizer. `start_sft` turns to fine-tuning (only the policy
   and its own optimizer then exist in `state()`); `start_rl` turns back, with
   reference and value model made anew from the policy of that moment.
   """
@@ -42,6 +43,7 @@ class Learner:
     mesh: Mesh | None = None,
     seed: int = 0,
     policy_params: Any = None,
+    critic: tuple[models.ModelConfig, Any] | None = None,
     with_value: bool | None = None,
     with_reference: bool | None = None,
     pad_id: int = 0,
@@ -55,6 +57,7 @@ class Learner:
       self.mesh,
       seed=seed,
       policy_params=policy_params,
+      critic=critic,
       with_value=config.uses_value if with_value is None else with_value,
       with_reference=(
         config.uses_reference if with_reference is None else with_reference

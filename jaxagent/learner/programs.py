@@ -261,14 +261,29 @@ def warmup(lr: float, steps: int) -> optax.Schedule:
 
 
 def sft_schedule(config: LearnerConfig) -> optax.Schedule:
-  """Warm-up, then a cosine to a tenth over sft_steps, or constant."""
-  rise = warmup(config.sft_lr, config.sft_warmup_steps)
-  if config.sft_schedule == 'constant':
-    return rise
-  length = max(config.sft_steps - config.sft_warmup_steps, 1)
+  """Of fine-tuning."""
+  return _schedule(
+    config.sft_schedule,
+    config.sft_lr,
+    config.sft_warmup_steps,
+    config.sft_steps,
+  )
+
+
+def rl_schedule(config: LearnerConfig, lr: float) -> optax.Schedule:
+  """Of one role's optimizer in RL."""
+  return _schedule(config.schedule, lr, config.warmup_steps, config.steps)
+
+
+def _schedule(kind: str, lr: float, rise: int, steps: int) -> optax.Schedule:
+  """Warm-up over `rise`, then a cosine to a tenth over `steps`, or constant."""
+  rising = warmup(lr, rise)
+  if kind == 'constant':
+    return rising
+  length = max(steps - rise, 1)
 
   def schedule(count):
-    done = jnp.clip((count - config.sft_warmup_steps) / length, 0.0, 1.0)
-    return rise(count) * (0.1 + 0.45 * (1.0 + jnp.cos(jnp.pi * done)))
+    done = jnp.clip((count - rise) / length, 0.0, 1.0)
+    return rising(count) * (0.1 + 0.45 * (1.0 + jnp.cos(jnp.pi * done)))
 
   return schedule

@@ -22,7 +22,8 @@ class Roles:
   """What the learner trains and compares with; all arrays, no samples.
 
   Fine-tuning has a policy and its optimizer; RL has the reference and the
-  value model besides, both made from the policy of that moment.
+  value model besides, both made from the policy of that moment; the value
+  model's trunk from `critic`, (its config, params), where that is given.
   """
 
   def __init__(
@@ -33,10 +34,14 @@ class Roles:
     *,
     seed: int = 0,
     policy_params: Any = None,
+    critic: tuple[models.ModelConfig, Any] | None = None,
     with_value: bool = True,
     with_reference: bool = True,
   ):
     sharding.check_model(model_config, mesh)
+    self._critic = critic if with_value else None
+    if self._critic:
+      _check_critic(critic[0], model_config, mesh)
     self.model_config, self.config, self.mesh = model_config, config, mesh
     self.with_value, self.with_reference = with_value, with_reference
     self.place: dict[str, Any] = {}
@@ -79,7 +84,7 @@ class Roles:
       self._make_value()
     self.optimizer = programs.Optimizer(
       config,
-      programs.warmup(config.policy_lr, config.warmup_steps),
+      programs.rl_schedule(config, config.policy_lr),
       self.place['policy'],
       self.policy,
     )
@@ -100,9 +105,8 @@ class Roles:
     self.frozen = sharding.put(frozen, self.place['frozen'])
 
   def _make_value(self) -> None:
-    graphdef, params = models.value_from_policy(
-      self.model_config, self.policy_params
-    )
+    trunk = self._critic or (self.model_config, self.policy_params)
+    graphdef, params = models.value_from_policy(*trunk)
     self.value_layout, train, frozen = weights.flatten(graphdef, params)
     self.place['value'] = sharding.parameter_shardings(train, self.mesh)
     self.place['value_frozen'] = sharding.parameter_shardings(frozen, self.mesh)
@@ -110,7 +114,7 @@ class Roles:
     self.value_frozen = sharding.put(frozen, self.place['value_frozen'])
     self.value_optimizer = programs.Optimizer(
       self.config,
-      programs.warmup(self.config.value_lr, self.config.warmup_steps),
+      programs.rl_schedule(self.config, self.config.value_lr),
       self.place['value'],
       self.value,
     )
@@ -228,6 +232,17 @@ class Roles:
       self.reference = put(dict(tree['reference']), self.place['policy'])
       if 'reference' in self.config.offload:
         self.reference = self._offload(self.reference, 'policy')
+
+
+def _check_critic(
+  critic: models.ModelConfig, policy: models.ModelConfig, mesh: Mesh
+) -> None:
+  sharding.check_model(critic, mesh)
+  if critic.vocab_size < policy.vocab_size:
+    raise ValueError(
+      f'the critic knows {critic.vocab_size} tokens, the policy '
+      f'{policy.vocab_size}: both must have the same tokenizer.'
+    )
 
 
 def _check_shapes(abstract: Any, flat: Mapping[str, Any]) -> None:

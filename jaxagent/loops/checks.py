@@ -345,16 +345,55 @@ def mesh_fits_model(config) -> str:
   return ''
 
 
-def weights_fit(config) -> str:
+def weights_fit(key: str) -> Rule:
   """Names, shapes and dtypes of all weights, before any is read."""
-  if not config.model.path or config.loop in _WITHOUT_DEVICES:
+
+  def check(config) -> str:
+    folder = get(config, key)
+    if not folder or config.loop in _WITHOUT_DEVICES:
+      return ''
+    from jaxagent.models import hf
+
+    try:
+      hf.check_folder(folder)
+    except (ValueError, OSError) as error:
+      return f'config.{key}: {_line(error)}'
     return ''
-  from jaxagent.models import hf
+
+  return Rule((key,), check, 'devices')
+
+
+def critic_fits(config) -> str:
+  """A critic of its own reads what the policy reads."""
+  path, roll = config.rl.critic_path, config.rollout
+  if not path:
+    return ''
+  where = f'config.rl.critic_path={path!r}'
+  if config.rl.estimator != 'gae':
+    return (
+      f'{where} is for config.rl.estimator=gae, which alone has a critic, not '
+      f"{config.rl.estimator!r}; set one of them back."
+    )
+  from jaxagent.models.config import ModelConfig
 
   try:
-    hf.check_folder(config.model.path)
-  except (ValueError, OSError) as error:
-    return f'config.model.path: {_line(error)}'
+    critic = ModelConfig.from_hf(path)
+  except (ValueError, TypeError, OSError) as error:
+    return f'{where}: {_line(error)}'
+  _, policy = _model(config)
+  tokens = policy.get('vocab_size') or config.tokenizer.vocab_size
+  if critic.vocab_size < tokens:
+    return (
+      f'{where} knows {critic.vocab_size} tokens, the policy {tokens}: give a '
+      'critic that has the same tokenizer.'
+    )
+  longest = roll.max_prompt_tokens + roll.max_new_tokens
+  if critic.max_position_embeddings < longest:
+    return (
+      f'{where} reads {critic.max_position_embeddings} tokens at most, prompt '
+      f'and response have up to {longest}; lower '
+      'config.rollout.max_prompt_tokens.'
+    )
   return ''
 
 

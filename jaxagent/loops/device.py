@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 from jaxagent import models, sharding, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
@@ -95,6 +96,17 @@ def model_config(config, vocab_size: int) -> models.ModelConfig:
   return made
 
 
+def critic_config(
+  config, policy: models.ModelConfig
+) -> models.ModelConfig | None:
+  """Of `config.rl.critic_path`, to run as the policy does; None without."""
+  if not config.rl.critic_path:
+    return None
+  return models.ModelConfig.from_hf(
+    config.rl.critic_path, **_run_options(policy)
+  )
+
+
 def learner_config(config) -> LearnerConfig:
   """`config.rl` and `config.rollout` as the learner's dataclass."""
   rl, roll = config.rl, config.rollout
@@ -106,6 +118,8 @@ def learner_config(config) -> LearnerConfig:
     sft_lr=config.sft.lr,
     max_grad_norm=rl.max_grad_norm,
     warmup_steps=rl.warmup_steps,
+    schedule=rl.schedule,
+    steps=rl.updates * rl.ppo_epochs * rl.minibatches,
     weight_decay=rl.weight_decay,
     ppo_epochs=rl.ppo_epochs,
     minibatches=rl.minibatches,
@@ -142,24 +156,38 @@ def make_learner(host, tokenizer) -> Learner:
   )
   hf.write_config(host.work / 'model', made)
   try:
-    params = None
+    options = learner_config(config)
+    params = critic = None
     if config.model.path:
-      _, _, params = hf.load_hf(
-        config.model.path,
-        dtype=made.dtype,
-        scan_layers=made.scan_layers,
-        remat=made.remat,
-      )
+      _, params = _load(config.model.path, made)
+    if config.rl.critic_path and options.uses_value:
+      critic = _load(config.rl.critic_path, made)
     return Learner(
       made,
-      learner_config(config),
+      options,
       mesh=sharding.make_mesh(dict(config.mesh)),
       seed=config.seed,
       policy_params=params,
+      critic=critic,
       pad_id=tokenizer.pad_id,
     )
   except ValueError as error:
     raise UserError(str(error)) from error
+
+
+def _load(folder: str, like: models.ModelConfig):
+  """(config, params) of a Hugging Face folder, to run as `like` does."""
+  config, _, params = hf.load_hf(folder, **_run_options(like))
+  return config, params
+
+
+def _run_options(model: models.ModelConfig) -> dict[str, Any]:
+  """How it runs, which a Hugging Face folder does not say."""
+  return {
+    'dtype': model.dtype,
+    'scan_layers': model.scan_layers,
+    'remat': model.remat,
+  }
 
 
 def make_policy(host, learner: Learner, tokenizer) -> Policy:

@@ -66,6 +66,7 @@ def plan_of(config, **changes: Any) -> dict[str, Any]:
     ppo_epochs=learner.ppo_epochs,
     chunk_rows=learner.chunk_rows,
     with_value=learner.uses_value,
+    critic=device.critic_config(config, model),
     with_reference=learner.uses_reference,
     offload=learner.offload,
   )

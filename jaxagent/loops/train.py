@@ -184,8 +184,9 @@ def _resume(checkpoints, learner, scheduler) -> tuple[int, Counter]:
 def _scheduler(host, recipe: Recipe, sampler, inbox, journal) -> Scheduler:
   config, seed = host.config.rl, host.config.seed
   synchronous = config.rest == 'wait'
-  # In synchronous mode a batch is one wave: it must fit.
+  # As many again prepare a work or read its result.
   threads = 2 * host.config.sandbox.slots
+  # In synchronous mode a batch is one wave: it must fit.
   capacity = max(
     math.ceil(config.oversample * config.batch_size), config.batch_size
   )
@@ -193,6 +194,7 @@ def _scheduler(host, recipe: Recipe, sampler, inbox, journal) -> Scheduler:
     inbox,
     recipe.execute,
     threads=threads,
+    slots=host.config.sandbox.slots,
     lookahead=max(0, capacity - threads),
     cancel=host.pool.cancel,
   )
@@ -215,6 +217,8 @@ def _scheduler(host, recipe: Recipe, sampler, inbox, journal) -> Scheduler:
       group_size=config.group_size,
       # Few, larger generation calls: each has a fixed cost.
       refill=max(1, capacity // 4),
+      max_decoding=host.config.rollout.max_num_seqs or None,
+      max_in_flight=config.max_concurrent_rollouts or None,
     ),
     seed=seed,
     journal=journal,

@@ -69,7 +69,9 @@ class Book:
     self.pending: collections.OrderedDict[str, Member] = (
       collections.OrderedDict()
     )
-    self.asks: collections.deque[Key] = collections.deque()
+    self.asks: dict[str, collections.deque[Key]] = {
+      role: collections.deque() for role in self._roles
+    }
     self.works: collections.deque[Key] = collections.deque()
     self.calls: dict[Key, tuple[Member, Call]] = {}
     self.attempts: collections.Counter[Key] = collections.Counter()
@@ -191,7 +193,11 @@ class Book:
     for call in calls:
       key = Key(member.prompt_id, member.draws, call.call)
       self.calls[key] = (member, call)
-      (self.works if isinstance(call, Execute) else self.asks).append(key)
+      self._queue(call).append(key)
+
+  def _queue(self, call: Call) -> collections.deque[Key]:
+    """Where it waits to be issued."""
+    return self.works if isinstance(call, Execute) else self.asks[call.role]
 
   def _end(self, member: Member) -> None:
     """It is no longer under way: what is open of it is not wanted."""
@@ -248,8 +254,7 @@ class Book:
       self._quarantine(member, f'infrastructure {attempts} times: {error}')
       return
     _, call = self.calls[key]
-    queue = self.works if isinstance(call, Execute) else self.asks
-    queue.appendleft(key)
+    self._queue(call).appendleft(key)
 
   def _broken(self, member: Member, error: InteractionError | str) -> None:
     """The interaction broke its contract: it begins anew."""

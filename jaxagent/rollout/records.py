@@ -65,6 +65,9 @@ class SchedulerConfig:
     executor and be below watchdog_s.
   drain_s: `close` waits so long for running samples.
   refill: free slots that make it worth calling the sampler.
+  max_decoding: completions asked of one role at once. None: no limit.
+  max_in_flight: interactions under way at once, those that wait for a permit
+    included. None: as many as the executor takes, and max_decoding more.
   """
 
   batch_size: int
@@ -79,6 +82,8 @@ class SchedulerConfig:
   group_size: int = 1
   lease_s: float | None = None
   refill: int = 1
+  max_decoding: int | None = None
+  max_in_flight: int | None = None
 
   def __post_init__(self):
     _choice('rest', self.rest, RESTS)
@@ -118,6 +123,10 @@ class SchedulerConfig:
         f'buffer_capacity={capacity} is below batch_size={self.batch_size}: '
         'no batch would ever fill.'
       )
+    for name in ('max_decoding', 'max_in_flight'):
+      value = getattr(self, name)
+      if value is not None and (not isinstance(value, int) or value < 1):
+        raise ValueError(f'{name}={value!r} must be 1 or more, or None.')
     for name in ('watchdog_s', 'drain_s'):
       value = getattr(self, name)
       if not value >= 0 or (name == 'watchdog_s' and value == 0):

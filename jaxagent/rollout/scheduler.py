@@ -90,7 +90,11 @@ class Scheduler:
     self._policy = make_policy(config)
     # Executions with the executor: key -> (submitted at, attempt), in order.
     self._running: dict[Key, tuple[float, int]] = {}
-    self._asked: dict[Key, float] = {}
+    # Completions that are being drawn: role -> key -> asked at.
+    self._asked: dict[str, dict[Key, float]] = {role: {} for role in roles}
+    self._in_flight = config.max_in_flight or (
+      executor.capacity + (config.max_decoding or 0)
+    )
     self._again: collections.deque[tuple[int, list[Group]]] = (
       collections.deque()
     )
@@ -184,7 +188,7 @@ class Scheduler:
         with self._lock:
           self._take_in(results)
     finally:  # a full disk, say, which ends the run
-      for key in [*self._running, *self._asked]:
+      for key in [*self._running, *itertools.chain(*self._asked.values())]:
         self._cancel(key)
       self._book.halt()
       self._sampler.close()
@@ -256,7 +260,7 @@ class Scheduler:
 
   @property
   def _busy(self) -> bool:
-    return bool(self._running or self._asked)
+    return bool(self._running or any(self._asked.values()))
 
   def _set_version(self, version: int) -> None:
     if version < self._version:
@@ -278,9 +282,9 @@ class Scheduler:
     return issued
 
   def _begin_more(self) -> None:
-    book, capacity = self._book, self._executor.capacity
-    free = capacity - len(book.under_way)
-    if free < min(self.config.refill, capacity):
+    book = self._book
+    free = self._in_flight - len(book.under_way)
+    if free < min(self.config.refill, self._in_flight):
       return
     for _ in range(free):
       member = self._next_member()
@@ -303,16 +307,18 @@ class Scheduler:
     return next(iter(book.pending.values()))
 
   def _ask(self) -> int:
-    book, asks = self._book, []
-    while book.asks:
-      key = book.asks.popleft()
-      if key in book.calls:
+    book, asks, now = self._book, [], self._clock.now()
+    for role, waiting in book.asks.items():
+      asked = self._asked[role]
+      limit = self.config.max_decoding or len(asked) + len(waiting)
+      while waiting and len(asked) < limit:
+        key = waiting.popleft()
+        if key not in book.calls:
+          continue  # it was given up while it waited
         member, call = book.calls[key]
+        self._note(events.asked(key))
+        asked[key] = now
         asks.append(Ask(key, member.prompt, call))
-    now = self._clock.now()
-    for ask in asks:
-      self._note(events.asked(ask.key))
-      self._asked[ask.key] = now
     if asks:
       self._sampler.submit(asks)
       self._take_in(self._inbox.take(0.0))
@@ -345,7 +351,7 @@ class Scheduler:
     for result in results:
       now = self._clock.now()
       if isinstance(result, Sampled):
-        awaited = self._asked.pop(result.key, None) is not None
+        awaited = self._forget_ask(result.key)
       else:
         awaited = self._end(result, now)
       group = self._book.group_of(result.key)
@@ -357,6 +363,11 @@ class Scheduler:
       else:
         self.stats.add('ignored')  # cancelled or lost before, or twice
     self._expire_leases()
+
+  def _forget_ask(self, key: Key) -> bool:
+    """No longer awaited; whether it was."""
+    asked = self._asked.values()
+    return any(of_role.pop(key, None) is not None for of_role in asked)
 
   def _end(self, result: WorkResult, now: float) -> bool:
     """An execution has ended; False where it is not the awaited one."""
@@ -391,7 +402,7 @@ class Scheduler:
 
   def _cancel(self, key: Key) -> None:
     """The call is no longer wanted."""
-    if self._asked.pop(key, None) is not None:
+    if self._forget_ask(key):
       self._sampler.cancel(key)
     if key in self._running:
       started, _ = self._running.pop(key)
@@ -475,6 +486,8 @@ class Scheduler:
     )
     stats['buffer/size'] = float(self._book.buffer.n_finished)
     stats['buffer/running'] = float(len(self._running))
+    stats['buffer/generating'] = float(sum(map(len, self._asked.values())))
+    stats['buffer/in_flight'] = float(len(self._book.under_way))
     stats['buffer/pending'] = float(len(self._book.pending))
     sojourns = self._stopwatch.batch(chosen, version, now)
     return CollectedBatch(tuple(samples), stats, sojourns)
@@ -501,7 +514,11 @@ class Scheduler:
       (str(key), f'running (attempt {attempt})', now - at)
       for key, (at, attempt) in self._running.items()
     ]
-    stages += [(str(k), 'generating', now - at) for k, at in self._asked.items()]
+    stages += [
+      (str(key), f'generating ({role})', now - at)
+      for role, asked in self._asked.items()
+      for key, at in asked.items()
+    ]
     return stages + [(i, 'pending', 0.0) for i in self._book.pending]
 
 

@@ -24,7 +24,9 @@ class ThreadExecutor:
     run: blocking and thread-safe. An exception counts as an infrastructure
       failure, with its text: it is retried, never rewarded. A full disk is
       no work's failure: whoever takes from the inbox is told.
-    threads: works in progress at once (`slots`).
+    threads: works in progress at once.
+    slots: executions that `run` lets through at once; as many as threads if
+      not given. Worker use is counted by them.
     lookahead: further works that may be queued, so that a slot that frees
       itself while the learner is busy finds work.
     cancel: called with a key's text to stop a work that has begun.
@@ -36,10 +38,11 @@ class ThreadExecutor:
     run: Callable[[Work], Executed],
     *,
     threads: int,
+    slots: int | None = None,
     lookahead: int = 0,
     cancel: Callable[[str], object] | None = None,
   ):
-    self.slots = threads
+    self.slots = slots or threads
     self.capacity = threads + lookahead
     self._inbox, self._run, self._cancel = inbox, run, cancel
     self._todo: queue.Queue[Work | None] = queue.Queue()

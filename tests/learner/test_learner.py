@@ -15,7 +15,9 @@ from jaxagent.learner import (
   LearnerConfig,
   NonFiniteGradientError,
   advantages,
+  programs,
 )
+from jaxagent.models import init_decoder
 from tests.learner.conftest import make_samples
 
 BASE = LearnerConfig(
@@ -73,6 +75,50 @@ def test_value_update_fits_the_returns_and_leaves_the_policy(model_config):
   assert not np.array_equal(_flat(learner.value_params), value)
   assert found[-1]['critic/vf_loss'] < 0.5 * found[0]['critic/vf_loss']
   assert found[-1]['critic/vf_explained_var'] > 0.3
+
+
+def test_a_critic_of_its_own_has_its_own_shape(model_config, tmp_path):
+  """Wider and deeper than the policy; it learns, and comes back from a save."""
+  own = model_config.replace(
+    hidden_size=48, head_dim=12, num_hidden_layers=2, vocab_size=96
+  )
+  _, params = init_decoder(own, seed=7)
+
+  def make():
+    return Learner(model_config, BASE, seed=1, critic=(own, params))
+
+  learner = make()
+  trunk = learner.value_params['trunk']
+  assert trunk['embed']['embedding'].value.shape == (96, 48)
+  before = _flat(learner.value_params)
+  learner.rl_update(make_samples(12), np.ones(12))
+  after = _flat(learner.value_params)
+  assert not np.array_equal(after, before)
+  manager = CheckpointManager(tmp_path)
+  manager.save(1, learner.state(), {})
+  other = make()
+  other.load_state(manager.restore_latest(other.state()).arrays)
+  np.testing.assert_array_equal(_flat(other.value_params), after)
+  # Fine-tuning in between begins the critic anew, from its own trunk.
+  learner.start_sft()
+  learner.start_rl()
+  np.testing.assert_array_equal(_flat(learner.value_params), before)
+
+
+def test_a_critic_with_fewer_tokens_is_refused(model_config):
+  own = model_config.replace(vocab_size=32)
+  with pytest.raises(ValueError, match='critic knows 32 tokens, the policy 64'):
+    Learner(model_config, BASE, critic=(own, init_decoder(own, 0)[1]))
+
+
+def test_the_rates_of_both_roles_follow_the_schedule():
+  config = dataclasses.replace(
+    BASE, schedule='cosine', steps=20, warmup_steps=4
+  )
+  for lr in (config.policy_lr, config.value_lr):
+    rate = programs.rl_schedule(config, lr)
+    found = [float(rate(step)) / lr for step in (0, 3, 4, 12, 20, 99)]
+    assert found == pytest.approx([0.25, 1, 1, 0.55, 0.1, 0.1])
 
 
 def test_value_update_without_a_critic_is_refused(model_config):

@@ -47,6 +47,22 @@ def test_memory_by_hand():
   assert memory['activations'] == residuals + 2 * inside + logits
 
 
+def test_a_critic_of_its_own_counts_with_its_own_size():
+  critic = QWEN_7B.replace(
+    num_hidden_layers=4, hidden_size=7168, num_attention_heads=56
+  )
+  found = plan_lib.plan(QWEN_7B, {'fsdp': 8}, critic=critic)
+  same = plan_lib.plan(QWEN_7B, {'fsdp': 8})
+  size = critic.num_params() - 152064 * 7168 + 7168
+  memory = found['memory_per_device']
+  assert memory['value'] == 4 * size / 8
+  assert memory['policy'] == same['memory_per_device']['policy']
+  assert found['flops_per_update'] < same['flops_per_update']
+  with pytest.raises(ValueError, match='does not divide'):
+    plan_lib.plan(QWEN_7B, {'tensor': 4}, critic=critic.replace(
+      num_attention_heads=54))
+
+
 def test_flops_by_hand():
   # Body 6,525,621,760 and the output table; causal attention over 1000.
   body = 7_615_616_512 - 2 * 152064 * 3584

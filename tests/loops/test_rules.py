@@ -96,6 +96,8 @@ LEAST = {
   'rl.warmup_steps': 0,
   'rollout.top_k': 0,
   'rl.max_staleness': -1,
+  'rollout.max_num_seqs': 0,
+  'rl.max_concurrent_rollouts': 0,
 }
 
 
@@ -260,6 +262,7 @@ HERE = [
   ({'editor.kind': 'openai'}, 'config.editor.model is empty: name the model'),
   ({'tokenizer.path': 'nowhere'}, "'nowhere' is not a folder with tokenizer"),
   ({'model.path': 'nowhere'}, "'nowhere' is not a folder with config.json"),
+  ({'rl.critic_path': 'nowhere'}, "'nowhere' is not a folder with config.json"),
 ]
 
 
@@ -317,6 +320,30 @@ def test_what_does_not_fit_a_models_folder(
   small, tmp_path, inside, outside, text
 ):
   assert text in _refusal(_with_model(small, tmp_path, **inside) | outside)
+
+
+@pytest.mark.parametrize(
+  'inside, outside, text',
+  [
+    ({}, {}, ''),
+    ({}, {'rl.estimator': 'reinforce_pp'}, "not 'reinforce_pp'; set one"),
+    ({'vocab_size': 512}, {}, 'knows 512 tokens, the policy'),
+    ({'model_type': 'llama'}, {}, "'llama' is not implemented"),
+    ({'max_position_embeddings': 100}, {}, 'reads 100 tokens at most'),
+  ],
+)
+def test_a_critic_of_its_own(small, tmp_path, inside, outside, text):
+  changes = _with_model(small, tmp_path, **inside)
+  changes['rl.critic_path'] = changes.pop('model.path')
+  changes |= {'tokenizer.path': str(small), 'model.path': str(small)} | outside
+  if text:
+    assert text in _refusal(changes)
+    return
+  settings.validate(_config(changes))
+  folder = pathlib.Path(changes['rl.critic_path'])
+  (folder / 'model.safetensors').write_bytes(b'damaged')
+  with pytest.raises(UserError, match='config.rl.critic_path: '):
+    settings.validate_devices(_config(changes))
 
 
 def test_folders_that_lack_something(small, tmp_path):

@@ -213,9 +213,15 @@ def test_a_models_own_folder_is_trained_and_given_back(tmp_path):
   torch = pytest.importorskip('torch')
   transformers = pytest.importorskip('transformers')
   source, work, back = (tmp_path / n for n in ('source', 'work', 'back'))
+  critic = small_hf.make(tmp_path / 'critic', hidden_size=32)
   small_hf.make(source)
   out = _finish(
-    work, f'--config.model.path={source}', "--config.rollout.stop=(';;',)"
+    work,
+    f'--config.model.path={source}',
+    f'--config.rl.critic_path={critic}',
+    "--config.rollout.stop=(';;',)",
+    '--config.rollout.max_num_seqs=4',
+    '--config.rl.schedule=cosine',
   )
   assert load(work / 'summary.json')['rl']['heldin']['mean_reward']['n'] > 0, (
     out
