@@ -89,7 +89,7 @@ def test_a_critic_of_its_own_has_its_own_shape(model_config, tmp_path):
 
   learner = make()
   trunk = learner.value_params['trunk']
-  assert trunk['embed']['embedding'].value.shape == (96, 48)
+  assert trunk['embed'][...].shape == (96, 48)
   before = _flat(learner.value_params)
   learner.rl_update(make_samples(12), np.ones(12))
   after = _flat(learner.value_params)
