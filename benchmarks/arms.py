@@ -5,17 +5,16 @@ Runs of a seed share experts and SFT. Resumable: finished runs are reused.
 
 from __future__ import annotations
 
+import argparse
 import math
 import pathlib
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats as sps
 
-from benchmarks.quickstart import ROOT, seed_control
+from benchmarks import machine, quickstart
 from jaxagent.metrics import read_records
 from jaxagent.summary import load
 
@@ -40,26 +39,10 @@ CURVES = {
 
 def run(work: pathlib.Path, seed: int, updates: int, options) -> None:
   """One arm, unless it has finished. options: 'KEY=VALUE' of config."""
-  if (work / 'summary.json').exists():
-    return
+  given = (f'rl.updates={updates}', *options)
   with open(work.with_suffix('.log'), 'ab') as log:
-    subprocess.run(
-      [
-        sys.executable,
-        '-m',
-        'jaxagent.main',
-        '--config=configs/stepwise_ppo.py',
-        f'--config.seed={seed}',
-        f'--config.rl.updates={updates}',
-        f'--work_dir={work}',
-        *SMALL,
-        *(f'--config.{option}' for option in options),
-      ],
-      cwd=ROOT,
-      stdout=log,
-      stderr=log,
-      check=True,
-    )
+    flags = [*SMALL, *(f'--config.{option}' for option in given)]
+    quickstart.run(work, seed, flags, log)
 
 
 def curves(work: pathlib.Path) -> dict[str, Any]:
@@ -95,7 +78,7 @@ def measure(
     for seed in range(seeds):
       work = base / f'seed{seed}-{number}'
       if number:
-        seed_control(base / f'seed{seed}-0', work)
+        quickstart.seed_control(base / f'seed{seed}-0', work)
       run(work, seed, updates, options)
       runs.append(curves(work))
     rows.append({**names, 'runs': runs})
@@ -133,3 +116,30 @@ def smooth(values: Sequence[float], window: int = 5) -> np.ndarray:
   return np.array(
     [array[max(0, i + 1 - window) : i + 1].mean() for i in range(len(array))]
   )
+
+
+def main(module: Any, *, name: str, seeds: int, updates: int) -> None:
+  """The command line of a benchmark.
+
+  module: has `arms()`, `line(row)`, `table(result)` and `plot(rows, path)`.
+  name: of its result, of its figure in docs/img, and in its work directory.
+  """
+  parser = argparse.ArgumentParser(
+    description=module.__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  parser.add_argument('--seeds', type=int, default=seeds)
+  parser.add_argument('--updates', type=int, default=updates)
+  parser.add_argument('--work_dir', default=f'workdir/benchmark_{name}')
+  parser.add_argument('--json', action='store_true', help='save the result')
+  parser.add_argument('--plot', action='store_true', help='docs/img')
+  args = parser.parse_args()
+  base = pathlib.Path(args.work_dir).resolve()
+  arms = list(module.arms())
+  rows = measure(base, arms, args.seeds, args.updates, module.line)
+  result = {'seeds': args.seeds, 'updates': args.updates, 'rows': rows}
+  print(module.table(result))
+  if args.plot:
+    module.plot(rows, quickstart.ROOT / 'docs' / 'img' / f'{name}.svg')
+  if args.json:
+    print(machine.save(name, result))

@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from benchmarks.machine import describe, speed_index
 from jaxagent.metrics import read_records
@@ -28,8 +29,10 @@ ROOT = pathlib.Path(__file__).parents[1]
 SHARED = ('tasks', 'collect', 'tokenizer', 'sft')
 
 
-def run(work: pathlib.Path, seed: int, extra: tuple[str, ...] = ()) -> None:
-  """One run of the tiny variant, unless it has finished."""
+def run(
+  work: pathlib.Path, seed: int, extra: Sequence[str] = (), log=None
+) -> None:
+  """One run of the tiny variant, unless it has finished; output into `log`."""
   if (work / 'summary.json').exists():
     return
   subprocess.run(
@@ -43,6 +46,8 @@ def run(work: pathlib.Path, seed: int, extra: tuple[str, ...] = ()) -> None:
       *extra,
     ],
     cwd=ROOT,
+    stdout=log,
+    stderr=log,
     check=True,
   )
 

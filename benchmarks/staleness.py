@@ -10,16 +10,14 @@ reused.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import pathlib
+import sys
 from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
-from benchmarks.arms import cell, measure, smooth
-from benchmarks.quickstart import ROOT
+from benchmarks.arms import cell, main, smooth
 
 BOUNDS = (0, 1, 2, 4, 8)
 SLOW = {
@@ -97,23 +95,5 @@ def plot(rows: list[dict], path: pathlib.Path) -> None:
   figure.savefig(path)
 
 
-def main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--seeds', type=int, default=1)
-  parser.add_argument('--updates', type=int, default=40)
-  parser.add_argument('--work_dir', default='workdir/benchmark_staleness')
-  parser.add_argument('--json', action='store_true', help='save the result')
-  parser.add_argument('--plot', action='store_true', help='docs/img')
-  args = parser.parse_args()
-  base = pathlib.Path(args.work_dir).resolve()
-  rows = measure(base, list(arms()), args.seeds, args.updates, line)
-  result = {'seeds': args.seeds, 'updates': args.updates, 'rows': rows}
-  print(table(result))
-  if args.plot:
-    plot(rows, ROOT / 'docs' / 'img' / 'staleness.svg')
-  if args.json:
-    print(machine.save('staleness', result))
-
-
 if __name__ == '__main__':
-  main()
+  main(sys.modules[__name__], name='staleness', seeds=1, updates=40)
