@@ -37,7 +37,7 @@ HOST = {
   'grade',
 }
 # rollout is a host room but for these files.
-ROLLOUT_ON_DEVICE = {'native_engine', 'weight_sync', 'sampling'}
+ROLLOUT_ON_DEVICE = {'native_engine', 'native_programs', 'sampling'}
 DEVICE = {'algorithms', 'models', 'sharding', 'learner', 'checkpoint'}
 ABOVE = {'loops', 'main', 'plan', 'testing'}
 # Room -> rooms it may import. Rooms not named here are free of this check.

@@ -201,7 +201,7 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
     eos_ids=tokenizer.eos_ids,
     prompt_buckets=_powers(64, roll.max_prompt_tokens),
     batch_buckets=(1, 4, 16, 48),
-    new_buckets=(roll.max_new_tokens,),
+    max_new_tokens=roll.max_new_tokens,
     decode=tokenizer.decode_response,
     seed=host.config.seed,
   )

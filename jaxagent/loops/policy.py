@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.envs.prompts import render_prompt
-from jaxagent.rollout.engine import before_stop
+from jaxagent.rollout.engine import Engine, before_stop
 
 
 def seed_of(*parts) -> int:
@@ -24,11 +24,11 @@ def seed_of(*parts) -> int:
 class Policy:
   """Tokenizer, prompt style and engine, put together.
 
-  engine: anything with `generate(requests) -> completions`.
+  engine: samples with the policy's weights.
   specs: task name -> TaskSpec.
   """
 
-  engine: object
+  engine: Engine
   tokenizer: object
   specs: dict[str, types.TaskSpec]
   style: str
@@ -45,11 +45,14 @@ class Policy:
     self, prompts: Sequence[np.ndarray], ids: Sequence[str], seeds
   ) -> list[types.Completion]:
     """One response for each prompt's ids; `ids` name the requests."""
-    requests = [
-      types.Request(i, prompt, seed, self.sampling)
-      for prompt, i, seed in zip(prompts, ids, seeds)
-    ]
-    return list(self.engine.generate(requests))
+    requests = map(self.request, prompts, ids, seeds)
+    return self.engine.generate(list(requests))
+
+  def request(
+    self, prompt: np.ndarray, request_id: str, seed: int
+  ) -> types.Request:
+    """What the engine is asked."""
+    return types.Request(request_id, prompt, seed, self.sampling)
 
   def text(self, completion: types.Completion) -> str:
     """The response's text, without the end token or the stop text."""

@@ -16,11 +16,13 @@ from collections import Counter
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
+from jaxagent.interactions import POLICY
 from jaxagent.loops import control, traces, weighting
 from jaxagent.loops.errors import MachineryError, UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.loops.recipes import Recipe
 from jaxagent.metrics import MetricWriter, Progress
+from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.pump import Pump
@@ -46,13 +48,17 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
   )
   journal = Journal(directory / 'journal')
   inbox = JournalledInbox(journal)
-  sampler = ThreadSampler(inbox, recipe.draws)
+  engine = EngineSampler(inbox, policy.engine, recipe.request)
+  others = ThreadSampler(inbox, recipe.draws)
+  sampler = RoleSampler(
+    {POLICY: engine, **{role: others for role in recipe.draws}}
+  )
   scheduler = _scheduler(host, recipe, sampler, inbox, journal)
   try:
     start, counts = _resume(checkpoints, learner, scheduler)
     policy.engine.update_weights(learner.policy_params, start)
     saver = Saver(checkpoints, journal, learner, scheduler, counts)
-    _Loop(host, learner, policy, sampler, scheduler, saver).run(start)
+    _Loop(host, learner, policy, scheduler, saver).run(start)
     # The ledger beside the checkpoint is for people and for audits.
     scheduler.ledger.save(directory / 'ledger.json')
   except StalledError as error:
@@ -70,9 +76,9 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
 class _Loop:
   """Collect, update, hand the weights on, record, save."""
 
-  def __init__(self, host, learner, policy, sampler, scheduler, saver: Saver):
+  def __init__(self, host, learner, policy, scheduler, saver: Saver):
     self._host, self._learner, self._policy = host, learner, policy
-    self._sampler, self._scheduler, self._saver = sampler, scheduler, saver
+    self._scheduler, self._saver = scheduler, saver
     self._saved_s = 0.0
 
   def run(self, start: int) -> None:
@@ -109,9 +115,8 @@ class _Loop:
     )
     with Pump(self._scheduler, update):  # slots stay busy meanwhile
       metrics = self._learner.rl_update(samples, weights, update)
-    with self._sampler.paused():
-      params = self._learner.policy_params
-      self._policy.engine.update_weights(params, update + 1)
+    params = self._learner.policy_params
+    self._policy.engine.update_weights(params, update + 1)
     self._scheduler.mark_trained(batch.prompt_ids, update)
     trained = time.monotonic()
     self._saver.counts.update(t.outcome.value for s in samples for t in s.steps())
@@ -222,5 +227,5 @@ def _scheduler(host, recipe: Recipe, sampler, inbox, journal) -> Scheduler:
     ),
     seed=seed,
     journal=journal,
-    roles=recipe.draws.keys(),
+    roles=(POLICY, *recipe.draws),
   )

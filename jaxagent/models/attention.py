@@ -126,12 +126,13 @@ def _xla(q, k, v, segment_ids):
 def attend_cached(
   q: jax.Array, k: jax.Array, v: jax.Array, visible: jax.Array
 ) -> jax.Array:
-  """One new token a row against a cache.
+  """One new token a row against a cache, which may have more rows and columns.
 
-  q [B, H, h], k and v [B, K, S, h], visible bool [B, S] -> [B, H, h].
+  q [B, H, h], k and v [>=B, K, >=S, h], visible bool [B, S] -> [B, H, h].
   """
   b, heads, h = q.shape
-  kv = k.shape[1]
+  kv, seen = k.shape[1], visible.shape[1]
+  k, v = k[:b, :, :seen], v[:b, :, :seen]
   q = q.reshape(b, kv, heads // kv, h)
   scores = jnp.einsum(
     'bkgh,bksh->bkgs', q, k, preferred_element_type=jnp.float32
@@ -139,3 +140,21 @@ def attend_cached(
   scores = jnp.where(visible[:, None, None], scores * h**-0.5, _MASKED)
   probs = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
   return jnp.einsum('bkgs,bksh->bkgh', probs, v).reshape(b, heads, h)
+
+
+def attend_block(
+  q: jax.Array, k: jax.Array, v: jax.Array, visible: jax.Array
+) -> jax.Array:
+  """Several new tokens a row against a cache that holds them already.
+
+  q [B, T, H, h], k and v [B, K, S, h], visible bool [B, T, S] -> as q.
+  """
+  b, t, heads, h = q.shape
+  kv = k.shape[1]
+  q = q.reshape(b, t, kv, heads // kv, h)
+  scores = jnp.einsum(
+    'btkgh,bksh->bkgts', q, k, preferred_element_type=jnp.float32
+  )
+  scores = jnp.where(visible[:, None, None], scores * h**-0.5, _MASKED)
+  probs = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
+  return jnp.einsum('bkgts,bksh->btkgh', probs, v).reshape(b, t, heads, h)

@@ -227,7 +227,7 @@ class Decoder(nnx.Module):
   ) -> tuple[jax.Array, Cache]:
     """One token a row: tokens, positions [B] -> hidden [B, D], new cache.
 
-    `write(cache [B, K, S, h], new [B, K, h])` stores the token's key or
+    `write(cache [>=B, K, >=S, h], new [B, K, h])` stores the token's key or
     value; `visible` bool [B, S] says what each row sees, itself included.
     """
     x, angles = self._start(tokens, positions)
@@ -237,20 +237,48 @@ class Decoder(nnx.Module):
       k, v = write(pair[0], k), write(pair[1], v)
       return layer.finish(x, attention.attend_cached(q, k, v, visible)), (k, v)
 
+    x, cache = self._through(step, x, cache)
+    return self.norm(x), cache
+
+  def extend(
+    self,
+    tokens: jax.Array,
+    positions: jax.Array,
+    cache: Cache,
+    write: Callable[[jax.Array, jax.Array], jax.Array],
+    read: Callable[[jax.Array], jax.Array],
+    visible: jax.Array,
+  ) -> Cache:
+    """Several tokens a row: tokens, positions [B, T] -> the cache with them.
+
+    `write(cache, new [B, T, K, h])` stores keys or values, `read(cache)` gives
+    those of the rows [B, K, S, h]; `visible` bool [B, T, S].
+    """
+    shape = jnp.shape(tokens)
+    x, angles = self._start(tokens, positions)
+
+    def step(layer, x, pair):
+      q, k, v = (a.reshape(*shape, *a.shape[1:]) for a in layer.qkv(x, angles))
+      k, v = write(pair[0], k), write(pair[1], v)
+      out = attention.attend_block(q, read(k), read(v), visible)
+      return layer.finish(x, out.reshape(x.shape[0], *out.shape[2:])), (k, v)
+
+    return self._through(step, x, cache)[1]
+
+  def _through(self, step, x: jax.Array, cache: Cache):
+    """step(layer, x, (k, v)) -> (x, (k, v)) layer by layer -> x, new cache."""
     if self.config.scan_layers:
       graph, state = nnx.split(self.layers)
-      x, cache = jax.lax.scan(
+      return jax.lax.scan(
         lambda x, args: step(nnx.merge(graph, args[0]), x, args[1]),
         x,
         (state, cache),
       )
-    else:
-      new = []
-      for layer, pair in zip(self.layers, cache):
-        x, pair = step(layer, x, pair)
-        new.append(pair)
-      cache = tuple(new)
-    return self.norm(x), cache
+    new = []
+    for layer, pair in zip(self.layers, cache):
+      x, pair = step(layer, x, pair)
+      new.append(pair)
+    return x, tuple(new)
 
   def _start(self, tokens, positions):
     tokens, positions = jnp.asarray(tokens), jnp.asarray(positions)

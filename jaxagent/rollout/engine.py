@@ -43,9 +43,17 @@ class Engine(Protocol):
     """
 
   def submit(
-    self, requests: Sequence[types.Request], *, for_training: bool = True
+    self,
+    requests: Sequence[types.Request],
+    *,
+    for_training: bool = True,
+    put: Callable[[types.Completion | Exception], object] | None = None,
   ) -> None:
-    """Queues requests, whose completions `poll` returns as they finish."""
+    """Queues requests, whose completions `poll` returns as they finish.
+
+    put: called with each of them instead, on a thread of the engine's; with an
+      EngineError for each that is lost when the engine breaks down.
+    """
 
   def poll(self, timeout_s: float | None = None) -> list[types.Completion]:
     """What has finished since the last call; [] when nothing is left.
@@ -55,6 +63,9 @@ class Engine(Protocol):
 
   def abort(self, request_ids: Sequence[str]) -> list[types.Completion]:
     """Ends requests now; their partial tokens, finish_reason 'abort'."""
+
+  def discard(self, request_ids: Sequence[str]) -> None:
+    """No completion of them is wanted; returns at once. Unknown: ignored."""
 
   def close(self) -> None:
     """Frees what the engine holds; further calls raise EngineError."""

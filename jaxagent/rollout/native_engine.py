@@ -1,37 +1,79 @@
-"""The embedded engine: prefill and the whole decode in one compiled loop.
+"""The embedded engine: continuous batching over the slots of one cache.
 
-Prompts are right-padded to a bucket of P columns; token n of every row is
-written at column P + n of the cache, so that one contiguous slice is written
-a step and nothing is scattered. Rotary positions stay each row's own.
-Weights are held by reference: an update copies nothing. A trainer that
-donates its weights must hand over the new ones before the next call.
+A thread of its own decodes some tokens at a time for every request that has a
+slot; between two such rounds finished requests leave, waiting ones take their
+slots, and new weights come in. A prompt that begins as the text of another slot
+does (samples of one prompt, the next turn of an interaction) takes its keys and
+values from there. A request's tokens depend on its own seed and prompt, not on
+what is beside it.
+
+Weights are held by reference: an update copies nothing. A trainer that donates
+its weights must hold the engine between rounds meanwhile (`paused`).
 """
 
 from __future__ import annotations
 
-import functools
+import collections
+import contextlib
+import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
 from jaxagent import types
 from jaxagent.models.config import ModelConfig
-from jaxagent.models.logprobs import logits_of
-from jaxagent.rollout import sampling
+from jaxagent.rollout import native_programs as programs
 from jaxagent.rollout.engine import (
   EngineError,
   RequestError,
   check_request,
   stop_length,
 )
+from jaxagent.rollout.slots import Plan, Slots
 
 _log = logging.getLogger(__name__)
 _MAX_STOPS = 8
+_STEPS = 16  # tokens a round at most
+
+
+@dataclasses.dataclass
+class _Job:
+  """A request on its way; `tokens` and `logprobs` hold what is drawn."""
+
+  request: types.Request
+  put: Callable[[types.Completion | Exception], None]
+  tokens: np.ndarray
+  logprobs: np.ndarray
+  count: int = 0
+  slot: int = -1
+  spans: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+
+  def add(self, tokens, logprobs, version: int) -> None:
+    start, self.count = self.count, self.count + len(tokens)
+    self.tokens[start : self.count] = tokens
+    self.logprobs[start : self.count] = logprobs
+    if self.spans and self.spans[-1][0] == version:
+      start = self.spans.pop()[1]
+    self.spans.append((version, start, self.count))
+
+  def completion(self, reason: str, version: int) -> types.Completion:
+    n = self.count
+    spans = tuple((v, a, min(b, n)) for v, a, b in self.spans if a < n)
+    return types.Completion(
+      request_id=self.request.request_id,
+      prompt_ids=np.asarray(self.request.prompt_ids, np.int32),
+      token_ids=self.tokens[:n].copy(),
+      logprobs=self.logprobs[:n].copy(),
+      version_spans=spans or ((version, 0, 0),),
+      finish_reason=reason,
+    )
 
 
 class NativeEngine:
@@ -47,7 +89,7 @@ class NativeEngine:
     eos_ids: Sequence[int] = (),
     prompt_buckets: Sequence[int] = (64, 128, 256),
     batch_buckets: Sequence[int] = (1, 4, 16, 48),
-    new_buckets: Sequence[int] = (192,),
+    max_new_tokens: int = 192,
     decode: Callable[[Sequence[int]], str] | None = None,
     seed: int = 0,
     version: int = 0,
@@ -56,23 +98,21 @@ class NativeEngine:
 
     `decode` turns a response's ids into text, for requests with stop texts.
 
-    The buckets are the static shapes: prompt tokens, rows and new tokens of
-    one compiled loop. A larger batch is cut into several. `seed` is folded
-    into every request's own seed.
+    The buckets are the static shapes: prompt tokens and rows of one program;
+    the largest batch is the number of slots, and the cache has as many rows of
+    the longest prompt and response. `seed` is folded into every request's own.
     """
     self._graphdef, self._params, self._config = graphdef, params, config
     self._pad_id, self._eos = pad_id, tuple(eos_ids)
     self._prompt = _buckets('prompt_buckets', prompt_buckets)
     self._batch = _buckets('batch_buckets', batch_buckets)
-    self._new = _buckets('new_buckets', new_buckets)
+    self._max_new = max_new_tokens
     self._seed, self._version, self._decode = seed, version, decode
-    self._closed = False
-    self._shapes: set[tuple[Any, ...]] = set()
-    longest = self._prompt[-1] + self._new[-1]
+    longest = self._prompt[-1] + max_new_tokens
     if longest > config.max_position_embeddings:
       raise ValueError(
-        f'prompt bucket {self._prompt[-1]} and {self._new[-1]} new tokens need '
-        f'{longest} positions; the model has max_position_embeddings='
+        f'prompt bucket {self._prompt[-1]} and {max_new_tokens} new tokens '
+        f'need {longest} positions; the model has max_position_embeddings='
         f'{config.max_position_embeddings}. Lower the buckets.'
       )
     for token in (pad_id, *self._eos):
@@ -81,7 +121,22 @@ class NativeEngine:
           f'token id {token} (pad or eos) is outside the vocabulary '
           f"[0, {config.vocab_size}); is the tokenizer the model's own?"
         )
-    self._loop = jax.jit(_generate, static_argnums=(0, 1, 2, 3))
+    self._columns = _column_buckets(longest)
+    self._slots = Slots(self._batch[-1], longest)
+    self._settings = _Settings(self._batch[-1])
+    self._cache: Any = None
+    self._shapes: set[tuple[Any, ...]] = set()
+    self._waiting: collections.deque[_Job] = collections.deque()
+    self._jobs: dict[int, _Job] = {}  # by slot
+    self._done: queue.SimpleQueue = queue.SimpleQueue()
+    self._open = 0  # submitted and not yet polled
+    self._unwanted: set[str] = set()
+    self._moved = threading.Condition()
+    self._held = 0  # callers that want the time between two rounds
+    self._in_round = False
+    self._broken: BaseException | None = None
+    self._closed = False
+    self._thread: threading.Thread | None = None
 
   @property
   def version(self) -> int:
@@ -92,47 +147,153 @@ class NativeEngine:
     """Programs compiled so far; constant once every bucket has been seen."""
     return len(self._shapes)
 
+  # The callers' side ---------------------------------------------------------
+
   def update_weights(self, params: nnx.State, version: int) -> None:
-    """By reference. Raises ValueError, unchanged, on other names or shapes."""
-    old = jax.tree_util.tree_flatten_with_path(self._params)[0]
-    new = dict(jax.tree_util.tree_flatten_with_path(params)[0])
-    wrong = [
-      f'{jax.tree_util.keystr(k)}: {getattr(new.get(k), "shape", "missing")} '
-      f'{getattr(new.get(k), "dtype", "")}, not {v.shape} {v.dtype}'
-      for k, v in old
-      if k not in new or (new[k].shape, new[k].dtype) != (v.shape, v.dtype)
-    ]
-    extra = set(new) - {k for k, _ in old}
-    wrong += [f'{jax.tree_util.keystr(k)}: unknown' for k in extra]
-    if wrong:
-      raise ValueError(
-        f'weights of version {version} do not fit the engine: '
-        + '; '.join(wrong)
-      )
-    self._params, self._version = params, version
+    """By reference, between two rounds; requests under way go on with them.
+
+    Raises ValueError, unchanged, on other names or shapes.
+    """
+    _check_fits(self._params, params, version)
+    with self.paused():
+      self._params, self._version = params, version
+      self._slots.forget()
+
+  @contextlib.contextmanager
+  def paused(self) -> Iterator[None]:
+    """No round runs meanwhile; requests keep their places."""
+    with self._moved:
+      self._held += 1
+      self._moved.wait_for(lambda: not self._in_round)
+    try:
+      yield
+    finally:
+      with self._moved:
+        self._held -= 1
+        self._moved.notify_all()
 
   def generate(
     self, requests: Sequence[types.Request], *, for_training: bool = True
   ) -> list[types.Completion]:
     """See `engine.Engine.generate`."""
-    if self._closed:
-      raise EngineError('the engine is closed; make a new one.')
-    for request in requests:
-      self._check(request, for_training)
-    out: list[types.Completion] = []
-    for start in range(0, len(requests), self._batch[-1]):
-      out += self._run(requests[start : start + self._batch[-1]])
+    mine: queue.SimpleQueue = queue.SimpleQueue()
+    jobs = self._enter(
+      requests,
+      for_training,
+      lambda index: lambda result: mine.put((index, result)),
+    )
+    out: list[Any] = [None] * len(jobs)
+    for _ in jobs:
+      index, result = mine.get()
+      if isinstance(result, BaseException):
+        raise EngineError(f'the engine broke down: {result!r}') from result
+      out[index] = result
     return out
 
+  def submit(
+    self,
+    requests: Sequence[types.Request],
+    *,
+    for_training: bool = True,
+    put: Callable[[types.Completion | Exception], object] | None = None,
+  ) -> None:
+    """See `engine.Engine.submit`."""
+    with self._moved:
+      self._enter(requests, for_training, lambda _: put or self._done.put)
+      self._open += 0 if put else len(requests)
+
+  def poll(self, timeout_s: float | None = None) -> list[types.Completion]:
+    """See `engine.Engine.poll`."""
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    out: list[types.Completion] = []
+    while self._open:
+      try:
+        if out:
+          result = self._done.get_nowait()
+        else:
+          left = None if end is None else max(0.0, end - time.monotonic())
+          result = self._done.get(timeout=left)
+      except queue.Empty:
+        break
+      with self._moved:
+        self._open -= 1
+      if isinstance(result, BaseException):
+        raise EngineError(f'the engine broke down: {result!r}') from result
+      out.append(result)
+    return out
+
+  def abort(self, request_ids: Sequence[str]) -> list[types.Completion]:
+    """See `engine.Engine.abort`."""
+    with self.paused(), self._moved:
+      out = []
+      for job in self._take_out(set(request_ids)):
+        out.append(job.completion('abort', self._version))
+        if job.put == self._done.put:
+          self._open -= 1
+        else:
+          job.put(out[-1])
+      return out
+
+  def discard(self, request_ids: Sequence[str]) -> None:
+    """See `engine.Engine.discard`."""
+    with self._moved:
+      self._unwanted.update(request_ids)
+
+  def _take_out(self, unwanted: set[str]) -> list[_Job]:
+    """Between two rounds: they lose their places."""
+    jobs = [
+      job
+      for job in (*self._waiting, *self._jobs.values())
+      if job.request.request_id in unwanted
+    ]
+    for job in jobs:
+      if job.slot < 0:
+        self._waiting.remove(job)
+      else:
+        self._leave(job)
+    return jobs
+
   def close(self) -> None:
-    self._closed, self._params = True, None
+    """Ends what runs; whoever waits for it gets an EngineError."""
+    with self._moved:
+      self._closed = True
+      self._moved.notify_all()
+    if self._thread is not None:
+      self._thread.join()
+    self._fail(EngineError('the engine is closed; make a new one.'))
+    self._params = self._cache = None
+
+  def _enter(self, requests, for_training, put) -> list[_Job]:
+    """Queues all of them, or raises and queues none."""
+    for request in requests:
+      self._check(request, for_training)
+    jobs = []
+    for index, request in enumerate(requests):
+      most = request.sampling.max_new_tokens
+      arrays = np.zeros(most, np.int32), np.zeros(most, np.float32)
+      jobs.append(_Job(request, put(index), *arrays))
+    with self._moved:
+      if self._closed:
+        raise EngineError('the engine is closed; make a new one.')
+      if self._broken is not None:
+        raise EngineError(f'the engine broke down: {self._broken!r}')
+      # An earlier request of that name is gone; this one is wanted.
+      self._unwanted.difference_update(r.request_id for r in requests)
+      self._waiting.extend(jobs)
+      if self._thread is None:
+        self._thread = threading.Thread(
+          target=self._serve, name='native-engine', daemon=True
+        )
+        self._thread.start()
+      self._moved.notify_all()
+    return jobs
 
   def _check(self, request: types.Request, for_training: bool) -> None:
     check_request(
       request,
       vocab_size=self._config.vocab_size,
       max_prompt_tokens=self._prompt[-1],
-      max_new_tokens=self._new[-1],
+      max_new_tokens=self._max_new,
       for_training=for_training,
     )
     if request.sampling.stop and self._decode is None:
@@ -147,109 +308,248 @@ class NativeEngine:
         f'most {_MAX_STOPS}.'
       )
 
-  def _run(self, requests: Sequence[types.Request]) -> list[types.Completion]:
-    """One batch through one compiled loop."""
-    rows = _fit(len(requests), self._batch)
-    width = _fit(max(len(r.prompt_ids) for r in requests), self._prompt)
-    longest = max(r.sampling.max_new_tokens for r in requests)
-    new = _fit(longest, self._new)
-    unique, source = self._unique(requests, rows, width)
-    cut = any(r.sampling.top_p < 1 or r.sampling.top_k > 0 for r in requests)
-    arrays = pack_settings(requests, rows, self._eos, self._seed)
-    static = (self._graphdef, self._config, new, cut)
-    self._note((rows, width, new, cut, unique[0].shape[0]))
-    done = self._loop(*static, self._params, *unique, source, arrays)
-    tokens, logprobs, lengths, stopped = jax.device_get(done)
-    return [
-      self._completion(r, tokens[i, : lengths[i]], logprobs[i], stopped[i])
-      for i, r in enumerate(requests)
-    ]
+  # The thread's side ---------------------------------------------------------
 
-  def _completion(self, request, tokens, logprobs, stopped):
-    """What was sampled [N], cut where it completes a stop text."""
-    length = stop_length(tokens, request.sampling.stop, self._decode)
-    if length is None:
-      length = len(tokens)
-    else:
-      stopped = True
-    return types.Completion(
-      request_id=request.request_id,
-      prompt_ids=np.asarray(request.prompt_ids, np.int32),
-      token_ids=tokens[:length],
-      logprobs=logprobs[:length],
-      version_spans=((self._version, 0, length),),
-      finish_reason='stop' if stopped else 'length',
+  def _serve(self) -> None:
+    try:
+      while self._begin_round():
+        try:
+          self._round()
+        finally:
+          with self._moved:
+            self._in_round = False
+            self._moved.notify_all()
+    except BaseException as error:  # noqa: BLE001 - told to every caller
+      _log.exception('native engine')
+      self._fail(error)
+
+  def _begin_round(self) -> bool:
+    """Waits for work and for nobody to hold the engine; False at the end."""
+    with self._moved:
+      self._moved.wait_for(
+        lambda: self._closed
+        or (not self._held and (self._waiting or self._jobs))
+      )
+      if self._closed:
+        return False
+      for job in self._take_out(self._unwanted):
+        if job.put == self._done.put:
+          self._open -= 1
+      self._unwanted.clear()
+      self._in_round = True
+      return True
+
+  def _fail(self, error: BaseException) -> None:
+    with self._moved:
+      self._broken = error
+      jobs = [*self._waiting, *self._jobs.values()]
+      self._waiting.clear()
+      self._jobs.clear()
+    for job in jobs:
+      job.put(error)
+
+  def _round(self) -> None:
+    if self._cache is None:
+      self._cache = programs.empty_cache(
+        self._config, self._slots.n, self._slots.columns
+      )
+    self._admit()
+    self._compact()
+    self._decode_some()
+
+  def _admit(self) -> None:
+    """Waiting requests take the free slots, first come, first served."""
+    n = min(self._slots.free, len(self._waiting))
+    if not n:
+      return
+    jobs = [self._waiting.popleft() for _ in range(n)]
+    prompts = [np.asarray(job.request.prompt_ids, np.int32) for job in jobs]
+    plans = self._slots.seat(prompts)
+    for job, plan in zip(jobs, plans):
+      job.slot = plan.slot
+      self._jobs[plan.slot] = job
+      self._settings.set(plan.slot, job.request, self._eos, self._seed)
+    self._fill(plans, prompts)
+
+  def _fill(self, plans: Sequence[Plan], prompts) -> None:
+    """Brings the prompts' keys and values into their slots."""
+    moved = [p for p in plans if not p.after and p.source is not None]
+    self._copy([(p.source, p.slot) for p in moved if p.source != p.slot])
+    new = [
+      (p.slot, ids[:-1]) for p, ids in zip(plans, prompts) if p.source is None
+    ]
+    # Of like length together: a row is padded to the widest beside it.
+    new = sorted((x for x in new if len(x[1])), key=lambda x: len(x[1]))
+    while new:
+      width = _fit(len(new[0][1]), self._prompt)
+      some = [x for x in new if len(x[1]) <= width]
+      self._prefill(some, width)
+      new = new[len(some) :]
+    for plan, ids in zip(plans, prompts):
+      rest = ids[plan.kept : -1]
+      if plan.source is not None and not plan.after and len(rest):
+        self._extend(plan, rest)
+    self._copy([(p.source, p.slot) for p in plans if p.after])
+
+  def _prefill(self, some: Sequence[tuple[int, np.ndarray]], width: int) -> None:
+    rows = _fit(len(some), self._batch)
+    tokens = np.full((rows, width), self._pad_id, np.int32)
+    lengths = np.ones(rows, np.int32)
+    slots = np.full(rows, self._slots.n, np.int32)  # padding goes nowhere
+    for i, (slot, ids) in enumerate(some):
+      tokens[i, : len(ids)], lengths[i], slots[i] = ids, len(ids), slot
+    self._note('prefill', rows, width)
+    self._cache = programs.prefill(
+      self._graphdef,
+      self._config,
+      self._params,
+      self._cache,
+      tokens,
+      lengths,
+      slots,
     )
 
-  def _unique(self, requests, rows, width):
-    """Prompts that the batch shares are prefilled once.
+  def _extend(self, plan: Plan, rest: np.ndarray) -> None:
+    """What the text goes on with after the tokens that are there."""
+    width = _fit(len(rest), self._prompt)
+    columns = _fit(plan.kept + len(rest), self._columns)
+    tokens = np.full((1, width), self._pad_id, np.int32)
+    tokens[0, : len(rest)] = rest
+    self._note('extend', width, columns)
+    self._cache = programs.extend(
+      self._graphdef,
+      columns,
+      self._params,
+      self._cache,
+      tokens,
+      np.array([plan.kept], np.int32),
+      np.array([plan.slot], np.int32),
+    )
 
-    Returns ((tokens [U, P], lengths [U]), source [rows]). Sharing pays, and
-    costs a shape of its own, only where it at least halves the prefill.
-    """
-    index: dict[bytes, int] = {}
+  def _copy(self, moves: Sequence[tuple[int, int]]) -> None:
+    if not moves:
+      return
+    rows = _fit(len(moves), self._batch)
     source = np.zeros(rows, np.int32)
-    for i, r in enumerate(requests):
-      key = np.asarray(r.prompt_ids, np.int32).tobytes()
-      source[i] = index.setdefault(key, len(index))
-    size = _fit(len(index), self._batch)
-    if 2 * size > rows:
-      size, source = rows, np.arange(rows, dtype=np.int32)
-      prompts = [r.prompt_ids for r in requests]
-    else:
-      prompts = [np.frombuffer(key, np.int32) for key in index]
-    tokens = np.full((size, width), self._pad_id, np.int32)
-    lengths = np.ones(size, np.int32)
-    for i, ids in enumerate(prompts):
-      tokens[i, : len(ids)], lengths[i] = ids, len(ids)
-    return (tokens, lengths), source
+    target = np.full(rows, self._slots.n, np.int32)
+    for i, (a, b) in enumerate(moves):
+      source[i], target[i] = a, b
+    self._note('copy', rows)
+    self._cache = programs.copy(self._config, self._cache, source, target)
 
-  def _note(self, shape: tuple[Any, ...]) -> None:
+  def _compact(self) -> None:
+    """Few requests left: the rows that are decoded are few, too."""
+    rows = _fit(len(self._jobs), self._batch)
+    if _fit(self._slots.top, self._batch) == rows:
+      return
+    moves = self._slots.compact(rows)
+    self._copy(moves)
+    for a, b in moves:
+      job = self._jobs[b] = self._jobs.pop(a)
+      job.slot = b
+      self._settings.move(a, b)
+
+  def _decode_some(self) -> None:
+    if not self._jobs:
+      return
+    rows = _fit(self._slots.top, self._batch)
+    last = np.zeros(rows, np.int32)
+    limit = np.zeros(rows, np.int32)
+    for slot, job in self._jobs.items():
+      last[slot] = (
+        job.tokens[job.count - 1] if job.count else job.request.prompt_ids[-1]
+      )
+      limit[slot] = len(job.tokens) - job.count
+    at = self._slots.held[:rows].copy()
+    bound = min(_STEPS, int(limit.max()))
+    furthest = int(np.max(at + np.minimum(limit, bound)))
+    columns = _fit(furthest, self._columns)
+    settings = self._settings.rows(rows) | {'limit': limit}
+    cut = self._settings.cut(self._jobs)
+    # Where others wait, a few ends are worth a return.
+    wake = max(1, rows // 8) if self._waiting else rows + 1
+    self._note('decode', rows, columns, cut)
+    done = programs.decode(
+      self._graphdef,
+      columns,
+      _STEPS,
+      cut,
+      self._params,
+      self._cache,
+      last,
+      at,
+      settings,
+      np.int32(bound),
+      np.int32(wake),
+    )
+    self._cache = done[0]
+    self._harvest(last, *jax.device_get(done[1:]))
+
+  def _harvest(self, last, tokens, logprobs, counts, stopped) -> None:
+    for slot, job in list(self._jobs.items()):
+      n = int(counts[slot])
+      if not n:
+        continue
+      drawn = tokens[slot, :n]
+      fed = np.concatenate([last[slot : slot + 1], drawn[:-1]])
+      self._slots.write(slot, fed)
+      job.add(drawn, logprobs[slot, :n], self._version)
+      length = stop_length(
+        job.tokens[: job.count], job.request.sampling.stop, self._decode
+      )
+      if length is not None:
+        job.count = length
+      if length is not None or stopped[slot]:
+        self._finish(job, 'stop')
+      elif job.count == len(job.tokens):
+        self._finish(job, 'length')
+
+  def _finish(self, job: _Job, reason: str) -> None:
+    self._leave(job)
+    job.put(job.completion(reason, self._version))
+
+  def _leave(self, job: _Job) -> None:
+    del self._jobs[job.slot]
+    self._slots.leave(job.slot)
+
+  def _note(self, *shape: Any) -> None:
     if shape not in self._shapes:
       self._shapes.add(shape)
-      _log.info(
-        'native engine: program %d: rows %d, prompt %d, new %d, truncated %s, '
-        'prompts %d',
-        len(self._shapes),
-        *shape,
-      )
+      _log.info('native engine: program %d: %s', len(self._shapes), shape)
 
 
-def _buckets(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-  if not sizes or min(sizes) < 1:
-    raise ValueError(f'{name}={tuple(sizes)} must be positive sizes.')
-  return tuple(sorted(set(int(s) for s in sizes)))
+class _Settings:
+  """Sampling settings of every slot, as arrays."""
 
+  def __init__(self, n: int):
+    self._arrays = {
+      'temperature': np.ones(n, np.float32),
+      'seed': np.zeros(n, np.uint32),
+      'top_k': np.zeros(n, np.int32),
+      'top_p': np.ones(n, np.float32),
+      'stops': np.full((n, _MAX_STOPS), -1, np.int32),
+    }
 
-def _fit(size: int, buckets: tuple[int, ...]) -> int:
-  """The smallest bucket that holds `size`."""
-  return next(b for b in buckets if b >= size)
-
-
-def pack_settings(
-  requests: Sequence[types.Request],
-  rows: int,
-  eos: tuple[int, ...],
-  seed: int,
-) -> dict[str, np.ndarray]:
-  """Sampling settings as arrays over `rows`; the spare rows ask for nothing."""
-  out = {
-    'limit': np.zeros(rows, np.int32),
-    'temperature': np.ones(rows, np.float32),
-    'seed': np.zeros(rows, np.uint32),
-    'top_k': np.zeros(rows, np.int32),
-    'top_p': np.ones(rows, np.float32),
-    'stops': np.full((rows, _MAX_STOPS), -1, np.int32),
-  }
-  for i, r in enumerate(requests):
-    s = r.sampling
-    out['limit'][i] = s.max_new_tokens
-    out['temperature'][i] = s.temperature
-    out['seed'][i] = mix_seed(seed, r.seed)
-    out['top_k'][i], out['top_p'][i] = s.top_k, s.top_p
+  def set(self, slot: int, request, eos: tuple[int, ...], seed: int) -> None:
+    s, arrays = request.sampling, self._arrays
+    arrays['temperature'][slot] = s.temperature
+    arrays['seed'][slot] = mix_seed(seed, request.seed)
+    arrays['top_k'][slot], arrays['top_p'][slot] = s.top_k, s.top_p
     stops = sorted(set(s.stop_token_ids) | set(eos))
-    out['stops'][i, : len(stops)] = stops
-  return out
+    arrays['stops'][slot] = -1
+    arrays['stops'][slot, : len(stops)] = stops
+
+  def move(self, source: int, target: int) -> None:
+    for array in self._arrays.values():
+      array[target] = array[source]
+
+  def rows(self, n: int) -> dict[str, np.ndarray]:
+    return {name: array[:n].copy() for name, array in self._arrays.items()}
+
+  def cut(self, slots) -> bool:
+    """Whether any of them truncates the distribution."""
+    top_k, top_p = self._arrays['top_k'], self._arrays['top_p']
+    return any(top_k[s] > 0 or top_p[s] < 1 for s in slots)
 
 
 def mix_seed(engine: int, request: int) -> int:
@@ -258,91 +558,38 @@ def mix_seed(engine: int, request: int) -> int:
   return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
-def _generate(graphdef, config, new, cut, params, tokens, lengths, source, s):
-  """tokens [U, P], lengths [U], source [B] -> tokens, log-probs [B, new], ..."""
-  model = nnx.merge(graphdef, params)
-  hidden, cache = _prefill(model, config, tokens, lengths, source, new)
-  draw = functools.partial(_draw, model, s, cut)
-  width, rows = tokens.shape[1], source.shape[0]
-  lengths = lengths[source]
-  column = jnp.arange(width + new)
-  is_prompt = column[None] < lengths[:, None]
-  active = s['limit'] > 0
-  first, logp = draw(hidden, lengths)
-  out = {
-    'tokens': jnp.zeros((rows, new), jnp.int32).at[:, 0].set(first),
-    'logprobs': jnp.zeros((rows, new), jnp.float32).at[:, 0].set(logp),
-    'lengths': active.astype(jnp.int32),
-    'stopped': active & _is_stop(first, s),
-    'cache': cache,
-    'last': first,
-    'n': jnp.int32(1),
-  }
-
-  def going(o):
-    return active & ~o['stopped'] & (o['lengths'] < s['limit'])
-
-  def step(o):
-    """Feeds token n-1 at column width+n-1, draws token n."""
-    n, live = o['n'], going(o)
-    at = width + n - 1
-
-    def write(cache, new_kv):
-      return jax.lax.dynamic_update_slice(
-        cache, new_kv[:, :, None].astype(cache.dtype), (0, 0, at, 0)
-      )
-
-    seen = is_prompt | ((column >= width) & (column <= at))[None]
-    hidden, cache = model.decode_step(
-      o['last'], lengths + n - 1, o['cache'], write, seen
+def _check_fits(old_params, params, version: int) -> None:
+  old = jax.tree_util.tree_flatten_with_path(old_params)[0]
+  new = dict(jax.tree_util.tree_flatten_with_path(params)[0])
+  wrong = [
+    f'{jax.tree_util.keystr(k)}: {getattr(new.get(k), "shape", "missing")} '
+    f'{getattr(new.get(k), "dtype", "")}, not {v.shape} {v.dtype}'
+    for k, v in old
+    if k not in new or (new[k].shape, new[k].dtype) != (v.shape, v.dtype)
+  ]
+  extra = set(new) - {k for k, _ in old}
+  wrong += [f'{jax.tree_util.keystr(k)}: unknown' for k in extra]
+  if wrong:
+    raise ValueError(
+      f'weights of version {version} do not fit the engine: ' + '; '.join(wrong)
     )
-    token, logp = draw(hidden, lengths + n)
-    token = jnp.where(live, token, 0)
-    logp = jnp.where(live, logp, 0.0)
-
-    def put(a, b):
-      return jax.lax.dynamic_update_slice(a, b[:, None], (0, n))
-
-    return {
-      'tokens': put(o['tokens'], token),
-      'logprobs': put(o['logprobs'], logp),
-      'lengths': o['lengths'] + live,
-      'stopped': o['stopped'] | (live & _is_stop(token, s)),
-      'cache': cache,
-      'last': token,
-      'n': n + 1,
-    }
-
-  out = jax.lax.while_loop(lambda o: (o['n'] < new) & going(o).any(), step, out)
-  return out['tokens'], out['logprobs'], out['lengths'], out['stopped']
 
 
-def _prefill(model, config, tokens, lengths, source, new):
-  """Last hidden state [B, D] of each prompt and a cache with room for `new`."""
-  u, width = tokens.shape
-  index = jnp.broadcast_to(jnp.arange(width), (u, width))
-  segments = (index < lengths[:, None]).astype(jnp.int32)
-  hidden, cache = model.prefill(tokens, index, segments)
-  hidden = hidden[jnp.arange(u), lengths - 1][source]
-  axis = 1 if config.scan_layers else 0
-
-  def grow(a):
-    if source.shape[0] != u:
-      a = jnp.take(a, source, axis=axis)
-    pad = [(0, 0)] * a.ndim
-    pad[-2] = (0, new)
-    return jnp.pad(a, pad)
-
-  return hidden, jax.tree.map(grow, cache)
+def _buckets(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
+  if not sizes or min(sizes) < 1:
+    raise ValueError(f'{name}={tuple(sizes)} must be positive sizes.')
+  return tuple(sorted(set(int(s) for s in sizes)))
 
 
-def _draw(model, s, cut, hidden, positions):
-  """hidden [B, D], position of the token to draw [B] -> token, log-prob."""
-  table = model.unembed.astype(hidden.dtype)
-  logits = logits_of(hidden, table, jnp.float32(1))
-  top = (s['top_k'], s['top_p']) if cut else ()
-  return sampling.draw(logits, s['temperature'], s['seed'], positions, *top)
+def _column_buckets(longest: int) -> tuple[int, ...]:
+  """Columns that a program may read: by halves and three quarters up."""
+  sizes, size = [], 64
+  while size < longest:
+    sizes += [size, 3 * size // 2]
+    size *= 2
+  return (*(s for s in sizes if s < longest), longest)
 
 
-def _is_stop(token, s):
-  return (token[:, None] == s['stops']).any(-1)
+def _fit(size: int, buckets: tuple[int, ...]) -> int:
+  """The smallest bucket that holds `size`."""
+  return next(b for b in buckets if b >= size)

@@ -1,7 +1,7 @@
-"""Sampler on real time: each role draws on a thread of its own.
+"""Sampler of frozen roles: each draws on a thread of its own.
 
-What has gathered while the thread was busy is drawn in one call, so an engine
-sees batches as large as the moment allows, and nothing waits for a wave.
+What has gathered while the thread was busy is drawn in one call, and nothing
+waits for a wave. The policy's sampler is in `engine_sampler`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxagent.envs.interfaces import TextModelError
-from jaxagent.interactions import POLICY
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.work import Ask, Key, Sampled
 from jaxagent.types import Completion
@@ -36,7 +35,6 @@ class ThreadSampler:
     self._queues = {role: queue.SimpleQueue() for role in draws}
     self._unwanted: set[Key] = set()
     self._lock = threading.Lock()
-    self._weights = threading.Lock()  # held by who reads or replaces them
     self._threads = [
       threading.Thread(
         target=self._serve, args=(role, draw), name=f'draw-{role}', daemon=True
@@ -56,13 +54,6 @@ class ThreadSampler:
   def cancel(self, key: Key) -> None:
     with self._lock:
       self._unwanted.add(key)
-
-  @contextlib.contextmanager
-  def paused(self) -> Iterator[None]:
-    """The policy draws nothing meanwhile: for new weights. Waits for a call
-    of its own that has begun."""
-    with self._weights:
-      yield
 
   def close(self) -> None:
     """Lets each thread end after its present call; waits up to 5 s."""
@@ -91,9 +82,7 @@ class ThreadSampler:
 
   def _draw(self, draw: Draw, asks: Sequence[Ask]) -> None:
     try:
-      mine = asks[0].call.role == POLICY
-      with self._weights if mine else contextlib.nullcontext():
-        completions = list(draw(asks))
+      completions = list(draw(asks))
       if len(completions) != len(asks):
         raise ValueError(
           f'{len(completions)} completions were drawn for {len(asks)} asks.'

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import time
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +12,8 @@ from flax import nnx
 
 from jaxagent import types
 from jaxagent.models import ModelConfig, init_decoder, token_logprobs
-from jaxagent.rollout.engine import RequestError, before_stop
+from jaxagent.rollout import native_programs
+from jaxagent.rollout.engine import EngineError, RequestError, before_stop
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.rollout.sampling import truncate
 
@@ -36,7 +40,7 @@ def engine():
     eos_ids=(1,),
     prompt_buckets=(8, 16),
     batch_buckets=(1, 4),
-    new_buckets=(24,),
+    max_new_tokens=24,
   )
 
 
@@ -157,11 +161,11 @@ def test_weights_by_reference_and_versions(engine):
 
 def test_no_recompile_after_warm_up(engine):
   engine.generate([request(i) for i in range(3)])
-  count, programs = engine.compiles, engine._loop._cache_size()
+  count, programs = engine.compiles, native_programs.decode._cache_size()
   engine.generate([request(i, 4, temperature=0.3) for i in range(4)])
   engine.generate([request(i, 8, max_new_tokens=3) for i in range(6, 10)])
   assert engine.compiles == count
-  assert engine._loop._cache_size() == programs
+  assert native_programs.decode._cache_size() == programs
 
 
 @pytest.mark.parametrize(
@@ -206,7 +210,7 @@ def test_samples_follow_the_policy():
     CONFIG,
     prompt_buckets=(8,),
     batch_buckets=(500,),
-    new_buckets=(1,),
+    max_new_tokens=1,
   )
   n = 2000
   one = [request(1, seed=s, max_new_tokens=1) for s in range(n)]
@@ -231,5 +235,148 @@ def test_bad_set_up():
       CONFIG,
       eos_ids=(67,),
       prompt_buckets=(8,),
-      new_buckets=(8,),
+      max_new_tokens=8,
     )
+
+
+# Many callers -----------------------------------------------------------------
+
+
+def _same(a, b):
+  np.testing.assert_array_equal(a.token_ids, b.token_ids)
+  np.testing.assert_allclose(a.logprobs, b.logprobs, atol=5e-5)
+  assert a.finish_reason == b.finish_reason
+
+
+def test_submit_and_poll_give_each_once(engine):
+  requests = [request(i, 3 + i % 5, max_new_tokens=1 + i) for i in range(20)]
+  alone = {r.request_id: engine.generate([r])[0] for r in requests}
+  for r in requests:
+    engine.submit([r])
+  found = []
+  while some := engine.poll():
+    found += some
+  assert sorted(c.request_id for c in found) == sorted(alone)
+  for c in found:
+    _same(c, alone[c.request_id])
+  assert engine.poll(0.0) == [] == engine.poll()
+
+
+def test_short_ones_leave_before_long_ones():
+  engine = _fresh(eos_ids=(), max_new_tokens=96)
+  engine.submit(
+    [request(1, max_new_tokens=96), request(2, max_new_tokens=1)]
+  )
+  found = engine.poll()
+  while more := engine.poll():
+    found += more
+  assert [c.request_id for c in found] == ['r2', 'r1']
+  engine.close()
+
+
+def test_64_callers_at_once(engine):
+  requests = [request(i, 2 + i % 9) for i in range(64)]
+  alone = [engine.generate([r])[0] for r in requests]
+  with concurrent.futures.ThreadPoolExecutor(64) as pool:
+    found = list(pool.map(lambda r: engine.generate([r])[0], requests))
+  for a, b in zip(alone, found):
+    _same(a, b)
+
+
+def test_a_text_that_goes_on_is_not_prefilled_again(engine):
+  """The next turn takes the last one's keys; its tokens are the same."""
+  fresh = _fresh()
+  first = request(1, 16 - 1, max_new_tokens=1)
+  done = engine.generate([first])[0]
+  turn = np.concatenate([first.prompt_ids, done.token_ids])[:16]
+  again = types.Request('turn', turn, 5, types.Sampling(max_new_tokens=8))
+  seated = []
+  seat = engine._slots.seat
+  engine._slots.seat = lambda prompts: seated.extend(seat(prompts)) or seated
+  try:
+    got = engine.generate([again])[0]
+  finally:
+    del engine._slots.seat
+  assert seated[0].source is not None and seated[0].kept >= 14
+  _same(got, fresh.generate([again])[0])
+  fresh.close()
+
+
+def _fresh(**options):
+  graphdef, params = init_decoder(CONFIG, 0)
+  params = jax.tree.map(lambda a: 4 * a, params)
+  options = {
+    'batch_buckets': (1, 4), 'max_new_tokens': 24, 'eos_ids': (1,), **options
+  }
+  return NativeEngine(
+    graphdef, params, CONFIG, prompt_buckets=(8, 16), **options
+  )
+
+
+def test_new_weights_in_mid_request_are_told_by_the_spans():
+  """Each span's log-probs are those of its own weights, given the keys that
+  the earlier ones left."""
+  engine = _fresh(eos_ids=(), max_new_tokens=96)
+  old = engine._params
+  new = jax.tree.map(lambda a: a * 0.9, old)
+  engine.submit([
+    types.Request('a', np.arange(2, 8, dtype=np.int32), 3,
+                  types.Sampling(max_new_tokens=96))
+  ])
+  for version in range(1, 40):
+    engine.update_weights(new if version % 2 else old, version)
+  done = engine.poll()[0]
+  spans = done.version_spans
+  assert spans[0][1] == 0 and spans[-1][2] == len(done.token_ids)
+  for (_, _, end), (_, start, _) in zip(spans, spans[1:]):
+    assert end == start
+  assert [v for v, _, _ in spans] == sorted({v for v, _, _ in spans})
+  engine.close()
+
+
+def test_abort_gives_what_there_is_and_frees_the_place():
+  engine = _fresh(eos_ids=(), batch_buckets=(1,), max_new_tokens=96)
+  long = [
+    types.Request(f'a{i}', np.arange(2, 8, dtype=np.int32), i,
+                  types.Sampling(max_new_tokens=96))
+    for i in range(3)
+  ]
+  engine.submit(long)
+  cut = engine.abort(['a0', 'a2', 'nobody'])
+  assert [c.request_id for c in cut] == ['a0', 'a2']
+  assert {c.finish_reason for c in cut} == {'abort'}
+  assert len(cut[1].token_ids) == 0
+  whole = engine.poll()
+  assert [c.request_id for c in whole] == ['a1'] and engine.poll() == []
+  np.testing.assert_array_equal(
+    engine.generate(long[:1])[0].token_ids[: len(cut[0].token_ids)],
+    cut[0].token_ids,
+  )
+  engine.close()
+
+
+def test_a_breakdown_reaches_every_caller(monkeypatch):
+  engine = _fresh()
+
+  def broken(*args):
+    raise RuntimeError('no memory')
+
+  monkeypatch.setattr(native_programs, 'decode', broken)
+  with pytest.raises(EngineError, match='no memory'):
+    engine.generate([request(1)])
+  with pytest.raises(EngineError, match='no memory'):
+    engine.submit([request(2)])
+  engine.close()
+
+
+def test_closing_ends_who_waits():
+  engine = _fresh(max_new_tokens=96)
+  with engine.paused(), concurrent.futures.ThreadPoolExecutor(1) as pool:
+    waiting = pool.submit(engine.generate, [request(1)])
+    while not engine._waiting:
+      time.sleep(0.01)
+    engine.close()
+    with pytest.raises(EngineError, match='closed'):
+      waiting.result(10)
+  with pytest.raises(EngineError, match='closed'):
+    engine.generate([request(1)])

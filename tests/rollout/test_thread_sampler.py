@@ -1,4 +1,4 @@
-"""Completions on threads: batches, faults, and new weights in between."""
+"""Completions on threads: batches and faults."""
 
 from __future__ import annotations
 
@@ -108,25 +108,4 @@ def test_another_number_of_completions_ends_the_run(drawn):
   sampler.submit([_ask('a')])
   with pytest.raises(ValueError, match=f'{drawn} completions .* 1 asks'):
     inbox.take(5.0)
-  sampler.close()
-
-
-def test_paused_waits_for_the_policys_call_and_holds_the_next():
-  inbox, gate, began = JournalledInbox(), threading.Event(), threading.Event()
-
-  def draw(asks):
-    began.set()
-    gate.wait(5.0)
-    return [_completion(a) for a in asks]
-
-  sampler = ThreadSampler(inbox, {POLICY: draw})
-  sampler.submit([_ask('a')])
-  assert began.wait(5.0)
-  threading.Timer(0.1, gate.set).start()
-  with sampler.paused():
-    assert gate.is_set()
-    _take(inbox, 1)
-    sampler.submit([_ask('b')])
-    assert inbox.take(0.1) == []
-  _take(inbox, 1)
   sampler.close()

@@ -13,8 +13,8 @@ from typing import Protocol
 from jaxagent.data.prompts import Source
 from jaxagent.interactions import Interaction
 from jaxagent.rollout.thread_sampler import Draw
-from jaxagent.rollout.work import Work
-from jaxagent.types import Executed
+from jaxagent.rollout.work import Ask, Work
+from jaxagent.types import Executed, Request
 
 
 class Recipe(Interaction, Protocol):
@@ -22,9 +22,13 @@ class Recipe(Interaction, Protocol):
 
   name: str
 
+  def request(self, ask: Ask) -> Request:
+    """What the policy's engine is asked for an ask."""
+    ...
+
   @property
   def draws(self) -> Mapping[str, Draw]:
-    """Role -> how its completions are drawn."""
+    """Frozen role -> how its completions are drawn."""
     ...
 
   def source(self) -> Source:

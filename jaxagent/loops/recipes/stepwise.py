@@ -6,11 +6,10 @@ and the reward of equation 6 is credited to it. Nothing is walked on from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from jaxagent import types
 from jaxagent.data.prompts import PromptSource
-from jaxagent.interactions import POLICY
 from jaxagent.loops import steps
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
@@ -44,18 +43,14 @@ class Stepwise(Trajectory):
       self._pool, group_size=config.rl.group_size, seed=config.seed
     )
 
+  def request(self, ask: Ask) -> types.Request:
+    seed = seed_of(self._host.config.seed, 'rl', ask.key)
+    return self._policy.request(ask.call.prompt, str(ask.key), seed)
+
   @property
   def draws(self) -> Mapping[str, Draw]:
-    return {POLICY: self._draw}
+    return {}
 
   def execute(self, work: Work) -> types.Executed:
     state, text = work.call.request
     return steps.execute(self._host, state, text, job_id=str(work.key))
-
-  def _draw(self, asks: Sequence[Ask]) -> list[types.Completion]:
-    seed = self._host.config.seed
-    return self._policy.complete(
-      [ask.call.prompt for ask in asks],
-      [str(ask.key) for ask in asks],
-      [seed_of(seed, 'rl', ask.key) for ask in asks],
-    )

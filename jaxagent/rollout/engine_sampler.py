@@ -1,0 +1,88 @@
+"""The policy's sampler: requests to an engine, completions as they finish."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from jaxagent.rollout.engine import Engine
+from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.work import Ask, Key, Sampled, Sampler
+from jaxagent.types import Completion, Request
+
+
+class EngineSampler:
+  """Hands asks to an engine, which answers on a thread of its own.
+
+  Args:
+    inbox: gets the completions. One that was aborted is a fault of ours, and
+      its ask is tried again; an engine that breaks down ends the run: whoever
+      takes from the inbox gets the error.
+    engine: may be updated at any time; a completion says its versions.
+    request: what is asked of the engine for an ask.
+  """
+
+  def __init__(
+    self,
+    inbox: JournalledInbox,
+    engine: Engine,
+    request: Callable[[Ask], Request],
+  ):
+    self._inbox, self._engine, self._request = inbox, engine, request
+    self._keys: dict[str, Key] = {}
+    self._lock = threading.Lock()
+
+  def submit(self, asks: Sequence[Ask]) -> None:
+    requests = [self._request(ask) for ask in asks]
+    with self._lock:
+      for ask, request in zip(asks, requests):
+        self._keys[request.request_id] = ask.key
+    self._engine.submit(requests, put=self._put)
+
+  def cancel(self, key: Key) -> None:
+    with self._lock:
+      ids = [i for i, k in self._keys.items() if k == key]
+      for request_id in ids:
+        del self._keys[request_id]
+    self._engine.discard(ids)
+
+  def close(self) -> None:
+    """Nothing of what is under way is wanted. The engine stays."""
+    with self._lock:
+      ids, self._keys = list(self._keys), {}
+    self._engine.discard(ids)
+
+  def _put(self, result: Completion | Exception) -> None:
+    if isinstance(result, Exception):
+      self._inbox.fail(result)
+      return
+    with self._lock:
+      key = self._keys.pop(result.request_id, None)
+    if key is None:
+      return  # cancelled
+    if result.finish_reason == 'abort':
+      self._inbox.put(Sampled(key, None, 'the engine gave it up'))
+    else:
+      self._inbox.put(Sampled(key, result))
+
+
+class RoleSampler:
+  """Each role's asks to a sampler of its own."""
+
+  def __init__(self, samplers: Mapping[str, Sampler]):
+    self._samplers = samplers
+
+  def submit(self, asks: Sequence[Ask]) -> None:
+    by_role: dict[str, list[Ask]] = {}
+    for ask in asks:
+      by_role.setdefault(ask.call.role, []).append(ask)
+    for role, some in by_role.items():
+      self._samplers[role].submit(some)
+
+  def cancel(self, key: Key) -> None:
+    for sampler in self._samplers.values():
+      sampler.cancel(key)
+
+  def close(self) -> None:
+    for sampler in self._samplers.values():
+      sampler.close()
