@@ -26,7 +26,11 @@ from jaxagent.metrics import read_records
 from jaxagent.summary import load
 
 # Clocks differ between two runs, so duration weights would.
-SYNC = ('--config.rl.rest=wait', '--config.rl.weighting=none')
+SYNC = (
+  '--config.rl.rest=wait',
+  '--config.rl.weighting=none',
+  '--config.rollout.batch_invariant=True',
+)
 CLOCKS = ('timing_s/', 'duration/', 'sandbox/', 'perf/', 'scheduler/', 'time')
 
 

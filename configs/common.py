@@ -101,7 +101,10 @@ def base() -> ConfigDict:
   config.rollout.stop = ()  # texts that end a response, as the end token does
   config.rollout.max_prompt_tokens = 256
   config.rollout.max_new_tokens = 192
-  config.rollout.max_num_seqs = 0  # completions of a role at once; 0: no limit
+  # Completions of a role at once; 0: no limit, and the native engine decodes 48.
+  config.rollout.max_num_seqs = 0
+  # Log-probs to the last bit whatever is decoded beside; slower.
+  config.rollout.batch_invariant = False
 
   config.rl = ConfigDict()
   config.rl.updates = 64

@@ -19,6 +19,9 @@ from jaxagent.rollout.native_engine import NativeEngine
 
 Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
 
+# Requests that the native engine decodes at once, where nothing else is asked.
+_SLOTS = 48
+
 
 def make_tokenizer(host, records) -> Tokenizer:
   """The configured one, the model's own, or one trained on expert steps."""
@@ -200,10 +203,11 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
     pad_id=tokenizer.pad_id,
     eos_ids=tokenizer.eos_ids,
     prompt_buckets=_powers(64, roll.max_prompt_tokens),
-    batch_buckets=(1, 4, 16, 48),
+    batch_buckets=_powers(1, roll.max_num_seqs or _SLOTS, by=4),
     max_new_tokens=roll.max_new_tokens,
     decode=tokenizer.decode_response,
     seed=host.config.seed,
+    batch_invariant=roll.batch_invariant,
   )
   return Policy(
     engine=engine,
@@ -220,11 +224,11 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
   )
 
 
-def _powers(low: int, high: int) -> tuple[int, ...]:
+def _powers(low: int, high: int, by: int = 2) -> tuple[int, ...]:
   sizes = []
   while low < high:
     sizes.append(low)
-    low *= 2
+    low *= by
   return (*sizes, high)
 
 

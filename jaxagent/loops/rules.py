@@ -102,6 +102,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.flag('model.scan_layers'),
   checks.flag('rl.shuffle_rewards'),
   checks.flag('rl.entropy_metric'),
+  checks.flag('rollout.batch_invariant'),
   checks.flag('reward.binary'),
   checks.flag('reward.format_term'),
   checks.flag('reward.corner_term'),

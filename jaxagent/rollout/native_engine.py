@@ -93,6 +93,7 @@ class NativeEngine:
     decode: Callable[[Sequence[int]], str] | None = None,
     seed: int = 0,
     version: int = 0,
+    batch_invariant: bool = False,
   ):
     """`eos_ids` end a completion beside each request's own stop ids.
 
@@ -101,6 +102,10 @@ class NativeEngine:
     The buckets are the static shapes: prompt tokens and rows of one program;
     the largest batch is the number of slots, and the cache has as many rows of
     the longest prompt and response. `seed` is folded into every request's own.
+
+    Log-probs depend on what is beside a request in their last digits, because
+    programs of different shapes round differently. `batch_invariant` keeps to
+    one shape and shares nothing: equal to the last bit, and slower.
     """
     self._graphdef, self._params, self._config = graphdef, params, config
     self._pad_id, self._eos = pad_id, tuple(eos_ids)
@@ -122,7 +127,11 @@ class NativeEngine:
           f"[0, {config.vocab_size}); is the tokenizer the model's own?"
         )
     self._columns = _column_buckets(longest)
-    self._slots = Slots(self._batch[-1], longest)
+    self._slots = Slots(self._batch[-1], longest, share=not batch_invariant)
+    self._prefills = self._batch
+    if batch_invariant:
+      self._prefills = (1,)
+      self._batch, self._columns = self._batch[-1:], self._columns[-1:]
     self._settings = _Settings(self._batch[-1])
     self._cache: Any = None
     self._shapes: set[tuple[Any, ...]] = set()
@@ -382,7 +391,7 @@ class NativeEngine:
     new = sorted((x for x in new if len(x[1])), key=lambda x: len(x[1]))
     while new:
       width = _fit(len(new[0][1]), self._prompt)
-      some = [x for x in new if len(x[1]) <= width]
+      some = [x for x in new if len(x[1]) <= width][: self._prefills[-1]]
       self._prefill(some, width)
       new = new[len(some) :]
     for plan, ids in zip(plans, prompts):
@@ -392,7 +401,7 @@ class NativeEngine:
     self._copy([(p.source, p.slot) for p in plans if p.after])
 
   def _prefill(self, some: Sequence[tuple[int, np.ndarray]], width: int) -> None:
-    rows = _fit(len(some), self._batch)
+    rows = _fit(len(some), self._prefills)
     tokens = np.full((rows, width), self._pad_id, np.int32)
     lengths = np.ones(rows, np.int32)
     slots = np.full(rows, self._slots.n, np.int32)  # padding goes nowhere

@@ -10,6 +10,9 @@ import jax
 import jax.numpy as jnp
 
 
+_BLOCK = 64
+
+
 def draw(
   logits: jax.Array,
   temperature: jax.Array,
@@ -28,27 +31,62 @@ def draw(
   logits = logits / jnp.where(greedy, 1.0, temperature)[:, None]
   if top_k is not None:
     logits = truncate(logits, top_k, top_p)
-  noise = gumbel(seeds, positions, logits.shape[-1])
-  noisy = jnp.where(greedy[:, None], logits, logits + noise)
-  token = jnp.argmax(noisy, -1).astype(jnp.int32)
+  highest = jnp.max(logits, -1)
+  token, total = invert(
+    jnp.exp(logits - highest[:, None]), uniform(seeds, positions)
+  )
+  token = jax.lax.cond(
+    greedy.any(),
+    lambda: jnp.where(greedy, jnp.argmax(logits, -1).astype(jnp.int32), token),
+    lambda: token,
+  )
   chosen = jnp.take_along_axis(logits, token[:, None], -1)[:, 0]
-  return token, chosen - jax.nn.logsumexp(logits, -1)
+  return token, chosen - highest - jnp.log(total)
 
 
-def gumbel(seeds: jax.Array, positions: jax.Array, size: int) -> jax.Array:
-  """Standard Gumbel noise float32 [B, size] from (seed, position) a row.
-
-  Adding it and taking the maximum draws from the softmax. A rounding
-  difference between two batch shapes then changes a token only where two
-  candidates tie to the last digits; with an inverse cumulative sum it would
-  at any of V boundaries.
-  """
+def uniform(seeds: jax.Array, positions: jax.Array) -> jax.Array:
+  """One number in [0, 1) a row, float32 [B], from (seed, position)."""
 
   def row(seed, position):
-    key = jax.random.fold_in(jax.random.key(seed), position)
-    return jax.random.gumbel(key, (size,))
+    return jax.random.uniform(
+      jax.random.fold_in(jax.random.key(seed), position)
+    )
 
   return jax.vmap(row)(seeds, positions)
+
+
+def invert(mass: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Inverse of the distribution function, first over blocks, then in one.
+
+  mass: float32 [B, V], not negative, not all zero; need not sum to 1.
+  u: [B] in [0, 1). Returns the token int32 [B], never one without mass, and
+  the sum of the masses [B]. One number a row and short sums: noise for every
+  entry costs more than the logits do.
+  """
+  rows, v = mass.shape
+  size = -(-v // _BLOCK)
+  mass = jnp.pad(mass, ((0, 0), (0, size * _BLOCK - v)))
+  mass = mass.reshape(rows, size, _BLOCK)
+  upto = jnp.cumsum(jnp.sum(mass, -1), -1)
+  total = upto[:, -1]
+  block, before = _first_above(upto, u * total)
+  inside = jnp.cumsum(
+    jnp.take_along_axis(mass, block[:, None, None], 1)[:, 0], -1
+  )
+  at, _ = _first_above(inside, u * total - before)
+  return block * _BLOCK + at, total
+
+
+def _first_above(upto: jax.Array, t: jax.Array):
+  """Where sums [B, N] first exceed t [B], and the sum before it.
+
+  Rounding may bring t to the last sum: it is kept below, so that what is found
+  has added something.
+  """
+  t = jnp.minimum(t, jnp.nextafter(upto[:, -1], jnp.float32(0)))
+  index = jnp.sum(upto <= t[:, None], -1).astype(jnp.int32)
+  before = jnp.take_along_axis(upto, jnp.maximum(index - 1, 0)[:, None], -1)
+  return index, jnp.where(index > 0, before[:, 0], 0.0)
 
 
 def truncate(

@@ -31,14 +31,14 @@ class Plan:
 
 
 class Slots:
-  """`n` slots of `columns` tokens.
+  """`n` slots of `columns` tokens; `share`: whether texts are used again.
 
   `text[slot, :held[slot]]` are the ids whose keys and values the cache holds,
   all computed with the present weights.
   """
 
-  def __init__(self, n: int, columns: int):
-    self.n, self.columns = n, columns
+  def __init__(self, n: int, columns: int, share: bool = True):
+    self.n, self.columns, self._share = n, columns, share
     self.text = np.zeros((n, columns), np.int32)
     self.held = np.zeros(n, np.int32)
     self.taken = np.zeros(n, bool)
@@ -64,7 +64,7 @@ class Slots:
     for prompt in prompts:
       kept = np.asarray(prompt[:-1], np.int32)
       twin = first.get(kept.tobytes())
-      if twin is not None and len(kept):
+      if twin is not None and len(kept) and self._share:
         plans.append(Plan(self._empty(), twin, len(kept), after=True))
       else:
         plans.append(self._plan(kept))
@@ -102,7 +102,7 @@ class Slots:
     return moves
 
   def _plan(self, kept: np.ndarray) -> Plan:
-    if not len(kept):
+    if not len(kept) or not self._share:
       return Plan(self._empty(), None, 0)
     common = self._common(kept)
     source = int(np.argmax(common))

@@ -38,6 +38,7 @@ OPTIONS = (
   f'--config.rl.updates={UPDATES}',
   f'--config.rl.batch_size={BATCH}',
   '--config.rl.rest=wait',
+  '--config.rollout.batch_invariant=True',
   '--config.rl.weighting=none',
   '--config.eval.trajectories_per_task=2',
   '--config.eval.max_steps=1',

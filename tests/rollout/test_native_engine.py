@@ -12,7 +12,7 @@ from flax import nnx
 
 from jaxagent import types
 from jaxagent.models import ModelConfig, init_decoder, token_logprobs
-from jaxagent.rollout import native_programs
+from jaxagent.rollout import native_programs, sampling
 from jaxagent.rollout.engine import EngineError, RequestError, before_stop
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.rollout.sampling import truncate
@@ -302,6 +302,17 @@ def test_a_text_that_goes_on_is_not_prefilled_again(engine):
   fresh.close()
 
 
+def test_batch_invariant_is_equal_to_the_last_bit():
+  engine = _fresh(batch_invariant=True)
+  requests = [request(i, 2 + i % 9) for i in range(9)]
+  alone = [engine.generate([r])[0] for r in requests]
+  together = engine.generate(requests)
+  for a, b in zip(alone, together):
+    np.testing.assert_array_equal(a.token_ids, b.token_ids)
+    np.testing.assert_array_equal(a.logprobs, b.logprobs)
+  engine.close()
+
+
 def _fresh(**options):
   graphdef, params = init_decoder(CONFIG, 0)
   params = jax.tree.map(lambda a: 4 * a, params)
@@ -380,3 +391,22 @@ def test_closing_ends_who_waits():
       waiting.result(10)
   with pytest.raises(EngineError, match='closed'):
     engine.generate([request(1)])
+
+
+@pytest.mark.parametrize('v', [3, 64, 67, 1000])
+def test_inversion_finds_the_token_whose_share_holds_u(v):
+  """Against numpy in float64; entries without mass are never drawn."""
+  rng = np.random.default_rng(v)
+  mass = rng.random((400, v)).astype(np.float32) ** 4
+  mass[rng.random((400, v)) < 0.3] = 0
+  mass[:, rng.integers(v)] += 1e-3
+  u = rng.random(400).astype(np.float32)
+  u[:3] = 0, np.nextafter(np.float32(1), np.float32(0)), 0.5
+  token, total = sampling.invert(mass, u)
+  upto = np.cumsum(mass.astype(np.float64), 1)
+  np.testing.assert_allclose(total, upto[:, -1], rtol=1e-5)
+  rows = np.arange(400)
+  assert (mass[rows, token] > 0).all()
+  t, slack = u * upto[:, -1], 1e-5 * upto[:, -1]
+  assert (upto[rows, token] >= t - slack).all()
+  assert (upto[rows, token] - mass[rows, token] <= t + slack).all()
