@@ -65,9 +65,11 @@ def finish(work: pathlib.Path, options: tuple[str, ...]) -> float:
 def kill_often(work, options, kills: int, within_s: float, seed: int) -> int:
   """Kills RL `kills` times; returns how often it really was running.
 
-  within_s: the time that RL has left is taken to be.
+  within_s: the time that RL has left is taken to be. The count is kept beside
+  the work directory: this benchmark, too, may be killed and go on.
   """
-  rng, done = random.Random(seed), 0
+  rng, told = random.Random(seed), work.with_suffix('.killed')
+  done = int(told.read_text()) if told.exists() else 0
   while done < kills and not (work / 'summary.json').exists():
     before = newest(work)
     process = start(work, options)
@@ -80,6 +82,7 @@ def kill_often(work, options, kills: int, within_s: float, seed: int) -> int:
       process.kill()
       process.wait()
       done += 1
+      told.write_text(str(done))
   return done
 
 
