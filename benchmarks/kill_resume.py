@@ -30,6 +30,8 @@ SYNC = (
   '--config.rl.rest=wait',
   '--config.rl.weighting=none',
   '--config.rollout.batch_invariant=True',
+  # A busy moment must not decide whether an execution times out.
+  '--config.sandbox.timeout_s=20',
 )
 CLOCKS = ('timing_s/', 'duration/', 'sandbox/', 'perf/', 'scheduler/', 'time')
 
