@@ -591,12 +591,12 @@ def _buckets(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def _column_buckets(longest: int) -> tuple[int, ...]:
-  """Columns that a program may read: by halves and three quarters up."""
+  """Columns that a program may read: few sizes, for each is a program more."""
   sizes, size = [], 64
   while size < longest:
-    sizes += [size, 3 * size // 2]
+    sizes.append(size)
     size *= 2
-  return (*(s for s in sizes if s < longest), longest)
+  return (*sizes, longest)
 
 
 def _fit(size: int, buckets: tuple[int, ...]) -> int:
