@@ -62,7 +62,10 @@ class Engine(Protocol):
     """
 
   def abort(self, request_ids: Sequence[str]) -> list[types.Completion]:
-    """Ends requests now; their partial tokens, finish_reason 'abort'."""
+    """Ends requests now: finish_reason 'abort', with the tokens so far.
+
+    In the order of `request_ids`; one that is unknown or has ended is ignored.
+    """
 
   def discard(self, request_ids: Sequence[str]) -> None:
     """No completion of them is wanted; returns at once. Unknown: ignored."""

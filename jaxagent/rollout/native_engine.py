@@ -233,9 +233,11 @@ class NativeEngine:
 
   def abort(self, request_ids: Sequence[str]) -> list[types.Completion]:
     """See `engine.Engine.abort`."""
+    place = {name: i for i, name in enumerate(request_ids)}
     with self.paused(), self._moved:
       out = []
-      for job in self._take_out(set(request_ids)):
+      jobs = self._take_out(set(place))
+      for job in sorted(jobs, key=lambda j: place[j.request.request_id]):
         out.append(job.completion('abort', self._version))
         if job.put == self._done.put:
           self._open -= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 import time
 
 import jax
@@ -324,44 +325,93 @@ def _fresh(**options):
   )
 
 
+def _submit_and_hold(engine, requests):
+  """Submits; the first round ends once a caller wants to hold the engine."""
+  decode, begun = engine._decode_some, threading.Event()
+
+  def first():
+    engine._decode_some = decode
+    decode()
+    begun.set()
+    while not engine._held:
+      time.sleep(0.001)
+
+  engine._decode_some = first
+  engine.submit(requests)
+  assert begun.wait(60)
+
+
 def test_new_weights_in_mid_request_are_told_by_the_spans():
   """Each span's log-probs are those of its own weights, given the keys that
   the earlier ones left."""
-  engine = _fresh(eos_ids=(), max_new_tokens=96)
+  engine = _fresh(eos_ids=(), max_new_tokens=40)
   old = engine._params
   new = jax.tree.map(lambda a: a * 0.9, old)
-  engine.submit([
-    types.Request('a', np.arange(2, 8, dtype=np.int32), 3,
-                  types.Sampling(max_new_tokens=96))
-  ])
-  for version in range(1, 40):
-    engine.update_weights(new if version % 2 else old, version)
+  prompt = np.arange(2, 8, dtype=np.int32)
+  request = types.Request('a', prompt, 3, types.Sampling(max_new_tokens=40))
+  _submit_and_hold(engine, [request])
+  engine.update_weights(new, 1)
   done = engine.poll()[0]
-  spans = done.version_spans
-  assert spans[0][1] == 0 and spans[-1][2] == len(done.token_ids)
-  for (_, _, end), (_, start, _) in zip(spans, spans[1:]):
-    assert end == start
-  assert [v for v, _, _ in spans] == sorted({v for v, _, _ in spans})
+  seam = done.version_spans[0][2]
+  assert 0 < seam < 40
+  assert done.version_spans == ((0, 0, seam), (1, seam, 40))
+  whole = _fresh(eos_ids=(), max_new_tokens=40)
+  before = whole.generate([request])[0]
+  np.testing.assert_array_equal(before.token_ids[:seam], done.token_ids[:seam])
+  # By hand: old keys up to the seam, then one step at a time with the new.
+  fed = np.concatenate([prompt, done.token_ids])
+  at = len(prompt) + seam - 1
+  cache = native_programs.prefill(
+    engine._graphdef,
+    CONFIG,
+    old,
+    native_programs.empty_cache(CONFIG, 1, 64),
+    fed[None, :at],
+    np.array([at], np.int32),
+    np.zeros(1, np.int32),
+  )
+  model = nnx.merge(engine._graphdef, new)
+  for i in range(at, at + 6):
+
+    def write(cache, new, i=i):
+      return cache.at[0, :, i].set(new[0])
+
+    hidden, cache = model.decode_step(
+      fed[i : i + 1],
+      np.array([i]),
+      cache,
+      write,
+      (np.arange(64) <= i)[None],
+    )
+    want = jax.nn.log_softmax(hidden[0] @ model.unembed.T)[fed[i + 1]]
+    got = done.logprobs[i + 1 - len(prompt)]
+    np.testing.assert_allclose(got, want, atol=5e-5)
   engine.close()
+  whole.close()
 
 
 def test_abort_gives_what_there_is_and_frees_the_place():
   engine = _fresh(eos_ids=(), batch_buckets=(1,), max_new_tokens=96)
   long = [
-    types.Request(f'a{i}', np.arange(2, 8, dtype=np.int32), i,
-                  types.Sampling(max_new_tokens=96))
+    types.Request(
+      f'a{i}',
+      np.arange(2, 8, dtype=np.int32),
+      i,
+      types.Sampling(max_new_tokens=96),
+    )
     for i in range(3)
   ]
-  engine.submit(long)
-  cut = engine.abort(['a0', 'a2', 'nobody'])
-  assert [c.request_id for c in cut] == ['a0', 'a2']
+  _submit_and_hold(engine, long)
+  cut = engine.abort(['nobody', 'a2', 'a0'])
+  assert [c.request_id for c in cut] == ['a2', 'a0']
   assert {c.finish_reason for c in cut} == {'abort'}
-  assert len(cut[1].token_ids) == 0
+  assert len(cut[0].token_ids) == 0
+  begun = cut[1].token_ids
+  assert 0 < len(begun) < 96
   whole = engine.poll()
   assert [c.request_id for c in whole] == ['a1'] and engine.poll() == []
   np.testing.assert_array_equal(
-    engine.generate(long[:1])[0].token_ids[: len(cut[0].token_ids)],
-    cut[0].token_ids,
+    engine.generate(long[:1])[0].token_ids[: len(begun)], begun
   )
   engine.close()
 
