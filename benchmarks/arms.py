@@ -1,6 +1,7 @@
 """Runs of the quickstart that differ in a few options of RL, side by side.
 
-Runs of a seed share experts and SFT. Resumable: finished runs are reused.
+Runs of a seed share experts and SFT, and all share compiled programs. Resumable:
+finished runs are reused.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from benchmarks import machine, quickstart
 from jaxagent.metrics import read_records
 from jaxagent.summary import load
 
-# A short evaluation: RL is what is compared.
+# A short evaluation and value warm-up: RL is what is compared.
 SMALL = (
+  '--config.rl.value_warmup_epochs=1',
   '--config.eval.trajectories_per_task=4',
   '--config.eval.k=4',
   '--config.eval.max_steps=1',
@@ -42,7 +44,7 @@ def run(work: pathlib.Path, seed: int, updates: int, options) -> None:
   given = (f'rl.updates={updates}', *options)
   with open(work.with_suffix('.log'), 'ab') as log:
     flags = [*SMALL, *(f'--config.{option}' for option in given)]
-    quickstart.run(work, seed, flags, log)
+    quickstart.run(work, seed, flags, log, compiled=work.parent / 'compiled')
 
 
 def curves(work: pathlib.Path) -> dict[str, Any]:

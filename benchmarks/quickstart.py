@@ -13,6 +13,7 @@ import argparse
 import collections
 import json
 import math
+import os
 import pathlib
 import re
 import shutil
@@ -30,9 +31,16 @@ SHARED = ('tasks', 'collect', 'tokenizer', 'sft')
 
 
 def run(
-  work: pathlib.Path, seed: int, extra: Sequence[str] = (), log=None
+  work: pathlib.Path,
+  seed: int,
+  extra: Sequence[str] = (),
+  log=None,
+  compiled: pathlib.Path | None = None,
 ) -> None:
-  """One run of the tiny variant, unless it has finished; output into `log`."""
+  """One run of the tiny variant, unless it has finished; output into `log`.
+
+  compiled: JAX's compilation cache; None for none, as a user's first run.
+  """
   if (work / 'summary.json').exists():
     return
   subprocess.run(
@@ -49,7 +57,12 @@ def run(
     stdout=log,
     stderr=log,
     check=True,
+    env=os.environ | _cache(compiled),
   )
+
+
+def _cache(folder: pathlib.Path | None) -> dict[str, str]:
+  return {'JAX_COMPILATION_CACHE_DIR': str(folder)} if folder else {}
 
 
 def seed_control(source: pathlib.Path, target: pathlib.Path) -> None:
