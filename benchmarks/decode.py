@@ -1,29 +1,36 @@
 """Tokens a second of the native engine, beside other samplers.
 
-  python -m benchmarks.decode [--against transformers] [--json] [--quick]
+  python -m benchmarks.decode [--against transformers,vllm] [--json]
 
 The same random weights, prompts and lengths for each: 128 requests of 32 to
 256 tokens, answers of 16 to 256 (log-uniform, no stop token), n = 1 and n = 8
 samples a prompt. What counts are the tokens that were asked for; `transformers`
-generates one padded batch with a stop for each row, as TRL does. One warm-up
-each, then the median of `repeats`. Everything on this machine's default device,
+generates one padded batch with a stop for each row, as TRL does; `vllm` is a
+server on this machine, asked over HTTP as the trainer asks it. One warm-up each, then the median of `repeats`. Everything on this machine's default device,
 float32.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import pathlib
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import numpy as np
 
 from benchmarks import machine
+from configs import common
+from jaxagent.data import bpe
+from jaxagent.loops import engines
 from jaxagent.models import ModelConfig, hf, init_decoder
+from jaxagent.rollout.engine import Engine
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.types import Request, Sampling
 
@@ -65,14 +72,15 @@ def native(config, params, graphdef) -> tuple[Callable, Callable]:
     max_new_tokens=LONGEST,
   )
 
-  def run(work: Sequence[Job], seed: int) -> int:
-    done = engine.generate([
-      Request(str(i), prompt, seed + i, Sampling(max_new_tokens=wanted))
-      for i, (prompt, wanted) in enumerate(work)
-    ])
-    return sum(len(c.token_ids) for c in done)
+  return functools.partial(_generate, engine), engine.close
 
-  return run, engine.close
+
+def _generate(engine: Engine, work: Sequence[Job], seed: int) -> int:
+  done = engine.generate([
+    Request(str(i), prompt, seed + i, Sampling(max_new_tokens=wanted))
+    for i, (prompt, wanted) in enumerate(work)
+  ])
+  return sum(len(c.token_ids) for c in done)
 
 
 def transformers(config, params, graphdef) -> tuple[Callable, Callable]:
@@ -119,7 +127,33 @@ def transformers(config, params, graphdef) -> tuple[Callable, Callable]:
   return run, lambda: None
 
 
-SAMPLERS = {'native': native, 'transformers': transformers}
+def vllm(config, params, graphdef) -> tuple[Callable, Callable]:
+  """(run, close)."""
+  options = common.base()
+  options.rollout.engine = 'vllm'
+  options.rollout.max_prompt_tokens = LONGEST_PROMPT
+  options.rollout.max_new_tokens = LONGEST
+  work = tempfile.TemporaryDirectory()
+  tokenizer = bpe.train([__doc__], 300)
+  tokenizer.save(pathlib.Path(work.name) / 'tokenizer')
+  endless = SimpleNamespace(
+    pad_id=0, eos_ids=(), vocab_size=300, decode_response=None
+  )
+  engine = engines.make_engine(
+    engines.Served(
+      options, pathlib.Path(work.name), config, graphdef, params, endless
+    )
+  )
+  engine.update_weights(params, 0)
+
+  def close():
+    engine.close()
+    work.cleanup()
+
+  return functools.partial(_generate, engine), close
+
+
+SAMPLERS = {'native': native, 'transformers': transformers, 'vllm': vllm}
 
 
 def measure(name: str, size: str, repeats: int, requests: int) -> list[dict]:

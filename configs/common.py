@@ -106,6 +106,20 @@ def base() -> ConfigDict:
   # Log-probs to the last bit whatever is decoded beside; slower.
   config.rollout.batch_invariant = False
 
+  # Servers of vLLM: started on this machine, or, with urls, somebody else's.
+  config.rollout.vllm = ConfigDict()
+  config.rollout.vllm.urls = ()  # 'http://HOST:PORT', ...
+  config.rollout.vllm.python = '.venv-vllm/bin/python'
+  config.rollout.vllm.servers = 1
+  config.rollout.vllm.devices = ()  # GPUs of each: '4,5', '6,7'; () any
+  config.rollout.vllm.start_s = 600.0
+  config.rollout.vllm.sync = 'shared_memory'  # shared_memory | folder
+  # Where weights lie for the servers; '' is /dev/shm, or the work directory.
+  config.rollout.vllm.shared_dir = ''
+  # Between log-probs of a fixed request there and here, after each update; 0:
+  # 0.001 in float32, 0.2 in bfloat16.
+  config.rollout.vllm.max_gap_nats = 0.0
+
   config.rl = ConfigDict()
   config.rl.updates = 64
   config.rl.batch_size = 32

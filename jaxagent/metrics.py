@@ -67,6 +67,14 @@ def _verl() -> dict[str, str]:
     'training/rollout_probs_diff_std': (
       'standard deviation of |p sampler - p trainer|'
     ),
+    'training/rollout_logps_diff_mean': (
+      'mean |log p sampler - log p trainer| over policy tokens, nats'
+    ),
+    'training/rollout_logps_diff_p99': 'the same: 99th percentile',
+    'training/rollout_logps_diff_max': 'the same: largest',
+    'training/importance_capped_fraction': (
+      'share of policy tokens whose importance ratio was capped'
+    ),
   }
   for key, text in (
     ('score', 'reward of a sequence before any KL penalty'),

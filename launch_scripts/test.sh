@@ -13,4 +13,9 @@ if ! "$JAXAGENT_PYTHON" -c 'import torch' >/dev/null 2>&1; then
   "$JAXAGENT_PYTHON" -m pip install --quiet --disable-pip-version-check \
     torch==2.13.0
 fi
+# vLLM's servers have an environment of their own.
+if [ -z "${JAXAGENT_NO_INSTALL:-}" ]; then
+  bash "$here/vllm_env.sh" cpu
+  export JAXAGENT_TEST_VLLM=1
+fi
 exec "$JAXAGENT_PYTHON" -m pytest -q "$@"

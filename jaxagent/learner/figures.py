@@ -75,8 +75,29 @@ def explained_variance(
   return 1 - float(np.var(returns - values)) / (float(np.var(returns)) + 1e-5)
 
 
+def _sampler_gap(logp: np.ndarray, sampled: np.ndarray) -> dict[str, float]:
+  """How far the trainer is from what was sampled from; both [T], nats.
+
+  Of samples of earlier versions it holds what was learned since.
+  """
+  probs = np.abs(np.exp(logp) - np.exp(sampled))
+  nats = np.abs(logp - sampled)
+  return {
+    'training/rollout_probs_diff_mean': float(probs.mean()),
+    'training/rollout_probs_diff_max': float(probs.max()),
+    'training/rollout_probs_diff_std': float(probs.std()),
+    'training/rollout_logps_diff_mean': float(nats.mean()),
+    'training/rollout_logps_diff_p99': float(np.quantile(nats, 0.99)),
+    'training/rollout_logps_diff_max': float(nats.max()),
+  }
+
+
 def data_metrics(
-  samples: Sequence[types.Sample], tables: dict, token: dict, critic: bool
+  samples: Sequence[types.Sample],
+  tables: dict,
+  token: dict,
+  critic: bool,
+  importance_cap: float,
 ) -> dict[str, float]:
   """Figures of the batch itself: rewards, advantages, lengths, log-prob gap."""
   mask = tables['mask']
@@ -95,13 +116,13 @@ def data_metrics(
   out |= spread('prompt_length', np.array([len(s.prompt_ids) for s in samples]))
   clipped = [s.info.get('finish_reason') == 'length' for s in samples]
   out['response_length/clip_ratio'] = float(np.mean(clipped))
-  gap = np.abs(
-    np.exp(masked(tables['old_logp'], mask))
-    - np.exp(masked(tables['behaviour_logprobs'], mask))
+  out |= _sampler_gap(
+    masked(tables['old_logp'], mask),
+    masked(tables['behaviour_logprobs'], mask),
   )
-  out['training/rollout_probs_diff_mean'] = float(gap.mean())
-  out['training/rollout_probs_diff_max'] = float(gap.max())
-  out['training/rollout_probs_diff_std'] = float(gap.std())
+  if 'importance' in token:
+    capped = masked(token['importance'], mask) >= importance_cap
+    out['training/importance_capped_fraction'] = float(capped.mean())
   return out
 
 

@@ -235,7 +235,11 @@ class Learner:
     with clock('adv'):
       token = self._advantages(work, tables, weights)
     metrics = figures.data_metrics(
-      samples, tables, token, self._roles.value is not None
+      samples,
+      tables,
+      token,
+      self._roles.value is not None,
+      self.config.importance_cap,
     )
     share = advantages_lib.effective_share(
       work.samples, weights, tables['old_logp']

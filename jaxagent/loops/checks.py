@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxagent.loops.errors import UserError
 
-_WITHOUT_DEVICES = ('collect',)  # loops that never touch an accelerator
+WITHOUT_DEVICES = ('collect',)  # loops that never touch an accelerator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +170,7 @@ def names(key: str, choices: tuple[str, ...] = ()) -> Rule:
   return Rule((key,), check)
 
 
-def texts(key: str) -> Rule:
+def texts(key: str, example: str) -> Rule:
   """A tuple of texts, none of them empty."""
 
   def check(config) -> str:
@@ -181,7 +181,22 @@ def texts(key: str) -> Rule:
       return ''
     return (
       f'config.{key}={given!r} must be a tuple of texts, none empty, such as '
-      f"('Observation:',); give --config.{key}=\"('TEXT',)\"."
+      f"({example!r},); give --config.{key}=\"('TEXT',)\"."
+    )
+
+  return Rule((key,), check)
+
+
+def addresses(key: str) -> Rule:
+  """A tuple of addresses of servers, perhaps empty."""
+
+  def check(config) -> str:
+    given = get(config, key)
+    if isinstance(given, (tuple, list)) and all(map(_is_http, given)):
+      return ''
+    return (
+      f'config.{key}={given!r} must be a tuple of addresses, such as '
+      f"('http://127.0.0.1:8000',); give --config.{key}=\"('URL',)\"."
     )
 
   return Rule((key,), check)
@@ -244,15 +259,6 @@ def backend_is_installed(config) -> str:
   return (
     f"config.sandbox.backend={name!r} needs a package that is not installed: "
     f"pip install 'jaxagent[{name}]'."
-  )
-
-
-def engine_is_built(config) -> str:
-  if config.rollout.engine == 'native' or config.loop in _WITHOUT_DEVICES:
-    return ''
-  return (
-    f'config.rollout.engine={config.rollout.engine!r} is not built yet; '
-    'choose native.'
   )
 
 
@@ -350,7 +356,7 @@ def weights_fit(key: str) -> Rule:
 
   def check(config) -> str:
     folder = get(config, key)
-    if not folder or config.loop in _WITHOUT_DEVICES:
+    if not folder or config.loop in WITHOUT_DEVICES:
       return ''
     from jaxagent.models import hf
 
@@ -405,7 +411,7 @@ def _line(error: Exception, most: int = 600) -> str:
 
 
 def mesh_fits_devices(config) -> str:
-  if config.loop in _WITHOUT_DEVICES:
+  if config.loop in WITHOUT_DEVICES:
     return ''
   import jax
 
@@ -458,7 +464,7 @@ def chosen_tasks(config) -> str:
 def tokenizer_fits(config) -> str:
   """Of a given tokenizer: it can be read, fits the model, leaves room."""
   given = config.tokenizer.path or config.model.path
-  if not given or config.loop in _WITHOUT_DEVICES:
+  if not given or config.loop in WITHOUT_DEVICES:
     return ''
   from jaxagent.data import chat
 

@@ -11,16 +11,12 @@ from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_from_json
 from jaxagent.envs.prompts import render_prompt
 from jaxagent.learner import Learner, LearnerConfig
-from jaxagent.loops import checks
+from jaxagent.loops import checks, engines
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.models import hf
-from jaxagent.rollout.native_engine import NativeEngine
 
 Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
-
-# Requests that the native engine decodes at once, where nothing else is asked.
-_SLOTS = 48
 
 
 def make_tokenizer(host, records) -> Tokenizer:
@@ -196,21 +192,16 @@ def _run_options(model: models.ModelConfig) -> dict[str, Any]:
 def make_policy(host, learner: Learner, tokenizer) -> Policy:
   """The learner's policy behind the configured engine."""
   roll = host.config.rollout
-  engine = NativeEngine(
+  served = engines.Served(
+    host.config,
+    host.work,
+    learner.model_config,
     learner.graphdef,
     learner.policy_params,
-    learner.model_config,
-    pad_id=tokenizer.pad_id,
-    eos_ids=tokenizer.eos_ids,
-    prompt_buckets=_powers(64, roll.max_prompt_tokens),
-    batch_buckets=_powers(1, roll.max_num_seqs or _SLOTS, by=4),
-    max_new_tokens=roll.max_new_tokens,
-    decode=tokenizer.decode_response,
-    seed=host.config.seed,
-    batch_invariant=roll.batch_invariant,
+    tokenizer,
   )
   return Policy(
-    engine=engine,
+    engine=engines.make_engine(served),
     tokenizer=tokenizer,
     specs={name: task.spec for name, task in host.prepared.items()},
     style=roll.prompt_style,
@@ -222,14 +213,6 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
     ),
     max_prompt_tokens=roll.max_prompt_tokens,
   )
-
-
-def _powers(low: int, high: int, by: int = 2) -> tuple[int, ...]:
-  sizes = []
-  while low < high:
-    sizes.append(low)
-    low *= by
-  return (*sizes, high)
 
 
 def restore_rl(host, learner: Learner) -> None:

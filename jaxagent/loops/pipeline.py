@@ -36,7 +36,7 @@ def run(config) -> None:
   work = settings.open_work_dir(config)
   if config.loop == 'evaluate':
     device.check_trained(work)
-  with open_host(config, work) as host:
+  with open_host(config, work) as host, contextlib.ExitStack() as stack:
     _say(host)
     with _timed(host, 'starts'):
       starts = start_scripts.make_starts(host)
@@ -49,6 +49,7 @@ def run(config) -> None:
       device.check_prompts(host, tokenizer, starts)
       learner = device.make_learner(host, tokenizer)
       policy = device.make_policy(host, learner, tokenizer)
+      stack.callback(policy.engine.close)
       steps = sft.training_steps(records)
       sft.run(host, learner, sft.conversations(steps, policy))
     _evaluate(host, policy, learner, starts, 'sft')

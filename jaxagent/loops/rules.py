@@ -11,7 +11,7 @@ from __future__ import annotations
 from jaxagent import summary
 from jaxagent.data import chat
 from jaxagent.learner.config import CENTRED
-from jaxagent.loops import checks
+from jaxagent.loops import checks, engines
 
 # Any text will do.
 FREE = ('name', 'variant')
@@ -41,6 +41,12 @@ def complaint(config, stages: tuple[str, ...]) -> str:
 
 _HF = 'model.hf.'
 _NEST = 'deadlines nest (execution < step < lease < watchdog)'
+
+
+def _vllm(*names: str) -> tuple[str, ...]:
+  return tuple(f'rollout.vllm.{name}' for name in names)
+
+
 RULES: tuple[checks.Rule, ...] = (
   checks.Rule((), checks.all_finite),
   # What there is to choose.
@@ -74,6 +80,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('sft.schedule', 'cosine', 'constant'),
   checks.one_of('rl.schedule', 'cosine', 'constant'),
   checks.one_of('rollout.engine', 'native', 'vllm'),
+  checks.one_of('rollout.vllm.sync', 'shared_memory', 'folder'),
   checks.one_of('rollout.prompt_style', 'compact', 'full'),
   checks.one_of(
     'rl.estimator', 'gae', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp'
@@ -94,7 +101,9 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('rl.baseline', 'mean', 'optimal'),
   checks.one_of('rl.step_size', 'fixed', 'ess'),
   checks.names('eval.policies', summary.POLICIES),
-  checks.texts('rollout.stop'),
+  checks.texts('rollout.stop', 'Observation:'),
+  checks.addresses('rollout.vllm.urls'),
+  checks.texts('rollout.vllm.devices', '0,1'),
   checks.names('tasks.heldin'),
   checks.names('tasks.heldout'),
   checks.flag('dry_run'),
@@ -136,6 +145,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('rollout.max_prompt_tokens'),
   checks.whole('rollout.max_new_tokens'),
   checks.whole('rollout.max_num_seqs', 0),
+  checks.whole('rollout.vllm.servers'),
   checks.whole('rl.updates'),
   checks.whole('rl.batch_size'),
   checks.whole('rl.group_size'),
@@ -161,6 +171,8 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number(_HF + 'rope_theta', above=0),
   checks.number('sft.lr', above=0),
   checks.number('rollout.temperature', above=0),
+  checks.number('rollout.vllm.start_s', above=0),
+  checks.number('rollout.vllm.max_gap_nats', least=0),
   checks.number('rollout.top_p', above=0, most=1),
   checks.number('rl.weight_cap', least=0),
   checks.number('rl.oversample', least=1),
@@ -289,6 +301,17 @@ RULES: tuple[checks.Rule, ...] = (
     say='config.rollout.top_p={0}, top_k={1}: truncated sampling changes the '
     'log-probs that training divides by; set top_p=1 and top_k=0.',
   ),
+  checks.related(
+    *_vllm('devices', 'servers'),
+    holds=lambda devices, servers: len(devices) in (0, servers),
+    say='config.rollout.vllm.devices={0!r} names GPUs for each server, but '
+    'config.rollout.vllm.servers={1}.',
+  ),
+  checks.related(
+    'rollout.vllm.shared_dir',
+    holds=lambda path: isinstance(path, str),
+    say='config.rollout.vllm.shared_dir={0!r} must be a folder, or \'\'.',
+  ),
   checks.Rule(
     (
       'rollout.max_prompt_tokens',
@@ -308,7 +331,11 @@ RULES: tuple[checks.Rule, ...] = (
   *checks.endpoint('editor'),
   # What this machine and this version have.
   checks.Rule(('sandbox.backend',), checks.backend_is_installed, 'run'),
-  checks.Rule(('rollout.engine',), checks.engine_is_built, 'run'),
+  checks.Rule(
+    ('rollout.engine', *_vllm('urls', 'python', 'sync')),
+    engines.complaint,
+    'run',
+  ),
   checks.folder('tokenizer.path', *chat.ENTRY_FILES),
   checks.folder('model.path', 'config.json'),
   checks.folder('rl.critic_path', 'config.json'),

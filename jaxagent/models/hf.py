@@ -208,27 +208,22 @@ def save_hf(
   dtype: str | None = None,
   max_shard_bytes: int = 4 << 30,
   tokenizer: str | pathlib.Path | None = None,
+  tied_head: bool = False,
 ) -> pathlib.Path:
   """Writes a folder that `transformers` loads; adapters are merged.
 
   `tokenizer`: a folder whose tokenizer files are copied. `dtype` defaults
-  to the weights' own. The folder must be new or empty.
+  to the weights' own. The folder must be new or empty. `tied_head`: see
+  `hf_tensors`.
   """
   folder = pathlib.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise FileExistsError(f'{folder} is not empty; export to a new folder.')
-  if config.lora_rank:
-    from jaxagent.models import lora
-
-    config, _, params = lora.merge_lora(config, params)
-  config = config.replace(param_dtype=dtype or config.param_dtype)
+  pending = hf_tensors(config, params, tied_head=tied_head)
+  config = config.replace(
+    param_dtype=dtype or config.param_dtype, lora_rank=0
+  )
   hf = config.to_hf()  # raises before anything is written
-  leaves = {tuple(k): v for k, v in nnx.to_flat_state(params)}
-  pending = [
-    st.Pending(name, w.hf_shape, _slice_of(leaves[w.path], w, i))
-    for w in weight_table(config)
-    for i, name in enumerate(w.names)
-  ]
   folder.mkdir(parents=True, exist_ok=True)
   st.write_sharded(
     folder, pending, jnp.dtype(config.param_dtype), max_shard_bytes
@@ -247,6 +242,30 @@ def save_hf(
   # Last, so that a folder with a config.json is a whole one.
   _write_json(folder / 'config.json', hf)
   return folder
+
+
+def hf_tensors(
+  config: ModelConfig, params: nnx.State, *, tied_head: bool = False
+) -> list[st.Pending]:
+  """Every tensor under its Hugging Face name, in the order of layers.
+
+  Adapters are merged. `tied_head`: the output head, too, where it is the
+  embedding, for a reader that keeps a copy of it.
+  """
+  if config.lora_rank:
+    from jaxagent.models import lora
+
+    config, _, params = lora.merge_lora(config, params)
+  leaves = {tuple(k): v for k, v in nnx.to_flat_state(params)}
+  tensors = [
+    st.Pending(name, w.hf_shape, _slice_of(leaves[w.path], w, i))
+    for w in weight_table(config)
+    for i, name in enumerate(w.names)
+  ]
+  if tied_head and config.tie_word_embeddings:
+    (table,) = (t for t in tensors if t.name == _TOP['embed',])
+    tensors.append(dataclasses.replace(table, name=_TOP['lm_head',]))
+  return tensors
 
 
 def write_config(folder: pathlib.Path, config: ModelConfig) -> None:

@@ -10,6 +10,8 @@ import bisect
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 from jaxagent import types
 
 
@@ -115,6 +117,12 @@ def check_request(
       "log-probs are not the policy's; sample with top_p=1, top_k=0 for "
       'training, or pass for_training=False for evaluation.'
     )
+
+
+def mix_seed(engine: int, request: int) -> int:
+  """Two seeds of any size -> 32 bits, well spread."""
+  words = [engine & (2**64 - 1), request & (2**64 - 1)]
+  return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
 def stop_length(

@@ -17,9 +17,7 @@ import collections
 import contextlib
 import dataclasses
 import logging
-import queue
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -30,10 +28,12 @@ from flax import nnx
 from jaxagent import types
 from jaxagent.models.config import ModelConfig
 from jaxagent.rollout import native_programs as programs
+from jaxagent.rollout.calls import Calls, broke_down
 from jaxagent.rollout.engine import (
   EngineError,
   RequestError,
   check_request,
+  mix_seed,
   stop_length,
 )
 from jaxagent.rollout.slots import Plan, Slots
@@ -76,7 +76,7 @@ class _Job:
     )
 
 
-class NativeEngine:
+class NativeEngine(Calls):
   """Samples from a Flax decoder on the devices that hold its weights."""
 
   def __init__(
@@ -107,6 +107,7 @@ class NativeEngine:
     programs of different shapes round differently. `batch_invariant` keeps to
     one shape and shares nothing: equal to the last bit, and slower.
     """
+    super().__init__()
     self._graphdef, self._params, self._config = graphdef, params, config
     self._pad_id, self._eos = pad_id, tuple(eos_ids)
     self._prompt = _buckets('prompt_buckets', prompt_buckets)
@@ -137,8 +138,6 @@ class NativeEngine:
     self._shapes: set[tuple[Any, ...]] = set()
     self._waiting: collections.deque[_Job] = collections.deque()
     self._jobs: dict[int, _Job] = {}  # by slot
-    self._done: queue.SimpleQueue = queue.SimpleQueue()
-    self._open = 0  # submitted and not yet polled
     self._unwanted: set[str] = set()
     self._moved = threading.Condition()
     self._held = 0  # callers that want the time between two rounds
@@ -181,56 +180,6 @@ class NativeEngine:
         self._held -= 1
         self._moved.notify_all()
 
-  def generate(
-    self, requests: Sequence[types.Request], *, for_training: bool = True
-  ) -> list[types.Completion]:
-    """See `engine.Engine.generate`."""
-    mine: queue.SimpleQueue = queue.SimpleQueue()
-    jobs = self._enter(
-      requests,
-      for_training,
-      lambda index: lambda result: mine.put((index, result)),
-    )
-    out: list[Any] = [None] * len(jobs)
-    for _ in jobs:
-      index, result = mine.get()
-      if isinstance(result, BaseException):
-        raise EngineError(f'the engine broke down: {result!r}') from result
-      out[index] = result
-    return out
-
-  def submit(
-    self,
-    requests: Sequence[types.Request],
-    *,
-    for_training: bool = True,
-    put: Callable[[types.Completion | Exception], object] | None = None,
-  ) -> None:
-    """See `engine.Engine.submit`."""
-    with self._moved:
-      self._enter(requests, for_training, lambda _: put or self._done.put)
-      self._open += 0 if put else len(requests)
-
-  def poll(self, timeout_s: float | None = None) -> list[types.Completion]:
-    """See `engine.Engine.poll`."""
-    end = None if timeout_s is None else time.monotonic() + timeout_s
-    out: list[types.Completion] = []
-    while self._open:
-      try:
-        if out:
-          result = self._done.get_nowait()
-        else:
-          left = None if end is None else max(0.0, end - time.monotonic())
-          result = self._done.get(timeout=left)
-      except queue.Empty:
-        break
-      with self._moved:
-        self._open -= 1
-      if isinstance(result, BaseException):
-        raise EngineError(f'the engine broke down: {result!r}') from result
-      out.append(result)
-    return out
-
   def abort(self, request_ids: Sequence[str]) -> list[types.Completion]:
     """See `engine.Engine.abort`."""
     place = {name: i for i, name in enumerate(request_ids)}
@@ -239,9 +188,7 @@ class NativeEngine:
       jobs = self._take_out(set(place))
       for job in sorted(jobs, key=lambda j: place[j.request.request_id]):
         out.append(job.completion('abort', self._version))
-        if job.put == self._done.put:
-          self._open -= 1
-        else:
+        if not self._told(job.put):
           job.put(out[-1])
       return out
 
@@ -274,20 +221,19 @@ class NativeEngine:
     self._fail(EngineError('the engine is closed; make a new one.'))
     self._params = self._cache = None
 
-  def _enter(self, requests, for_training, put) -> list[_Job]:
-    """Queues all of them, or raises and queues none."""
+  def _enter(self, requests, for_training, puts) -> None:
     for request in requests:
       self._check(request, for_training)
     jobs = []
-    for index, request in enumerate(requests):
+    for request, put in zip(requests, puts):
       most = request.sampling.max_new_tokens
       arrays = np.zeros(most, np.int32), np.zeros(most, np.float32)
-      jobs.append(_Job(request, put(index), *arrays))
+      jobs.append(_Job(request, put, *arrays))
     with self._moved:
       if self._closed:
         raise EngineError('the engine is closed; make a new one.')
       if self._broken is not None:
-        raise EngineError(f'the engine broke down: {self._broken!r}')
+        raise broke_down(self._broken)
       # An earlier request of that name is gone; this one is wanted.
       self._unwanted.difference_update(r.request_id for r in requests)
       self._waiting.extend(jobs)
@@ -297,7 +243,6 @@ class NativeEngine:
         )
         self._thread.start()
       self._moved.notify_all()
-    return jobs
 
   def _check(self, request: types.Request, for_training: bool) -> None:
     check_request(
@@ -344,8 +289,7 @@ class NativeEngine:
       if self._closed:
         return False
       for job in self._take_out(self._unwanted):
-        if job.put == self._done.put:
-          self._open -= 1
+        self._told(job.put)
       self._unwanted.clear()
       self._in_round = True
       return True
@@ -561,12 +505,6 @@ class _Settings:
     """Whether any of them truncates the distribution."""
     top_k, top_p = self._arrays['top_k'], self._arrays['top_p']
     return any(top_k[s] > 0 or top_p[s] < 1 for s in slots)
-
-
-def mix_seed(engine: int, request: int) -> int:
-  """Two seeds of any size -> 32 bits, well spread."""
-  words = [engine & (2**64 - 1), request & (2**64 - 1)]
-  return int(np.random.SeedSequence(words).generate_state(1)[0])
 
 
 def _check_fits(old_params, params, version: int) -> None:

@@ -151,7 +151,29 @@ def test_learning_rate_zero_changes_nothing(model_config):
   np.testing.assert_array_equal(_flat(learner.policy_params), before[0])
   np.testing.assert_array_equal(_flat(learner.value_params), before[1])
   assert metrics['training/rollout_probs_diff_max'] == 0.0
+  assert metrics['training/rollout_logps_diff_max'] == 0.0
+  assert metrics['training/importance_capped_fraction'] == 0.0
   assert metrics['actor/kl_loss'] == 0.0
+
+
+def test_the_gap_to_the_sampler_is_told_in_nats(model_config):
+  learner = _learner(model_config, importance_cap=1.5)
+  samples = make_samples(8)
+  old = learner.logprobs(samples)
+  n = sum(int(np.sum(s.loss_mask)) for s in samples)
+  rows = [old[i, : len(s.token_ids)].copy() for i, s in enumerate(samples)]
+  at = int(np.argmax(samples[0].loss_mask))
+  rows[0][at] -= 0.5  # its ratio, 1.65, is capped
+  samples = [
+    dataclasses.replace(s, behaviour_logprobs=r) for s, r in zip(samples, rows)
+  ]
+  metrics = learner.rl_update(samples)
+  gap = 'training/rollout_logps_diff'
+  np.testing.assert_allclose(metrics[f'{gap}_max'], 0.5, rtol=1e-4)
+  np.testing.assert_allclose(metrics[f'{gap}_mean'], 0.5 / n, rtol=1e-2)
+  assert metrics[f'{gap}_p99'] <= metrics[f'{gap}_max']
+  capped = metrics['training/importance_capped_fraction']
+  np.testing.assert_allclose(capped, 1 / n)
 
 
 def test_equal_rewards_give_grpo_no_gradient(model_config):

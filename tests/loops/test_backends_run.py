@@ -134,6 +134,7 @@ def test_docker_with_a_container_killed(docker_image, work):  # noqa: F811
     api.close()
 
 
+@pytest.mark.quiet  # a private cluster: also tests.sandbox.test_ray
 def test_ray(work):
   process = _start(work, '--config.sandbox.backend=ray')
   try:

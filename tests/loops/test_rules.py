@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 import shutil
+import sys
 
 import jax
 import pytest
@@ -63,6 +64,7 @@ CHOICES = {
   'model.remat': ', '.join(model_config.REMAT),
   'sft.schedule': 'cosine, constant',
   'rollout.engine': 'native, vllm',
+  'rollout.vllm.sync': 'shared_memory, folder',
   'rollout.prompt_style': 'compact, full',
   'rl.weighting': 'none, duration, inclusion',
   'rl.rest': ', '.join(records.RESTS),
@@ -120,6 +122,8 @@ NUMBERS = {
   'model.hf.rope_theta': ((0, -1), 'above 0'),
   'sft.lr': ((0, -1), 'above 0'),
   'rollout.temperature': ((0, -1), 'above 0'),
+  'rollout.vllm.start_s': ((0, -1), 'above 0'),
+  'rollout.vllm.max_gap_nats': ((-1,), 'at least 0'),
   'rollout.top_p': ((0, 1.1), 'above 0 and at most 1'),
   'rl.weight_cap': ((-1,), 'at least 0'),
   'rl.oversample': ((0.99, 0), 'at least 1'),
@@ -164,6 +168,15 @@ def test_flags(path):
 
 
 PAIRS = [
+  (
+    {'rollout.vllm.devices': ('0', '1')},
+    "devices=.'0', '1'. names GPUs for each server, but .*servers=1",
+  ),
+  ({'rollout.vllm.shared_dir': 3}, 'shared_dir=3 must be a folder'),
+  *(
+    ({'rollout.vllm.urls': given}, 'urls=.* must be a tuple of addresses')
+    for given in ('http://a:1', ('a:1',), (3,), ('',))
+  ),
   ({'rl.weight_cap': 0.5}, 'weight_cap=0.5 is below the mean weight'),
   ({'rl.dual_clip': 1.0}, 'dual_clip=1.0 .*more than 1, usually 3, or 0'),
   (
@@ -257,7 +270,14 @@ def test_contradictions_are_refused_in_dry_runs_too(changes, text):
 
 
 HERE = [
-  ({'rollout.engine': 'vllm'}, "engine='vllm' is not built yet; choose native"),
+  (
+    {'rollout.engine': 'vllm', 'rollout.vllm.python': 'nowhere'},
+    "python='nowhere' is no interpreter: make it with `bash launch_scripts/vllm_env.sh",
+  ),
+  (
+    {'rollout.engine': 'vllm', 'rollout.vllm.python': sys.executable},
+    'has no vLLM: make it with `bash launch_scripts/vllm_env.sh',
+  ),
   ({'expert.kind': 'openai'}, 'config.expert.model is empty: name the model'),
   ({'editor.kind': 'openai'}, 'config.editor.model is empty: name the model'),
   ({'tokenizer.path': 'nowhere'}, "'nowhere' is not a folder with tokenizer"),

@@ -20,8 +20,9 @@ from jaxagent.data.ledger import Ledger
 from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.summary import load
-from jaxagent.testing import small_hf
+from jaxagent.testing import process_tree, small_hf
 from tests.loops import environment
+from tests.rollout.served import need_vllm
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, BATCH = 3, 6
@@ -247,3 +248,31 @@ def test_a_models_own_folder_is_trained_and_given_back(tmp_path):
   before = st.load_file(source / 'model.safetensors')
   name = 'model.layers.0.mlp.up_proj.weight'
   assert np.abs(trained[name] - before[name]).max() > 1e-4
+
+
+@pytest.mark.vllm
+def test_a_run_with_vllm_and_its_server_killed(finished, tmp_path):
+  """Exit 0, each prompt trained once, and log-probs that are the trainer's."""
+  need_vllm()
+  whole, _ = finished
+  work = tmp_path / 'work'
+  for stage in ('tasks', 'collect', 'tokenizer', 'sft'):
+    if (whole / stage).exists():
+      shutil.copytree(whole / stage, work / stage)
+  process = _start(work, '--config.rollout.engine=vllm')
+  _wait_for(work / 'rl' / 'traces' / 'update_000000.jsonl', process)
+  started = process_tree.below(process.pid)
+  server = next(
+    p for p in started if '-m vllm.entrypoints' in process_tree.name(p)
+    and 'guard' not in process_tree.name(p)
+  )
+  os.kill(server, signal.SIGKILL)
+  out, _ = process.communicate(timeout=300)
+  assert process.returncode == 0, out[-3000:]
+  assert 'was lost' in out or 'Server' in out, out[-3000:]
+  assert not [p for p in started if process_tree.lives(p)]
+  ledger = Ledger.load(work / 'rl' / 'ledger.json')
+  assert ledger.counts()['trained'] == UPDATES * BATCH
+  assert audit.audit(work)['differences'] == []
+  first = read_records(work / 'logs' / 'metrics.jsonl')[0]
+  assert first['training/rollout_logps_diff_max'] < 1e-4

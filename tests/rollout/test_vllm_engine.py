@@ -1,0 +1,318 @@
+"""The vLLM engine over servers that fail as real ones do (doubles)."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from jaxagent import types
+from jaxagent.rollout.engine import EngineError, RequestError, mix_seed
+from jaxagent.rollout.vllm_engine import VllmEngine
+from jaxagent.testing.fake_vllm import FakeVllm
+
+
+class Fleet:
+  """Doubles; one that was closed comes back at its own address."""
+
+  def __init__(self, n: int = 1, **options):
+    self.options = options
+    self.fakes = {f.url: f for f in (FakeVllm(**options) for _ in range(n))}
+    self.urls = tuple(self.fakes)
+    self.revived, self.closed = [], False
+
+  def revive(self, url):
+    self.revived.append(url)
+    raise EngineError('gone for good')
+
+  def close(self):
+    self.closed = True
+    for fake in self.fakes.values():
+      fake.close()
+
+
+class Sync:
+  """Only the version travels."""
+
+  def write(self, params, version):
+    self.version = version
+
+  async def push(self, server):
+    await server.load_file('/nowhere', [], self.version)
+
+  def close(self):
+    pass
+
+
+class Probe:
+  request = types.Request('probe', np.arange(4), 0, types.Sampling(2))
+
+  def check(self, completion, params, url):
+    gap = np.abs(completion.logprobs + params / 100).max()
+    if gap > 1e-6:
+      raise EngineError(f'{url}: log-probs differ by {gap}')
+
+
+def _engine(fleet, **options):
+  options = {
+    'vocab_size': 50, 'max_prompt_tokens': 32, 'max_new_tokens': 64, **options
+  }
+  engine = VllmEngine(fleet, Sync(), Probe(), **options)
+  engine.update_weights(0, 0)  # the double's log-probs are -params / 100
+  return engine
+
+
+@pytest.fixture
+def made():
+  """(engine, fleet) makers; closed at the end."""
+  engines = []
+
+  def make(n=1, engine=None, **options):
+    fleet = Fleet(n, **options)
+    engines.append(_engine(fleet, **(engine or {})))
+    return engines[-1], fleet
+
+  yield make
+  for engine in engines:
+    engine.close()
+
+
+def _request(i, n=8, **sampling):
+  sampling = {'max_new_tokens': n, **sampling}
+  prompt = np.arange(1 + i % 7, dtype=np.int32)
+  return types.Request(f'r{i}', prompt, i, types.Sampling(**sampling))
+
+
+def test_completions_in_order_each_once(made):
+  engine, _ = made(3)
+  requests = [_request(i, 1 + i % 5) for i in range(40)]
+  done = engine.generate(requests)
+  assert [c.request_id for c in done] == [r.request_id for r in requests]
+  for r, c in zip(requests, done):
+    assert len(c.token_ids) == r.sampling.max_new_tokens
+    assert c.finish_reason == 'length'
+    assert c.version_spans == ((0, 0, len(c.token_ids)),)
+  engine.submit(requests)
+  found = []
+  while some := engine.poll():
+    found += some
+  assert sorted(c.request_id for c in found) == sorted(
+    r.request_id for r in requests
+  )
+
+
+def test_a_server_has_no_more_than_its_places(made):
+  engine, fleet = made(2, engine={'max_num_seqs': 3}, token_s=0.002)
+  engine.generate([_request(i) for i in range(24)])
+  assert [f.most for f in fleet.fakes.values()] == [3, 3]
+
+
+def test_turns_of_one_text_go_to_one_server(made):
+  engine, fleet = made(4)
+  head = np.arange(32, dtype=np.int32) % 7
+  for i in range(8):
+    engine.generate([types.Request(f't{i}', head, i, types.Sampling(4))])
+  generated = [
+    f.calls.count('/inference/v1/generate') for f in fleet.fakes.values()
+  ]
+  assert sorted(generated) == [1, 1, 1, 9]  # a probe each
+
+
+def test_stop_texts_are_cut_as_natively(made):
+  def spell(ids):
+    return ''.join(chr(97 + i % 26) for i in ids)
+
+  engine, _ = made(engine={'decode': spell})
+  free = engine.generate([_request(3, 20)])[0]
+  text = spell(free.token_ids)
+  stop = text[4:7]
+  end = text.index(stop) + 3
+  done = engine.generate([_request(3, 20, stop=(stop,))])[0]
+  np.testing.assert_array_equal(done.token_ids, free.token_ids[:end])
+  assert done.finish_reason == 'stop' and len(done.logprobs) == end
+  assert done.version_spans == ((0, 0, end),)
+
+
+def test_weights_come_in_mid_request_and_show_in_the_spans(made):
+  engine, fleet = made(token_s=0.01)
+  engine.submit([_request(1, 40)])
+  time.sleep(0.15)
+  engine.update_weights(5, 5)
+  (done,) = engine.poll()
+  (v0, a, b), (v1, c, d) = done.version_spans
+  assert (v0, v1, a, d) == (0, 5, 0, 40) and b == c
+  np.testing.assert_allclose(done.logprobs[b:], -0.05)
+  (fake,) = fleet.fakes.values()
+  order = [c.split('?')[0] for c in fake.calls]
+  last = len(order) - order[::-1].index('/pause') - 1
+  assert order[last : last + 6] == [
+    '/pause',
+    '/start_weight_update',
+    '/update_weights',
+    '/finish_weight_update',
+    '/reset_prefix_cache',
+    '/resume',
+  ]
+
+
+def test_abort_gives_partial_tokens_in_the_order_asked(made):
+  engine, _ = made(engine={'max_num_seqs': 1}, token_s=0.01)
+  engine.submit([_request(1, 60), _request(2, 60), _request(3, 2)])
+  time.sleep(0.15)
+  cut = engine.abort(['r2', 'nobody', 'r1'])
+  assert [c.request_id for c in cut] == ['r2', 'r1']
+  assert [c.finish_reason for c in cut] == ['abort', 'abort']
+  assert len(cut[0].token_ids) == 0 < len(cut[1].token_ids) < 60
+  assert [c.request_id for c in engine.poll()] == ['r3']
+  assert engine.poll() == []
+
+
+def test_discarded_ones_are_never_given(made):
+  engine, _ = made(token_s=0.01)
+  engine.submit([_request(1, 60), _request(2, 3)])
+  engine.discard(['r1', 'nobody'])
+  assert [c.request_id for c in engine.poll()] == ['r2']
+  assert engine.poll() == []
+
+
+def test_a_lost_server_s_requests_are_asked_of_another(made):
+  engine, fleet = made(2, token_s=0.01)
+  calm = {c.request_id: c for c in engine.generate(_many())}
+  first, second = fleet.fakes.values()
+  back = threading.Event()
+
+  def revive(url):
+    back.wait(30)
+    again = FakeVllm(**fleet.options)
+    # The double cannot take its old port while that is in TIME_WAIT.
+    raise EngineError(f'{again.url}')
+
+  fleet.revive = revive
+  engine.submit(_many())
+  time.sleep(0.1)
+  first.close()
+  found = {}
+  while len(found) < len(calm):
+    found |= {c.request_id: c for c in engine.poll()}
+  back.set()
+  assert engine.resubmitted > 0
+  for name, c in found.items():
+    np.testing.assert_array_equal(c.token_ids, calm[name].token_ids)
+
+
+def _many():
+  return [_request(i, 20) for i in range(12)]
+
+
+def test_when_none_comes_back_every_caller_is_told(made):
+  engine, fleet = made(token_s=0.01)
+  engine.submit([_request(1, 60)])
+  time.sleep(0.05)
+  for fake in fleet.fakes.values():
+    fake.close()
+  with pytest.raises(EngineError, match='gone for good'):
+    engine.poll()
+  with pytest.raises(EngineError, match='gone for good'):
+    engine.generate([_request(2)])
+
+
+def test_weights_that_are_not_the_trainers_stop_the_run(made):
+  engine, fleet = made()
+  (fake,) = fleet.fakes.values()
+
+  def stale(answer):
+    for c in answer['choices'][0]['logprobs']['content']:
+      c['logprob'] = -0.5
+
+  fake.alter = stale
+  with pytest.raises(EngineError, match='log-probs differ'):
+    engine.update_weights(1, 1)
+
+
+def test_a_refused_update_says_why_and_resumes(made):
+  engine, fleet = made()
+  (fake,) = fleet.fakes.values()
+  fake.faults['/update_weights'] = 500, b'{"error": "names do not fit"}'
+  with pytest.raises(EngineError, match='500 .*names do not fit'):
+    engine.update_weights(1, 1)
+  assert fake.version == '0' and fake.calls[-1] == '/resume'
+
+
+@pytest.mark.parametrize(
+  'path, fault, text',
+  [
+    ('/version', (404, b'{}'), 'has no /version: start it with'),
+    ('/weight_info', (404, b'{}'), 'VLLM_SERVER_DEV_MODE=1'),
+    ('/v1/models', (200, b'{"data": []}'), 'does not answer as vLLM'),
+    ('/v1/models', (200, b'<html>'), 'no JSON but'),
+    ('/v1/models', (401, b''), 'VLLM_API_KEY'),
+  ],
+)
+def test_a_server_that_is_none_is_named_at_once(path, fault, text):
+  fleet = Fleet()
+  for fake in fleet.fakes.values():
+    fake.faults[path] = fault
+  with pytest.raises(EngineError, match=text):
+    _engine(fleet)
+  assert fleet.closed
+
+
+def test_a_context_that_is_too_short():
+  with pytest.raises(EngineError, match='context of 80 tokens.*need 96'):
+    _engine(Fleet(max_model_len=80))
+
+
+@pytest.mark.parametrize(
+  'spoil, text',
+  [
+    (lambda c: c.pop('token_ids'), 'an answer of'),
+    (lambda c: c.update(logprobs=None), 'do not belong together'),
+    (lambda c: c['token_ids'].append(3), 'do not belong together'),
+    (lambda c: c.update(weight_versions=[]), 'do not belong together'),
+    (lambda c: c.update(finish_reason='error'), 'do not belong together'),
+    (
+      lambda c: c['logprobs']['content'][0].update(logprob=-9999.0),
+      'not finite',
+    ),
+  ],
+)
+def test_an_answer_that_does_not_hold_together(made, spoil, text):
+  engine, fleet = made()
+  for fake in fleet.fakes.values():
+    fake.alter = lambda answer: spoil(answer['choices'][0])
+  with pytest.raises(EngineError, match=text):
+    engine.generate([_request(1)])
+
+
+@pytest.mark.parametrize(
+  'bad, text',
+  [
+    ({'prompt_ids': np.arange(33)}, '33 tokens'),
+    ({'prompt_ids': np.array([50])}, 'id 50'),
+    ({'sampling': types.Sampling(65)}, 'max_new_tokens=65'),
+    ({'sampling': types.Sampling(4, top_p=0.5)}, 'top_p=0.5'),
+    ({'sampling': types.Sampling(4, stop=('x',))}, 'decode='),
+  ],
+)
+def test_bad_requests_are_refused(made, bad, text):
+  engine, _ = made()
+  whole = {'request_id': 'x', 'prompt_ids': np.arange(3), 'seed': 0, **bad}
+  with pytest.raises(RequestError, match=text):
+    engine.generate([types.Request(**whole)])
+
+
+def test_closing_ends_who_waits(made):
+  engine, fleet = made(token_s=0.05)
+  engine.submit([_request(1, 60)])
+  engine.close()
+  assert fleet.closed
+  with pytest.raises(EngineError, match='closed'):
+    engine.poll()
+  with pytest.raises(EngineError, match='closed'):
+    engine.submit([_request(2)])
+
+
+def test_a_seed_is_the_engines_and_the_requests():
+  assert mix_seed(0, 1) != mix_seed(1, 0)
