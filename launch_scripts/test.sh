@@ -13,8 +13,8 @@ if ! "$JAXAGENT_PYTHON" -c 'import torch' >/dev/null 2>&1; then
   "$JAXAGENT_PYTHON" -m pip install --quiet --disable-pip-version-check \
     torch==2.13.0
 fi
-# vLLM's servers have an environment of their own.
-if [ -z "${JAXAGENT_NO_INSTALL:-}" ]; then
+# vLLM's servers have an environment of their own; the fast subset has none.
+if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
   bash "$here/vllm_env.sh" cpu
   export JAXAGENT_TEST_VLLM=1
 fi

@@ -97,7 +97,7 @@ def data_metrics(
   tables: dict,
   token: dict,
   critic: bool,
-  importance_cap: float,
+  importance_cap: float = np.inf,
 ) -> dict[str, float]:
   """Figures of the batch itself: rewards, advantages, lengths, log-prob gap."""
   mask = tables['mask']
