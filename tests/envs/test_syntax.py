@@ -13,6 +13,7 @@ import pytest
 from jaxagent.envs import syntax
 
 
+@pytest.mark.slow
 def test_threads_do_not_break_each_other():
   """A collection in the middle of a parse lets another thread in."""
   text = 'x = ' + ' + '.join(f'f({i}, [a, b, (c, d)])' for i in range(200))

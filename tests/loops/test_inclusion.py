@@ -71,6 +71,7 @@ def _shares(slots, batch, **options):
 
 # Small updates: the more there are in a race, the less a slow one can win, and
 # what never enters no weight brings back.
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'slots, batch, options',
   [

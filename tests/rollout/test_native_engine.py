@@ -18,6 +18,9 @@ from jaxagent.rollout.engine import EngineError, RequestError, before_stop
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.rollout.sampling import truncate
 
+# The fast subset has test_conformance.
+pytestmark = pytest.mark.slow
+
 CONFIG = ModelConfig(
   vocab_size=67,
   hidden_size=32,
