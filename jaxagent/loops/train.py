@@ -48,10 +48,11 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
   )
   journal = Journal(directory / 'journal')
   inbox = JournalledInbox(journal)
-  engine = EngineSampler(inbox, policy.engine, recipe.request)
-  others = ThreadSampler(inbox, recipe.draws)
   sampler = RoleSampler(
-    {POLICY: engine, **{role: others for role in recipe.draws}}
+    {
+      POLICY: EngineSampler(inbox, policy.engine, recipe.request),
+      **{role: ThreadSampler(inbox, d) for role, d in recipe.draws.items()},
+    }
   )
   scheduler = _scheduler(host, recipe, sampler, inbox, journal)
   try:

@@ -256,7 +256,7 @@ class VllmEngine(Calls):
       return _empty(job.request, self._version)
     raise ServerError(
       f'request {job.request.request_id!r}: {_ATTEMPTS} servers were lost while '
-      'they had it.'
+      f'they had it; {self._fleet.hint()}'
     )
 
   async def _ask(self, server, request, seed, name) -> types.Completion:

@@ -38,6 +38,9 @@ class RemoteFleet:
   def close(self) -> None:
     """They go on."""
 
+  def hint(self) -> str:
+    return 'see their logs.'
+
 
 class LaunchedFleet:
   """Servers on this machine, started and ended with the trainer.
@@ -88,6 +91,10 @@ class LaunchedFleet:
   def close(self) -> None:
     for url in list(self._processes):
       self._end(url)
+
+  def hint(self) -> str:
+    """Where to look when they misbehave."""
+    return f'see their logs in {self._logs}.'
 
   def pid(self, url: str) -> int:
     """Of the guard; the server is its child."""

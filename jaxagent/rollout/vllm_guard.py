@@ -2,20 +2,26 @@
 
   python -I vllm_guard.py COMMAND ARGUMENTS...
 
-The command gets a process group of its own. It is killed, with all that it
+The command gets a process group of its own. It is ended, with all that it
 started, when this process's standard input ends (the trainer holds the other
-end, and a kill closes it, too) or when its first process ends. Standard library
-only: it is run as a file, in a moment.
+end, and a kill closes it, too) or when its first process ends: asked first, since
+a killed one leaves its shared memory behind, and killed after `GRACE_S`. Where
+this process itself is killed, Linux asks the command's first process to end.
+Standard library only: it is run as a file, in a moment.
 """
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
 import os
 import select
 import signal
 import subprocess
 import sys
+import time
+
+GRACE_S = 5.0
+_PR_SET_PDEATHSIG = 1
 
 
 def main(command: list[str]) -> int:
@@ -25,7 +31,10 @@ def main(command: list[str]) -> int:
   signal.set_wakeup_fd(ended_w, warn_on_full_buffer=False)
   signal.signal(signal.SIGCHLD, lambda *_: None)
   child = subprocess.Popen(
-    command, stdin=subprocess.DEVNULL, start_new_session=True
+    command,
+    stdin=subprocess.DEVNULL,
+    start_new_session=True,
+    preexec_fn=_ends_with_its_parent if sys.platform == 'linux' else None,
   )
   try:
     while child.poll() is None:
@@ -35,10 +44,27 @@ def main(command: list[str]) -> int:
       if ended_r in ready:
         os.read(ended_r, 512)
   finally:
-    with contextlib.suppress(ProcessLookupError):
-      os.killpg(child.pid, signal.SIGKILL)
-    code = child.wait()
+    _end(child)
+  code = child.wait()
   return code if code >= 0 else 128 - code
+
+
+def _ends_with_its_parent() -> None:
+  ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _end(child: subprocess.Popen) -> None:
+  """The whole group. What has ended is no member once it was waited for."""
+  try:
+    os.killpg(child.pid, signal.SIGTERM)
+    end = time.monotonic() + GRACE_S
+    while time.monotonic() < end:
+      child.poll()
+      os.killpg(child.pid, 0)
+      time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+  except ProcessLookupError:
+    pass  # nobody is left
 
 
 if __name__ == '__main__':

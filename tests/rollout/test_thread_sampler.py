@@ -9,6 +9,7 @@ import pytest
 
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.interactions import POLICY, Generate
+from jaxagent.rollout.engine_sampler import RoleSampler
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.thread_sampler import ThreadSampler
 from jaxagent.rollout.work import Ask, Key
@@ -48,7 +49,7 @@ def test_what_gathers_while_it_draws_is_drawn_in_one_call():
     return [_completion(a) for a in asks]
 
   began.append(threading.Event())
-  sampler = ThreadSampler(inbox, {POLICY: draw})
+  sampler = ThreadSampler(inbox, draw)
   sampler.submit([_ask('a')])
   assert began[0].wait(5.0)
   sampler.submit([_ask('b')])
@@ -71,7 +72,9 @@ def test_roles_do_not_wait_for_each_other():
   def quick(asks):
     return [_completion(a) for a in asks]
 
-  sampler = ThreadSampler(inbox, {POLICY: slow, 'helper': quick})
+  sampler = RoleSampler(
+    {POLICY: ThreadSampler(inbox, slow), 'helper': ThreadSampler(inbox, quick)}
+  )
   sampler.submit([_ask('a'), _ask('b', 'helper')])
   (first,) = _take(inbox, 1)
   assert first.key.prompt_id == 'b'
@@ -88,7 +91,7 @@ def test_an_endpoint_that_fails_and_an_abort_are_faults_of_ours():
     return [_completion(a, 'abort') for a in asks]
 
   inbox = JournalledInbox()
-  sampler = ThreadSampler(inbox, {POLICY: draw})
+  sampler = ThreadSampler(inbox, draw)
   for name, error in (
     ('lost', 'helper: no answer'),
     ('cut', 'the engine gave it up'),
@@ -102,9 +105,7 @@ def test_an_endpoint_that_fails_and_an_abort_are_faults_of_ours():
 @pytest.mark.parametrize('drawn', [0, 2])
 def test_another_number_of_completions_ends_the_run(drawn):
   inbox = JournalledInbox()
-  sampler = ThreadSampler(
-    inbox, {POLICY: lambda asks: [_completion(asks[0])] * drawn}
-  )
+  sampler = ThreadSampler(inbox, lambda asks: [_completion(asks[0])] * drawn)
   sampler.submit([_ask('a')])
   with pytest.raises(ValueError, match=f'{drawn} completions .* 1 asks'):
     inbox.take(5.0)

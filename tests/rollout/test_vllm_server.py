@@ -132,6 +132,15 @@ def test_killed_in_mid_request_it_comes_back(one):
   assert took < 30
 
 
+def _shared_memory() -> set[str]:
+  """Segments and semaphores of Python's processes on this machine."""
+  return {
+    p.name
+    for p in pathlib.Path('/dev/shm').iterdir()
+    if p.name.startswith(('psm_', 'sem.mp-'))
+  }
+
+
 _TRAINER = """
 import pathlib, sys, time
 from tests.rollout.served import served
@@ -145,6 +154,7 @@ with served('vllm', 'qwen2', pathlib.Path(sys.argv[1])) as one:
 
 def test_nothing_is_left_of_it_when_the_trainer_is_killed(tmp_path):
   need_vllm()
+  shared = _shared_memory()
   trainer = subprocess.Popen(
     [sys.executable, '-c', _TRAINER, str(tmp_path)],
     cwd=ROOT,
@@ -161,6 +171,7 @@ def test_nothing_is_left_of_it_when_the_trainer_is_killed(tmp_path):
   while any(map(process_tree.lives, [guard, *started])):
     assert time.monotonic() < end, list(map(process_tree.name, started))
     time.sleep(0.05)
+  assert _shared_memory() == shared  # what the server had is given back
   assert weights.exists()
   scratch.sweep(str(weights.parents[1]))  # as the next trainer does
   assert not weights.exists()
