@@ -33,7 +33,17 @@ SYNC = (
   # A busy moment must not decide whether an execution times out.
   '--config.sandbox.timeout_s=20',
 )
-CLOCKS = ('timing_s/', 'duration/', 'sandbox/', 'perf/', 'scheduler/', 'time')
+# What a process took and compiled, which says nothing of what was learned.
+OF_THE_PROCESS = (
+  'timing_s/',
+  'duration/',
+  'sandbox/',
+  'perf/',
+  'scheduler/',
+  'time',
+  'learner/compiles',
+  'learner/recompiles',
+)
 
 
 def start(work: pathlib.Path, options: tuple[str, ...]) -> subprocess.Popen:
@@ -94,9 +104,9 @@ def newest(work: pathlib.Path) -> str:
 
 
 def learned(work: pathlib.Path) -> list[dict]:
-  """All that was logged of RL but for clocks."""
+  """All that was logged of RL but for clocks and compilations."""
   return [
-    {k: v for k, v in record.items() if not k.startswith(CLOCKS)}
+    {k: v for k, v in record.items() if not k.startswith(OF_THE_PROCESS)}
     for record in read_records(work / 'logs' / 'metrics.jsonl')
   ]
 
