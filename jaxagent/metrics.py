@@ -160,7 +160,8 @@ def _ours() -> dict[str, str]:
     'scheduler/interval_s': 'seconds between two batches',
     'learner/recompiles': (
       'programs compiled after the first two updates, by learner, engine or '
-      'any other part of the process; should stay 0'
+      'any other part of the process: one for each shape that is met later '
+      '(a rare number of rows), and none after that'
     ),
     'learner/skipped_updates': 'updates skipped for a non-finite gradient',
     'learner/compiles': 'programs compiled by the process so far',
