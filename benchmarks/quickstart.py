@@ -36,8 +36,9 @@ def run(
   extra: Sequence[str] = (),
   log=None,
   compiled: pathlib.Path | None = None,
+  config: str = 'configs/stepwise_ppo.py',
 ) -> None:
-  """One run of the tiny variant, unless it has finished; output into `log`.
+  """One run of a config, unless it has finished; output into `log`.
 
   compiled: JAX's compilation cache; None for none, as a user's first run.
   """
@@ -48,7 +49,7 @@ def run(
       sys.executable,
       '-m',
       'jaxagent.main',
-      '--config=configs/stepwise_ppo.py',
+      f'--config={config}',
       f'--config.seed={seed}',
       f'--work_dir={work}',
       *extra,

@@ -15,7 +15,9 @@ def base() -> ConfigDict:
   config = ConfigDict()
   config.name = 'base'
   config.variant = 'tiny'
-  config.loop = 'stepwise_ppo'  # collect | sft | stepwise_ppo | evaluate
+  # collect | sft | stepwise_ppo | evaluate | rl_for_mle
+  # | tree_search
+  config.loop = 'stepwise_ppo'
   config.seed = 0
   config.work_dir = 'workdir/base'
   config.tasks_dir = 'tasks'
@@ -47,6 +49,37 @@ def base() -> ConfigDict:
   config.editor.kind = 'scripted'
   config.editor.base_url = 'http://127.0.0.1:8000/v1'
   config.editor.model = ''
+
+  # Where partial credit for whole solutions comes from: marks by syntax | by a
+  # model (openai) | verified (what the grader checks) | none.
+  config.instrumenter = ConfigDict()
+  config.instrumenter.kind = 'syntax'
+  config.instrumenter.base_url = 'http://127.0.0.1:8000/v1'
+  config.instrumenter.model = ''
+  config.instrumenter.max_tokens = 4096
+
+  # Whole solutions (loop rl_for_mle).
+  config.solution = ConfigDict()
+  config.solution.scale = 'bounded'  # bounded | task | raw, of a valid score
+  config.solution.improve = 0.5  # share of prompts with a previous solution
+  config.solution.kept = 256  # of a task, to improve upon
+  config.solution.keep_failed = False  # these, too
+  config.solution.programs = 2000  # by script, for SFT; 0: no SFT
+  config.solution.samples = 128  # of a task at evaluation, from scratch
+
+  # Loop tree_search: draft, debug, improve (AIDE) around the trained policy, or
+  # around a model behind an endpoint (openai).
+  config.agent = ConfigDict()
+  config.agent.kind = 'policy'
+  config.agent.base_url = 'http://127.0.0.1:8000/v1'
+  config.agent.model = ''
+  config.agent.max_tokens = 4096
+  config.search = ConfigDict()
+  config.search.runs = 8  # of a task
+  config.search.steps = 20  # programs of a search
+  config.search.drafts = 5
+  config.search.debug_probability = 0.5
+  config.search.debug_depth = 3  # failures in a row
 
   config.collect = ConfigDict()
   config.collect.trajectories_per_task = 32

@@ -3,9 +3,10 @@
   python -m jaxagent.audit RUN [--json]
 
 RUN is a work directory (its `rl/traces/`, `traces/` and `eval/`), a folder of
-traces, or one file. Each record holds what equation 6 of paper 000 needs:
-outcome, valid_action, is_edit, score_before, score_after, alpha, and the reward
-that was given. Where records carry `prev_hash` and `hash` (see `seal`), the
+traces, or one file. Each record holds what its reward is made of, and the reward
+that was given: for equation 6 of paper 000 outcome, valid_action, is_edit,
+score_before, score_after and alpha; for whole solutions (paper 003, section 3.2)
+outcome, score_after, higher_is_better, milestones and scale. Where records carry `prev_hash` and `hash` (see `seal`), the
 chain is checked, so that any changed byte is found, not only those that
 change a reward. Exits 0 where nothing differs, 1 where something does, 2
 where there is nothing to read.
@@ -22,10 +23,16 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from jaxagent.rewards import mle
 from jaxagent.rewards.ml_agent import ml_agent_reward
 from jaxagent.types import Outcome
 
-_NEEDED = ('outcome', 'valid_action', 'is_edit', 'alpha', 'reward')
+_NEEDED = {
+  'step': ('outcome', 'valid_action', 'is_edit', 'alpha', 'reward'),
+  'solution': (
+    'outcome', 'score_after', 'higher_is_better', 'milestones', 'scale', 'reward',
+  ),
+}  # fmt: skip
 _TOLERANCE = 1e-9
 
 
@@ -90,20 +97,16 @@ def _chain_problems(record: Mapping, prev: str) -> list[str]:
 
 
 def _problems(record: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
-  missing = [key for key in _NEEDED if key not in record]
+  kind = record.get('kind', 'step')
+  if kind not in _NEEDED:
+    yield f'kind {kind!r} is unknown; known are {", ".join(_NEEDED)}'
+    return
+  missing = [key for key in _NEEDED[kind] if key not in record]
   if missing:
     yield f'fields are missing: {", ".join(missing)}'
     return
   try:
-    derived = ml_agent_reward(
-      Outcome(record['outcome']),
-      valid_action=record['valid_action'],
-      is_edit=record['is_edit'],
-      score_before=record.get('score_before'),
-      score_after=record.get('score_after'),
-      alpha=record['alpha'],
-      **options,
-    )
+    derived = _derive(kind, record, options)
   except (ValueError, TypeError) as error:
     yield f'no reward can be derived: {error}'
     return
@@ -114,6 +117,23 @@ def _problems(record: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
     same = _is_number(given) and abs(derived - given) <= _TOLERANCE
   if not same:
     yield f'reward given {given!r}, derived {derived!r}'
+
+
+def _derive(
+  kind: str, record: Mapping, options: Mapping[str, bool]
+) -> float | None:
+  outcome = Outcome(record['outcome'])
+  if kind == 'solution':
+    return mle.reward_of(outcome, record)
+  return ml_agent_reward(
+    outcome,
+    valid_action=record['valid_action'],
+    is_edit=record['is_edit'],
+    score_before=record.get('score_before'),
+    score_after=record.get('score_after'),
+    alpha=record['alpha'],
+    **options,
+  )
 
 
 def _is_number(value: Any) -> bool:

@@ -190,8 +190,19 @@ def _ours() -> dict[str, str]:
   return table
 
 
+def _solutions() -> dict[str, str]:
+  """Whole solutions."""
+  return {
+    'solution/valid_rate': 'share of solutions with a valid submission',
+    'solution/improve_rate': 'share of prompts with a previous solution',
+    'solution/milestones': 'milestones reached, mean of the solutions that failed',
+    'solution/refused_rate': 'share of programs that the instrumenter left as they are',
+    'solution/score/': 'validation score, mean of the valid solutions of a task',
+  }
+
+
 # A key that ends in '/' admits every name beneath it.
-METRICS: dict[str, str] = _verl() | _ours()
+METRICS: dict[str, str] = _verl() | _ours() | _solutions()
 
 
 def check_names(names: Iterable[str]) -> None:

@@ -92,7 +92,9 @@ class Job:
   files: relative path -> text or bytes written into the fresh workspace.
   mounts: relative path in the workspace -> host directory, read-only.
   script: relative path of the Python script to run, cwd = the workspace.
-  collect: relative paths to bring out after every process is dead.
+  collect: relative paths to bring out after every process is dead; that one
+    was not written, or is no regular file, is a fault of the script.
+  optional: the same, and no fault.
   hidden_env: extra environment variables (never secrets of the trainer).
   """
 
@@ -102,6 +104,7 @@ class Job:
   mounts: Mapping[str, pathlib.Path] = dataclasses.field(default_factory=dict)
   argv: tuple[str, ...] = ()
   collect: tuple[str, ...] = ()
+  optional: tuple[str, ...] = ()
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
   limits: Limits = Limits()
   zygote: bool = False

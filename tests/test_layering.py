@@ -35,6 +35,7 @@ HOST = {
   'tasks',
   'graders',
   'grade',
+  'instrumentation',
 }
 # rollout is a host room but for these files.
 ROLLOUT_ON_DEVICE = {'native_engine', 'native_programs', 'sampling'}
@@ -56,7 +57,8 @@ MAY_IMPORT = {
   'graders': {'types'},
   'grade': {'types', 'graders'},
   'rewards': {'types'},
-  'envs': {'types', 'clock', 'sandbox'},
+  'instrumentation': {'rewards'},
+  'envs': {'types', 'clock', 'sandbox', 'instrumentation'},
   'data': {'types', 'clock', 'envs', 'llm', 'stand_ins'},
   'interactions': {'types'},
   'rollout': {

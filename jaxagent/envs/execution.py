@@ -16,12 +16,16 @@ from jaxagent.clock import NO_DEADLINE, Deadline
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """A graded execution."""
+  """A graded execution.
+
+  passed: of `grading.CHECKS`, those that the submission stood, in order.
+  """
 
   outcome: types.Outcome
   score: float | None
   execution: types.Execution
   message: str
+  passed: int = 0
 
 
 class StartError(RuntimeError):
@@ -98,39 +102,49 @@ class ScriptRunner:
   def run_script(
     self,
     task: str,
-    files: Mapping[str, str],
+    files: Mapping[str, str | bytes],
     script: str,
     *,
     split: str = 'valid',
     job_id: str = 'job',
     deadline: Deadline = NO_DEADLINE,
+    optional: tuple[str, ...] = (),
+    own_work: bool = False,
   ) -> Run:
     """Executes one script in a fresh workspace and grades its submission.
 
     deadline: by when it has run. Grading, which has a limit of its own, is
     let finish once it has begun.
+    optional: what the execution brings out beside the submission, if it is
+    there; such a run is not looked up in the cache.
+    own_work: a copy of the sample submission is none.
     """
+    more = {'optional': optional, 'own_work': own_work}
     key = ''
-    if self._cache is not None:
-      key = state_id(task, files, script, 0, split)
+    if self._cache is not None and not optional:
+      key = state_id(task, files, script, 0, f'{split} {own_work}')
       with self._lock:
         if key in self._cache:
           self.cache_hits += 1
           return self._cache[key]
     for _ in range(self.infrastructure_retries + 1):
       # Under the same id: whoever cancels the job knows no other.
-      run = self._run_once(task, files, script, split, job_id, deadline)
+      run = self._run_once(
+        task, files, script, split, job_id, deadline, **more
+      )
       if not run.outcome.is_infrastructure or deadline.remaining() <= 0:
         break
     # A time-out under load may be none on another day: not kept.
-    if self._cache is not None and not (
+    if key and not (
       run.outcome.is_infrastructure or run.outcome.is_corner_case
     ):
       with self._lock:
         self._cache[key] = run
     return run
 
-  def _run_once(self, task, files, script, split, job_id, deadline) -> Run:
+  def _run_once(
+    self, task, files, script, split, job_id, deadline, *, optional, own_work
+  ) -> Run:
     prepared = self.task(task)
     spec = prepared.spec
     job = types.Job(
@@ -139,6 +153,7 @@ class ScriptRunner:
       files=dict(files),
       mounts={'data': prepared.public_dir},
       collect=(spec.submission,),
+      optional=optional,
       limits=self._limits(spec),
       threads=self.threads,
       zygote=self.zygote,
@@ -164,14 +179,14 @@ class ScriptRunner:
         execution,
         f'the script wrote no {spec.submission}',
       )
-    grade = self.grader.grade(task, submission, split)
+    grade = self.grader.grade(task, submission, split, own_work=own_work)
     score, outcome, reason = grade.score, grade.outcome, grade.reason
     if outcome is types.Outcome.OK and (
       score is None or not math.isfinite(score)
     ):
       score, outcome = None, types.Outcome.INVALID_SUBMISSION
       reason = reason or 'the score is not a finite number'
-    return Run(outcome, score, execution, reason or '')
+    return Run(outcome, score, execution, reason or '', grade.passed)
 
   def _submit(self, job: types.Job, deadline: Deadline):
     if deadline == NO_DEADLINE:

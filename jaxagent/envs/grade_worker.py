@@ -3,8 +3,9 @@
 Run by path with `python -I`, so it imports nothing of jaxagent and nothing
 from the caller's folder or environment. Protocol on stdin and stdout: first a
 JSON line {task: {eval, answers, sample, metric}}; then, for each grade, a JSON
-line {task, split, size, timeout_s} followed by `size` bytes; each is answered
-by one JSON line {score, status, reason} with status ok, invalid or error.
+line {task, split, own_work, size, timeout_s} followed by `size` bytes; each is
+answered by one JSON line {score, status, reason, passed} with status ok, invalid
+or error; passed counts the checks that were stood (`grading.CHECKS`).
 """
 
 from __future__ import annotations
@@ -27,8 +28,18 @@ PROBABILITY_METRICS = ('log_loss', 'roc_auc')
 SUM_TOLERANCE = 0.01
 
 
+OWN, TEXT, TABLE, COLUMNS, IDS, VALUES = range(6)
+
+
 class Refused(ValueError):
-  """The submission breaks a rule; the message goes to the agent."""
+  """The submission breaks a rule; the message goes to the agent.
+
+  check: the one that it failed; those before it were stood.
+  """
+
+  def __init__(self, check: int, message: str):
+    super().__init__(message)
+    self.check = check
 
 
 def canonical(label: str) -> str:
@@ -69,33 +80,41 @@ class Task:
       self.labels = set()
     cells = max(1, len(self.ids) * len(self.columns))
     self.max_bytes = 4096 + 64 * cells
+    with open(entry['sample'], 'rb') as file:
+      data = file.read()
+    try:
+      self.sample = self.frame(data)
+    except Refused:  # no submission either, so nobody can copy it
+      self.sample = None
 
   def rows(self, data: bytes) -> dict[str, list[str]]:
     """id -> values in the sample's column order. Raises Refused."""
     if len(data) > self.max_bytes:
       raise Refused(
-        f'submission has {len(data)} bytes; at most {self.max_bytes} allowed.'
+        TEXT,
+        f'submission has {len(data)} bytes; at most {self.max_bytes} allowed.',
       )
     try:
       text = data.decode('utf-8-sig')
     except UnicodeDecodeError as error:
-      raise Refused(f'submission is not UTF-8 text: {error}.') from None
+      raise Refused(TEXT, f'submission is not UTF-8 text: {error}.') from None
     if '\x00' in text:
-      raise Refused('submission holds a NUL byte.')
+      raise Refused(TEXT, 'submission holds a NUL byte.')
     reader = csv.reader(io.StringIO(text, newline=''), strict=True)
     try:
       table = [row for row in reader if row]
     except csv.Error as error:
-      raise Refused(f'submission is not valid CSV: {error}.') from None
+      raise Refused(TABLE, f'submission is not valid CSV: {error}.') from None
     if not table:
-      raise Refused('submission is empty.')
+      raise Refused(TABLE, 'submission is empty.')
     return self.by_id(table[0], table[1:])
 
   def by_id(self, header, body) -> dict[str, list[str]]:
     header = [name.strip() for name in header]
     if len(set(header)) != len(header) or set(header) != set(self.columns):
       raise Refused(
-        f'columns are {_short(header)}; exactly {self.columns} are expected.'
+        COLUMNS,
+        f'columns are {_short(header)}; exactly {self.columns} are expected.',
       )
     order = [header.index(name) for name in self.columns if name != 'id']
     at = header.index('id')
@@ -103,17 +122,19 @@ class Task:
     for number, row in enumerate(body, start=2):
       if len(row) != len(header):
         raise Refused(
-          f'line {number} has {len(row)} values; {len(header)} expected.'
+          IDS, f'line {number} has {len(row)} values; {len(header)} expected.'
         )
       key = canonical(row[at])
       if key in out:
-        raise Refused(f'id {_short(key)} appears more than once.')
+        raise Refused(IDS, f'id {_short(key)} appears more than once.')
       if key not in self.id_set:
-        raise Refused(f'id {_short(key)} is not a test id.')
+        raise Refused(IDS, f'id {_short(key)} is not a test id.')
       out[key] = [row[i] for i in order]
     missing = len(self.id_set) - len(out)
     if missing:
-      raise Refused(f'{missing} of {len(self.id_set)} test ids are missing.')
+      raise Refused(
+        IDS, f'{missing} of {len(self.id_set)} test ids are missing.'
+      )
     return out
 
   def frame(self, data: bytes):
@@ -131,7 +152,8 @@ class Task:
         odd = sorted(set(frame[name]) - self.labels)
         if odd:
           raise Refused(
-            f'column {name} holds {_short(odd[0])}, which is no known class.'
+            VALUES,
+            f'column {name} holds {_short(odd[0])}, which is no known class.',
           )
       return frame
     for name in names:
@@ -140,9 +162,11 @@ class Task:
       _check_probabilities(frame, self.metric)
     return frame
 
-  def score(self, data: bytes, split: str) -> float:
+  def score(self, data: bytes, split: str, own_work: bool) -> float:
     """Metric of one split. Raises Refused for the submission's faults."""
     frame = self.frame(data)
+    if own_work and self.sample is not None and frame.equals(self.sample):
+      raise Refused(OWN, 'the submission is a copy of the sample submission.')
     keep = self.split == split
     if not keep.any():
       raise ValueError(f'answers.csv has no row of split {split!r}.')
@@ -161,66 +185,77 @@ def _finite(name: str, text: str) -> float:
     value = float(text)
   except ValueError:
     raise Refused(
-      f'column {name} holds {_short(text)}, which is no number.'
+      VALUES, f'column {name} holds {_short(text)}, which is no number.'
     ) from None
   if not math.isfinite(value) or abs(value) > 1e100:
-    raise Refused(f'column {name} holds {_short(text)}; it must be finite.')
+    raise Refused(
+      VALUES, f'column {name} holds {_short(text)}; it must be finite.'
+    )
   return value
 
 
 def _check_probabilities(frame, metric: str) -> None:
   values = frame.to_numpy(float)
   if values.min() < 0.0 or values.max() > 1.0:
-    raise Refused('probabilities must lie between 0 and 1.')
+    raise Refused(VALUES, 'probabilities must lie between 0 and 1.')
   if metric == 'log_loss':
     off = abs(values.sum(axis=1) - 1.0).max()
     if off > SUM_TOLERANCE:
       raise Refused(
+        VALUES,
         'the probabilities of each row must sum to 1; one row is off by '
-        f'{off:.3g}.'
+        f'{off:.3g}.',
       )
 
 
-def grade(task: Task, data: bytes, split: str) -> dict:
+def grade(
+  task: Task, data: bytes, split: str, own_work: bool = False
+) -> dict:
   """One answer record."""
   try:
     with warnings.catch_warnings():
       warnings.simplefilter('ignore')
-      score = task.score(data, split)
+      score = task.score(data, split, own_work)
   except Refused as error:
-    return {'score': None, 'status': 'invalid', 'reason': str(error)}
+    return _answer('invalid', str(error), error.check)
   except Exception as error:  # a fault of the task, never of the agent
     reason = f'{type(error).__name__}: {error}'
-    return {'score': None, 'status': 'error', 'reason': reason[:500]}
+    return _answer('error', reason[:500])
   if not math.isfinite(score):
     reason = f'the score is {score}, not a finite number.'
-    return {'score': None, 'status': 'invalid', 'reason': reason}
-  return {'score': score, 'status': 'ok', 'reason': ''}
+    return _answer('invalid', reason, VALUES)
+  return {**_answer('ok', '', VALUES + 1), 'score': score}
 
 
-def _child(task: Task, data: bytes, split: str, out: int, timeout_s: float):
+def _answer(status: str, reason: str, passed: int = 0) -> dict:
+  return {'score': None, 'status': status, 'reason': reason, 'passed': passed}
+
+
+def _child(task: Task, data: bytes, request: dict, out: int):
   """Runs in the fork; never returns."""
   code = 1
   try:
     os.dup2(2, 1)  # what a task's eval.py prints is no answer
-    seconds = max(1, math.ceil(timeout_s))
+    seconds = max(1, math.ceil(request['timeout_s']))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    os.write(out, json.dumps(grade(task, data, split)).encode())
+    found = grade(task, data, request['split'], request['own_work'])
+    os.write(out, json.dumps(found).encode())
     code = 0
   finally:
     os._exit(code)
 
 
-def grade_in_fork(task, data: bytes, split: str, timeout_s: float) -> dict:
+def grade_in_fork(task, data: bytes, request: dict) -> dict:
   """Forks, waits at most timeout_s, kills what is late."""
+  timeout_s = request['timeout_s']
   read, write = os.pipe()
   pid = os.fork()
   if pid == 0:
     os.close(read)
-    _child(task, data, split, write, timeout_s)
+    _child(task, data, request, write)
   os.close(write)
   chunks, end = [], time.monotonic() + timeout_s
   late = False
@@ -242,7 +277,7 @@ def grade_in_fork(task, data: bytes, split: str, timeout_s: float) -> dict:
     reason = f'the grading process ended with status {status}.'
   else:
     return json.loads(b''.join(chunks))
-  return {'score': None, 'status': 'error', 'reason': reason}
+  return _answer('error', reason)
 
 
 def main() -> None:
@@ -264,9 +299,7 @@ def main() -> None:
   while line := stdin.readline():
     request = json.loads(line)
     data = stdin.read(request['size'])
-    answer = grade_in_fork(
-      tasks[request['task']], data, request['split'], request['timeout_s']
-    )
+    answer = grade_in_fork(tasks[request['task']], data, request)
     stdout.write(json.dumps(answer).encode() + b'\n')
     stdout.flush()
 

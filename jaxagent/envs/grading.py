@@ -22,6 +22,10 @@ from jaxagent.envs.tasks import PreparedTask
 from jaxagent.types import Outcome
 
 SPLITS = ('valid', 'private')
+# What is asked of a submission, in this order: that it is the program's own (no
+# copy of the sample, no fault of the grader), UTF-8, CSV, with the right columns,
+# with each id once, with values of the right kind.
+CHECKS = ('own', 'text', 'table', 'columns', 'ids', 'values')
 HARD_MAX_BYTES = 64 * 1024 * 1024
 _WORKER = pathlib.Path(__file__).with_name('grade_worker.py')
 _START_TIMEOUT_S = 120.0
@@ -35,11 +39,15 @@ _STATUS = {
 
 @dataclasses.dataclass(frozen=True)
 class GradeResult:
-  """score is None unless outcome is OK; reason is one line for the agent."""
+  """score is None unless outcome is OK; reason is one line for the agent.
+
+  passed: how many of CHECKS the submission stood, from the first on.
+  """
 
   score: float | None
   outcome: Outcome
   reason: str
+  passed: int = 0
 
 
 class WorkerDied(RuntimeError):
@@ -84,9 +92,16 @@ class Grader:
       self._start()
 
   def grade(
-    self, task_name: str, submission: bytes, split: str = 'valid'
+    self,
+    task_name: str,
+    submission: bytes,
+    split: str = 'valid',
+    *,
+    own_work: bool = False,
   ) -> GradeResult:
     """Scores the bytes of a submission file on one split.
+
+    own_work: a submission that says what the sample submission says is none.
 
     Faults of the submission give INVALID_SUBMISSION with a reason. Where
     grading fails, runs late or kills its process, a fresh process tries
@@ -113,9 +128,9 @@ class Grader:
     with self._lock:
       if self._closed:
         raise ValueError('the grader is closed.')
-      result = self._attempt(task_name, bytes(submission), split)
+      result = self._attempt(task_name, bytes(submission), split, own_work)
       if result.outcome is Outcome.GRADER_ERROR:
-        result = self._attempt(task_name, bytes(submission), split)
+        result = self._attempt(task_name, bytes(submission), split, own_work)
       if result.outcome is Outcome.GRADER_ERROR and self._sample_is_graded(
         task_name, split
       ):
@@ -140,10 +155,12 @@ class Grader:
   def __exit__(self, *unused) -> None:
     self.close()
 
-  def _attempt(self, task_name: str, data: bytes, split: str) -> GradeResult:
+  def _attempt(
+    self, task_name: str, data: bytes, split: str, own_work: bool = False
+  ) -> GradeResult:
     """One grade; GRADER_ERROR, and no process left, where none came back."""
     try:
-      result = self._ask(task_name, data, split)
+      result = self._ask(task_name, data, split, own_work)
     except (WorkerDied, OSError, ValueError) as error:
       result = GradeResult(None, Outcome.GRADER_ERROR, str(error))
     if result.outcome is Outcome.GRADER_ERROR:
@@ -158,13 +175,16 @@ class Grader:
       return False
     return self._attempt(task_name, sample, split).outcome is Outcome.OK
 
-  def _ask(self, task_name: str, data: bytes, split: str) -> GradeResult:
+  def _ask(
+    self, task_name: str, data: bytes, split: str, own_work: bool
+  ) -> GradeResult:
     if self._worker is None or self._worker.poll() is not None:
       self._stop()
       self._start()
     request = {
       'task': task_name,
       'split': split,
+      'own_work': own_work,
       'size': len(data),
       'timeout_s': self._timeout_s,
     }
@@ -172,7 +192,10 @@ class Grader:
     self._send(json.dumps(request).encode() + b'\n' + data, limit)
     answer = self._read_line(limit)
     return GradeResult(
-      answer['score'], _STATUS[answer['status']], answer['reason']
+      answer['score'],
+      _STATUS[answer['status']],
+      answer['reason'],
+      answer['passed'],
     )
 
   def _start(self) -> None:

@@ -507,6 +507,8 @@ def _shortest(config, length: Callable[[str], int]) -> int:
   from jaxagent.envs.tasks import load_task
   from jaxagent.loops.host import choose_tasks
 
+  if config.loop == 'rl_for_mle':
+    return 0  # the data's beginning is in it: `solutions.PromptIds` tells
   lengths = []
   for name in sum(choose_tasks(config), ()):
     spec = load_task(name, pathlib.Path(config.tasks_dir))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from jaxagent import models, sharding, types
@@ -19,8 +20,8 @@ from jaxagent.models import hf
 Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
 
 
-def make_tokenizer(host, records) -> Tokenizer:
-  """The configured one, the model's own, or one trained on expert steps."""
+def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
+  """The configured one, the model's own, or one trained on `texts`."""
   own = host.work / 'tokenizer'
   try:
     if folder := tokenizer_folder(host.config):
@@ -30,7 +31,7 @@ def make_tokenizer(host, records) -> Tokenizer:
       return bpe.load(own)
   except ValueError as error:
     raise UserError(str(error)) from error
-  tokenizer = bpe.train(_texts(host, records), host.config.tokenizer.vocab_size)
+  tokenizer = bpe.train(texts, host.config.tokenizer.vocab_size)
   tokenizer.save(own)
   return tokenizer
 
@@ -55,7 +56,8 @@ def check_prompts(host, tokenizer, starts) -> None:
     raise UserError(complaint)
 
 
-def _texts(host, records):
+def step_texts(host, records) -> Iterator[str]:
+  """Prompts and responses of expert steps."""
   style = host.config.rollout.prompt_style
   for record in records:
     for step in record['steps']:

@@ -22,26 +22,62 @@ def print_plan(config) -> None:
 
 
 def _stages(config, heldin, heldout) -> list[str]:
-  collect, sft, rl = config.collect, config.sft, config.rl
-  trajectories = collect.trajectories_per_task * len(heldin)
-  evaluated = config.eval.trajectories_per_task * (len(heldin) + len(heldout))
-  steps = evaluated * config.eval.max_steps
+  sft, rl = config.sft, config.rl
   policies = [p for p in config.eval.policies if p != 'starter']
+  whole = config.loop == 'rl_for_mle'
+  collected, evaluated = (
+    _of_solutions(config) if whole else _of_trajectories(config)
+  )
+  tasks = len(heldin), len(heldin) + len(heldout)
   return [
     f'1 tasks      held-in {", ".join(heldin)}',
     f'             held-out {", ".join(heldout) or "none"}',
-    f'2 collect    {trajectories} trajectories of up to {collect.max_steps} '
-    f'steps ({config.expert.kind} expert, {config.editor.kind} editor)',
-    f'3 sft        {sft.epochs} epochs, batch {sft.batch_size}, lr {sft.lr:g}',
-    f'4 rl         {rl.updates} updates of {rl.batch_size} steps '
+    f'2 collect    {collected(tasks[0])}',
+    f'3 sft        {sft.epochs} epochs, batch {sft.batch_size}, lr {sft.lr:g}'
+    if not whole or config.solution.programs
+    else '3 sft        none',
+    f'4 rl         {rl.updates} updates of {rl.batch_size} '
+    f'{"solutions" if whole else "steps"} '
     f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
     f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}',
-    f'5 evaluate   {evaluated} trajectories, at most {steps} steps, for each '
+    f'5 evaluate   {evaluated(tasks[1])}, for each '
     f'of {" and ".join(policies) or "no policy"}',
     f'sandbox      {config.sandbox.backend}, at least '
     f'{config.sandbox.min_tier}, {config.sandbox.slots} slots '
     f'of {config.sandbox.threads} CPUs, {config.sandbox.timeout_s:g} s and {config.sandbox.memory_mb} MiB each',
   ]
+
+
+def _of_trajectories(config):
+  """What is said of (collecting, evaluating) for a number of tasks."""
+  collect = config.collect
+
+  def collected(tasks: int) -> str:
+    return (
+      f'{collect.trajectories_per_task * tasks} trajectories of up to '
+      f'{collect.max_steps} steps ({config.expert.kind} expert, '
+      f'{config.editor.kind} editor)'
+    )
+
+  def evaluated(tasks: int) -> str:
+    runs = config.eval.trajectories_per_task * tasks
+    return f'{runs} trajectories, at most {runs * config.eval.max_steps} steps'
+
+  return collected, evaluated
+
+
+def _of_solutions(config):
+  options = config.solution
+
+  def collected(tasks: int) -> str:
+    programs = options.programs
+    return f'{programs} programs by script' if programs else 'none'
+
+  def evaluated(tasks: int) -> str:
+    n = options.samples * tasks
+    return f'{n} solutions from scratch, {n} improved'
+
+  return collected, evaluated
 
 
 def plan_of(config, **changes: Any) -> dict[str, Any]:

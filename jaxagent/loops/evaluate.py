@@ -8,14 +8,13 @@ score on the private rows.
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from jaxagent import disk, evaluation, interactions
-from jaxagent.loops import kept, steps
-from jaxagent.loops.errors import in_one_line
+from jaxagent import evaluation, interactions
+from jaxagent.interactions import POLICY
+from jaxagent.loops import kept, steps, walks
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, private_score, write_json
@@ -23,29 +22,15 @@ from jaxagent.metrics import Progress
 
 
 @dataclasses.dataclass
-class Episode:
-  """One trajectory in progress.
+class Episode(walks.Walk):
+  """One trajectory in progress, from the starter on.
 
-  walk: the interaction, from the starter on. best_valid, private: of the best
-  script so far. missing: why a fault of the machinery ended it; '' where none
-  did.
+  best_valid, private: of the best script so far.
   """
 
-  task: str
-  index: int
-  walk: interactions.Progress
-  best_valid: float | None
-  private: float | None
+  best_valid: float | None = None
+  private: float | None = None
   steps: list[dict] = dataclasses.field(default_factory=list)
-  missing: str = ''
-
-  @property
-  def call(self) -> interactions.Call | None:
-    """What it waits for; None where it has ended."""
-    if self.missing or self.walk.finished:
-      return None
-    (call,) = self.walk.open.values()
-    return call
 
   def record(self, split: str) -> dict:
     """JSON-able; one that is missing has no score, but a reason."""
@@ -78,23 +63,38 @@ def evaluate_policy(
   for task in host.heldin + host.heldout:
     start = starts[task]
     for index in range(config.trajectories_per_task):
-      walk = interactions.Progress(recipe, start.state)
       episodes.append(
-        Episode(task, index, walk, start.state.score, start.private)
+        Episode(
+          task,
+          index,
+          interactions.Progress(recipe, start.state),
+          best_valid=start.state.score,
+          private=start.private,
+        )
       )
+
+  def draw(waiting: Sequence[Episode], step: int):
+    # The same seeds for every policy: common random numbers.
+    return policy.complete(
+      [e.call.prompt for e in waiting],
+      [_name(label, e, step) for e in waiting],
+      [
+        seed_of(host.config.seed, 'eval', e.task, e.index, step)
+        for e in waiting
+      ],
+    )
+
+  def act(episode: Episode, step: int, suffix: str) -> str:
+    return _act(host, episode, _name(label, episode, step) + suffix)
+
   total = len(episodes) * config.max_steps
-  with (
-    Progress(f'evaluate {label}', total) as progress,
-    concurrent.futures.ThreadPoolExecutor(2 * host.config.sandbox.slots) as ex,
-  ):
-    for step in range(config.max_steps):
-      _answer_all(host, policy, label, episodes, step)
-      _execute_all(host, label, episodes, step, ex, progress)
+  with Progress(f'evaluate {label}', total) as progress:
+    walks.drive(host, episodes, {POLICY: draw}, act, lambda: progress.update(1))
   records = [
     e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
   ]
   write_json(path, records)
-  _tell_missing(label, records)
+  tell_missing(label, records)
   return records
 
 
@@ -103,7 +103,7 @@ def present(records: Sequence[dict]) -> list[dict]:
   return [r for r in records if not r.get('missing')]
 
 
-def _tell_missing(label: str, records: Sequence[dict]) -> None:
+def tell_missing(label: str, records: Sequence[dict]) -> None:
   reasons = Counter(r['reason'] for r in records if r.get('missing'))
   if reasons:
     print(
@@ -113,50 +113,8 @@ def _tell_missing(label: str, records: Sequence[dict]) -> None:
     )
 
 
-def _answer_all(host, policy, label, episodes, step) -> None:
-  """One completion of every trajectory that has not ended."""
-  active = [e for e in episodes if e.call is not None]
-  # The same seeds for every policy: common random numbers.
-  completions = policy.complete(
-    [e.call.prompt for e in active],
-    [_name(label, e, step) for e in active],
-    [seed_of(host.config.seed, 'eval', e.task, e.index, step) for e in active],
-  )
-  for episode, completion in zip(active, completions):
-    episode.walk.take(episode.call.call, completion)
-
-
-def _execute_all(host, label, episodes, step, executor, progress) -> None:
-  futures = [
-    executor.submit(_attempt, host, e, _name(label, e, step))
-    for e in episodes
-    if e.call is not None
-  ]
-  for future in concurrent.futures.as_completed(futures):
-    future.result()
-    progress.update(1)
-    host.stop.check('finished stages are kept')
-
-
 def _name(label: str, episode: Episode, step: int) -> str:
   return f'eval-{label}-{episode.task}-{episode.index}-{step}'
-
-
-def _attempt(host, episode: Episode, job_id: str) -> None:
-  """One execution, tried again after a fault of ours; then it is missing.
-
-  One item must not end the run, nor be averaged as if it were the policy's.
-  """
-  for suffix in ('', '-again'):
-    try:
-      fault = _act(host, episode, job_id + suffix)
-    except Exception as error:  # noqa: BLE001 - any fault here is ours
-      if disk.is_full(error):
-        raise
-      fault = f'{type(error).__name__}: {error}'
-    if not fault:
-      return
-  episode.missing = in_one_line(fault)
 
 
 def _act(host, episode: Episode, job_id: str) -> str:
@@ -176,7 +134,7 @@ def _act(host, episode: Episode, job_id: str) -> str:
   ):
     private = private_score(host, episode.task, result)
   episode.steps.append(steps.record(host, executed))
-  episode.walk.take(call.call, executed)
+  episode.progress.take(call.call, executed)
   if private is not None:
     episode.best_valid, episode.private = result.score, private
   return ''

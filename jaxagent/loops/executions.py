@@ -29,8 +29,12 @@ class CountedEnvironment(StepEnvironment):
     if log.exists() and not log.read_bytes().endswith(b'\n'):
       _append(log, '')  # ends a line that a kill cut
 
-  def _run_once(self, task, files, script, split, job_id, deadline) -> Run:
-    run = super()._run_once(task, files, script, split, job_id, deadline)
+  def _run_once(
+    self, task, files, script, split, job_id, deadline, **more
+  ) -> Run:
+    run = super()._run_once(
+      task, files, script, split, job_id, deadline, **more
+    )
     record = {'job_id': job_id, 'outcome': run.outcome.value}
     if run.outcome.is_infrastructure:
       record['message'] = run.message[:MESSAGE_CHARS]

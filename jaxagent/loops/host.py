@@ -22,6 +22,7 @@ from jaxagent.loops.errors import Interrupted, UserError
 from jaxagent.loops.executions import CountedEnvironment
 from jaxagent.metrics import Progress
 from jaxagent.sandbox import BackendError, SandboxPool, TierError
+from jaxagent.stand_ins.programmer import ScriptedProgrammer
 
 
 class StopFlag:
@@ -74,6 +75,8 @@ class Host:
   def stand_ins(self) -> list[str]:
     """Names of the scripted models that stand in for language models."""
     models = (self.expert, self.editor)
+    if self.config.loop in ('rl_for_mle', 'tree_search'):
+      models = (ScriptedProgrammer(),) if self.config.solution.programs else ()
     return [m.name for m in models if m.is_stand_in]
 
   def spec(self, task: str):
@@ -81,7 +84,11 @@ class Host:
 
 
 def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
-  """(held-in, held-out) names; an empty option means all of that split."""
+  """(held-in, held-out) names; an empty option means all of that split.
+
+  Of whole solutions held-out tasks are those that are named: a policy is trained
+  for its task.
+  """
   specs = {s.name: s for s in list_tasks(pathlib.Path(config.tasks_dir))}
 
   def pick(names, split):
@@ -102,7 +109,10 @@ def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
   heldin, heldout = (
     pick(config.tasks.heldin, 'heldin'),
-    pick(config.tasks.heldout, 'heldout'),
+    pick(config.tasks.heldout, 'heldout')
+    if config.tasks.heldout
+    or config.loop not in ('rl_for_mle', 'tree_search')
+    else (),
   )
   both = sorted(set(heldin) & set(heldout))
   if both:

@@ -6,6 +6,7 @@ import json
 import pathlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from jaxagent import behaviour, evaluation
 from jaxagent.envs import label_sources
@@ -39,17 +40,28 @@ def read_traces(directory: pathlib.Path) -> list[dict]:
   return records
 
 
-def write(host, starts, evaluated: Mapping, traces) -> None:
+def write(
+  host,
+  starts,
+  evaluated: Mapping,
+  traces,
+  extra: Mapping[str, Any] = {},
+  how: Mapping[str, Any] = {},
+) -> None:
   """Writes both files into the work directory and says where they are.
 
   Trajectories that are missing count nowhere but in the summary's `extra`.
+
+  extra: more for it. how: what of the evaluation is not as in `config.eval`.
   """
   missing = {
     label: sum(bool(r.get('missing')) for r in records)
     for label, records in evaluated.items()
   }
   evaluated = {label: evaluate.present(r) for label, r in evaluated.items()}
-  summary = _summary(host, starts, evaluated, traces, missing)
+  summary = _summary(host, starts, evaluated, traces, missing, how)
+  for name, value in extra.items():
+    summary.set_extra(name, value)
   complete = set(evaluated) == {'sft', 'rl'}
   path = summary.write(host.work / 'summary.json', complete=complete)
   report = host.work / 'report.html'
@@ -65,7 +77,9 @@ def write(host, starts, evaluated: Mapping, traces) -> None:
   _print(host, data, path, report)
 
 
-def _summary(host, starts, evaluated, traces, missing) -> Summary:
+def _summary(
+  host, starts, evaluated, traces, missing, how: Mapping[str, Any] = {}
+) -> Summary:
   config = host.config
   summary = Summary(
     config_sha=settings.config_sha(config),
@@ -98,7 +112,7 @@ def _summary(host, starts, evaluated, traces, missing) -> Summary:
     reason = label_sources.untrusted(host.spec(task), host.pool.tier)
     if reason:
       summary.set_untrusted(task, reason)
-  summary.set_evaluation(
+  as_configured = dict(
     start='starter',
     seed=config.seed,
     temperature=config.rollout.temperature,
@@ -106,6 +120,7 @@ def _summary(host, starts, evaluated, traces, missing) -> Summary:
     trajectories_per_task=config.eval.trajectories_per_task,
     max_steps=config.eval.max_steps,
   )
+  summary.set_evaluation(**{**as_configured, **how})
   for stage, seconds in host.wall_s.items():
     summary.set_wall(stage, seconds)
   summary.add_outcomes(executions.count(host.work / executions.LOG))

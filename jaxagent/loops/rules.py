@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from jaxagent import summary
 from jaxagent.data import chat
+from jaxagent.envs.solution_env import INSTRUMENTERS
 from jaxagent.learner.config import CENTRED
 from jaxagent.loops import checks, engines
+from jaxagent.rewards.mle import SCALES
 
 # Any text will do.
 FREE = ('name', 'variant')
@@ -50,7 +52,16 @@ def _vllm(*names: str) -> tuple[str, ...]:
 RULES: tuple[checks.Rule, ...] = (
   checks.Rule((), checks.all_finite),
   # What there is to choose.
-  checks.one_of('loop', 'collect', 'sft', 'stepwise_ppo', 'evaluate'),
+  checks.one_of(
+    'loop',
+    'collect',
+    'sft',
+    'stepwise_ppo',
+    'evaluate',
+    'rl_for_mle',
+    'tree_search',
+  ),
+  checks.one_of('agent.kind', 'policy', 'openai'),
   checks.one_of('sandbox.backend', 'local', 'docker', 'ray'),
   checks.related(
     'sandbox.docker_image',
@@ -75,6 +86,8 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
   checks.one_of('expert.kind', 'scripted', 'openai'),
   checks.one_of('editor.kind', 'scripted', 'openai'),
+  checks.one_of('instrumenter.kind', *INSTRUMENTERS),
+  checks.one_of('solution.scale', *SCALES),
   checks.one_of('model.dtype', 'float32', 'bfloat16'),
   checks.one_of('model.remat', 'none', 'full', 'dots', 'dots_no_batch'),
   checks.one_of('sft.schedule', 'cosine', 'constant'),
@@ -112,6 +125,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.flag('rl.shuffle_rewards'),
   checks.flag('rl.entropy_metric'),
   checks.flag('rollout.batch_invariant'),
+  checks.flag('solution.keep_failed'),
   checks.flag('reward.binary'),
   checks.flag('reward.format_term'),
   checks.flag('reward.corner_term'),
@@ -125,6 +139,15 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('collect.max_steps'),
   checks.whole('collect.idea_pool'),
   checks.whole('collect.ideas_kept'),
+  checks.whole('instrumenter.max_tokens'),
+  checks.whole('agent.max_tokens'),
+  checks.whole('search.runs'),
+  checks.whole('search.steps'),
+  checks.whole('search.drafts'),
+  checks.whole('search.debug_depth'),
+  checks.whole('solution.kept'),
+  checks.whole('solution.programs', 0),
+  checks.whole('solution.samples'),
   checks.whole('tokenizer.vocab_size', 259),  # all bytes and three specials
   checks.whole(_HF + 'hidden_size'),
   checks.whole(_HF + 'intermediate_size'),
@@ -167,6 +190,8 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number('sandbox.step_timeout_s', above=0),
   checks.number('collect.time_limit_s', above=0),
   checks.number('collect.varied_start', least=0, most=1),
+  checks.number('solution.improve', least=0, most=1),
+  checks.number('search.debug_probability', least=0, most=1),
   checks.number(_HF + 'rms_norm_eps', above=0),
   checks.number(_HF + 'rope_theta', above=0),
   checks.number('sft.lr', above=0),
@@ -295,6 +320,23 @@ RULES: tuple[checks.Rule, ...] = (
     'config.eval.trajectories_per_task={1}; lower k or raise the runs.',
   ),
   checks.related(
+    'eval.k',
+    'solution.samples',
+    holds=lambda k, samples: k <= samples,
+    say='config.eval.k={0} needs as many solutions of a task, but '
+    'config.solution.samples={1}; lower k or raise the samples.',
+  ),
+  checks.related(
+    'solution.programs',
+    'model.path',
+    'loop',
+    holds=lambda programs, path, loop: programs or path or loop != 'rl_for_mle',
+    say='config.solution.programs={0} leaves nothing to learn programs from, and '
+    'config.model.path={1!r} names no model that can write them; give one of '
+    'the two.',
+    stage='run',  # the paper's variant is planned without weights
+  ),
+  checks.related(
     'rollout.top_p',
     'rollout.top_k',
     holds=lambda p, k: p == 1 and k == 0,
@@ -329,6 +371,8 @@ RULES: tuple[checks.Rule, ...] = (
   checks.Rule(('mesh.fsdp', 'mesh.tensor'), checks.mesh_fits_model),
   *checks.endpoint('expert'),
   *checks.endpoint('editor'),
+  *checks.endpoint('instrumenter'),
+  *checks.endpoint('agent'),
   # What this machine and this version have.
   checks.Rule(('sandbox.backend',), checks.backend_is_installed, 'run'),
   checks.Rule(

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import logging
 import pathlib
+from collections.abc import Callable, Sequence
+
+from jaxagent.envs.interfaces import TextModelError
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 8  # as many as a client sends
+
 
 
 def make_expert(config, work: pathlib.Path):
@@ -25,6 +34,61 @@ def make_editor(config, work: pathlib.Path):
   from jaxagent.llm.model_editor import ModelEditor
 
   return ModelEditor(_client(config.editor, work))
+
+
+def make_instrumenter(
+  config, work: pathlib.Path
+) -> Callable[[Sequence[str]], list[str]] | None:
+  """Asks the model of `config.instrumenter`, if a model it is.
+
+  A question that gets no answer gets '': the program then runs without marks.
+  """
+  options = config.instrumenter
+  if options.kind != 'openai':
+    return None
+  client = _client(options, work)
+
+  def answer(question: str) -> str:
+    try:
+      return client.complete(
+        [{'role': 'user', 'content': question}], max_tokens=options.max_tokens
+      )
+    except TextModelError as error:
+      _log.warning('instrumenter: %s', error)
+      return ''
+
+  def ask(questions: Sequence[str]) -> list[str]:
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as executor:
+      return list(executor.map(answer, questions))
+
+  return ask
+
+
+class Writer:
+  """The model of `config.agent`, which writes programs; as a `Policy` does."""
+
+  def __init__(self, config, work: pathlib.Path):
+    self._client = _client(config.agent, work)
+    self._most, self._heat = config.agent.max_tokens, config.rollout.temperature
+
+  def complete(
+    self, prompts: Sequence[str], names: Sequence[str], seeds: Sequence[int]
+  ) -> list[str]:
+    """Raises TextModelError where one gets no answer."""
+
+    def answer(prompt: str, seed: int) -> str:
+      return self._client.complete(
+        [{'role': 'user', 'content': prompt}],
+        max_tokens=self._most,
+        temperature=self._heat,
+        seed=seed,
+      )
+
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as executor:
+      return list(executor.map(answer, prompts, seeds))
+
+  def text(self, answer: str) -> str:
+    return answer
 
 
 def _client(options, work: pathlib.Path):

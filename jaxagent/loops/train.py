@@ -59,7 +59,7 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
     start, counts = _resume(checkpoints, learner, scheduler)
     policy.engine.update_weights(learner.policy_params, start)
     saver = Saver(checkpoints, journal, learner, scheduler, counts)
-    _Loop(host, learner, policy, scheduler, saver).run(start)
+    _Loop(host, recipe, learner, policy, scheduler, saver).run(start)
     # The ledger beside the checkpoint is for people and for audits.
     scheduler.ledger.save(directory / 'ledger.json')
   except StalledError as error:
@@ -77,8 +77,9 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
 class _Loop:
   """Collect, update, hand the weights on, record, save."""
 
-  def __init__(self, host, learner, policy, scheduler, saver: Saver):
-    self._host, self._learner, self._policy = host, learner, policy
+  def __init__(self, host, recipe, learner, policy, scheduler, saver: Saver):
+    self._host, self._recipe = host, recipe
+    self._learner, self._policy = learner, policy
     self._scheduler, self._saver = scheduler, saver
     self._saved_s = 0.0
 
@@ -125,6 +126,7 @@ class _Loop:
     metrics.update(batch.stats)
     metrics.update(weight_stats)
     metrics.update(traces.metrics(samples, update))
+    metrics.update(self._recipe.trained(batch.samples))
     metrics['timing_s/gen'] = collected - began
     metrics['timing_s/update_actor'] = trained - collected
     metrics['timing_s/save_checkpoint'] = self._saved_s

@@ -61,6 +61,19 @@ PANELS = (
     'seconds',
     (('duration/trained/mean', 'mean'), ('duration/trained/p95', 'p95')),
   ),
+  (
+    'Solutions',
+    'share',
+    (
+      ('solution/valid_rate', 'valid'),
+      ('solution/improve_rate', 'from a previous one'),
+    ),
+  ),
+  (
+    'Milestones',
+    'of solutions that failed',
+    (('solution/milestones', 'reached'),),
+  ),
   ('Gradient norm', 'before clipping', (('actor/grad_norm', 'norm'),)),
   ('Value loss', '', (('critic/vf_loss', 'loss'),)),
   ('Response length', 'tokens', (('response_length/mean', 'mean'),)),
@@ -138,7 +151,7 @@ def write_report(
   shown = _spread(trajectories, max_trajectories)
   script = (_HERE / 'report_script.html').read_text(encoding='utf-8')
   page = (
-    _environment()
+    environment()
     .get_template('report.html.j2')
     .render(
       title=title,
@@ -172,6 +185,11 @@ def write_report(
       script_hash=_script_hash(script),
     )
   )
+  return write_page(path, page)
+
+
+def write_page(path: str | os.PathLike, page: str) -> pathlib.Path:
+  """Atomically; returns the path."""
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   part = path.with_name(path.name + '.part')
@@ -193,7 +211,8 @@ def clean(text: Any) -> str:
   )
 
 
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+  """Of this room's templates, with the filters `number` and `clean`."""
   environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_HERE),
     autoescape=True,
@@ -406,7 +425,7 @@ def _spread(trajectories: Sequence[Mapping], most: int) -> list[Mapping]:
 
 
 def _trajectory(record: Mapping, index: int) -> dict[str, Any]:
-  steps = [_step(s, i) for i, s in enumerate(record.get('steps') or ())]
+  steps = [step_of(s, i) for i, s in enumerate(record.get('steps') or ())]
   scores = [s['score_after'] for s in steps if s['score_after'] is not None]
   rewards = [s['reward'] for s in steps if s['reward'] is not None]
   return dict(
@@ -425,7 +444,8 @@ def _trajectory(record: Mapping, index: int) -> dict[str, Any]:
   )
 
 
-def _step(record: Mapping, index: int) -> dict[str, Any]:
+def step_of(record: Mapping, index: int) -> dict[str, Any]:
+  """A step as a page shows it: texts made safe, numbers or None."""
   outcome = record.get('outcome')
   response = record.get('response')
   entries = _entries(response)

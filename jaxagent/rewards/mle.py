@@ -1,10 +1,11 @@
-"""Reward of paper 003, section 3.2: partial credit by markers."""
+"""Reward of paper 003, section 3.2: partial credit by milestones."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxagent import types
 
@@ -20,6 +21,9 @@ MARKERS = (
 )
 FAILURE = -10.0
 CREDIT = 0.1
+SCALES = ('bounded', 'task', 'raw')
+# Above all that a failure can earn, and where the score itself ends.
+_FLOOR, _BEND = -9.2, -8.0
 
 
 def marker_hits(output: str, markers: Sequence[str] = MARKERS) -> int:
@@ -40,17 +44,77 @@ def mle_reward(
   higher_is_better: bool = True,
   instrumented: bool = True,
   markers: Sequence[str] = MARKERS,
+  milestones: int | None = None,
+  scale: str = 'bounded',
+  start: float | None = None,
+  best: float | None = None,
 ) -> float | None:
   """Score of a valid solution, sign flipped where lower wins; else -10 + 0.1n.
 
-  n is the number of markers found in the output of the instrumented script
-  (0 without instrumentation). None for a failure of the infrastructure.
+  Args:
+    outcome: what became of the program.
+    score: of its submission; None where there is none.
+    output: of the instrumented program; n is the number of its markers.
+    milestones: n, where something else than its output tells it.
+    instrumented: False: n is 0.
+    scale: how a valid score is paid. 'raw' as it is (the paper). 'bounded' as
+      it is down to -8 and compressed below it, so that a worse score always
+      pays less, and none as little as a failure (a log loss of 11.48 does, in
+      the paper). 'task': 0 for `start` and 1 for `best`, bounded; for metrics
+      whose unit is large, and for several tasks at once.
+    start, best: for 'task': scores of the task's starter and of the best known
+      solution.
+
+  Returns:
+    A finite float, or None (infrastructure: retried, never charged).
   """
+  if scale not in SCALES:
+    raise ValueError(f'scale={scale!r}; choose one of {", ".join(SCALES)}.')
   if outcome.is_infrastructure:
     return None
   if (
     outcome is types.Outcome.OK and score is not None and math.isfinite(score)
   ):
-    return score if higher_is_better else -score
-  hits = marker_hits(output, markers) if instrumented else 0
-  return FAILURE + CREDIT * hits
+    if scale == 'task':
+      return _bounded(_of_task(score, start, best))
+    signed = score if higher_is_better else -score
+    return signed if scale == 'raw' else _bounded(signed)
+  if milestones is None:
+    milestones = marker_hits(output, markers)
+  return FAILURE + CREDIT * (milestones if instrumented else 0)
+
+
+def reward_of(outcome: types.Outcome, record: Mapping[str, Any]):
+  """`mle_reward` of a trace record: what it was given, and what it is audited by.
+
+  record: `score_after`, `higher_is_better`, `milestones` (a list), `scale`, and
+    for scale 'task' `start` and `best`.
+  """
+  return mle_reward(
+    outcome,
+    score=record['score_after'],
+    higher_is_better=record['higher_is_better'],
+    milestones=len(record['milestones']),
+    scale=record['scale'],
+    start=record.get('start'),
+    best=record.get('best'),
+  )
+
+
+def _of_task(score: float, start: float | None, best: float | None) -> float:
+  known = all(x is not None and math.isfinite(x) for x in (start, best))
+  if not known or start == best:
+    raise ValueError(
+      f"start={start!r} and best={best!r} must be two different numbers for "
+      "scale='task'."
+    )
+  value = (score - start) / (best - start)
+  return value if math.isfinite(value) else math.copysign(1e300, value)
+
+
+def _bounded(value: float) -> float:
+  """The identity from -8 on; below it a hyperbola that ends at -9.2, smooth."""
+  if value >= _BEND:
+    return value
+  width = _BEND - _FLOOR
+  return _FLOOR + width / (1 + (_BEND - value) / width)

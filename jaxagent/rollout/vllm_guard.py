@@ -6,7 +6,9 @@ The command gets a process group of its own. It is ended, with all that it
 started, when this process's standard input ends (the trainer holds the other
 end, and a kill closes it, too) or when its first process ends: asked first, since
 a killed one leaves its shared memory behind, and killed after `GRACE_S`. Where
-this process itself is killed, Linux asks the command's first process to end.
+this process itself is killed, Linux asks the command's first process to end. What
+loses its parent becomes this process's child: a container's first process may wait
+for nobody, and what nobody waits for stays in its group.
 Standard library only: it is run as a file, in a moment.
 """
 
@@ -21,7 +23,7 @@ import sys
 import time
 
 GRACE_S = 5.0
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def main(command: list[str]) -> int:
@@ -30,6 +32,8 @@ def main(command: list[str]) -> int:
   os.set_blocking(ended_w, False)
   signal.set_wakeup_fd(ended_w, warn_on_full_buffer=False)
   signal.signal(signal.SIGCHLD, lambda *_: None)
+  if sys.platform == 'linux':
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
   child = subprocess.Popen(
     command,
     stdin=subprocess.DEVNULL,
@@ -37,7 +41,7 @@ def main(command: list[str]) -> int:
     preexec_fn=_ends_with_its_parent if sys.platform == 'linux' else None,
   )
   try:
-    while child.poll() is None:
+    while not _reaped(child):
       ready, _, _ = select.select([0, ended_r], [], [])
       if 0 in ready and not os.read(0, 1):
         break
@@ -49,8 +53,28 @@ def main(command: list[str]) -> int:
   return code if code >= 0 else 128 - code
 
 
+def _prctl(option: int, value: int) -> None:
+  ctypes.CDLL(None).prctl(option, value)
+
+
 def _ends_with_its_parent() -> None:
-  ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+  _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _reaped(child: subprocess.Popen) -> bool:
+  """Waits for all of the group that have ended; whether the child has, too."""
+  options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+  while True:
+    try:
+      found = os.waitid(os.P_PGID, child.pid, options)
+    except ChildProcessError:
+      found = None
+    if found is None:
+      return child.poll() is not None
+    if found.si_pid == child.pid:
+      child.wait()  # its code is kept
+    else:
+      os.waitpid(found.si_pid, 0)
 
 
 def _end(child: subprocess.Popen) -> None:
@@ -59,7 +83,7 @@ def _end(child: subprocess.Popen) -> None:
     os.killpg(child.pid, signal.SIGTERM)
     end = time.monotonic() + GRACE_S
     while time.monotonic() < end:
-      child.poll()
+      _reaped(child)
       os.killpg(child.pid, 0)
       time.sleep(0.02)
     os.killpg(child.pid, signal.SIGKILL)

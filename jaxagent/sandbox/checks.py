@@ -27,7 +27,7 @@ def relative(path: str, what: str) -> str:
 def job(job: Job) -> None:
   """Raises ValueError naming the field, the value and the remedy."""
   relative(job.script, 'script')
-  for path in (*job.files, *job.mounts, *job.collect):
+  for path in (*job.files, *job.mounts, *job.collect, *job.optional):
     relative(path, 'path')
   inside_mount = any(job.script.startswith(m + '/') for m in job.mounts)
   if job.script not in job.files and not inside_mount:

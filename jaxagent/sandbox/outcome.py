@@ -27,7 +27,7 @@ def request(job: Job, timeout_s: float, gpu_ids: Sequence[str],
       (len(b) + 8191) // 4096 * 4096 for b in blobs) + (1 << 16),
     'mounts': {k: str(pathlib.Path(v).resolve())
                for k, v in job.mounts.items()},
-    'collect': list(job.collect), 'collect_mb': collect_mb,
+    'collect': [*job.collect, *job.optional], 'collect_mb': collect_mb,
     'keep_kb': keep_kb, 'zygote': job.zygote,
     'threads': job.threads, 'gpus': job.gpus, 'gpu_ids': list(gpu_ids),
     'timeout_s': timeout_s, 'memory_mb': limits.memory_mb,
@@ -79,7 +79,9 @@ def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],
 def execution(job: Job, tier: str, result: Mapping[str, Any],
               blobs: list[bytes], trailer: Mapping[str, Any]) -> Execution:
   """The public record of a run that its supervisor reported on."""
-  outcome, message = decide(result, trailer)
+  outcome, message = decide(
+    {**result, 'problems': _faults(job, result['problems'])}, trailer
+  )
   if trailer.get('cancelled'):
     outcome, message = Outcome.KILLED, 'cancelled'
   status = result['status']
@@ -101,6 +103,12 @@ def execution(job: Job, tier: str, result: Mapping[str, Any],
     output_bytes=result['output_bytes'],
     collected=dict(zip(result['names'], blobs[1:])), message=message,
   )
+
+
+def _faults(job: Job, problems: Sequence[str]) -> list[str]:
+  """Those of files that the script owes."""
+  excused = tuple(f'{path}: ' for path in job.optional)
+  return [p for p in problems if not (excused and p.startswith(excused))]
 
 
 def infrastructure(job: Job, tier: str, message: str) -> Execution:

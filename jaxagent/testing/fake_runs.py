@@ -82,6 +82,7 @@ class FakeGrade:
   score: float | None
   outcome: types.Outcome
   reason: str
+  passed: int = 0
 
 
 class FakeGrader:
@@ -90,7 +91,9 @@ class FakeGrader:
   def __init__(self):
     self.splits: list[str] = []
 
-  def grade(self, task: str, submission: bytes, split: str) -> FakeGrade:
+  def grade(
+    self, task: str, submission: bytes, split: str, *, own_work: bool = False
+  ) -> FakeGrade:
     self.splits.append(split)
     try:
       return FakeGrade(float(submission), types.Outcome.OK, '')

@@ -35,8 +35,12 @@ def make(
   seed: int = 0,
   vocab_size: int = VOCABULARY,
   hidden_size: int = 64,
+  tied: bool = True,
 ) -> pathlib.Path:
-  """Writes the folder, which must be new or empty; the same for each seed."""
+  """Writes the folder, which must be new or empty; the same for each seed.
+
+  tied: with one table for both ends the likeliest next token is the last one.
+  """
   folder = pathlib.Path(folder)
   config = ModelConfig(
     vocab_size=-(-vocab_size // 64) * 64,
@@ -47,6 +51,7 @@ def make(
     num_key_value_heads=2,
     head_dim=hidden_size // 4,
     max_position_embeddings=1024,
+    tie_word_embeddings=tied,
     eos_token_id=SPECIAL.index('<|im_end|>'),
     pad_token_id=SPECIAL.index('<|endoftext|>'),
   )

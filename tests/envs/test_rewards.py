@@ -101,6 +101,49 @@ def test_mle_partial_credit():
   ) == -10.0
 
 
+SCORES = [-1e308, -1e6, -70.3, -53.5, -11.48, -10.0, -8.5, -8.0, -7.9, 0.0, 1.0]
+
+
+@pytest.mark.parametrize('scale', ['bounded', 'task'])
+def test_mle_a_worse_score_pays_less_and_failing_least(scale):
+  paid = [
+    mle_reward(Outcome.OK, score=s, scale=scale, start=0.0, best=1.0)
+    for s in SCORES
+  ]
+  assert paid == sorted(paid) and len(set(paid)) >= len(paid) - 1
+  most = mle_reward(Outcome.TIMEOUT, score=None, milestones=len(MARKERS))
+  assert most == pytest.approx(-9.3) and most < paid[0]
+  assert paid[SCORES.index(-8.0) :] == [-8.0, -7.9, 0.0, 1.0]
+  lower = mle_reward(Outcome.OK, score=11.48, higher_is_better=False)
+  assert lower == mle_reward(Outcome.OK, score=-11.48) > most
+
+
+def test_mle_scales():
+  raw = mle_reward(
+    Outcome.OK, score=11.48, higher_is_better=False, scale='raw'
+  )
+  assert raw == -11.48  # as in the paper: less than a failure
+  of_task = dict(higher_is_better=False, scale='task', start=70.0, best=54.0)
+  assert mle_reward(Outcome.OK, score=70.0, **of_task) == 0.0
+  assert mle_reward(Outcome.OK, score=54.0, **of_task) == 1.0
+  assert mle_reward(Outcome.OK, score=62.0, **of_task) == 0.5
+  extreme = mle_reward(
+    Outcome.OK, score=1e308, scale='task', start=0.0, best=1e-308
+  )
+  assert math.isfinite(extreme)
+  with pytest.raises(ValueError, match="scale='tasks'; choose one of"):
+    mle_reward(Outcome.OK, score=1.0, scale='tasks')
+  with pytest.raises(ValueError, match='start=None and best=1.0'):
+    mle_reward(Outcome.OK, score=1.0, scale='task', best=1.0)
+
+
+def test_mle_milestones_from_elsewhere():
+  printed = '\n'.join(MARKERS)
+  assert mle_reward(
+    Outcome.SCRIPT_ERROR, score=None, output=printed, milestones=1
+  ) == pytest.approx(-9.9)
+
+
 @pytest.mark.parametrize(
   'before, after, higher, reward',
   [

@@ -10,6 +10,7 @@ from configs import common
 from jaxagent import metrics, types
 from jaxagent.data.batching import pack_conversations
 from jaxagent.loops import traces, weighting
+from jaxagent.loops.recipes import solution
 from jaxagent.rollout.scheduler_stats import Stats
 from tests.learner.conftest import make_samples
 from tests.learner.test_learner import _learner
@@ -40,6 +41,12 @@ def computed(model_config) -> set[str]:
   names |= set(_learner(model_config).sft_step(batches))
   names |= set(Stats(0.0, slots=2).snapshot(1.0, [], 0, 0.0, bound=1))
   names |= set(traces.metrics([_step()], update=0))
+  solved = dict(
+    score_after=0.5, improves='', milestones=[], refused='', task='t', tier='T2'
+  )
+  failed = solved | {'score_after': None}
+  turns = [t for s in (solved, failed) for t in _step(**s).steps()]
+  names |= set(solution.figures(turns))
   return names | set(weighting.step_weights(common.base().rl, [_step()])[1])
 
 

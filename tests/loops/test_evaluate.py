@@ -17,7 +17,7 @@ from jaxagent.envs.grading import GradeResult
 from jaxagent.envs.parser import format_response
 from jaxagent.envs.step_env import StepResult
 from jaxagent.envs.tasks import load_task
-from jaxagent.loops import evaluate, host, starts
+from jaxagent.loops import evaluate, host, starts, walks
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.types import Execution, Outcome
@@ -134,8 +134,14 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
   idle_host.env = stubs.SimpleNamespace(step=_better_step)
   idle_host.grader = _Grader(times)
   start = _starts()['wine']
-  episode = evaluate.Episode('wine', 0, _walk(), 0.5, start.private)
-  evaluate._attempt(idle_host, episode, 'job')
+  episode = evaluate.Episode(
+    'wine', 0, _walk(), best_valid=0.5, private=start.private
+  )
+
+  def act(e, step, suffix):
+    return evaluate._act(idle_host, e, f'job-{step}{suffix}')
+
+  walks._attempt(act, episode, 0)
   record = episode.record('heldin')
   assert record['missing'] == bool(missing)
   assert missing in record.get('reason', '')

@@ -16,7 +16,7 @@ from tensorboardX.proto import event_pb2
 from jaxagent import disk, loops, main, metrics, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.interactions import Execute
-from jaxagent.loops import evaluate, pipeline
+from jaxagent.loops import evaluate, pipeline, walks
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.thread_executor import ThreadExecutor
@@ -144,9 +144,11 @@ def test_evaluation_does_not_book_it_as_missing():
   host = namespaces.SimpleNamespace(env=env)
   call = Execute(1, (None, 'text'))
   walk = namespaces.SimpleNamespace(finished=False, open={1: call})
-  episode = evaluate.Episode('wine', 0, walk, None, None)
+  episode = evaluate.Episode('wine', 0, walk)
   with pytest.raises(OSError, match='No space left'):
-    evaluate._attempt(host, episode, 'job')
+    walks._attempt(
+      lambda e, step, suffix: evaluate._act(host, e, f'job{suffix}'), episode, 0
+    )
   assert not episode.missing and episode.call is call
 
 

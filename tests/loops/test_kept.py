@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from jaxagent.loops import kept, pipeline, starts
+from jaxagent.loops import kept, stages, starts
 
 STATE = dict(
   state_id='s',
@@ -33,7 +33,7 @@ def test_damaged_wall_clock_does_not_end_a_run(tmp_path, text, capsys):
   path = tmp_path / 'wall_s.json'
   path.write_text(text)
   host = _host(tmp_path)
-  with pipeline._timed(host, 'sft'):
+  with stages.timed(host, 'sft'):
     pass
   assert set(json.loads(path.read_text())) == {'sft'} == set(host.wall_s)
   assert (tmp_path / 'wall_s.json.damaged').read_text() == text
@@ -43,7 +43,7 @@ def test_damaged_wall_clock_does_not_end_a_run(tmp_path, text, capsys):
 
 def test_whole_wall_clock_goes_on(tmp_path, capsys):
   (tmp_path / 'wall_s.json').write_text('{"sft": 5.0, "rl": 2}')
-  with pipeline._timed(_host(tmp_path), 'sft'):
+  with stages.timed(_host(tmp_path), 'sft'):
     pass
   found = json.loads((tmp_path / 'wall_s.json').read_text())
   assert found['sft'] >= 5 and found['rl'] == 2

@@ -11,7 +11,7 @@ import json
 import pytest
 
 from jaxagent import evaluation, summary
-from jaxagent.loops import evaluate, pipeline, starts
+from jaxagent.loops import evaluate, stages, starts
 from jaxagent.types import Outcome
 from tests.loops.test_evaluate import (
   _idle_step,
@@ -136,7 +136,7 @@ def test_the_summary_says_what_is_missing(tmp_path, capsys, lost):
   ]
   starts.write_json(tmp_path / 'eval' / 'rl.json', rows)
   host = _host(tmp_path, **{'eval.policies': ('rl',)})
-  pipeline._finish(host, _wine_start())
+  stages.finish(host, _wine_start())
   found = summary.load(tmp_path / 'summary.json')
   assert found['extra']['missing_trajectories'] == {'rl': lost}
   assert found['rl']['heldin']['relative_gain']['n'] == 16 - lost

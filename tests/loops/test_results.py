@@ -7,7 +7,7 @@ import pytest
 
 from jaxagent import summary
 from jaxagent.data.records import state_from_json
-from jaxagent.loops import device, pipeline, results, starts
+from jaxagent.loops import device, results, stages, starts
 from jaxagent.loops.errors import UserError
 from tests.loops.test_kept import RECORD, STATE
 from tests.loops.test_rules import _config
@@ -52,7 +52,7 @@ def test_summary_holds_what_was_evaluated(tmp_path, policies, kept, capsys):
     if label != 'starter':
       _keep(tmp_path, label)
   host = _host(tmp_path, **{'eval.policies': policies})
-  pipeline._finish(host, _starts())
+  stages.finish(host, _starts())
   found = summary.load(tmp_path / 'summary.json')
   assert {p for p in summary.POLICIES if p in found} == kept
   assert (tmp_path / 'report.html').exists()

@@ -10,10 +10,12 @@ import jax
 import pytest
 
 from configs import common, stepwise_ppo
+from jaxagent.envs import solution_env
 from jaxagent.learner import config as learner_config
 from jaxagent.loops import checks, rules, settings
 from jaxagent.loops.errors import UserError
 from jaxagent.models import config as model_config
+from jaxagent.rewards import mle
 from jaxagent.rollout import records
 from jaxagent.sandbox import pool
 from jaxagent.testing import small_hf
@@ -55,7 +57,10 @@ def test_every_option_is_constrained_or_free():
 
 
 CHOICES = {
-  'loop': 'evaluate',
+  'loop': 'evaluate, rl_for_mle, tree_search',
+  'agent.kind': 'policy, openai',
+  'instrumenter.kind': ', '.join(solution_env.INSTRUMENTERS),
+  'solution.scale': ', '.join(mle.SCALES),
   'sandbox.backend': 'docker',
   'sandbox.min_tier': 'T3, T2, T1, T0',
   'expert.kind': 'scripted, openai',
@@ -91,6 +96,7 @@ def _paths(kind):
 
 LEAST = {
   'rl.value_warmup_epochs': 0,
+  'solution.programs': 0,
   'seed': 0,
   'sandbox.memory_mb': 256,
   'tokenizer.vocab_size': 259,
@@ -117,6 +123,8 @@ NUMBERS = {
   'sandbox.timeout_s': ((0, -1), 'above 0'),
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
   'collect.time_limit_s': ((0, -1), 'above 0'),
+  'search.debug_probability': ((-0.1, 1.1), 'at least 0 and at most 1'),
+  'solution.improve': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'collect.varied_start': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'model.hf.rms_norm_eps': ((0, -1), 'above 0'),
   'model.hf.rope_theta': ((0, -1), 'above 0'),
@@ -214,6 +222,11 @@ PAIRS = [
   ),
   ({'sandbox.ray_address': 'auto'}, "for .*backend='ray', not 'local'"),
   ({'eval.k': 1000}, 'eval.k=1000 .*trajectories_per_task='),
+  ({'solution.samples': 4}, 'eval.k=8 .*solution.samples=4'),
+  (
+    {'instrumenter.kind': 'openai', 'instrumenter.base_url': 'ftp://x'},
+    "instrumenter.base_url='ftp://x'",
+  ),
   ({'rollout.top_p': 0.9}, 'top_p=0.9.* truncated sampling'),
   ({'rollout.top_k': 5}, 'top_k=5.* truncated sampling'),
   ({'rollout.stop': 'END'}, "stop='END' must be a tuple of texts"),
@@ -270,6 +283,10 @@ def test_contradictions_are_refused_in_dry_runs_too(changes, text):
 
 
 HERE = [
+  (
+    {'loop': 'rl_for_mle', 'solution.programs': 0},
+    'config.solution.programs=0 leaves nothing to learn programs from',
+  ),
   (
     {'rollout.engine': 'vllm', 'rollout.vllm.python': 'nowhere'},
     "python='nowhere' is no interpreter: make it with `bash launch_scripts/vllm_env.sh",

@@ -205,7 +205,7 @@ def test_steps_as_the_loops_record_them(tmp_path, arguments):
     'outcome': 'ok',
     'reward': 1.0,
   }
-  shown = page._step(step, 0)
+  shown = page.step_of(step, 0)
   assert shown['thought'] == 'try trees' and shown['action'] == 'Edit'
   assert shown['action_input'].startswith('{')
   assert shown['output'] == 'the observation'

@@ -80,6 +80,17 @@ def test_outcome(pool, name, zygote):
   assert 0 < result.exec_s < 20
 
 
+@pytest.mark.parametrize('made', ['1 / 0', 'pass', "os.mkfifo('b')"])
+def test_what_is_optional_is_no_fault(pool, made):
+  """It comes out of a script that fails, too."""
+  script = f"import os\nopen('a', 'w').write('1')\n{made}"
+  result = run(pool, script, optional=('a', 'b'))
+  failed = Outcome.SCRIPT_ERROR if '/' in made else Outcome.OK
+  assert result.outcome is failed and result.collected == {'a': b'1'}
+  owed = run(pool, script, collect=('b',), optional=('a',))
+  assert owed.outcome is not Outcome.OK and owed.collected == {'a': b'1'}
+
+
 def test_everything_goes_in_and_comes_out(pool, tmp_path):
   (tmp_path / 'x.csv').write_text('7')
   tmp_path.chmod(0o755)

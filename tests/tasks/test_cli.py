@@ -58,7 +58,10 @@ def test_check_finds_a_leak(tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['digits', 'flower-denoise'])
+@pytest.mark.parametrize(
+  'name',
+  ['digits', pytest.param('flower-denoise', marks=pytest.mark.quiet)],
+)
 def test_check_walks_the_sandbox_for_labels(
   tasks_dir, tmp_path, capsys, monkeypatch, name
 ):

@@ -68,6 +68,42 @@ def test_bad_bytes(grader, text, reason):
   assert got.outcome is Outcome.INVALID_SUBMISSION and reason in got.reason
 
 
+@pytest.mark.parametrize(
+  ('text', 'passed'),
+  [
+    (b'\xff', 1),
+    (b'id,label\n1,"2', 2),
+    (b'', 2),
+    (b'id,label,more\n1,2,3\n', 3),
+    (b'id,label\n-1,2\n', 4),
+    (b'id,label\n', 4),
+  ],
+)
+def test_it_says_how_far_a_submission_came(grader, text, passed):
+  assert grader.grade('digits', text).passed == passed
+
+
+def test_all_checks_stood_but_the_values(grader, data):
+  gold = data['digits'].gold()
+  assert grader.grade('digits', to_csv(gold)).passed == len(grading.CHECKS)
+  gold.loc[0, 'label'] = 77
+  assert grader.grade('digits', to_csv(gold)).passed == 5
+
+
+@pytest.mark.parametrize('name', ['wine', 'diabetes', 'digits'])
+def test_own_work_is_no_copy_of_the_sample(grader, data, name):
+  """Nor one with its rows and columns in another order."""
+  sample = data[name].sample
+  turned = sample.iloc[::-1][list(sample.columns[::-1])]
+  for copy in (sample, turned):
+    got = grader.grade(name, to_csv(copy), own_work=True)
+    assert got.outcome is Outcome.INVALID_SUBMISSION and not got.passed
+    assert 'sample' in got.reason
+    assert grader.grade(name, to_csv(copy)).outcome is Outcome.OK
+  own = grader.grade(name, to_csv(data[name].gold()), own_work=True)
+  assert own.outcome is Outcome.OK
+
+
 def test_label_and_probability_rules(grader, data):
   gold = data['digits'].gold()
   floats = gold.astype({'label': float})

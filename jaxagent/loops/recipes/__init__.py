@@ -7,14 +7,14 @@ holds. `loops/train.py` does the rest, the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from jaxagent.data.prompts import Source
 from jaxagent.interactions import Interaction
 from jaxagent.rollout.thread_sampler import Draw
 from jaxagent.rollout.work import Ask, Work
-from jaxagent.types import Executed, Request
+from jaxagent.types import Executed, Request, Sample
 
 
 class Recipe(Interaction, Protocol):
@@ -37,4 +37,12 @@ class Recipe(Interaction, Protocol):
 
   def execute(self, work: Work) -> Executed:
     """Carries out one execution; blocking, called from many threads."""
+    ...
+
+  def trained(self, samples: Sequence[Sample]) -> Mapping[str, float]:
+    """What it makes of an update's samples, and metrics of its own.
+
+    Called once an update, before the checkpoint: what it changes in its source
+    is saved with it.
+    """
     ...

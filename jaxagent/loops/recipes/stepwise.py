@@ -6,7 +6,7 @@ and the reward of equation 6 is credited to it. Nothing is walked on from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from jaxagent import types
 from jaxagent.data.prompts import PromptSource
@@ -54,3 +54,6 @@ class Stepwise(Trajectory):
   def execute(self, work: Work) -> types.Executed:
     state, text = work.call.request
     return steps.execute(self._host, state, text, job_id=str(work.key))
+
+  def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
+    return {}

@@ -1,0 +1,157 @@
+"""Prompts for whole solutions: from scratch, or from one that was run before.
+
+Paper 003, section 3.3: both with equal probability; no failed ones are improved
+upon, unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxagent.data.prompts import Drawn
+from jaxagent.envs.solution import Previous, Solution, Task, solution_id
+from jaxagent.types import Prompt
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+  """A solution that may be improved upon. id: of its content."""
+
+  id: str
+  task: str
+  previous: Previous
+
+
+class SolutionSource:
+  """Draws a task, then whether a previous solution of it goes with it.
+
+  Args:
+    tasks: names; each epoch has all of them alike, in an order of its own.
+    group_size: samples of each prompt.
+    repeats: how often an epoch has each task.
+    improve: share of prompts with a previous solution, where there is one.
+    most: solutions kept of each task; the oldest goes first.
+  """
+
+  def __init__(
+    self,
+    tasks: Sequence[str],
+    *,
+    group_size: int = 1,
+    repeats: int = 1,
+    improve: float = 0.5,
+    most: int = 256,
+    seed: int = 0,
+  ):
+    if not tasks:
+      raise ValueError('there is no task to solve.')
+    for name, value in (
+      ('group_size', group_size), ('repeats', repeats), ('most', most)
+    ):  # fmt: skip
+      if value < 1:
+        raise ValueError(f'{name}={value} must be 1 or more.')
+    if not 0 <= improve <= 1:
+      raise ValueError(f'improve={improve} must be in [0, 1].')
+    self.group_size = group_size
+    self._tasks, self._repeats = tuple(sorted(tasks)), repeats
+    self._improve, self._most, self._seed = improve, most, seed
+    self._position = 0
+    self._kept: dict[str, collections.OrderedDict[str, Kept]] = {
+      name: collections.OrderedDict() for name in self._tasks
+    }
+    # What was drawn and is kept no more: its prompt may still be under way.
+    self._gone: collections.OrderedDict[str, Kept] = collections.OrderedDict()
+
+  @property
+  def size(self) -> int:
+    return len(self._tasks) * self._repeats
+
+  def keep(self, task: str, solution: Solution, output: str) -> None:
+    """Lets it be improved upon; one that is there already moves to the end."""
+    kept = Kept(solution_id(task, solution.code), task, Previous(solution, output))
+    own = self._kept[task]
+    own.pop(kept.id, None)
+    own[kept.id] = kept
+    while len(own) > self._most:
+      _, oldest = own.popitem(last=False)
+      self._gone[oldest.id] = oldest
+    while len(self._gone) > self._most * len(self._tasks):
+      self._gone.popitem(last=False)
+
+  def draw(self) -> Drawn:
+    epoch, at = divmod(self._position, self.size)
+    order = np.random.default_rng([self._seed, epoch]).permutation(self.size)
+    task = self._tasks[int(order[at]) % len(self._tasks)]
+    rng = np.random.default_rng([self._seed, epoch, at, 1])
+    own = list(self._kept[task].values())
+    kept = None
+    if own and rng.random() < self._improve:
+      kept = own[int(rng.integers(len(own)))]
+    group_id = f'{epoch}/{at}'
+    self._position += 1
+    payload = _asked(task, kept)
+    prompts = tuple(
+      Prompt(f'{group_id}/{i}', group_id, payload)
+      for i in range(self.group_size)
+    )
+    return Drawn([task, kept.id if kept else ''], group_id, prompts)
+
+  def restore(self, key: Any, prompt_id: str) -> Prompt:
+    task, name = key
+    kept = None
+    if name:
+      kept = self._kept.get(task, {}).get(name) or self._gone.get(name)
+      if kept is None:
+        raise KeyError(f'prompt {prompt_id}: solution {name} is kept no more.')
+    if task not in self._kept:
+      raise KeyError(f'prompt {prompt_id}: task {task!r} is not solved here.')
+    return Prompt(prompt_id, prompt_id.rsplit('/', 1)[0], _asked(task, kept))
+
+  def state_dict(self) -> dict[str, Any]:
+    kept = [k for own in self._kept.values() for k in own.values()]
+    return {
+      'seed': self._seed,
+      'position': self._position,
+      'tasks': list(self._tasks),
+      'kept': [_to_json(k) for k in kept],
+      'gone': [_to_json(k) for k in self._gone.values()],
+    }
+
+  def load_state_dict(self, state: dict[str, Any]) -> None:
+    """Raises ValueError: another seed, other tasks, or damaged."""
+    for name, own in (('seed', self._seed), ('tasks', list(self._tasks))):
+      if state[name] != own:
+        raise ValueError(
+          f'solutions: the checkpoint was made with {name}={state[name]!r}, this '
+          f'run has {own!r}; the order would differ.'
+        )
+    self._position = int(state['position'])
+    for own in self._kept.values():
+      own.clear()
+    for kept in map(_from_json, state['kept']):
+      self._kept[kept.task][kept.id] = kept
+    gone = map(_from_json, state['gone'])
+    self._gone = collections.OrderedDict((k.id, k) for k in gone)
+
+
+def _asked(task: str, kept: Kept | None) -> Task:
+  return Task(task, kept.previous, kept.id) if kept else Task(task)
+
+
+def _to_json(kept: Kept) -> list[str]:
+  solution = kept.previous.solution
+  return [
+    kept.id, kept.task, solution.plan, solution.code, kept.previous.output
+  ]  # fmt: skip
+
+
+def _from_json(record: Any) -> Kept:
+  if len(record) != 5 or not all(isinstance(part, str) for part in record):
+    raise ValueError(f'solutions: {str(record)[:200]} is no solution.')
+  name, task, plan, code, output = record
+  return Kept(name, task, Previous(Solution(plan, code), output))

@@ -1,0 +1,269 @@
+"""Whole solutions: a plan in a few sentences and one program (paper 003, C.1).
+
+What the policy is asked, from scratch or from a previous solution (C.2), and what
+is read from its answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+import re
+from collections.abc import Callable, Mapping
+
+from jaxagent import types
+
+SYSTEM = (
+  'You are given a machine learning task. You must solve the task by training a '
+  'model and running the model on the test set to produce a submission file.'
+)
+PACKAGES = ('numpy', 'pandas', 'scikit-learn', 'scipy')
+MOST_CHARACTERS = 1_000_000  # of a program
+_FENCE = re.compile(r'^[ \t]*```([^\n`]*)$', re.M)
+_SOLVE = """\
+First outline your proposed solution in natural language (3-5 sentences), followed \
+by a single markdown code block (wrapped in ```).
+
+Note: Datasets {files} are available in `{folder}`. You MUST produce a submission \
+file at `./{submission}` by running your model on the test split.
+
+{problem}
+
+You can use pre-installed packages such as: {packages}. You can't access the \
+internet so don't use any pre-trained models need downloading.
+
+`./{submission}` should have the following format:
+```
+{example}
+```
+"""
+_IMPROVE = """\
+You have implemented a previous solution. Revise the solution to improve the \
+performance on the test set. First outline your proposed solution in natural \
+language (3-5 sentences), followed by a single markdown code block (wrapped in \
+```) which implements this solution. If you reuse parts of the example code, include \
+those sections again in your final solution.
+
+Previous solution:
+{plan}
+```python
+{code}
+```
+Its output:
+```
+{output}
+```
+"""
+
+
+_BRIEF = '{name}: {kind} of {modality} data, {metric}, {better} is better\n'
+_BRIEF_IMPROVE = 'Improve this.\n{plan}\n{code}Its output:\n{output}\n'
+
+
+class SolutionError(ValueError):
+  """A response that holds no solution; says why, for trace and policy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+  """What a response proposes."""
+
+  plan: str
+  code: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Previous:
+  """A solution that was run, to be improved upon."""
+
+  solution: Solution
+  output: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+  """What is asked: a task by name, and a solution of it that was run.
+
+  previous_id: that solution's, for traces; '' where there is none.
+  """
+
+  name: str
+  previous: Previous | None = None
+  previous_id: str = ''
+
+
+def solution_id(task: str, code: str) -> str:
+  """Equal code for a task is one solution, whatever its plan says."""
+  text = f'{task}\0{code}'.encode('utf-8', 'surrogatepass')
+  return hashlib.sha256(text).hexdigest()[:24]
+
+
+def parse(response: str) -> Solution:
+  """Raises SolutionError unless there is a plan and exactly one code block."""
+  fences = list(_FENCE.finditer(response))
+  if not fences:
+    raise SolutionError('no code block')
+  if len(fences) == 1:
+    raise SolutionError('the code block is not closed')
+  if len(fences) > 2:
+    raise SolutionError(f'{len(fences) / 2:g} code blocks, not one')
+  opened, closed = fences
+  plan = response[: opened.start()].strip()
+  code = response[opened.end() + 1 : closed.start()]
+  if not plan:
+    raise SolutionError('no plan before the code block')
+  if not code.strip():
+    raise SolutionError('the code block is empty')
+  if len(code) > MOST_CHARACTERS:
+    raise SolutionError(
+      f'{len(code)} characters of code are more than {MOST_CHARACTERS}'
+    )
+  return Solution(plan, code)
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+  """What a prompt says of a task.
+
+  brief: one line for small policies.
+  files: name -> text of its beginning.
+  folder: where the program finds them.
+  """
+
+  brief: str
+  problem: str
+  submission: str
+  folder: str
+  files: Mapping[str, str]
+  example: str
+  packages: tuple[str, ...] = PACKAGES
+
+
+def describe(
+  spec: types.TaskSpec,
+  public_dir: pathlib.Path,
+  *,
+  sample: str = 'sample_submission.csv',
+  lines: int = 8,
+  width: int = 400,
+) -> Description:
+  """A task's description: the first lines of each file in `public_dir`."""
+  files = {}
+  for path in sorted(p for p in public_dir.rglob('*') if p.is_file()):
+    files[str(path.relative_to(public_dir))] = _beginning(path, lines, width)
+  example = '\n'.join(files.pop(sample, '').splitlines()[:3])
+  brief = _BRIEF.format(
+    name=spec.name,
+    kind=spec.kind,
+    modality=spec.modality,
+    metric=spec.metric,
+    better='higher' if spec.higher_is_better else 'lower',
+  )
+  return Description(
+    brief + example.partition('\n')[0] + '\n',
+    spec.research_problem.strip(),
+    spec.submission,
+    'data/',
+    files,
+    example,
+  )
+
+
+def ask(
+  task: Description,
+  previous: Previous | None,
+  fits: Callable[[str], bool],
+  *,
+  style: str = 'full',
+) -> str:
+  """What the policy is asked, in the style 'full' (the paper's) or 'compact'.
+
+  fits: whether a text is within the prompt's budget, see `solve`. 'compact' has
+    no more than a line about the task: a policy that is trained on it alone
+    needs none.
+  """
+  if style == 'full':
+    return solve(task, previous, fits)
+  if previous is None:
+    return task.brief
+  return task.brief + _longest(
+    lambda n: _BRIEF_IMPROVE.format(
+      plan=previous.solution.plan,
+      code=previous.solution.code,
+      output=_end_of(previous.output, n),
+    ),
+    len(previous.output),
+    lambda text: fits(task.brief + text),
+  )
+
+
+def solve(
+  task: Description, previous: Previous | None, fits: Callable[[str], bool]
+) -> str:
+  """What the paper asks; as much of the data as `fits` lets in.
+
+  fits: whether a text is within the prompt's budget. The data's beginning is cut
+    first, then the previous output from its front; what is left is returned even
+    where it does not fit.
+  """
+  text = _SOLVE.format(
+    files=', '.join(f'`{name}`' for name in task.files) or 'none',
+    folder=task.folder,
+    submission=task.submission,
+    problem=task.problem,
+    packages=', '.join(f'`{name}`' for name in task.packages),
+    example=task.example,
+  )
+  if previous is not None:
+    text = _longest(
+      lambda n: f'{text}\n{_improve(previous, n)}', len(previous.output), fits
+    )
+  snippet = _snippet(task)
+  return _longest(
+    lambda n: f'{text}\nData snippet:\n{snippet[:n]}\n' if n else text,
+    len(snippet),
+    fits,
+  )
+
+
+def _improve(previous: Previous, n: int) -> str:
+  return _IMPROVE.format(
+    plan=previous.solution.plan,
+    code=previous.solution.code.rstrip('\n'),
+    output=_end_of(previous.output, n),
+  )
+
+
+def _end_of(text: str, n: int) -> str:
+  return text[len(text) - n :]
+
+
+def _longest(
+  text: Callable[[int], str], n: int, fits: Callable[[str], bool]
+) -> str:
+  """text(k) for the largest k of 0..n that fits, or text(0)."""
+  low, high = 0, n
+  while low < high:
+    middle = (low + high + 1) // 2
+    if fits(text(middle)):
+      low = middle
+    else:
+      high = middle - 1
+  return text(low)
+
+
+def _snippet(task: Description) -> str:
+  return '\n'.join(
+    f'-> {task.folder}{name}:\n{text}' for name, text in task.files.items()
+  )
+
+
+def _beginning(path: pathlib.Path, lines: int, width: int) -> str:
+  """The first lines as text; what a file of another kind is, in words."""
+  with open(path, 'rb') as file:
+    data = file.read(lines * width)
+  if b'\0' in data:
+    return f'({path.stat().st_size} bytes)'
+  text = data.decode('utf-8', 'replace').splitlines()[:lines]
+  return '\n'.join(line[:width] for line in text)

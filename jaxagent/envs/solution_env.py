@@ -1,0 +1,173 @@
+"""Whole solutions in the sandbox: instrumented, run, graded, and told.
+
+Partial credit comes from marks (`jaxagent.instrumentation`) or, in the verified
+mode, from what the grader checks of the submission, outside of the program's
+reach.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxagent import types
+from jaxagent.clock import NO_DEADLINE, Deadline
+from jaxagent.envs import label_sources
+from jaxagent.envs.execution import Run, ScriptRunner
+from jaxagent.envs.grading import CHECKS
+from jaxagent.envs.solution import (
+  Solution,
+  SolutionError,
+  Task,
+  parse,
+  solution_id,
+)
+from jaxagent.envs.step_env import FLOOR_S, truncate
+from jaxagent.instrumentation import (
+  Instrumented,
+  SyntaxInstrumenter,
+  language_model,
+)
+
+SCRIPT = 'solution.py'
+INSTRUMENTERS = ('syntax', 'openai', 'verified', 'none')
+MOST_DIFFED = 50_000  # characters; a diff of more takes too long to find
+
+
+class SolutionEnvironment:
+  """Carries out responses; blocking and thread-safe.
+
+  Args:
+    runner: runs and grades scripts.
+    instrumenter: of INSTRUMENTERS; where partial credit comes from.
+    scale: of `rewards.mle`, written into every record.
+    key: makes the secret of one run of a program.
+  """
+
+  def __init__(
+    self,
+    runner: ScriptRunner,
+    *,
+    instrumenter: str = 'syntax',
+    scale: str = 'bounded',
+    key: Callable[[], bytes] = lambda: os.urandom(16),
+  ):
+    if instrumenter not in INSTRUMENTERS:
+      raise ValueError(
+        f'instrumenter={instrumenter!r}; choose one of '
+        f'{", ".join(INSTRUMENTERS)}.'
+      )
+    self.runner, self.instrumenter, self.scale = runner, instrumenter, scale
+    self._key = key
+
+  def solve(
+    self,
+    task: Task,
+    response: str,
+    answer: str | None = None,
+    *,
+    split: str = 'valid',
+    job_id: str = 'job',
+    deadline: Deadline = NO_DEADLINE,
+  ) -> tuple[types.Executed, Run | None]:
+    """Runs what a response proposes; whatever it says, it ends in an outcome.
+
+    answer: of the model that instruments, where one was asked.
+
+    Returns (what an interaction is told, the run where there was one).
+    """
+    try:
+      solution = parse(response)
+    except SolutionError as error:
+      outcome = types.Outcome.INVALID_FORMAT
+      record = self._record(task, response, message=str(error))
+      told = types.Executed(
+        outcome, FLOOR_S, message=str(error), info=record
+      )
+      return told, None
+    made = self._instrument(solution.code, answer)
+    run = self.runner.run_script(
+      task.name,
+      {SCRIPT: made.code, **made.files},
+      SCRIPT,
+      split=split,
+      job_id=job_id,
+      deadline=self.runner.step_deadline(deadline),
+      optional=(made.collect,) if made.collect else (),
+      own_work=True,
+    )
+    record = self._record(task, response, solution, made, run)
+    exec_s = max(run.execution.exec_s, FLOOR_S)
+    told = types.Executed(
+      run.outcome, exec_s, message=run.message, info=record
+    )
+    return told, run
+
+  def _instrument(self, code: str, answer: str | None) -> Instrumented:
+    if self.instrumenter == 'syntax':
+      return SyntaxInstrumenter().instrument(code, self._key())
+    if self.instrumenter == 'openai':
+      return language_model.instrument(code, answer or '', self._key())
+    return Instrumented(code)
+
+  def _milestones(self, made: Instrumented, run: Run) -> Sequence[str]:
+    """Names of what was reached; nothing for a copy of the sample."""
+    if self.instrumenter == 'verified':
+      return CHECKS[: run.passed]
+    if run.outcome is types.Outcome.INVALID_SUBMISSION and not run.passed:
+      return ()
+    left = run.execution.collected.get(made.collect)
+    return [mark.name for mark in made.reached(left)]
+
+  def _record(
+    self,
+    task: Task,
+    response: str,
+    solution: Solution | None = None,
+    made: Instrumented = Instrumented(''),
+    run: Run | None = None,
+    message: str = '',
+  ) -> dict[str, Any]:
+    """What traces, report and audit need; JSON-able."""
+    spec = self.runner.task(task.name).spec
+    code = solution.code if solution else ''
+    before = task.previous.solution.code if task.previous else ''
+    execution = run.execution if run else None
+    tier = execution.tier if execution else None
+    output = execution.output if execution else ''
+    return {
+      'kind': 'solution',
+      'task': task.name,
+      'solution_id': solution_id(task.name, code) if solution else '',
+      'improves': task.previous_id,
+      'response': response,
+      'diff': _diff(before, code),
+      'valid_action': solution is not None,
+      'is_edit': solution is not None,
+      'score_after': run.score if run else None,
+      'higher_is_better': spec.higher_is_better,
+      'scale': self.scale,
+      'start': spec.m_init,
+      'best': spec.m_best,
+      'milestones': list(self._milestones(made, run)) if run else [],
+      'placed': len(made.placed),
+      'refused': made.refused,
+      'message': run.message if run else message,
+      'observation': truncate(made.as_it_was(output, SCRIPT)),
+      'tier': tier,
+      'untrusted': label_sources.untrusted(spec, tier),
+      'queue_s': execution.queue_s if execution else 0.0,
+      'startup_s': execution.startup_s if execution else 0.0,
+      'cpu_s': execution.cpu_s if execution else 0.0,
+    }
+
+
+def _diff(before: str, code: str) -> str:
+  if len(code) > MOST_DIFFED:
+    return ''
+  lines = difflib.unified_diff(
+    before.splitlines(), code.splitlines(), 'before', SCRIPT, lineterm=''
+  )
+  return '\n'.join(lines)

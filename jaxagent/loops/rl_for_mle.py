@@ -1,0 +1,167 @@
+"""RL for MLE agents from its programs to its report (papers 003 and 004)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from jaxagent.data.solutions import SolutionSource
+from jaxagent.envs.interfaces import TextModelError
+from jaxagent.envs.solution_env import SolutionEnvironment
+from jaxagent.loops import (
+  device,
+  evaluate_solutions,
+  results,
+  sft,
+  solutions,
+  stages,
+  text_models,
+  train,
+  tree_search,
+)
+from jaxagent.loops import starts as start_scripts
+from jaxagent.loops.errors import MachineryError, UserError
+from jaxagent.loops.host import Host
+from jaxagent.loops.recipes.solution import Solutions
+from jaxagent.loops.stages import finish, timed
+from jaxagent.loops.starts import write_json
+from jaxagent.report import write_tree
+from jaxagent.rewards import mle
+from jaxagent.types import Outcome
+
+
+def run(host: Host, stack: contextlib.ExitStack) -> None:
+  """All stages; SFT only where there are programs to learn from."""
+  config = host.config
+  _check_scale(host)
+  if config.loop == 'tree_search' and config.agent.kind == 'openai':
+    writer = text_models.Writer(config, host.work)
+    prompt = solutions.Prompts(host).text
+    _search(host, _recipe(host, writer, prompt, 'agent'), writer, 'agent')
+    return
+  with timed(host, 'sft'):
+    pairs = solutions.written(host)
+    tokenizer = device.make_tokenizer(host, solutions.texts(host, pairs))
+    learner = device.make_learner(host, tokenizer)
+    policy = device.make_policy(host, learner, tokenizer)
+    stack.callback(policy.engine.close)
+    prompt_ids = solutions.PromptIds(host, policy)
+    recipe = _recipe(host, policy, prompt_ids)
+    if pairs:
+      sft.run(
+        host, learner, solutions.conversations(pairs, prompt_ids, policy)
+      )
+  if config.loop == 'tree_search':
+    device.restore_rl(host, learner)
+    policy.engine.update_weights(learner.policy_params, policy.engine.version)
+    _search(host, recipe, policy)
+    return
+  with timed(host, 'starts'):
+    starts = start_scripts.make_starts(host)
+  labels = ('sft', 'rl') if pairs else ('rl',)
+  if pairs:
+    _evaluate(host, recipe, policy, learner, 'sft')
+  learner.start_rl()
+  with timed(host, 'rl'):
+    train.run(host, recipe, learner, policy)
+  _evaluate(host, recipe, policy, learner, 'rl')
+  _finish(host, starts, labels)
+
+
+def _check_scale(host: Host) -> None:
+  """Raises UserError where a task's scores have no such scale."""
+  for task in host.heldin + host.heldout:
+    spec = host.spec(task)
+    try:
+      mle.mle_reward(
+        Outcome.OK,
+        score=spec.m_best or 0.0,
+        scale=host.config.solution.scale,
+        start=spec.m_init,
+        best=spec.m_best,
+      )
+    except ValueError as error:
+      raise UserError(
+        f'config.solution.scale={host.config.solution.scale!r}: task {task}: '
+        f'{error} Run `python -m jaxagent.tasks prepare {task}`, or choose '
+        'bounded.'
+      ) from error
+
+
+def _recipe(host: Host, author, prompt, role: str = 'policy') -> Solutions:
+  """author: Policy or Writer. prompt: Task -> what it is shown."""
+  config = host.config
+  options = config.solution
+  env = SolutionEnvironment(
+    host.env, instrumenter=config.instrumenter.kind, scale=options.scale
+  )
+  source = SolutionSource(
+    host.heldin,
+    group_size=config.rl.group_size,
+    # An epoch fills a batch, be it of a single task.
+    repeats=-(-config.rl.batch_size // (config.rl.group_size * len(host.heldin))),
+    improve=options.improve,
+    most=options.kept,
+    seed=config.seed,
+  )
+  ask = text_models.make_instrumenter(config, host.work)
+  return Solutions(config, env, source, prompt, author, ask, role)
+
+
+def _evaluate(host: Host, recipe, policy, learner, label: str) -> None:
+  stages.evaluate(
+    host,
+    policy,
+    learner,
+    label,
+    lambda: evaluate_solutions.run(host, recipe, policy, label),
+  )
+
+
+def _search(host: Host, recipe: Solutions, author, role: str = 'policy') -> None:
+  """The searches and their table."""
+  label = host.config.agent.model or role if role != 'policy' else role
+  with timed(host, 'search'):
+    try:
+      records = tree_search.run(
+        host, recipe, author.complete, label.replace('/', '_'), role
+      )
+    except TextModelError as error:
+      raise MachineryError(f'search: {error}') from error
+  found = tree_search.table(records, _higher(host))
+  path = host.work / 'search.json'
+  write_json(path, found)
+  for task, row in found.items():
+    print(
+      f'{task:16} {row["n"]} searches, valid {row["valid"]:.2f}, private '
+      f'score: mean {_text(row["mean"])}, best {_text(row["best"])}'
+    )
+  print(f'table        {path}')
+
+
+def _text(value: float | None) -> str:
+  return '-' if value is None else f'{value:.4g}'
+
+
+def _higher(host: Host) -> dict[str, bool]:
+  tasks = host.heldin + host.heldout
+  return {task: host.spec(task).higher_is_better for task in tasks}
+
+
+def _finish(host: Host, starts, labels) -> None:
+  """Summary, report and tree."""
+  tables: dict[str, Any] = {
+    label: evaluate_solutions.table(
+      evaluate_solutions.read(host, label), _higher(host)
+    )
+    for label in labels
+    if label in host.config.eval.policies
+  }
+  how = {
+    'start': 'scratch and improved',
+    'trajectories_per_task': 2 * host.config.solution.samples,
+    'max_steps': 1,
+  }
+  finish(host, starts, labels, {'solutions': tables}, how)
+  traces = results.read_traces(host.work / 'rl' / 'traces')
+  print(f'solutions    {write_tree(host.work / "solutions.html", traces)}')

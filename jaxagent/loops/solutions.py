@@ -1,0 +1,132 @@
+"""What the policy is asked for whole solutions, and programs to learn from."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from jaxagent.envs import solution
+from jaxagent.envs.solution import Previous, Task
+from jaxagent.loops.errors import UserError
+from jaxagent.loops.policy import Policy
+from jaxagent.stand_ins import programmer
+
+
+class Prompts:
+  """Task -> what the policy is shown.
+
+  Args:
+    host: its tasks are described.
+    fits: whether a text is within the prompt's budget.
+  """
+
+  def __init__(self, host, fits: Callable[[str], bool] = lambda text: True):
+    self._style, self._fits = host.config.rollout.prompt_style, fits
+    self._tasks = {
+      name: solution.describe(host.spec(name), host.prepared[name].public_dir)
+      for name in host.heldin + host.heldout
+    }
+
+  def text(self, task: Task) -> str:
+    return solution.ask(
+      self._tasks[task.name], task.previous, self._fits, style=self._style
+    )
+
+
+class PromptIds:
+  """Task -> ids of its prompt, int32 [P].
+
+  Raises UserError where a task's own description is too long.
+  """
+
+  def __init__(self, host, policy: Policy):
+    self._policy = policy
+    most = policy.max_prompt_tokens
+    self._prompts = Prompts(host, lambda text: len(self._encode(text)) <= most)
+    for name in host.heldin + host.heldout:
+      length = len(self._encode(self._prompts.text(Task(name))))
+      if length > most:
+        raise UserError(
+          f'config.rollout.max_prompt_tokens={most} is below the {length} '
+          f'tokens that describe task {name!r}; give '
+          f'--config.rollout.max_prompt_tokens={length} or more.'
+        )
+
+  def __call__(self, task: Task) -> np.ndarray:
+    # A previous solution may be too long all the same: its beginning is cut.
+    text = self._prompts.text(task)
+    ids = self._policy.tokenizer.encode_prompt(
+      text, self._policy.max_prompt_tokens
+    )
+    return np.asarray(ids, np.int32)
+
+  def _encode(self, text: str) -> list[int]:
+    return self._policy.tokenizer.encode_prompt(text)
+
+
+def written(host) -> list[tuple[Task, str]]:
+  """`solution.programs` programs by script, and what they answer.
+
+  As many from scratch as from a previous one, for each held-in task in turn;
+  they depend on the seed alone.
+  """
+  config = host.config
+  author = programmer.ScriptedProgrammer()
+  columns = {task: _columns(host, task) for task in host.heldin}
+  pairs: list[tuple[Task, str]] = []
+  last: dict[str, Previous] = {}
+  for number in range(config.solution.programs):
+    name = host.heldin[number % len(host.heldin)]
+    rng = random.Random(f'{config.seed} {name} {number}')
+    response = author.write(host.spec(name), columns[name], rng)
+    improves = rng.random() < config.solution.improve
+    task = Task(name, last.get(name) if improves else None)
+    pairs.append((task, response))
+    last[name] = Previous(solution.parse(response), '')
+  return pairs
+
+
+def texts(host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
+  """Prompts and responses, for a tokenizer to be trained on."""
+  prompts = Prompts(host)
+  for task, response in pairs:
+    yield prompts.text(task)
+    yield response
+
+
+def conversations(
+  pairs: list[tuple[Task, str]], prompt_ids: PromptIds, policy: Policy
+) -> list[tuple[np.ndarray, np.ndarray]]:
+  """(tokens [N], loss mask [N]) of each: prompt, then response."""
+  rows = []
+  for task, response in pairs:
+    prompt = prompt_ids(task)
+    answer = policy.tokenizer.encode_response(response)
+    if len(answer) > policy.sampling.max_new_tokens:
+      continue  # could not be sampled back
+    tokens = np.concatenate([prompt, np.asarray(answer, np.int32)])
+    mask = np.zeros(len(tokens), bool)
+    mask[len(prompt) :] = True
+    rows.append((tokens, mask))
+  if pairs and not rows:
+    raise UserError(
+      'config.rollout.max_new_tokens='
+      f'{policy.sampling.max_new_tokens} is too short for every program to '
+      'learn from; raise it, or set --config.solution.programs=0.'
+    )
+  return rows
+
+
+def _columns(host, task: str) -> programmer.Columns:
+  public = host.prepared[task].public_dir
+  files = ('train.csv', 'test.csv', 'sample_submission.csv')
+  return programmer.columns_of(*(_header(public / name) for name in files))
+
+
+def _header(path: pathlib.Path) -> list[str]:
+  with path.open(encoding='utf-8', newline='') as file:
+    return next(csv.reader(file))

@@ -1,0 +1,236 @@
+"""Draft, debug, improve: AIDE's tree search around any model that writes programs.
+
+Jiang et al. 2025, "AIDE: AI-driven exploration in the space of code", section 3: a
+few drafts; then, with some chance, a failed leaf is debugged, else the best
+solution so far is improved upon. What a search comes to is its best solution by
+the validation rows, with its score on the private ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxagent import interactions
+from jaxagent.envs.solution import Previous, Task, parse
+from jaxagent.interactions import POLICY
+from jaxagent.loops import evaluate, evaluate_solutions, kept
+from jaxagent.loops.recipes.solution import Solutions
+from jaxagent.loops.starts import write_json
+from jaxagent.metrics import Progress
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+  """A solution that was run.
+
+  parent: number of the node that it debugs or improves upon; None of a draft.
+  score: on the validation rows; None where it failed. private: likewise.
+  """
+
+  kind: str  # draft | debug | improve
+  parent: int | None
+  score: float | None
+  private: float | None
+  record: Mapping[str, Any]
+
+
+class Search:
+  """One search; pure but for its random generator.
+
+  Args:
+    higher_is_better: of scores.
+    drafts: before anything else is done.
+    debug_probability: of debugging a failed leaf, where there is one.
+    debug_depth: a line of so many failures in a row is given up.
+  """
+
+  def __init__(
+    self,
+    *,
+    higher_is_better: bool,
+    drafts: int,
+    debug_probability: float,
+    debug_depth: int,
+    rng: random.Random,
+  ):
+    self.nodes: list[Node] = []
+    self._higher, self._drafts = higher_is_better, drafts
+    self._chance, self._depth, self._rng = debug_probability, debug_depth, rng
+
+  def choose(self) -> tuple[str, int | None]:
+    """(kind, number of the node to go on from) of the next solution."""
+    if sum(n.kind == 'draft' for n in self.nodes) < self._drafts:
+      return 'draft', None
+    if self._rng.random() < self._chance and (leaves := self._failed_leaves()):
+      return 'debug', self._rng.choice(leaves)
+    best = self.best()
+    return ('draft', None) if best is None else ('improve', best)
+
+  def best(self, among: int | None = None) -> int | None:
+    """Number of the best of the first `among` nodes; None where none is valid."""
+    valid = [
+      i for i, n in enumerate(self.nodes[:among]) if n.score is not None
+    ]
+    if not valid:
+      return None
+    sign = 1 if self._higher else -1
+    return max(valid, key=lambda i: sign * self.nodes[i].score)
+
+  def _failed_leaves(self) -> list[int]:
+    parents = {n.parent for n in self.nodes}
+    return [
+      i
+      for i, n in enumerate(self.nodes)
+      if n.score is None
+      and i not in parents
+      and n.record.get('valid_action')
+      and self._failures(i) <= self._depth
+    ]
+
+  def _failures(self, number: int | None) -> int:
+    """In a row, up from a node."""
+    count = 0
+    while number is not None and self.nodes[number].score is None:
+      count, number = count + 1, self.nodes[number].parent
+    return count
+
+
+def run(
+  host,
+  recipe: Solutions,
+  complete: Callable[..., Sequence[Any]],
+  label: str,
+  role: str = POLICY,
+) -> list[dict]:
+  """`search.runs` searches of each task, side by side; keeps their records.
+
+  complete: see `evaluate_solutions.drive`.
+  """
+  path = host.work / 'eval' / f'search_{label}.json'
+  if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    return records
+  config = host.config.search
+  searches = {
+    (task, index): Search(
+      higher_is_better=host.spec(task).higher_is_better,
+      drafts=config.drafts,
+      debug_probability=config.debug_probability,
+      debug_depth=config.debug_depth,
+      rng=random.Random(f'{host.config.seed} {task} {index}'),
+    )
+    for task in host.heldin + host.heldout
+    for index in range(config.runs)
+  }
+  missing: list[dict] = []
+  with Progress(f'search {label}', len(searches) * config.steps) as progress:
+    for step in range(config.steps):
+      chosen = {key: search.choose() for key, search in searches.items()}
+      attempts = [
+        evaluate_solutions.Attempt(
+          task,
+          index,
+          interactions.Progress(
+            recipe,
+            _asked(task, searches[task, index], parent),
+            roles=(role, *recipe.draws),
+          ),
+          part=kind,
+        )
+        for (task, index), (kind, parent) in chosen.items()
+      ]
+      evaluate_solutions.drive(
+        host, recipe, complete, f'search-{label}-{step}', attempts,
+        lambda: progress.update(1), role, salt=f' {step}',
+      )  # fmt: skip
+      for attempt in attempts:
+        key = attempt.task, attempt.index
+        if attempt.missing:
+          missing.append(attempt.record(_split(host, attempt.task)))
+          continue
+        kind, parent = chosen[key]
+        searches[key].nodes.append(
+          Node(
+            kind,
+            parent,
+            attempt.step['score_after'],
+            attempt.private,
+            attempt.step,
+          )
+        )
+  records = [
+    _record(host, task, index, search)
+    for (task, index), search in searches.items()
+  ]
+  write_json(path, records)
+  evaluate.tell_missing(f'search {label}', [*records, *missing])
+  return records
+
+
+def table(
+  records: Sequence[Mapping[str, Any]], higher: Mapping[str, bool]
+) -> dict[str, Any]:
+  """{task: {n, valid, mean, best, by_step}} of private scores.
+
+  n searches, the share with a valid solution, mean and best of what they came to,
+  and the mean after 1, 2, 4, ... programs (None before any is valid).
+  """
+  found = {}
+  for task in sorted({r['task'] for r in records}):
+    curves = [r['private_by_step'] for r in records if r['task'] == task]
+    ends = [c[-1] for c in curves if c and c[-1] is not None]
+    pick = max if higher[task] else min
+    steps = max(map(len, curves), default=0)
+    found[task] = {
+      'n': len(curves),
+      'valid': len(ends) / len(curves),
+      'mean': float(np.mean(ends)) if ends else None,
+      'best': pick(ends) if ends else None,
+      'by_step': {
+        str(n): _mean_at(curves, n)
+        for n in (2**i for i in range(steps.bit_length()))
+      },
+    }
+  return found
+
+
+def _mean_at(curves: Sequence[Sequence[float | None]], n: int) -> float | None:
+  values = [c[min(n, len(c)) - 1] for c in curves if c]
+  values = [v for v in values if v is not None]
+  return float(np.mean(values)) if values else None
+
+
+def _asked(task: str, search: Search, parent: int | None) -> Task:
+  if parent is None:
+    return Task(task)
+  record = search.nodes[parent].record
+  previous = Previous(parse(record['response']), record['observation'])
+  return Task(task, previous, record['solution_id'])
+
+
+def _record(host, task: str, index: int, search: Search) -> dict[str, Any]:
+  """As an evaluation's trajectory, with what the search had after each step."""
+  best = search.best()
+  by_step = []
+  for n in range(1, len(search.nodes) + 1):
+    at = search.best(n)
+    by_step.append(None if at is None else search.nodes[at].private)
+  return {
+    'task': task,
+    'index': index,
+    'split': _split(host, task),
+    'score': None if best is None else search.nodes[best].private,
+    'private_by_step': by_step,
+    'steps': [
+      {**n.record, 'action': n.kind, 'parent': n.parent} for n in search.nodes
+    ],
+    'missing': False,
+  }
+
+
+def _split(host, task: str) -> str:
+  return 'heldin' if task in host.heldin else 'heldout'

@@ -1,0 +1,105 @@
+"""Solutions of a run as a tree: who improved whom, and how far each came."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jaxagent.report.page import clean, environment, step_of, write_page
+
+_DEEPEST = 24  # indentation of a node; deeper ones stand no further right
+
+
+def write_tree(
+  path: str | os.PathLike,
+  records: Sequence[Mapping[str, Any]],
+  *,
+  title: str = 'Solutions',
+  most: int = 300,
+) -> pathlib.Path:
+  """Writes the page to `path`, atomically, and returns it.
+
+  records: of trained solutions, in the order they were trained: each with
+    `solution_id` ('' where the response held no program: not shown), `improves`
+    (the id of what it improves upon, ''), `task`, `update`, `reward`,
+    `milestones`, and what a step of `page.write_report` has. The same program
+    twice is one node.
+  most: nodes shown; the best, and what they come from.
+  """
+  nodes = _nodes(records)
+  chosen = _chosen(nodes, most)
+  tasks = sorted({node['task'] for node in nodes.values()})
+  page = (
+    environment()
+    .get_template('tree.html.j2')
+    .render(
+      title=title,
+      shown=len(chosen),
+      total=len(nodes),
+      tasks=[
+        (clean(task), list(_in_order(nodes, chosen, task))) for task in tasks
+      ],
+    )
+  )
+  return write_page(path, page)
+
+
+def _nodes(records: Sequence[Mapping]) -> dict[str, dict[str, Any]]:
+  """id -> node; a parent is one that came before, so there is no cycle."""
+  nodes: dict[str, dict[str, Any]] = {}
+  for record in records:
+    name = record['solution_id']
+    if not name:
+      continue
+    if name in nodes:
+      nodes[name]['times'] += 1
+      continue
+    parent = record['improves'] if record['improves'] in nodes else ''
+    nodes[name] = dict(
+      task=record['task'],
+      parent=parent,
+      depth=nodes[parent]['depth'] + 1 if parent else 0,
+      update=record['update'],
+      times=1,
+      milestones=[clean(m) for m in record['milestones']],
+      children=0,
+      shown=step_of(record, 0),
+    )
+    if parent:
+      nodes[parent]['children'] += 1
+  return nodes
+
+
+def _chosen(nodes: Mapping[str, Mapping], most: int) -> set[str]:
+  def reward(name: str) -> float:
+    value = nodes[name]['shown']['reward']
+    return float('-inf') if value is None else value
+
+  chosen: set[str] = set()
+  for name in sorted(nodes, key=reward, reverse=True):
+    line = []
+    while name and name not in chosen:
+      line.append(name)
+      name = nodes[name]['parent']
+    if len(chosen) + len(line) > most:
+      break
+    chosen.update(line)
+  return chosen
+
+
+def _in_order(
+  nodes: Mapping[str, Mapping], chosen: set[str], task: str
+) -> Iterator[dict[str, Any]]:
+  """Each node after what it improves upon."""
+  below: dict[str, list[str]] = {}
+  for name, node in nodes.items():
+    if name in chosen and node['task'] == task:
+      below.setdefault(node['parent'], []).append(name)
+  waiting = list(reversed(below.get('', [])))
+  while waiting:
+    name = waiting.pop()
+    node = nodes[name]
+    yield {**node, 'indent': min(node['depth'], _DEEPEST)}
+    waiting += reversed(below.get(name, []))

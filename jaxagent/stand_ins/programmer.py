@@ -1,0 +1,209 @@
+"""Whole programs by script: the stand-in for a model that can write them.
+
+They teach the form of a solution and a wide choice of models, from quick poor
+ones to slow good ones. Most run; how good they are is left for reinforcement
+learning to find out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+
+from jaxagent import types
+from jaxagent.stand_ins import catalogue
+
+# 'NAME param value|value ...'; a class name in braces exists as a classifier and
+# as a regressor.
+_TABULAR = """\
+KNeighbors{} n_neighbors 1|3|5|15|40 weights 'uniform'|'distance'
+DecisionTree{} max_depth 1|2|4|8|None
+RandomForest{} n_estimators 5|20|100|300 max_depth 3|8|None
+ExtraTrees{} n_estimators 5|20|100|300 min_samples_leaf 1|3
+GradientBoosting{} n_estimators 5|20|60 learning_rate 0.05|0.1|0.3
+HistGradientBoosting{} max_iter 5|20|60 learning_rate 0.05|0.1
+MLP{} hidden_layer_sizes (16,)|(64,) max_iter 20|100|300
+Bagging{} n_estimators 5|20|60
+"""
+_CLASSIFIERS = """\
+GaussianNB
+LogisticRegression C 0.01|1|100 max_iter 200
+LinearDiscriminantAnalysis
+QuadraticDiscriminantAnalysis reg_param 0.01|0.2
+SVC C 0.1|1|10|100 gamma 'scale'|0.001|0.03
+"""
+_REGRESSORS = """\
+LinearRegression
+Ridge alpha 0.1|10|1000
+Lasso alpha 0.01|1
+SVR C 1|30|1000 gamma 'scale'|0.003|0.03
+HuberRegressor epsilon 1.35|2
+"""
+_TEXT = """\
+MultinomialNB alpha 0.1|1
+BernoulliNB alpha 0.1|1
+LogisticRegression C 0.1|1|10 max_iter 200
+LinearSVC C 0.1|1|10
+SVC C 1|10
+RidgeClassifier alpha 0.1|1
+SGDClassifier alpha 0.0001|0.001
+RandomForestClassifier n_estimators 20|100
+"""
+_VECTORIZERS = """\
+TfidfVectorizer max_features 60|300|None
+CountVectorizer max_features 100|None
+TfidfVectorizer analyzer 'char_wb' ngram_range (1,3)|(2,5)
+"""
+_SCALERS = ('', '', 'StandardScaler', 'MinMaxScaler', 'RobustScaler')
+# As slips of the pen: what is replaced, and by what. They keep a program from
+# running, at different places.
+_SLIPS = (
+  ("'data/train.csv'", "'train.csv'"),
+  ('make_pipeline(', 'make_pipline('),
+  ('model.fit(x, y)', 'model.fit(x)'),
+  ("'id': test['id'], ", ''),
+  ('import pandas as pd\n', ''),
+  ("test.drop(columns=['id'])", 'test'),
+)
+_PLANS = (
+  'Read the data. Fit {what}. Predict the test rows.',
+  'I load both files. I train {what}. Then I write the predictions.',
+  'Use {what}. Train on all rows. Save the submission.',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+  """targets: the submission's columns but for the id."""
+
+  features: tuple[str, ...]
+  target: str
+  targets: tuple[str, ...]
+
+
+class ScriptedProgrammer:
+  """Writes responses with whole solutions of tabular, image and text tasks.
+
+  Args:
+    p_slip: chance of a mistake that keeps the program from running.
+  """
+
+  name = 'scripted_programmer'
+  is_stand_in = True
+
+  def __init__(self, p_slip: float = 0.1):
+    if not 0 <= p_slip <= 1:
+      raise ValueError(f'p_slip={p_slip!r} must be between 0 and 1.')
+    self.p_slip = p_slip
+
+  def write(
+    self, spec: types.TaskSpec, columns: Columns, rng: random.Random
+  ) -> str:
+    """One response: a plan and a code block."""
+    names, steps = _model(spec, columns, rng)
+    code = _program(spec, columns, names, steps)
+    if rng.random() < self.p_slip:
+      code = code.replace(*rng.choice(_SLIPS))
+    plan = rng.choice(_PLANS).format(what=names[-1])
+    return f'{plan}\n```python\n{code}```'
+
+
+def columns_of(
+  train: Sequence[str], test: Sequence[str], sample: Sequence[str]
+) -> Columns:
+  """Of the heads of a task's three files."""
+  (target,) = [name for name in train if name not in test]
+  return Columns(
+    tuple(name for name in test if name != 'id'),
+    target,
+    tuple(name for name in sample if name != 'id'),
+  )
+
+
+def _model(
+  spec: types.TaskSpec, columns: Columns, rng: random.Random
+) -> tuple[list[str], list[str]]:
+  """(class names, calls) of a pipeline's steps."""
+  regression = spec.kind != 'classification'
+  if spec.modality == 'text':
+    rows = [rng.choice(_VECTORIZERS.splitlines())]
+    estimators = _TEXT.splitlines()
+  else:
+    scaler = rng.choice(_SCALERS)
+    rows = [scaler] if scaler else []
+    own = _REGRESSORS if regression else _CLASSIFIERS
+    estimators = (own + _TABULAR).splitlines()
+  probable = not regression and _wants_probabilities(spec)
+  rows.append(rng.choice(estimators))
+  made = [_call(row, regression, probable, rng) for row in rows]
+  return [name for name, _ in made], [call for _, call in made]
+
+
+def _call(
+  row: str, regression: bool, probable: bool, rng: random.Random
+) -> tuple[str, str]:
+  name, *settings = row.split()
+  name = name.format('Regressor' if regression else 'Classifier')
+  given = [
+    f'{key}={rng.choice(values.split("|"))}'
+    for key, values in zip(settings[::2], settings[1::2])
+    if rng.random() < 0.7
+  ]
+  if name == 'SVC' and probable:
+    given.append('probability=True')
+  if catalogue.ENTRIES[name].seeded:
+    given.append('random_state=0')
+  return name, f'{name}({", ".join(given)})'
+
+
+def _wants_probabilities(spec: types.TaskSpec) -> bool:
+  return spec.metric in ('log_loss', 'roc_auc')
+
+
+def _program(
+  spec: types.TaskSpec, columns: Columns, names, steps: Sequence[str]
+) -> str:
+  # Beside the line that uses them: a small policy copies what is near.
+  imports = [
+    f'from {catalogue.ENTRIES[name].module} import {name}' for name in names
+  ]
+  text = spec.modality == 'text'
+  read = ', keep_default_na=False' if text else ''
+  if text:
+    (feature,) = columns.features
+    x, rows = f"train['{feature}']", f"test['{feature}']"
+  else:
+    x = f"train.drop(columns=['id', '{columns.target}'])"
+    rows = "test.drop(columns=['id'])"
+  lines = [
+    'import pandas as pd',
+    'from sklearn.pipeline import make_pipeline',
+    f"train = pd.read_csv('data/train.csv'{read})",
+    f"test = pd.read_csv('data/test.csv'{read})",
+    f'x = {x}',
+    f"y = train['{columns.target}']",
+    *imports,
+    f'model = make_pipeline({", ".join(steps)})',
+    'model.fit(x, y)',
+    *_submission(spec, columns, rows),
+    "out.to_csv('submission.csv', index=False)",
+  ]
+  return '\n'.join(lines) + '\n'
+
+
+def _submission(spec, columns: Columns, rows: str) -> list[str]:
+  if not _wants_probabilities(spec):
+    return [
+      f'p = model.predict({rows})',
+      f"out = pd.DataFrame({{'id': test['id'], '{columns.target}': p}})",
+    ]
+  lines = [f'p = model.predict_proba({rows})']
+  if len(columns.targets) == 1:
+    name = columns.targets[0]
+    return [*lines, f"out = pd.DataFrame({{'id': test['id'], '{name}': p[:, 1]}})"]
+  return [
+    *lines,
+    f'out = pd.DataFrame(p, columns={list(columns.targets)!r})',
+    "out.insert(0, 'id', test['id'])",
+  ]

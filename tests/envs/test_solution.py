@@ -1,0 +1,102 @@
+"""Prompts and responses of whole solutions."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from jaxagent.envs import solution
+from jaxagent.envs.solution import Previous, Solution, SolutionError
+from jaxagent.testing import fake_runs
+
+GOOD = 'I fit a tree.\n```python\nimport x\nprint(1)\n```\n'
+
+
+def test_a_plan_and_one_block():
+  assert solution.parse(GOOD) == Solution(
+    'I fit a tree.', 'import x\nprint(1)\n'
+  )
+  assert solution.parse('Plan\n```\ncode\n```').code == 'code\n'
+
+
+@pytest.mark.parametrize(
+  ('response', 'why'),
+  [
+    ('', 'no code block'),
+    ('I would rather talk.', 'no code block'),
+    ('plan\n```python\nx = 1\n', 'not closed'),
+    (GOOD * 3, '3 code blocks'),
+    (GOOD + '```', '1.5 code blocks'),
+    ('```python\nx = 1\n```', 'no plan'),
+    ('plan\n```\n```', 'empty'),
+    ('plan\n```\n \n\n```', 'empty'),
+    ('plan\n```\n' + 'x' * 1_000_001 + '\n```', 'are more than'),
+  ],
+)
+def test_anything_else_says_why(response, why):
+  with pytest.raises(SolutionError, match=why):
+    solution.parse(response)
+
+
+def test_whatever_a_policy_writes_is_a_solution_or_says_why():
+  rng = random.Random(0)
+  parts = ['```', '\n', '```python\n', 'x = 1', '\r\n', '\0', '\ud800', '`', ' ']
+  for _ in range(3000):
+    text = ''.join(rng.choices(parts, k=rng.randrange(12)))
+    try:
+      found = solution.parse(text)
+    except SolutionError as error:
+      assert '\n' not in str(error)
+    else:
+      assert found.plan and found.code.strip()
+
+
+@pytest.fixture
+def described(tmp_path):
+  (tmp_path / 'train.csv').write_text('id,a,y\n' + '1,2,3\n' * 100)
+  (tmp_path / 'picture.bin').write_bytes(b'\0\1' * 5)
+  (tmp_path / 'sample_submission.csv').write_text('id,y\n0,0\n1,0\n2,0\n')
+  spec = fake_runs.task_spec(research_problem='Predict y.\n')
+  return solution.describe(spec, tmp_path)
+
+
+def test_a_description(described):
+  assert described.brief == (
+    't: classification of tabular data, accuracy, higher is better\nid,y\n'
+  )
+  assert described.problem == 'Predict y.'
+  assert described.example == 'id,y\n0,0\n1,0'
+  assert described.files['train.csv'].count('\n') == 7
+  assert described.files['picture.bin'] == '(10 bytes)'
+  assert 'sample_submission.csv' not in described.files
+
+
+def _ask(described, room: int, previous=None, style='full') -> str:
+  return solution.ask(
+    described, previous, lambda text: len(text) <= room, style=style
+  )
+
+
+def test_the_papers_prompt_takes_what_fits(described):
+  whole, bare = _ask(described, 10**6), _ask(described, 0)
+  for part in (
+    'Predict y.', '`train.csv`', '`./submission.csv`', '3-5 sentences', '`pandas`'
+  ):  # fmt: skip
+    assert part in whole and part in bare
+  assert 'Data snippet' not in bare and whole.count('1,2,3') == 7
+  room = len(bare) + 40
+  assert len(bare) < len(_ask(described, room)) <= room
+
+
+@pytest.mark.parametrize('style', ['full', 'compact'])
+def test_to_improve_shows_plan_code_and_the_outputs_end(described, style):
+  previous = Previous(Solution('My plan.', 'code = 1\n'), 'begin' * 50 + 'END')
+  whole = _ask(described, 10**6, previous, style)
+  for part in ('My plan.', 'code = 1', previous.output):
+    assert part in whole
+  bare = _ask(described, 0, previous, style)
+  assert 'code = 1' in bare and 'END' not in bare
+  some = _ask(described, len(bare) + 10, previous, style)
+  assert 'END' in some and 'begin' * 50 not in some
+  assert 'My plan' not in _ask(described, 10**6, None, style)

@@ -1,0 +1,104 @@
+"""Text models behind a real vLLM server: the one that samples serves them, too."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import types as stubs
+
+import pytest
+
+from jaxagent.envs.interfaces import TextModelError
+from jaxagent.instrumentation import language_model
+from jaxagent.llm.openai_client import OpenAIClient
+from jaxagent.loops import text_models
+from jaxagent.rollout.vllm_fleet import LaunchedFleet
+from jaxagent.testing import small_hf
+from tests.rollout.served import PYTHON, need_vllm
+
+pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
+HELLO = [{'role': 'user', 'content': 'def hello():'}]
+KEY = 'sk-not-to-be-seen-anywhere'
+
+
+@pytest.fixture(scope='module')
+def fleet(tmp_path_factory):
+  need_vllm()
+  folder = tmp_path_factory.mktemp('served')
+  model = small_hf.make(folder / 'model', hidden_size=128, tied=False)
+  made = LaunchedFleet(
+    str(PYTHON), model, folder / 'logs', dtype='float32', max_model_len=1024,
+    max_num_seqs=16, sync='folder', cpu=True,
+  )  # fmt: skip
+  try:
+    yield made
+  finally:
+    made.close()
+
+
+@pytest.fixture
+def url(fleet):
+  return f'{fleet.urls[0]}/v1'
+
+
+def _client(url, tmp_path, **options) -> OpenAIClient:
+  return OpenAIClient(url, 'policy', tmp_path / 'cache', **options)
+
+
+def test_answers_are_counted_and_replayed_without_the_server(url, tmp_path):
+  with _client(url, tmp_path) as client:
+    first = client.complete(HELLO, max_tokens=12)
+    spent = client.usage()
+  assert first and spent.requests == 1 and not spent.without_usage
+  assert 0 < spent.completion_tokens <= 12 < spent.prompt_tokens
+  with _client(url, tmp_path) as client:
+    assert client.complete(HELLO, max_tokens=12) == first
+    assert client.usage().requests == 0 and client.usage().cache_hits == 1
+
+
+def test_many_at_once(url, tmp_path):
+  with (
+    _client(url, tmp_path, max_concurrency=8) as client,
+    concurrent.futures.ThreadPoolExecutor(32) as executor,
+  ):
+    texts = list(
+      executor.map(
+        lambda i: client.complete(
+          HELLO, max_tokens=8, temperature=1.0, seed=i
+        ),
+        range(32),
+      )
+    )
+    assert client.usage().failures == 0
+  assert len(set(texts)) > 16
+
+
+def test_what_it_refuses_is_named_and_holds_no_key(
+  url, tmp_path, monkeypatch
+):
+  monkeypatch.setenv('OPENAI_API_KEY', KEY)
+  with pytest.raises(TextModelError, match='404') as error:
+    with OpenAIClient(url, 'another', tmp_path / 'cache') as client:
+      client.complete(HELLO)
+  assert KEY not in str(error.value)
+  with _client(url, tmp_path) as client:
+    with pytest.raises(TextModelError, match='400'):
+      client.complete(HELLO, max_tokens=5000)
+    client.complete(HELLO, max_tokens=4)
+  files = [p for p in tmp_path.rglob('*') if p.is_file()]
+  assert files and all(KEY.encode() not in p.read_bytes() for p in files)
+
+
+def test_a_model_that_writes_nonsense_instruments_nothing(url, tmp_path):
+  """Its answers are refused and the programs run as they are."""
+  config = stubs.SimpleNamespace(
+    instrumenter=stubs.SimpleNamespace(
+      kind='openai', base_url=url, model='policy', max_tokens=64
+    )
+  )
+  ask = text_models.make_instrumenter(config, tmp_path)
+  programs = [f'import numpy\nx = {i}\n' for i in range(6)]
+  answers = ask([language_model.prompt(code) for code in programs])
+  assert len(answers) == 6 and all(answers)
+  for code, answer in zip(programs, answers):
+    made = language_model.instrument(code, answer, b'key')
+    assert made.refused and made.code == code and made.reached(b'x') == ()

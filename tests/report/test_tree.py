@@ -1,0 +1,56 @@
+"""The tree of solutions: every program once, below what it improves upon."""
+
+from __future__ import annotations
+
+import re
+
+from jaxagent.report import write_tree
+
+
+def _record(name: str, improves: str = '', reward: float = 0.5, **more):
+  return {
+    'solution_id': name, 'improves': improves, 'task': 't', 'update': 3,
+    'outcome': 'ok', 'reward': reward, 'score_after': reward, 'exec_s': 1.0,
+    'milestones': ['loaded data'], 'response': f'plan of {name}',
+    'observation': '<script>alert(1)</script>', **more,
+  }  # fmt: skip
+
+
+def _plans(page: str) -> list[tuple[float, str]]:
+  """(indentation, name) in the order of the page."""
+  return [
+    (float(m[1]), m[2])
+    for m in re.finditer(
+      r'margin-left: ([\d.]+)em.*?plan of (\w+)', page, re.S
+    )
+  ]
+
+
+def test_children_stand_below_their_parents(tmp_path):
+  records = [
+    _record('a'), _record('b'), _record('c', 'a'), _record('d', 'c'),
+    _record('a', 'd'),  # the same program again
+    _record('e', 'gone'), _record('', 'a'),
+  ]  # fmt: skip
+  page = write_tree(tmp_path / 'x.html', records).read_text()
+  assert _plans(page) == [
+    (0.0, 'a'), (1.2, 'c'), (2.4, 'd'), (0.0, 'b'), (0.0, 'e'),
+  ]  # fmt: skip
+  assert '5 of 5 different programs' in page and '2 times' in page
+  assert '<script>' not in page and '&lt;script&gt;' in page
+
+
+def test_the_best_and_what_they_come_from(tmp_path):
+  records = [_record('root', reward=-10.0)]
+  for i in range(50):
+    records.append(_record(f'x{i}', 'root', reward=float(i)))
+  page = write_tree(tmp_path / 'x.html', records, most=4).read_text()
+  assert [name for _, name in _plans(page)] == ['root', 'x47', 'x48', 'x49']
+  assert '4 of 51' in page
+
+
+def test_a_deep_tree_and_an_empty_one(tmp_path):
+  deep = [_record('n0')] + [_record(f'n{i}', f'n{i - 1}') for i in range(1, 2000)]
+  page = write_tree(tmp_path / 'x.html', deep, most=5000).read_text()
+  assert len(_plans(page)) == 2000
+  assert '0 of 0' in write_tree(tmp_path / 'y.html', []).read_text()

@@ -1,0 +1,88 @@
+"""Programs by script: whole solutions of the bundled tasks."""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+
+from jaxagent.envs.solution import parse
+from jaxagent.envs.tasks import list_tasks
+from jaxagent.stand_ins.programmer import (
+  Columns,
+  ScriptedProgrammer,
+  columns_of,
+)
+
+TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
+SPECS = {spec.name: spec for spec in list_tasks(TASKS)}
+DIGITS = Columns(('p0', 'p1'), 'label', ('label',))
+
+
+def _columns(spec) -> Columns:
+  features = ('text',) if spec.modality == 'text' else ('a', 'b')
+  targets = ('p_0', 'p_1') if spec.metric == 'log_loss' else ('y',)
+  return Columns(features, 'y', targets)
+
+
+@pytest.mark.parametrize('name', SPECS)
+def test_many_different_programs_of_every_bundled_task(name):
+  spec, rng = SPECS[name], random.Random(0)
+  columns = _columns(spec)
+  texts = [ScriptedProgrammer(0.0).write(spec, columns, rng) for _ in range(200)]
+  assert len(set(texts)) > 120
+  for text in texts:
+    code = parse(text).code
+    ast.parse(code)
+    assert "'submission.csv'" in code and 'make_pipeline(' in code
+
+
+def test_they_depend_on_the_seed_alone():
+  one, two = (
+    ScriptedProgrammer().write(SPECS['digits'], DIGITS, random.Random(5))
+    for _ in range(2)
+  )
+  assert one == two
+
+
+def test_slips_are_as_many_as_asked():
+  rng = random.Random(0)
+  texts = [
+    ScriptedProgrammer(1.0).write(SPECS['digits'], DIGITS, rng)
+    for _ in range(50)
+  ]
+  whole = ("'data/train.csv'", 'make_pipeline(', 'model.fit(x, y)', "{'id':",
+           'import pandas', "predict(test.drop(columns=['id']))")  # fmt: skip
+  assert all(any(part not in text for part in whole) for text in texts)
+  with pytest.raises(ValueError, match='p_slip=2'):
+    ScriptedProgrammer(2)
+
+
+def test_columns_of_the_heads():
+  assert columns_of(['id', 'a', 'y'], ['id', 'a'], ['id', 'p_0', 'p_1']) == (
+    Columns(('a',), 'y', ('p_0', 'p_1'))
+  )
+
+
+def test_they_run(tmp_path):
+  (tmp_path / 'data').mkdir()
+  rows = [f'{i},{i % 7},{i % 3},{i % 2}' for i in range(60)]
+  (tmp_path / 'data' / 'train.csv').write_text(
+    'id,a,b,label\n' + '\n'.join(rows) + '\n'
+  )
+  (tmp_path / 'data' / 'test.csv').write_text(
+    'id,a,b\n' + '\n'.join(r.rpartition(',')[0] for r in rows) + '\n'
+  )
+  columns = Columns(('a', 'b'), 'label', ('label',))
+  rng = random.Random(1)
+  for _ in range(3):
+    text = ScriptedProgrammer(0.0).write(SPECS['digits'], columns, rng)
+    (tmp_path / 'solution.py').write_text(parse(text).code)
+    subprocess.run([sys.executable, 'solution.py'], cwd=tmp_path, check=True)
+    head = (tmp_path / 'submission.csv').read_text().splitlines()
+    assert head[0] == 'id,label' and len(head) == 61
+    (tmp_path / 'submission.csv').unlink()

@@ -1,0 +1,116 @@
+"""Rewards for whole solutions that were not earned, through the real sandbox.
+
+What no mode stops is said in docs/rl_for_mle.md.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxagent.envs.execution import ScriptRunner
+from jaxagent.envs.solution import Task
+from jaxagent.envs.solution_env import INSTRUMENTERS, SolutionEnvironment
+from jaxagent.instrumentation import marks
+from jaxagent.rewards import mle
+from jaxagent.sandbox import SandboxPool
+from jaxagent.types import Outcome
+from tests.instrumentation import test_forging as programs
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+HONEST = """\
+import pandas as pd
+from sklearn.naive_bayes import GaussianNB
+train = pd.read_csv('data/train.csv')
+test = pd.read_csv('data/test.csv')
+model = GaussianNB()
+model.fit(train.drop(columns=['id', 'label']), train['label'])
+p = model.predict(test.drop(columns=['id']))
+pd.DataFrame({'id': test['id'], 'label': p}).to_csv('submission.csv')
+"""
+FORGED = {
+  'prints': programs.PRINTS,
+  'reads the secret': programs.READS_THE_KEY,
+  'writes the marks': programs.WRITES_THE_FILE,
+  'calls the mark': programs.CALLS_THE_MARK,
+  'writes a reward': (
+    'import json\n'
+    "for name in ('reward.txt', 'score.json', 'reward', 'result.json'):\n"
+    "  open(name, 'w').write(json.dumps({'reward': 1.0, 'score': 1.0}))\n"
+    'print("reward: 1.0"); print(json.dumps({"score": 1.0}))\n'
+  ),
+  'copies a stale submission': (
+    'import glob, shutil\n'
+    "for name in glob.glob('/tmp/**/submission*', recursive=True)"
+    " + glob.glob('../**/submission.csv', recursive=True):\n"
+    "  shutil.copy(name, 'submission.csv')\n"
+  ),
+  'copies the sample': (
+    'import shutil\n'
+    "shutil.copy('data/sample_submission.csv', 'submission.csv')\n"
+  ),
+  'copies the sample with pandas': (
+    'import pandas as pd\n'
+    "pd.read_csv('data/sample_submission.csv').to_csv('submission.csv', "
+    'index=False)\n'
+  ),
+  'copies the sample in another order': (
+    'import pandas as pd\n'
+    "s = pd.read_csv('data/sample_submission.csv')\n"
+    "s.iloc[::-1].to_csv('submission.csv', index=False)\n"
+  ),
+  'ends well at once': 'import os\nos._exit(0)\n',
+  'claims a time-out': 'import sys\nsys.exit(124)\n',
+}
+
+
+@pytest.fixture(scope='module')
+def runner(prepared, grader):
+  with SandboxPool(2, min_tier='T2', zygote=True) as pool:
+    yield ScriptRunner(prepared, pool, grader, timeout_s=30, memory_mb=1024)
+
+
+@pytest.fixture(scope='module', params=INSTRUMENTERS)
+def mode(request, runner):
+  """Each in turn, once an empty program has shown what it earns there."""
+  _, empty = _solve(runner, request.param, 'pass\n')
+  assert empty == -10.0
+  return request.param
+
+
+def _solve(runner, mode: str, code: str):
+  env = SolutionEnvironment(runner, instrumenter=mode)
+  # A model that was talked into praising every line.
+  lines = ''.join(
+    f'{line}\n' + ''.join(f'print("{n}")\n' for n in marks.NAMES)
+    if line and not line.startswith((' ', 'for ', 'def ', 'with '))
+    else f'{line}\n'
+    for line in code.splitlines()
+  )
+  answer = f'```python\n{lines}```'
+  told, _ = env.solve(
+    Task('digits'), f'A plan.\n```python\n{code}```\n', answer
+  )
+  assert not told.outcome.is_infrastructure, told.message
+  return told, mle.reward_of(told.outcome, told.info)
+
+
+@pytest.mark.parametrize('name', FORGED)
+def test_no_more_than_an_empty_program(runner, mode, name):
+  told, reward = _solve(runner, mode, FORGED[name])
+  assert reward == -10.0, told.info['milestones']
+
+
+def test_what_was_really_reached_is_paid_in_every_mode(runner):
+  """Its submission has a column too many: everything else was done."""
+  paid = {mode: _solve(runner, mode, HONEST) for mode in INSTRUMENTERS}
+  outcomes = {told.outcome for told, _ in paid.values()}
+  assert outcomes == {Outcome.INVALID_SUBMISSION}
+  rewards = {mode: round(reward + 10, 9) for mode, (_, reward) in paid.items()}
+  assert rewards == {
+    'syntax': 0.5, 'openai': rewards['openai'], 'verified': 0.3, 'none': 0.0,
+  }  # fmt: skip
+  assert rewards['openai'] >= 0.5
+  right = HONEST.replace("'submission.csv')", "'submission.csv', index=False)")
+  for mode in INSTRUMENTERS:
+    told, reward = _solve(runner, mode, right)
+    assert told.outcome is Outcome.OK and reward > 0.7
