@@ -11,6 +11,7 @@ import pytest
 from jaxagent.instrumentation import SyntaxInstrumenter, marks
 from tests.instrumentation.running import KEY, run
 
+pytestmark = pytest.mark.slow
 EMPTY = 'pass\n'
 PRINTS = '\n'.join(f'print({name!r})' for name in marks.NAMES)
 # All bytes and texts that lie about, each tried as the key.

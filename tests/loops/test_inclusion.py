@@ -92,8 +92,8 @@ def test_what_was_begun_is_what_counts(slots, batch, options):
   'slots, options',
   [
     (32, dict(rest='wait')),
-    (64, dict(max_staleness=None)),
-    (64, dict(max_staleness=2)),
+    pytest.param(64, dict(max_staleness=None), marks=pytest.mark.slow),
+    pytest.param(64, dict(max_staleness=2), marks=pytest.mark.slow),
   ],
 )
 def test_where_nothing_is_lost_there_is_nothing_to_weigh(slots, options):

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from jaxagent.rollout import vllm_guard
 from jaxagent.testing import process_tree
 
@@ -56,6 +58,7 @@ def test_it_ends_with_the_trainer():
   assert guard.wait(5) == 3  # it had time for its own end
 
 
+@pytest.mark.slow
 def test_what_does_not_listen_is_killed():
   guard, started = _guarded(600, 'deaf')
   guard.stdin.close()

@@ -68,6 +68,7 @@ def test_columns_of_the_heads():
   )
 
 
+@pytest.mark.slow
 def test_they_run(tmp_path):
   (tmp_path / 'data').mkdir()
   rows = [f'{i},{i % 7},{i % 3},{i % 2}' for i in range(60)]

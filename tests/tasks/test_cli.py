@@ -32,6 +32,7 @@ def test_errors_go_to_stderr_with_choices(tasks_dir, tmp_path, capsys):
   assert '--all' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_new_measures_and_passes_check(tmp_path, capsys):
   tasks = tmp_path / 'tasks'
   tasks.mkdir()
