@@ -16,7 +16,8 @@ from tests.loops import environment
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES = 4
-# So few programs that a small policy knows them by heart.
+# So few programs that a small policy knows them by heart, and so cold that it
+# recites them, whatever machine rounds its sums.
 OPTIONS = (
   '--config=configs/rl_for_mle.py',
   '--config.sandbox.min_tier=T1',
@@ -26,7 +27,8 @@ OPTIONS = (
   '--config.solution.programs=4',
   '--config.solution.samples=4',
   '--config.sft.batch_size=4',
-  '--config.sft.epochs=150',
+  '--config.sft.epochs=400',
+  '--config.rollout.temperature=0.4',
   f'--config.rl.updates={UPDATES}',
   '--config.rl.batch_size=8',
   '--config.rl.policy_lr=1e-5',
