@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from benchmarks import machine
 from jaxagent.rollout.engine import EngineError
 from jaxagent.rollout.vllm_api import Vllm
 from jaxagent.sandbox import scratch
@@ -129,7 +130,8 @@ def test_killed_in_mid_request_it_comes_back(one):
     assert one.gap(c, new) < NATS
   assert _server(one) != server
   print(f'back after {took:.1f} s')
-  assert took < 30
+  # Imports take most of it: longer where the machine is slower.
+  assert took < 30 or took < 30 * machine.speed_index()
 
 
 def _shared_memory() -> set[str]:
