@@ -1,15 +1,18 @@
 """Runs of the quickstart that differ in a few options of RL, side by side.
 
 Runs of a seed share experts and SFT, and all share compiled programs. Resumable:
-finished runs are reused.
+finished runs are reused, those of the work directory always and those of the
+committed result with `--keep`; a seed is done with all its arms before the next
+begins.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,30 +65,47 @@ def curves(work: pathlib.Path) -> dict[str, Any]:
   }
 
 
+Arm = tuple[dict[str, Any], Sequence[str]]  # names, options
+
+
 def measure(
   base: pathlib.Path,
-  arms: Sequence[tuple[dict[str, str], Sequence[str]]],
+  arms: Sequence[Arm],
   seeds: int,
   updates: int,
-  show: Callable[[dict[str, Any]], str],
-) -> list[dict[str, Any]]:
-  """A row for each arm; `runs` has one entry a seed.
+  kept: Sequence[dict[str, Any]] = (),
+) -> Iterator[list[dict[str, Any]]]:
+  """After each run all rows so far: one an arm, `runs` with one entry a seed.
 
-  arms: (names of the arm, its options).
+  kept: rows of an earlier result; its runs with equal options are not run again.
   """
   base.mkdir(parents=True, exist_ok=True)
-  rows = []
-  for number, (names, options) in enumerate(arms):
-    runs = []
-    for seed in range(seeds):
-      work = base / f'seed{seed}-{number}'
-      if number:
-        quickstart.seed_control(base / f'seed{seed}-0', work)
-      run(work, seed, updates, options)
-      runs.append(curves(work))
-    rows.append({**names, 'runs': runs})
-    print(show(rows[-1]), flush=True)
-  return rows
+  rows = [{**names, 'runs': []} for names, _ in arms]
+  speed = machine.speed_index()
+  for seed in range(seeds):
+    taught = None  # a run of this seed, for what its arms share
+    for number, (names, options) in enumerate(arms):
+      asked = {'seed': seed, 'updates': updates, 'options': list(options)}
+      found = _kept(kept, names, asked)
+      if found is None:
+        work = base / f'seed{seed}-{number}'
+        if taught is not None:
+          quickstart.seed_control(taught, work)
+        run(work, seed, updates, options)
+        taught = taught or work
+        found = {**asked, 'speed_index': round(speed, 2), **curves(work)}
+      rows[number]['runs'].append(found)
+      yield rows
+
+
+def _kept(rows, names: dict[str, Any], asked: dict[str, Any]) -> dict | None:
+  """The run of an earlier result that is what is asked for."""
+  for row in rows:
+    if all(row.get(k) == v for k, v in names.items()):
+      for run_ in row['runs']:
+        if all(run_.get(k) == v for k, v in asked.items()):
+          return run_
+  return None
 
 
 def last_quarter(row: dict, name: str) -> tuple[float, float]:
@@ -97,7 +117,7 @@ def last_quarter(row: dict, name: str) -> tuple[float, float]:
       values = [v for v in values[-(len(values) // 4) :] if v is not None]
     found.append(float(np.mean(values)))
   if len(found) < 2:
-    return found[0], math.nan
+    return found[0] if found else math.nan, math.nan
   spread = np.std(found, ddof=1) / math.sqrt(len(found))
   return (
     float(np.mean(found)),
@@ -133,15 +153,26 @@ def main(module: Any, *, name: str, seeds: int, updates: int) -> None:
   parser.add_argument('--seeds', type=int, default=seeds)
   parser.add_argument('--updates', type=int, default=updates)
   parser.add_argument('--work_dir', default=f'workdir/benchmark_{name}')
-  parser.add_argument('--json', action='store_true', help='save the result')
+  parser.add_argument(
+    '--json', action='store_true', help='save the result, after every run'
+  )
+  parser.add_argument(
+    '--keep', action='store_true',
+    help='what the saved result already holds is not run again',
+  )
   parser.add_argument('--plot', action='store_true', help='docs/img')
   args = parser.parse_args()
   base = pathlib.Path(args.work_dir).resolve()
   arms = list(module.arms())
-  rows = measure(base, arms, args.seeds, args.updates, module.line)
-  result = {'seeds': args.seeds, 'updates': args.updates, 'rows': rows}
+  saved = machine.RESULTS / f'{name}.json'
+  kept = []
+  if args.keep and saved.exists():
+    kept = json.loads(saved.read_text())['rows']
+  for rows in measure(base, arms, args.seeds, args.updates, kept):
+    result = {'updates': args.updates, 'rows': rows}
+    if args.json:
+      machine.save(name, result)
+    print(sum(len(row['runs']) for row in rows), 'runs', flush=True)
   print(module.table(result))
   if args.plot:
     module.plot(rows, quickstart.ROOT / 'docs' / 'img' / f'{name}.svg')
-  if args.json:
-    print(machine.save(name, result))
