@@ -22,7 +22,7 @@ def state_to_json(state: types.State) -> dict[str, Any]:
 def state_from_json(record: dict[str, Any]) -> types.State:
   """The State that `state_to_json` wrote."""
   record = dict(record)
-  record['history'] = tuple(tuple(h) for h in record['history'])
+  record['history'] = tuple(types.PastStep(**h) for h in record['history'])
   record['ideas'] = tuple(record['ideas'])
   return types.State(**record)
 

@@ -110,6 +110,8 @@ class ScriptRunner:
     deadline: Deadline = NO_DEADLINE,
     optional: tuple[str, ...] = (),
     own_work: bool = False,
+    apart: bool = False,
+    graded: bool = True,
   ) -> Run:
     """Executes one script in a fresh workspace and grades its submission.
 
@@ -118,11 +120,19 @@ class ScriptRunner:
     optional: what the execution brings out beside the submission, if it is
     there; such a run is not looked up in the cache.
     own_work: a copy of the sample submission is none.
+    apart: standard output and error in streams of their own.
+    graded: False asks for no submission; such a run has no score.
     """
-    more = {'optional': optional, 'own_work': own_work}
+    more = {
+      'optional': optional,
+      'own_work': own_work,
+      'apart': apart,
+      'graded': graded,
+    }
     key = ''
     if self._cache is not None and not optional:
-      key = state_id(task, files, script, 0, f'{split} {own_work}')
+      kind = f'{split} {own_work} {apart} {graded}'
+      key = state_id(task, files, script, 0, kind)
       with self._lock:
         if key in self._cache:
           self.cache_hits += 1
@@ -143,8 +153,9 @@ class ScriptRunner:
     return run
 
   def _run_once(
-    self, task, files, script, split, job_id, deadline, *, optional, own_work
-  ) -> Run:
+    self, task, files, script, split, job_id, deadline, *, optional, own_work,
+    apart, graded,
+  ) -> Run:  # fmt: skip
     prepared = self.task(task)
     spec = prepared.spec
     job = types.Job(
@@ -152,8 +163,9 @@ class ScriptRunner:
       script=script,
       files=dict(files),
       mounts={'data': prepared.public_dir},
-      collect=(spec.submission,),
+      collect=(spec.submission,) if graded else (),
       optional=optional,
+      apart=apart,
       limits=self._limits(spec),
       threads=self.threads,
       zygote=self.zygote,
@@ -171,6 +183,8 @@ class ScriptRunner:
       )
     if execution.outcome is not types.Outcome.OK:
       return Run(execution.outcome, None, execution, execution.message)
+    if not graded:
+      return Run(execution.outcome, None, execution, '')
     submission = execution.collected.get(spec.submission)
     if submission is None:
       return Run(

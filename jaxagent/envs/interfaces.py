@@ -61,3 +61,38 @@ class Expert(Protocol):
   ) -> str:
     """Returns the text of one response in the format of paper 000 table 6."""
     ...
+
+
+@runtime_checkable
+class Reader(Protocol):
+  """Reads for the agent: Understand File, Reflection, the research log.
+
+  Each answers with text, and raises TextModelError where none came.
+  """
+
+  name: str
+  is_stand_in: bool
+
+  def describe(self, text: str, wanted: str) -> str:
+    """What is `wanted` of a file's text."""
+    ...
+
+  def reflect(self, problem: str, log: str, things: str) -> str:
+    """Reflects on `things`, given the research log."""
+    ...
+
+  def retrieve(self, problem: str, log: str, plan: str) -> str:
+    """What of the research log helps with the current plan."""
+    ...
+
+
+@runtime_checkable
+class Helper(Protocol):
+  """Whoever answers Request Help."""
+
+  name: str
+  is_stand_in: bool
+
+  def answer(self, request: str) -> str:
+    """The answer; raises TextModelError where none came."""
+    ...

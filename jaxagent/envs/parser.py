@@ -70,9 +70,14 @@ EDIT_ACTIONS = ('Edit Script (AI)', 'Edit Script Segment (AI)')
 
 
 class ResponseError(ValueError):
-  """A response that cannot be acted on."""
+  """A response that cannot be acted on.
+
+  Attributes:
+    action: the action that it names, as far as it was understood.
+  """
 
   outcome = types.Outcome.INVALID_FORMAT
+  action = ''
 
 
 class FormatError(ResponseError):
@@ -85,6 +90,10 @@ class ActionError(ResponseError):
   """The format is right; the action is unknown or its arguments are wrong."""
 
   outcome = types.Outcome.INVALID_ACTION
+
+
+class UnknownAction(ActionError):
+  """The action is none, or none of those that are allowed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,9 +200,10 @@ def _load_json(text: str, strict: bool) -> object:
     ) from error
 
 
-def _check_args(
+def check_args(
   action: str, value: object, *, strict: bool
 ) -> dict[str, str]:
+  """The arguments of a known action; raises FormatError or ActionError."""
   names = ACTION_ARGS[action]
   if not isinstance(value, dict):
     raise FormatError(
@@ -257,12 +267,16 @@ def parse_response(
   if not strict:
     action = action.strip('*[]`\'" .')
   allowed = tuple(ACTION_ARGS) if actions is None else tuple(actions)
-  value = _load_json(entries['Action Input'], strict)
-  if action not in allowed:
-    raise ActionError(
-      f'Unknown action {action!r}; choose one of: {", ".join(allowed)}.'
-    )
-  args = _check_args(action, value, strict=strict)
+  try:
+    value = _load_json(entries['Action Input'], strict)
+    if action not in allowed:
+      raise UnknownAction(
+        f'Unknown action {action!r}; choose one of: {", ".join(allowed)}.'
+      )
+    args = check_args(action, value, strict=strict)
+  except ResponseError as error:
+    error.action = action
+    raise
   return Response(entries, action, args)
 
 

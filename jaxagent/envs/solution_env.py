@@ -33,6 +33,7 @@ from jaxagent.instrumentation import (
 
 SCRIPT = 'solution.py'
 INSTRUMENTERS = ('syntax', 'openai', 'verified', 'none')
+MAX_OUTPUT_CHARS = 6000  # of a trace
 MOST_DIFFED = 50_000  # characters; a diff of more takes too long to find
 
 
@@ -155,7 +156,7 @@ class SolutionEnvironment:
       'placed': len(made.placed),
       'refused': made.refused,
       'message': run.message if run else message,
-      'observation': truncate(made.as_it_was(output, SCRIPT)),
+      'observation': truncate(made.as_it_was(output, SCRIPT), MAX_OUTPUT_CHARS),
       'tier': tier,
       'untrusted': label_sources.untrusted(spec, tier),
       'queue_s': execution.queue_s if execution else 0.0,

@@ -9,25 +9,24 @@ gives m_{t+1} (paper 000, section 4.3).
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import interfaces, parser, workspace
+from jaxagent.envs import interfaces, parser
+from jaxagent.envs.actions import Actions, Effect, Scene
 from jaxagent.envs.editing import AskedEditor
-from jaxagent.envs.execution import Run, ScriptRunner, state_id
-from jaxagent.envs.workspace import BACKUP, ActionFailed
+from jaxagent.envs.execution import ScriptRunner, state_id
+from jaxagent.envs.mlagentbench import MlAgentBenchActions
+from jaxagent.envs.workspace import ActionFailed
 
 # Duration of an action that runs nothing; durations must be > 0.
 FLOOR_S = 1e-3
 HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
-MAX_OBSERVATION_CHARS = 6000
-MAX_INSPECT_LINES = 100
-# As valid as any edit (MLAgentBench's editor writes such a file, too): what
-# is executed scores what it scored.
-NO_CHANGE = 'Nothing changed: the file was so already.'
+DIALECTS: dict[str, type[Actions]] = {
+  actions.name: actions for actions in (Actions, MlAgentBenchActions)
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +64,7 @@ class StepResult:
     return self.state is None
 
 
-def truncate(text: str, limit: int = MAX_OBSERVATION_CHARS) -> str:
+def truncate(text: str, limit: int) -> str:
   """Deterministic head and tail, saying how much was left out."""
   if len(text) <= limit:
     return text
@@ -83,15 +82,17 @@ class StepEnvironment(ScriptRunner):
     editor: interfaces.Editor.
     grader: has `grade(task_name, submission_bytes, split)` giving
       `score`, `outcome`, `reason`.
+    reader, helper: whom the actions ask that need text beside an edit.
+    dialect: of DIALECTS; the words in which an observation is told.
     timeout_s, memory_mb: limits of one execution; the task's own if None.
     threads: CPUs of one execution, and threads of its numerical libraries.
     zygote: use the pool's pre-imported worker.
-    edit_then_execute: run and grade after each edit (paper 000); False
-      leaves execution to the agent's own Execute Script.
+    edit_then_execute: run and grade after each edit, in the same step; False
+      leaves execution to the agent's own Execute Script (papers 000 and 002).
     on_failure: 'revert' undoes an edit whose run failed, as an agent with
       Undo Edit Script would, so that a state always holds a script that
       runs; 'keep' leaves the broken script in the next state.
-    parse_mode, entries: see parser.parse_response.
+    parse_mode, entries, actions: see parser.parse_response.
     cache: executions of the same task, files and split are looked up
       instead of run (durations too). For collection only: RL runs for real.
     infrastructure_retries: how often a failure of ours is run again.
@@ -107,6 +108,9 @@ class StepEnvironment(ScriptRunner):
     editor: interfaces.Editor,
     grader: Any,
     *,
+    reader: interfaces.Reader,
+    helper: interfaces.Helper,
+    dialect: str = 'jaxagent',
     timeout_s: float | None = None,
     memory_mb: int | None = None,
     threads: int = 1,
@@ -115,14 +119,17 @@ class StepEnvironment(ScriptRunner):
     on_failure: str = 'revert',
     parse_mode: str = 'strict',
     entries: tuple[str, ...] = parser.ENTRIES,
-    actions: tuple[str, ...] | None = parser.DEFAULT_ACTIONS
-    + ('Read File', 'Undo Edit Script', 'Edit Script Segment (AI)'),
+    actions: tuple[str, ...] | None = None,
     cache: bool = False,
     infrastructure_retries: int = 1,
     step_timeout_s: float | None = None,
   ):
     if on_failure not in ('revert', 'keep'):
       raise ValueError(f"on_failure={on_failure!r} must be 'revert' or 'keep'.")
+    if dialect not in DIALECTS:
+      raise ValueError(
+        f'dialect={dialect!r}; choose one of {", ".join(DIALECTS)}.'
+      )
     super().__init__(
       prepared,
       pool,
@@ -135,15 +142,14 @@ class StepEnvironment(ScriptRunner):
       infrastructure_retries=infrastructure_retries,
       step_timeout_s=step_timeout_s,
     )
-    self.editor = editor
+    self.editor, self.reader, self.helper = editor, reader, helper
     self._asking = AskedEditor(editor)
+    self.dialect = DIALECTS[dialect]()
     self.edit_then_execute = edit_then_execute
     self.on_failure = on_failure
     self.parse_mode = parse_mode
     self.entries = entries
     self.actions = actions
-
-  # --- One step ------------------------------------------------------------
 
   def step(
     self,
@@ -158,11 +164,6 @@ class StepEnvironment(ScriptRunner):
 
     deadline: of what the step is part of; `step_timeout_s` is nested in it.
     """
-    call = {
-      'split': split,
-      'job_id': job_id,
-      'deadline': self.step_deadline(deadline),
-    }
     try:
       response = parser.parse_response(
         response_text,
@@ -171,255 +172,133 @@ class StepEnvironment(ScriptRunner):
         actions=self.actions,
       )
     except parser.ResponseError as error:
-      return self._finish(state, error.outcome, '', {}, f'{error}', valid=False)
+      return self.refuse(state, error, response_text)
+    return self.act(
+      state,
+      response,
+      split=split,
+      job_id=job_id,
+      deadline=deadline,
+      text=response_text,
+    )
+
+  def refuse(
+    self, state: types.State, error: parser.ResponseError, text: str = ''
+  ) -> StepResult:
+    """The step of a response that cannot be acted on."""
+    effect = Effect(self.dialect.not_understood(error), error.outcome)
+    return self._finish(state, '', {}, effect, text, valid=False)
+
+  def act(
+    self,
+    state: types.State,
+    response: parser.Response,
+    *,
+    split: str = 'valid',
+    job_id: str = 'step',
+    deadline: Deadline = NO_DEADLINE,
+    text: str = '',
+  ) -> StepResult:
+    """Carries out one action that is known; the rest is as for `step`.
+
+    text: the response as it was written, for the state's history.
+    """
     name, args = response.action, dict(response.args)
-    handler = _HANDLERS[name]
-    is_edit = name in parser.EDIT_ACTIONS
+    scene = self._scene(state, split, job_id, self.step_deadline(deadline))
     try:
-      result = handler(self, state, name, args, call)
+      effect = self.dialect.carry_out(scene, name, args)
     except ActionFailed as error:
-      result = self._finish(
-        state,
-        types.Outcome.INVALID_ACTION,
-        name,
-        args,
-        f'Error: {error}',
-        is_edit=is_edit,
+      effect = Effect(
+        self.dialect.failed(name, args, error), types.Outcome.INVALID_ACTION
       )
     except interfaces.TextModelError as error:
-      result = self._finish(
-        state,
-        types.Outcome.INFRASTRUCTURE,
-        name,
-        args,
-        f'the editor gave no answer: {error}',
-        is_edit=is_edit,
+      effect = Effect(
+        f'a text model gave no answer: {error}', types.Outcome.INFRASTRUCTURE
       )
+    result = self._finish(state, name, args, effect, text)
     return dataclasses.replace(result, entries=response.entries)
+
+  def _scene(
+    self, state: types.State, split: str, job_id: str, deadline: Deadline
+  ) -> Scene:
+    task = self.task(state.task)
+    apart = self.dialect.streams_apart
+    call = {'split': split, 'job_id': job_id, 'deadline': deadline}
+
+    def run(files, script):
+      return self.run_script(state.task, files, script, apart=apart, **call)
+
+    def command(files, script):
+      return self.run_script(
+        state.task, files, script, apart=apart, graded=False, **call
+      ).execution
+
+    return Scene(
+      state=state,
+      spec=task.spec,
+      data=task.public_dir,
+      run=run,
+      command=command,
+      edited=self._asking.edited,
+      reader=self.reader,
+      helper=self.helper,
+      edit_then_execute=self.edit_then_execute,
+      on_failure=self.on_failure,
+    )
 
   def _finish(
     self,
     state: types.State,
-    outcome: types.Outcome,
     action: str,
     args: Mapping[str, str],
-    observation: str,
+    effect: Effect,
+    text: str,
     *,
     valid: bool = True,
-    is_edit: bool = False,
-    run: Run | None = None,
-    files: Mapping[str, str] | None = None,
-    script: str | None = None,
-    diff: str = '',
   ) -> StepResult:
     """Builds the next state. An infrastructure failure changes nothing."""
-    message = next(iter(observation.strip().splitlines()), '')[:160]
-    score = run.score if run is not None else None
-    if outcome.is_infrastructure:
+    observation = effect.observation
+    if (most := self.dialect.max_observation_chars) is not None:
+      observation = truncate(observation, most)
+    score = effect.run.score if effect.run else None
+    execution = effect.run.execution if effect.run else effect.execution
+    if effect.outcome.is_infrastructure:
       next_state: types.State | None = state
-    elif action == 'Final Answer' and outcome is types.Outcome.OK:
+    elif action == 'Final Answer' and effect.outcome is types.Outcome.OK:
       next_state = None
     else:
-      next_files = dict(state.files if files is None else files)
-      next_script = script or state.script
-      label = action or 'invalid'
-      short = outcome.value + ('' if score is None else f' {score:.4g}')
-      last = outcome.value
-      next_state = dataclasses.replace(
-        state,
-        files=next_files,
-        script=next_script,
-        score=state.score if score is None else score,
-        last_outcome=last,
-        history=(*state.history, (label, short))[-HISTORY:],
-        step=state.step + 1,
-        state_id=state_id(
-          state.task, next_files, next_script, state.step + 1, last
-        ),
-      )
-    execution = run.execution if run is not None else None
-    exec_s = max(execution.exec_s, FLOOR_S) if execution else FLOOR_S
+      next_state = self._next(state, action, effect, score, text, observation)
+    lines = observation.strip().splitlines()
     return StepResult(
-      outcome=outcome,
+      outcome=effect.outcome,
       action=action,
       args=args,
-      is_edit=is_edit,
+      is_edit=action in parser.EDIT_ACTIONS,
       valid_action=valid,
       state=next_state,
       score=score,
       score_before=state.score,
-      observation=truncate(observation),
+      observation=observation,
       execution=execution,
-      exec_s=exec_s,
-      diff=diff,
-      message=message,
+      exec_s=max(execution.exec_s, FLOOR_S) if execution else FLOOR_S,
+      diff=effect.diff,
+      message=next(iter(lines), '')[:160],
     )
 
-  # --- Reading -------------------------------------------------------------
-
-  def _read(self, state: types.State, name: str) -> str:
-    data = self.task(state.task).public_dir
-    return workspace.read(state.files, data, name)
-
-  def _act_list(self, state, name, args, call) -> StepResult:
-    data = self.task(state.task).public_dir
-    text = workspace.listing(state.files, data, args['dir_path'])
-    return self._finish(state, types.Outcome.OK, name, args, text)
-
-  def _act_read(self, state, name, args, call) -> StepResult:
-    text = self._read(state, args['file_name'])
-    return self._finish(state, types.Outcome.OK, name, args, text)
-
-  def _act_inspect(self, state, name, args, call) -> StepResult:
-    lines = self._read(state, args['script_name']).split('\n')
-    try:
-      start = int(args['start_line_number'])
-      end = int(args['end_line_number'])
-    except ValueError:
-      raise ActionFailed('the line numbers must be whole numbers.') from None
-    if not 1 <= start <= end:
-      raise ActionFailed(f'lines {start} to {end} are no range.')
-    if end - start >= MAX_INSPECT_LINES:
-      raise ActionFailed(f'at most {MAX_INSPECT_LINES} lines at once.')
-    text = f'Lines {start}-{end} of {len(lines)}:\n' + '\n'.join(
-      lines[start - 1 : end]
-    )
-    return self._finish(state, types.Outcome.OK, name, args, text)
-
-  def _act_understand(self, state, name, args, call) -> StepResult:
-    text = self._read(state, args['file_name'])
-    return self._finish(
-      state, types.Outcome.OK, name, args, workspace.summarise(text)
-    )
-
-  # --- Changing ------------------------------------------------------------
-
-  def _writable(self, state: types.State, name: str) -> str:
-    return workspace.writable(state.files, self.task(state.task).spec, name)
-
-  def _act_copy(self, state, name, args, call) -> StepResult:
-    text = self._read(state, args['source'])
-    target = self._writable(state, args['destination'])
-    files = workspace.with_file(state.files, target, text)
-    return self._finish(
+  def _next(
+    self, state, action: str, effect: Effect, score, text: str, observation
+  ) -> types.State:
+    files = dict(state.files if effect.files is None else effect.files)
+    script, last = effect.script or state.script, effect.outcome.value
+    short = last + ('' if score is None else f' {score:.4g}')
+    past = types.PastStep(action or 'invalid', short, text, observation)
+    return dataclasses.replace(
       state,
-      types.Outcome.OK,
-      name,
-      args,
-      f'{args["source"]} copied to {target}.',
       files=files,
+      script=script,
+      score=state.score if score is None else score,
+      last_outcome=last,
+      history=(*state.history, past)[-HISTORY:],
+      step=state.step + 1,
+      state_id=state_id(state.task, files, script, state.step + 1, last),
     )
-
-  def _act_undo(self, state, name, args, call) -> StepResult:
-    path = self._writable(state, args['script_name'])
-    backup = f'{BACKUP}/{path}'
-    if backup not in state.files:
-      raise ActionFailed('there is no change to undo.')
-    files = dict(state.files)
-    files[path] = files.pop(backup)
-    return self._finish(
-      state, types.Outcome.OK, name, args, files[path], files=files
-    )
-
-  def _act_final(self, state, name, args, call) -> StepResult:
-    return self._finish(state, types.Outcome.OK, name, args, '')
-
-  def _act_execute(self, state, name, args, call) -> StepResult:
-    path = workspace.inside(args['script_name'])
-    files = workspace.visible(state.files)
-    if path is None or path not in files:
-      raise ActionFailed(f'there is no script {args["script_name"]!r}.')
-    run = self.run_script(state.task, files, path, **call)
-    return self._finish(
-      state, run.outcome, name, args, self._report(run), run=run, script=path
-    )
-
-  def _report(self, run: Run) -> str:
-    """Status line, then standard output and error of the run."""
-    status = f'Status: {run.outcome.value}'
-    if run.score is not None:
-      status += f', validation score {run.score:.6g}'
-    elif run.message:
-      status += f' ({run.message})'
-    return f'{status}\n{run.execution.output}'
-
-  def _act_edit(self, state, name, args, call) -> StepResult:
-    old = self._read(state, args['script_name'])
-    target = self._writable(state, args['save_name'])
-    new = self._asking.edited(old, args['edit_instruction'])
-    return self._after_edit(state, name, args, old, new, target, call)
-
-  def _act_segment(self, state, name, args, call) -> StepResult:
-    old = self._read(state, args['script_name'])
-    target = self._writable(state, args['save_name'])
-    lines = old.split('\n')
-    try:
-      start = int(args['start_line_number'])
-      end = int(args['end_line_number'])
-    except ValueError:
-      raise ActionFailed('the line numbers must be whole numbers.') from None
-    if not 1 <= start <= end <= len(lines):
-      raise ActionFailed(f'lines {start} to {end} are no range of the file.')
-    part = self._asking.edited(
-      '\n'.join(lines[start - 1 : end]), args['edit_instruction']
-    )
-    new = '\n'.join([*lines[: start - 1], part.rstrip('\n'), *lines[end:]])
-    return self._after_edit(state, name, args, old, new, target, call)
-
-  def _after_edit(
-    self, state, name, args, old, new, target, call
-  ) -> StepResult:
-    files = workspace.with_file(state.files, target, new)
-    diff = ''.join(
-      difflib.unified_diff(
-        old.splitlines(keepends=True), new.splitlines(keepends=True)
-      )
-    )
-    if target in state.files and self.on_failure == 'keep':
-      files[f'{BACKUP}/{target}'] = state.files[target]
-    text = f'The edited file is saved to {target}.\n{diff or NO_CHANGE}'
-    if not self.edit_then_execute:
-      return self._finish(
-        state,
-        types.Outcome.OK,
-        name,
-        args,
-        text,
-        is_edit=True,
-        files=files,
-        diff=diff,
-        script=target,
-      )
-    run = self.run_script(
-      state.task, workspace.visible(files), target, **call
-    )
-    text = f'{self._report(run)}\n{text}'
-    keep = run.outcome is types.Outcome.OK or self.on_failure == 'keep'
-    if not keep:
-      text += '\nThe run failed, so the edit was undone.'
-    return self._finish(
-      state,
-      run.outcome,
-      name,
-      args,
-      text,
-      is_edit=True,
-      run=run,
-      diff=diff,
-      files=files if keep else None,
-      script=target if keep else None,
-    )
-
-
-_HANDLERS: dict[str, Callable[..., StepResult]] = {
-  'List Files': StepEnvironment._act_list,
-  'Read File': StepEnvironment._act_read,
-  'Inspect Script Lines': StepEnvironment._act_inspect,
-  'Understand File': StepEnvironment._act_understand,
-  'Copy File': StepEnvironment._act_copy,
-  'Undo Edit Script': StepEnvironment._act_undo,
-  'Execute Script': StepEnvironment._act_execute,
-  'Edit Script (AI)': StepEnvironment._act_edit,
-  'Edit Script Segment (AI)': StepEnvironment._act_segment,
-  'Final Answer': StepEnvironment._act_final,
-}

@@ -17,10 +17,21 @@ MAX_NAME_BYTES = 200  # a file system takes 255 for one part of a path
 MAX_FILES = 64
 MAX_FILE_BYTES = 256 * 1024
 BACKUP = '.backup'  # folder of the undo copies; no run sees it
+MAX_BACKUPS = 8  # of one file; the oldest goes first
 
 
 class ActionFailed(Exception):
-  """A valid action that the environment answers with an error."""
+  """A valid action that the environment answers with an error.
+
+  Attributes:
+    kind: 'outside' (of the workspace), 'missing', 'read_only', or '' for what
+      the message alone says.
+    name: the file or folder that it is about, as the action gave it.
+  """
+
+  def __init__(self, message: str, kind: str = '', name: str = ''):
+    super().__init__(message)
+    self.kind, self.name = kind, name
 
 
 def inside(path: str) -> str | None:
@@ -45,59 +56,97 @@ def within(path: str, folder: str) -> bool:
 
 
 def visible(files: Mapping[str, str]) -> dict[str, str]:
-  """What a run gets to see: all files but the undo copies."""
+  """What actions get to see: all files but the undo copies."""
   return {k: v for k, v in files.items() if not within(k, BACKUP)}
 
 
-def read(files: Mapping[str, str], data: pathlib.Path, name: str) -> str:
+def laid_out(files: Mapping[str, str]) -> dict[str, str]:
+  """What a run gets: what is visible, over the task's own data."""
+  return {k: v for k, v in visible(files).items() if not within(k, 'data')}
+
+
+def checked(name: str) -> str:
+  """The normalised path of a name; ActionFailed where it is none."""
+  path = inside(name)
+  if path is None:
+    raise ActionFailed(f'{name!r} is not in the workspace.', 'outside', name)
+  return path
+
+
+def read(
+  files: Mapping[str, str], data: pathlib.Path, name: str, *, whole: bool = False
+) -> str:
   """Text of a workspace file or of a data file.
 
   data: the folder that the workspace shows as `data`.
+  whole: the text is to be kept: what is too long or no UTF-8 is refused. Else
+    its first MAX_FILE_BYTES are enough, and the end says so.
   """
-  path = inside(name)
-  if path is None:
-    raise ActionFailed(f'{name!r} is not in the workspace.')
-  if path in files:
+  path = checked(name)
+  if path in files and not within(path, BACKUP):
     return files[path]
-  if path == 'data' or path.startswith('data/'):
-    root = data.resolve()
-    real = (root / path.removeprefix('data').lstrip('/')).resolve()
-    if real.is_relative_to(root) and real.is_file():
-      with real.open('rb') as file:
-        return file.read(64 * 1024).decode('utf-8', 'replace')
-  raise ActionFailed(f'there is no file {name!r}.')
+  real = _in_data(data, path)
+  if real is None or not real.is_file():
+    raise ActionFailed(f'there is no file {name!r}.', 'missing', name)
+  size = real.stat().st_size
+  with real.open('rb') as file:
+    found = file.read(MAX_FILE_BYTES)
+  if not whole:
+    rest = size - len(found)
+    more = f'\n[... {rest} bytes left out ...]' if rest > 0 else ''
+    return found.decode('utf-8', 'replace') + more
+  if size > MAX_FILE_BYTES:
+    raise ActionFailed(
+      f'{name!r} has {size} bytes, more than the {MAX_FILE_BYTES} of an action; '
+      'a script can read it where it is.'
+    )
+  try:
+    return found.decode('utf-8')
+  except UnicodeDecodeError:
+    raise ActionFailed(
+      f'{name!r} is no text in UTF-8; a script can read it where it is.'
+    ) from None
 
 
-def listing(files: Mapping[str, str], data: pathlib.Path, name: str) -> str:
-  """Names below a folder of the workspace or of the data, one a line."""
-  path = inside(name or '.')
-  if path is None:
-    raise ActionFailed(f'{name!r} is not in the workspace.')
-  if path == 'data' or path.startswith('data/'):
-    root = data.resolve()
-    real = (root / path.removeprefix('data').lstrip('/')).resolve()
-    if real.is_relative_to(root) and real.is_dir():
-      return '\n'.join(
-        p.name + '/' * p.is_dir() for p in sorted(real.iterdir())
-      )
-    raise ActionFailed(f'there is no folder {name!r}.')
+def _in_data(data: pathlib.Path, path: str) -> pathlib.Path | None:
+  """Where a path of the workspace lies in the task's data, if it does."""
+  if path != 'data' and not within(path, 'data'):
+    return None
+  root = data.resolve()
+  real = (root / path.removeprefix('data').lstrip('/')).resolve()
+  return real if real.is_relative_to(root) else None
+
+
+def listing(
+  files: Mapping[str, str], data: pathlib.Path, name: str
+) -> list[str]:
+  """Sorted names in a folder of the workspace or the data; folders end in /."""
+  path = checked(name or '.')
+  real = _in_data(data, path)
+  given = (
+    {p.name + '/' * p.is_dir() for p in real.iterdir()}
+    if real is not None and real.is_dir()
+    else set()
+  )
   prefix = '' if path == '.' else path + '/'
-  items = {
+  items = given | {
     rest.split('/')[0] + '/' * ('/' in rest)
     for rest in (
-      f[len(prefix) :] for f in [*files, 'data/.'] if f.startswith(prefix)
+      f[len(prefix) :]
+      for f in [*visible(files), *['data/.'] * (path == '.')]
+      if f.startswith(prefix)
     )
   }
   if not items:
-    raise ActionFailed(f'there is no folder {name!r}.')
-  return '\n'.join(sorted(items))
+    raise ActionFailed(f'there is no folder {name!r}.', 'missing', name)
+  return sorted(items)
 
 
 def writable(files: Mapping[str, str], spec: types.TaskSpec, name: str) -> str:
   """The normalised path; ActionFailed where nothing may be written."""
-  path = inside(name)
-  if path is None or path == '.':
-    raise ActionFailed(f'{name!r} is not in the workspace.')
+  path = checked(name)
+  if path == '.':
+    raise ActionFailed(f'{name!r} is a folder.', 'outside', name)
   if any(
     path == fixed or within(path, fixed) or fnmatch.fnmatchcase(path, fixed)
     for fixed in (
@@ -106,11 +155,18 @@ def writable(files: Mapping[str, str], spec: types.TaskSpec, name: str) -> str:
       *map(posixpath.normpath, spec.read_only_files),
     )
   ):
-    raise ActionFailed(f'{name!r} is read-only.')
+    raise ActionFailed(f'{name!r} is read-only.', 'read_only', name)
+  return can_be_laid_out(files, spec, name, path)
+
+
+def can_be_laid_out(
+  files: Mapping[str, str], spec: types.TaskSpec, name: str, path: str
+) -> str:
+  """`path`; ActionFailed where a sandbox could not hold such a file."""
   if path == spec.submission:
     raise ActionFailed(f'{name!r} is written by running the script.')
   # The sandbox could not lay out a file that is a folder as well.
-  for other in (*files, *spec.read_only_files, spec.submission):
+  for other in (*visible(files), *spec.read_only_files, spec.submission):
     if within(path, other):
       raise ActionFailed(f'{other!r} is a file, not a folder.')
     if within(other, path):
@@ -123,7 +179,7 @@ def with_file(
 ) -> dict[str, str]:
   """The files with one more, or changed; ActionFailed beyond the limits."""
   changed = {**files, target: text}
-  if target not in files and len(changed) > MAX_FILES:
+  if target not in files and len(visible(changed)) > MAX_FILES:
     raise ActionFailed(f'the workspace holds at most {MAX_FILES} files.')
   # Characters first: four bytes each at most.
   if (
@@ -136,13 +192,32 @@ def with_file(
   return changed
 
 
-def summarise(text: str) -> str:
-  """Understand File without a language model: imports, names, model line."""
-  lines = text.split('\n')
-  marks = ('import ', 'from ', 'def ', 'class ', 'model', 'pred')
-  told = [
-    f'{i}: {line}'
-    for i, line in enumerate(lines, 1)
-    if line.startswith(marks) or '.fit(' in line
-  ]
-  return f'{len(lines)} lines. Relevant lines:\n' + '\n'.join(told[:60])
+def _backups(files: Mapping[str, str], path: str) -> list[str]:
+  """Names of the undo copies of a file, the oldest first."""
+  return sorted(
+    name
+    for name in files
+    if within(name, BACKUP) and name.split('/', 2)[2] == path
+  )
+
+
+def with_backup(files: Mapping[str, str], path: str) -> dict[str, str]:
+  """The files with an undo copy of one that is there."""
+  if path not in files:
+    return dict(files)
+  kept = dict(files)
+  numbers = [int(n.split('/')[1]) for n in files if within(n, BACKUP)]
+  kept[f'{BACKUP}/{max(numbers, default=0) + 1:06d}/{path}'] = files[path]
+  for old in _backups(kept, path)[:-MAX_BACKUPS]:
+    del kept[old]
+  return kept
+
+
+def undone(files: Mapping[str, str], path: str) -> dict[str, str]:
+  """The files with the last undo copy of one in its place."""
+  copies = _backups(files, path)
+  if not copies:
+    raise ActionFailed('there is no change to undo.', 'missing', path)
+  restored = dict(files)
+  restored[path] = restored.pop(copies[-1])
+  return restored

@@ -1,0 +1,338 @@
+"""What each action does: the project's own dialect (`jaxagent`).
+
+An action is given a `Scene` and its arguments and returns an `Effect`; what it
+cannot do it says with ActionFailed. `mlagentbench.py` tells the same in the
+words of the original.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import pathlib
+from collections.abc import Callable, Mapping
+
+from jaxagent import types
+from jaxagent.envs import interfaces, parser, workspace
+from jaxagent.envs.execution import Run
+from jaxagent.envs.workspace import ActionFailed
+
+MAX_INSPECT_LINES = 100
+MAX_LOG_CHARS = 500  # of one entry of the research log (paper 000, table 5)
+RESEARCH_LOG = 'research_log.log'
+# As valid as any edit (MLAgentBench's editor writes such a file, too): what
+# is executed scores what it scored.
+NO_CHANGE = 'Nothing changed: the file was so already.'
+REPL, COMMAND = '.repl/run.py', '.repl/command.txt'
+# One command in an interpreter of its own, as MLAgentBench's compiles it: the
+# value of an expression is printed. Nothing is kept for the next command.
+REPL_SCRIPT = f"""\
+import codeop, os, sys
+sys.path.insert(0, os.getcwd())
+with open({COMMAND!r}, encoding='utf-8') as file:
+  command = file.read()
+try:
+  code = codeop.CommandCompiler()(command)
+  if code is None:
+    raise SyntaxError('the command is not complete')
+  exec(code, {{'__name__': '__main__'}})
+except Exception as error:
+  print(error, end='', file=sys.stderr)
+  sys.exit(1)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+  """Where an action takes place, and whom it can ask.
+
+  state, spec: where the step starts, and its task.
+  data: the folder that the workspace shows as `data`.
+  run: (files, script) -> the graded execution of a script.
+  command: (files, script) -> an execution of which nothing is graded.
+  edited: (text, instruction) -> the editor's text; ActionFailed where it
+    refuses, TextModelError where none came.
+  """
+
+  state: types.State
+  spec: types.TaskSpec
+  data: pathlib.Path
+  run: Callable[[Mapping[str, str], str], Run]
+  command: Callable[[Mapping[str, str], str], types.Execution]
+  edited: Callable[[str, str], str]
+  reader: interfaces.Reader
+  helper: interfaces.Helper
+  edit_then_execute: bool = True
+  on_failure: str = 'revert'
+
+  @property
+  def files(self) -> Mapping[str, str]:
+    return self.state.files
+
+  @property
+  def problem(self) -> str:
+    return self.spec.research_problem.strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Effect:
+  """What an action did.
+
+  files, script: of the next state; None leaves them as they are.
+  """
+
+  observation: str
+  outcome: types.Outcome = types.Outcome.OK
+  files: Mapping[str, str] | None = None
+  script: str | None = None
+  run: Run | None = None
+  execution: types.Execution | None = None
+  diff: str = ''
+
+
+class Actions:
+  """Every action of MLAgentBench (paper 002, table 1), told our way."""
+
+  name = 'jaxagent'
+  # Standard output and error apart: else as they came, in one stream.
+  streams_apart = False
+  max_observation_chars: int | None = 6000
+
+  def carry_out(self, scene: Scene, action: str, args: Mapping[str, str]):
+    """Returns an Effect; raises ActionFailed or TextModelError."""
+    return getattr(self, METHODS[action])(scene, **args)
+
+  def failed(
+    self, action: str, args: Mapping[str, str], error: ActionFailed
+  ) -> str:
+    """What an action that could not be carried out is answered."""
+    return f'Error: {error}'
+
+  def not_understood(self, error: parser.ResponseError) -> str:
+    """What a response that cannot be acted on is answered."""
+    return str(error)
+
+  # --- Reading -------------------------------------------------------------
+
+  def read(self, scene: Scene, name: str, *, whole: bool = False) -> str:
+    return workspace.read(scene.files, scene.data, name, whole=whole)
+
+  def list_files(self, scene: Scene, dir_path: str) -> Effect:
+    names = workspace.listing(scene.files, scene.data, dir_path)
+    return Effect('\n'.join(names))
+
+  def read_file(self, scene: Scene, file_name: str) -> Effect:
+    return Effect(self.read(scene, file_name))
+
+  def inspect_lines(
+    self, scene, script_name, start_line_number, end_line_number
+  ) -> Effect:
+    lines = self.read(scene, script_name).split('\n')
+    start, end = _numbers(start_line_number, end_line_number)
+    if not 1 <= start <= end:
+      raise ActionFailed(f'lines {start} to {end} are no range.')
+    if end - start >= MAX_INSPECT_LINES:
+      raise ActionFailed(f'at most {MAX_INSPECT_LINES} lines at once.')
+    part = '\n'.join(lines[start - 1 : end])
+    return Effect(f'Lines {start}-{end} of {len(lines)}:\n{part}')
+
+  def understand(self, scene, file_name, things_to_look_for) -> Effect:
+    text = self.read(scene, file_name)
+    return Effect(scene.reader.describe(text, things_to_look_for))
+
+  # --- Changing ------------------------------------------------------------
+
+  def target(self, scene: Scene, name: str) -> str:
+    """The path of a file that is to be written."""
+    return workspace.writable(scene.files, scene.spec, name)
+
+  def write_file(self, scene: Scene, file_name: str, content: str) -> Effect:
+    path = self.target(scene, file_name)
+    files = workspace.with_backup(scene.files, path)
+    files = workspace.with_file(files, path, content)
+    return Effect(f'{path} written.', files=files)
+
+  def append_file(self, scene: Scene, file_name: str, content: str) -> Effect:
+    path = self.target(scene, file_name)
+    files = workspace.with_backup(scene.files, path)
+    files = workspace.with_file(files, path, files.get(path, '') + content)
+    return Effect(f'{path} extended.', files=files)
+
+  def copy_file(self, scene: Scene, source: str, destination: str) -> Effect:
+    text = self.read(scene, source, whole=True)
+    path = self.target(scene, destination)
+    files = workspace.with_file(scene.files, path, text)
+    return Effect(f'{source} copied to {path}.', files=files)
+
+  def undo_edit(self, scene: Scene, script_name: str) -> Effect:
+    path = self.target(scene, script_name)
+    files = workspace.undone(scene.files, path)
+    return Effect(files[path], files=files)
+
+  # --- Running -------------------------------------------------------------
+
+  def execute(self, scene: Scene, script_name: str) -> Effect:
+    path = workspace.inside(script_name)
+    if path is None or path not in workspace.laid_out(scene.files):
+      raise ActionFailed(
+        f'there is no script {script_name!r}.', 'missing', script_name
+      )
+    run = scene.run(workspace.laid_out(scene.files), path)
+    return Effect(
+      self.report(path, run), run.outcome, run=run, script=path
+    )
+
+  def report(self, script: str, run: Run) -> str:
+    """Status line, then standard output and error of the run."""
+    status = f'Status: {run.outcome.value}'
+    if run.score is not None:
+      status += f', validation score {run.score:.6g}'
+    elif run.message:
+      status += f' ({run.message})'
+    return f'{status}\n{run.execution.output}'
+
+  def repl(self, scene: Scene, command: str) -> Effect:
+    files = workspace.laid_out(scene.files)
+    files |= {REPL: REPL_SCRIPT, COMMAND: command}
+    execution = scene.command(files, REPL)
+    return Effect(
+      self.printed(execution), execution.outcome, execution=execution
+    )
+
+  def printed(self, execution: types.Execution) -> str:
+    """What a command gave."""
+    if execution.outcome is types.Outcome.OK:
+      return execution.output
+    return f'Status: {execution.outcome.value}\n{execution.output}'
+
+  # --- Editing -------------------------------------------------------------
+
+  def edit(self, scene, script_name, edit_instruction, save_name) -> Effect:
+    old = self.to_edit(scene, script_name)
+    target = self.target(scene, save_name)
+    new = scene.edited(old, edit_instruction)
+    return self._after_edit(scene, script_name, old, new, target)
+
+  def to_edit(self, scene: Scene, name: str) -> str:
+    """The text of a script; one that is not there begins empty (table 5)."""
+    try:
+      return self.read(scene, name, whole=True)
+    except ActionFailed as error:
+      if error.kind == 'missing':
+        return ''
+      raise
+
+  def edit_segment(
+    self, scene, script_name, start_line_number, end_line_number,
+    edit_instruction, save_name,
+  ) -> Effect:  # fmt: skip
+    old = self.to_edit(scene, script_name)
+    target = self.target(scene, save_name)
+    lines = old.split('\n')
+    start, end = _numbers(start_line_number, end_line_number)
+    if not 1 <= start <= end <= len(lines):
+      raise ActionFailed(f'lines {start} to {end} are no range of the file.')
+    part = scene.edited('\n'.join(lines[start - 1 : end]), edit_instruction)
+    new = '\n'.join([*lines[: start - 1], part.rstrip('\n'), *lines[end:]])
+    return self._after_edit(scene, script_name, old, new, target)
+
+  def edited(self, target: str, diff: str) -> str:
+    """What an edit is answered."""
+    return f'The edited file is saved to {target}.\n{diff or NO_CHANGE}'
+
+  def backed_up(self, script: str, target: str) -> str:
+    """The file that Undo Edit Script brings back as it was."""
+    return target
+
+  def _after_edit(
+    self, scene: Scene, script: str, old: str, new: str, target: str
+  ) -> Effect:
+    """The edit saved, and executed where that is part of it."""
+    files = workspace.with_backup(scene.files, self.backed_up(script, target))
+    files = workspace.with_file(files, target, new)
+    diff = unified(old, new)
+    text = self.edited(target, diff)
+    if not scene.edit_then_execute:
+      return Effect(text, files=files, script=target, diff=diff)
+    run = scene.run(workspace.laid_out(files), target)
+    text = f'{self.report(target, run)}\n{text}'
+    keep = run.outcome is types.Outcome.OK or scene.on_failure == 'keep'
+    if not keep:
+      text += '\nThe run failed, so the edit was undone.'
+    return Effect(
+      text,
+      run.outcome,
+      files=files if keep else None,
+      script=target if keep else None,
+      run=run,
+      diff=diff,
+    )
+
+  # --- Notes and questions --------------------------------------------------
+
+  def log(self, scene: Scene) -> str:
+    return scene.files.get(RESEARCH_LOG, '')
+
+  def append_log(self, scene: Scene, content: str) -> Effect:
+    if len(content) > MAX_LOG_CHARS:
+      raise ActionFailed(f'a summary has at most {MAX_LOG_CHARS} characters.')
+    path = self.target(scene, RESEARCH_LOG)
+    text = f'{self.log(scene)}{content}\n'
+    files = workspace.with_file(scene.files, path, text)
+    return Effect('Added to the research log.', files=files)
+
+  def retrieve_log(self, scene: Scene, current_plan: str) -> Effect:
+    return Effect(
+      scene.reader.retrieve(scene.problem, self.log(scene), current_plan)
+    )
+
+  def reflect(self, scene: Scene, things_to_reflect_on: str) -> Effect:
+    return Effect(
+      scene.reader.reflect(
+        scene.problem, self.log(scene), things_to_reflect_on
+      )
+    )
+
+  def request_help(self, scene: Scene, request: str) -> Effect:
+    return Effect(scene.helper.answer(request))
+
+  def final_answer(self, scene: Scene, final_answer: str) -> Effect:
+    return Effect('')
+
+
+# Action -> the method that carries it out.
+METHODS = {
+  'List Files': 'list_files',
+  'Read File': 'read_file',
+  'Write File': 'write_file',
+  'Append File': 'append_file',
+  'Copy File': 'copy_file',
+  'Undo Edit Script': 'undo_edit',
+  'Execute Script': 'execute',
+  'Python REPL': 'repl',
+  'Final Answer': 'final_answer',
+  'Understand File': 'understand',
+  'Append Summary to Research Log': 'append_log',
+  'Inspect Script Lines': 'inspect_lines',
+  'Edit Script (AI)': 'edit',
+  'Edit Script Segment (AI)': 'edit_segment',
+  'Reflection': 'reflect',
+  'Retrieval from Research Log': 'retrieve_log',
+  'Request Help': 'request_help',
+}
+
+
+def unified(old: str, new: str) -> str:
+  """Unified diff of two texts."""
+  return ''.join(
+    difflib.unified_diff(
+      old.splitlines(keepends=True), new.splitlines(keepends=True)
+    )
+  )
+
+
+def _numbers(start: str, end: str) -> tuple[int, int]:
+  try:
+    return int(start), int(end)
+  except ValueError:
+    raise ActionFailed('the line numbers must be whole numbers.') from None
