@@ -50,6 +50,22 @@ def base() -> ConfigDict:
   config.editor.base_url = 'http://127.0.0.1:8000/v1'
   config.editor.model = ''
 
+  # Understand File, Reflection and the research log are answered by it.
+  config.reader = ConfigDict()
+  config.reader.kind = 'scripted'
+  config.reader.base_url = 'http://127.0.0.1:8000/v1'
+  config.reader.model = ''
+
+  # The environment of step-wise agents.
+  config.env = ConfigDict()
+  config.env.dialect = 'jaxagent'  # jaxagent | mlagentbench
+  config.env.actions = ()  # that a policy may take; () is paper 000's seven
+  # execute: run and tell | measure: for the reward alone | nothing
+  config.env.after_edit = 'execute'
+  config.env.on_failure = 'revert'  # revert | keep, an edit that failed
+  config.env.parse_mode = 'strict'  # strict | compatible
+  config.env.help = 'none'  # none | person, who answers Request Help
+
   # Where partial credit for whole solutions comes from: marks by syntax | by a
   # model (openai) | verified (what the grader checks) | none.
   config.instrumenter = ConfigDict()
@@ -69,11 +85,11 @@ def base() -> ConfigDict:
 
   # Loop tree_search: draft, debug, improve (AIDE) around the trained policy, or
   # around a model behind an endpoint (openai).
-  config.agent = ConfigDict()
-  config.agent.kind = 'policy'
-  config.agent.base_url = 'http://127.0.0.1:8000/v1'
-  config.agent.model = ''
-  config.agent.max_tokens = 4096
+  config.writer = ConfigDict()
+  config.writer.kind = 'policy'
+  config.writer.base_url = 'http://127.0.0.1:8000/v1'
+  config.writer.model = ''
+  config.writer.max_tokens = 4096
   config.search = ConfigDict()
   config.search.runs = 8  # of a task
   config.search.steps = 20  # programs of a search

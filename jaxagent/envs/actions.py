@@ -62,7 +62,7 @@ class Scene:
   edited: Callable[[str, str], str]
   reader: interfaces.Reader
   helper: interfaces.Helper
-  edit_then_execute: bool = True
+  after_edit: str = 'execute'
   on_failure: str = 'revert'
 
   @property
@@ -252,9 +252,11 @@ class Actions:
     files = workspace.with_file(files, target, new)
     diff = unified(old, new)
     text = self.edited(target, diff)
-    if not scene.edit_then_execute:
+    if scene.after_edit == 'nothing':
       return Effect(text, files=files, script=target, diff=diff)
     run = scene.run(workspace.laid_out(files), target)
+    if scene.after_edit == 'measure':
+      return Effect(text, run.outcome, files, target, run, diff=diff)
     text = f'{self.report(target, run)}\n{text}'
     keep = run.outcome is types.Outcome.OK or scene.on_failure == 'keep'
     if not keep:

@@ -242,7 +242,7 @@ class MlAgentBenchActions(Actions):
       f'The edited file is saved to {save_name}. Here is the diff, please check '
       f'if the edit is correct and desirable:\n\n{unified(part, new)}'
     )
-    if effect.run is not None:
+    if effect.run is not None and scene.after_edit == 'execute':
       text += f'\n{self.report(script, effect.run)}'
     return _told_as(effect, text)
 

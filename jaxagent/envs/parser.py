@@ -66,6 +66,7 @@ DEFAULT_ACTIONS = (
   'Edit Script (AI)',
 )
 _NO_TEXT = re.compile('[\x00\ud800-\udfff]')
+MODES = ('strict', 'compatible')
 EDIT_ACTIONS = ('Edit Script (AI)', 'Edit Script Segment (AI)')
 
 
@@ -255,8 +256,8 @@ def parse_response(
     FormatError: entries or JSON wrong (Outcome.INVALID_FORMAT).
     ActionError: unknown action or arguments (Outcome.INVALID_ACTION).
   """
-  if mode not in ('strict', 'compatible'):
-    raise ValueError(f"mode={mode!r} must be 'strict' or 'compatible'.")
+  if mode not in MODES:
+    raise ValueError(f'mode={mode!r}; choose one of {", ".join(MODES)}.')
   if not is_text(text):
     raise FormatError(
       'The response holds a NUL or a lone surrogate; write plain text.'

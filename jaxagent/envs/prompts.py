@@ -263,8 +263,8 @@ def _full(
       f'- {idea}' for idea in state.ideas
     )
   past = '\n'.join(
-    f'Step {state.step - len(state.history) + i}: {name} -> {result}'
-    for i, (name, result) in enumerate(state.history)
+    f'Step {state.step - len(state.history) + i}: {past.action} -> {past.result}'
+    for i, past in enumerate(state.history)
   )
   return (
     'You are a helpful research assistant. You have access to the following '

@@ -24,6 +24,8 @@ from jaxagent.envs.workspace import ActionFailed
 # Duration of an action that runs nothing; durations must be > 0.
 FLOOR_S = 1e-3
 HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
+AFTER_EDIT = ('execute', 'measure', 'nothing')
+ON_FAILURE = ('revert', 'keep')
 DIALECTS: dict[str, type[Actions]] = {
   actions.name: actions for actions in (Actions, MlAgentBenchActions)
 }
@@ -87,11 +89,13 @@ class StepEnvironment(ScriptRunner):
     timeout_s, memory_mb: limits of one execution; the task's own if None.
     threads: CPUs of one execution, and threads of its numerical libraries.
     zygote: use the pool's pre-imported worker.
-    edit_then_execute: run and grade after each edit, in the same step; False
-      leaves execution to the agent's own Execute Script (papers 000 and 002).
-    on_failure: 'revert' undoes an edit whose run failed, as an agent with
-      Undo Edit Script would, so that a state always holds a script that
-      runs; 'keep' leaves the broken script in the next state.
+    after_edit: 'execute' runs and grades the edited script in the same step
+      and tells of it; 'measure' tells the diff alone, and the score is for the
+      reward (paper 000, which runs scripts by Execute Script); 'nothing' leaves
+      the score, too, to Execute Script (paper 002).
+    on_failure: of 'execute': 'revert' undoes an edit whose run failed, as an
+      agent with Undo Edit Script would, so that a state always holds a script
+      that runs; 'keep' leaves the broken script in the next state.
     parse_mode, entries, actions: see parser.parse_response.
     cache: executions of the same task, files and split are looked up
       instead of run (durations too). For collection only: RL runs for real.
@@ -115,21 +119,24 @@ class StepEnvironment(ScriptRunner):
     memory_mb: int | None = None,
     threads: int = 1,
     zygote: bool = True,
-    edit_then_execute: bool = True,
+    after_edit: str = 'execute',
     on_failure: str = 'revert',
     parse_mode: str = 'strict',
     entries: tuple[str, ...] = parser.ENTRIES,
-    actions: tuple[str, ...] | None = None,
+    actions: tuple[str, ...] = parser.DEFAULT_ACTIONS,
     cache: bool = False,
     infrastructure_retries: int = 1,
     step_timeout_s: float | None = None,
   ):
-    if on_failure not in ('revert', 'keep'):
-      raise ValueError(f"on_failure={on_failure!r} must be 'revert' or 'keep'.")
-    if dialect not in DIALECTS:
-      raise ValueError(
-        f'dialect={dialect!r}; choose one of {", ".join(DIALECTS)}.'
-      )
+    for name, value, choices in (
+      ('on_failure', on_failure, ON_FAILURE),
+      ('after_edit', after_edit, AFTER_EDIT),
+      ('dialect', dialect, DIALECTS),
+    ):
+      if value not in choices:
+        raise ValueError(
+          f'{name}={value!r}; choose one of {", ".join(choices)}.'
+        )
     super().__init__(
       prepared,
       pool,
@@ -145,7 +152,7 @@ class StepEnvironment(ScriptRunner):
     self.editor, self.reader, self.helper = editor, reader, helper
     self._asking = AskedEditor(editor)
     self.dialect = DIALECTS[dialect]()
-    self.edit_then_execute = edit_then_execute
+    self.after_edit = after_edit
     self.on_failure = on_failure
     self.parse_mode = parse_mode
     self.entries = entries
@@ -242,7 +249,7 @@ class StepEnvironment(ScriptRunner):
       edited=self._asking.edited,
       reader=self.reader,
       helper=self.helper,
-      edit_then_execute=self.edit_then_execute,
+      after_edit=self.after_edit,
       on_failure=self.on_failure,
     )
 

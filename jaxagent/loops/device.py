@@ -214,6 +214,7 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
       stop=tuple(roll.stop),
     ),
     max_prompt_tokens=roll.max_prompt_tokens,
+    actions=actions_of(host.config),
   )
 
 

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxagent.envs import label_sources
+from jaxagent.envs import label_sources, parser
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.tasks import (
   PreparedTask,
@@ -74,13 +74,18 @@ class Host:
   @property
   def stand_ins(self) -> list[str]:
     """Names of the scripted models that stand in for language models."""
-    models = (self.expert, self.editor)
+    models = (self.expert, self.editor, self.env.reader)
     if self.config.loop in ('rl_for_mle', 'tree_search'):
       models = (ScriptedProgrammer(),) if self.config.solution.programs else ()
     return [m.name for m in models if m.is_stand_in]
 
   def spec(self, task: str):
     return self.prepared[task].spec
+
+
+def actions_of(config) -> tuple[str, ...]:
+  """The actions that a policy is offered and may take."""
+  return tuple(config.env.actions) or parser.DEFAULT_ACTIONS
 
 
 def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -176,12 +181,20 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
     grader = Grader(prepared)
     stack.callback(grader.close)
     editor = text_models.make_editor(config, work)
+    options = config.env
     env = CountedEnvironment(
       prepared,
       pool,
       editor,
       grader,
       log=work / executions.LOG,
+      reader=text_models.make_reader(config, work),
+      helper=text_models.make_helper(config),
+      dialect=options.dialect,
+      actions=actions_of(config),
+      after_edit=options.after_edit,
+      on_failure=options.on_failure,
+      parse_mode=options.parse_mode,
       timeout_s=box.timeout_s,
       step_timeout_s=box.step_timeout_s,
       memory_mb=box.memory_mb,

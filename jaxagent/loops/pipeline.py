@@ -23,7 +23,7 @@ def run(config) -> None:
   settings.validate_devices(config)
   work = settings.open_work_dir(config)
   if config.loop == 'evaluate' or (
-    config.loop == 'tree_search' and config.agent.kind == 'policy'
+    config.loop == 'tree_search' and config.writer.kind == 'policy'
   ):
     device.check_trained(work)
   with open_host(config, work) as host, contextlib.ExitStack() as stack:

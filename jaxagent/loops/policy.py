@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxagent import types
+from jaxagent.envs import parser
 from jaxagent.envs.prompts import render_prompt
 from jaxagent.rollout.engine import Engine, before_stop
 
@@ -26,6 +27,7 @@ class Policy:
 
   engine: samples with the policy's weights.
   specs: task name -> TaskSpec.
+  actions: what the full prompt offers.
   """
 
   engine: Engine
@@ -34,10 +36,13 @@ class Policy:
   style: str
   sampling: types.Sampling
   max_prompt_tokens: int
+  actions: tuple[str, ...] = parser.DEFAULT_ACTIONS
 
   def prompt_ids(self, state: types.State) -> np.ndarray:
     """int32 [P]: the prompt's tokens; the oldest are cut where too long."""
-    text = render_prompt(state, self.specs[state.task], style=self.style)
+    text = render_prompt(
+      state, self.specs[state.task], style=self.style, actions=self.actions
+    )
     ids = self.tokenizer.encode_prompt(text, self.max_prompt_tokens)
     return np.asarray(ids, np.int32)
 

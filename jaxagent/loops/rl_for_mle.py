@@ -34,7 +34,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   """All stages; SFT only where there are programs to learn from."""
   config = host.config
   _check_scale(host)
-  if config.loop == 'tree_search' and config.agent.kind == 'openai':
+  if config.loop == 'tree_search' and config.writer.kind == 'openai':
     writer = text_models.Writer(config, host.work)
     prompt = solutions.Prompts(host).text
     _search(host, _recipe(host, writer, prompt, 'agent'), writer, 'agent')
@@ -120,7 +120,7 @@ def _evaluate(host: Host, recipe, policy, learner, label: str) -> None:
 
 def _search(host: Host, recipe: Solutions, author, role: str = 'policy') -> None:
   """The searches and their table."""
-  label = host.config.agent.model or role if role != 'policy' else role
+  label = host.config.writer.model or role if role != 'policy' else role
   with timed(host, 'search'):
     try:
       records = tree_search.run(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from jaxagent import summary
 from jaxagent.data import chat
+from jaxagent.envs import parser, step_env
 from jaxagent.envs.solution_env import INSTRUMENTERS
 from jaxagent.learner.config import CENTRED
 from jaxagent.loops import checks, engines
@@ -61,7 +62,7 @@ RULES: tuple[checks.Rule, ...] = (
     'rl_for_mle',
     'tree_search',
   ),
-  checks.one_of('agent.kind', 'policy', 'openai'),
+  checks.one_of('writer.kind', 'policy', 'openai'),
   checks.one_of('sandbox.backend', 'local', 'docker', 'ray'),
   checks.related(
     'sandbox.docker_image',
@@ -86,6 +87,13 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
   checks.one_of('expert.kind', 'scripted', 'openai'),
   checks.one_of('editor.kind', 'scripted', 'openai'),
+  checks.one_of('reader.kind', 'scripted', 'openai'),
+  checks.one_of('env.dialect', *step_env.DIALECTS),
+  checks.one_of('env.after_edit', *step_env.AFTER_EDIT),
+  checks.one_of('env.on_failure', *step_env.ON_FAILURE),
+  checks.one_of('env.parse_mode', *parser.MODES),
+  checks.one_of('env.help', 'none', 'person'),
+  checks.names('env.actions', tuple(parser.ACTION_ARGS)),
   checks.one_of('instrumenter.kind', *INSTRUMENTERS),
   checks.one_of('solution.scale', *SCALES),
   checks.one_of('model.dtype', 'float32', 'bfloat16'),
@@ -140,7 +148,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('collect.idea_pool'),
   checks.whole('collect.ideas_kept'),
   checks.whole('instrumenter.max_tokens'),
-  checks.whole('agent.max_tokens'),
+  checks.whole('writer.max_tokens'),
   checks.whole('search.runs'),
   checks.whole('search.steps'),
   checks.whole('search.drafts'),
@@ -371,8 +379,9 @@ RULES: tuple[checks.Rule, ...] = (
   checks.Rule(('mesh.fsdp', 'mesh.tensor'), checks.mesh_fits_model),
   *checks.endpoint('expert'),
   *checks.endpoint('editor'),
+  *checks.endpoint('reader'),
   *checks.endpoint('instrumenter'),
-  *checks.endpoint('agent'),
+  *checks.endpoint('writer'),
   # What this machine and this version have.
   checks.Rule(('sandbox.backend',), checks.backend_is_installed, 'run'),
   checks.Rule(

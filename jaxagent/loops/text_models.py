@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import pathlib
+import threading
 from collections.abc import Callable, Sequence
 
 from jaxagent.envs.interfaces import TextModelError
@@ -36,6 +37,49 @@ def make_editor(config, work: pathlib.Path):
   return ModelEditor(_client(config.editor, work))
 
 
+def make_reader(config, work: pathlib.Path):
+  """The reader that `config.reader.kind` names."""
+  if config.reader.kind == 'scripted':
+    from jaxagent.stand_ins.reader import ScriptedReader
+
+    return ScriptedReader()
+  from jaxagent.llm.model_reader import ModelReader
+
+  return ModelReader(_client(config.reader, work))
+
+
+def make_helper(config):
+  """Whoever answers Request Help: `config.env.help`."""
+  if config.env.help == 'person':
+    return Person()
+  from jaxagent.stand_ins.reader import NoHelper
+
+  return NoHelper()
+
+
+class Person:
+  """Whoever sits at the terminal; one request at a time."""
+
+  name = 'person'
+  is_stand_in = False
+
+  def __init__(self):
+    self._lock = threading.Lock()
+
+  def answer(self, request: str) -> str:
+    """Raises TextModelError where nobody is there."""
+    with self._lock:
+      try:
+        return input(f'The agent asks for help: {printable(request)}\n> ')
+      except EOFError as error:
+        raise TextModelError('nobody answers Request Help') from error
+
+
+def printable(text: str) -> str:
+  """A policy's text as a terminal can show it: no control sequences."""
+  return ''.join(c if c.isprintable() or c == '\n' else '?' for c in text)
+
+
 def make_instrumenter(
   config, work: pathlib.Path
 ) -> Callable[[Sequence[str]], list[str]] | None:
@@ -65,11 +109,11 @@ def make_instrumenter(
 
 
 class Writer:
-  """The model of `config.agent`, which writes programs; as a `Policy` does."""
+  """The model of `config.writer`, which writes programs; as a `Policy` does."""
 
   def __init__(self, config, work: pathlib.Path):
-    self._client = _client(config.agent, work)
-    self._most, self._heat = config.agent.max_tokens, config.rollout.temperature
+    self._client = _client(config.writer, work)
+    self._most, self._heat = config.writer.max_tokens, config.rollout.temperature
 
   def complete(
     self, prompts: Sequence[str], names: Sequence[str], seeds: Sequence[int]

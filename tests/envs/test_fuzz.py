@@ -19,13 +19,14 @@ import pytest
 
 from jaxagent import types
 from jaxagent.data import records
-from jaxagent.envs import grade_worker, parser, prompts, step_env
+from jaxagent.envs import actions, grade_worker, parser, prompts, step_env
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.envs.model_line import step_names
 from jaxagent.rewards import ml_agent
 from jaxagent.sandbox import checks
 from jaxagent.stand_ins import editor as scripted_editor
 from jaxagent.stand_ins import moves
+from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 from jaxagent.testing import fake_runs
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -279,6 +280,9 @@ def environment(tmp_path, **options) -> step_env.StepEnvironment:
     Pool(),
     scripted_editor.ScriptedEditor(),
     fake_runs.FakeGrader(),
+    reader=ScriptedReader(),
+    helper=NoHelper(),
+    actions=tuple(parser.ACTION_ARGS),
     **options,
   )
 
@@ -454,7 +458,7 @@ def check_result(env, result) -> None:
     alpha=200.0,
   )
   assert math.isfinite(reward) and 0 <= reward <= 1
-  assert len(result.observation) < 2 * step_env.MAX_OBSERVATION_CHARS
+  assert len(result.observation) < 2 * actions.Actions.max_observation_chars
   json.dumps([result.args, result.entries, result.observation, result.diff])
   if result.state is not None:
     json.dumps(records.state_to_json(result.state)).encode()

@@ -9,8 +9,9 @@ import pytest
 
 from jaxagent import types
 from jaxagent.clock import Deadline
-from jaxagent.envs import execution, parser, step_env, workspace
+from jaxagent.envs import actions, execution, parser, step_env, workspace
 from jaxagent.envs.interfaces import EditRefused, TextModelError
+from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 from jaxagent.testing import fake_runs
 
 START = '# fake: ok 2.0 0.5\nmodel = 1\n'
@@ -35,7 +36,9 @@ def environment(tmp_path, **options):
     fake_runs.FakePool(),
     fake_runs.ReplaceEditor(EditRefused, TextModelError),
     fake_runs.FakeGrader(),
-    **options,
+    reader=ScriptedReader(),
+    helper=NoHelper(),
+    **{'actions': tuple(parser.ACTION_ARGS), **options},
   )
 
 
@@ -82,7 +85,10 @@ def test_edit_runs_and_is_graded(env):
   assert (result.score_before, result.score, result.exec_s) == (0.5, 0.75, 3)
   assert '+# fake: ok 3.0 0.75' in result.diff
   assert result.state.score == 0.75 and result.state.step == 1
-  assert result.state.history == (('Edit Script (AI)', 'ok 0.75'),)
+  (past,) = result.state.history
+  assert (past.action, past.result) == ('Edit Script (AI)', 'ok 0.75')
+  assert past.response == edit('2.0 0.5 -> 3.0 0.75')
+  assert past.observation == result.observation
   # A state is a value: the old one is as it was, and may be forked.
   assert state.files['train.py'] == START
   again = env.step(state, edit('2.0 0.5 -> 3.0 0.75'))
@@ -97,7 +103,7 @@ def test_an_edit_that_changes_nothing_is_valid_and_neutral(env):
   result = env.step(state, edit('0.5 -> 0.5'))
   assert result.outcome is O.OK and result.is_edit and not result.diff
   assert result.score == result.score_before == 0.5
-  assert step_env.NO_CHANGE in result.observation
+  assert actions.NO_CHANGE in result.observation
 
 
 @pytest.mark.parametrize(
@@ -373,7 +379,7 @@ def test_segment(env):
 
 
 def test_without_execution_after_an_edit(tmp_path):
-  env = environment(tmp_path, edit_then_execute=False)
+  env = environment(tmp_path, after_edit='nothing')
   result = env.step(env.initial_state('t'), edit('0.5 -> 0.6'))
   assert result.outcome is O.OK and result.score is None
   assert env.executions == 1

@@ -11,6 +11,7 @@ from jaxagent import metrics, summary, types
 from jaxagent.envs import parser
 from jaxagent.envs.interfaces import EditRefused, TextModelError
 from jaxagent.loops import executions, results, starts, traces
+from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 from jaxagent.testing import fake_runs
 
 START = '# fake: ok 2.0 0.5\nmodel = 1\n'
@@ -24,6 +25,8 @@ def _environment(tmp_path, log):
     fake_runs.FakePool(),
     fake_runs.ReplaceEditor(EditRefused, TextModelError),
     fake_runs.FakeGrader(),
+    reader=ScriptedReader(),
+    helper=NoHelper(),
     log=log,
   )
 

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from configs import common, stepwise_ppo
-from jaxagent.envs import solution_env
+from jaxagent.envs import parser, solution_env, step_env
 from jaxagent.learner import config as learner_config
 from jaxagent.loops import checks, rules, settings
 from jaxagent.loops.errors import UserError
@@ -58,13 +58,19 @@ def test_every_option_is_constrained_or_free():
 
 CHOICES = {
   'loop': 'evaluate, rl_for_mle, tree_search',
-  'agent.kind': 'policy, openai',
+  'writer.kind': 'policy, openai',
   'instrumenter.kind': ', '.join(solution_env.INSTRUMENTERS),
   'solution.scale': ', '.join(mle.SCALES),
   'sandbox.backend': 'docker',
   'sandbox.min_tier': 'T3, T2, T1, T0',
   'expert.kind': 'scripted, openai',
   'editor.kind': 'scripted, openai',
+  'reader.kind': 'scripted, openai',
+  'env.dialect': ', '.join(step_env.DIALECTS),
+  'env.after_edit': ', '.join(step_env.AFTER_EDIT),
+  'env.on_failure': ', '.join(step_env.ON_FAILURE),
+  'env.parse_mode': ', '.join(parser.MODES),
+  'env.help': 'none, person',
   'model.dtype': ', '.join(model_config.DTYPES),
   'model.remat': ', '.join(model_config.REMAT),
   'sft.schedule': 'cosine, constant',
