@@ -331,11 +331,26 @@ class TaskSpec:
 
 
 @dataclasses.dataclass(frozen=True)
+class PastStep:
+  """One earlier step, as later prompts tell of it.
+
+  action: its name; '' where the response had none.
+  result: one line, outcome and score.
+  response: the whole response as it was written.
+  """
+
+  action: str
+  result: str
+  response: str = ''
+  observation: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
 class State:
   """Where a step starts: a script, its score, and what was seen before.
 
   files: relative path -> text of the workspace's editable files.
-  history: the last steps' (action name, one-line result), newest last.
+  history: the last steps, newest last.
   """
 
   state_id: str  # content hash
@@ -344,7 +359,7 @@ class State:
   score: float | None  # m_t
   start_score: float | None  # m_init measured
   last_outcome: str = ''
-  history: tuple[tuple[str, str], ...] = ()
+  history: tuple[PastStep, ...] = ()
   ideas: tuple[str, ...] = ()
   step: int = 0
   script: str = 'train.py'  # the file that `score` belongs to
