@@ -113,7 +113,7 @@ def is_text(value: str) -> bool:
   return _NO_TEXT.search(value) is None
 
 
-def _cut_observation(text: str) -> str:
+def cut_observation(text: str) -> str:
   """Drops what follows the stop sequence `Observation:` at a line's start."""
   return re.split(r'^Observation:', text, maxsplit=1, flags=re.M)[0]
 
@@ -125,7 +125,7 @@ def split_entries(
 
   Raises FormatError naming the missing, repeated or misplaced entry.
   """
-  text = _cut_observation(text)
+  text = cut_observation(text)
   found = list(_entry_pattern(ENTRIES).finditer(text))
   entries: dict[str, str] = {}
   for index, match in enumerate(found):
