@@ -181,7 +181,10 @@ def first_object(text: str, *, strict: bool = True) -> object:
     parse_constant=_no_constant,
   )
   # Only at the first: trying every brace would take quadratic time.
-  return decoder.raw_decode(text, text.index('{'))[0]
+  start = text.find('{')
+  if start < 0:
+    raise ValueError('there is no brace')
+  return decoder.raw_decode(text, start)[0]
 
 
 def load_json(text: str, *, strict: bool = True) -> object:
