@@ -306,7 +306,9 @@ def test_react_refuses(text, says):
     agent('react').parse(text, actions=ACTIONS)
 
 
-@pytest.mark.parametrize('around', ['{}', '```json\n{}\n```', 'So: {} {{"a": 1'])
+@pytest.mark.parametrize(
+  'around', ['{}', '```json\n{}\n```', 'So: {} {{"a": 1']
+)
 def test_autogpt_takes_the_first_object(around):
   text = around.format(autogpt(plan='- a\n- b'))
   got = agent('autogpt').parse(text, actions=ACTIONS)
@@ -358,8 +360,9 @@ def test_nothing_but_a_refusal_comes_out(name):
   refused = 0
   for i in range(1500):
     if i % 3 == 0:
-      text = rng.randbytes(rng.randrange(200)).decode('utf-8', 'surrogateescape')
-      text = text if i % 2 else text.encode('utf-8', 'replace').decode('latin-1')
+      raw = rng.randbytes(rng.randrange(200))
+      text = raw.decode(rng.choice(['latin-1', 'utf-16']), 'replace')
+      text = text if i % 2 else raw.decode('utf-8', 'surrogateescape')
     else:
       text = rng.choice(good)
       for _ in range(rng.randrange(1, 4)):

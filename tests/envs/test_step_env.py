@@ -82,7 +82,8 @@ def test_edit_runs_and_is_graded(env):
   assert (result.score_before, result.score, result.exec_s) == (0.5, 0.75, 3)
   assert '+# fake: ok 3.0 0.75' in result.diff
   assert result.state.score == 0.75 and result.state.step == 1
-  assert result.state.history == (('Edit Script (AI)', 'ok 0.75'),)
+  (past,) = result.state.history
+  assert (past.action, past.result) == ('Edit Script (AI)', 'ok 0.75')
   # A state is a value: the old one is as it was, and may be forked.
   assert state.files['train.py'] == START
   again = env.step(state, edit('2.0 0.5 -> 3.0 0.75'))
