@@ -349,11 +349,16 @@ class TaskSpec:
 
 @dataclasses.dataclass(frozen=True)
 class PastStep:
-  """What a state remembers of a step before it."""
+  """One earlier step, as later prompts tell of it.
 
-  action: str  # its name; 'invalid' where the response had none
-  result: str  # one line: outcome and score
-  response: str = ''  # as it was written
+  action: its name; '' where the response had none.
+  result: one line, outcome and score.
+  response: the whole response as it was written.
+  """
+
+  action: str
+  result: str
+  response: str = ''
   observation: str = ''
 
 

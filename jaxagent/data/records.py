@@ -20,9 +20,15 @@ def state_to_json(state: types.State) -> dict[str, Any]:
 
 
 def state_from_json(record: dict[str, Any]) -> types.State:
-  """The State that `state_to_json` wrote."""
+  """The State that `state_to_json` wrote.
+
+  Older records hold a past step as the pair (action, result).
+  """
   record = dict(record)
-  record['history'] = tuple(types.PastStep(**h) for h in record['history'])
+  record['history'] = tuple(
+    types.PastStep(**h) if isinstance(h, dict) else types.PastStep(*h)
+    for h in record['history']
+  )
   record['ideas'] = tuple(record['ideas'])
   return types.State(**record)
 

@@ -4,6 +4,8 @@
 the action's input one JSON object with exactly the action's arguments, and
 nothing after it. `compatible` forgives what the original forgives: a
 missing entry before `Action`, a fenced or slightly malformed JSON.
+`mlagentbench` makes of a response what the original makes of it, its guesses
+at malformed inputs included (parser_parity.py): for parity only.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import re
 from typing import Mapping, Sequence
 
 from jaxagent import types
+from jaxagent.envs import parser_parity
 
 ENTRIES = (
   'Reflection',
@@ -66,7 +69,7 @@ DEFAULT_ACTIONS = (
   'Edit Script (AI)',
 )
 _NO_TEXT = re.compile('[\x00\ud800-\udfff]')
-MODES = ('strict', 'compatible')
+MODES = ('strict', 'compatible', 'mlagentbench')
 EDIT_ACTIONS = ('Edit Script (AI)', 'Edit Script Segment (AI)')
 
 
@@ -119,7 +122,7 @@ def is_text(value: str) -> bool:
   return _NO_TEXT.search(value) is None
 
 
-def _cut_observation(text: str) -> str:
+def cut_observation(text: str) -> str:
   """Drops what follows the stop sequence `Observation:` at a line's start."""
   return re.split(r'^Observation:', text, maxsplit=1, flags=re.M)[0]
 
@@ -131,7 +134,7 @@ def split_entries(
 
   Raises FormatError naming the missing, repeated or misplaced entry.
   """
-  text = _cut_observation(text)
+  text = cut_observation(text)
   found = list(_entry_pattern(ENTRIES).finditer(text))
   entries: dict[str, str] = {}
   for index, match in enumerate(found):
@@ -167,11 +170,34 @@ def split_entries(
 def _no_duplicates(pairs):
   keys = [k for k, _ in pairs]
   if len(set(keys)) != len(keys):
-    raise FormatError('The action input holds an argument twice.')
+    raise FormatError('The JSON holds a key twice; write each argument once.')
   return dict(pairs)
 
 
-def _load_json(text: str, strict: bool) -> object:
+def _no_constant(name: str):
+  raise ValueError(f'constant {name}')
+
+
+def first_object(text: str, *, strict: bool = True) -> object:
+  """The JSON value that starts at the text's first brace.
+
+  Raises ValueError (RecursionError where it is nested too deeply) where there
+  is none; a key that is there twice and a NaN are such.
+  """
+  decoder = json.JSONDecoder(
+    strict=strict,
+    object_pairs_hook=_no_duplicates,
+    parse_constant=_no_constant,
+  )
+  # Only at the first: trying every brace would take quadratic time.
+  start = text.find('{')
+  if start < 0:
+    raise ValueError('there is no brace')
+  return decoder.raw_decode(text, start)[0]
+
+
+def load_json(text: str, *, strict: bool = True) -> object:
+  """The JSON value of an action input; raises FormatError."""
   if not strict:
     text = text.strip()
     if text.startswith('```'):
@@ -183,17 +209,14 @@ def _load_json(text: str, strict: bool) -> object:
       text,
       strict=strict,  # not strict: raw newlines in strings are let through
       object_pairs_hook=_no_duplicates,
-      parse_constant=lambda c: (_ for _ in ()).throw(
-        ValueError(f'constant {c}')
-      ),
+      parse_constant=_no_constant,
     )
   except FormatError:
     raise
   except (ValueError, RecursionError) as error:
     if not strict:
-      try:  # the first JSON object of the text
-        start = text.index('{')
-        return json.JSONDecoder(strict=False).raw_decode(text[start:])[0]
+      try:
+        return first_object(text, strict=False)
       except (ValueError, RecursionError):
         pass
     raise FormatError(
@@ -201,10 +224,18 @@ def _load_json(text: str, strict: bool) -> object:
     ) from error
 
 
+def check_action(action: str, actions: Sequence[str]) -> None:
+  """Raises UnknownAction where the action is not among those allowed."""
+  if action not in actions or action not in ACTION_ARGS:
+    raise UnknownAction(
+      f'Unknown action {action!r}; choose one of: {", ".join(actions)}.'
+    )
+
+
 def check_args(
-  action: str, value: object, *, strict: bool
+  action: str, value: object, *, strict: bool = True
 ) -> dict[str, str]:
-  """The arguments of a known action; raises FormatError or ActionError."""
+  """A known action's arguments as text; raises ResponseError."""
   names = ACTION_ARGS[action]
   if not isinstance(value, dict):
     raise FormatError(
@@ -236,6 +267,28 @@ def check_args(
   return args
 
 
+def _parse_as_peer(
+  text: str, required: Sequence[str], actions: Sequence[str]
+) -> Response:
+  action = ''
+  try:
+    entries = parser_parity.entries(text, required)
+    action = entries['Action']
+    check_action(action, actions)
+    value = parser_parity.action_input(
+      entries['Action Input'], ACTION_ARGS[action]
+    )
+    args = check_args(action, value)
+  except parser_parity.ParityError as error:
+    raised = FormatError(str(error))
+    raised.action = action
+    raise raised from error
+  except ResponseError as error:
+    error.action = action
+    raise
+  return Response(entries, action, args)
+
+
 def parse_response(
   text: str,
   *,
@@ -247,7 +300,7 @@ def parse_response(
 
   Args:
     text: what the policy or an expert wrote.
-    mode: 'strict' or 'compatible'.
+    mode: one of MODES.
     required: entries asked for (ENTRIES_WITHOUT_THOUGHT for the variant of
       paper 000 table 10).
     actions: allowed action names; all of MLAgentBench's by default.
@@ -262,18 +315,17 @@ def parse_response(
     raise FormatError(
       'The response holds a NUL or a lone surrogate; write plain text.'
     )
+  allowed = tuple(ACTION_ARGS) if actions is None else tuple(actions)
+  if mode == 'mlagentbench':
+    return _parse_as_peer(text, required, allowed)
   strict = mode == 'strict'
   entries = split_entries(text, required, strict=strict)
   action = entries['Action']
   if not strict:
     action = action.strip('*[]`\'" .')
-  allowed = tuple(ACTION_ARGS) if actions is None else tuple(actions)
   try:
-    value = _load_json(entries['Action Input'], strict)
-    if action not in allowed:
-      raise UnknownAction(
-        f'Unknown action {action!r}; choose one of: {", ".join(allowed)}.'
-      )
+    value = load_json(entries['Action Input'], strict=strict)
+    check_action(action, allowed)
     args = check_args(action, value, strict=strict)
   except ResponseError as error:
     error.action = action

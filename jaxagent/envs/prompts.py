@@ -246,12 +246,8 @@ def _compact(state: types.State, task: types.TaskSpec) -> str:
   )
 
 
-def _full(
-  state: types.State,
-  task: types.TaskSpec,
-  actions: Sequence[str],
-  entries: Sequence[str],
-) -> str:
+def research_problem(state: types.State, task: types.TaskSpec) -> str:
+  """The task in words, with the ideas of the state (paper 000 appendix B.2)."""
   better = 'higher' if task.higher_is_better else 'lower'
   problem = task.research_problem.strip() or (
     f'Given a training script {state.script} on the dataset {task.name}, '
@@ -262,9 +258,20 @@ def _full(
     problem += '\nIn your first steps, prioritize these ideas:\n' + '\n'.join(
       f'- {idea}' for idea in state.ideas
     )
+  return problem
+
+
+def _full(
+  state: types.State,
+  task: types.TaskSpec,
+  actions: Sequence[str],
+  entries: Sequence[str],
+) -> str:
+  problem = research_problem(state, task)
   past = '\n'.join(
-    f'Step {state.step - len(state.history) + i}: {past.action} -> {past.result}'
-    for i, past in enumerate(state.history)
+    f'Step {state.step - len(state.history) + i}: {step.action or "invalid"} '
+    f'-> {step.result}'
+    for i, step in enumerate(state.history)
   )
   return (
     'You are a helpful research assistant. You have access to the following '

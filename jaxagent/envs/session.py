@@ -79,11 +79,7 @@ class Session:
     return result.observation
 
   def _response(self, action: str, args) -> parser.Response:
-    allowed = self.env.actions
-    if action not in allowed:
-      raise parser.UnknownAction(
-        f'Unknown action {action!r}; choose one of: {", ".join(allowed)}.'
-      )
+    parser.check_action(action, self.env.actions)
     value = dict(args) if isinstance(args, Mapping) else args
-    checked = parser.check_args(action, value, strict=True)
+    checked = parser.check_args(action, value)
     return parser.Response({}, action, checked)

@@ -298,7 +298,7 @@ class StepEnvironment(ScriptRunner):
     files = dict(state.files if effect.files is None else effect.files)
     script, last = effect.script or state.script, effect.outcome.value
     short = last + ('' if score is None else f' {score:.4g}')
-    past = types.PastStep(action or 'invalid', short, text, observation)
+    past = types.PastStep(action, short, text, observation)
     return dataclasses.replace(
       state,
       files=files,

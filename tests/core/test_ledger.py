@@ -88,7 +88,8 @@ def test_a_large_ledger_is_compact(tmp_path):
 
 
 def test_codec_round_trip():
-  state = types.State('s', 't', {'a.py': 'x'}, 0.5, None, history=(types.PastStep('a', 'b'),))
+  history = (types.PastStep('a', 'b', 'c', 'd'),)
+  state = types.State('s', 't', {'a.py': 'x'}, 0.5, None, history=history)
   value = {
     'x': np.arange(5, dtype=np.int32),
     'f': [1.5, float('nan'), float('inf'), None, True, 3],

@@ -50,7 +50,15 @@ def test_damage_inside_is_named(tmp_path):
 def test_state_round_trip():
   state = types.State(
     's', 't', {'train.py': 'x\n'}, 0.5, None, last_outcome='ok',
-    history=(types.PastStep('Edit Script (AI)', 'ok 0.5', 'r', 'o'),), ideas=('one', 'two'), step=3,
+    history=(types.PastStep('Edit Script (AI)', 'ok 0.5', 'said', 'seen'),),
+    ideas=('one', 'two'), step=3,
   )
   text = json.dumps(records.state_to_json(state))
   assert records.state_from_json(json.loads(text)) == state
+
+
+def test_a_state_of_an_older_record_is_read():
+  record = records.state_to_json(types.State('s', 't', {}, 0.5, None))
+  record['history'] = [['Edit Script (AI)', 'ok 0.5']]
+  history = records.state_from_json(record).history
+  assert history == (types.PastStep('Edit Script (AI)', 'ok 0.5'),)

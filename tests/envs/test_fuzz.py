@@ -570,7 +570,7 @@ def test_grader(tmp_path, part):
   assert seen == {'ok', 'invalid'}
 
 
-@pytest.mark.parametrize('mode', ['strict', 'compatible'])
+@pytest.mark.parametrize('mode', parser.MODES)
 @pytest.mark.parametrize(
   'text',
   [

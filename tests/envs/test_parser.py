@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+import time
+
 import pytest
 
 from jaxagent.envs import parser
@@ -150,3 +154,59 @@ def test_a_fence_is_forgiven_in_linear_time():
   blanks = text.replace('"."', '"."' + ' ' * 2**20 + 'x')
   with pytest.raises(parser.FormatError, match='not valid JSON'):
     parser.parse_response(blanks, **options)
+
+
+PEER = json.loads(
+  (
+    pathlib.Path(__file__).parents[1] / 'golden/mlagentbench_observations.json'
+  ).read_text()
+)['parse_action_input']
+
+
+@pytest.mark.parametrize('case', PEER, ids=lambda c: c['text'][:30])
+def test_the_mode_of_the_original(case):
+  text = with_input(case['text'], case['action'])
+  if 'error' in case['peer']:
+    with pytest.raises(parser.FormatError, match='does not hold'):
+      parser.parse_response(text, mode='mlagentbench')
+  else:
+    response = parser.parse_response(text, mode='mlagentbench')
+    assert (response.action, response.args) == (
+      case['action'],
+      case['peer']['ok'],
+    )
+
+
+def test_entries_of_the_original():
+  parse = parser.parse_response
+  # The last label counts, at a line's start or not; text may stand before.
+  text = 'Hm.\n' + GOOD.replace('about thought', 'x Action: y')
+  response = parse(text + '\nObservation: Action Input: z', mode='mlagentbench')
+  assert response.args == RUN and response.entries['Thought'] == 'x Action: y'
+  with pytest.raises(parser.FormatError, match='in this order'):
+    parse(GOOD.replace('Fact Check', 'Fact'), mode='mlagentbench')
+  with pytest.raises(parser.ActionError, match='Unknown action'):
+    parse(with_input('{}', 'Launch Rocket'), mode='mlagentbench')
+  with pytest.raises(parser.ActionError, match='must be a string'):
+    parse(with_input('{"script_name": NaN}'), mode='mlagentbench')
+
+
+@pytest.mark.parametrize(
+  'part',
+  ['"', '"file_name":', ',    "content":', ',"content":', '{', '[', ' ', '\\'],
+)
+def test_the_mode_of_the_original_takes_linear_time(part):
+  text = with_input(part * (2**20 // len(part)), 'Write File')
+  start = time.monotonic()
+  try:
+    parser.parse_response(text, mode='mlagentbench')
+  except parser.ResponseError:
+    pass
+  assert time.monotonic() - start < 5  # quadratic: hours
+
+
+@pytest.mark.parametrize('inner', ['"a", "script_name": "b"', 'NaN'])
+def test_compatible_refuses_in_a_trailing_text_what_it_refuses_alone(inner):
+  text = with_input('{"script_name": ' + inner + '} and more')
+  with pytest.raises(parser.FormatError):
+    parser.parse_response(text, mode='compatible')

@@ -1,0 +1,109 @@
+"""LangChain's `zero-shot-react-description` (a baseline of paper 002).
+
+ReAct without plan and fact check. As there, the prompt ends with `Thought:`,
+so that a response starts amid its thought, and an action of one argument
+takes a bare text. Here the way to end is the action `Final Answer`, as in the
+benchmark; LangChain's own last line, `Final Answer: ...`, is read as that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from jaxagent import types
+from jaxagent.envs import parser, prompts
+from jaxagent.envs.agents import style
+
+_LABEL = re.compile(r'^(Thought|Action Input|Action|Final Answer):[ \t]*', re.M)
+_ORDERS = (
+  ['Action', 'Action Input'],
+  ['Thought', 'Action', 'Action Input'],
+  ['Final Answer'],
+  ['Thought', 'Final Answer'],
+)
+
+
+def _entries(text: str) -> dict[str, str]:
+  text = parser.cut_observation(text)
+  found = list(_LABEL.finditer(text))
+  start = text[: found[0].start()] if found else text
+  entries = {'Thought': start.strip()} if start.strip() else {}
+  for index, match in enumerate(found):
+    name = match.group(1)
+    if name in entries:
+      raise parser.FormatError(
+        f'The entry {name!r} appears twice; write one step at a time.'
+      )
+    end = found[index + 1].start() if index + 1 < len(found) else len(text)
+    entries[name] = text[match.end() : end].strip()
+  if list(entries) not in _ORDERS:
+    raise parser.FormatError(
+      f'The entries are {", ".join(entries) or "none"}; they must be, in this '
+      f'order: {", ".join(style.THOUGHT_ENTRIES)}.'
+    )
+  return entries
+
+
+def _arguments(action: str, text: str) -> object:
+  names = parser.ACTION_ARGS[action]
+  if len(names) > 1 or text.startswith('{'):
+    return parser.load_json(text)
+  # LangChain hands such a text on without the quotes around it.
+  quoted = len(text) > 1 and text[0] == text[-1] == '"'
+  bare = text[1:-1] if quoted else text
+  if not bare:
+    raise parser.FormatError("The entry 'Action Input' is empty.")
+  return {names[0]: bare}
+
+
+@dataclasses.dataclass(frozen=True)
+class ReAct:
+  """Thought (may be absent), Action, Action Input."""
+
+  name: str = 'react'
+  stop: tuple[str, ...] = style.STOP
+
+  def prompt(
+    self,
+    state: types.State,
+    task: types.TaskSpec,
+    *,
+    actions: Sequence[str],
+    observation_chars: int,
+    steps: int = 3,
+  ) -> str:
+    """See style.AgentStyle."""
+    text = (
+      'Answer the following questions as best you can. You have access to the '
+      f'following tools:\n\n{prompts.tools_prompt(actions)}\n\n'
+      'Use the following format:\n\n'
+      'Question: the input question you must answer\n'
+      'Thought: you should always think about what to do\n'
+      f'Action: the action to take, should be one of [{", ".join(actions)}]\n'
+      'Action Input: the input to the action as a valid JSON string\n'
+      'Observation: the result of the action\n'
+      '... (this Thought/Action/Action Input/Observation can repeat N times)\n'
+      '\nBegin!\n\n'
+      f'Question: {prompts.research_problem(state, task)}\n'
+    )
+    for _, past in style.past_steps(state, steps):
+      said = style.response(past, style.THOUGHT_ENTRIES)
+      if not _LABEL.match(said):
+        said = f'Thought: {said}'.rstrip()  # it went on from the prompt's end
+      seen = style.observation(past, observation_chars)
+      text += f'{said}\nObservation: {seen}\n'
+    return text + 'Thought:'
+
+  def parse(self, text: str, *, actions: Sequence[str]) -> parser.Response:
+    """See style.AgentStyle."""
+    style.require_text(text)
+    entries = _entries(text)
+    action = entries.get('Action', 'Final Answer')
+    parser.check_action(action, actions)
+    if 'Action' in entries:
+      value = _arguments(action, entries['Action Input'])
+    else:
+      value = {'final_answer': entries['Final Answer']}
+    return parser.Response(entries, action, parser.check_args(action, value))
