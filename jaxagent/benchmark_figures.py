@@ -13,7 +13,8 @@ of the script that is best by validation) and can be passed just as well.
 Improvement is relative to the starter, `evaluation.relative_gain`: divided by
 the magnitude of its score, so that a negative score has a meaning, too. To a
 starter at exactly 0 nothing is relative: then a run succeeds where it is
-better at all (10 % of 0 is 0), and its improvement is None and left out.
+better at all (10 % of 0 is 0; MLAgentBench's plot.py puts 1e-10 there, which
+comes to the same), and its improvement is None and left out.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def best_weights(n: int, k: int) -> np.ndarray:
 
 
 def best_of_rows(rows: np.ndarray, k: int) -> np.ndarray:
-  """best@k of each row, [R, n] -> [R], larger is better; k at most n."""
+  """best@k of each row, [R, n] -> [R], larger is better; k is cut to n."""
   size = rows.shape[1]
   return np.sort(rows, axis=1) @ best_weights(size, min(k, size))
 
