@@ -45,7 +45,7 @@ def scores_of(
   for index, step in enumerate(traces.steps_of(record)):
     score = step.get('score_after')
     if score is not None:
-      _finite(score, f'{traces.name_of(record)}: steps[{index}].score_after')
+      finite(score, f'{traces.name_of(record)}: steps[{index}].score_after')
       scores.append(float(score))
   if not scores:
     return {'final': None, 'best_by_validation': None}
@@ -60,10 +60,10 @@ def improvement(
 
   That is without a submission and for a starter at 0.
   """
-  _finite(m_init, 'm_init')
+  finite(m_init, 'm_init')
   if score is None:
     return None
-  _finite(score, 'score')
+  finite(score, 'score')
   if m_init == 0:
     return None
   return evaluation.relative_gain(score, m_init, higher_is_better)
@@ -196,7 +196,8 @@ def _mean(rows: np.ndarray) -> np.ndarray:
   return rows.mean(axis=1)
 
 
-def _finite(value: Any, name: str) -> None:
+def finite(value: Any, name: str) -> None:
+  """Raises ValueError, by that name, for what is no finite number."""
   number = isinstance(value, int | float | np.number)
   if isinstance(value, bool) or not number or not math.isfinite(value):
     raise ValueError(f'{name} is {value!r}; only finite numbers count.')

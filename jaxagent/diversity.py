@@ -121,9 +121,12 @@ def instructions_of(records: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _verb(words: Sequence[str]) -> int | None:
   """Index of the imperative, None where there is no word at all."""
+  noun_next = False
   for index, word in enumerate(words):
-    if word in VERBS and (index == 0 or words[index - 1] not in _BEFORE_NOUN):
+    if word in VERBS and not noun_next:
       return index
+    # 'the train set': the noun may go on.
+    noun_next = word in _BEFORE_NOUN or (noun_next and word in VERBS)
   return next((i for i, w in enumerate(words) if w.isalpha()), None)
 
 

@@ -41,7 +41,10 @@ _METRIC = (
   'accuracy|acc|score|loss|error|rmse|rmsle|mae|mse|mape|smape|auc|auroc|'
   'f1|r2|precision|recall|perplexity|log ?loss'
 )
-_NUMBER = r'(?<![\w.])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\w)'
+# Bounded, so that no text makes the search slow or a number overflow.
+_NUMBER = (
+  r'(?<![\w.])-?\d{1,20}(?:\.\d{1,20})?(?:e[-+]?\d{1,2})?(?![\w.]{0,40}\w)'
+)
 _ANY_NUMBER = re.compile(r'-?\d+(?:\.\d+)?(?:e[-+]?\d+)?', re.I)
 # A number right behind one of these is a difference or a setting.
 _DIFFERENCE = re.compile(r'\b(by|after|within|top)\W*$', re.I)
@@ -96,7 +99,7 @@ def classify(
     return RESPONSE_FORMAT_ERROR
   if submission_format_error(steps):
     return SUBMISSION_FORMAT_ERROR
-  if hallucinations(steps, metric, f'{m_init!r} {known_text}'):
+  if hallucinations(steps, metric, f'{float(m_init)} {known_text}'):
     return HALLUCINATION
   gain = benchmark_figures.improvement(score, m_init, higher_is_better)
   # "Minor improvement but it does not reach 10%" (4.2); a starter at 0 has
@@ -231,6 +234,9 @@ def _checked(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         f'{name}: steps[{index}].outcome is {step.get("outcome")!r}; it must '
         f'be one of {sorted(_OUTCOMES)}.'
       )
+    if step.get('score_before') is not None:
+      where = f'{name}: steps[{index}].score_before'
+      benchmark_figures.finite(step['score_before'], where)
   return steps
 
 
@@ -243,8 +249,11 @@ def _agrees(claim: str, number: float) -> bool:
   digits = claim.rstrip('%')
   value = float(digits)
   fraction = re.search(r'\.(\d+)', digits)
-  exponent = re.search(r'e(-?\d+)', digits, re.I)
+  exponent = re.search(r'e([-+]?\d+)', digits, re.I)
   places = len(fraction[1]) if fraction else 0
   unit = 10.0 ** (int(exponent[1] if exponent else 0) - places)
+  sign = -1.0 if value < 0 else 1.0
   scales = (1.0, 100.0) if claim.endswith('%') else (1.0, 0.01)
-  return any(abs(value - number * s) < unit * (1 - 1e-9) for s in scales)
+  beyond = [(number * scale - value) * sign / unit for scale in scales]
+  slack = 1e-6
+  return any(-0.5 - slack <= b < 1 - slack for b in beyond)

@@ -140,7 +140,7 @@ def mlagentbench_trace(
     parts = _low_level(step, name, args, before)
     for place, part in enumerate(parts):
       low.append(_logged(*part, _just_before(time, len(parts) - place)))
-    before = step.get('workspace', before)
+    before = step.get('workspace')
   return {
     'steps': steps,
     'low_level_steps': low,
