@@ -39,10 +39,15 @@ def scores_of(
   """The run's validation score of each of KINDS.
 
   None where nothing that it executed had a score: no submission. Raises
-  ValueError for a record without steps or with a score that is no number.
+  ValueError for a record without steps, one that the machinery cut short
+  (`missing`: no run of the policy's), and a score that is no number.
   """
-  scores = []
-  for index, step in enumerate(traces.steps_of(record)):
+  steps, scores = traces.steps_of(record), []
+  if record.get('missing'):
+    raise ValueError(
+      f'{traces.name_of(record)} is missing: leave it out, it is no run.'
+    )
+  for index, step in enumerate(steps):
     score = step.get('score_after')
     if score is not None:
       finite(score, f'{traces.name_of(record)}: steps[{index}].score_after')
@@ -130,8 +135,8 @@ def kinds_figures(
 ) -> dict[str, dict[str, Any]]:
   """`task_figures` of trajectory records of one task, for each of KINDS.
 
-  m_init: the starter's validation score. Runs that the machinery cut short
-  (`missing`) are for the caller to leave out.
+  m_init: the starter's validation score. A `missing` record is an error: the
+  caller leaves it out (`loops.evaluate.present`).
   """
   scores = [scores_of(record, higher_is_better) for record in records]
   return {

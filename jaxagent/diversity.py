@@ -30,8 +30,9 @@ VERBS = frozenset(
 # A word behind one of these is no imperative: 'in the train set, change ...'.
 _BEFORE_NOUN = frozenset(
   'a an the this that these those of in on at for with from by each every its '
-  'our your their to and or before after during'.split()
+  'our your their and or before after during'.split()
 )
+_OPENING = frozenset('first then next now finally also please'.split())
 # These end a noun phrase.
 _ENDS = frozenset(
   'of in on at for with from by to into onto over under between as so and or '
@@ -54,8 +55,9 @@ def verb_noun(text: str) -> tuple[str, str] | None:
     verb_noun('Change the learning rate from 1e-4 to 1e-5.')
       == ('change', 'rate')
 
-  verb: the first of VERBS that no article or preposition stands before; else
-    the first word. noun: the last word of the first run of words after it that
+  verb: the first of VERBS that no article or preposition stands before, 'to'
+    only where there is no other ('to reduce variance, add ...'); else the
+    first word. noun: the last word of the first run of words after it that
     a preposition, a conjunction, a number behind a word or a mark ends;
     articles, numerals and a few adjectives do not count; plurals are cut.
 
@@ -121,13 +123,15 @@ def instructions_of(records: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _verb(words: Sequence[str]) -> int | None:
   """Index of the imperative, None where there is no word at all."""
-  noun_next = False
-  for index, word in enumerate(words):
-    if word in VERBS and not noun_next:
-      return index
-    # 'the train set': the noun may go on.
-    noun_next = word in _BEFORE_NOUN or (noun_next and word in VERBS)
-  return next((i for i, w in enumerate(words) if w.isalpha()), None)
+  for barred in (_BEFORE_NOUN | {'to'}, _BEFORE_NOUN):
+    noun_next = False
+    for index, word in enumerate(words):
+      if word in VERBS and not noun_next:
+        return index
+      # 'the train set': the noun may go on.
+      noun_next = word in barred or (noun_next and word in VERBS)
+  named = (i for i, w in enumerate(words) if w.isalpha() and w not in _OPENING)
+  return next(named, None)
 
 
 def _noun(words: Sequence[str]) -> str | None:

@@ -91,8 +91,8 @@ def classify(
   """
   if kind not in benchmark_figures.KINDS:
     raise ValueError(f'kind={kind!r}; use one of {benchmark_figures.KINDS}.')
-  steps = _checked(record)
   score = benchmark_figures.scores_of(record, higher_is_better)[kind]
+  steps = _checked(record)
   if benchmark_figures.succeeded(score, m_init, higher_is_better):
     return SUCCESS
   if response_format_error(steps):
@@ -180,7 +180,7 @@ def hallucinations(
     _, args = traces.action_of(step)
     texts = (traces.entries_of(step).get(PLAN), args.get('final_answer'))
     for text in texts:
-      for claim in claims(str(text or ''), metric):
+      for claim in dict.fromkeys(claims(str(text or ''), metric)):
         if not any(_agrees(claim, number) for number in seen):
           found.append(claim)
     seen |= _numbers(str(step.get('observation') or ''))
@@ -210,7 +210,7 @@ def claims(text: str, metric: str = '') -> list[str]:
     for match in pattern.finditer(text):
       start, end = match.span('n')
       number = match['n'].replace(' ', '')
-      clause = re.split(r'[;\n]|\.\s', text[:start])[-1]
+      clause = re.split(r'[;\n]|\.\s', text[max(0, start - 200) : start])[-1]
       if _DIFFERENCE.search(clause) or _WISH.search(clause):
         continue
       if _COUNTED.match(text, end):
@@ -224,8 +224,6 @@ def claims(text: str, metric: str = '') -> list[str]:
 
 def _checked(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
   steps, name = traces.steps_of(record), traces.name_of(record)
-  if record.get('missing'):
-    raise ValueError(f'{name} is missing: leave it out, it is no run.')
   if not steps:
     raise ValueError(f'{name} has no steps; nothing can be said of it.')
   for index, step in enumerate(steps):

@@ -165,9 +165,7 @@ def action_infos() -> dict[str, dict[str, Any]]:
   return infos
 
 
-def write(
-  folder: str | os.PathLike, trace: Mapping[str, Any]
-) -> pathlib.Path:
+def write(folder: str | os.PathLike, trace: Mapping[str, Any]) -> pathlib.Path:
   """Checks a trace and writes `folder/trace.json`; old or new, never half."""
   path = pathlib.Path(folder) / FILE
   check(trace, str(path))

@@ -121,6 +121,8 @@ def test_nothing_given():
     bf.task_figures([], 0.5, True, seed=0)
   with pytest.raises(ValueError, match='no list of steps'):
     bf.scores_of({'task': 'wine'}, True)
+  with pytest.raises(ValueError, match='wine/0 is missing'):
+    bf.kinds_figures([_record(0.5, missing=True)], 0.5, True, seed=0)
   with pytest.raises(ValueError, match="no starter for 'a'"):
     bf.averages({'a': [0.5]}, {}, seed=0)
   with pytest.raises(ValueError, match='task a'):

@@ -29,6 +29,9 @@ from jaxagent.diversity import verb_noun
     ('Set learning_rate=0.01', ('set', 'learning_rate')),
     ('Fine-tune all layers', ('fine-tune', 'layer')),
     ('Prune the tree', ('prune', 'tree')),  # the first word
+    ('First, prune the tree', ('prune', 'tree')),
+    ('To reduce overfitting, add dropout', ('add', 'dropout')),
+    ('You need to change the batch size', ('change', 'size')),
     ('Analyses', None),
     ('add', None),
     ('Increase to 0.3', None),
