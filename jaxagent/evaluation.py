@@ -67,6 +67,12 @@ def best_weights(n: int, k: int) -> np.ndarray:
   return weights
 
 
+def best_of_rows(rows: np.ndarray, k: int) -> np.ndarray:
+  """best@k of each row, [R, n] -> [R], larger is better; k is cut to n."""
+  size = rows.shape[1]
+  return np.sort(rows, axis=1) @ best_weights(size, min(k, size))
+
+
 def best_curve(
   scores: Sequence[float],
   ks: Sequence[int] = (1, 2, 4, 8, 16, 32, 64, 128),
@@ -272,10 +278,6 @@ def section(
     if not deterministic:
       best_weights(len(own), k)  # raises with a remedy
 
-  def best(rows: np.ndarray) -> np.ndarray:
-    size = rows.shape[1]
-    return np.sort(rows, axis=1) @ best_weights(size, min(k, size))
-
   def steps(field: str) -> dict[str, list[float]]:
     return {
       task: [float(x) for run in own for x in getattr(run, field)]
@@ -285,7 +287,9 @@ def section(
   return {
     'mean_reward': bootstrap_groups(steps('rewards'), _row_mean, seed),
     'avg_at_k': bootstrap_groups(normal, _row_mean, seed),
-    'best_at_k': bootstrap_groups(normal, best, seed),
+    'best_at_k': bootstrap_groups(
+      normal, lambda rows: best_of_rows(rows, k), seed
+    ),
     'relative_gain': bootstrap_groups(gains, _row_mean, seed),
     'valid_action_rate': bootstrap_groups(steps('valid'), _row_mean, seed),
   }

@@ -1,0 +1,344 @@
+"""Trajectory records in the form of MLAgentBench's `trace.json`.
+
+  {steps: [{action: {name, args}, observation, timestamp}],
+   low_level_steps: [the same], action_infos: {name: info}, task_description}
+
+as `MLAgentBench/environment.py` and `schema.py` write it (commit 5d71205), so
+that tools made for their traces read ours. No jax here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jaxagent.envs import parser, prompts
+from jaxagent.types import Outcome
+
+FILE = 'trace.json'
+RESEARCH_LOG = 'research_log.log'
+# In place of a file's text that the record does not hold.
+NOT_RECORDED = '[not recorded]'
+# Actions that the original's environment carries out itself; all others are
+# made of these (`is_primitive` of its action_infos).
+PRIMITIVE = (
+  'List Files',
+  'Read File',
+  'Write File',
+  'Append File',
+  'Copy File',
+  'Undo Edit Script',
+  'Execute Script',
+  'Python REPL',
+  'Request Help',
+  'Final Answer',
+)
+_READS = {
+  'Understand File': 'file_name',
+  'Inspect Script Lines': 'script_name',
+  'Edit Script (AI)': 'script_name',
+  'Edit Script Segment (AI)': 'script_name',
+}
+_REFUSED = (Outcome.INVALID_FORMAT.value, Outcome.INVALID_ACTION.value)
+_RAN = {
+  o.value
+  for o in Outcome
+  if o.is_corner_case
+  or o
+  in (Outcome.SCRIPT_ERROR, Outcome.NO_SUBMISSION, Outcome.INVALID_SUBMISSION)
+}
+_FUNCTIONS = {
+  'Append Summary to Research Log': 'append_to_research_log',
+  'Edit Script (AI)': 'edit_script',
+  'Edit Script Segment (AI)': 'edit_script_lines',
+  'Final Answer': '<lambda>',
+}
+
+
+def steps_of(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+  """The steps of a trajectory record; ValueError where it has none such."""
+  if not isinstance(record, Mapping):
+    raise ValueError(f'a trajectory is a {type(record).__name__}, no object.')
+  steps = record.get('steps')
+  listed = isinstance(steps, Sequence) and not isinstance(steps, str)
+  if not listed or not all(isinstance(s, Mapping) for s in steps):
+    raise ValueError(f'{name_of(record)} has no list of steps.')
+  return steps
+
+
+def name_of(record: Mapping[str, Any]) -> str:
+  """How messages call a trajectory."""
+  return f'trajectory {record.get("task", "?")}/{record.get("index", "?")}'
+
+
+def ran(step: Mapping[str, Any]) -> bool:
+  """Whether a script was executed in the step: by its outcome and score."""
+  return step.get('outcome') in _RAN or step.get('score_after') is not None
+
+
+def entries_of(step: Mapping[str, Any]) -> dict[str, str]:
+  """Entry -> text of the response; {} where nothing can be made of it.
+
+  Records from before `entries` was kept hold the response alone.
+  """
+  if isinstance(step.get('entries'), Mapping):
+    return dict(step['entries'])
+  response = step.get('response')
+  try:
+    return parser.split_entries(str(response or ''), strict=False)
+  except parser.ResponseError:
+    return {}
+
+
+def action_of(step: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+  """Name and arguments of the step's action, ('', {}) where it has none.
+
+  An action that was refused keeps the name that the response gives it.
+  """
+  name = step.get('action') or entries_of(step).get('Action', '')
+  if isinstance(step.get('args'), Mapping):
+    return str(name), dict(step['args'])
+  try:
+    parsed = parser.parse_response(
+      str(step.get('response') or ''), mode='compatible'
+    )
+  except parser.ResponseError:
+    return str(name), {}
+  return str(name), dict(parsed.args)
+
+
+def mlagentbench_trace(
+  record: Mapping[str, Any], task_description: str
+) -> dict[str, Any]:
+  """A trajectory record as MLAgentBench's trace; JSON-able.
+
+  record: `steps`, each with what `loops.steps.record` keeps and, where they
+    were kept, `args`, `entries`, `timestamp` (seconds) and `workspace`
+    (path -> text after the step). Where one lacks its time the steps are
+    numbered instead: their order is what is known.
+
+  Two differences: the original's agent keeps a response that does not parse
+  from its environment, here it is a step like any other; and the execution
+  that belongs to an edit of ours (paper 000, 4.3) is a low-level step.
+
+  Raises ValueError for a record without a list of steps, a time that is not
+  finite, or a description that is no text.
+  """
+  if not isinstance(task_description, str):
+    raise ValueError(f'task_description is {task_description!r}, not a text.')
+  own = steps_of(record)
+  times = _times(record, own)
+  steps, low = [], []
+  before: Any = None
+  for step, time in zip(own, times):
+    name, args = action_of(step)
+    steps.append(_logged(name, args, _observation(step), time))
+    parts = _low_level(step, name, args, before)
+    for place, part in enumerate(parts):
+      low.append(_logged(*part, _just_before(time, len(parts) - place)))
+    before = step.get('workspace')
+  return {
+    'steps': steps,
+    'low_level_steps': low,
+    'action_infos': action_infos(),
+    'task_description': task_description,
+  }
+
+
+def action_infos() -> dict[str, dict[str, Any]]:
+  """Action -> what the original tells of it (paper 000, table 5)."""
+  infos = {}
+  for name, (purpose, usage, result) in prompts.TOOLS.items():
+    function = _FUNCTIONS.get(name) or '_'.join(name.lower().split())
+    infos[name] = {
+      'name': name,
+      'description': purpose,
+      'usage': dict(usage),
+      'return_value': result,
+      'function': function,
+      'is_primitive': name in PRIMITIVE,
+    }
+  return infos
+
+
+def write(folder: str | os.PathLike, trace: Mapping[str, Any]) -> pathlib.Path:
+  """Checks a trace and writes `folder/trace.json`; old or new, never half."""
+  path = pathlib.Path(folder) / FILE
+  check(trace, str(path))
+  path.parent.mkdir(parents=True, exist_ok=True)
+  part = path.with_name(f'{path.name}.{os.getpid()}.part')
+  try:
+    with part.open('w', encoding='utf-8') as file:
+      json.dump(trace, file, indent=4, allow_nan=False)
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(part, path)
+  finally:
+    part.unlink(missing_ok=True)
+  return path
+
+
+def read(path: str | os.PathLike) -> dict[str, Any]:
+  """Reads and checks a trace; ValueError names the file and the field."""
+  try:
+    text = pathlib.Path(path).read_text(encoding='utf-8')
+    trace = json.loads(text, parse_constant=_no_constant)
+  except (ValueError, RecursionError) as error:
+    raise ValueError(f'{path} is not JSON: {error}') from error
+  check(trace, str(path))
+  return trace
+
+
+def check(trace: Any, where: str = FILE) -> None:
+  """Raises ValueError, naming the field, where it is no MLAgentBench trace."""
+  _fields(
+    trace,
+    where,
+    'trace',
+    ('steps', 'low_level_steps', 'action_infos', 'task_description'),
+  )
+  _need(trace['task_description'], str, where, 'task_description', 'a text')
+  for part in ('steps', 'low_level_steps'):
+    _need(trace[part], list, where, part, 'a list')
+    for index, step in enumerate(trace[part]):
+      _check_step(step, where, f'{part}[{index}]')
+  _need(trace['action_infos'], dict, where, 'action_infos', 'an object')
+  for name, info in trace['action_infos'].items():
+    _check_info(info, where, f'action_infos.{name}')
+
+
+def _check_step(step: Any, where: str, place: str) -> None:
+  _fields(step, where, place, ('action', 'observation', 'timestamp'))
+  _fields(step['action'], where, f'{place}.action', ('name', 'args'))
+  _need(step['action']['name'], str, where, f'{place}.action.name', 'a text')
+  args = f'{place}.action.args'
+  _need(step['action']['args'], dict, where, args, 'an object')
+  _need(step['observation'], str, where, f'{place}.observation', 'a text')
+  if not _is_time(step['timestamp']):
+    _wrong(step['timestamp'], where, f'{place}.timestamp', 'finite seconds')
+
+
+def _check_info(info: Any, where: str, place: str) -> None:
+  texts = ('name', 'description', 'return_value', 'function')
+  _fields(info, where, place, (*texts, 'usage', 'is_primitive'))
+  for name in texts:
+    _need(info[name], str, where, f'{place}.{name}', 'a text')
+  _need(info['usage'], dict, where, f'{place}.usage', 'an object')
+  primitive = f'{place}.is_primitive'
+  _need(info['is_primitive'], bool, where, primitive, 'true or false')
+
+
+def _fields(value: Any, where: str, place: str, names: Sequence[str]) -> None:
+  _need(value, dict, where, place, 'an object')
+  for name in names:
+    if name not in value:
+      raise ValueError(f'{where}: {place} lacks {name!r}.')
+  extra = sorted(set(map(str, value)) - set(names))
+  if extra:
+    raise ValueError(f'{where}: {place} has no field {extra[0]!r}.')
+
+
+def _need(value: Any, kind: type, where: str, place: str, wanted: str) -> None:
+  if not isinstance(value, kind):
+    _wrong(value, where, place, wanted)
+
+
+def _wrong(value: Any, where: str, place: str, wanted: str) -> None:
+  raise ValueError(
+    f'{where}: {place} is {str(value)[:80]!r}; it must be {wanted}.'
+  )
+
+
+def _no_constant(name: str) -> None:
+  raise ValueError(f'the constant {name} is no number')
+
+
+def _is_time(value: Any) -> bool:
+  number = isinstance(value, int | float) and not isinstance(value, bool)
+  return number and math.isfinite(value)
+
+
+def _times(record, steps: Sequence[Mapping]) -> list[float]:
+  times = [step.get('timestamp') for step in steps]
+  if any(time is None for time in times):
+    return [float(index) for index in range(len(steps))]
+  for index, time in enumerate(times):
+    if not _is_time(time):
+      raise ValueError(
+        f'{name_of(record)}: steps[{index}].timestamp is {time!r}; it must '
+        'be finite seconds.'
+      )
+  return [float(time) for time in times]
+
+
+def _just_before(time: float, floats: int) -> float:
+  """Nearest numbers below: the original resumes by `low < step` in time."""
+  for _ in range(floats):
+    time = math.nextafter(time, -math.inf)
+  return time
+
+
+def _logged(name: str, args: dict, observation: str, time: float) -> dict:
+  return {
+    'action': {'name': name, 'args': args},
+    'observation': observation,
+    'timestamp': time,
+  }
+
+
+def _observation(step: Mapping[str, Any]) -> str:
+  return str(step.get('observation') or '')
+
+
+def _low_level(
+  step: Mapping[str, Any], name: str, args: Mapping[str, Any], before: Any
+) -> list[tuple[str, dict, str]]:
+  """What the original logs below one action: [(action, args, observation)].
+
+  None for an action that was refused: its decorator logs an action when it
+  has returned, and a refusal is raised. It does not call Final Answer.
+  before: the workspace as the step found it, None where unknown.
+  """
+  refused = step.get('outcome') in _REFUSED
+  if refused or name not in parser.ACTION_ARGS or name == 'Final Answer':
+    return []
+  if name in PRIMITIVE:
+    return [(name, dict(args), _observation(step))]
+  if name == 'Append Summary to Research Log':
+    content = f'{args.get("content", "")}\n'
+    target = {'file_name': RESEARCH_LOG, 'content': content}
+    told = f'File {RESEARCH_LOG} appended successfully.'
+    return [('Append File', target, told)]
+  after = step.get('workspace')
+  edit = name in parser.EDIT_ACTIONS
+  source = str(args.get(_READS.get(name, ''), RESEARCH_LOG))
+  # What only reads leaves the files as they were.
+  held = before if edit or before is not None else after
+  parts = [('Read File', {'file_name': source}, _text(held, source))]
+  if not edit:
+    return parts
+  target = str(args.get('save_name', NOT_RECORDED))
+  content = _text(after, target)
+  # The file after a failed edit is the old one again where it was undone.
+  if step.get('outcome') != Outcome.OK.value:
+    if before is None or content == _text(before, target):
+      content = NOT_RECORDED
+  written = {'file_name': target, 'content': content}
+  told = f'File {target} written successfully.'
+  parts.append(('Write File', written, told))
+  if ran(step):
+    script = {'script_name': target}
+    parts.append(('Execute Script', script, _observation(step)))
+  return parts
+
+
+def _text(files: Any, name: str) -> str:
+  """A file's text in a workspace; a path may be written as ./path."""
+  if not isinstance(files, Mapping):
+    return NOT_RECORDED
+  text = files.get(name, files.get(os.path.normpath(name)))
+  return text if isinstance(text, str) else NOT_RECORDED

@@ -1,0 +1,77 @@
+"""Verb and noun of instructions, those of paper 000 among them."""
+
+import math
+
+import pytest
+
+from jaxagent import diversity
+from jaxagent.diversity import verb_noun
+
+
+@pytest.mark.parametrize(
+  'text, pair',
+  [
+    ('Change the learning rate from 1e-4 to 1e-5.', ('change', 'rate')),
+    ('Create new interaction features by multiplying', ('create', 'feature')),
+    (
+      'Increase the complexity of the U-Net model by adding two layers',
+      ('increase', 'complexity'),
+    ),
+    (
+      'Modify the feature extraction process to average the scores',
+      ('modify', 'process'),
+    ),
+    ('Add text preprocessing steps before vectorization.', ('add', 'step')),
+    ('Add 2 dropout layers', ('add', 'layer')),
+    ('Replace it with a random forest', ('replace', 'forest')),
+    ('In the train set, drop missing rows', ('drop', 'row')),
+    ('Please use class weights', ('use', 'weight')),
+    ('Set learning_rate=0.01', ('set', 'learning_rate')),
+    ('Fine-tune all layers', ('fine-tune', 'layer')),
+    ('Prune the tree', ('prune', 'tree')),  # the first word
+    ('First, prune the tree', ('prune', 'tree')),
+    ('To reduce overfitting, add dropout', ('add', 'dropout')),
+    ('You need to change the batch size', ('change', 'size')),
+    ('Analyses', None),
+    ('add', None),
+    ('Increase to 0.3', None),
+    ('', None),
+    ('12 %', None),
+  ],
+)
+def test_verb_noun(text, pair):
+  assert verb_noun(text) == pair
+
+
+def test_counted_by_hand():
+  got = diversity.counts(
+    ['Add dropout', 'Add a dropout', 'Add two layers', 'Tune the lr', 'add']
+  )
+  assert got['nouns'] == {'add': {'dropout': 2, 'layer': 1}, 'tune': {'lr': 1}}
+  assert (got['instructions'], got['parsed'], got['distinct']) == (5, 4, 3)
+  by_hand = -(0.5 * math.log(0.5) + 2 * 0.25 * math.log(0.25))
+  assert got['entropy'] == pytest.approx(by_hand)
+
+
+def test_one_pair_and_none():
+  assert diversity.counts(['Add dropout'])['entropy'] == 0.0
+  none = diversity.counts(['', 'add'])
+  assert none['entropy'] is None and none['distinct'] == 0
+
+
+@pytest.mark.parametrize('bad', [[], 'Add dropout', [None], [3]])
+def test_what_is_no_list_of_texts(bad):
+  with pytest.raises(ValueError):
+    diversity.counts(bad)
+
+
+def test_instructions_of_edits_alone():
+  def step(action, **args):
+    return {'action': action, 'args': args, 'outcome': 'ok'}
+
+  edit, other = 'Edit Script (AI)', 'Copy File'
+  records = [
+    {'steps': [step(edit, edit_instruction='a'), step(other)]},
+    {'steps': [step(other, edit_instruction='b'), step(edit)]},
+  ]
+  assert diversity.instructions_of(records) == ['a']

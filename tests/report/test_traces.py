@@ -1,0 +1,191 @@
+"""Records as MLAgentBench's trace.json, there and back."""
+
+import json
+
+import pytest
+
+from jaxagent import traces
+from jaxagent.envs import parser
+
+OLD, NEW = 'lr = 0.1\n', 'lr = 0.01\n'
+EDIT = {
+  'script_name': 'train.py',
+  'edit_instruction': 'Lower the learning rate.',
+  'save_name': 'train.py',
+}
+READ = {'file_name': './train.py', 'things_to_look_for': 'lr'}
+
+
+def _step(action, args, outcome='ok', **more):
+  return {
+    'action': action,
+    'args': args,
+    'outcome': outcome,
+    'observation': f'{action} done',
+    'score_after': None,
+    **more,
+  }
+
+
+def _record(*steps):
+  return {'task': 'wine', 'index': 3, 'steps': list(steps)}
+
+
+def _low(*steps):
+  trace = traces.mlagentbench_trace(_record(*steps), 'Improve it.')
+  traces.check(trace)
+  return [
+    (s['action']['name'], s['action']['args'], s['observation'])
+    for s in trace['low_level_steps']
+  ]
+
+
+def _edit(outcome, workspace):
+  return _step(
+    'Edit Script (AI)', EDIT, outcome, workspace=workspace, score_after=None
+  )
+
+
+def test_an_understood_file_is_read_and_an_edit_is_read_written_run():
+  understood = _step('Understand File', READ, workspace={'train.py': OLD})
+  edited = _edit('ok', {'train.py': NEW}) | {'score_after': 0.7}
+  assert _low(understood, edited) == [
+    ('Read File', {'file_name': './train.py'}, OLD),
+    ('Read File', {'file_name': 'train.py'}, OLD),
+    (
+      'Write File',
+      {'file_name': 'train.py', 'content': NEW},
+      'File train.py written successfully.',
+    ),
+    ('Execute Script', {'script_name': 'train.py'}, 'Edit Script (AI) done'),
+  ]
+
+
+@pytest.mark.parametrize(
+  'kept, content', [(OLD, traces.NOT_RECORDED), (NEW, NEW)]
+)
+def test_what_a_failed_edit_wrote_is_known_where_it_was_kept(kept, content):
+  listed = _step('List Files', {'dir_path': '.'}, workspace={'train.py': OLD})
+  low = _low(listed, _edit('script_error', {'train.py': kept}))
+  assert low[2][1]['content'] == content
+
+
+def test_no_file_is_taken_from_a_workspace_of_two_steps_ago():
+  first = _step('List Files', {'dir_path': '.'}, workspace={'train.py': OLD})
+  unknown = _step('Copy File', {'source': 'a', 'destination': 'train.py'})
+  low = _low(first, unknown, _edit('ok', {'train.py': NEW}))
+  read = ('Read File', {'file_name': 'train.py'}, traces.NOT_RECORDED)
+  assert low[2] == read
+
+
+@pytest.mark.parametrize(
+  'step',
+  [
+    _step('Copy File', {'source': 'a', 'destination': 'b'}, 'invalid_action'),
+    _step('', {}, 'invalid_format'),
+    _step('Final Answer', {'final_answer': 'done'}),
+    _step('Dance', {}),
+  ],
+)
+def test_refused_and_final_steps_have_nothing_below(step):
+  assert _low(step) == []
+
+
+def test_the_research_log_is_a_file():
+  log = {'file_name': 'research_log.log'}
+  low = _low(
+    _step('Append Summary to Research Log', {'content': 'x'}),
+    _step('Reflection', {'things_to_reflect_on': 'x'}),
+  )
+  assert [s[:2] for s in low] == [
+    ('Append File', {**log, 'content': 'x\n'}),
+    ('Read File', log),
+  ]
+
+
+def test_times_order_what_is_below_before_its_step():
+  steps = [_edit('ok', None) | {'timestamp': t} for t in (5.0, 9.0)]
+  trace = traces.mlagentbench_trace(_record(*steps), '')
+  low = [s['timestamp'] for s in trace['low_level_steps']]
+  assert low == sorted(low) and low[1] < 5.0 < low[2] < low[3] < 9.0
+  assert [s['timestamp'] for s in trace['steps']] == [5.0, 9.0]
+  assert 4.999 < low[0]
+
+
+def test_an_older_record_has_its_response_alone():
+  entries = dict.fromkeys(parser.ENTRIES[:4], 'x')
+  text = parser.format_response(entries, 'Understand File', READ)
+  old = {'response': text, 'action': 'Understand File', 'outcome': 'ok'}
+  refused = {'response': text.replace('Underst', 'Withst')}
+  trace = traces.mlagentbench_trace(_record(old, refused, {}), 'T')
+  actions = [s['action'] for s in trace['steps']]
+  assert actions == [
+    {'name': 'Understand File', 'args': READ},
+    {'name': 'Withstand File', 'args': {}},
+    {'name': '', 'args': {}},
+  ]
+  assert [s['timestamp'] for s in trace['steps']] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize('record', [{}, {'steps': 'abc'}, {'steps': [1]}, []])
+def test_what_is_no_trajectory(record):
+  with pytest.raises(ValueError):
+    traces.mlagentbench_trace(record, '')
+
+
+@pytest.mark.parametrize('time', [float('nan'), 'now', True])
+def test_a_time_that_is_none(time):
+  step = _edit('ok', None) | {'timestamp': time}
+  with pytest.raises(ValueError, match=r'wine/3: steps\[0\].timestamp'):
+    traces.mlagentbench_trace(_record(step), '')
+
+
+def test_written_is_read(tmp_path):
+  trace = traces.mlagentbench_trace(_record(_edit('ok', None)), 'Improve.')
+  path = traces.write(tmp_path / 'env_log', trace)
+  assert path == tmp_path / 'env_log' / 'trace.json'
+  assert traces.read(path) == trace
+  assert [p.name for p in path.parent.iterdir()] == ['trace.json']
+  info = trace['action_infos']
+  assert info['Edit Script (AI)']['function'] == 'edit_script'
+  assert info['Copy File']['is_primitive']
+  assert set(info) == set(parser.ACTION_ARGS)
+
+
+def _set(trace, path, value):
+  *into, last = path
+  for key in into:
+    trace = trace[key]
+  trace[last] = value
+
+
+@pytest.mark.parametrize(
+  'path, value, said',
+  [
+    (('steps', 0, 'action', 'name'), 5, r'steps\[0\].action.name'),
+    (('steps', 0, 'action', 'args'), 'x', r'steps\[0\].action.args'),
+    (('steps', 0, 'timestamp'), True, r'steps\[0\].timestamp'),
+    (('low_level_steps', 0), {}, r"low_level_steps\[0\] lacks 'action'"),
+    (('steps', 0, 'more'), 1, r"steps\[0\] has no field 'more'"),
+    (('action_infos', 'Copy File', 'usage'), 1, 'action_infos.Copy File.usage'),
+    (('task_description',), None, 'task_description'),
+  ],
+)
+def test_errors_name_file_and_field(tmp_path, path, value, said):
+  trace = traces.mlagentbench_trace(_record(_edit('ok', None)), '')
+  _set(trace, path, value)
+  file = tmp_path / 'trace.json'
+  file.write_text(json.dumps(trace))
+  with pytest.raises(ValueError, match=f'trace.json: {said}'):
+    traces.read(file)
+  with pytest.raises(ValueError, match=said):
+    traces.write(tmp_path / 'other', trace)
+  assert not (tmp_path / 'other').exists()
+
+
+@pytest.mark.parametrize('text', ['', '[', 'NaN', '[' * 100_000])
+def test_what_is_no_json(tmp_path, text):
+  file = tmp_path / 'trace.json'
+  file.write_text(text)
+  with pytest.raises(ValueError, match='trace.json is not JSON'):
+    traces.read(file)
