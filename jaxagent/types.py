@@ -95,6 +95,9 @@ class Job:
   collect: relative paths to bring out after every process is dead; that one
     was not written, or is no regular file, is a fault of the script.
   optional: the same, and no fault.
+  apart: standard error comes back by itself, in `Execution.errors`.
+  changed_mb: MB of new and changed files to bring out as well, the smallest
+    first; 0 for none. Never a fault of the script.
   hidden_env: extra environment variables (never secrets of the trainer).
   """
 
@@ -111,11 +114,20 @@ class Job:
   gpus: int = 0
   threads: int = 1
   priority: float = 0.0  # lower runs first; the pool's default is oldest first
+  apart: bool = False
+  changed_mb: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-  """What the sandbox says of one job. `exec_s` alone feeds duration weights."""
+  """What the sandbox says of one job. `exec_s` alone feeds duration weights.
+
+  With `Job.apart`, output is standard output alone and errors standard error.
+  With `Job.changed_mb`, changed: relative path -> content of the workspace's
+  files that are new or differ from `Job.files`, but for those of `collect` and
+  `optional`; removed: paths of `Job.files` that are no regular file any more;
+  left_out: a line each for what was not brought out.
+  """
 
   job_id: str
   outcome: Outcome
@@ -134,12 +146,17 @@ class Execution:
   collected: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
   message: str = ''  # one line for people
   attempts: int = 1
+  errors: str = ''
+  changed: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+  removed: tuple[str, ...] = ()
+  left_out: tuple[str, ...] = ()
 
   def to_json(self) -> dict[str, Any]:
-    """JSON-able form; collected files are given by size only."""
+    """JSON-able form; files are given by size only."""
     record = dataclasses.asdict(self)
     record['outcome'] = self.outcome.value
     record['collected'] = {k: len(v) for k, v in self.collected.items()}
+    record['changed'] = {k: len(v) for k, v in self.changed.items()}
     return record
 
 

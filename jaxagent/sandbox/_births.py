@@ -114,7 +114,9 @@ class _Zygote:
     except BaseException as error:  # noqa: BLE001: told to the supervisor
       os.write(fds['sync'], f'E{error}'.encode()[:900])
       os._exit(125)
-    _job.become_job(room, message['header'], fds['out'], fds['sync'])
+    _job.become_job(
+      room, message['header'], fds['out'], fds['err'], fds['sync']
+    )
 
   def _reap(self, flags: int = os.WNOHANG) -> None:
     while self.streams:

@@ -20,13 +20,16 @@ DATA_FACTOR = 4
 INSIDE_UID = 65534
 
 
-def become_job(room: Room, header: dict, out: int, sync: int):
-  """Never returns. `sync` gets 'R' when ready, or 'E' and the error."""
+def become_job(room: Room, header: dict, out: int, err: int, sync: int):
+  """Never returns. `sync` gets 'R' when ready, or 'E' and the error.
+
+  out, err: its standard output and standard error; they may be one.
+  """
   try:
     os.setsid()
     os.chdir(room.workspace)
     nothing = os.open('/dev/null', os.O_RDWR)
-    for source, target in ((nothing, 0), (out, 1), (out, 2)):
+    for source, target in ((nothing, 0), (out, 1), (err, 2)):
       os.dup2(source, target)
     sync = os.dup2(sync, 200, inheritable=False)
     for fd in room.config.get('cgroup_fds', ()):

@@ -15,7 +15,7 @@ import socket
 import stat
 import time
 
-from jaxagent.sandbox import _job, _wire, _zygote
+from jaxagent.sandbox import _changed, _job, _wire, _zygote
 from jaxagent.sandbox._room import ContainerRoom, Room
 from jaxagent.sandbox._watch import Watch
 
@@ -33,14 +33,20 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   room.place_mounts(header)
   room.open_workspace()
   initial, _ = room.used(0)
+  laid_out = {}
+  if header['changed_mb'] > 0:
+    laid_out = _changed.digests(header['files'], blobs)
   del blobs
-  out_r, out_w = os.pipe2(os.O_CLOEXEC)
+  pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(1 + header['apart'])]
   sync_r, sync_w = os.pipe2(os.O_CLOEXEC)
-  os.set_blocking(out_r, False)
-  watch = Watch(room, header, _begin(room, header, out_w, sync_w), out_r)
+  for source, _ in pipes:
+    os.set_blocking(source, False)
+  outs = [target for _, target in pipes]
+  child = _begin(room, header, outs[0], outs[-1], sync_w)
+  watch = Watch(room, header, child, [source for source, _ in pipes])
   if not room.namespaces:
     signal.signal(signal.SIGTERM, watch.launcher_died)
-  for fd in (out_w, sync_w):
+  for fd in (*outs, sync_w):
     os.close(fd)
   error = _sync(sync_r)
   began = time.monotonic()
@@ -59,6 +65,9 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
     files, problems = collect(
       room.workspace_fd, header['collect'], header['collect_mb'] * MB
     )
+  changes = _changed.Found()
+  if not error and header['changed_mb'] > 0:
+    changes = _changed.find(room.workspace_fd, laid_out, header)
   result = {
     'error': error, 'reason': watch.reason, 'status': watch.status,
     'startup_s': began - start, 'exec_s': ended - began,
@@ -68,11 +77,16 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
     'memory_full': watch.memory_full(resident),
     'output_bytes': watch.total,
     'ended_at': ended, 'names': list(files), 'problems': problems,
+    'changed': list(changes.files), 'removed': changes.removed,
+    'left_out': changes.left_out,
   }
-  _wire.send(conn, result, [watch.text().encode(), *files.values()])
+  _wire.send(conn, result, [
+    *(text.encode() for text in watch.texts()), *files.values(),
+    *changes.files.values(),
+  ])
 
 
-def _begin(room: Room, header: dict, out: int,
+def _begin(room: Room, header: dict, out: int, err: int,
            sync: int) -> int | socket.socket:
   """The job's first process: its pid, or the zygote's stream of it."""
   config = room.config
@@ -80,11 +94,12 @@ def _begin(room: Room, header: dict, out: int,
     needed = {k: v for k, v in header.items() if k not in ('files', 'collect')}
     return _zygote.born(
       config['zygote_fd'], {'request': room.request, 'header': needed},
-      {'out': out, 'sync': sync, 'proc': room.proc_fd}, config['cgroup_fds'],
+      {'out': out, 'err': err, 'sync': sync, 'proc': room.proc_fd},
+      config['cgroup_fds'],
     )
   child = os.fork()
   if child == 0:
-    _job.become_job(room, header, out, sync)
+    _job.become_job(room, header, out, err, sync)
   return child
 
 

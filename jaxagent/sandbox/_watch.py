@@ -19,15 +19,42 @@ KILL_S = 10.0
 MB = 1 << 20
 
 
+class _Stream:
+  """What came through one pipe: the head and tail of it.
+
+  fd: the pipe's end, which does not block. keep: bytes of each.
+  """
+
+  def __init__(self, fd: int, keep: int):
+    self.fd, self.keep = fd, keep
+    self.head, self.tail = bytearray(), bytearray()
+    self.taken = 0  # bytes, before anything was cut
+
+  def add(self, part: bytes) -> None:
+    self.taken += len(part)
+    room = max(0, self.keep - len(self.head))
+    self.head += part[:room]
+    self.tail += part[room:]
+    if len(self.tail) > 4 * self.keep + 65536:
+      del self.tail[:-self.keep]
+
+  def text(self) -> str:
+    tail = bytes(self.tail[-self.keep:]) if self.keep else b''
+    cut = len(self.head) + len(tail) < self.taken
+    middle = b'\n[... cut ...]\n' if cut else b''
+    return (bytes(self.head) + middle + tail).decode('utf-8', 'replace')
+
+
 class Watch:
   """Follows the job to its end: output, memory, deadline.
 
   child: its first process, or the zygote's stream of one (`_zygote.born`).
+  outs: pipes to read: of all its output, or of standard output and of error.
   """
 
   def __init__(self, room: Room, header: dict, child: int | socket.socket,
-               out: int):
-    self.room, self.header, self.out = room, header, out
+               outs: list[int]):
+    self.room, self.header = room, header
     self.born = child if isinstance(child, socket.socket) else None
     self.child = -1 if self.born else child
     self.end_fd = (
@@ -36,14 +63,14 @@ class Watch:
     self.cpu_s, self.resident = 0.0, 0  # of processes that are not ours
     self.reason = ''
     self.status: int | None = None
-    self.head, self.tail = bytearray(), bytearray()
-    self.total = 0
+    self.total = 0  # bytes of output, one past the cap at most
     self.peak = 0
     self.disk = header['disk_mb'] * MB + header['initial_bytes']
     self.memory = header['memory_mb'] * MB
     if header['zygote']:  # what it holds from the start is not its own
       self.memory += room.config['base_data']
-    self.keep = header['keep_kb'] * 1024 // 2
+    keep = header['keep_kb'] * 1024 // 2
+    self.streams = [_Stream(fd, keep) for fd in outs]
     self.cap = header['output_kb'] * 1024
 
   def follow(self) -> None:
@@ -51,7 +78,8 @@ class Watch:
     deadline = begin + self.header['timeout_s']
     poll = select.poll()
     poll.register(self.end_fd, select.POLLIN)
-    poll.register(self.out, select.POLLIN)
+    for stream in self.streams:
+      poll.register(stream.fd, select.POLLIN)
     sample_at = begin + TICK_S
     while not self.reason:
       now = time.monotonic()
@@ -63,16 +91,17 @@ class Watch:
         sample_at = now + max(TICK_S, 10 * (time.monotonic() - now))
       wait = min(deadline, sample_at) - time.monotonic()
       events = dict(poll.poll(max(0.0, wait) * 1000 + 0.5))
-      if self.out in events and not self._drain(once=True):
-        poll.unregister(self.out)
+      for stream in self.streams:
+        if stream.fd in events and not self._drain(stream, once=True):
+          poll.unregister(stream.fd)
       if self.end_fd in events:
         break
 
-  def _drain(self, *, once: bool) -> bool:
+  def _drain(self, stream: _Stream, *, once: bool) -> bool:
     """False at the end of the stream. Keeps head and tail of the first cap."""
     while True:
       try:
-        part = os.read(self.out, 65536)
+        part = os.read(stream.fd, 65536)
       except BlockingIOError:
         return True
       if not part:
@@ -80,12 +109,7 @@ class Watch:
       part = part[:max(0, self.cap + 1 - self.total)]
       self.total += len(part)
       over = self.total > self.cap
-      part = part[:len(part) - 1] if over else part
-      room = max(0, self.keep - len(self.head))
-      self.head += part[:room]
-      self.tail += part[room:]
-      if len(self.tail) > 4 * self.keep + 65536:
-        del self.tail[:-self.keep]
+      stream.add(part[:-1] if over else part)
       if over:
         self.reason = self.reason or 'output'
         return False
@@ -144,8 +168,9 @@ class Watch:
         self.cpu_s, self.resident = end['cpu_s'], end['resident']
     else:
       self._kill_descendants()
-    self._drain(once=False)
-    os.close(self.out)
+    for stream in self.streams:
+      self._drain(stream, once=False)
+      os.close(stream.fd)
 
   def _kill_descendants(self) -> None:
     """All of them are in the job's process group: seccomp keeps them there.
@@ -179,11 +204,10 @@ class Watch:
     finally:
       os._exit(1)
 
-  def text(self) -> str:
-    tail = bytes(self.tail[-self.keep:]) if self.keep else b''
-    cut = len(self.head) + len(tail) < min(self.total, self.cap)
-    middle = b'\n[... cut ...]\n' if cut else b''
-    return (bytes(self.head) + middle + tail).decode('utf-8', 'replace')
+  def texts(self) -> tuple[str, str]:
+    """(output, errors); without `apart` all is output."""
+    output, *errors = (stream.text() for stream in self.streams)
+    return output, ''.join(errors)
 
 
 def _ignore_gone(kill, pid: int) -> None:

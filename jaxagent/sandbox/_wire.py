@@ -11,16 +11,20 @@ import socket
 import struct
 from typing import Any, Sequence
 
+from jaxagent.sandbox._changed import File
+
 MAX_HEADER = 64 << 20
 
 
 def send(sock: socket.socket, header: dict[str, Any],
-         blobs: Sequence[bytes] = ()) -> None:
+         blobs: Sequence[bytes | File] = ()) -> None:
+  """blobs: each bytes, or a file that gives its `parts` while it is sent."""
   header = {**header, 'blobs': [len(b) for b in blobs]}
   text = json.dumps(header).encode()
   sock.sendall(struct.pack('>Q', len(text)) + text)
   for blob in blobs:
-    sock.sendall(blob)
+    for part in blob.parts() if hasattr(blob, 'parts') else (blob,):
+      sock.sendall(part)
 
 
 def _exactly(sock: socket.socket, size: int) -> bytes:

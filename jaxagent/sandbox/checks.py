@@ -9,6 +9,7 @@ from jaxagent.types import Job
 
 MAX_FILE_MB = 64
 MIN_MEMORY_MB = 48
+MAX_CHANGED_MB = 512
 _ENV = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 
 
@@ -59,6 +60,16 @@ def job(job: Job) -> None:
     raise ValueError(
       f'job {job.job_id}: threads={job.threads} must be at least 1 and '
       f'gpus={job.gpus} at least 0.'
+    )
+  if not 0 <= job.changed_mb <= MAX_CHANGED_MB:  # nor is it NaN
+    raise ValueError(
+      f'job {job.job_id}: changed_mb={job.changed_mb!r} must be 0 (bring '
+      f'nothing out) or at most {MAX_CHANGED_MB}.'
+    )
+  if not isinstance(job.apart, bool):
+    raise ValueError(
+      f'job {job.job_id}: apart={job.apart!r} must be True (standard error '
+      'by itself) or False.'
     )
   if job.zygote and job.gpus:
     raise ValueError(

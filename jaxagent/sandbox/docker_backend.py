@@ -31,7 +31,7 @@ GUARD_S = 30.0  # past the deadline the container is killed from outside
 SUPERVISOR_MB, IMPORTS_MB = 24, 160
 UID_BASE = 0x5A000000
 MB = 1 << 20
-_MODULES = ('_linux', '_wire', '_runner', '_cgroup', '_zygote',
+_MODULES = ('_linux', '_changed', '_wire', '_runner', '_cgroup', '_zygote',
             '_counting', '_room', '_job', '_watch', '_supervisor',
             '_container')
 # What Docker hides by itself; the list has to be whole where it is given.

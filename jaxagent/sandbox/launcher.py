@@ -189,7 +189,8 @@ class Launcher:
       self._in_child(conn, request, group)
     self.jobs[pid] = {
       **request, 'conn': conn, 'group': group, 'cancelled': False,
-      'kill_at': now + request['timeout_s'] + GUARD_S + 2.0,
+      'kill_at': now + request['timeout_s'] + request['bring_s'] + GUARD_S
+      + 2.0,
     }
     if group:
       group.close()

@@ -15,7 +15,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxagent.sandbox import _cgroup, _wire, errors, launcher, outcome, scratch
+from jaxagent.sandbox import (
+  _cgroup,
+  _changed,
+  _wire,
+  errors,
+  launcher,
+  outcome,
+  scratch,
+)
 from jaxagent.types import Execution, Job
 
 DISABLE = ('namespaces', 'userns', 'cgroup', 'landlock', 'seccomp')
@@ -187,7 +195,7 @@ class LocalBackend:
     message = {
       'op': 'run', 'slot': slot, 'timeout_s': timeout_s,
       'memory_mb': job.limits.memory_mb, 'pids': job.limits.pids,
-      'threads': job.threads,
+      'threads': job.threads, 'bring_s': _changed.most_s(job.changed_mb),
     }
     # One lock for number and message: a cancel finds neither or both, and
     # its own message comes after this one.

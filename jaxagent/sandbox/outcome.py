@@ -28,6 +28,7 @@ def request(job: Job, timeout_s: float, gpu_ids: Sequence[str],
     'mounts': {k: str(pathlib.Path(v).resolve())
                for k, v in job.mounts.items()},
     'collect': [*job.collect, *job.optional], 'collect_mb': collect_mb,
+    'changed_mb': job.changed_mb, 'apart': job.apart,
     'keep_kb': keep_kb, 'zygote': job.zygote,
     'threads': job.threads, 'gpus': job.gpus, 'gpu_ids': list(gpu_ids),
     'timeout_s': timeout_s, 'memory_mb': limits.memory_mb,
@@ -78,7 +79,10 @@ def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],
 
 def execution(job: Job, tier: str, result: Mapping[str, Any],
               blobs: list[bytes], trailer: Mapping[str, Any]) -> Execution:
-  """The public record of a run that its supervisor reported on."""
+  """The public record of a run that its supervisor reported on.
+
+  blobs: output, errors, then the files of `names` and those of `changed`.
+  """
   outcome, message = decide(
     {**result, 'problems': _faults(job, result['problems'])}, trailer
   )
@@ -91,6 +95,7 @@ def execution(job: Job, tier: str, result: Mapping[str, Any],
       number = os.WTERMSIG(status)
     else:
       code = os.WEXITSTATUS(status)
+  first = 2 + len(result['names'])
   peak = trailer.get('peak_bytes') or result['peak_bytes']
   return Execution(
     job_id=job.job_id, outcome=outcome, tier=tier, exit_code=code,
@@ -100,8 +105,12 @@ def execution(job: Job, tier: str, result: Mapping[str, Any],
     cpu_s=max(trailer.get('cpu_s', 0.0), result['cpu_s']),
     peak_memory_mb=peak / 2**20, bytes_written=result['written'],
     output=blobs[0].decode('utf-8', 'replace'),
+    errors=blobs[1].decode('utf-8', 'replace'),
     output_bytes=result['output_bytes'],
-    collected=dict(zip(result['names'], blobs[1:])), message=message,
+    collected=dict(zip(result['names'], blobs[2:first])),
+    changed=dict(zip(result['changed'], blobs[first:])),
+    removed=tuple(result['removed']), left_out=tuple(result['left_out']),
+    message=message,
   )
 
 

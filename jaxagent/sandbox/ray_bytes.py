@@ -56,14 +56,13 @@ def job_from_bytes(data: bytes) -> Job:
 
 
 def execution_to_bytes(execution: Execution) -> bytes:
-  """An execution as JSON, collected files in base64."""
+  """An execution as JSON, collected and changed files in base64."""
   record = {
     f.name: getattr(execution, f.name) for f in dataclasses.fields(execution)
   }
   record['outcome'] = execution.outcome.value
-  record['collected'] = {
-    k: _base64(v) for k, v in execution.collected.items()
-  }
+  for name in ('collected', 'changed'):
+    record[name] = {k: _base64(v) for k, v in record[name].items()}
   return pack(record)
 
 
@@ -71,7 +70,8 @@ def execution_from_bytes(data: bytes) -> Execution:
   """The inverse of execution_to_bytes."""
   record = unpack(data)
   record['outcome'] = Outcome(record['outcome'])
-  record['collected'] = {
-    k: base64.b64decode(v) for k, v in record['collected'].items()
-  }
+  for name in ('collected', 'changed'):
+    record[name] = {k: base64.b64decode(v) for k, v in record[name].items()}
+  for name in ('removed', 'left_out'):
+    record[name] = tuple(record[name])
   return Execution(**record)
