@@ -20,6 +20,7 @@ from typing import Any
 MB = 1 << 20
 MOST_FILES, MOST_LINES = 256, 16
 MOST_ENTRIES, MOST_DEPTH = 10_000, 16
+MOST_PATH = 512  # characters: what is noted has to fit beside the job
 MOST_S = 2.0  # of looking; the launcher's guard waits for it
 MB_PER_S = 64.0  # slower than any machine brings them out
 MOST_SHOWN = 160  # characters of a path in a line
@@ -181,6 +182,9 @@ class _Search:
     """Whether it is a folder to walk into; files are noted."""
     if path in self.mounts:
       return False
+    if len(path) > MOST_PATH:
+      self.others.add(path, f'is longer than {MOST_PATH} characters')
+      return False
     status = entry.stat(follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
       # Of another device: a mount, in a folder that the job has renamed.
@@ -228,14 +232,21 @@ class _Search:
 
 
 def _open_folder(workspace: int, path: str) -> int:
-  """A descriptor of a folder of the workspace; '' is itself. OSError."""
+  """A descriptor of a folder of the workspace; '' is itself.
+
+  Raises OSError, where a mount is on the way as if there was nothing.
+  """
   folder = os.dup(workspace)
+  device = os.fstat(folder).st_dev
   for part in path.split('/') if path else ():
     try:
       below = os.open(part, _FOLDER, dir_fd=folder)
     finally:
       os.close(folder)
     folder = below
+    if os.fstat(folder).st_dev != device:
+      os.close(folder)
+      raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
   return folder
 
 

@@ -95,8 +95,8 @@ def born(zygote: int, message: dict[str, Any], fds: dict[str, int],
   """Asks for a job in the room of this process, its supervisor.
 
   zygote: the socket to ask on. message: `request` and `header` of the job.
-  fds: 'out', 'err', 'sync' and 'proc' of it. Returns a socket that can be read once
-  the job's first process is dead (`ended`). Raises OSError.
+  fds: 'out', 'err', 'sync' and 'proc' of it. Returns a socket that can be
+  read once the job's first process is dead (`ended`). Raises OSError.
   """
   ours, theirs = socket.socketpair()
   ours.settimeout(ANSWER_S)

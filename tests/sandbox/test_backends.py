@@ -135,6 +135,35 @@ def test_output_keeps_head_and_tail(pool):
   assert result.output_bytes == 200_012
 
 
+@pytest.mark.parametrize('zygote', [False, True])
+def test_standard_error_comes_apart(pool, zygote):
+  script = "import os\nprint('a')\nos.system('echo b; echo c >&2')\n1 / 0"
+  result = run(pool, script, zygote=zygote, apart=True)
+  assert result.output == 'a\nb\n'
+  assert result.errors.startswith('c\nTraceback')
+  together = run(pool, script, zygote=zygote)
+  assert together.output == result.output + result.errors
+  assert together.errors == ''
+
+
+@pytest.mark.parametrize('zygote', [False, True])
+def test_changed_files_come_out(pool, zygote):
+  script = (
+    'import os\n'
+    "os.mkdir('in/new'); open('in/new/f', 'wb').write(b'\\xff' * 3_000_000)\n"
+    "open('in/a', 'w').write('2'); os.remove('in/b'); os.mkfifo('pipe')\n"
+    "open('large', 'wb').truncate(6_000_000)\nwhile True: pass"
+  )
+  result = run(
+    pool, script, zygote=zygote, files={'in/a': '1', 'in/b': '1', 'c': '1'},
+    changed_mb=4, limits=limits(timeout_s=1.0))
+  assert result.outcome is Outcome.TIMEOUT, result.message
+  assert result.changed == {'in/a': b'2', 'in/new/f': b'\xff' * 3_000_000}
+  assert result.removed == ('in/b',)
+  assert result.left_out == (
+    'large: 6000000 bytes, beyond 4 MB', 'pipe: is a pipe')
+
+
 def test_a_large_result_comes_out_whole(pool):
   result = run(pool, "open('f', 'wb').write(b'ab' * 6_000_000)",
                collect=('f',))

@@ -45,7 +45,8 @@ _JOBS = st.builds(
   collect=st.lists(_TEXT, max_size=3).map(tuple),
   env=st.dictionaries(_TEXT, _TEXT, max_size=3), limits=_LIMITS,
   zygote=st.booleans(), gpus=st.integers(0, 8), threads=st.integers(1, 64),
-  priority=st.floats(allow_nan=False),
+  priority=st.floats(allow_nan=False), apart=st.booleans(),
+  changed_mb=st.floats(0, 512),
 )
 _SECONDS = st.floats(0, 1e9)
 _EXECUTIONS = st.builds(
@@ -55,7 +56,10 @@ _EXECUTIONS = st.builds(
   exec_s=_SECONDS, teardown_s=_SECONDS, cpu_s=_SECONDS, peak_memory_mb=_SECONDS,
   bytes_written=st.integers(0), output=_TEXT, output_bytes=st.integers(0),
   collected=st.dictionaries(_TEXT, st.binary(max_size=50), max_size=3),
-  message=_TEXT, attempts=st.integers(1, 3),
+  message=_TEXT, attempts=st.integers(1, 3), errors=_TEXT,
+  changed=st.dictionaries(_TEXT, st.binary(max_size=50), max_size=3),
+  removed=st.lists(_TEXT, max_size=3).map(tuple),
+  left_out=st.lists(_TEXT, max_size=3).map(tuple),
 )
 
 
