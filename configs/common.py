@@ -56,14 +56,17 @@ def base() -> ConfigDict:
   config.reader.base_url = 'http://127.0.0.1:8000/v1'
   config.reader.model = ''
 
-  # The environment of step-wise agents.
+  # How a step-wise policy is prompted, in the full style, and answers:
+  # research | without_thought | react | autogpt
+  config.agent = 'research'
+  # Its environment.
   config.env = ConfigDict()
   config.env.dialect = 'jaxagent'  # jaxagent | mlagentbench
   config.env.actions = ()  # that a policy may take; () is paper 000's seven
   # execute: run and tell | measure: for the reward alone | nothing
   config.env.after_edit = 'execute'
   config.env.on_failure = 'revert'  # revert | keep, an edit that failed
-  config.env.parse_mode = 'strict'  # strict | compatible
+  config.env.parse_mode = 'strict'  # strict | compatible | mlagentbench
   config.env.help = 'none'  # none | person, who answers Request Help
 
   # Where partial credit for whole solutions comes from: marks by syntax | by a

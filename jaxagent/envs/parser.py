@@ -122,6 +122,11 @@ def is_text(value: str) -> bool:
   return _NO_TEXT.search(value) is None
 
 
+def plain(text: str) -> str:
+  """The text with a question mark for what no file or request can hold."""
+  return _NO_TEXT.sub('?', text)
+
+
 def cut_observation(text: str) -> str:
   """Drops what follows the stop sequence `Observation:` at a line's start."""
   return re.split(r'^Observation:', text, maxsplit=1, flags=re.M)[0]

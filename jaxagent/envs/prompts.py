@@ -1,8 +1,7 @@
 """State -> prompt text.
 
-`compact` is for tiny models: 60 to 90 tokens of a 1024-entry BPE. `full` is
-the prompt of paper 000 (table 5 and 6) with the state of MLAgentBench's
-research agent: the last steps and the script.
+`compact` is for tiny models. What a large one is shown, its agent says
+(`envs.agents`), from the parts here.
 """
 
 from __future__ import annotations
@@ -234,7 +233,8 @@ def model_text(state: types.State) -> str:
   return _shorten(line.removeprefix('model = '), MAX_MODEL_CHARS) or 'unknown'
 
 
-def _compact(state: types.State, task: types.TaskSpec) -> str:
+def compact(state: types.State, task: types.TaskSpec) -> str:
+  """The prompt for tiny models: 60 to 90 tokens of a 1024-entry BPE."""
   better = 'higher' if task.higher_is_better else 'lower'
   last = state.last_outcome or 'none'
   return (
@@ -259,50 +259,3 @@ def research_problem(state: types.State, task: types.TaskSpec) -> str:
       f'- {idea}' for idea in state.ideas
     )
   return problem
-
-
-def _full(
-  state: types.State,
-  task: types.TaskSpec,
-  actions: Sequence[str],
-  entries: Sequence[str],
-) -> str:
-  problem = research_problem(state, task)
-  past = '\n'.join(
-    f'Step {state.step - len(state.history) + i}: {step.action or "invalid"} '
-    f'-> {step.result}'
-    for i, step in enumerate(state.history)
-  )
-  return (
-    'You are a helpful research assistant. You have access to the following '
-    f'tools:\n{tools_prompt(actions)}\n\nResearch Problem: {problem}\n\n'
-    f'Always respond in this format exactly:\n{format_prompt(entries)}\n'
-    "Observation:\n'''\nthe result of the action\n'''\n\n"
-    + (f'Last steps:\n{past}\n\n' if past else '')
-    + f'{state.script} ({task.metric} {number(state.score)}, at the start '
-    f'{number(state.start_score)}, last run: {state.last_outcome or "none"}):'
-    f'\n```python\n{state.files.get(state.script, "")}```\n'
-  )
-
-
-def render_prompt(
-  state: types.State,
-  task: types.TaskSpec,
-  *,
-  style: str = 'compact',
-  actions: Sequence[str] = parser.DEFAULT_ACTIONS,
-  entries: Sequence[str] = parser.ENTRIES,
-) -> str:
-  """Text that the policy answers with one response.
-
-  Args:
-    state: where the step starts.
-    task: the state's task.
-    style: 'compact' (tiny models) or 'full' (paper 000 tables 5 and 6).
-    actions, entries: what the full prompt offers and asks for.
-  """
-  if style == 'compact':
-    return _compact(state, task)
-  if style == 'full':
-    return _full(state, task, actions, entries)
-  raise ValueError(f"style={style!r} must be 'compact' or 'full'.")

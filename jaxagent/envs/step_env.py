@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import interfaces, parser
+from jaxagent.envs import agents, interfaces, parser
 from jaxagent.envs.actions import Actions, Effect, Scene
 from jaxagent.envs.editing import AskedEditor
 from jaxagent.envs.execution import ScriptRunner, state_id
@@ -24,6 +24,7 @@ from jaxagent.envs.workspace import ActionFailed
 # Duration of an action that runs nothing; durations must be > 0.
 FLOOR_S = 1e-3
 HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
+MAX_RESPONSE_CHARS, MAX_PAST_CHARS = 16_000, 6000  # kept of each of them
 AFTER_EDIT = ('execute', 'measure', 'nothing')
 ON_FAILURE = ('revert', 'keep')
 DIALECTS: dict[str, type[Actions]] = {
@@ -96,7 +97,8 @@ class StepEnvironment(ScriptRunner):
     on_failure: of 'execute': 'revert' undoes an edit whose run failed, as an
       agent with Undo Edit Script would, so that a state always holds a script
       that runs; 'keep' leaves the broken script in the next state.
-    parse_mode, entries, actions: see parser.parse_response.
+    agent: reads the responses.
+    actions: that may be taken.
     cache: executions of the same task, files and split are looked up
       instead of run (durations too). For collection only: RL runs for real.
     infrastructure_retries: how often a failure of ours is run again.
@@ -121,8 +123,7 @@ class StepEnvironment(ScriptRunner):
     zygote: bool = True,
     after_edit: str = 'execute',
     on_failure: str = 'revert',
-    parse_mode: str = 'strict',
-    entries: tuple[str, ...] = parser.ENTRIES,
+    agent: agents.AgentStyle = agents.AGENTS['research'],
     actions: tuple[str, ...] = parser.DEFAULT_ACTIONS,
     cache: bool = False,
     infrastructure_retries: int = 1,
@@ -154,8 +155,7 @@ class StepEnvironment(ScriptRunner):
     self.dialect = DIALECTS[dialect]()
     self.after_edit = after_edit
     self.on_failure = on_failure
-    self.parse_mode = parse_mode
-    self.entries = entries
+    self.agent = agent
     self.actions = actions
 
   def step(
@@ -172,12 +172,7 @@ class StepEnvironment(ScriptRunner):
     deadline: of what the step is part of; `step_timeout_s` is nested in it.
     """
     try:
-      response = parser.parse_response(
-        response_text,
-        mode=self.parse_mode,
-        required=self.entries,
-        actions=self.actions,
-      )
+      response = self.agent.parse(response_text, actions=self.actions)
     except parser.ResponseError as error:
       return self.refuse(state, error, response_text)
     return self.act(
@@ -298,7 +293,9 @@ class StepEnvironment(ScriptRunner):
     files = dict(state.files if effect.files is None else effect.files)
     script, last = effect.script or state.script, effect.outcome.value
     short = last + ('' if score is None else f' {score:.4g}')
-    past = types.PastStep(action, short, text, observation)
+    said = truncate(parser.plain(text), MAX_RESPONSE_CHARS)
+    told = truncate(parser.plain(observation), MAX_PAST_CHARS)
+    past = types.PastStep(action, short, said, told)
     return dataclasses.replace(
       state,
       files=files,

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 
 from jaxagent import types
-from jaxagent.envs import parser, prompts
+from jaxagent.envs import agents, parser
 from jaxagent.llm.base import TextModel
 
 SYSTEM = (
@@ -25,7 +25,8 @@ class ModelExpert:
 
   Args:
     client: the model.
-    actions, entries: what the prompt offers and asks for.
+    agent: writes the prompt and reads the answer.
+    actions: what the prompt offers.
     temperature: of sampling; the seed of each answer comes from `rng`, so
       that a collection can be repeated from the client's cache.
     attempts: answers asked for until one is in the format. The last one is
@@ -36,8 +37,8 @@ class ModelExpert:
     self,
     client: TextModel,
     *,
+    agent: agents.AgentStyle = agents.AGENTS['research'],
     actions: Sequence[str] = parser.DEFAULT_ACTIONS,
-    entries: Sequence[str] = parser.ENTRIES,
     temperature: float = 0.7,
     max_tokens: int = 1024,
     attempts: int = 2,
@@ -47,8 +48,7 @@ class ModelExpert:
     self.client = client
     self.name = f'model_expert({client.name})'
     self.is_stand_in = client.is_stand_in
-    self.actions = tuple(actions)
-    self.entries = tuple(entries)
+    self.agent, self.actions = agent, tuple(actions)
     self.temperature = temperature
     self.max_tokens = max_tokens
     self.attempts = attempts
@@ -63,8 +63,8 @@ class ModelExpert:
     """One response; raises TextModelError where the model gives none."""
     if ideas:
       state = dataclasses.replace(state, ideas=tuple(ideas))
-    prompt = prompts.render_prompt(
-      state, task, style='full', actions=self.actions, entries=self.entries
+    prompt = agents.prompt_that_fits(
+      self.agent, state, task, actions=self.actions
     )
     messages = [
       {'role': 'system', 'content': SYSTEM},
@@ -75,13 +75,11 @@ class ModelExpert:
         messages,
         max_tokens=self.max_tokens,
         temperature=self.temperature,
-        stop=(STOP,),
+        stop=self.agent.stop,
         seed=rng.getrandbits(31),
       ).split(STOP)[0].strip()
       try:
-        parser.parse_response(
-          answer, required=self.entries, actions=self.actions
-        )
+        self.agent.parse(answer, actions=self.actions)
         return answer
       except parser.ResponseError as error:
         messages = [

@@ -503,8 +503,8 @@ def prompt_room(config) -> str:
 def _shortest(config, length: Callable[[str], int]) -> int:
   """`length` of the shortest prompt, that of an empty script."""
   from jaxagent import types
-  from jaxagent.envs.prompts import render_prompt
   from jaxagent.envs.tasks import load_task
+  from jaxagent.loops.agents import prompter_of
   from jaxagent.loops.host import choose_tasks
 
   if config.loop == 'rl_for_mle':
@@ -513,7 +513,7 @@ def _shortest(config, length: Callable[[str], int]) -> int:
   for name in sum(choose_tasks(config), ()):
     spec = load_task(name, pathlib.Path(config.tasks_dir))
     state = types.State('', name, {}, None, None)
-    text = render_prompt(state, spec, style=config.rollout.prompt_style)
+    text = prompter_of(config).text(state, spec)
     lengths.append(length(text))
   return min(lengths)
 

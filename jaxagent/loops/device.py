@@ -10,9 +10,9 @@ from jaxagent import models, sharding, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_from_json
-from jaxagent.envs.prompts import render_prompt
 from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.loops import checks, engines
+from jaxagent.loops.agents import prompter_of, stop_of
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.models import hf
@@ -43,11 +43,11 @@ def tokenizer_folder(config) -> str:
 
 def check_prompts(host, tokenizer, starts) -> None:
   """Raises UserError where even the shortest prompt would be cut."""
-  style = host.config.rollout.prompt_style
+  prompter = prompter_of(host.config)
   shortest = min(
     len(
       tokenizer.encode_prompt(
-        render_prompt(start.state, host.spec(task), style=style)
+        prompter.text(start.state, host.spec(task), lambda text: False)
       )
     )
     for task, start in starts.items()
@@ -58,11 +58,11 @@ def check_prompts(host, tokenizer, starts) -> None:
 
 def step_texts(host, records) -> Iterator[str]:
   """Prompts and responses of expert steps."""
-  style = host.config.rollout.prompt_style
+  prompter = prompter_of(host.config)
   for record in records:
     for step in record['steps']:
       state = state_from_json(step['state'])
-      yield render_prompt(state, host.spec(state.task), style=style)
+      yield prompter.text(state, host.spec(state.task))
       yield step['response']
 
 
@@ -206,15 +206,14 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
     engine=engines.make_engine(served),
     tokenizer=tokenizer,
     specs={name: task.spec for name, task in host.prepared.items()},
-    style=roll.prompt_style,
+    prompter=prompter_of(host.config),
     sampling=types.Sampling(
       max_new_tokens=roll.max_new_tokens,
       temperature=roll.temperature,
       stop_token_ids=tokenizer.eos_ids,
-      stop=tuple(roll.stop),
+      stop=stop_of(host.config),
     ),
     max_prompt_tokens=roll.max_prompt_tokens,
-    actions=actions_of(host.config),
   )
 
 

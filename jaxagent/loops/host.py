@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxagent.envs import label_sources, parser
+from jaxagent.envs import label_sources
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.tasks import (
   PreparedTask,
@@ -18,6 +18,7 @@ from jaxagent.envs.tasks import (
   prepare_task,
 )
 from jaxagent.loops import executions, text_models
+from jaxagent.loops.agents import actions_of, agent_of
 from jaxagent.loops.errors import Interrupted, UserError
 from jaxagent.loops.executions import CountedEnvironment
 from jaxagent.metrics import Progress
@@ -81,11 +82,6 @@ class Host:
 
   def spec(self, task: str):
     return self.prepared[task].spec
-
-
-def actions_of(config) -> tuple[str, ...]:
-  """The actions that a policy is offered and may take."""
-  return tuple(config.env.actions) or parser.DEFAULT_ACTIONS
 
 
 def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -194,7 +190,7 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
       actions=actions_of(config),
       after_edit=options.after_edit,
       on_failure=options.on_failure,
-      parse_mode=options.parse_mode,
+      agent=agent_of(config),
       timeout_s=box.timeout_s,
       step_timeout_s=box.step_timeout_s,
       memory_mb=box.memory_mb,

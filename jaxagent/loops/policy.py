@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxagent import types
-from jaxagent.envs import parser
-from jaxagent.envs.prompts import render_prompt
+from jaxagent.envs.agents import Prompter
 from jaxagent.rollout.engine import Engine, before_stop
 
 
@@ -27,24 +26,29 @@ class Policy:
 
   engine: samples with the policy's weights.
   specs: task name -> TaskSpec.
-  actions: what the full prompt offers.
+  prompter: state -> the text that it is shown.
   """
 
   engine: Engine
   tokenizer: object
   specs: dict[str, types.TaskSpec]
-  style: str
+  prompter: Prompter
   sampling: types.Sampling
   max_prompt_tokens: int
-  actions: tuple[str, ...] = parser.DEFAULT_ACTIONS
 
   def prompt_ids(self, state: types.State) -> np.ndarray:
-    """int32 [P]: the prompt's tokens; the oldest are cut where too long."""
-    text = render_prompt(
-      state, self.specs[state.task], style=self.style, actions=self.actions
-    )
+    """int32 [P]: the prompt's tokens.
+
+    A prompt that is too long is made shorter by its oldest observations; what
+    has no room all the same loses its first tokens.
+    """
+    text = self.prompter.text(state, self.specs[state.task], self._fits)
     ids = self.tokenizer.encode_prompt(text, self.max_prompt_tokens)
     return np.asarray(ids, np.int32)
+
+  def _fits(self, text: str) -> bool:
+    room = self.max_prompt_tokens
+    return len(self.tokenizer.encode_prompt(text)) <= room
 
   def complete(
     self, prompts: Sequence[np.ndarray], ids: Sequence[str], seeds

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from jaxagent import summary
 from jaxagent.data import chat
-from jaxagent.envs import parser, step_env
+from jaxagent.envs import agents, parser, step_env
 from jaxagent.envs.solution_env import INSTRUMENTERS
 from jaxagent.learner.config import CENTRED
 from jaxagent.loops import checks, engines
@@ -87,6 +87,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
   checks.one_of('expert.kind', 'scripted', 'openai'),
   checks.one_of('editor.kind', 'scripted', 'openai'),
+  checks.one_of('agent', *agents.SPOKEN),
   checks.one_of('reader.kind', 'scripted', 'openai'),
   checks.one_of('env.dialect', *step_env.DIALECTS),
   checks.one_of('env.after_edit', *step_env.AFTER_EDIT),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.data import records as record_data
+from jaxagent.envs import parser
 from jaxagent.envs.execution import StartError, state_id
 from jaxagent.loops import kept
 from jaxagent.loops.errors import UserError
@@ -82,9 +83,12 @@ def private_score(host, task: str, result) -> float | None:
 
 def _starter_private(host, initial: types.State) -> float:
   task = initial.task
-  result = host.env.step(
+  response = parser.Response(
+    {}, 'Execute Script', {'script_name': initial.script}
+  )
+  result = host.env.act(
     initial,
-    execute_response('train.py'),
+    response,
     split='valid',
     job_id=f'starter-{task}',
   )
@@ -99,15 +103,6 @@ def _starter_private(host, initial: types.State) -> float:
       f'run `python -m jaxagent.tasks check {task}`.'
     )
   return score
-
-
-def execute_response(script: str) -> str:
-  """A response that runs `script`, in the format of paper 000 table 6."""
-  return (
-    'Reflection: None.\nResearch Plan and Status: Measure the script.\n'
-    'Fact Check: None.\nThought: Run it.\nAction: Execute Script\n'
-    f'Action Input: {json.dumps({"script_name": script})}'
-  )
 
 
 def _starts_from(value, names: Sequence[str]) -> dict[str, Start]:

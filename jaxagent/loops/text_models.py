@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from jaxagent.envs.interfaces import TextModelError
+from jaxagent.loops.agents import actions_of, agent_of
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8  # as many as a client sends
@@ -20,10 +21,14 @@ def make_expert(config, work: pathlib.Path):
   if config.expert.kind == 'scripted':
     from jaxagent.stand_ins.expert import ScriptedExpert
 
-    return ScriptedExpert()
+    return ScriptedExpert(agent=agent_of(config))
   from jaxagent.llm.model_expert import ModelExpert
 
-  return ModelExpert(_client(config.expert, work))
+  return ModelExpert(
+    _client(config.expert, work),
+    agent=agent_of(config),
+    actions=actions_of(config),
+  )
 
 
 def make_editor(config, work: pathlib.Path):

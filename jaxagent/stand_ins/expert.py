@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 from jaxagent import types
-from jaxagent.envs import parser
+from jaxagent.envs import agents
 from jaxagent.envs.model_line import step_names
 from jaxagent.stand_ins import moves
 
@@ -68,6 +68,7 @@ class ScriptedExpert:
       pipeline does not have).
     p_idea: chance of following a drawn idea while the trajectory is young.
     max_chars: longest instruction.
+    agent: in whose format it answers.
   """
 
   name = 'scripted_expert'
@@ -81,7 +82,7 @@ class ScriptedExpert:
     p_blunder: float = 0.05,
     p_idea: float = 0.6,
     max_chars: int = 160,
-    with_thought: bool = True,
+    agent: agents.AgentStyle = agents.AGENTS['research'],
   ):
     if not 0 <= quality <= 1:
       raise ValueError(f'quality={quality!r} must be between 0 and 1.')
@@ -90,7 +91,7 @@ class ScriptedExpert:
     self.p_blunder = p_blunder
     self.p_idea = p_idea
     self.max_chars = max_chars
-    self.with_thought = with_thought
+    self.agent = agent
 
   def act(
     self,
@@ -99,7 +100,7 @@ class ScriptedExpert:
     rng: random.Random,
     ideas: Sequence[str] = (),
   ) -> str:
-    """One response in the format of paper 000 table 6."""
+    """One response in the agent's format."""
     ideas = tuple(ideas) or state.ideas
     if rng.random() < self.p_look:
       return self._say(state, task, rng, 'look', *self._look(state, rng))
@@ -200,8 +201,6 @@ class ScriptedExpert:
     action: str,
     args: dict[str, str],
   ) -> str:
-    if not self.with_thought:
-      return parser.format_response({}, action, args)
     good = state.last_outcome in ('', 'ok')
     score = 'nothing' if state.score is None else f'{state.score:.3g}'
     entries = {
@@ -212,4 +211,4 @@ class ScriptedExpert:
       'Fact Check': rng.choice(_FACT),
       'Thought': rng.choice(_THOUGHT[family]),
     }
-    return parser.format_response(entries, action, args)
+    return self.agent.write(entries, action, args)

@@ -261,7 +261,7 @@ def test_research_may_be_compatible():
   text = 'Words.\nAction: List Files\nAction Input: ```{"dir_path": "."}```'
   with pytest.raises(parser.FormatError):
     agent('research').parse(text, actions=ACTIONS)
-  got = Research(compatible=True).parse(text, actions=ACTIONS)
+  got = Research(mode='compatible').parse(text, actions=ACTIONS)
   assert got.args == {'dir_path': '.'}
 
 

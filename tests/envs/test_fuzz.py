@@ -19,7 +19,7 @@ import pytest
 
 from jaxagent import types
 from jaxagent.data import records
-from jaxagent.envs import actions, grade_worker, parser, prompts, step_env
+from jaxagent.envs import actions, agents, grade_worker, parser, step_env
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.envs.model_line import step_names
 from jaxagent.rewards import ml_agent
@@ -418,7 +418,7 @@ def test_environment(tmp_path, part):
   """A response gives an outcome that the policy is charged for."""
   envs = [
     environment(tmp_path),
-    environment(tmp_path, on_failure='keep', parse_mode='compatible'),
+    environment(tmp_path, on_failure='keep', agent=agents.agent('research', mode='compatible')),
   ]
   starts = [env.initial_state('t') for env in envs]
   seen: set = set()
@@ -464,7 +464,7 @@ def check_result(env, result) -> None:
     json.dumps(records.state_to_json(result.state)).encode()
     for style in ('compact', 'full'):
       spec = env.task('t').spec
-      prompts.render_prompt(result.state, spec, style=style).encode()
+      agents.Prompter(style).text(result.state, spec).encode()
 
 
 GOLD = {
@@ -591,7 +591,7 @@ def test_grader(tmp_path, part):
 )
 def test_a_megabyte(tmp_path, text, mode):
   """Anywhere in a response; a pattern that backtracks would not come back."""
-  env = environment(tmp_path, parse_mode=mode)
+  env = environment(tmp_path, agent=agents.agent('research', mode=mode))
   state = env.initial_state('t')
   head = 'Action: Edit Script (AI)\nAction Input: '
   thoughts = {name: 'x' for name in parser.ENTRIES[:4]}

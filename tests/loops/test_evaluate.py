@@ -54,7 +54,7 @@ def idle_host(tmp_path):
     work=tmp_path,
     heldin=('wine',),
     heldout=('digits',),
-    env=stubs.SimpleNamespace(step=_idle_step),
+    env=stubs.SimpleNamespace(step=_idle_step, act=_idle_step),
     spec=lambda name: load_task(name, root),
     stop=host.StopFlag(),
   )
@@ -149,7 +149,7 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
 
 
 def test_a_starter_that_cannot_be_graded_says_so(idle_host):
-  idle_host.env = stubs.SimpleNamespace(step=_better_step)
+  idle_host.env = stubs.SimpleNamespace(step=_better_step, act=_better_step)
   idle_host.grader = _Grader(1)
   with pytest.raises(UserError, match='wine.*starter.*the worker died'):
     starts._starter_private(idle_host, _starts()['wine'].state)

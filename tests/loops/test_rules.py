@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from configs import common, stepwise_ppo
-from jaxagent.envs import parser, solution_env, step_env
+from jaxagent.envs import agents, parser, solution_env, step_env
 from jaxagent.learner import config as learner_config
 from jaxagent.loops import checks, rules, settings
 from jaxagent.loops.errors import UserError
@@ -65,6 +65,7 @@ CHOICES = {
   'sandbox.min_tier': 'T3, T2, T1, T0',
   'expert.kind': 'scripted, openai',
   'editor.kind': 'scripted, openai',
+  'agent': ', '.join(agents.SPOKEN),
   'reader.kind': 'scripted, openai',
   'env.dialect': ', '.join(step_env.DIALECTS),
   'env.after_edit': ', '.join(step_env.AFTER_EDIT),
@@ -477,12 +478,12 @@ def test_prompt_bound_lies_below_every_tokenizer():
   """A tokenizer that has seen the prompt alone a hundred times."""
   from jaxagent import types
   from jaxagent.data import bpe
-  from jaxagent.envs.prompts import render_prompt
+  from jaxagent.envs import prompts
   from jaxagent.envs.tasks import load_task
 
   spec = load_task('wine', ROOT / 'tasks')
   state = types.State('', 'wine', {}, None, None)
-  text = render_prompt(state, spec, style='compact')
+  text = prompts.compact(state, spec)
   ids = bpe.train([text] * 100, 4096).encode_prompt(text)
   config = _config({'tasks.heldin': ('wine',), 'tasks.heldout': ('digits',)})
   config.rollout.max_prompt_tokens = len(ids)

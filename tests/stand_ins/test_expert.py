@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jaxagent import types
-from jaxagent.envs import parser
+from jaxagent.envs import agents, parser
 from jaxagent.stand_ins.expert import ScriptedExpert
 from jaxagent.testing import fake_runs
 
@@ -39,7 +39,7 @@ def test_responses_parse_and_vary():
 
 
 def test_without_thought():
-  expert = ScriptedExpert(with_thought=False)
+  expert = ScriptedExpert(agent=agents.agent('without_thought'))
   for text in acts(expert, 20):
     parser.parse_response(text, required=parser.ENTRIES_WITHOUT_THOUGHT)
     with pytest.raises(parser.FormatError):

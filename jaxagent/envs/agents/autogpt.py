@@ -9,13 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser, prompts
 from jaxagent.envs.agents import style
 
 THOUGHTS = ('text', 'reasoning', 'plan', 'criticism', 'speak')
+# What of a research agent's response says the same.
+_ENTRIES = {
+  'text': 'Thought',
+  'reasoning': 'Reflection',
+  'plan': 'Research Plan and Status',
+  'criticism': 'Fact Check',
+  'speak': 'Thought',
+}
 _FORMAT = json.dumps(
   {
     'thoughts': {
@@ -138,3 +146,13 @@ class AutoGPT:
     parser.check_action(name, actions)
     args = parser.check_args(name, command['args'])
     return parser.Response(entries, name, args)
+
+  def write(
+    self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]
+  ) -> str:
+    """See style.AgentStyle."""
+    said = {
+      name: thoughts.get(entry, '') for name, entry in _ENTRIES.items()
+    }
+    command = {'name': action, 'args': dict(args)}
+    return json.dumps({'thoughts': said, 'command': command})

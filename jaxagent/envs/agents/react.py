@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser, prompts
@@ -107,3 +107,10 @@ class ReAct:
     else:
       value = {'final_answer': entries['Final Answer']}
     return parser.Response(entries, action, parser.check_args(action, value))
+
+  def write(
+    self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]
+  ) -> str:
+    """See style.AgentStyle."""
+    text = parser.format_response({}, action, args)
+    return f' {thoughts["Thought"]}\n{text}' if 'Thought' in thoughts else text

@@ -8,7 +8,7 @@ Plan and Status` there, which the format asks it to copy.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser, prompts
@@ -79,12 +79,12 @@ def render(
 class Research:
   """All of paper 000 table 6's entries.
 
-  compatible: forgive in a response what the original forgives.
+  mode: of parser.parse_response.
   """
 
   name: str = 'research'
   stop: tuple[str, ...] = style.STOP
-  compatible: bool = False
+  mode: str = 'strict'
 
   def prompt(
     self,
@@ -110,6 +110,12 @@ class Research:
     """See style.AgentStyle."""
     return parser.parse_response(
       text,
-      mode='compatible' if self.compatible else 'strict',
+      mode=self.mode,
       actions=actions,
     )
+
+  def write(
+    self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]
+  ) -> str:
+    """See style.AgentStyle."""
+    return parser.format_response(thoughts, action, args)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxagent import types
@@ -47,6 +47,12 @@ class AgentStyle(Protocol):
 
   def parse(self, text: str, *, actions: Sequence[str]) -> parser.Response:
     """The response read; raises parser.ResponseError, whatever the text."""
+    ...
+
+  def write(
+    self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]
+  ) -> str:
+    """A response in this format; thoughts: the first four of parser.ENTRIES."""
     ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser
@@ -20,7 +20,7 @@ class WithoutThought:
 
   name: str = 'without_thought'
   stop: tuple[str, ...] = style.STOP
-  compatible: bool = False
+  mode: str = 'strict'
 
   def prompt(
     self,
@@ -46,7 +46,13 @@ class WithoutThought:
     """See style.AgentStyle."""
     return parser.parse_response(
       text,
-      mode='compatible' if self.compatible else 'strict',
+      mode=self.mode,
       required=parser.ENTRIES_WITHOUT_THOUGHT,
       actions=actions,
     )
+
+  def write(
+    self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]
+  ) -> str:
+    """See style.AgentStyle."""
+    return parser.format_response({}, action, args)

@@ -1,0 +1,28 @@
+"""The agent of a run, as its config names it."""
+
+from __future__ import annotations
+
+from jaxagent.envs import agents, parser
+
+
+def actions_of(config) -> tuple[str, ...]:
+  """The actions that a policy is offered and may take."""
+  return tuple(config.env.actions) or parser.DEFAULT_ACTIONS
+
+
+def agent_of(config) -> agents.AgentStyle:
+  """What writes prompts and reads responses."""
+  return agents.agent(config.agent, mode=config.env.parse_mode)
+
+
+def prompter_of(config) -> agents.Prompter:
+  """What a policy is shown of a state."""
+  return agents.Prompter(
+    config.rollout.prompt_style, agent_of(config), actions_of(config)
+  )
+
+
+def stop_of(config) -> tuple[str, ...]:
+  """Texts that end a response: those given, and the agent's own."""
+  own = agent_of(config).stop if config.rollout.prompt_style == 'full' else ()
+  return tuple(dict.fromkeys((*config.rollout.stop, *own)))
