@@ -67,6 +67,8 @@ def base() -> ConfigDict:
   config.env.after_edit = 'execute'
   config.env.on_failure = 'revert'  # revert | keep, an edit that failed
   config.env.parse_mode = 'strict'  # strict | compatible | mlagentbench
+  # MB of new and changed files that a run may leave for the next step.
+  config.env.carry_mb = 16.0
   config.env.help = 'none'  # none | person, who answers Request Help
 
   # Where partial credit for whole solutions comes from: marks by syntax | by a

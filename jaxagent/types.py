@@ -348,6 +348,14 @@ class TaskSpec:
 
 
 @dataclasses.dataclass(frozen=True)
+class Blob:
+  """A file that is no text, by its content; the bytes are kept elsewhere."""
+
+  digest: str
+  size: int  # bytes
+
+
+@dataclasses.dataclass(frozen=True)
 class PastStep:
   """One earlier step, as later prompts tell of it.
 
@@ -366,13 +374,13 @@ class PastStep:
 class State:
   """Where a step starts: a script, its score, and what was seen before.
 
-  files: relative path -> text of the workspace's editable files.
+  files: relative path -> content of the workspace, the task's data left out.
   history: the last steps, newest last.
   """
 
   state_id: str  # content hash
   task: str
-  files: Mapping[str, str]
+  files: Mapping[str, str | Blob]
   score: float | None  # m_t
   start_score: float | None  # m_init measured
   last_outcome: str = ''

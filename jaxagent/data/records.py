@@ -30,6 +30,10 @@ def state_from_json(record: dict[str, Any]) -> types.State:
     for h in record['history']
   )
   record['ideas'] = tuple(record['ideas'])
+  record['files'] = {
+    name: types.Blob(**value) if isinstance(value, dict) else value
+    for name, value in record['files'].items()
+  }
   return types.State(**record)
 
 

@@ -13,7 +13,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 from jaxagent import types
-from jaxagent.envs import interfaces, parser, workspace
+from jaxagent.envs import carried, interfaces, parser, workspace
 from jaxagent.envs.execution import Run
 from jaxagent.envs.workspace import ActionFailed
 
@@ -50,6 +50,8 @@ class Scene:
   data: the folder that the workspace shows as `data`.
   run: (files, script) -> the graded execution of a script.
   command: (files, script) -> an execution of which nothing is graded.
+  carried: (files, execution) -> the files with what it left, and lines on what
+    is not kept.
   edited: (text, instruction) -> the editor's text; ActionFailed where it
     refuses, TextModelError where none came.
   """
@@ -59,6 +61,9 @@ class Scene:
   data: pathlib.Path
   run: Callable[[Mapping[str, str], str], Run]
   command: Callable[[Mapping[str, str], str], types.Execution]
+  carried: Callable[
+    [Mapping, types.Execution], tuple[dict[str, str | types.Blob], list[str]]
+  ]
   edited: Callable[[str, str], str]
   reader: interfaces.Reader
   helper: interfaces.Helper
@@ -140,6 +145,13 @@ class Actions:
     text = self.read(scene, file_name)
     return Effect(scene.reader.describe(text, things_to_look_for))
 
+  def content(self, scene: Scene, name: str) -> str | types.Blob:
+    """A file to be copied."""
+    found = workspace.visible(scene.files).get(workspace.checked(name))
+    if isinstance(found, types.Blob):
+      return found
+    return self.read(scene, name, whole=True)
+
   # --- Changing ------------------------------------------------------------
 
   def target(self, scene: Scene, name: str) -> str:
@@ -155,19 +167,21 @@ class Actions:
   def append_file(self, scene: Scene, file_name: str, content: str) -> Effect:
     path = self.target(scene, file_name)
     files = workspace.with_backup(scene.files, path)
-    files = workspace.with_file(files, path, files.get(path, '') + content)
+    old = self.read(scene, path, whole=True) if path in files else ''
+    files = workspace.with_file(files, path, old + content)
     return Effect(f'{path} extended.', files=files)
 
   def copy_file(self, scene: Scene, source: str, destination: str) -> Effect:
-    text = self.read(scene, source, whole=True)
+    content = self.content(scene, source)
     path = self.target(scene, destination)
-    files = workspace.with_file(scene.files, path, text)
+    files = workspace.with_backup(scene.files, path)
+    files = workspace.with_file(files, path, content)
     return Effect(f'{source} copied to {path}.', files=files)
 
   def undo_edit(self, scene: Scene, script_name: str) -> Effect:
     path = self.target(scene, script_name)
     files = workspace.undone(scene.files, path)
-    return Effect(files[path], files=files)
+    return Effect(workspace.text(files, path), files=files)
 
   # --- Running -------------------------------------------------------------
 
@@ -178,9 +192,18 @@ class Actions:
         f'there is no script {script_name!r}.', 'missing', script_name
       )
     run = scene.run(workspace.laid_out(scene.files), path)
+    files, lost = scene.carried(scene.files, run.execution)
     return Effect(
-      self.report(path, run), run.outcome, run=run, script=path
+      self.report(path, run) + self.not_kept(lost),
+      run.outcome,
+      files=files,
+      run=run,
+      script=path,
     )
+
+  def not_kept(self, lines: list[str]) -> str:
+    """What of a run's files is not there in the next step."""
+    return carried.told(lines)
 
   def report(self, script: str, run: Run) -> str:
     """Status line, then standard output and error of the run."""
@@ -195,8 +218,12 @@ class Actions:
     files = workspace.laid_out(scene.files)
     files |= {REPL: REPL_SCRIPT, COMMAND: command}
     execution = scene.command(files, REPL)
+    files, lost = scene.carried(scene.files, execution)
     return Effect(
-      self.printed(execution), execution.outcome, execution=execution
+      self.printed(execution) + self.not_kept(lost),
+      execution.outcome,
+      files=files,
+      execution=execution,
     )
 
   def printed(self, execution: types.Execution) -> str:
@@ -259,6 +286,9 @@ class Actions:
       return Effect(text, run.outcome, files, target, run, diff=diff)
     text = f'{self.report(target, run)}\n{text}'
     keep = run.outcome is types.Outcome.OK or scene.on_failure == 'keep'
+    if keep:
+      files, lost = scene.carried(files, run.execution)
+      text += self.not_kept(lost)
     if not keep:
       text += '\nThe run failed, so the edit was undone.'
     return Effect(
@@ -273,7 +303,7 @@ class Actions:
   # --- Notes and questions --------------------------------------------------
 
   def log(self, scene: Scene) -> str:
-    return scene.files.get(RESEARCH_LOG, '')
+    return workspace.text(scene.files, RESEARCH_LOG)
 
   def append_log(self, scene: Scene, content: str) -> Effect:
     if len(content) > MAX_LOG_CHARS:

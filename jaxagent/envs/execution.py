@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
+from jaxagent.envs.snapshots import Snapshots
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +34,18 @@ class StartError(RuntimeError):
 
 
 def state_id(
-  task: str, files: Mapping[str, str], script: str, step: int, last: str = ''
+  task: str,
+  files: Mapping[str, str | types.Blob],
+  script: str,
+  step: int,
+  last: str = '',
 ) -> str:
   """Content hash: equal content and position, equal id."""
-  content = json.dumps(
-    [task, sorted(files.items()), script, step, last], ensure_ascii=False
-  )
+  given = [
+    (k, v if isinstance(v, str) else dataclasses.astuple(v))
+    for k, v in sorted(files.items())
+  ]
+  content = json.dumps([task, given, script, step, last], ensure_ascii=False)
   data = content.encode('utf-8', 'surrogatepass')
   return hashlib.sha256(data).hexdigest()[:24]
 
@@ -62,7 +69,9 @@ class ScriptRunner:
     cache: bool = False,
     infrastructure_retries: int = 1,
     step_timeout_s: float | None = None,
+    store: Snapshots | None = None,
   ):
+    self.store = store or Snapshots(':memory:')
     self.prepared = dict(prepared)
     self.pool = pool
     self.grader = grader
@@ -112,6 +121,7 @@ class ScriptRunner:
     own_work: bool = False,
     apart: bool = False,
     graded: bool = True,
+    changed_mb: float = 0.0,
   ) -> Run:
     """Executes one script in a fresh workspace and grades its submission.
 
@@ -122,16 +132,18 @@ class ScriptRunner:
     own_work: a copy of the sample submission is none.
     apart: standard output and error in streams of their own.
     graded: False asks for no submission; such a run has no score.
+    changed_mb: how much of what it changed comes out beside (`Job`).
     """
     more = {
       'optional': optional,
       'own_work': own_work,
       'apart': apart,
       'graded': graded,
+      'changed_mb': changed_mb,
     }
     key = ''
     if self._cache is not None and not optional:
-      kind = f'{split} {own_work} {apart} {graded}'
+      kind = f'{split} {own_work} {apart} {graded} {changed_mb}'
       key = state_id(task, files, script, 0, kind)
       with self._lock:
         if key in self._cache:
@@ -154,18 +166,19 @@ class ScriptRunner:
 
   def _run_once(
     self, task, files, script, split, job_id, deadline, *, optional, own_work,
-    apart, graded,
+    apart, graded, changed_mb,
   ) -> Run:  # fmt: skip
     prepared = self.task(task)
     spec = prepared.spec
     job = types.Job(
       job_id=job_id,
       script=script,
-      files=dict(files),
+      files=self.store.bytes_of(files),
       mounts={'data': prepared.public_dir},
       collect=(spec.submission,) if graded else (),
       optional=optional,
       apart=apart,
+      changed_mb=changed_mb,
       limits=self._limits(spec),
       threads=self.threads,
       zygote=self.zygote,

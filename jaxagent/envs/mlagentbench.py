@@ -164,7 +164,7 @@ class MlAgentBenchActions(Actions):
     files = workspace.undone(scene.files, path)
     return Effect(
       f'Content of {script_name} after undo the most recent edit:\n'
-      f'{files[path]}',
+      f'{workspace.text(files, path)}',
       files=files,
     )
 
@@ -186,6 +186,9 @@ class MlAgentBenchActions(Actions):
     if execution.exit_code != 0:
       return execution.errors
     return execution.output or execution.errors
+
+  def not_kept(self, lines: list[str]) -> str:
+    return ''
 
   def printed(self, execution: types.Execution) -> str:
     if execution.exit_code is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jaxagent import types
-from jaxagent.envs import parser
+from jaxagent.envs import parser, workspace
 from jaxagent.envs.model_line import model_line
 
 MAX_MODEL_CHARS = 260
@@ -229,7 +229,7 @@ def _shorten(text: str, limit: int) -> str:
 
 def model_text(state: types.State) -> str:
   """The current script's model expression on one line."""
-  line = model_line(state.files.get(state.script, ''))
+  line = model_line(workspace.text(state.files, state.script))
   return _shorten(line.removeprefix('model = '), MAX_MODEL_CHARS) or 'unknown'
 
 

@@ -15,10 +15,12 @@ from typing import Any
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import agents, interfaces, parser
+from jaxagent.envs import carried as carried_files
 from jaxagent.envs.actions import Actions, Effect, Scene
 from jaxagent.envs.editing import AskedEditor
 from jaxagent.envs.execution import ScriptRunner, state_id
 from jaxagent.envs.mlagentbench import MlAgentBenchActions
+from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.workspace import ActionFailed
 
 # Duration of an action that runs nothing; durations must be > 0.
@@ -105,6 +107,9 @@ class StepEnvironment(ScriptRunner):
     step_timeout_s: seconds for a step as a whole: the editor, the pool's queue
       and the execution, with those retries. What is not done then has the
       outcome `deadline`, which is never a reward. None: no limit.
+    store: keeps files that are no text; one in memory where None.
+    carry_mb: what a run may leave for the next step, in new and changed files;
+      0: each run starts from what the actions wrote.
   """
 
   def __init__(
@@ -128,6 +133,8 @@ class StepEnvironment(ScriptRunner):
     cache: bool = False,
     infrastructure_retries: int = 1,
     step_timeout_s: float | None = None,
+    store: Snapshots | None = None,
+    carry_mb: float = 16.0,
   ):
     for name, value, choices in (
       ('on_failure', on_failure, ON_FAILURE),
@@ -149,7 +156,9 @@ class StepEnvironment(ScriptRunner):
       cache=cache,
       infrastructure_retries=infrastructure_retries,
       step_timeout_s=step_timeout_s,
+      store=store,
     )
+    self.carry_mb = carry_mb
     self.editor, self.reader, self.helper = editor, reader, helper
     self._asking = AskedEditor(editor)
     self.dialect = DIALECTS[dialect]()
@@ -228,12 +237,30 @@ class StepEnvironment(ScriptRunner):
     call = {'split': split, 'job_id': job_id, 'deadline': deadline}
 
     def run(files, script):
-      return self.run_script(state.task, files, script, apart=apart, **call)
+      return self.run_script(
+        state.task,
+        files,
+        script,
+        apart=apart,
+        changed_mb=self.carry_mb,
+        **call,
+      )
 
     def command(files, script):
       return self.run_script(
-        state.task, files, script, apart=apart, graded=False, **call
+        state.task,
+        files,
+        script,
+        apart=apart,
+        graded=False,
+        changed_mb=self.carry_mb,
+        **call,
       ).execution
+
+    def carried(files, execution):
+      if self.carry_mb <= 0:
+        return dict(files), []
+      return carried_files.carry(files, execution, task.spec, self.store)
 
     return Scene(
       state=state,
@@ -241,6 +268,7 @@ class StepEnvironment(ScriptRunner):
       data=task.public_dir,
       run=run,
       command=command,
+      carried=carried,
       edited=self._asking.edited,
       reader=self.reader,
       helper=self.helper,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import pathlib
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from jaxagent import types
 from jaxagent.envs import parser
@@ -16,8 +16,14 @@ from jaxagent.envs import parser
 MAX_NAME_BYTES = 200  # a file system takes 255 for one part of a path
 MAX_FILES = 64
 MAX_FILE_BYTES = 256 * 1024
+MAX_TEXT_BYTES = 2 * 1024 * 1024  # of all files, undo copies too
+TOO_MUCH = f'the workspace holds at most {MAX_TEXT_BYTES} bytes of text'
 BACKUP = '.backup'  # folder of the undo copies; no run sees it
 MAX_BACKUPS = 8  # of one file; the oldest goes first
+
+
+# Relative path -> content.
+Files = Mapping[str, str | types.Blob]
 
 
 class ActionFailed(Exception):
@@ -55,12 +61,12 @@ def within(path: str, folder: str) -> bool:
   return path.startswith(folder + '/')
 
 
-def visible(files: Mapping[str, str]) -> dict[str, str]:
+def visible(files: Files) -> dict[str, str | types.Blob]:
   """What actions get to see: all files but the undo copies."""
   return {k: v for k, v in files.items() if not within(k, BACKUP)}
 
 
-def laid_out(files: Mapping[str, str]) -> dict[str, str]:
+def laid_out(files: Files) -> dict[str, str | types.Blob]:
   """What a run gets: what is visible, over the task's own data."""
   return {k: v for k, v in visible(files).items() if not within(k, 'data')}
 
@@ -74,7 +80,7 @@ def checked(name: str) -> str:
 
 
 def read(
-  files: Mapping[str, str], data: pathlib.Path, name: str, *, whole: bool = False
+  files: Files, data: pathlib.Path, name: str, *, whole: bool = False
 ) -> str:
   """Text of a workspace file or of a data file.
 
@@ -84,7 +90,12 @@ def read(
   """
   path = checked(name)
   if path in files and not within(path, BACKUP):
-    return files[path]
+    found = files[path]
+    if isinstance(found, types.Blob):
+      raise ActionFailed(
+        f'{name!r} is no text ({found.size} bytes); a script can read it.'
+      )
+    return found
   real = _in_data(data, path)
   if real is None or not real.is_file():
     raise ActionFailed(f'there is no file {name!r}.', 'missing', name)
@@ -118,7 +129,7 @@ def _in_data(data: pathlib.Path, path: str) -> pathlib.Path | None:
 
 
 def listing(
-  files: Mapping[str, str], data: pathlib.Path, name: str
+  files: Files, data: pathlib.Path, name: str
 ) -> list[str]:
   """Sorted names in a folder of the workspace or the data; folders end in /."""
   path = checked(name or '.')
@@ -142,7 +153,7 @@ def listing(
   return sorted(items)
 
 
-def writable(files: Mapping[str, str], spec: types.TaskSpec, name: str) -> str:
+def writable(files: Files, spec: types.TaskSpec, name: str) -> str:
   """The normalised path; ActionFailed where nothing may be written."""
   path = checked(name)
   if path == '.':
@@ -160,27 +171,41 @@ def writable(files: Mapping[str, str], spec: types.TaskSpec, name: str) -> str:
 
 
 def can_be_laid_out(
-  files: Mapping[str, str], spec: types.TaskSpec, name: str, path: str
+  files: Files, spec: types.TaskSpec, name: str, path: str
 ) -> str:
   """`path`; ActionFailed where a sandbox could not hold such a file."""
   if path == spec.submission:
     raise ActionFailed(f'{name!r} is written by running the script.')
-  # The sandbox could not lay out a file that is a folder as well.
-  for other in (*visible(files), *spec.read_only_files, spec.submission):
-    if within(path, other):
-      raise ActionFailed(f'{other!r} is a file, not a folder.')
-    if within(other, path):
-      raise ActionFailed(f'{name!r} is a folder.')
+  given = (*visible(files), *spec.read_only_files, spec.submission)
+  if why := clash(given, path):
+    raise ActionFailed(why)
   return path
 
 
+def clash(names: Iterable[str], path: str) -> str:
+  """Why no sandbox could lay out `path` beside these files; '' if it could."""
+  for other in names:
+    if within(path, other):
+      return f'{other!r} is a file, not a folder.'
+    if within(other, path):
+      return f'{path!r} is a folder.'
+  return ''
+
+
+def is_full(files: Files) -> bool:
+  """Whether there is no room for one more file."""
+  return len(visible(files)) >= MAX_FILES
+
+
 def with_file(
-  files: Mapping[str, str], target: str, text: str
-) -> dict[str, str]:
+  files: Files, target: str, text: str | types.Blob
+) -> dict[str, str | types.Blob]:
   """The files with one more, or changed; ActionFailed beyond the limits."""
   changed = {**files, target: text}
-  if target not in files and len(visible(changed)) > MAX_FILES:
+  if target not in files and is_full(files):
     raise ActionFailed(f'the workspace holds at most {MAX_FILES} files.')
+  if isinstance(text, types.Blob):
+    return changed
   # Characters first: four bytes each at most.
   if (
     len(text) > MAX_FILE_BYTES
@@ -189,10 +214,21 @@ def with_file(
     raise ActionFailed(f'a file holds at most {MAX_FILE_BYTES} bytes.')
   if not parser.is_text(text):
     raise ActionFailed('the file would hold a NUL or a lone surrogate.')
+  if text_bytes(changed) > MAX_TEXT_BYTES:
+    raise ActionFailed(f'{TOO_MUCH}.')
   return changed
 
 
-def _backups(files: Mapping[str, str], path: str) -> list[str]:
+def text_bytes(files: Files) -> int:
+  """Of all text in the workspace, undo copies too."""
+  return sum(
+    len(value.encode('utf-8', 'surrogatepass'))
+    for value in files.values()
+    if isinstance(value, str)
+  )
+
+
+def _backups(files: Files, path: str) -> list[str]:
   """Names of the undo copies of a file, the oldest first."""
   return sorted(
     name
@@ -201,7 +237,7 @@ def _backups(files: Mapping[str, str], path: str) -> list[str]:
   )
 
 
-def with_backup(files: Mapping[str, str], path: str) -> dict[str, str]:
+def with_backup(files: Files, path: str) -> dict[str, str | types.Blob]:
   """The files with an undo copy of one that is there."""
   if path not in files:
     return dict(files)
@@ -213,7 +249,7 @@ def with_backup(files: Mapping[str, str], path: str) -> dict[str, str]:
   return kept
 
 
-def undone(files: Mapping[str, str], path: str) -> dict[str, str]:
+def undone(files: Files, path: str) -> dict[str, str | types.Blob]:
   """The files with the last undo copy of one in its place."""
   copies = _backups(files, path)
   if not copies:
@@ -221,3 +257,9 @@ def undone(files: Mapping[str, str], path: str) -> dict[str, str]:
   restored = dict(files)
   restored[path] = restored.pop(copies[-1])
   return restored
+
+
+def text(files: Files, name: str) -> str:
+  """A file's text; '' where there is none."""
+  found = files.get(name, '')
+  return found if isinstance(found, str) else ''

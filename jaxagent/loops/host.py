@@ -11,6 +11,7 @@ from typing import Any
 
 from jaxagent.envs import label_sources
 from jaxagent.envs.grading import Grader
+from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.tasks import (
   PreparedTask,
   list_tasks,
@@ -178,6 +179,8 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
     stack.callback(grader.close)
     editor = text_models.make_editor(config, work)
     options = config.env
+    store = Snapshots(work / 'snapshots.sqlite')
+    stack.callback(store.close)
     env = CountedEnvironment(
       prepared,
       pool,
@@ -191,6 +194,8 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
       after_edit=options.after_edit,
       on_failure=options.on_failure,
       agent=agent_of(config),
+      store=store,
+      carry_mb=options.carry_mb,
       timeout_s=box.timeout_s,
       step_timeout_s=box.step_timeout_s,
       memory_mb=box.memory_mb,

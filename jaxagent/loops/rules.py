@@ -199,6 +199,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number('sandbox.step_timeout_s', above=0),
   checks.number('collect.time_limit_s', above=0),
   checks.number('collect.varied_start', least=0, most=1),
+  checks.number('env.carry_mb', least=0, most=512),
   checks.number('solution.improve', least=0, most=1),
   checks.number('search.debug_probability', least=0, most=1),
   checks.number(_HF + 'rms_norm_eps', above=0),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.data import records as record_data
-from jaxagent.envs import parser
+from jaxagent.envs import parser, workspace
 from jaxagent.envs.execution import StartError, state_id
 from jaxagent.loops import kept
 from jaxagent.loops.errors import UserError
@@ -118,9 +118,11 @@ def _starts_from(value, names: Sequence[str]) -> dict[str, Start]:
 
 def fresh_state(state: types.State, start_score: float | None) -> types.State:
   """`state`'s script as the start of a trajectory: step 0, no history."""
+  files = workspace.visible(state.files)  # nothing to undo
   return dataclasses.replace(
     state,
-    state_id=state_id(state.task, state.files, state.script, 0),
+    state_id=state_id(state.task, files, state.script, 0),
+    files=files,
     start_score=start_score,
     last_outcome='ok',
     history=(),

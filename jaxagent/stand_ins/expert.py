@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 
 from jaxagent import types
-from jaxagent.envs import agents
+from jaxagent.envs import agents, workspace
 from jaxagent.envs.model_line import step_names
 from jaxagent.stand_ins import moves
 
@@ -131,13 +131,13 @@ class ScriptedExpert:
       return ''
     idea = ideas[state.step]
     needs = moves.needs_of(task.kind, task.modality).get(idea, ())
-    present = step_names(state.files.get(state.script, ''))
+    present = step_names(workspace.text(state.files, state.script))
     return idea if not needs or set(needs) & set(present) else ''
 
   def _look(
     self, state: types.State, rng: random.Random
   ) -> tuple[str, dict[str, str]]:
-    lines = state.files.get(state.script, '').count('\n') + 1
+    lines = workspace.text(state.files, state.script).count('\n') + 1
     return rng.choice(
       [
         ('List Files', {'dir_path': rng.choice(['.', 'data'])}),
@@ -164,7 +164,7 @@ class ScriptedExpert:
     self, state: types.State, task: types.TaskSpec, rng: random.Random
   ) -> moves.Move:
     stock = moves.moves_for(task.kind, task.modality)
-    present = set(step_names(state.files.get(state.script, '')))
+    present = set(step_names(workspace.text(state.files, state.script)))
     fits = [m for m in stock if not m.needs or present & set(m.needs)]
     blunders = [
       m

@@ -131,6 +131,7 @@ NUMBERS = {
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
   'collect.time_limit_s': ((0, -1), 'above 0'),
   'search.debug_probability': ((-0.1, 1.1), 'at least 0 and at most 1'),
+  'env.carry_mb': ((-1, 513), 'at least 0 and at most 512'),
   'solution.improve': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'collect.varied_start': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'model.hf.rms_norm_eps': ((0, -1), 'above 0'),

@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 
 from jaxagent import types
-from jaxagent.envs import parser
+from jaxagent.envs import parser, workspace
 from jaxagent.envs.agents import research
 
 MAX_LINES = 100  # of `Inspect Script Lines`
@@ -33,7 +33,7 @@ def _arguments(
   files = sorted({*state.files, *task.read_only_files}) or [state.script]
   scripts = [f for f in sorted(state.files) if f.endswith('.py')]
   script = rng.choice(scripts or [state.script])
-  lines = max(len(state.files.get(script, '').splitlines()), 1)
+  lines = max(len(workspace.text(state.files, script).splitlines()), 1)
   first = rng.randint(1, lines)
   last = rng.randint(first, min(lines, first + MAX_LINES - 1))
   edit = rng.choice(state.ideas or _EDITS)
