@@ -239,6 +239,8 @@ def base() -> ConfigDict:
   config.eval = ConfigDict()
   config.eval.trajectories_per_task = 16  # above k: see docs/summary.md
   config.eval.max_steps = 2
+  # Of a trajectory's executions; no action begins after it.
+  config.eval.time_limit_s = 1800.0
   config.eval.k = 8
   config.eval.policies = ('starter', 'sft', 'rl')
   return config

@@ -6,7 +6,8 @@ stepwise
   hardware  8 x A100 80 GB
   paper     000, section 5.1 and appendix C: as stepwise_ppo.py:qwen2.5-7b, with
             39 PPO steps of 256 states, each waited for; no duration weights,
-            no oversampling
+            no oversampling; the environment of paper 002, whose edits answer
+            with the diff
   expected  000, table 1 (not measured here: it needs weights and the GPUs)
 stepwise-tiny (default)
   command   python -m jaxagent.main --config=configs/ml_agent.py
@@ -31,4 +32,6 @@ def get_config(arg: str = '') -> common.ConfigDict:
     config.rl.rest = 'wait'
     if paper:
       config.rl.updates = 39
+      config.env.dialect = 'mlagentbench'
+      config.env.after_edit = 'measure'
   return config

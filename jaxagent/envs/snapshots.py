@@ -45,6 +45,7 @@ class Snapshots:
     self._lock = threading.Lock()
     self._base = sqlite3.connect(str(path), check_same_thread=False)
     self._most = most_bytes
+    self._known: set[str] = set()  # contents that need not be written again
     with self._writing():
       for table in _TABLES:
         self._base.execute(table)
@@ -81,15 +82,17 @@ class Snapshots:
         past[part] = _reference(past[part], contents)
     text = json.dumps(record, sort_keys=True).encode()
     key = _digest(text)
+    new = {d: data for d, data in contents.items() if d not in self._known}
     with self._writing():
       self._base.executemany(
         'insert or ignore into contents values (?, ?)',
-        [(digest, zlib.compress(data, 6)) for digest, data in contents.items()],
+        [(digest, zlib.compress(data, 6)) for digest, data in new.items()],
       )
       self._base.execute(
         'insert or ignore into states values (?, ?)',
         (key, zlib.compress(text, 6)),
       )
+    self._known.update(new)
     return key
 
   def get(self, key: str) -> types.State:

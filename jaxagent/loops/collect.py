@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
+import hashlib
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from jaxagent import disk, interactions, types
 from jaxagent.clock import Deadline
@@ -176,6 +178,8 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
   state = initial
   if rng.random() < config.varied_start:
     state = _varied(host, initial, rng, f'vary-{task}-{index}', whole)
+  if host.config.rollout.prompt_style == 'full':
+    state = with_ideas(state, drawn)
   expert = Trajectory(_same, _same, max_steps=config.max_steps, role=EXPERT)
   walk = interactions.Progress(expert, state, roles=(EXPERT,))
   while not walk.finished:
@@ -203,6 +207,20 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
     made.append(before | steps.record(host, result))
     walk.take(call.call, result)
   return ''
+
+
+def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
+  """The state with ideas in its problem, for whoever is prompted with it.
+
+  Paper 000 writes them into research_problem.txt (appendix B.2), so that the
+  trained policy is shown them as well. A compact prompt has no room for them.
+  """
+  name = '\x1f'.join((state.state_id, *ideas)).encode()
+  return dataclasses.replace(
+    state,
+    ideas=tuple(ideas),
+    state_id=hashlib.sha256(name).hexdigest()[:24],
+  )
 
 
 def _same(value):

@@ -26,11 +26,13 @@ class Episode(walks.Walk):
   """One trajectory in progress, from the starter on.
 
   best_valid, private: of the best script so far.
+  used_s: seconds of its executions.
   """
 
   best_valid: float | None = None
   private: float | None = None
   steps: list[dict] = dataclasses.field(default_factory=list)
+  used_s: float = 0.0
 
   def record(self, split: str) -> dict:
     """JSON-able; one that is missing has no score, but a reason."""
@@ -135,6 +137,9 @@ def _act(host, episode: Episode, job_id: str) -> str:
     private = private_score(host, episode.task, result)
   episode.steps.append(steps.record(host, executed))
   episode.progress.take(call.call, executed)
+  # Of its own executions alone: others that it waits for are not its time.
+  episode.used_s += result.exec_s
+  episode.ended = episode.used_s >= host.config.eval.time_limit_s
   if private is not None:
     episode.best_valid, episode.private = result.score, private
   return ''

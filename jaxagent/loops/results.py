@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxagent import behaviour, evaluation
 from jaxagent.envs import label_sources
-from jaxagent.loops import evaluate, executions, kept, settings
+from jaxagent.loops import agent_figures, evaluate, executions, kept, settings
 from jaxagent.report import write_report
 from jaxagent.summary import POLICIES, Summary
 
@@ -124,6 +124,7 @@ def _summary(
   for stage, seconds in host.wall_s.items():
     summary.set_wall(stage, seconds)
   summary.add_outcomes(executions.count(host.work / executions.LOG))
+  summary.set_extra('mlagentbench', agent_figures.figures(host, starts, evaluated))
   for name, part, steps in behaviour_parts(evaluated, traces):
     summary.set_behaviour(name, part, behaviour.figures(steps))
   return summary

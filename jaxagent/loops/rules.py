@@ -198,6 +198,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number('sandbox.timeout_s', above=0),
   checks.number('sandbox.step_timeout_s', above=0),
   checks.number('collect.time_limit_s', above=0),
+  checks.number('eval.time_limit_s', above=0),
   checks.number('collect.varied_start', least=0, most=1),
   checks.number('env.carry_mb', least=0, most=512),
   checks.number('solution.improve', least=0, most=1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
@@ -72,6 +74,9 @@ def trace_record(host, state: types.State, text: str, result) -> dict:
     'step': state.step,
     'response': text,
     'action': result.action,
+    'args': dict(result.args),
+    'entries': dict(result.entries),
+    'timestamp': time.time(),
     'valid_action': result.valid_action,
     'is_edit': result.is_edit,
     'score_before': result.score_before,

@@ -130,6 +130,7 @@ NUMBERS = {
   'sandbox.timeout_s': ((0, -1), 'above 0'),
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
   'collect.time_limit_s': ((0, -1), 'above 0'),
+  'eval.time_limit_s': ((0, -1), 'above 0'),
   'search.debug_probability': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'env.carry_mb': ((-1, 513), 'at least 0 and at most 512'),
   'solution.improve': ((-0.1, 1.1), 'at least 0 and at most 1'),

@@ -1,0 +1,148 @@
+"""Actions that fake runs can show: changing, noting, asking, what an edit does."""
+
+from __future__ import annotations
+
+import pytest
+
+from jaxagent.envs import actions, workspace
+from jaxagent.types import Outcome
+from tests.envs.test_step_env import START, edit, environment, say
+
+
+def walk(env, state, *responses):
+  """The last step's result."""
+  for response in responses:
+    result = env.step(state, response)
+    assert result.outcome is Outcome.OK, result.observation
+    state = result.state
+  return result
+
+
+def test_write_append_and_undo(tmp_path):
+  env = environment(tmp_path)
+  state = env.initial_state('t')
+  result = walk(
+    env,
+    state,
+    say('Write File', file_name='lib/a.py', content='x = 1\n'),
+    say('Append File', file_name='lib/a.py', content='y = 2\n'),
+  )
+  assert result.state.files['lib/a.py'] == 'x = 1\ny = 2\n'
+  assert not result.is_edit and result.score is None
+  result = walk(
+    env, result.state, say('Undo Edit Script', script_name='lib/a.py')
+  )
+  assert result.state.files['lib/a.py'] == 'x = 1\n'
+  made = walk(
+    env, state, say('Append File', file_name='new.txt', content='first')
+  )
+  assert made.state.files['new.txt'] == 'first'
+
+
+def test_an_edit_that_ran_can_be_undone(tmp_path):
+  """By default, too, where one that failed is undone by itself."""
+  env = environment(tmp_path)
+  undo = say('Undo Edit Script', script_name='train.py')
+  state = walk(
+    env, env.initial_state('t'), edit('0.5 -> 0.6'), edit('0.6 -> 0.7')
+  ).state
+  for score in ('0.6', '0.5'):
+    state = walk(env, state, undo).state
+    assert score in state.files['train.py']
+  assert env.step(state, undo).outcome is Outcome.INVALID_ACTION
+
+
+def test_undo_copies_are_few_and_not_listed(tmp_path):
+  env = environment(tmp_path)
+  state = env.initial_state('t')
+  for number in range(workspace.MAX_BACKUPS + 5):
+    state = walk(env, state, edit(f'model = {1 + number} -> model = {2 + number}'))
+    state = state.state
+  copies = [name for name in state.files if workspace.within(name, '.backup')]
+  assert len(copies) == workspace.MAX_BACKUPS
+  listed = env.step(state, say('List Files', dir_path='.')).observation
+  assert 'backup' not in listed
+
+
+def test_editing_a_file_that_is_not_there_begins_it(tmp_path):
+  env = environment(tmp_path, after_edit='nothing')
+  env.editor.edit = lambda script, instruction: START if not script else '?'
+  result = env.step(
+    env.initial_state('t'), edit('write it', name='b.py', save='b.py')
+  )
+  assert result.outcome is Outcome.OK and result.state.files['b.py'] == START
+
+
+def test_a_score_that_only_the_reward_sees(tmp_path):
+  """Paper 000: the edit answers with its diff, Execute Script tells the run."""
+  env = environment(tmp_path, after_edit='measure')
+  state = env.initial_state('t')
+  result = env.step(state, edit('2.0 0.5 -> 2.0 0.75'))
+  assert (result.score_before, result.score) == (0.5, 0.75)
+  assert result.state.score == 0.75 and result.exec_s == 2.0
+  assert '0.75' in result.diff and 'Status' not in result.observation
+  broken = env.step(state, edit('ok 2.0 0.5 -> script_error 1'))
+  assert broken.outcome is Outcome.SCRIPT_ERROR
+  assert 'script_error' in broken.state.files['train.py']  # for the agent to mend
+  assert 'Status' not in broken.observation
+
+
+def test_a_file_that_is_too_long_is_not_cut_without_a_word(tmp_path):
+  env = environment(tmp_path)
+  big = tmp_path / 'public' / 'big.csv'
+  big.write_text('x' * (workspace.MAX_FILE_BYTES + 10))
+  state = env.initial_state('t')
+  copied = env.step(
+    state, say('Copy File', source='data/big.csv', destination='big.csv')
+  )
+  assert copied.outcome is Outcome.INVALID_ACTION
+  assert str(workspace.MAX_FILE_BYTES) in copied.observation
+  env.dialect.max_observation_chars = None
+  read = env.step(state, say('Read File', file_name='data/big.csv'))
+  assert read.observation.endswith('[... 10 bytes left out ...]')
+  (tmp_path / 'public' / 'raw.bin').write_bytes(b'\xff\xfe\x00')
+  raw = say('Copy File', source='data/raw.bin', destination='raw.bin')
+  assert 'no text' in env.step(state, raw).observation
+
+
+def test_the_research_log_and_reflection(tmp_path):
+  env = environment(tmp_path)
+  note = say('Append Summary to Research Log', content='Ridge gave 0.71')
+  asked = say('Retrieval from Research Log', current_plan='Tune Ridge further')
+  empty = env.step(env.initial_state('t'), asked)
+  assert empty.observation == 'The research log is empty.'
+  state = walk(env, env.initial_state('t'), note, note).state
+  assert state.files[actions.RESEARCH_LOG] == 'Ridge gave 0.71\n' * 2
+  assert '0.71' in env.step(state, asked).observation
+  thought = say('Reflection', things_to_reflect_on='what was tried')
+  assert '0.71' in env.step(state, thought).observation
+  long = say('Append Summary to Research Log', content='x' * 501)
+  assert env.step(state, long).outcome is Outcome.INVALID_ACTION
+
+
+def test_help_is_answered_even_where_there_is_none(tmp_path):
+  env = environment(tmp_path)
+  state = env.initial_state('t')
+  result = env.step(state, say('Request Help', request='a library'))
+  assert result.outcome is Outcome.OK and 'No help' in result.observation
+
+
+def test_a_workspace_has_a_size(tmp_path):
+  env = environment(tmp_path)
+  state = env.initial_state('t')
+  content = 'x' * workspace.MAX_FILE_BYTES
+  for number in range(20):
+    response = say('Write File', file_name=f'{number}.txt', content=content)
+    result = env.step(state, response)
+    if result.outcome is not Outcome.OK:
+      break
+    state = result.state
+  assert result.outcome is Outcome.INVALID_ACTION
+  assert workspace.TOO_MUCH in result.observation
+  assert workspace.text_bytes(state.files) <= workspace.MAX_TEXT_BYTES
+
+
+@pytest.mark.parametrize('option', ['dialect', 'after_edit', 'on_failure'])
+def test_unknown_choices_are_named(tmp_path, option):
+  with pytest.raises(ValueError, match=f"{option}='x'; choose one of"):
+    environment(tmp_path, **{option: 'x'})

@@ -1,0 +1,135 @@
+"""What scripts leave behind, carried on and kept, in a real sandbox."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from jaxagent import types
+from jaxagent.data import records
+from jaxagent.envs import carried, workspace
+from jaxagent.envs.snapshots import Snapshots
+from jaxagent.types import Outcome
+from tests.envs.test_mlagentbench import pool, start  # noqa: F401
+
+WRITES = """\
+import pathlib
+pathlib.Path('submission.csv').write_text('0.5')
+pathlib.Path('out').mkdir(exist_ok=True)
+pathlib.Path('out/log.txt').write_text('epoch 1\\n')
+pathlib.Path('model.bin').write_bytes(bytes(range(256)) * 10)
+pathlib.Path('notes.md').unlink(missing_ok=True)
+"""
+READS = """\
+import pathlib
+print(len(pathlib.Path('model.bin').read_bytes()), end=' ')
+print(pathlib.Path('out/log.txt').read_text().strip(), end=' ')
+print(pathlib.Path('notes.md').exists())
+pathlib.Path('submission.csv').write_text('0.6')
+"""
+
+
+@pytest.fixture
+def walk(tmp_path, pool):  # noqa: F811
+  """A session in our own dialect, on two scripts of ours."""
+  walk = start(tmp_path, pool, dialect='jaxagent', actions=tuple(
+    ('Execute Script', 'Read File', 'Copy File', 'List Files', 'Python REPL')
+  ))
+  files = {**walk.state.files, 'a.py': WRITES, 'b.py': READS}
+  walk.state = types.State('s', 't', files, None, None)
+  return walk
+
+
+def test_files_go_on_to_the_next_run(walk):
+  walk.execute('Execute Script', {'script_name': 'a.py'})
+  files = walk.state.files
+  assert files['out/log.txt'] == 'epoch 1\n'
+  assert isinstance(files['model.bin'], types.Blob)
+  assert 'notes.md' not in files and 'submission.csv' not in files
+  told = walk.execute('Execute Script', {'script_name': 'b.py'})
+  assert '2560 epoch 1 False' in told
+  again = records.state_from_json(records.state_to_json(walk.state))
+  assert again == walk.state
+
+
+def test_a_binary_file_is_copied_and_not_read(walk):
+  walk.execute('Execute Script', {'script_name': 'a.py'})
+  told = walk.execute('Read File', {'file_name': 'model.bin'})
+  assert 'no text (2560 bytes)' in told
+  walk.execute('Copy File', {'source': 'model.bin', 'destination': 'c.bin'})
+  assert walk.state.files['c.bin'] == walk.state.files['model.bin']
+  assert 'c.bin' in walk.execute('List Files', {'dir_path': '.'})
+
+
+def test_a_command_runs_in_the_workspace(walk):
+  told = walk.execute('Python REPL', {'command': '6 * 7'})
+  assert told == '42\n'
+  walk.execute('Python REPL', {'command': "open('x.txt', 'w').write('y')"})
+  assert walk.state.files['x.txt'] == 'y'
+  assert not any(name.startswith('.repl') for name in walk.state.files)
+  told = walk.execute('Python REPL', {'command': '1 / 0'})
+  assert 'division by zero' in told
+  assert walk.results[-1].outcome is Outcome.SCRIPT_ERROR
+
+
+def test_put_back_and_run_again_it_says_the_same(walk, tmp_path):
+  store = Snapshots(tmp_path / 'kept.sqlite')
+  walk.execute('Execute Script', {'script_name': 'a.py'})
+  key = store.put(walk.state)
+  first = walk.execute('Execute Script', {'script_name': 'b.py'})
+  walk.state = Snapshots(tmp_path / 'kept.sqlite').get(key)
+  assert walk.execute('Execute Script', {'script_name': 'b.py'}) == first
+
+
+def execution(**changes) -> types.Execution:
+  return types.Execution('j', Outcome.OK, 'T3', **changes)
+
+
+def test_what_is_not_kept_is_told(tmp_path, walk):
+  spec = walk.env.task('t').spec
+  files = {'train.py': 'x', 'd/e.txt': 'y'}
+  ran = execution(
+    changed={
+      'data/train.csv': b'stolen',
+      'submission.csv': b'0.9',
+      '.backup/000001/train.py': b'x',
+      'd': b'a file now',
+      'new\n.txt': b'x',
+      'full.bin': b'\x00' * 999,
+      'ok.txt': b'fine',
+    },
+    removed=('train.py',),
+    left_out=('huge.bin: 99 MB, beyond 16 MB',),
+  )
+  store = Snapshots(':memory:', most_bytes=0)
+  kept, lines = carried.carry(files, ran, spec, store)
+  assert kept == {'d/e.txt': 'y', 'ok.txt': 'fine'}
+  told = carried.told(lines)
+  for part in ('huge.bin', "'d' is a folder", 'no sensible', 'no more room'):
+    assert part in told
+  many = execution(changed={f'{i}.txt': b'x' for i in range(100)})
+  kept, lines = carried.carry({}, many, spec, store)
+  assert len(kept) == workspace.MAX_FILES and len(lines) == 36
+
+
+def test_ten_thousand_states_are_small_and_quick(tmp_path):
+  """Of trajectories as experts make them: scripts that differ in a line."""
+  path = tmp_path / 'kept.sqlite'
+  store, script = Snapshots(path), '# a line of a script\n' * 150
+  keys = []
+  for number in range(500):
+    past = types.PastStep('Edit Script (AI)', 'ok 0.5', 'r' * 900, f'{number}' * 99)
+    files = {'train.py': f'{script}model = {number}\n', 'data.py': script}
+    state = types.State(
+      f'{number}', 't', files, 0.5, 0.4, history=(past,) * 3, step=number
+    )
+    keys.append(store.put(state))
+  assert path.stat().st_size * 20 < 200e6
+  begun = time.perf_counter()
+  for key in keys[::5]:
+    store.get(key)
+  assert (time.perf_counter() - begun) / 100 < 0.05
+  assert store.get(keys[-1]) == state and store.put(state) == keys[-1]
+  with pytest.raises(KeyError, match='nothing is kept'):
+    store.get('nowhere')
