@@ -41,7 +41,8 @@ def _of_policy(host, starts, records: Sequence[dict]) -> dict[str, Any]:
     for record in own
     if record['steps']
   ]
-  edits = diversity.counts(diversity.instructions_of(records))
+  said = diversity.instructions_of(records)
+  edits = diversity.counts(said) if said else {'instructions': 0}
   return {
     'tasks': {
       task: benchmark_figures.kinds_figures(
