@@ -189,3 +189,20 @@ def test_what_is_no_json(tmp_path, text):
   file.write_text(text)
   with pytest.raises(ValueError, match='trace.json is not JSON'):
     traces.read(file)
+
+
+def test_a_runs_trajectories_are_exported(tmp_path, capsys):
+  run, tasks = tmp_path / 'run', tmp_path / 'tasks'
+  (run / 'eval').mkdir(parents=True)
+  (tasks / 'wine' / 'scripts').mkdir(parents=True)
+  (tasks / 'wine/scripts/research_problem.txt').write_text('Improve it.')
+  step = {'response': parser.format_response({}, 'List Files', {'dir_path': '.'}), 'outcome': 'ok'}
+  record = {'task': 'wine', 'index': 3, 'steps': [step]}
+  assert traces.main([str(run)]) == 2
+  assert 'no evaluated trajectories' in capsys.readouterr().err
+  (run / 'eval' / 'rl.json').write_text(json.dumps([record]))
+  (run / 'eval' / 'starts.json').write_text('{}')
+  assert traces.main([str(run), f'--tasks_dir={tasks}']) == 0
+  found = traces.read(run / 'mlagentbench/rl/wine/3/trace.json')
+  assert found['task_description'] == 'Improve it.'
+  assert found['steps'][0]['action']['name'] == 'List Files'
