@@ -15,8 +15,7 @@ def base() -> ConfigDict:
   config = ConfigDict()
   config.name = 'base'
   config.variant = 'tiny'
-  # collect | sft | stepwise_ppo | evaluate | rl_for_mle
-  # | tree_search
+  # collect | sft | stepwise_ppo | evaluate | agent | rl_for_mle | tree_search
   config.loop = 'stepwise_ppo'
   config.seed = 0
   config.work_dir = 'workdir/base'
@@ -57,7 +56,7 @@ def base() -> ConfigDict:
   config.reader.model = ''
 
   # How a step-wise policy is prompted, in the full style, and answers:
-  # research | without_thought | react | autogpt
+  # research | without_thought | react | autogpt | random (loop agent alone)
   config.agent = 'research'
   # Its environment.
   config.env = ConfigDict()

@@ -9,6 +9,20 @@ stepwise
             no oversampling; the environment of paper 002, whose edits answer
             with the diff
   expected  000, table 1 (not measured here: it needs weights and the GPUs)
+collect, sft
+  command   python -m jaxagent.main --config=configs/ml_agent.py:collect
+  hardware  two CPU cores
+  paper     000, 4.1 and appendix B.2: trajectories of up to 15 steps, then SFT on
+            them; here 504 of a scripted expert (paper: 10k)
+  expected  collect/trajectories.jsonl and its rate in the log
+evaluate
+  command   python -m jaxagent.main --config=configs/ml_agent.py:evaluate
+            --config.agent=react --config.expert.kind=openai
+            --config.expert.model=NAME --config.expert.base_url=URL
+  hardware  two CPU cores beside the model's server
+  paper     002, section 4: agents compared, 50 steps and 5 hours, 8 runs a task;
+            its environment, in which execution is an action of its own
+  expected  agent.json and mlagentbench/TASK/RUN/trace.json
 stepwise-tiny (default)
   command   python -m jaxagent.main --config=configs/ml_agent.py
   hardware  two CPU cores, 4 GiB; no GPU, hub or key
@@ -16,11 +30,14 @@ stepwise-tiny (default)
 """
 
 from configs import common, stepwise_ppo
+from jaxagent.envs import mlagentbench
 
 
 def get_config(arg: str = '') -> common.ConfigDict:
   """The experiment's options for variant `arg`."""
-  variant = common.variant(arg, ('stepwise-tiny', 'stepwise'))
+  variant = common.variant(
+    arg, ('stepwise-tiny', 'stepwise', 'collect', 'sft', 'evaluate')
+  )
   paper = variant == 'stepwise'
   config = stepwise_ppo.get_config('qwen2.5-7b' if paper else 'tiny')
   with config.unlocked():
@@ -34,4 +51,25 @@ def get_config(arg: str = '') -> common.ConfigDict:
       config.rl.updates = 39
       config.env.dialect = 'mlagentbench'
       config.env.after_edit = 'measure'
+    elif variant in ('collect', 'sft'):
+      config.loop = variant
+      config.collect.trajectories_per_task = 84  # of 6 tasks
+      config.collect.max_steps = 15
+    elif variant == 'evaluate':
+      _benchmark(config)
   return config
+
+
+def _benchmark(config: common.ConfigDict) -> None:
+  """Paper 002's protocol."""
+  config.loop = 'agent'
+  config.rollout.prompt_style = 'full'
+  config.rollout.max_prompt_tokens = 12288
+  config.rollout.max_new_tokens = 2048
+  config.model.hf.max_position_embeddings = 16384
+  config.env.dialect = 'mlagentbench'
+  config.env.after_edit = 'nothing'
+  config.env.actions = mlagentbench.ACTIONS
+  config.eval.trajectories_per_task = 8
+  config.eval.max_steps = 50
+  config.eval.time_limit_s = 5 * 3600.0

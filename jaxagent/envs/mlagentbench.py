@@ -84,6 +84,8 @@ class MlAgentBenchActions(Actions):
       return f'EnvError: {_OUTSIDE.format(error.name)}'
     if error.kind == 'read_only':
       return f'EnvError: {_READ_ONLY.format(error.name)}'
+    if action in parser.EDIT_ACTIONS and not error.kind:
+      return f'EnvError: {error}'  # why the editor refused
     if action not in _CANNOT:
       return f'EnvError: Error executing {action}.'
     return f'EnvError: {_CANNOT[action].format(**args)}'

@@ -11,10 +11,9 @@ from jaxagent.envs import agents, parser
 from jaxagent.llm.base import TextModel
 
 SYSTEM = (
-  'You improve machine learning scripts step by step. Each answer is one '
-  'step: all entries of the format that you are given, in its order, each '
-  'at the start of a line and once, and the action input as one JSON object. '
-  'Write nothing before or after them.'
+  'You improve machine learning scripts step by step. Each answer is one step '
+  'in the format that you are given, with all its parts, each once and in its '
+  'order. Write nothing before or after it.'
 )
 AGAIN = 'That answer cannot be carried out: {why} Answer again.'
 STOP = '\nObservation:'

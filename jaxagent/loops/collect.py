@@ -6,6 +6,7 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -44,6 +45,7 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
     for task in host.heldin
     if (task, index) not in have
   ]
+  began = time.monotonic()
   initial = {task: starts[task].state for task in host.heldin}
   lacking = dict.fromkeys(task for task, _ in todo)
   pools = {task: _ideas(host, initial[task]) for task in lacking}
@@ -78,11 +80,20 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
         if host.stop.signal is None and len(cut) <= _tolerated(total):
           start_next()
     host.stop.check(f'{len(store.read())} trajectories are kept')
+    _tell_rate(len(todo), time.monotonic() - began)
     _tell_cut(cut, total, store.path)
   for record in cut:
     store.append(record)
   records = store.read()
   return sorted(records, key=lambda r: (r['task'], r['index']))
+
+
+def _tell_rate(made: int, seconds: float) -> None:
+  if made:
+    print(
+      f'collect: {made} trajectories in {seconds:.0f} s, '
+      f'{3600 * made / seconds:.0f} an hour'
+    )
 
 
 def _tolerated(total: int) -> int:
@@ -180,7 +191,7 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
     state = _varied(host, initial, rng, f'vary-{task}-{index}', whole)
   if host.config.rollout.prompt_style == 'full':
     state = with_ideas(state, drawn)
-  expert = Trajectory(_same, _same, max_steps=config.max_steps, role=EXPERT)
+  expert = spoken(config.max_steps, EXPERT)
   walk = interactions.Progress(expert, state, roles=(EXPERT,))
   while not walk.finished:
     (call,) = walk.open.values()
@@ -223,8 +234,12 @@ def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
   )
 
 
+def spoken(max_steps: int, role: str) -> Trajectory:
+  """The trajectory of a role that is shown a state and answers with text."""
+  return Trajectory(_same, _same, max_steps=max_steps, role=role)
+
+
 def _same(value):
-  """The expert is shown a state, and its result is text."""
   return value
 
 

@@ -51,29 +51,12 @@ def evaluate_policy(
   host, policy: Policy, label: str, starts: Mapping[str, Start]
 ) -> list[dict]:
   """Runs every trajectory of `label`; returns and keeps their records."""
-  path = host.work / 'eval' / f'{label}.json'
-  if (records := kept.kept_json(path, kept.trajectories)) is not None:
-    return records
-  config = host.config.eval
   recipe = Trajectory(
     policy.prompt_ids,
     policy.text,
-    max_steps=config.max_steps,
+    max_steps=host.config.eval.max_steps,
     reward=lambda executed: steps.reward_of(host, executed),
   )
-  episodes = []
-  for task in host.heldin + host.heldout:
-    start = starts[task]
-    for index in range(config.trajectories_per_task):
-      episodes.append(
-        Episode(
-          task,
-          index,
-          interactions.Progress(recipe, start.state),
-          best_valid=start.state.score,
-          private=start.private,
-        )
-      )
 
   def draw(waiting: Sequence[Episode], step: int):
     # The same seeds for every policy: common random numbers.
@@ -86,12 +69,42 @@ def evaluate_policy(
       ],
     )
 
+  return walk_all(host, label, starts, recipe, {POLICY: draw})
+
+
+def walk_all(
+  host,
+  label: str,
+  starts: Mapping[str, Start],
+  recipe: Trajectory,
+  draws: Mapping[str, walks.Draw],
+) -> list[dict]:
+  """Every trajectory of every task; their records, kept under `label`.
+
+  draws: the one role that speaks -> how its responses are drawn.
+  """
+  path = host.work / 'eval' / f'{label}.json'
+  if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    return records
+  config = host.config.eval
+  episodes = [
+    Episode(
+      task,
+      index,
+      interactions.Progress(recipe, starts[task].state, roles=tuple(draws)),
+      best_valid=starts[task].state.score,
+      private=starts[task].private,
+    )
+    for task in host.heldin + host.heldout
+    for index in range(config.trajectories_per_task)
+  ]
+
   def act(episode: Episode, step: int, suffix: str) -> str:
     return _act(host, episode, _name(label, episode, step) + suffix)
 
   total = len(episodes) * config.max_steps
   with Progress(f'evaluate {label}', total) as progress:
-    walks.drive(host, episodes, {POLICY: draw}, act, lambda: progress.update(1))
+    walks.drive(host, episodes, draws, act, lambda: progress.update(1))
   records = [
     e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
   ]

@@ -77,6 +77,8 @@ class Host:
   def stand_ins(self) -> list[str]:
     """Names of the scripted models that stand in for language models."""
     models = (self.expert, self.editor, self.env.reader)
+    if self.config.loop == 'agent' and self.config.agent == 'random':
+      models = models[1:]
     if self.config.loop in ('rl_for_mle', 'tree_search'):
       models = (ScriptedProgrammer(),) if self.config.solution.programs else ()
     return [m.name for m in models if m.is_stand_in]

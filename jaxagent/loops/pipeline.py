@@ -8,9 +8,16 @@ from __future__ import annotations
 import contextlib
 
 from jaxagent import sharding
-from jaxagent.loops import device, rl_for_mle, settings, stepwise
+from jaxagent.loops import device, rl_for_mle, run_agent, settings, stepwise
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host, open_host
+
+# Loop -> its stages; every other one is a part of stepwise's.
+_EXPERIMENTS = {
+  'rl_for_mle': rl_for_mle,
+  'tree_search': rl_for_mle,
+  'agent': run_agent,
+}
 
 
 def run(config) -> None:
@@ -28,8 +35,7 @@ def run(config) -> None:
     device.check_trained(work)
   with open_host(config, work) as host, contextlib.ExitStack() as stack:
     _say(host)
-    whole = config.loop in ('rl_for_mle', 'tree_search')
-    (rl_for_mle if whole else stepwise).run(host, stack)
+    _EXPERIMENTS.get(config.loop, stepwise).run(host, stack)
 
 
 def _say(host: Host) -> None:

@@ -61,6 +61,14 @@ RULES: tuple[checks.Rule, ...] = (
     'evaluate',
     'rl_for_mle',
     'tree_search',
+    'agent',
+  ),
+  checks.related(
+    'agent',
+    'loop',
+    holds=lambda agent, loop: agent != 'random' or loop == 'agent',
+    say="config.agent={0!r} asks no model: nothing can be trained to act so. It "
+    "is for config.loop='agent', not {1!r}.",
   ),
   checks.one_of('writer.kind', 'policy', 'openai'),
   checks.one_of('sandbox.backend', 'local', 'docker', 'ray'),
@@ -87,7 +95,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
   checks.one_of('expert.kind', 'scripted', 'openai'),
   checks.one_of('editor.kind', 'scripted', 'openai'),
-  checks.one_of('agent', *agents.SPOKEN),
+  checks.one_of('agent', *agents.AGENTS),
   checks.one_of('reader.kind', 'scripted', 'openai'),
   checks.one_of('env.dialect', *step_env.DIALECTS),
   checks.one_of('env.after_edit', *step_env.AFTER_EDIT),

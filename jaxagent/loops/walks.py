@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jaxagent import disk, interactions
+from jaxagent.envs.interfaces import TextModelError
 from jaxagent.loops.errors import in_one_line
 
 
@@ -45,7 +46,8 @@ class Walk:
 
 
 W = TypeVar('W', bound=Walk)
-# Walks that wait for the same role, and the step -> their results.
+# Walks that wait for the same role, and the step -> their results; the error
+# of one that got none.
 Draw = Callable[[Sequence[W], int], Sequence[Any]]
 # A walk, the step, what its job's id ends in -> '', or a fault of ours.
 Act = Callable[[W, int, str], str]
@@ -89,7 +91,10 @@ def _answer(walks: Sequence[W], draws: Mapping[str, Draw], step: int) -> None:
       waiting = [w for w in walks if w.role == role]
       if waiting:
         for walk, result in zip(waiting, draw(waiting, step), strict=True):
-          walk.progress.take(walk.call.call, result)
+          if isinstance(result, TextModelError):
+            walk.missing = in_one_line(str(result))
+          else:
+            walk.progress.take(walk.call.call, result)
 
 
 def _attempt(act: Act, walk: W, step: int) -> None:

@@ -65,7 +65,7 @@ CHOICES = {
   'sandbox.min_tier': 'T3, T2, T1, T0',
   'expert.kind': 'scripted, openai',
   'editor.kind': 'scripted, openai',
-  'agent': ', '.join(agents.SPOKEN),
+  'agent': ', '.join(agents.AGENTS),
   'reader.kind': 'scripted, openai',
   'env.dialect': ', '.join(step_env.DIALECTS),
   'env.after_edit': ', '.join(step_env.AFTER_EDIT),

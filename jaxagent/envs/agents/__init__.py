@@ -20,8 +20,6 @@ AGENTS: dict[str, AgentStyle] = {
 }
 
 
-# Of these a language model can be made.
-SPOKEN = tuple(name for name in AGENTS if name != 'random')
 STYLES = ('compact', 'full')
 # Past steps shown, characters of each observation: what is shortened first, where
 # a prompt has no room, is what was observed; then old steps go.

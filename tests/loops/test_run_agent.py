@@ -1,0 +1,120 @@
+"""Agents around a model, measured: a whole run, small, over loopback."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from jaxagent import audit, traces
+from tests.loops import environment
+
+ROOT = pathlib.Path(__file__).parents[2]
+RUN = (
+  ' I run it.\nAction: Execute Script\n'
+  'Action Input: {"script_name": "train.py"}'
+)
+END = ' I am done.\nFinal Answer: it runs'
+
+
+@pytest.fixture
+def endpoint():
+  """An OpenAI-compatible server that runs the script, then answers."""
+
+  class Handler(http.server.BaseHTTPRequestHandler):
+    asked: list[dict] = []
+
+    def do_POST(self):
+      body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+      self.asked.append(body)
+      seen = 'Status' in str(body) or 'has been executed' in str(body)
+      text = END if seen else RUN
+      answer = {
+        'choices': [{'message': {'content': text}, 'finish_reason': 'stop'}],
+        'usage': {'prompt_tokens': 1, 'completion_tokens': 1},
+      }
+      data = json.dumps(answer).encode()
+      self.send_response(200)
+      self.send_header('Content-Type', 'application/json')
+      self.send_header('Content-Length', str(len(data)))
+      self.end_headers()
+      self.wfile.write(data)
+
+    def log_message(self, *args):
+      pass
+
+  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+  thread = threading.Thread(target=server.serve_forever)
+  thread.start()
+  try:
+    yield f'http://127.0.0.1:{server.server_port}/v1', Handler.asked
+  finally:
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def _run(work: pathlib.Path, *options: str) -> str:
+  done = subprocess.run(
+    [
+      sys.executable,
+      '-m',
+      'jaxagent.main',
+      '--config=configs/ml_agent.py:evaluate',
+      "--config.tasks.heldin=('wine',)",
+      "--config.tasks.heldout=('diabetes',)",
+      '--config.sandbox.min_tier=T1',
+      '--config.sandbox.timeout_s=30',
+      '--config.eval.trajectories_per_task=2',
+      '--config.eval.k=2',
+      *options,
+      f'--work_dir={work}',
+    ],
+    cwd=ROOT,
+    env=environment(),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    timeout=300,
+  )
+  assert done.returncode == 0, done.stdout[-3000:]
+  return done.stdout
+
+
+def test_react_around_an_endpoint(tmp_path, endpoint):
+  url, asked = endpoint
+  out = _run(
+    tmp_path / 'work',
+    '--config.agent=react',
+    '--config.expert.kind=openai',
+    '--config.expert.model=small',
+    f'--config.expert.base_url={url}',
+  )
+  assert 'react on wine' in out
+  found = json.loads((tmp_path / 'work' / 'agent.json').read_text())['react']
+  final = found['tasks']['wine']['final']
+  assert (final['runs'], final['submissions']) == (2, 2)
+  assert found['failure_modes']['bad_plan'] == 1.0
+  prompt = asked[-1]['messages'][-1]['content']
+  assert 'Question:' in prompt and 'has been executed' in prompt
+  assert asked[-1]['stop'] == ['\nObservation:']
+  trace = traces.read(tmp_path / 'work/mlagentbench/wine/1/trace.json')
+  names = [step['action']['name'] for step in trace['steps']]
+  assert names == ['Execute Script', 'Final Answer']
+  assert trace['steps'][-1]['observation'] == 'end'
+  assert audit.audit(tmp_path / 'work')['differences'] == []
+
+
+def test_at_random_no_model_is_asked(tmp_path):
+  work = tmp_path / 'work'
+  options = ('--config.agent=random', '--config.eval.max_steps=5')
+  out = _run(work, *options)
+  assert 'scripted_expert' not in out
+  records = json.loads((work / 'eval' / 'agent.json').read_text())
+  assert [len(r['steps']) <= 5 for r in records] == [True] * 4
+  assert _run(work, *options).count('random on') == 2  # nothing is run again
