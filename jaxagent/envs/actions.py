@@ -32,10 +32,8 @@ sys.path.insert(0, os.getcwd())
 with open({COMMAND!r}, encoding='utf-8') as file:
   command = file.read()
 try:
-  code = codeop.CommandCompiler()(command)
-  if code is None:
-    raise SyntaxError('the command is not complete')
-  exec(code, {{'__name__': '__main__'}})
+  # None, of a command that is not complete, is refused by exec.
+  exec(codeop.CommandCompiler()(command), {{'__name__': '__main__'}})
 except Exception as error:
   print(error, end='', file=sys.stderr)
   sys.exit(1)
@@ -186,8 +184,8 @@ class Actions:
   # --- Running -------------------------------------------------------------
 
   def execute(self, scene: Scene, script_name: str) -> Effect:
-    path = workspace.inside(script_name)
-    if path is None or path not in workspace.laid_out(scene.files):
+    path = workspace.checked(script_name)
+    if path not in workspace.laid_out(scene.files):
       raise ActionFailed(
         f'there is no script {script_name!r}.', 'missing', script_name
       )

@@ -108,7 +108,9 @@ class MlAgentBenchActions(Actions):
     names = workspace.listing(scene.files, scene.data, dir_path)
     if workspace.inside(dir_path or '.') == '.':
       names = sorted({*names, BACKUP_FOLDER})
-    return Effect(''.join(f'{name}\n' for name in names))
+    return Effect(
+      ''.join(f'{name}\n' for name in names if not name.startswith('.'))
+    )
 
   def inspect_lines(
     self, scene, script_name, start_line_number, end_line_number
@@ -158,8 +160,10 @@ class MlAgentBenchActions(Actions):
     return Effect(f'File {file_name} appended successfully.', files=files)
 
   def copy_file(self, scene: Scene, source: str, destination: str) -> Effect:
-    effect = super().copy_file(scene, source, destination)
-    return Effect(f'File {source} copied to {destination}', files=effect.files)
+    content = self.content(scene, source)
+    path = self.target(scene, destination)
+    files = workspace.with_file(scene.files, path, content)
+    return Effect(f'File {source} copied to {destination}', files=files)
 
   def undo_edit(self, scene: Scene, script_name: str) -> Effect:
     path = workspace.checked(script_name)

@@ -210,13 +210,21 @@ def test_another_config_is_refused(finished):
   assert 'seed: 0 -> 5' in done.stderr and '--work_dir' in done.stderr
 
 
-def test_a_models_own_folder_is_trained_and_given_back(tmp_path):
+def _share(whole: pathlib.Path, work: pathlib.Path, *stages: str) -> None:
+  """Gives a run what another one has done."""
+  for stage in stages:
+    if (whole / stage).exists():
+      shutil.copytree(whole / stage, work / stage)
+
+
+def test_a_models_own_folder_is_trained_and_given_back(finished, tmp_path):
   """Its tokenizer and template in, the same log-probs in transformers out."""
   torch = pytest.importorskip('torch')
   transformers = pytest.importorskip('transformers')
   source, work, back = (tmp_path / n for n in ('source', 'work', 'back'))
   critic = small_hf.make(tmp_path / 'critic', hidden_size=32)
   small_hf.make(source)
+  _share(finished[0], work, 'tasks', 'collect')
   out = _finish(
     work,
     f'--config.model.path={source}',
@@ -256,9 +264,7 @@ def test_a_run_with_vllm_and_its_server_killed(finished, tmp_path):
   need_vllm()
   whole, _ = finished
   work = tmp_path / 'work'
-  for stage in ('tasks', 'collect', 'tokenizer', 'sft'):
-    if (whole / stage).exists():
-      shutil.copytree(whole / stage, work / stage)
+  _share(whole, work, 'tasks', 'collect', 'tokenizer', 'sft')
   process = _start(work, '--config.rollout.engine=vllm')
   _wait_for(work / 'rl' / 'traces' / 'update_000000.jsonl', process)
   started = process_tree.below(process.pid)

@@ -1,4 +1,7 @@
-"""A thousand jobs, one in a hundred of each failure: nothing is left."""
+"""Jobs, one in a hundred of each failure: nothing is left.
+
+`python -m benchmarks.soak` is the long form.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,22 @@ import pytest
 
 from benchmarks import soak
 
+JOBS = 400
+
 
 @pytest.mark.slow
-def test_a_thousand_jobs_leave_nothing():
+def test_four_hundred_jobs_leave_nothing():
   with tempfile.TemporaryDirectory(dir='/tmp') as folder:
     pathlib.Path(folder).chmod(0o755)
     result = soak.soak(
-      1000, slots=4, seed=1, work_dir=pathlib.Path(folder), min_tier='T1'
+      JOBS, slots=4, seed=1, work_dir=pathlib.Path(folder), min_tier='T1'
     )
   assert soak.faults(result) == []
-  assert sum(result['outcomes'].values()) == 1000
+  assert sum(result['outcomes'].values()) == JOBS
   assert {name.split(':')[0] for name in result['outcomes']} == {
     'good', *soak.FAILURES
   }
-  assert result['launchers'] > 5 and result['retries'] >= 5
+  assert result['launchers'] > 2 and result['retries'] >= 2
 
 
 def test_what_is_left_or_grows_is_named():
