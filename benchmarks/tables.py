@@ -20,10 +20,11 @@ from benchmarks import (
   duration_bias,
   machine,
   staleness,
+  weight_sync,
 )
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = ('README.md', 'docs/duration_aware.md')
+PAGES = ('README.md', 'docs/duration_aware.md', 'docs/rollout.md')
 BLOCK = re.compile(
   r'(<!-- table: ([\w ]+) -->\n).*?(<!-- end of table -->)', re.DOTALL
 )
@@ -38,6 +39,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
   ),
   'ablation': ('duration_ablation', duration_ablation.table),
   'staleness': ('staleness', staleness.table),
+  'weight sync': ('weight_sync', weight_sync.table),
 }
 
 
