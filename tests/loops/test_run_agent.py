@@ -19,6 +19,7 @@ RUN = (
   ' I run it.\nAction: Execute Script\n'
   'Action Input: {"script_name": "train.py"}'
 )
+pytestmark = pytest.mark.slow
 END = ' I am done.\nFinal Answer: it runs'
 
 
