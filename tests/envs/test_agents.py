@@ -12,7 +12,14 @@ import pytest
 
 from jaxagent import types
 from jaxagent.envs import parser
-from jaxagent.envs.agents import AGENTS, agent, research, style
+from jaxagent.envs.agents import (
+  AGENTS,
+  Prompter,
+  agent,
+  prompt_that_fits,
+  research,
+  style,
+)
 from jaxagent.envs.agents.research import Research
 
 ACTIONS = parser.DEFAULT_ACTIONS
@@ -422,3 +429,37 @@ def test_the_random_agent_acts():
     one.parse(one.act(bare, TASK, (action,), rng), actions=actions)
   with pytest.raises(ValueError, match='must be names among'):
     one.act(STATE, TASK, (), rng)
+
+
+@pytest.mark.parametrize('name', [n for n in AGENTS if n != 'random'])
+def test_a_prompt_is_shortened_by_its_past_alone(name):
+  """Where there is no room old observations go, then steps; tools never."""
+  state = state_of(*(past(i, observation='o' * 9000) for i in (4, 5, 6)))
+  bare = prompt(name, state, observation_chars=0, steps=0)
+  lengths = []
+  for room in (30_000, 9000, len(bare) + 900, len(bare), 0):
+    text = prompt_that_fits(
+      agent(name), state, TASK, actions=ACTIONS, fits=lambda t: len(t) <= room
+    )
+    lengths.append(len(text))
+    assert 'Edit Script (AI)' in text and TASK.research_problem in text
+    assert len(text) <= room or text == bare
+  assert lengths == sorted(lengths, reverse=True)
+  assert lengths[0] > 18_000 and text == bare
+
+
+@pytest.mark.parametrize('name', [n for n in AGENTS if n != 'random'])
+def test_what_an_agent_writes_it_reads(name):
+  args = {'script_name': 'train.py'}
+  text = agent(name).write(THOUGHTS, 'Execute Script', args)
+  found = agent(name).parse(text, actions=ACTIONS)
+  assert (found.action, dict(found.args)) == ('Execute Script', args)
+  if name != 'without_thought':
+    assert THOUGHTS['Thought'] in found.entries.values()
+
+
+def test_a_prompter_takes_known_styles_alone():
+  assert 'Metric: accuracy' in Prompter('compact').text(STATE, TASK)
+  assert 'Step 7' in Prompter('full').text(STATE, TASK)
+  with pytest.raises(ValueError, match="style='short'; choose one of"):
+    Prompter('short')

@@ -19,7 +19,7 @@ import pytest
 
 from jaxagent import types
 from jaxagent.data import records
-from jaxagent.envs import actions, agents, grade_worker, parser, step_env
+from jaxagent.envs import agents, grade_worker, parser, step_env, workspace
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.envs.model_line import step_names
 from jaxagent.rewards import ml_agent
@@ -418,13 +418,23 @@ def test_environment(tmp_path, part):
   """A response gives an outcome that the policy is charged for."""
   envs = [
     environment(tmp_path),
-    environment(tmp_path, on_failure='keep', agent=agents.agent('research', mode='compatible')),
+    environment(
+      tmp_path,
+      on_failure='keep',
+      agent=agents.agent('research', mode='compatible'),
+    ),
+    environment(
+      tmp_path,
+      dialect='mlagentbench',
+      after_edit='measure',
+      agent=agents.agent('research', mode='mlagentbench'),
+    ),
   ]
   starts = [env.initial_state('t') for env in envs]
   seen: set = set()
   state = starts[0]
   for number, rng in cases(1, part):
-    env, start = envs[number // 50 % 2], starts[number // 50 % 2]
+    env, start = envs[number // 50 % 3], starts[number // 50 % 3]
     if number % 50 == 0 or state is None:
       state = start
     text = response(rng, state.files['train.py'])
@@ -458,7 +468,8 @@ def check_result(env, result) -> None:
     alpha=200.0,
   )
   assert math.isfinite(reward) and 0 <= reward <= 1
-  assert len(result.observation) < 2 * actions.Actions.max_observation_chars
+  most = env.dialect.max_observation_chars or workspace.MAX_FILE_BYTES
+  assert len(result.observation) < 2 * most
   json.dumps([result.args, result.entries, result.observation, result.diff])
   if result.state is not None:
     json.dumps(records.state_to_json(result.state)).encode()
