@@ -31,7 +31,7 @@ from jaxagent.testing import fake_runs
 
 ROOT = pathlib.Path(__file__).parents[2]
 # (instructions, responses, submissions); the slow part goes on from the fast.
-FAST, ALL = (300, 800, 200), (2500, 8000, 2000)
+FAST, ALL = (300, 800, 200), (1300, 4000, 1000)
 PARTS = pytest.mark.parametrize(
   'part', ['fast', pytest.param('rest', marks=pytest.mark.slow)]
 )

@@ -30,12 +30,13 @@ OPTIONS = (
   "--config.tasks.heldout=('breast-cancer',)",
   '--config.sandbox.timeout_s=30',
   # Enough for responses that run: what RL executes goes through the backend.
-  '--config.collect.trajectories_per_task=12',
+  '--config.collect.trajectories_per_task=10',
   '--config.collect.max_steps=3',
-  '--config.sft.epochs=30',
+  '--config.sft.epochs=20',
   '--config.sft.batch_size=8',
   f'--config.rl.updates={UPDATES}',
   f'--config.rl.batch_size={BATCH}',
+  "--config.eval.policies=('rl',)",
   '--config.eval.trajectories_per_task=2',
   '--config.eval.max_steps=1',
   '--config.eval.k=2',
@@ -47,7 +48,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def taught(tmp_path_factory) -> pathlib.Path:
   """A work directory whose policy has learned from experts, executed here."""
   work = tmp_path_factory.mktemp('taught') / 'work'
-  process = _start(work, '--config.loop=sft', "--config.eval.policies=('rl',)")
+  process = _start(work, '--config.loop=sft')
   try:
     assert process.wait(600) == 0, (work.parent / 'out.txt').read_text()[-3000:]
   finally:
