@@ -247,8 +247,7 @@ class VllmEngine(Calls):
         return self._cut(job.request, whole)
       except ServerLost as error:
         self.resubmitted += 1
-        _log.warning('%s', error)
-        self._lost(server)
+        self._lost(server, error)
       finally:
         server.load -= 1
         job.server = None
@@ -268,7 +267,7 @@ class VllmEngine(Calls):
     except asyncio.CancelledError:
       if server.ready.is_set():
         raise
-      raise ServerLost(f'{server.api.url} was lost.') from None
+      raise ServerLost(f'{server.api.url}: lost meanwhile') from None
     finally:
       task.cancel()
       server.under_way.discard(task)
@@ -387,10 +386,14 @@ class VllmEngine(Calls):
     check = self._probe.check
     await asyncio.to_thread(check, done, params, server.api.url)
 
-  def _lost(self, server: _Server) -> None:
-    """What it has goes elsewhere; it is brought back meanwhile."""
+  def _lost(self, server: _Server, why: object) -> None:
+    """What it has goes elsewhere; it is brought back meanwhile.
+
+    Told once a loss, however many requests the server had.
+    """
     if not server.ready.is_set() or self._closed:
       return
+    _log.warning('A vLLM server was lost (%s); it is brought back.', why)
     server.ready.clear()
     for task in server.under_way:
       task.cancel()
@@ -404,6 +407,7 @@ class VllmEngine(Calls):
       async with self._weights:
         await self._push(server, self._params)
         self._ready(server)
+      _log.warning('The vLLM server at %s is back.', url)
     except Exception as error:  # noqa: BLE001 - told to every caller
       self._fail(error)
 
@@ -413,8 +417,7 @@ class VllmEngine(Calls):
       await asyncio.sleep(_WATCH_S)
       missed = 0 if await server.api.healthy() else missed + 1
       if missed >= _MISSED:
-        _log.warning('%s does not answer.', server.api.url)
-        self._lost(server)
+        self._lost(server, f'{server.api.url} does not answer')
 
   def _fail(self, error: BaseException) -> None:
     """Nothing can be served any more: every caller is told."""

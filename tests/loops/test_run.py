@@ -275,7 +275,8 @@ def test_a_run_with_vllm_and_its_server_killed(finished, tmp_path):
   os.kill(server, signal.SIGKILL)
   out, _ = process.communicate(timeout=300)
   assert process.returncode == 0, out[-3000:]
-  assert 'was lost' in out or 'Server' in out, out[-3000:]
+  assert out.count('A vLLM server was lost') == 1, out[-3000:]
+  assert out.count(' is back.') == 1, out[-3000:]
   assert not [p for p in started if process_tree.lives(p)]
   ledger = Ledger.load(work / 'rl' / 'ledger.json')
   assert ledger.counts()['trained'] == UPDATES * BATCH

@@ -177,7 +177,7 @@ def test_discarded_ones_are_never_given(made):
   assert engine.poll() == []
 
 
-def test_a_lost_server_s_requests_are_asked_of_another(made):
+def test_a_lost_server_s_requests_are_asked_of_another(made, caplog):
   engine, fleet = made(2, token_s=0.01)
   calm = {c.request_id: c for c in engine.generate(_many())}
   first, second = fleet.fakes.values()
@@ -197,7 +197,9 @@ def test_a_lost_server_s_requests_are_asked_of_another(made):
   while len(found) < len(calm):
     found |= {c.request_id: c for c in engine.poll()}
   back.set()
-  assert engine.resubmitted > 0
+  assert engine.resubmitted > 1
+  told = [r for r in caplog.records if 'was lost' in r.getMessage()]
+  assert len(told) == 1
   for name, c in found.items():
     np.testing.assert_array_equal(c.token_ids, calm[name].token_ids)
 
