@@ -311,12 +311,16 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True)
 class TaskSpec:
-  """`task.yaml` of one task folder, read and checked."""
+  """One task folder, read and checked.
+
+  layout: 'jaxagent', with a `task.yaml`; 'mlagentbench', without: what it does
+    not tell of modality and kind is ''.
+  """
 
   name: str
   root: pathlib.Path
-  modality: str  # image | tabular | text | timeseries
-  kind: str  # classification | regression | restoration
+  modality: str  # image | tabular | text | timeseries | ''
+  kind: str  # classification | regression | restoration | ''
   metric: str
   higher_is_better: bool
   m_init: float | None
@@ -330,11 +334,17 @@ class TaskSpec:
   m_best_private: float | None = None  # the best known solution, private rows
   hides: tuple[str, ...] = ()  # folders of packages that hold the labels
   exposed: str = ''  # how a script can read the labels all the same
+  layout: str = 'jaxagent'
+
+  @property
+  def has_scale(self) -> bool:
+    """Whether a reward can be placed between starter and best known score."""
+    return self.m_init is not None and self.m_best is not None
 
   @property
   def alpha(self) -> float:
     """Paper 000, equation 6: 100 / (m_best - m_init); negative if lower wins."""
-    if self.m_init is None or self.m_best is None:
+    if not self.has_scale:
       raise ValueError(
         f'task {self.name}: m_init={self.m_init} and m_best={self.m_best} '
         'must both be numbers; run `python -m jaxagent.tasks prepare '

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import pathlib
 from collections.abc import Callable, Mapping
 
 from jaxagent import types
@@ -45,7 +44,7 @@ class Scene:
   """Where an action takes place, and whom it can ask.
 
   state, spec: where the step starts, and its task.
-  data: the folder that the workspace shows as `data`.
+  mounts: name -> folder that the workspace shows there.
   run: (files, script) -> the graded execution of a script.
   command: (files, script) -> an execution of which nothing is graded.
   carried: (files, execution) -> the files with what it left, and lines on what
@@ -56,7 +55,7 @@ class Scene:
 
   state: types.State
   spec: types.TaskSpec
-  data: pathlib.Path
+  mounts: workspace.Mounts
   run: Callable[[Mapping[str, str], str], Run]
   command: Callable[[Mapping[str, str], str], types.Execution]
   carried: Callable[
@@ -118,10 +117,10 @@ class Actions:
   # --- Reading -------------------------------------------------------------
 
   def read(self, scene: Scene, name: str, *, whole: bool = False) -> str:
-    return workspace.read(scene.files, scene.data, name, whole=whole)
+    return workspace.read(scene.files, scene.mounts, name, whole=whole)
 
   def list_files(self, scene: Scene, dir_path: str) -> Effect:
-    names = workspace.listing(scene.files, scene.data, dir_path)
+    names = workspace.listing(scene.files, scene.mounts, dir_path)
     return Effect('\n'.join(names))
 
   def read_file(self, scene: Scene, file_name: str) -> Effect:

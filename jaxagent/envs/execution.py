@@ -174,7 +174,7 @@ class ScriptRunner:
       job_id=job_id,
       script=script,
       files=self.store.bytes_of(files),
-      mounts={'data': prepared.public_dir},
+      mounts=prepared.mounts,
       collect=(spec.submission,) if graded else (),
       optional=optional,
       apart=apart,
@@ -227,28 +227,52 @@ class ScriptRunner:
 
     Raises StartError where it gives no score.
     """
-    prepared = self.task(task)
-    files = {
-      name: text if isinstance(text, str) else text.decode()
-      for name, text in prepared.starter_files.items()
-    }
-    script = 'train.py'
+    files, script = self._starter(task), 'train.py'
     if script not in files:
       raise StartError(f'task {task}: the starter has no {script}.')
     run = self.run_script(task, files, script, job_id=job_id or f'start-{task}')
-    if run.score is None:
-      raise StartError(
-        f'task {task}: the starter script gave no score: {run.outcome.value}: '
-        f'{run.message or run.execution.output[-400:]}. Run '
-        f'`python -m jaxagent.tasks check {task}`.'
-      )
+    score = run.score
+    if score is None:
+      score = self._baseline(task, run)
     return types.State(
       state_id=state_id(task, files, script, 0),
       task=task,
       files=files,
-      score=run.score,
-      start_score=run.score,
-      last_outcome='ok',
+      score=score,
+      start_score=score,
+      last_outcome=run.outcome.value,
       ideas=tuple(ideas),
       script=script,
     )
+
+  def _starter(self, task: str) -> dict[str, str | types.Blob]:
+    files: dict[str, str | types.Blob] = {}
+    for name, given in self.task(task).starter_files.items():
+      if isinstance(given, str):
+        files[name] = given
+        continue
+      blob = self.store.put_bytes(given.read_bytes())
+      if blob is None:
+        raise StartError(
+          f'task {task}: env/{name} ({given.stat().st_size} bytes) is more than '
+          'the store of states has room for; put it into a folder of env/, '
+          'which is shown where it is.'
+        )
+      files[name] = blob
+    return files
+
+  def _baseline(self, task: str, run: Run) -> float:
+    """What a starter that gives no score is compared with (002, appendix A)."""
+    spec = self.task(task).spec
+    why = f'{run.outcome.value}: {run.message or run.execution.output[-400:]}'
+    if spec.layout == 'jaxagent':
+      raise StartError(
+        f'task {task}: the starter script gave no score: {why}. Run '
+        f'`python -m jaxagent.tasks check {task}`.'
+      )
+    if spec.m_init is None or run.outcome.is_infrastructure:
+      raise StartError(
+        f'task {task}: the starter script gave no score: {why}. Write what it '
+        f'is compared with as m_init: NUMBER into {spec.root}.yaml.'
+      )
+    return spec.m_init

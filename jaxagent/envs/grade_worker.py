@@ -2,7 +2,8 @@
 
 Run by path with `python -I`, so it imports nothing of jaxagent and nothing
 from the caller's folder or environment. Protocol on stdin and stdout: first a
-JSON line {task: {eval, answers, sample, metric}}; then, for each grade, a JSON
+JSON line {task: {eval, answers, sample, metric}}, for one of MLAgentBench's
+{task: {eval, folder, submission}}; then, for each grade, a JSON
 line {task, split, own_work, size, timeout_s} followed by `size` bytes; each is
 answered by one JSON line {score, status, reason, passed} with status ok, invalid
 or error; passed counts the checks that were stood (`grading.CHECKS`).
@@ -20,12 +21,14 @@ import resource
 import select
 import signal
 import sys
+import tempfile
 import time
 import warnings
 
 LABEL_METRICS = ('accuracy', 'f1_macro')
 PROBABILITY_METRICS = ('log_loss', 'roc_auc')
 SUM_TOLERANCE = 0.01
+MAX_WRITTEN = 64 * 1024 * 1024  # of a file, by a score that reads a folder
 
 
 OWN, TEXT, TABLE, COLUMNS, IDS, VALUES = range(6)
@@ -51,17 +54,60 @@ def canonical(label: str) -> str:
   return label
 
 
+def _module(name: str, path: str):
+  spec = importlib.util.spec_from_file_location(
+    f'task_eval_{abs(hash(name))}', path
+  )
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+class FolderTask:
+  """One of MLAgentBench's: its `get_score` reads a folder, in whatever way.
+
+  Nothing is checked but that a finite number comes out.
+  """
+
+  writes = True
+
+  def __init__(self, name: str, entry: dict):
+    self.home, self.submission = entry['folder'], entry['submission']
+    path, before = list(sys.path), set(sys.modules)
+    os.chdir(self.home)  # what it imports is found relative to that
+    self.module = _module(name, entry['eval'])
+    os.chdir('/')
+    sys.path[:] = path
+    # `train` of one task is not that of the next.
+    for other in set(sys.modules) - before:
+      found = getattr(sys.modules[other], '__file__', None) or ''
+      if os.path.realpath(found).startswith(os.path.dirname(self.home) + '/'):
+        del sys.modules[other]
+
+  def score(self, data: bytes, split: str, own_work: bool) -> float:
+    """The same for both splits; Refused where none comes out."""
+    with open(self.submission, 'wb') as file:
+      file.write(data)
+    folder = os.getcwd()
+    os.chdir(self.home)
+    try:
+      return float(self.module.get_score(folder))
+    except Exception as error:
+      # The kind alone: its text may quote the answers.
+      raise Refused(
+        TABLE, f'get_score ended with {type(error).__name__}.'
+      ) from None
+
+
 class Task:
   """Answers and rules of one task, read once."""
+
+  writes = False
 
   def __init__(self, name: str, entry: dict):
     import pandas as pd
 
-    spec = importlib.util.spec_from_file_location(
-      f'task_eval_{abs(hash(name))}', entry['eval']
-    )
-    self.module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(self.module)
+    self.module = _module(name, entry['eval'])
     self.metric = entry['metric']
     text = {'dtype': str, 'keep_default_na': False}
     answers = pd.read_csv(entry['answers'], **text)
@@ -231,14 +277,16 @@ def _answer(status: str, reason: str, passed: int = 0) -> dict:
   return {'score': None, 'status': status, 'reason': reason, 'passed': passed}
 
 
-def _child(task: Task, data: bytes, request: dict, out: int):
-  """Runs in the fork; never returns."""
+def _child(task, data: bytes, request: dict, out: int, folder: str):
+  """Runs in the fork, in a folder of its own; never returns."""
   code = 1
   try:
+    os.chdir(folder)
     os.dup2(2, 1)  # what a task's eval.py prints is no answer
     seconds = max(1, math.ceil(request['timeout_s']))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    most = MAX_WRITTEN if task.writes else 0
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     found = grade(task, data, request['split'], request['own_work'])
@@ -250,12 +298,19 @@ def _child(task: Task, data: bytes, request: dict, out: int):
 
 def grade_in_fork(task, data: bytes, request: dict) -> dict:
   """Forks, waits at most timeout_s, kills what is late."""
+  if not task.writes:
+    return _grade_in_fork(task, data, request, '/')
+  with tempfile.TemporaryDirectory() as folder:
+    return _grade_in_fork(task, data, request, folder)
+
+
+def _grade_in_fork(task, data: bytes, request: dict, folder: str) -> dict:
   timeout_s = request['timeout_s']
   read, write = os.pipe()
   pid = os.fork()
   if pid == 0:
     os.close(read)
-    _child(task, data, request, write)
+    _child(task, data, request, write, folder)
   os.close(write)
   chunks, end = [], time.monotonic() + timeout_s
   late = False
@@ -290,7 +345,10 @@ def main() -> None:
     import sklearn.metrics  # noqa: F401
 
     entries = json.loads(stdin.readline())
-    tasks = {name: Task(name, entry) for name, entry in entries.items()}
+    tasks = {
+      name: (FolderTask if 'folder' in entry else Task)(name, entry)
+      for name, entry in entries.items()
+    }
     hello = {'status': 'ok', 'reason': ''}
   except Exception as error:
     tasks, hello = {}, {'status': 'error', 'reason': f'{error!r}'}

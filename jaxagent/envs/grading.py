@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 
+from jaxagent.envs import mlagentbench_tasks
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.types import Outcome
 
@@ -50,6 +51,22 @@ class GradeResult:
   passed: int = 0
 
 
+def _entry(task: PreparedTask) -> dict[str, str]:
+  """What the grading process has to know of a task."""
+  if task.spec.layout == mlagentbench_tasks.LAYOUT:
+    return {
+      'folder': str(task.private_dir),
+      'eval': str(task.private_dir / 'eval.py'),
+      'submission': task.spec.submission,
+    }
+  return {
+    'eval': str((task.spec.root / 'scripts/eval.py').resolve()),
+    'answers': str(task.private_dir / 'answers.csv'),
+    'sample': str(task.public_dir / 'sample_submission.csv'),
+    'metric': task.spec.metric,
+  }
+
+
 class WorkerDied(RuntimeError):
   """The grading process ended or went silent."""
 
@@ -73,15 +90,7 @@ class Grader:
     timeout_s: float = 20.0,
     memory_mb: int = 4096,
   ):
-    self._entries = {
-      name: {
-        'eval': str((task.spec.root / 'scripts/eval.py').resolve()),
-        'answers': str(task.private_dir / 'answers.csv'),
-        'sample': str(task.public_dir / 'sample_submission.csv'),
-        'metric': task.spec.metric,
-      }
-      for name, task in prepared.items()
-    }
+    self._entries = {name: _entry(task) for name, task in prepared.items()}
     self._timeout_s = timeout_s
     self._memory_mb = memory_mb
     self._lock = threading.Lock()
@@ -169,8 +178,11 @@ class Grader:
 
   def _sample_is_graded(self, task_name: str, split: str) -> bool:
     """Whether a fresh process grades what the task itself hands out."""
+    entry = self._entries[task_name]
+    if 'sample' not in entry:
+      return True  # one of MLAgentBench's has none; its starter was graded
     try:
-      sample = pathlib.Path(self._entries[task_name]['sample']).read_bytes()
+      sample = pathlib.Path(entry['sample']).read_bytes()
     except OSError:
       return False
     return self._attempt(task_name, sample, split).outcome is Outcome.OK

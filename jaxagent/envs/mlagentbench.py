@@ -105,7 +105,7 @@ class MlAgentBenchActions(Actions):
   # --- Reading -------------------------------------------------------------
 
   def list_files(self, scene: Scene, dir_path: str) -> Effect:
-    names = workspace.listing(scene.files, scene.data, dir_path)
+    names = workspace.listing(scene.files, scene.mounts, dir_path)
     if workspace.inside(dir_path or '.') == '.':
       names = sorted({*names, BACKUP_FOLDER})
     return Effect(
@@ -295,11 +295,12 @@ def _read_only(scene: Scene) -> set[str]:
 
 def _walked(scene: Scene) -> Iterator[str]:
   for path in workspace.visible(scene.files):
-    if not workspace.within(path, 'data'):
+    if path.split('/')[0] not in scene.mounts:
       yield path if '/' in path else f'./{path}'
-  for real in scene.data.rglob('*'):
-    if real.is_file():
-      yield f'data/{real.relative_to(scene.data).as_posix()}'
+  for name, folder in scene.mounts.items():
+    for real in folder.rglob('*'):
+      if real.is_file():
+        yield f'{name}/{real.relative_to(folder).as_posix()}'
 
 
 def _numbers(start: str, end: str) -> Sequence[int]:

@@ -82,7 +82,7 @@ class StepEnvironment(ScriptRunner):
   """Step function over States; blocking and thread-safe.
 
   Args:
-    prepared: task name -> PreparedTask (spec, public_dir, starter_files).
+    prepared: task name -> PreparedTask (spec, mounts, starter_files).
     pool: has `submit(types.Job) -> Future[types.Execution]`.
     editor: interfaces.Editor.
     grader: has `grade(task_name, submission_bytes, split)` giving
@@ -265,7 +265,7 @@ class StepEnvironment(ScriptRunner):
     return Scene(
       state=state,
       spec=task.spec,
-      data=task.public_dir,
+      mounts=task.mounts,
       run=run,
       command=command,
       carried=carried,

@@ -2,14 +2,14 @@
 
 A task is `tasks/<name>/` in MLAgentBench's layout (paper 002, section 2.1)
 plus `task.yaml`. Its data is made by `scripts/prepare.py` in a subprocess and
-kept by content, so the same scripts never prepare twice.
+kept by content, so the same scripts never prepare twice. Without `task.yaml` it
+is one of MLAgentBench's own (`mlagentbench_tasks`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-import math
 import os
 import pathlib
 import re
@@ -17,25 +17,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import yaml
+from jaxagent.envs import mlagentbench_tasks
+from jaxagent.envs.task_yaml import (
+  KINDS,
+  MODALITIES,
+  SPLITS,
+  check_direction,
+  choice,
+  hides,
+  limits,
+  number,
+  read_yaml,
+)
+from jaxagent.types import TaskSpec
 
-from jaxagent.types import Limits, TaskSpec
-
-MODALITIES = ('image', 'tabular', 'text', 'timeseries')
-KINDS = ('classification', 'regression', 'restoration')
-SPLITS = ('heldin', 'heldout')
-# Metric -> whether a higher value is better. task.yaml must agree.
-METRICS: Mapping[str, bool] = {
-  'accuracy': True,
-  'f1_macro': True,
-  'roc_auc': True,
-  'log_loss': False,
-  'rmse': False,
-  'mae': False,
-}
 REQUIRED_FILES = (
   'task.yaml',
   'env/train.py',
@@ -43,24 +40,6 @@ REQUIRED_FILES = (
   'scripts/prepare.py',
   'scripts/eval.py',
   'scripts/read_only_files.txt',
-)
-REQUIRED_KEYS = (
-  'modality',
-  'kind',
-  'metric',
-  'higher_is_better',
-  'split',
-  'm_init',
-  'm_best',
-  'm_best_source',
-  'limits',
-)
-OPTIONAL_KEYS = (
-  'm_init_private',
-  'm_best_private',
-  'submission',
-  'hides',
-  'exposed',
 )
 PUBLIC_FILES = ('train.csv', 'test.csv', 'sample_submission.csv')
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]*')
@@ -71,104 +50,18 @@ _PREPARE_TIMEOUT_S = 600.0
 class PreparedTask:
   """A task whose data is at hand.
 
-  public_dir: what a workspace sees as `data/` (read-only).
+  public_dir: the data that an agent may see.
   private_dir: holds `answers.csv` (id, label columns, split); host only.
-  starter_files: relative path -> text of the files under `env/`.
+  starter_files: relative path -> text of the files under `env/`; the path of
+    one that is no text, or too long for one.
+  mounts: name in a workspace -> folder that it shows there, read-only.
   """
 
   spec: TaskSpec
   public_dir: pathlib.Path
   private_dir: pathlib.Path
-  starter_files: dict[str, str]
-
-
-def _choice(where: str, key: str, value: Any, choices) -> Any:
-  if value not in choices:
-    raise ValueError(
-      f'{where}: {key}={value!r} is unknown; choose one of '
-      f'{", ".join(map(str, choices))}.'
-    )
-  return value
-
-
-def _number(where: str, key: str, value: Any) -> float | None:
-  """A finite number or None (not measured yet)."""
-  if value is None:
-    return None
-  if isinstance(value, bool) or not isinstance(value, (int, float)):
-    raise ValueError(f'{where}: {key}={value!r} must be a number or null.')
-  if not math.isfinite(value):
-    raise ValueError(f'{where}: {key}={value!r} must be finite.')
-  return float(value)
-
-
-def _limits(where: str, value: Any) -> Limits:
-  if not isinstance(value, dict):
-    raise ValueError(f'{where}: limits={value!r} must be a mapping.')
-  known = {field.name: field.type for field in dataclasses.fields(Limits)}
-  for key, number in value.items():
-    _choice(where, 'limits key', key, tuple(known))
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
-      raise ValueError(f'{where}: limits.{key}={number!r} must be a number.')
-  try:
-    return Limits(**value)
-  except ValueError as error:
-    raise ValueError(f'{where}: {error}') from error
-
-
-def _hides(where: str, value: Any) -> tuple[str, ...]:
-  """Folders below a folder of packages, such as 'sklearn/datasets/data'."""
-  if not isinstance(value, list):
-    raise ValueError(f'{where}: hides={value!r} must be a list of folders.')
-  for path in value:
-    parts = path.split('/') if isinstance(path, str) else ['']
-    if len(parts) < 2 or any(p in ('', '.', '..') for p in parts):
-      raise ValueError(
-        f'{where}: hides={path!r} must be a folder inside a package, such as '
-        'sklearn/datasets/data.'
-      )
-  return tuple(value)
-
-
-def read_yaml(path: pathlib.Path) -> dict[str, Any]:
-  """`task.yaml` with every key checked. Raises ValueError naming the file."""
-  try:
-    record = yaml.safe_load(path.read_text(encoding='utf-8'))
-  except (yaml.YAMLError, UnicodeDecodeError) as error:
-    raise ValueError(f'{path}: not readable as YAML: {error}') from error
-  if not isinstance(record, dict):
-    raise ValueError(f'{path}: must be a mapping with {REQUIRED_KEYS}.')
-  missing = [key for key in REQUIRED_KEYS if key not in record]
-  if missing:
-    raise ValueError(
-      f'{path}: missing {", ".join(missing)}; '
-      '`python -m jaxagent.tasks new NAME` writes a filled template.'
-    )
-  for key in record:
-    _choice(str(path), 'key', key, REQUIRED_KEYS + OPTIONAL_KEYS)
-  return record
-
-
-def _check_direction(where: str, record: Mapping[str, Any]) -> None:
-  """The three places that tell the direction must agree."""
-  metric, higher = record['metric'], record['higher_is_better']
-  _choice(where, 'metric', metric, tuple(METRICS))
-  if higher is not METRICS[metric]:
-    raise ValueError(
-      f'{where}: higher_is_better={higher!r}, but {metric} is better when '
-      f'{"higher" if METRICS[metric] else "lower"}; write '
-      f'higher_is_better: {str(METRICS[metric]).lower()}.'
-    )
-  for suffix in ('', '_private'):
-    names = f'm_init{suffix}', f'm_best{suffix}'
-    init, best = (_number(where, n, record.get(n)) for n in names)
-    if init is None or best is None or init == best:
-      continue
-    if (best > init) is not higher:
-      raise ValueError(
-        f'{where}: {names[1]}={best} is worse than {names[0]}={init} for '
-        f'{metric}; measure both again with `python -m jaxagent.tasks measure`.'
-      )
+  starter_files: dict[str, str | pathlib.Path]
+  mounts: Mapping[str, pathlib.Path]
 
 
 def load_task(
@@ -187,6 +80,8 @@ def load_task(
     raise ValueError(
       f'task {name!r} is not in {tasks_dir}; choose one of: {known}.'
     )
+  if mlagentbench_tasks.is_one(root):
+    return mlagentbench_tasks.load(name, root)
   for relative in REQUIRED_FILES:
     path = root / relative
     if not path.is_file():
@@ -198,20 +93,20 @@ def load_task(
       raise ValueError(f'task {name}: {path} is empty.')
   where = str(root / 'task.yaml')
   record = read_yaml(root / 'task.yaml')
-  _check_direction(where, record)
+  check_direction(where, record)
   read_only = (root / 'scripts/read_only_files.txt').read_text('utf-8')
   return TaskSpec(
     name=name,
     root=root,
-    modality=_choice(where, 'modality', record['modality'], MODALITIES),
-    kind=_choice(where, 'kind', record['kind'], KINDS),
+    modality=choice(where, 'modality', record['modality'], MODALITIES),
+    kind=choice(where, 'kind', record['kind'], KINDS),
     metric=record['metric'],
     higher_is_better=record['higher_is_better'],
-    m_init=_number(where, 'm_init', record['m_init']),
-    m_best=_number(where, 'm_best', record['m_best']),
+    m_init=number(where, 'm_init', record['m_init']),
+    m_best=number(where, 'm_best', record['m_best']),
     m_best_source=str(record['m_best_source'] or ''),
-    split=_choice(where, 'split', record['split'], SPLITS),
-    limits=_limits(where, record['limits']),
+    split=choice(where, 'split', record['split'], SPLITS),
+    limits=limits(where, record['limits']),
     research_problem=(root / 'scripts/research_problem.txt')
     .read_text('utf-8')
     .strip(),
@@ -219,10 +114,10 @@ def load_task(
       line.strip() for line in read_only.splitlines() if line.strip()
     ),
     submission=str(record.get('submission', 'submission.csv')),
-    m_best_private=_number(
+    m_best_private=number(
       where, 'm_best_private', record.get('m_best_private')
     ),
-    hides=_hides(where, record.get('hides', [])),
+    hides=hides(where, record.get('hides', [])),
     exposed=str(record.get('exposed') or ''),
   )
 
@@ -245,8 +140,19 @@ def task_names(tasks_dir: pathlib.Path | str) -> list[str]:
 def list_tasks(
   tasks_dir: pathlib.Path | str = pathlib.Path('tasks'),
 ) -> list[TaskSpec]:
-  """Every task of the folder, checked, sorted by name."""
-  return [load_task(name, tasks_dir) for name in task_names(tasks_dir)]
+  """Every task of the folder, checked, sorted by name.
+
+  Of folders in MLAgentBench's own layout those that can be used: its repository
+  has tasks without a score. Who names one of these is told why it is none.
+  """
+  specs = []
+  for name in task_names(tasks_dir):
+    try:
+      specs.append(load_task(name, tasks_dir))
+    except ValueError:
+      if (pathlib.Path(tasks_dir) / name / 'task.yaml').exists():
+        raise
+  return specs
 
 
 def starter_files(root: pathlib.Path) -> dict[str, str]:
@@ -269,22 +175,17 @@ def content_hash(spec: TaskSpec) -> str:
   return digest.hexdigest()[:16]
 
 
-def _run_prepare(spec: TaskSpec, target: pathlib.Path) -> None:
-  command = [
-    sys.executable,
-    str((spec.root / 'scripts/prepare.py').resolve()),
-    '--public',
-    str(target / 'public'),
-    '--private',
-    str(target / 'private'),
-  ]
+def _run_prepare(
+  spec: TaskSpec, script: pathlib.Path, cwd: pathlib.Path, args: Sequence[str]
+) -> None:
   try:
     done = subprocess.run(
-      command,
+      [sys.executable, str(script.resolve()), *args],
       capture_output=True,
+      stdin=subprocess.DEVNULL,
       text=True,
       timeout=_PREPARE_TIMEOUT_S,
-      cwd=target,
+      cwd=cwd,
       env={**os.environ, 'OMP_NUM_THREADS': '1'},
     )
   except subprocess.TimeoutExpired as error:
@@ -322,25 +223,76 @@ def prepare_task(spec: TaskSpec, data_dir: pathlib.Path | str) -> PreparedTask:
     OSError: no space or no permission; nothing half-made is left in place.
   """
   home = pathlib.Path(data_dir).resolve() / spec.name
-  final = home / content_hash(spec)
-  if not (final / 'done').is_file():
-    home.mkdir(parents=True, exist_ok=True)
-    scratch = pathlib.Path(tempfile.mkdtemp(prefix='.making-', dir=home))
-    try:
-      _run_prepare(spec, scratch)
-      _check_prepared(spec, scratch)
-      (scratch / 'done').write_text('ok\n')
-      os.chmod(scratch, 0o755)
-      _move_into_place(scratch, final)
-    finally:
-      shutil.rmtree(scratch, ignore_errors=True)
+  if spec.layout == mlagentbench_tasks.LAYOUT:
+    return _prepare_mlagentbench(spec, home)
+
+  def make(scratch: pathlib.Path) -> None:
+    _run_prepare(
+      spec,
+      spec.root / 'scripts/prepare.py',
+      scratch,
+      [
+        *('--public', str(scratch / 'public')),
+        *('--private', str(scratch / 'private')),
+      ],
+    )
+    _check_prepared(spec, scratch)
+
+  final = _made_once(home, content_hash(spec), make)
   _check_prepared(spec, final)
   return PreparedTask(
     spec=spec,
     public_dir=final / 'public',
     private_dir=final / 'private',
     starter_files=starter_files(spec.root),
+    mounts={'data': final / 'public'},
   )
+
+
+def _prepare_mlagentbench(spec: TaskSpec, home: pathlib.Path) -> PreparedTask:
+  """As its own `prepare_task` does, but in a copy: the folder stays as it is."""
+
+  def make(scratch: pathlib.Path) -> None:
+    mlagentbench_tasks.copy_to(spec.root, scratch)
+    scripts = scratch / 'scripts'
+    try:
+      _run_prepare(spec, scripts / 'prepare.py', scripts, ())
+    except ValueError as error:
+      raise ValueError(
+        f"{error}\nWhere it asks or downloads, let MLAgentBench's own "
+        f'`python -m MLAgentBench.prepare_task {spec.name}` make the data; it '
+        'leaves scripts/prepared, and then the folder is used as it is.'
+      ) from error
+
+  if mlagentbench_tasks.is_prepared(spec.root):
+    root = spec.root.resolve()
+  else:
+    root = _made_once(home, mlagentbench_tasks.content_hash(spec.root), make)
+  shown = mlagentbench_tasks.workspace_of(root / 'env')
+  fixed = (*spec.read_only_files, *shown.folders)
+  return PreparedTask(
+    spec=dataclasses.replace(spec, read_only_files=fixed),
+    public_dir=root / 'env',
+    private_dir=root / 'scripts',
+    starter_files={**shown.texts, **shown.others},
+    mounts=shown.folders,
+  )
+
+
+def _made_once(home: pathlib.Path, name: str, make) -> pathlib.Path:
+  """`home/name`, made by `make(folder)` unless it is there, whole or not at all."""
+  final = home / name
+  if not (final / 'done').is_file():
+    home.mkdir(parents=True, exist_ok=True)
+    scratch = pathlib.Path(tempfile.mkdtemp(prefix='.making-', dir=home))
+    try:
+      make(scratch)
+      (scratch / 'done').write_text('ok\n')
+      os.chmod(scratch, 0o755)
+      _move_into_place(scratch, final)
+    finally:
+      shutil.rmtree(scratch, ignore_errors=True)
+  return final
 
 
 def _move_into_place(scratch: pathlib.Path, final: pathlib.Path) -> None:

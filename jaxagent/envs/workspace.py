@@ -24,6 +24,8 @@ MAX_BACKUPS = 8  # of one file; the oldest goes first
 
 # Relative path -> content.
 Files = Mapping[str, str | types.Blob]
+# Name in the workspace -> folder that it shows there.
+Mounts = Mapping[str, pathlib.Path]
 
 
 class ActionFailed(Exception):
@@ -80,11 +82,10 @@ def checked(name: str) -> str:
 
 
 def read(
-  files: Files, data: pathlib.Path, name: str, *, whole: bool = False
+  files: Files, mounts: Mounts, name: str, *, whole: bool = False
 ) -> str:
   """Text of a workspace file or of a data file.
 
-  data: the folder that the workspace shows as `data`.
   whole: the text is to be kept: what is too long or no UTF-8 is refused. Else
     its first MAX_FILE_BYTES are enough, and the end says so.
   """
@@ -96,7 +97,7 @@ def read(
         f'{name!r} is no text ({found.size} bytes); a script can read it.'
       )
     return found
-  real = _in_data(data, path)
+  real = _mounted(mounts, path)
   if real is None or not real.is_file():
     raise ActionFailed(f'there is no file {name!r}.', 'missing', name)
   size = real.stat().st_size
@@ -119,21 +120,20 @@ def read(
     ) from None
 
 
-def _in_data(data: pathlib.Path, path: str) -> pathlib.Path | None:
-  """Where a path of the workspace lies in the task's data, if it does."""
-  if path != 'data' and not within(path, 'data'):
+def _mounted(mounts: Mounts, path: str) -> pathlib.Path | None:
+  """Where a path of the workspace lies in what is shown there, if it does."""
+  name, _, rest = path.partition('/')
+  if name not in mounts:
     return None
-  root = data.resolve()
-  real = (root / path.removeprefix('data').lstrip('/')).resolve()
+  root = mounts[name].resolve()
+  real = (root / rest).resolve()
   return real if real.is_relative_to(root) else None
 
 
-def listing(
-  files: Files, data: pathlib.Path, name: str
-) -> list[str]:
+def listing(files: Files, mounts: Mounts, name: str) -> list[str]:
   """Sorted names in a folder of the workspace or the data; folders end in /."""
   path = checked(name or '.')
-  real = _in_data(data, path)
+  real = _mounted(mounts, path)
   given = (
     {p.name + '/' * p.is_dir() for p in real.iterdir()}
     if real is not None and real.is_dir()
@@ -144,7 +144,7 @@ def listing(
     rest.split('/')[0] + '/' * ('/' in rest)
     for rest in (
       f[len(prefix) :]
-      for f in [*visible(files), *['data/.'] * (path == '.')]
+      for f in [*visible(files), *(f'{m}/.' for m in mounts if path == '.')]
       if f.startswith(prefix)
     )
   }

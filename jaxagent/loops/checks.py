@@ -441,11 +441,19 @@ def chosen_tasks(config) -> str:
     heldin, heldout = choose_tasks(config)
     folder = pathlib.Path(config.tasks_dir)
     specs = [load_task(name, folder) for name in heldin + heldout]
+    if config.loop == 'agent':
+      return ''  # nothing is trained
+    if bare := [s.name for s in specs if s.layout == 'mlagentbench']:
+      return (
+        f'config.tasks: {", ".join(bare)} without task.yaml: agents are measured '
+        f"there (config.loop='agent'), config.loop={config.loop!r} trains. Write "
+        'a task.yaml with validation and private rows (docs/tasks.md).'
+      )
     pools = {s.name: len(idea_pool(s)) for s in specs if s.name in heldin}
   except (ValueError, OSError, UserError) as error:
     return str(error)
   for spec in specs:
-    if None in (spec.m_init, spec.m_best, spec.m_best_private):
+    if not spec.has_scale or spec.m_best_private is None:
       return (
         f'config.tasks: {spec.name} lacks m_init, m_best or m_best_private in '
         f'task.yaml, between which scores are placed; run `python -m jaxagent.tasks '

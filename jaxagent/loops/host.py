@@ -17,6 +17,7 @@ from jaxagent.envs.tasks import (
   list_tasks,
   load_task,
   prepare_task,
+  task_names,
 )
 from jaxagent.loops import executions, text_models
 from jaxagent.loops.agents import actions_of, agent_of
@@ -93,30 +94,30 @@ def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
   Of whole solutions held-out tasks are those that are named: a policy is trained
   for its task.
   """
-  specs = {s.name: s for s in list_tasks(pathlib.Path(config.tasks_dir))}
+  folder = pathlib.Path(config.tasks_dir)
+  known = task_names(folder)
 
   def pick(names, split):
     names = tuple(names)
-    unknown = [n for n in names if n not in specs]
+    unknown = [n for n in names if n not in known]
     if unknown:
       raise UserError(
         f'config.tasks.{split}: unknown task {unknown[0]!r}; choose from: '
-        f'{", ".join(sorted(specs))}.'
+        f'{", ".join(known)}.'
       )
     if names:
       return names
     return tuple(
-      sorted(
-        n for n, s in specs.items() if s.split == split and s.m_init is not None
-      )
+      s.name
+      for s in list_tasks(folder)
+      if s.split == split and (s.m_init is not None or config.loop == 'agent')
     )
 
-  heldin, heldout = (
-    pick(config.tasks.heldin, 'heldin'),
-    pick(config.tasks.heldout, 'heldout')
-    if config.tasks.heldout
-    or config.loop not in ('rl_for_mle', 'tree_search')
-    else (),
+  heldin = pick(config.tasks.heldin, 'heldin')
+  whole = config.loop in ('rl_for_mle', 'tree_search')
+  heldout = (
+    () if whole and not config.tasks.heldout
+    else pick(config.tasks.heldout, 'heldout')
   )
   both = sorted(set(heldin) & set(heldout))
   if both:
@@ -124,7 +125,10 @@ def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
       f'config.tasks: {both} are held-in and held-out at once; a task can '
       'be trained on or kept for evaluation, not both.'
     )
-  if not heldin:
+  if config.loop == 'agent':  # nothing is trained
+    if not heldin + heldout:
+      raise UserError(f'config.tasks: there is no task in {folder}.')
+  elif not heldin:
     raise UserError('config.tasks.heldin: no held-in task to train on.')
   return heldin, heldout
 

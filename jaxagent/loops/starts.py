@@ -83,6 +83,8 @@ def private_score(host, task: str, result) -> float | None:
 
 def _starter_private(host, initial: types.State) -> float:
   task = initial.task
+  if initial.last_outcome != types.Outcome.OK.value:
+    return initial.score  # what a starter without a score is compared with
   response = parser.Response(
     {}, 'Execute Script', {'script_name': initial.script}
   )

@@ -67,7 +67,7 @@ def record(host, executed: types.Executed) -> dict:
 
 def trace_record(host, state: types.State, text: str, result) -> dict:
   """What the report and the audit need of one step; JSON-able."""
-  execution = result.execution
+  execution, spec = result.execution, host.spec(state.task)
   return {
     'task': state.task,
     'state_id': state.state_id,
@@ -81,12 +81,12 @@ def trace_record(host, state: types.State, text: str, result) -> dict:
     'is_edit': result.is_edit,
     'score_before': result.score_before,
     'score_after': result.score,
-    'alpha': host.spec(state.task).alpha,
+    'alpha': spec.alpha if spec.has_scale else None,
     'diff': result.diff,
     'observation': result.observation,
     'tier': execution.tier if execution else None,
     'untrusted': label_sources.untrusted(
-      host.spec(state.task), execution.tier if execution else None
+      spec, execution.tier if execution else None
     ),
     'queue_s': execution.queue_s if execution else 0.0,
     'startup_s': execution.startup_s if execution else 0.0,

@@ -8,9 +8,10 @@ import pathlib
 import sys
 import tempfile
 
-from jaxagent.envs import label_sources
+from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader
+from jaxagent.envs.task_yaml import MODALITIES, SPLITS
 from jaxagent.tasks import check as check_lib
 from jaxagent.tasks import measure as measure_lib
 from jaxagent.tasks import template
@@ -44,8 +45,8 @@ def command_list(args) -> int:
       [
         spec.name,
         spec.split,
-        spec.modality,
-        spec.kind,
+        spec.modality or '-',
+        spec.kind or '-',
         spec.metric,
         'higher' if spec.higher_is_better else 'lower',
         number(spec.m_init),
@@ -66,6 +67,17 @@ def chosen(args) -> list[task_lib.TaskSpec]:
   return [task_lib.load_task(name, args.tasks_dir) for name in args.names]
 
 
+def chosen_own(args) -> list[task_lib.TaskSpec]:
+  """Those whose claims can be checked: with a task.yaml."""
+  specs = chosen(args)
+  if bare := [s.name for s in specs if s.layout == mlagentbench_tasks.LAYOUT]:
+    raise ValueError(
+      f'{", ".join(bare)}: no task.yaml, so nothing is claimed that could be '
+      'checked or measured; `prepare` makes the data of such a task.'
+    )
+  return specs
+
+
 def data_dir(args) -> pathlib.Path:
   if args.data_dir:
     return args.data_dir
@@ -82,7 +94,7 @@ def command_prepare(args) -> int:
 def command_check(args) -> int:
   prepared = {
     spec.name: task_lib.prepare_task(spec, data_dir(args))
-    for spec in chosen(args)
+    for spec in chosen_own(args)
   }
   rows = [
     'name ok train test kB labels exec_s tier starter sample gold'.split()
@@ -128,7 +140,7 @@ def command_check(args) -> int:
 
 
 def command_measure(args) -> int:
-  for spec in chosen(args):
+  for spec in chosen_own(args):
     prepared = task_lib.prepare_task(spec, data_dir(args))
     with Grader({spec.name: prepared}) as grader:
       results = measure_lib.measure(prepared, grader, search=args.search)
@@ -164,8 +176,8 @@ def make_parser() -> argparse.ArgumentParser:
   )
   commands = parser.add_subparsers(dest='command', required=True)
   listing = commands.add_parser('list', help='a table of the tasks')
-  listing.add_argument('--split', choices=task_lib.SPLITS)
-  listing.add_argument('--modality', choices=task_lib.MODALITIES)
+  listing.add_argument('--split', choices=SPLITS)
+  listing.add_argument('--modality', choices=MODALITIES)
   listing.set_defaults(call=command_list)
   several = {
     'prepare': (command_prepare, 'make the data'),

@@ -207,7 +207,7 @@ def check_starter(
       job_id=f'check-{spec.name}-{uuid.uuid4().hex[:8]}',
       script='train.py',
       files=prepared.starter_files,
-      mounts={'data': prepared.public_dir},
+      mounts=prepared.mounts,
       collect=(spec.submission,),
       limits=spec.limits,
     )

@@ -111,6 +111,10 @@ class FakePrepared:
   public_dir: pathlib.Path
   starter_files: dict[str, str]
 
+  @property
+  def mounts(self) -> dict[str, pathlib.Path]:
+    return {'data': self.public_dir}
+
 
 class ReplaceEditor:
   """Stands for an editor: `old -> new` replaces text, anything else fails."""

@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from jaxagent.envs import task_yaml
 from jaxagent.envs import tasks as lib
 
 
@@ -14,7 +15,7 @@ def test_bundled_tasks_cover_what_the_quickstart_needs(tasks_dir):
   heldin = [s for s in specs if s.split == 'heldin']
   heldout = [s for s in specs if s.split == 'heldout']
   assert len(specs) >= 8 and len(heldin) >= 5 and len(heldout) >= 3
-  assert {s.modality for s in heldin} == set(lib.MODALITIES)
+  assert {s.modality for s in heldin} == set(task_yaml.MODALITIES)
   assert len({s.modality for s in heldout}) >= 3
   assert {s.kind for s in specs} == set(lib.KINDS)
   assert {s.higher_is_better for s in heldin} == {True, False}

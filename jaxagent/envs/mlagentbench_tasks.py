@@ -1,0 +1,224 @@
+"""Task folders as MLAgentBench's repository has them (paper 002, section 2.1).
+
+They hold no `task.yaml`: `env/` is the workspace, data and all; `scripts/` has
+`research_problem.txt`, `eval.py` with `get_score(submission_folder)`, and often
+`prepare.py`, `read_only_files.txt` and the answers. What a folder does not tell
+stands in `NAME.yaml` beside it, with the keys of `task.yaml`, none required.
+
+One test set is all there is, so the score that an agent sees is the one that it
+is judged by.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+import shutil
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jaxagent.envs import parser, task_yaml, workspace
+from jaxagent.types import Limits, TaskSpec
+
+LAYOUT = 'mlagentbench'
+REQUIRED_FILES = (
+  'env/train.py',
+  'scripts/research_problem.txt',
+  'scripts/eval.py',
+)
+# Metric and whether higher is better, by folder (paper 002, table 2, and the
+# score that each `eval.py` returns).
+PUBLISHED: Mapping[str, tuple[str, bool]] = {
+  'amp-parkinsons-disease-progression-prediction': ('smape', False),
+  'cifar10': ('accuracy', True),
+  'fathomnet': ('map@20', True),
+  'feedback': ('mcrmse', False),
+  'house-price': ('mae', False),
+  'identify-contrails': ('dice', True),
+  'imdb': ('accuracy', True),
+  'ogbn-arxiv': ('accuracy', True),
+  'spaceship-titanic': ('accuracy', True),
+  'vectorization': ('seconds', False),
+}
+# Of a starter that gives no score: what it is compared with (002, appendix A).
+BASELINES: Mapping[str, float] = {'imdb': 0.5}
+# A script of the benchmark may take all of a run's time (002: 5 hours).
+_LIMITS = Limits(timeout_s=5 * 3600.0, memory_mb=8192, disk_mb=4096)
+
+
+def is_one(root: pathlib.Path) -> bool:
+  """Whether a folder is of this layout; what it lacks is told by `load`."""
+  return (
+    not (root / 'task.yaml').exists()
+    and (root / 'env').is_dir()
+    and (root / 'scripts' / 'eval.py').is_file()
+  )
+
+
+def load(name: str, root: pathlib.Path) -> TaskSpec:
+  """Reads one folder. Raises ValueError naming what is missing or wrong."""
+  for relative in REQUIRED_FILES:
+    path = root / relative
+    if not path.is_file() or not path.read_bytes().strip():
+      raise ValueError(
+        f'task {name}: {path} is missing or empty; a folder without task.yaml '
+        f'needs {", ".join(REQUIRED_FILES)}.'
+      )
+  if 'get_score' not in _text(root / 'scripts/eval.py'):
+    raise ValueError(
+      f'task {name}: {root}/scripts/eval.py has no get_score(submission_folder).'
+    )
+  beside = root.parent / f'{name}.yaml'
+  record = _record(name, beside)
+  where = str(beside)
+  choice, number = task_yaml.choice, task_yaml.number
+  limits = record['limits']
+  return TaskSpec(
+    name=name,
+    root=root,
+    layout=LAYOUT,
+    modality=choice(
+      where, 'modality', record['modality'], ('', *task_yaml.MODALITIES)
+    ),
+    kind=choice(where, 'kind', record['kind'], ('', *task_yaml.KINDS)),
+    metric=record['metric'],
+    higher_is_better=record['higher_is_better'],
+    m_init=number(where, 'm_init', record['m_init']),
+    m_best=number(where, 'm_best', record['m_best']),
+    m_best_source=str(record['m_best_source']),
+    m_best_private=number(where, 'm_best', record['m_best']),
+    split=choice(where, 'split', record['split'], task_yaml.SPLITS),
+    limits=(
+      limits if isinstance(limits, Limits) else task_yaml.limits(where, limits)
+    ),
+    research_problem=_text(root / 'scripts/research_problem.txt').strip(),
+    read_only_files=_read_only(root),
+    submission=str(record['submission']),
+    hides=task_yaml.hides(where, record['hides']),
+    exposed=str(record['exposed']),
+  )
+
+
+def _record(name: str, beside: pathlib.Path) -> dict[str, Any]:
+  """What stands beside the folder over what is known of it."""
+  given = task_yaml.read_yaml(beside, ()) if beside.is_file() else {}
+  metric, higher = PUBLISHED.get(name, ('score', None))
+  record = {
+    'modality': '',
+    'kind': '',
+    'metric': metric,
+    'higher_is_better': higher,
+    'split': 'heldout',
+    'm_init': BASELINES.get(name),
+    'm_best': None,
+    'm_best_source': '',
+    'limits': _LIMITS,
+    'submission': 'submission.csv',
+    'hides': [],
+    'exposed': '',
+    **given,
+  }
+  if not isinstance(record['higher_is_better'], bool):
+    raise ValueError(
+      f'task {name}: task.yaml is missing, and whether a higher score is better '
+      f'is not known ({record["higher_is_better"]!r}); write higher_is_better: '
+      f"true or false into {beside} for one of MLAgentBench's own, else a "
+      'task.yaml.'
+    )
+  if not isinstance(record['metric'], str) or not record['metric'].strip():
+    raise ValueError(f'{beside}: metric={record["metric"]!r} must be a name.')
+  if record['metric'] in task_yaml.METRICS:
+    task_yaml.check_direction(str(beside), record)
+  task_yaml.check_scale(str(beside), record)
+  return record
+
+
+def _text(path: pathlib.Path) -> str:
+  try:
+    return path.read_text(encoding='utf-8')
+  except UnicodeDecodeError as error:
+    raise ValueError(f'{path} is not UTF-8 text: {error}.') from error
+
+
+def _read_only(root: pathlib.Path) -> tuple[str, ...]:
+  path = root / 'scripts/read_only_files.txt'
+  if not path.is_file():
+    return ()
+  return tuple(
+    line.strip() for line in _text(path).splitlines() if line.strip()
+  )
+
+
+def is_prepared(root: pathlib.Path) -> bool:
+  """Whether its data is there, as MLAgentBench itself would ask."""
+  scripts = root / 'scripts'
+  return not (scripts / 'prepare.py').is_file() or (scripts / 'prepared').is_file()
+
+
+def content_hash(root: pathlib.Path) -> str:
+  """Of all that a copy holds."""
+  digest = hashlib.sha256()
+  for path in sorted(root.rglob('*')):
+    if path.is_file():
+      digest.update(f'{path.relative_to(root)}\0'.encode())
+      digest.update(path.read_bytes())
+  return digest.hexdigest()[:16]
+
+
+def copy_to(root: pathlib.Path, target: pathlib.Path) -> None:
+  """`env` and `scripts`, for `prepare.py` to write beside."""
+  for name in ('env', 'scripts'):
+    shutil.copytree(root / name, target / name, symlinks=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Workspace:
+  """How `env/` is shown.
+
+  texts: relative path -> what an action may read and change.
+  others: relative path -> file that a run gets as it is.
+  folders: name -> folder that is shown read-only, for it is data.
+  """
+
+  texts: dict[str, str]
+  others: dict[str, pathlib.Path]
+  folders: dict[str, pathlib.Path]
+
+
+def workspace_of(env: pathlib.Path) -> Workspace:
+  """A folder that holds but short texts is code; any other is data."""
+  texts, others, folders = {}, {}, {}
+  for path in sorted(env.iterdir()):
+    if path.name == '__pycache__' or path.name.startswith('.'):
+      continue
+    if path.is_dir():
+      inside = dict(_texts(path, env))
+      if None in inside.values() or len(inside) > workspace.MAX_FILES // 2:
+        folders[path.name] = path
+      else:
+        texts |= inside
+    elif (text := _as_text(path)) is None:
+      others[path.name] = path
+    else:
+      texts[path.name] = text
+  return Workspace(texts, others, folders)
+
+
+def _texts(
+  folder: pathlib.Path, env: pathlib.Path
+) -> Iterator[tuple[str, str | None]]:
+  for path in sorted(folder.rglob('*')):
+    if path.is_file() and '__pycache__' not in path.parts:
+      yield path.relative_to(env).as_posix(), _as_text(path)
+
+
+def _as_text(path: pathlib.Path) -> str | None:
+  """None where no action could hold it."""
+  if path.stat().st_size > workspace.MAX_FILE_BYTES:
+    return None
+  try:
+    text = path.read_bytes().decode('utf-8')
+  except UnicodeDecodeError:
+    return None
+  return text if parser.is_text(text) else None

@@ -1,0 +1,141 @@
+"""`task.yaml`: what a task says of itself, every key and value checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from jaxagent.types import Limits
+
+MODALITIES = ('image', 'tabular', 'text', 'timeseries')
+KINDS = ('classification', 'regression', 'restoration')
+SPLITS = ('heldin', 'heldout')
+# Metric -> whether a higher value is better. task.yaml must agree.
+METRICS: Mapping[str, bool] = {
+  'accuracy': True,
+  'f1_macro': True,
+  'roc_auc': True,
+  'log_loss': False,
+  'rmse': False,
+  'mae': False,
+}
+REQUIRED_KEYS = (
+  'modality',
+  'kind',
+  'metric',
+  'higher_is_better',
+  'split',
+  'm_init',
+  'm_best',
+  'm_best_source',
+  'limits',
+)
+OPTIONAL_KEYS = (
+  'm_init_private',
+  'm_best_private',
+  'submission',
+  'hides',
+  'exposed',
+)
+
+
+def choice(where: str, key: str, value: Any, choices) -> Any:
+  if value not in choices:
+    raise ValueError(
+      f'{where}: {key}={value!r} is unknown; choose one of '
+      f'{", ".join(map(str, choices))}.'
+    )
+  return value
+
+
+def number(where: str, key: str, value: Any) -> float | None:
+  """A finite number or None (not measured yet)."""
+  if value is None:
+    return None
+  if isinstance(value, bool) or not isinstance(value, (int, float)):
+    raise ValueError(f'{where}: {key}={value!r} must be a number or null.')
+  if not math.isfinite(value):
+    raise ValueError(f'{where}: {key}={value!r} must be finite.')
+  return float(value)
+
+
+def limits(where: str, value: Any) -> Limits:
+  if not isinstance(value, dict):
+    raise ValueError(f'{where}: limits={value!r} must be a mapping.')
+  known = {field.name: field.type for field in dataclasses.fields(Limits)}
+  for key, given in value.items():
+    choice(where, 'limits key', key, tuple(known))
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+      raise ValueError(f'{where}: limits.{key}={given!r} must be a number.')
+  try:
+    return Limits(**value)
+  except ValueError as error:
+    raise ValueError(f'{where}: {error}') from error
+
+
+def hides(where: str, value: Any) -> tuple[str, ...]:
+  """Folders below a folder of packages, such as 'sklearn/datasets/data'."""
+  if not isinstance(value, list):
+    raise ValueError(f'{where}: hides={value!r} must be a list of folders.')
+  for path in value:
+    parts = path.split('/') if isinstance(path, str) else ['']
+    if len(parts) < 2 or any(p in ('', '.', '..') for p in parts):
+      raise ValueError(
+        f'{where}: hides={path!r} must be a folder inside a package, such as '
+        'sklearn/datasets/data.'
+      )
+  return tuple(value)
+
+
+def read_yaml(
+  path: pathlib.Path, required: tuple[str, ...] = REQUIRED_KEYS
+) -> dict[str, Any]:
+  """The mapping with every key checked. Raises ValueError naming the file."""
+  try:
+    record = yaml.safe_load(path.read_text(encoding='utf-8'))
+  except (yaml.YAMLError, UnicodeDecodeError) as error:
+    raise ValueError(f'{path}: not readable as YAML: {error}') from error
+  if not isinstance(record, dict):
+    raise ValueError(f'{path}: must be a mapping with {REQUIRED_KEYS}.')
+  missing = [key for key in required if key not in record]
+  if missing:
+    raise ValueError(
+      f'{path}: missing {", ".join(missing)}; '
+      '`python -m jaxagent.tasks new NAME` writes a filled template.'
+    )
+  for key in record:
+    choice(str(path), 'key', key, REQUIRED_KEYS + OPTIONAL_KEYS)
+  return record
+
+
+def check_direction(where: str, record: Mapping[str, Any]) -> None:
+  """The three places that tell the direction must agree."""
+  metric, higher = record['metric'], record['higher_is_better']
+  choice(where, 'metric', metric, tuple(METRICS))
+  if higher is not METRICS[metric]:
+    raise ValueError(
+      f'{where}: higher_is_better={higher!r}, but {metric} is better when '
+      f'{"higher" if METRICS[metric] else "lower"}; write '
+      f'higher_is_better: {str(METRICS[metric]).lower()}.'
+    )
+  check_scale(where, record)
+
+
+def check_scale(where: str, record: Mapping[str, Any]) -> None:
+  """The best known score must be better than the starter's."""
+  metric, higher = record['metric'], record['higher_is_better']
+  for suffix in ('', '_private'):
+    names = f'm_init{suffix}', f'm_best{suffix}'
+    init, best = (number(where, n, record.get(n)) for n in names)
+    if init is None or best is None or init == best:
+      continue
+    if (best > init) is not higher:
+      raise ValueError(
+        f'{where}: {names[1]}={best} is worse than {names[0]}={init} for '
+        f'{metric}; measure both again with `python -m jaxagent.tasks measure`.'
+      )
