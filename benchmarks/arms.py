@@ -1,4 +1,4 @@
-"""Runs of the quickstart that differ in a few options of RL, side by side.
+"""Runs that differ in a few options of RL, side by side.
 
 Runs of a seed share experts and SFT, and all share compiled programs. Resumable:
 finished runs are reused, those of the work directory always and those of the
@@ -9,10 +9,11 @@ begins.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,6 @@ from benchmarks import machine, quickstart
 from jaxagent.metrics import read_records
 from jaxagent.summary import load
 
-# A short evaluation and value warm-up: RL is what is compared.
-SMALL = (
-  '--config.rl.value_warmup_epochs=1',
-  '--config.eval.trajectories_per_task=4',
-  '--config.eval.k=4',
-  '--config.eval.max_steps=1',
-)
 # What is kept of each update, by the name it is logged under.
 CURVES = {
   'reward': 'critic/score/mean',
@@ -42,16 +36,59 @@ CURVES = {
 }
 
 
-def run(work: pathlib.Path, seed: int, updates: int, options) -> None:
+@dataclasses.dataclass(frozen=True)
+class Study:
+  """What all runs of a comparison have in common.
+
+  config: the file, with its variant.
+  options: 'KEY=VALUE' of config, for every run.
+  shared: folders of a work directory that do not depend on RL.
+  curves: figures of each update, by the name they are logged under.
+  final: (work directory, summary) -> figures of the whole run.
+  """
+
+  config: str
+  options: Sequence[str]
+  shared: Sequence[str]
+  curves: Mapping[str, str]
+  final: Callable[[pathlib.Path, Mapping[str, Any]], dict[str, Any]]
+
+
+# A short evaluation and value warm-up: RL is what is compared.
+QUICKSTART = Study(
+  config='configs/stepwise_ppo.py',
+  options=(
+    'rl.value_warmup_epochs=1',
+    'eval.trajectories_per_task=4',
+    'eval.k=4',
+    'eval.max_steps=1',
+  ),
+  shared=quickstart.SHARED,
+  curves=CURVES,
+  final=lambda work, summary: {
+    'heldout_reward': summary['rl']['heldout']['mean_reward']['mean']
+  },
+)
+
+
+def run(
+  study: Study, work: pathlib.Path, seed: int, updates: int, options
+) -> None:
   """One arm, unless it has finished. options: 'KEY=VALUE' of config."""
-  given = (f'rl.updates={updates}', *options)
+  given = (*study.options, f'rl.updates={updates}', *options)
   with open(work.with_suffix('.log'), 'ab') as log:
-    flags = [*SMALL, *(f'--config.{option}' for option in given)]
-    quickstart.run(work, seed, flags, log, compiled=work.parent / 'compiled')
+    quickstart.run(
+      work,
+      seed,
+      [f'--config.{option}' for option in given],
+      log,
+      compiled=work.parent / 'compiled',
+      config=study.config,
+    )
 
 
-def curves(work: pathlib.Path) -> dict[str, Any]:
-  """Each update's figures, the seconds of RL, and the held-out reward."""
+def figures(study: Study, work: pathlib.Path) -> dict[str, Any]:
+  """Each update's figures, the seconds of RL, and the whole run's."""
   records = [
     r
     for r in read_records(work / 'logs' / 'metrics.jsonl')
@@ -59,9 +96,9 @@ def curves(work: pathlib.Path) -> dict[str, Any]:
   ]
   summary = load(work / 'summary.json')
   return {
-    **{k: [r.get(name) for r in records] for k, name in CURVES.items()},
+    **{k: [r.get(name) for r in records] for k, name in study.curves.items()},
     'rl_s': summary['wall_s']['rl'],
-    'heldout_reward': summary['rl']['heldout']['mean_reward']['mean'],
+    **study.final(work, summary),
   }
 
 
@@ -74,6 +111,7 @@ def measure(
   seeds: int,
   updates: int,
   kept: Sequence[dict[str, Any]] = (),
+  study: Study = QUICKSTART,
 ) -> Iterator[list[dict[str, Any]]]:
   """After each run all rows so far: one an arm, `runs` with one entry a seed.
 
@@ -90,10 +128,11 @@ def measure(
       if found is None:
         work = base / f'seed{seed}-{number}'
         if taught is not None:
-          quickstart.seed_control(taught, work)
-        run(work, seed, updates, options)
+          quickstart.seed_control(taught, work, study.shared)
+        run(study, work, seed, updates, options)
         taught = taught or work
-        found = {**asked, 'speed_index': round(speed, 2), **curves(work)}
+        measured = figures(study, work)
+        found = {**asked, 'speed_index': round(speed, 2), **measured}
       rows[number]['runs'].append(found)
       yield rows
 
@@ -143,7 +182,8 @@ def smooth(values: Sequence[float], window: int = 5) -> np.ndarray:
 def main(module: Any, *, name: str, seeds: int, updates: int) -> None:
   """The command line of a benchmark.
 
-  module: has `arms()`, `line(row)`, `table(result)` and `plot(rows, path)`.
+  module: has `arms()`, `table(result)`, `plot(rows, path)`, and `STUDY` where
+    it is not the quickstart.
   name: of its result, of its figure in docs/img, and in its work directory.
   """
   parser = argparse.ArgumentParser(
@@ -168,7 +208,8 @@ def main(module: Any, *, name: str, seeds: int, updates: int) -> None:
   kept = []
   if args.keep and saved.exists():
     kept = json.loads(saved.read_text())['rows']
-  for rows in measure(base, arms, args.seeds, args.updates, kept):
+  study = getattr(module, 'STUDY', QUICKSTART)
+  for rows in measure(base, arms, args.seeds, args.updates, kept, study):
     result = {'updates': args.updates, 'rows': rows}
     if args.json:
       machine.save(name, result)

@@ -66,14 +66,18 @@ def _cache(folder: pathlib.Path | None) -> dict[str, str]:
   return {'JAX_COMPILATION_CACHE_DIR': str(folder)} if folder else {}
 
 
-def seed_control(source: pathlib.Path, target: pathlib.Path) -> None:
+def seed_control(
+  source: pathlib.Path,
+  target: pathlib.Path,
+  shared: Sequence[str] = SHARED,
+) -> None:
   """Gives the control the stages it shares with its run."""
   if target.exists():
     return
   part = target.with_suffix('.part')
   shutil.rmtree(part, ignore_errors=True)
   part.mkdir(parents=True)
-  for name in SHARED:
+  for name in shared:
     shutil.copytree(source / name, part / name)
   (part / 'eval').mkdir()
   for name in ('starts.json', 'sft.json'):

@@ -1,0 +1,243 @@
+"""What paper 003 claims, in miniature: figures 2, 7, 8, 9, 10 and table 4.
+
+  python -m benchmarks.rl_for_mle_claims --seeds 3 [--json] [--keep] [--plot]
+
+Whole solutions by the tiny policy (`configs/rl_for_mle.py`), real executions, in
+four arms that differ in one option: duration weights or none, milestones or none,
+half of the prompts to improve or all from scratch. A claim is shown where the 95 %
+interval over seeds of what it says is above zero; whatever does not show is told as
+such. Resumable: finished runs are reused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats as sps
+
+from benchmarks.arms import CURVES, Study, cell, main, smooth
+from jaxagent.loops.results import read_traces
+
+TASK = 'digits'  # that of the config
+FAILED = -10.0  # what a solution without a valid submission counts (figure 10)
+ARMS = {
+  'as configured': (),
+  'no duration weights': ('rl.weighting=none',),
+  'no milestones': ('instrumenter.kind=none',),
+  'from scratch only': ('solution.improve=0.0',),
+}
+COLUMNS = {
+  'average': ('average, failures at -10', 2),
+  'valid': ('valid', 2),
+  'score': ('score of valid ones', 3),
+  'exec_s': ('seconds an execution', 2),
+  'timeouts': ('time-outs', 2),
+  'rl_s': ('seconds of RL', 0),
+}
+
+
+def arms():
+  """(names, options) of each arm."""
+  for name, options in ARMS.items():
+    yield {'arm': name}, options
+
+
+def average(valid: Sequence[float], score: Sequence[float | None]) -> list[float]:
+  """Figure 10's: a failure counts FAILED, a valid solution its score."""
+  return [
+    FAILED if not v else v * s + (1 - v) * FAILED for v, s in zip(valid, score)
+  ]
+
+
+def _final(work: pathlib.Path, summary: Mapping[str, Any]) -> dict[str, Any]:
+  tables = summary['extra']['solutions']
+  trained = read_traces(work / 'rl' / 'traces')
+  drawn = json.loads((work / 'eval' / 'sft.json').read_text())
+  return {
+    'solutions': {policy: table[TASK] for policy, table in tables.items()},
+    'best_trained': best_over_time(trained),
+    'best_sampled': best_over_time([s for r in drawn for s in r['steps']]),
+    'average_sft': _sampled(drawn),
+    'average_rl': _sampled(json.loads((work / 'eval' / 'rl.json').read_text())),
+  }
+
+
+def _sampled(records: Sequence[Mapping[str, Any]]) -> float:
+  """Of the final samples, from scratch and improved, on private rows."""
+  scores = [r['score'] for r in records if not r['missing']]
+  return float(np.mean([FAILED if s is None else s for s in scores]))
+
+
+def best_over_time(steps: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+  """[[seconds of execution until then, best validation score]], at each gain."""
+  found, seconds, best = [], 0.0, -math.inf
+  for step in steps:
+    seconds += step['exec_s']
+    score = step['score_after']
+    if score is not None and score > best:
+      best = score
+      found.append([round(seconds, 2), score])
+  return found
+
+
+STUDY = Study(
+  config='configs/rl_for_mle.py',
+  options=(),
+  shared=('tasks', 'tokenizer', 'sft'),
+  curves={
+    **CURVES,
+    'valid': 'solution/valid_rate',
+    'score': f'solution/score/{TASK}',
+    'milestones': 'solution/milestones',
+  },
+  final=_final,
+)
+
+
+def _quarter(values: Sequence[float | None], which: int) -> float:
+  """Mean of the first (0) or last (-1) quarter."""
+  part = np.array_split(np.array(values, float), 4)[which]
+  return float(np.nanmean(part))
+
+
+def _average(run: Mapping[str, Any]) -> list[float]:
+  return average(run['valid'], run['score'])
+
+
+def _trend(run: Mapping[str, Any], name: str) -> float:
+  return _quarter(run[name], -1) - _quarter(run[name], 0)
+
+
+def _part(run: Mapping[str, Any], part: str) -> float:
+  found = run['solutions']['rl'][part]
+  return found['mean'] if found and found['mean'] is not None else math.nan
+
+
+Runs = Mapping[str, Mapping[str, Any]]  # arm -> its run of one seed
+# What has to be above zero, of one seed.
+CLAIMS: Mapping[str, Callable[[Runs], float]] = {
+  'figure 2: without weights, executions get shorter (seconds)': lambda r: -_trend(
+    r['no duration weights'], 'exec_s'
+  ),
+  'figure 8: weights keep executions longer (seconds, last quarter)': lambda r: (
+    _quarter(r['as configured']['exec_s'], -1)
+    - _quarter(r['no duration weights']['exec_s'], -1)
+  ),
+  'figure 8: and valid solutions better (score, last quarter)': lambda r: (
+    _quarter(r['as configured']['score'], -1)
+    - _quarter(r['no duration weights']['score'], -1)
+  ),
+  'figure 9: milestones learn faster (average over all updates)': lambda r: (
+    float(np.mean(_average(r['as configured'])))
+    - float(np.mean(_average(r['no milestones'])))
+  ),
+  'figure 10: RL raises the average (last less first quarter)': lambda r: (
+    _quarter(_average(r['as configured']), -1)
+    - _quarter(_average(r['as configured']), 0)
+  ),
+  'figure 7: RL finds better than sampling its start (best score)': lambda r: (
+    r['as configured']['best_trained'][-1][1]
+    - r['as configured']['best_sampled'][-1][1]
+  ),
+  'table 1: after RL samples are better than before (average)': lambda r: (
+    r['as configured']['average_rl'] - r['as configured']['average_sft']
+  ),
+  'table 4: improving beats from scratch (score)': lambda r: (
+    _part(r['as configured'], 'improved')
+    - _part(r['from scratch only'], 'scratch')
+  ),
+}
+
+
+def account(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
+  """claim -> (mean over seeds, half the 95 % interval) of what it says."""
+  runs = {row['arm']: row['runs'] for row in rows}
+  seeds = min(map(len, runs.values()))
+  found = {}
+  for claim, of in CLAIMS.items():
+    values = [
+      of({arm: each[seed] for arm, each in runs.items()})
+      for seed in range(seeds)
+    ]
+    half = math.nan
+    if seeds > 1:
+      spread = np.std(values, ddof=1) / math.sqrt(seeds)
+      half = float(sps.t.ppf(0.975, seeds - 1) * spread)
+    found[claim] = (float(np.mean(values)), half)
+  return found
+
+
+def _arm_line(row: dict[str, Any]) -> str:
+  for run in row['runs']:
+    run['average'] = _average(run)
+  cells = [cell(row, name, digits) for name, (_, digits) in COLUMNS.items()]
+  return f'| {row["arm"]} | {" | ".join(cells)} |'
+
+
+def _claim_line(claim: str, mean: float, half: float) -> str:
+  if math.isnan(half) or math.isnan(mean):
+    shown = 'one seed' if not math.isnan(mean) else 'no'
+  else:
+    shown = 'yes' if mean > half else 'no: the opposite' if mean < -half else 'no'
+  return f'| {claim} | {mean:+.3f} ± {half:.3f} | {shown} |'
+
+
+def table(result: dict[str, Any]) -> str:
+  """Markdown: the arms, then the claims."""
+  names = [name for name, _ in COLUMNS.values()]
+  rows = result['rows']
+  lines = [
+    f'| arm | {" | ".join(names)} |',
+    '|' + '---|' * (1 + len(names)),
+    *map(_arm_line, rows),
+    '',
+    '| claim | measured | shown |',
+    '|---|---|---|',
+  ]
+  if all(row['runs'] for row in rows):
+    lines += [_claim_line(c, *found) for c, found in account(rows).items()]
+  return '\n'.join(lines)
+
+
+def plot(rows: list[dict], path: pathlib.Path) -> None:
+  """Average, score and execution time over updates; best over seconds."""
+  import matplotlib
+
+  matplotlib.use('Agg')
+  import matplotlib.pyplot as plt
+
+  figure, axes = plt.subplots(2, 2, figsize=(11, 7))
+  kinds = ('average', 'score', 'exec_s')
+  for axis, kind in zip(axes.flat, kinds):
+    for row in rows:
+      curves = [
+        _average(run) if kind == 'average' else run[kind] for run in row['runs']
+      ]
+      mean = np.nanmean(np.array(curves, float), 0)
+      axis.plot(smooth(mean), label=row['arm'])
+    axis.set_ylabel(COLUMNS[kind][0])
+    axis.set_xlabel('updates')
+  axes[0, 0].legend(fontsize=7)
+  for number, run in enumerate(rows[0]['runs']):
+    for name, style in (('best_trained', '-'), ('best_sampled', '--')):
+      seconds, scores = np.array(run[name]).T
+      label = {'best_trained': 'RL', 'best_sampled': 'before RL'}[name]
+      axes[1, 1].step(
+        seconds, scores, style, where='post', color=f'C{number}',
+        label=label if number == 0 else None,
+      )  # fmt: skip
+  axes[1, 1].set_xlabel('seconds of executions')
+  axes[1, 1].set_ylabel('best validation score')
+  axes[1, 1].legend(fontsize=7)
+  figure.tight_layout()
+  figure.savefig(path)
+
+
+if __name__ == '__main__':
+  main(sys.modules[__name__], name='rl_for_mle_claims', seeds=3, updates=24)
