@@ -148,7 +148,9 @@ def _act(host, episode: Episode, job_id: str) -> str:
     host, episode.task, result.score, episode.best_valid
   ):
     private = private_score(host, episode.task, result)
-  episode.steps.append(steps.record(host, executed))
+  episode.steps.append(
+    {**steps.record(host, executed), **steps.kept_files(host, state, result)}
+  )
   episode.progress.take(call.call, executed)
   # Of its own executions alone: others that it waits for are not its time.
   episode.used_s += result.exec_s

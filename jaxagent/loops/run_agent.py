@@ -46,9 +46,14 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   path = host.work / 'agent.json'
   write_json(path, found)
   for record in records:
-    text = host.spec(record['task']).research_problem
-    folder = host.work / 'mlagentbench' / record['task'] / str(record['index'])
-    traces.write(folder, traces.mlagentbench_trace(record, text))
+    spec = host.spec(record['task'])
+    traces.write_folder(
+      host.work / 'mlagentbench' / record['task'] / str(record['index']),
+      record,
+      spec.research_problem,
+      store=host.env.store,
+      submission=spec.submission,
+    )
   _say(found, path)
 
 

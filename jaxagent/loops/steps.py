@@ -65,6 +65,20 @@ def record(host, executed: types.Executed) -> dict:
   }
 
 
+def kept_files(host, state: types.State, result) -> dict:
+  """What a stored step names of the files that it left; JSON-able.
+
+  `workspace_id` and `submission` ([digest, bytes]) are in the store of states.
+  """
+  store = host.env.store
+  kept = {'workspace_id': store.put(result.state or state)}
+  execution = result.execution
+  data = execution and execution.collected.get(host.spec(state.task).submission)
+  if data is not None and (blob := store.put_bytes(data)) is not None:
+    kept['submission'] = [blob.digest, blob.size]
+  return kept
+
+
 def trace_record(host, state: types.State, text: str, result) -> dict:
   """What the report and the audit need of one step; JSON-able."""
   execution, spec = result.execution, host.spec(state.task)

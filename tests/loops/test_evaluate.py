@@ -15,6 +15,7 @@ from jaxagent.data.records import state_from_json
 from jaxagent.envs.execution import StartError
 from jaxagent.envs.grading import GradeResult
 from jaxagent.envs.parser import format_response
+from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.step_env import StepResult
 from jaxagent.envs.tasks import load_task
 from jaxagent.loops import evaluate, host, starts, walks
@@ -54,7 +55,9 @@ def idle_host(tmp_path):
     work=tmp_path,
     heldin=('wine',),
     heldout=('digits',),
-    env=stubs.SimpleNamespace(step=_idle_step, act=_idle_step),
+    env=stubs.SimpleNamespace(
+      step=_idle_step, act=_idle_step, store=Snapshots(':memory:')
+    ),
     spec=lambda name: load_task(name, root),
     stop=host.StopFlag(),
   )
@@ -131,7 +134,9 @@ def _better_step(state, text, *, split, job_id):
 def test_a_grader_that_fails_is_no_score_of_the_policy(
   idle_host, times, missing
 ):
-  idle_host.env = stubs.SimpleNamespace(step=_better_step)
+  idle_host.env = stubs.SimpleNamespace(
+    step=_better_step, store=Snapshots(':memory:')
+  )
   idle_host.grader = _Grader(times)
   start = _starts()['wine']
   episode = evaluate.Episode(
@@ -149,7 +154,9 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
 
 
 def test_a_starter_that_cannot_be_graded_says_so(idle_host):
-  idle_host.env = stubs.SimpleNamespace(step=_better_step, act=_better_step)
+  idle_host.env = stubs.SimpleNamespace(
+    step=_better_step, act=_better_step, store=Snapshots(':memory:')
+  )
   idle_host.grader = _Grader(1)
   with pytest.raises(UserError, match='wine.*starter.*the worker died'):
     starts._starter_private(idle_host, _starts()['wine'].state)

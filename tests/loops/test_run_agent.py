@@ -104,7 +104,7 @@ def test_react_around_an_endpoint(tmp_path, endpoint):
   prompt = asked[-1]['messages'][-1]['content']
   assert 'Question:' in prompt and 'has been executed' in prompt
   assert asked[-1]['stop'] == ['\nObservation:']
-  trace = traces.read(tmp_path / 'work/mlagentbench/wine/1/trace.json')
+  trace = traces.read(tmp_path / 'work/mlagentbench/wine/1/env_log/trace.json')
   names = [step['action']['name'] for step in trace['steps']]
   assert names == ['Execute Script', 'Final Answer']
   assert trace['steps'][-1]['observation'] == 'end'

@@ -1,11 +1,14 @@
 """Records as MLAgentBench's trace.json, there and back."""
 
+import dataclasses
 import json
 
 import pytest
 
-from jaxagent import traces
+from jaxagent import traces, types
 from jaxagent.envs import parser
+from jaxagent.envs.snapshots import Snapshots
+from jaxagent.traces.__main__ import main
 
 OLD, NEW = 'lr = 0.1\n', 'lr = 0.01\n'
 EDIT = {
@@ -198,11 +201,68 @@ def test_a_runs_trajectories_are_exported(tmp_path, capsys):
   (tasks / 'wine/scripts/research_problem.txt').write_text('Improve it.')
   step = {'response': parser.format_response({}, 'List Files', {'dir_path': '.'}), 'outcome': 'ok'}
   record = {'task': 'wine', 'index': 3, 'steps': [step]}
-  assert traces.main([str(run)]) == 2
+  assert main([str(run)]) == 2
   assert 'no evaluated trajectories' in capsys.readouterr().err
   (run / 'eval' / 'rl.json').write_text(json.dumps([record]))
   (run / 'eval' / 'starts.json').write_text('{}')
-  assert traces.main([str(run), f'--tasks_dir={tasks}']) == 0
-  found = traces.read(run / 'mlagentbench/rl/wine/3/trace.json')
+  assert main([str(run), f'--tasks_dir={tasks}']) == 0
+  found = traces.read(run / 'mlagentbench/rl/wine/3/env_log/trace.json')
   assert found['task_description'] == 'Improve it.'
   assert found['steps'][0]['action']['name'] == 'List Files'
+
+
+def test_a_folder_is_what_the_original_s_runner_leaves(tmp_path):
+  store = Snapshots(':memory:')
+  files = {'train.py': 'x = 1\n', '.backup/000001/train.py': 'old'}
+  state = types.State('s', 'wine', files, 1.0, 1.0)
+  model = store.put_bytes(b'\x80\x00')
+  later = dataclasses.replace(state, files={**files, 'out/model.bin': model})
+  submission = store.put_bytes(b'id,y\n1,2\n')
+  one = {'outcome': 'ok', 'exec_s': 1.5, 'workspace_id': store.put(state)}
+  steps = [
+    one,
+    {
+      **one,
+      'workspace_id': store.put(later),
+      'submission': [submission.digest, submission.size],
+    },
+    {**one, 'workspace_id': store.put(later)},
+  ]
+  record = {'task': 'wine', 'index': 3, 'steps': steps}
+  path = traces.write_folder(tmp_path, record, 'T', store=store, workspaces='all')
+  assert path == tmp_path / 'env_log' / 'trace.json'
+
+  def inside(name):
+    folder = tmp_path / 'env_log' / 'traces' / name
+    return {
+      str(p.relative_to(folder)): p.read_bytes()
+      for p in folder.rglob('*')
+      if p.is_file()
+    }
+
+  assert inside('step_0_files') == {'train.py': b'x = 1\n'}
+  whole = {
+    'train.py': b'x = 1\n',
+    'out/model.bin': b'\x80\x00',
+    'submission.csv': b'id,y\n1,2\n',
+  }
+  # What a run has written stays until another writes it.
+  assert [inside(f'step_{n}_files') for n in (1, 2, 'final')] == [whole] * 3
+  # What `MLAgentBench/eval.py` opens beside.
+  for name in ('log', 'agent_log/main_log', 'env_log/overall_time.txt'):
+    assert (tmp_path / name).is_file()
+  assert float((tmp_path / 'env_log/overall_time.txt').read_text()) == 4.5
+  traces.write_folder(tmp_path, record, 'T', store=store)
+  assert not (tmp_path / 'env_log/traces/step_0_files').exists()
+  assert inside('step_final_files') == whole
+  with pytest.raises(ValueError, match='workspaces='):
+    traces.write_folder(tmp_path, record, 'T', store=store, workspaces='x')
+  steps[1]['workspace_id'] = 'nothing'
+  with pytest.raises(ValueError, match=r'wine/3: steps\[1\]: its files'):
+    traces.write_folder(tmp_path, record, 'T', store=store)
+
+
+def test_a_run_from_before_is_written_without_files(tmp_path):
+  record = {'task': 'wine', 'index': 0, 'steps': [{'outcome': 'ok'}]}
+  traces.write_folder(tmp_path, record, '', workspaces='all')
+  assert not (tmp_path / 'env_log/traces').exists()

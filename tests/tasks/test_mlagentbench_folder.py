@@ -296,7 +296,7 @@ def test_an_agent_is_measured_on_it_and_nothing_trained(folder, tmp_path):
     '--config.eval.max_steps=3',
   )  # fmt: skip
   assert done.returncode == 0, done.stderr[-2000:]
-  assert (tmp_path / 'work/mlagentbench' / NAME / '0/trace.json').is_file()
+  assert (tmp_path / 'work/mlagentbench' / NAME / '0/env_log/trace.json').is_file()
   done = _call(
     'jaxagent.main',
     '--config=configs/stepwise_ppo.py',

@@ -1,10 +1,5 @@
 """Trajectory records in the form of MLAgentBench's `trace.json`.
 
-  python -m jaxagent.traces RUN [--out FOLDER] [--tasks_dir tasks]
-
-writes every evaluated trajectory of a run's work directory to
-FOLDER/POLICY/TASK/INDEX/trace.json.
-
   {steps: [{action: {name, args}, observation, timestamp}],
    low_level_steps: [the same], action_infos: {name: info}, task_description}
 
@@ -14,12 +9,10 @@ that tools made for their traces read ours. No jax here.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import os
 import pathlib
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -349,52 +342,3 @@ def _text(files: Any, name: str) -> str:
     return NOT_RECORDED
   text = files.get(name, files.get(os.path.normpath(name)))
   return text if isinstance(text, str) else NOT_RECORDED
-
-
-def export(
-  run: pathlib.Path, out: pathlib.Path, tasks_dir: pathlib.Path
-) -> list[pathlib.Path]:
-  """Writes the trace of every trajectory below `run/eval`.
-
-  Raises ValueError where there is none, or one is damaged.
-  """
-  written = []
-  for path in sorted((run / 'eval').glob('*.json')):
-    try:
-      records = json.loads(path.read_text(encoding='utf-8'))
-    except ValueError as error:
-      raise ValueError(f'{path} is damaged: {error}') from error
-    if not isinstance(records, list):
-      continue  # starts.json
-    for record in records:
-      told = tasks_dir / record['task'] / 'scripts' / 'research_problem.txt'
-      text = told.read_text(encoding='utf-8') if told.exists() else ''
-      folder = out / path.stem / record['task'] / str(record['index'])
-      written.append(write(folder, mlagentbench_trace(record, text)))
-  if not written:
-    raise ValueError(f'{run} holds no evaluated trajectories below eval/.')
-  return written
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-  flag_parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-  )
-  flag_parser.add_argument('run', type=pathlib.Path)
-  flag_parser.add_argument('--out', type=pathlib.Path, help='default: RUN/mlagentbench')
-  flag_parser.add_argument(
-    '--tasks_dir', type=pathlib.Path, default=pathlib.Path('tasks')
-  )
-  flags = flag_parser.parse_args(argv)
-  out = flags.out or flags.run / 'mlagentbench'
-  try:
-    written = export(flags.run, out, flags.tasks_dir)
-  except (ValueError, OSError) as error:
-    print(f'error: {error}', file=sys.stderr)
-    return 2
-  print(f'{len(written)} traces below {out}')
-  return 0
-
-
-if __name__ == '__main__':
-  sys.exit(main())

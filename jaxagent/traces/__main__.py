@@ -1,0 +1,89 @@
+"""Every evaluated trajectory of a run as MLAgentBench's runner would leave it.
+
+  python -m jaxagent.traces RUN [--out FOLDER] [--workspaces none|final|all]
+
+writes FOLDER/POLICY/TASK/INDEX/, laid out as `jaxagent/traces/folders.py` says.
+No jax here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from jaxagent.envs.snapshots import Snapshots
+from jaxagent.traces import folders
+
+
+def export(
+  run: pathlib.Path,
+  out: pathlib.Path,
+  tasks_dir: pathlib.Path,
+  workspaces: str = 'final',
+) -> list[pathlib.Path]:
+  """Writes every trajectory below `run/eval`; the paths of the traces.
+
+  Raises ValueError where there is none, or one is damaged.
+  """
+  written = []
+  kept = run / 'snapshots.sqlite'
+  with contextlib.ExitStack() as stack:
+    store = None
+    if kept.exists():
+      store = Snapshots(kept)
+      stack.callback(store.close)
+    for path in sorted((run / 'eval').glob('*.json')):
+      try:
+        records = json.loads(path.read_text(encoding='utf-8'))
+      except ValueError as error:
+        raise ValueError(f'{path} is damaged: {error}') from error
+      if not isinstance(records, list):
+        continue  # starts.json
+      for record in records:
+        task = tasks_dir / record['task']
+        told = task / 'scripts' / 'research_problem.txt'
+        written.append(
+          folders.write_folder(
+            out / path.stem / record['task'] / str(record['index']),
+            record,
+            told.read_text(encoding='utf-8') if told.exists() else '',
+            store=store,
+            workspaces=workspaces,
+          )
+        )
+  if not written:
+    raise ValueError(f'{run} holds no evaluated trajectories below eval/.')
+  return written
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  flag_parser = argparse.ArgumentParser(
+    prog='python -m jaxagent.traces',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  flag_parser.add_argument('run', type=pathlib.Path)
+  flag_parser.add_argument('--out', type=pathlib.Path, help='default: RUN/mlagentbench')
+  flag_parser.add_argument(
+    '--tasks_dir', type=pathlib.Path, default=pathlib.Path('tasks')
+  )
+  flag_parser.add_argument(
+    '--workspaces', choices=folders.WORKSPACES, default='final'
+  )
+  flags = flag_parser.parse_args(argv)
+  out = flags.out or flags.run / 'mlagentbench'
+  try:
+    written = export(flags.run, out, flags.tasks_dir, flags.workspaces)
+  except (ValueError, OSError) as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  print(f'{len(written)} traces below {out}')
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main())
