@@ -114,7 +114,10 @@ class Snapshots:
 
   def put_bytes(self, data: bytes) -> types.Blob | None:
     """Keeps a file's content; None where there is no more room."""
-    digest, packed = _digest(data), zlib.compress(data, 1)
+    digest = _digest(data)
+    if digest in self._known:
+      return types.Blob(digest, len(data))
+    packed = zlib.compress(data, 1)
     with self._writing():
       if self._bytes + len(packed) > self._most:
         held = 'select 1 from contents where digest = ?'
@@ -124,6 +127,7 @@ class Snapshots:
         'insert or ignore into contents values (?, ?)', (digest, packed)
       )
       self._bytes += len(packed) * made.rowcount
+    self._known.add(digest)
     return types.Blob(digest, len(data))
 
   def get_bytes(self, blob: types.Blob) -> bytes:

@@ -12,9 +12,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from jaxagent import evaluation, interactions
+from jaxagent import evaluation, interactions, types
 from jaxagent.interactions import POLICY
-from jaxagent.loops import kept, steps, walks
+from jaxagent.loops import kept, steps, walked, walks
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, private_score, write_json
@@ -53,7 +53,7 @@ def evaluate_policy(
   """Runs every trajectory of `label`; returns and keeps their records."""
   recipe = Trajectory(
     policy.prompt_ids,
-    policy.text,
+    lambda said: said if isinstance(said, str) else policy.text(said),
     max_steps=host.config.eval.max_steps,
     reward=lambda executed: steps.reward_of(host, executed),
   )
@@ -62,9 +62,9 @@ def evaluate_policy(
     # The same seeds for every policy: common random numbers.
     return policy.complete(
       [e.call.prompt for e in waiting],
-      [_name(label, e, step) for e in waiting],
+      [_name(label, e) for e in waiting],
       [
-        seed_of(host.config.seed, 'eval', e.task, e.index, step)
+        seed_of(host.config.seed, 'eval', e.task, e.index, len(e.steps))
         for e in waiting
       ],
     )
@@ -81,36 +81,62 @@ def walk_all(
 ) -> list[dict]:
   """Every trajectory of every task; their records, kept under `label`.
 
+  Killed, it goes on with the steps that each had made.
   draws: the one role that speaks -> how its responses are drawn.
   """
   path = host.work / 'eval' / f'{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
     return records
   config = host.config.eval
+  log = walked.StepLog(walked.path_of(host.work, label))
+  made = log.read()
   episodes = [
-    Episode(
-      task,
-      index,
-      interactions.Progress(recipe, starts[task].state, roles=tuple(draws)),
-      best_valid=starts[task].state.score,
-      private=starts[task].private,
-    )
+    _begun(host, recipe, task, starts[task], index, tuple(draws), made)
     for task in host.heldin + host.heldout
     for index in range(config.trajectories_per_task)
   ]
 
   def act(episode: Episode, step: int, suffix: str) -> str:
-    return _act(host, episode, _name(label, episode, step) + suffix)
+    return _act(host, episode, _name(label, episode) + suffix, log)
 
   total = len(episodes) * config.max_steps
-  with Progress(f'evaluate {label}', total) as progress:
+  begun = sum(len(e.steps) for e in episodes)
+  with Progress(f'evaluate {label}', total, initial=begun) as progress:
     walks.drive(host, episodes, draws, act, lambda: progress.update(1))
   records = [
     e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
   ]
   write_json(path, records)
+  log.close()
   tell_missing(label, records)
   return records
+
+
+def _begun(
+  host, recipe: Trajectory, task: str, start: Start, index: int, roles, made
+) -> Episode:
+  """One trajectory, after the steps that were made of it before a kill."""
+  lines = made.get((task, index), [])
+  first, after = walked.states(lines, start.state, host.env.store)
+  episode = Episode(
+    task,
+    index,
+    interactions.Progress(recipe, first, roles=roles),
+    best_valid=start.state.score,
+    private=start.private,
+    steps=walked.steps(lines),
+  )
+  for step, state in zip(episode.steps, after):
+    episode.progress.take(episode.call.call, step['response'])
+    executed = types.Executed(
+      types.Outcome(step['outcome']), step['exec_s'], state, info=step
+    )
+    episode.progress.take(episode.call.call, executed)
+  ends = [line for line in lines if 'record' in line]
+  if ends:
+    episode.best_valid, episode.private = ends[-1]['best']
+    _count_time(host, episode, sum(s['exec_s'] for s in episode.steps))
+  return episode
 
 
 def present(records: Sequence[dict]) -> list[dict]:
@@ -128,11 +154,17 @@ def tell_missing(label: str, records: Sequence[dict]) -> None:
     )
 
 
-def _name(label: str, episode: Episode, step: int) -> str:
-  return f'eval-{label}-{episode.task}-{episode.index}-{step}'
+def _name(label: str, episode: Episode) -> str:
+  return f'eval-{label}-{episode.task}-{episode.index}-{len(episode.steps)}'
 
 
-def _act(host, episode: Episode, job_id: str) -> str:
+def _count_time(host, episode: Episode, seconds: float) -> None:
+  """Of its own executions alone: others that it waits for are not its time."""
+  episode.used_s += seconds
+  episode.ended = episode.used_s >= host.config.eval.time_limit_s
+
+
+def _act(host, episode: Episode, job_id: str, log: walked.StepLog) -> str:
   """One execution; '', or what failed for no fault of the policy.
 
   The episode changes at the end alone, so that a failed step can be repeated.
@@ -148,15 +180,18 @@ def _act(host, episode: Episode, job_id: str) -> str:
     host, episode.task, result.score, episode.best_valid
   ):
     private = private_score(host, episode.task, result)
-  episode.steps.append(
-    {**steps.record(host, executed), **steps.kept_files(host, state, result)}
-  )
-  episode.progress.take(call.call, executed)
-  # Of its own executions alone: others that it waits for are not its time.
-  episode.used_s += result.exec_s
-  episode.ended = episode.used_s >= host.config.eval.time_limit_s
+  record = steps.record(host, executed) | steps.kept_files(host, state, result)
+  best = episode.best_valid, episode.private
   if private is not None:
-    episode.best_valid, episode.private = result.score, private
+    best = result.score, private
+  line = {'record': record, 'best': best, 'done': result.state is None}
+  log.append(
+    episode.task, episode.index, line | {'workspace_id': record['workspace_id']}
+  )
+  episode.steps.append(record)
+  episode.best_valid, episode.private = best
+  episode.progress.take(call.call, executed)
+  _count_time(host, episode, result.exec_s)
   return ''
 
 

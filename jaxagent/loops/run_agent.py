@@ -36,7 +36,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   )
 
   def draw(waiting: Sequence[evaluate.Episode], step: int):
-    return list(asked.map(lambda one: _answer(host, one, step), waiting))
+    return list(asked.map(lambda one: _answer(host, one), waiting))
 
   recipe = collect.spoken(host.config.eval.max_steps, AGENT)
   with timed(host, 'evaluate_agent'):
@@ -58,12 +58,13 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
 
 
 def _answer(
-  host: Host, episode: evaluate.Episode, step: int
+  host: Host, episode: evaluate.Episode
 ) -> str | TextModelError:
   """The agent's response; the error where its model gave none."""
   state: types.State = episode.call.prompt
   spec = host.spec(episode.task)
-  seed = seed_of(host.config.seed, AGENT, episode.task, episode.index, step)
+  made = len(episode.steps)
+  seed = seed_of(host.config.seed, AGENT, episode.task, episode.index, made)
   rng = random.Random(seed)
   if host.config.agent == RandomAgent.name:
     return RandomAgent().act(state, spec, actions_of(host.config), rng)

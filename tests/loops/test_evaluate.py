@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from configs import common
-from jaxagent import evaluation, interactions
+from jaxagent import evaluation, interactions, pause
 from jaxagent.data.records import state_from_json
 from jaxagent.envs.execution import StartError
 from jaxagent.envs.grading import GradeResult
@@ -18,10 +18,10 @@ from jaxagent.envs.parser import format_response
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.step_env import StepResult
 from jaxagent.envs.tasks import load_task
-from jaxagent.loops import evaluate, host, starts, walks
-from jaxagent.loops.errors import UserError
+from jaxagent.loops import evaluate, host, starts, walked, walks
+from jaxagent.loops.errors import Interrupted, UserError
 from jaxagent.loops.recipes.trajectory import Trajectory
-from jaxagent.types import Execution, Outcome
+from jaxagent.types import Execution, Outcome, PastStep
 from tests.loops.test_kept import STATE
 
 LOOK = format_response({}, 'List Files', {'dir_path': '.'})
@@ -143,8 +143,10 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
     'wine', 0, _walk(), best_valid=0.5, private=start.private
   )
 
+  log = walked.StepLog(idle_host.work / 'steps.jsonl')
+
   def act(e, step, suffix):
-    return evaluate._act(idle_host, e, f'job-{step}{suffix}')
+    return evaluate._act(idle_host, e, f'job-{step}{suffix}', log)
 
   walks._attempt(act, episode, 0)
   record = episode.record('heldin')
@@ -169,3 +171,91 @@ def test_a_starter_that_fails_is_named(idle_host):
   idle_host.env = stubs.SimpleNamespace(initial_state=broken)
   with pytest.raises(UserError, match='task wine: the starter script gave no'):
     starts.make_starts(idle_host)
+
+
+class _Counting:
+  """Each step writes a file with its number; the third ends a trajectory."""
+
+  def __init__(self):
+    self.store = Snapshots(':memory:')
+    self.jobs: list[str] = []
+    self.seen: list[dict] = []
+
+  def step(self, state, text, *, split, job_id):
+    self.jobs.append(job_id)
+    self.seen.append(dict(state.files))
+    after = dataclasses.replace(
+      state,
+      files={**state.files, f'step{state.step}': job_id},
+      step=state.step + 1,
+      history=(PastStep('List Files', 'ok', text, '.'),),
+    )
+    result = _idle_step(state, text, split=split, job_id=job_id)
+    return dataclasses.replace(
+      result, state=None if state.step == 2 else after
+    )
+
+
+class _Stop:
+  """As a signal does, after `after` steps."""
+
+  def __init__(self, after: int):
+    self.after = after
+
+  def check(self, saved):
+    self.after -= 1
+    if self.after == 0:
+      raise Interrupted('stopped')
+
+
+def _untimed(records):
+  return [
+    {**r, 'steps': [{**s, 'timestamp': 0} for s in r['steps']]} for r in records
+  ]
+
+
+@pytest.mark.parametrize('after', [1, 7, 33, 60])
+def test_an_evaluation_that_was_stopped_goes_on(idle_host, tmp_path, after):
+  idle_host.config.eval.trajectories_per_task = 12
+  idle_host.config.eval.max_steps = 5
+  idle_host.env = _Counting()
+  whole = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert len(idle_host.env.jobs) == 2 * 12 * 3
+  idle_host.env, idle_host.work = _Counting(), tmp_path / 'other'
+  idle_host.stop, running = _Stop(after), idle_host.stop
+  with pytest.raises(Interrupted):
+    evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  log = walked.path_of(idle_host.work, 'rl')
+  with log.open('a') as file:
+    file.write('{"task": "wine", "ind')  # a line that the kill cut off
+  idle_host.stop = running
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert _untimed(records) == _untimed(whole)
+  # Those under way when it came are finished before the stop, none run twice.
+  assert len(set(idle_host.env.jobs)) == len(idle_host.env.jobs) == 2 * 12 * 3
+  assert not log.exists()
+
+
+def test_what_a_person_changed_is_gone_on_from_and_told(idle_host):
+  idle_host.config.eval.trajectories_per_task = 1
+  idle_host.env = _Counting()
+  idle_host.stop, running = _Stop(2), idle_host.stop
+  with pytest.raises(Interrupted):
+    evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  path = walked.path_of(idle_host.work, 'rl')
+  folder = idle_host.work / 'out'
+  pause.check_out(path, idle_host.env.store, 'wine', 0, folder)
+  (folder / 'files/train.py').write_text('by hand\n')
+  (folder / 'files/step0').unlink()
+  (folder / 'response.txt').write_text('Research Plan and Status: mine\n')
+  pause.check_in(path, idle_host.env.store, 'wine', 0, folder)
+  idle_host.stop = running
+  idle_host.env.seen.clear()
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  seen = [files for files in idle_host.env.seen if 'train.py' in files]
+  assert any(f['train.py'] == 'by hand\n' and 'step0' not in f for f in seen)
+  (wine,) = [r for r in records if r['task'] == 'wine']
+  edited = [n for n, s in enumerate(wine['steps']) if walked.EDITED in s]
+  assert edited == [0]
+  changed = idle_host.env.store.get(wine['steps'][0][walked.EDITED])
+  assert changed.history[-1].response == 'Research Plan and Status: mine\n'

@@ -147,7 +147,9 @@ def test_evaluation_does_not_book_it_as_missing():
   episode = evaluate.Episode('wine', 0, walk)
   with pytest.raises(OSError, match='No space left'):
     walks._attempt(
-      lambda e, step, suffix: evaluate._act(host, e, f'job{suffix}'), episode, 0
+      lambda e, step, suffix: evaluate._act(host, e, f'job{suffix}', None),
+      episode,
+      0,
     )
   assert not episode.missing and episode.call is call
 

@@ -1,0 +1,211 @@
+"""A person changes what a stopped trajectory goes on from.
+
+  python -m jaxagent.pause WORK_DIR list
+  python -m jaxagent.pause WORK_DIR out TASK INDEX FOLDER
+  python -m jaxagent.pause WORK_DIR in TASK INDEX FOLDER
+
+Stop the run (Ctrl-C, or SIGTERM); `out` lays the trajectory's workspace into
+FOLDER/files and the agent's last response, with its plan, into
+FOLDER/response.txt; change them; `in` takes them back; the run's own command then
+goes on from there. What a person changed is marked in the trajectory's record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from jaxagent import types
+from jaxagent.envs import parser, workspace
+from jaxagent.envs.execution import state_id
+from jaxagent.envs.snapshots import Snapshots
+from jaxagent.loops import walked
+
+FILES, RESPONSE = 'files', 'response.txt'
+
+
+class PauseError(ValueError):
+  """What was asked cannot be done; nothing was changed."""
+
+
+def check_out(
+  log: pathlib.Path,
+  store: Snapshots,
+  task: str,
+  index: int,
+  folder: pathlib.Path,
+) -> None:
+  """Lays what a trajectory goes on from into a new folder."""
+  state = _paused(log, store, task, index)
+  if folder.exists() and any(folder.iterdir()):
+    raise PauseError(f'{folder} is not empty; name another.')
+  for name, content in store.bytes_of(workspace.visible(state.files)).items():
+    path = folder / FILES / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, str):
+      content = content.encode('utf-8', 'surrogatepass')
+    path.write_bytes(content)
+  if state.history:
+    _response(folder).write_text(state.history[-1].response, encoding='utf-8')
+
+
+def check_in(
+  log: pathlib.Path,
+  store: Snapshots,
+  task: str,
+  index: int,
+  folder: pathlib.Path,
+) -> None:
+  """Takes the folder's files and response as those to go on from."""
+  state = _paused(log, store, task, index)
+  files = _read(folder / FILES, state, store)
+  script = state.script if state.script in files else ''
+  if not script:
+    raise PauseError(f'{folder / FILES} lacks {state.script}, which is run.')
+  history = state.history
+  if history and _response(folder).is_file():
+    said = _text(_response(folder))
+    history = (*history[:-1], dataclasses.replace(history[-1], response=said))
+  changed = dataclasses.replace(
+    state,
+    files=files,
+    history=history,
+    state_id=state_id(task, files, script, state.step, 'edited'),
+  )
+  if changed == dataclasses.replace(state, state_id=changed.state_id):
+    raise PauseError(f'{folder} is what it was; nothing to take in.')
+  key = store.put(changed)
+  walked.StepLog(log).append(task, index, {walked.EDITED: key})
+
+
+def _paused(
+  log: pathlib.Path, store: Snapshots, task: str, index: int
+) -> types.State:
+  """What the trajectory goes on from."""
+  if not log.is_file():
+    raise PauseError(f'{log}: no trajectory is under way.')
+  lines = walked.StepLog(log).read().get((task, index))
+  if not lines:
+    raise PauseError(
+      f'{task} {index} has made no step; those that have: {_named(log)}.'
+    )
+  state = store.get(lines[-1].get(walked.EDITED) or lines[-1]['workspace_id'])
+  if lines[-1].get('done'):
+    raise PauseError(f'{task} {index} has ended with a final answer.')
+  return state
+
+
+def _named(log: pathlib.Path) -> str:
+  made = walked.StepLog(log).read()
+  return ', '.join(f'{task} {index}' for task, index in sorted(made)) or 'none'
+
+
+def _read(
+  folder: pathlib.Path, state: types.State, store: Snapshots
+) -> dict[str, str | types.Blob]:
+  """The folder's files, within the limits of a workspace."""
+  if not folder.is_dir():
+    raise PauseError(f'{folder} is no folder.')
+  files: dict[str, str | types.Blob] = {
+    name: value
+    for name, value in state.files.items()
+    if workspace.within(name, workspace.BACKUP)
+  }
+  for path in sorted(folder.rglob('*')):
+    if path.is_symlink() or not path.is_file():
+      continue
+    name = path.relative_to(folder).as_posix()
+    if workspace.inside(name) != name:
+      raise PauseError(f'{name!r} is no name that a workspace can hold.')
+    data = path.read_bytes()
+    content: str | types.Blob | None = _as_text(data)
+    if content is None and (content := store.put_bytes(data)) is None:
+      raise PauseError(f'{name}: the store of states has no room for it.')
+    try:
+      files = workspace.with_file(files, name, content)
+    except workspace.ActionFailed as error:
+      raise PauseError(f'{name}: {error}') from error
+  return files
+
+
+def _as_text(data: bytes) -> str | None:
+  try:
+    text = data.decode('utf-8')
+  except UnicodeDecodeError:
+    return None
+  return text if parser.is_text(text) else None
+
+
+def _response(folder: pathlib.Path) -> pathlib.Path:
+  return folder / RESPONSE
+
+
+def _text(path: pathlib.Path) -> str:
+  try:
+    return path.read_text(encoding='utf-8')
+  except UnicodeDecodeError as error:
+    raise PauseError(f'{path} is not UTF-8 text: {error}.') from error
+
+
+def _logs(work: pathlib.Path) -> list[pathlib.Path]:
+  return sorted((work / 'eval').glob('*.steps.jsonl'))
+
+
+def _list(work: pathlib.Path) -> None:
+  for log in _logs(work):
+    for (task, index), lines in sorted(walked.StepLog(log).read().items()):
+      steps = walked.steps(lines)
+      last = steps[-1] if steps else {}
+      print(
+        f'{log.name.removesuffix(".steps.jsonl")}  {task} {index}  '
+        f'{len(steps)} steps  {last.get("action")}: {last.get("outcome")}'
+      )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+  flags = _parser().parse_args(argv)
+  try:
+    if flags.command == 'list':
+      _list(flags.work_dir)
+      return 0
+    logs = _logs(flags.work_dir)
+    if len(logs) != 1:
+      raise PauseError(
+        f'{flags.work_dir}: {len(logs)} evaluations are under way; there must '
+        'be one.'
+      )
+    store = Snapshots(flags.work_dir / 'snapshots.sqlite')
+    try:
+      act = check_out if flags.command == 'out' else check_in
+      act(logs[0], store, flags.task, flags.index, flags.folder)
+    finally:
+      store.close()
+  except (PauseError, KeyError, OSError) as error:
+    print(f'error: {error}', file=sys.stderr)
+    return 2
+  return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+  made = argparse.ArgumentParser(
+    prog='python -m jaxagent.pause',
+    description=__doc__,
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+  )
+  made.add_argument('work_dir', type=pathlib.Path)
+  commands = made.add_subparsers(dest='command', required=True)
+  commands.add_parser('list', help='trajectories under way')
+  for name, text in (('out', 'lay out what one goes on from'),
+                     ('in', 'take back what was changed')):
+    one = commands.add_parser(name, help=text)
+    one.add_argument('task')
+    one.add_argument('index', type=int)
+    one.add_argument('folder', type=pathlib.Path)
+  return made
+
+
+if __name__ == '__main__':
+  sys.exit(main())

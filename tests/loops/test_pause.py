@@ -1,0 +1,137 @@
+"""What a person takes out of a stopped trajectory, and puts back."""
+
+import dataclasses
+
+import pytest
+
+from jaxagent import pause, types
+from jaxagent.envs import workspace
+from jaxagent.envs.snapshots import Snapshots
+from jaxagent.loops import walked
+
+PLAN = 'Research Plan and Status: tune it\nAction: List Files'
+STATE = types.State(
+  's', 'wine', {'train.py': 'x = 1\n', '.backup/000001/train.py': 'x = 0\n'},
+  0.5, 0.5, history=(types.PastStep('List Files', 'ok', PLAN, 'train.py'),),
+)  # fmt: skip
+
+
+@pytest.fixture
+def work(tmp_path):
+  """A work directory whose run was stopped after two steps of one trajectory."""
+  home = tmp_path / 'work'
+  store = Snapshots(home / 'snapshots.sqlite')
+  model = store.put_bytes(b'\x80\x00\xff')
+  later = dataclasses.replace(
+    STATE, files={**STATE.files, 'out/m.bin': model}, step=2
+  )
+  log = walked.StepLog(walked.path_of(home, 'agent'))
+  for state in (STATE, later):
+    key = store.put(state)
+    record = {'action': 'List Files', 'outcome': 'ok', 'workspace_id': key}
+    line = {'record': record, 'best': [None, 0.5], 'done': False}
+    log.append('wine', 3, {**line, 'workspace_id': key})
+  log.append('wine', 4, {**line, 'workspace_id': key, 'done': True})
+  store.close()
+  return home
+
+
+def _call(work, *args):
+  return pause.main([str(work), *map(str, args)])
+
+
+def _state(work):
+  store = Snapshots(work / 'snapshots.sqlite')
+  lines = walked.StepLog(walked.path_of(work, 'agent')).read()[('wine', 3)]
+  _, after = walked.states(lines, STATE, store)
+  store.close()
+  return after[-1]
+
+
+def test_there_and_back(work, tmp_path, capsys):
+  assert _call(work, 'list') == 0
+  assert 'agent  wine 3  2 steps  List Files: ok' in capsys.readouterr().out
+  folder = tmp_path / 'mine'
+  assert _call(work, 'out', 'wine', 3, folder) == 0
+  inside = {
+    str(p.relative_to(folder)) for p in folder.rglob('*') if p.is_file()
+  }
+  assert inside == {'files/train.py', 'files/out/m.bin', 'response.txt'}
+  assert (folder / 'files/out/m.bin').read_bytes() == b'\x80\x00\xff'
+  assert (folder / 'response.txt').read_text() == PLAN
+  assert _call(work, 'in', 'wine', 3, folder) == 2
+  assert 'nothing to take in' in capsys.readouterr().err
+  before = _state(work)
+  (folder / 'files/train.py').write_text('x = 2\n')
+  (folder / 'files/new').mkdir()
+  (folder / 'files/new/w.npy').write_bytes(b'\x93NUMPY')
+  (folder / 'response.txt').write_text(PLAN.replace('tune', 'rewrite'))
+  assert _call(work, 'in', 'wine', 3, folder) == 0
+  after = _state(work)
+  assert after.files['train.py'] == 'x = 2\n'
+  assert after.files['.backup/000001/train.py'] == 'x = 0\n'
+  assert isinstance(after.files['new/w.npy'], types.Blob)
+  assert 'rewrite' in after.history[-1].response
+  assert (after.step, after.score) == (2, 0.5)
+  assert after.state_id != before.state_id
+
+
+def _as_it_was(folder):
+  pass
+
+
+def _without_script(folder):
+  (folder / 'files/train.py').unlink()
+
+
+def _without_files(folder):
+  (folder / 'files').rename(folder / 'elsewhere')
+
+
+def _too_long(folder):
+  text = 'x' * (workspace.MAX_FILE_BYTES + 1)
+  (folder / 'files/train.py').write_text(text)
+
+
+def _odd_name(folder):
+  (folder / 'files/a\nb').write_text('x')
+
+
+def _no_text(folder):
+  (folder / 'response.txt').write_bytes(b'\xff')
+
+
+@pytest.mark.parametrize(
+  'change, said',
+  [
+    (_as_it_was, 'nothing to take in'),
+    (_without_script, 'lacks train.py'),
+    (_without_files, 'is no folder'),
+    (_too_long, 'at most 262144 bytes'),
+    (_odd_name, 'no name that a workspace'),
+    (_no_text, 'not UTF-8'),
+  ],
+)
+def test_what_cannot_be_taken_in_changes_nothing(
+  work, tmp_path, capsys, change, said
+):
+  folder, before = tmp_path / 'mine', _state(work)
+  assert _call(work, 'out', 'wine', 3, folder) == 0
+  change(folder)
+  assert _call(work, 'in', 'wine', 3, folder) == 2
+  assert said in capsys.readouterr().err
+  assert _state(work) == before
+
+
+def test_what_is_not_under_way_is_named(work, tmp_path, capsys):
+  folder = tmp_path / 'mine'
+  assert _call(work, 'out', 'wine', 9, folder) == 2
+  assert 'those that have: wine 3, wine 4' in capsys.readouterr().err
+  assert _call(work, 'out', 'wine', 4, folder) == 2
+  assert 'final answer' in capsys.readouterr().err
+  folder.mkdir()
+  (folder / 'mine.txt').write_text('')
+  assert _call(work, 'out', 'wine', 3, folder) == 2
+  assert 'is not empty' in capsys.readouterr().err
+  assert _call(tmp_path / 'nowhere', 'out', 'wine', 3, tmp_path / 'x') == 2
+  assert '0 evaluations are under way' in capsys.readouterr().err
