@@ -15,7 +15,8 @@ def base() -> ConfigDict:
   config = ConfigDict()
   config.name = 'base'
   config.variant = 'tiny'
-  # collect | sft | stepwise_ppo | evaluate | agent | rl_for_mle | tree_search
+  # collect | sft | stepwise_ppo | episodewise_ppo | evaluate | agent |
+  # rl_for_mle | tree_search
   config.loop = 'stepwise_ppo'
   config.seed = 0
   config.work_dir = 'workdir/base'
@@ -109,6 +110,11 @@ def base() -> ConfigDict:
   config.collect.ideas_kept = 10
   config.collect.varied_start = 0.7  # share that starts from an edited script
 
+  # Loop episodewise_ppo: trajectories from the starter on.
+  config.episode = ConfigDict()
+  config.episode.max_steps = 15
+  config.episode.time_limit_s = 1800.0  # of its executions
+
   config.tokenizer = ConfigDict()
   # An HF folder; '' is the model's own where `model.path` names one, and else
   # one trained on the run's corpus.
@@ -177,6 +183,9 @@ def base() -> ConfigDict:
   config.rl.updates = 64
   config.rl.batch_size = 32
   config.rl.group_size = 1
+  # Of what the experts left, held-in tasks and states that RL starts from.
+  config.rl.tasks = ()  # () all
+  config.rl.states = 0  # 0 all
   config.rl.estimator = 'gae'  # gae | grpo | dr_grpo | rloo | reinforce_pp
   config.rl.weighting = 'duration'  # none | duration | inclusion
   # Where weights have the mean 1: executed (steps that ran) | batch (paper 003)

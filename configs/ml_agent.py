@@ -1,5 +1,8 @@
 """ML-Agent (paper 000) as printed: equation 5, plain PPO on expert states.
 
+Each of the following also as NAME-tiny, for two CPU cores and 4 GiB, without GPU,
+hub or key, at the size of stepwise_ppo.py:tiny; `stepwise-tiny` is the default.
+
 stepwise
   command   python -m jaxagent.main --config=configs/ml_agent.py:stepwise
             --config.model.path=DIR
@@ -9,6 +12,19 @@ stepwise
             no oversampling; the environment of paper 002, whose edits answer
             with the diff
   expected  000, table 1 (not measured here: it needs weights and the GPUs)
+episodewise
+  paper     figure 4: whole trajectories of 15 steps and 30 minutes
+binary-reward, no-format-reward, no-corner-reward
+  paper     table 2: equation 6 without one of its three parts
+no-sft
+  paper     figure 5: RL from the model as it is
+half-tasks
+  paper     figure 6: RL on 3 of the held-in tasks (other numbers: rl.tasks)
+fewer-states
+  paper     figure 9: RL on 3,000 of the experts' states (tiny: 300)
+without-thought
+  paper     table 10: action and input alone, experts included
+
 collect, sft
   command   python -m jaxagent.main --config=configs/ml_agent.py:collect
   hardware  two CPU cores
@@ -23,22 +39,32 @@ evaluate
   paper     002, section 4: agents compared, 50 steps and 5 hours, 8 runs a task;
             its environment, in which execution is an action of its own
   expected  agent.json and mlagentbench/TASK/RUN/trace.json
-stepwise-tiny (default)
-  command   python -m jaxagent.main --config=configs/ml_agent.py
-  hardware  two CPU cores, 4 GiB; no GPU, hub or key
-  expected  the same objective at the size of stepwise_ppo.py:tiny
 """
 
 from configs import common, stepwise_ppo
 from jaxagent.envs import mlagentbench
 
+# Paper 000's comparisons: name -> what differs from stepwise.
+COMPARED = {
+  'stepwise': {},
+  'episodewise': {'loop': 'episodewise_ppo'},
+  'binary-reward': {'reward.binary': True},
+  'no-format-reward': {'reward.format_term': False},
+  'no-corner-reward': {'reward.corner_term': False},
+  'no-sft': {'sft.epochs': 0},
+  'half-tasks': {'rl.tasks': ('diabetes', 'digits', 'unicode-script')},
+  'fewer-states': {'rl.states': 3000},
+  'without-thought': {'agent': 'without_thought'},
+}
+_OTHERS = ('collect', 'sft', 'evaluate')
+
 
 def get_config(arg: str = '') -> common.ConfigDict:
   """The experiment's options for variant `arg`."""
-  variant = common.variant(
-    arg, ('stepwise-tiny', 'stepwise', 'collect', 'sft', 'evaluate')
-  )
-  paper = variant == 'stepwise'
+  names = tuple(f'{name}-tiny' for name in COMPARED) + tuple(COMPARED)
+  variant = common.variant(arg, names + _OTHERS)
+  compared = variant.removesuffix('-tiny')
+  paper = compared == variant and variant in COMPARED
   config = stepwise_ppo.get_config('qwen2.5-7b' if paper else 'tiny')
   with config.unlocked():
     config.name = 'ml_agent'
@@ -57,6 +83,9 @@ def get_config(arg: str = '') -> common.ConfigDict:
       config.collect.max_steps = 15
     elif variant == 'evaluate':
       _benchmark(config)
+    config.update_from_flattened_dict(COMPARED.get(compared, {}))
+    if variant == 'fewer-states-tiny':
+      config.rl.states = 300
   return config
 
 

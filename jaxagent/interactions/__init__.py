@@ -18,10 +18,11 @@ from jaxagent.interactions.calls import (
   InteractionError,
   Step,
 )
-from jaxagent.interactions.progress import Progress
+from jaxagent.interactions.progress import MAX_CALLS, Progress
 from jaxagent.interactions.rows import rows
 
 __all__ = [
+  'MAX_CALLS',
   'POLICY',
   'Call',
   'Credit',

@@ -439,6 +439,12 @@ def chosen_tasks(config) -> str:
 
   try:
     heldin, heldout = choose_tasks(config)
+    strange = [name for name in config.rl.tasks if name not in heldin]
+    if strange:
+      return (
+        f'config.rl.tasks: {strange[0]!r} is not held-in; choose from: '
+        f'{", ".join(heldin)}.'
+      )
     folder = pathlib.Path(config.tasks_dir)
     specs = [load_task(name, folder) for name in heldin + heldout]
     if config.loop == 'agent':

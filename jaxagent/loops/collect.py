@@ -191,7 +191,7 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
     state = _varied(host, initial, rng, f'vary-{task}-{index}', whole)
   if host.config.rollout.prompt_style == 'full':
     state = with_ideas(state, drawn)
-  expert = spoken(config.max_steps, EXPERT)
+  expert = spoken(EXPERT, max_steps=config.max_steps)
   walk = interactions.Progress(expert, state, roles=(EXPERT,))
   while not walk.finished:
     (call,) = walk.open.values()
@@ -234,9 +234,9 @@ def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
   )
 
 
-def spoken(max_steps: int, role: str) -> Trajectory:
+def spoken(role: str, **limits) -> Trajectory:
   """The trajectory of a role that is shown a state and answers with text."""
-  return Trajectory(_same, _same, max_steps=max_steps, role=role)
+  return Trajectory(_same, _same, role=role, **limits)
 
 
 def _same(value):

@@ -37,7 +37,7 @@ def _stages(config, heldin, heldout) -> list[str]:
     if not whole or config.solution.programs
     else '3 sft        none',
     f'4 rl         {rl.updates} updates of {rl.batch_size} '
-    f'{"solutions" if whole else "steps"} '
+    f'{_unit(config)} '
     f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
     f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}',
     f'5 evaluate   {evaluated(tasks[1])}, for each '
@@ -46,6 +46,13 @@ def _stages(config, heldin, heldout) -> list[str]:
     f'{config.sandbox.min_tier}, {config.sandbox.slots} slots '
     f'of {config.sandbox.threads} CPUs, {config.sandbox.timeout_s:g} s and {config.sandbox.memory_mb} MiB each',
   ]
+
+
+def _unit(config) -> str:
+  """What a batch is counted in."""
+  if config.loop == 'episodewise_ppo':
+    return f'trajectories of up to {config.episode.max_steps} steps'
+  return 'solutions' if config.loop == 'rl_for_mle' else 'steps'
 
 
 def _of_trajectories(config):

@@ -26,13 +26,11 @@ class Episode(walks.Walk):
   """One trajectory in progress, from the starter on.
 
   best_valid, private: of the best script so far.
-  used_s: seconds of its executions.
   """
 
   best_valid: float | None = None
   private: float | None = None
   steps: list[dict] = dataclasses.field(default_factory=list)
-  used_s: float = 0.0
 
   def record(self, split: str) -> dict:
     """JSON-able; one that is missing has no score, but a reason."""
@@ -55,6 +53,7 @@ def evaluate_policy(
     policy.prompt_ids,
     lambda said: said if isinstance(said, str) else policy.text(said),
     max_steps=host.config.eval.max_steps,
+    time_limit_s=host.config.eval.time_limit_s,
     reward=lambda executed: steps.reward_of(host, executed),
   )
 
@@ -135,7 +134,6 @@ def _begun(
   ends = [line for line in lines if 'record' in line]
   if ends:
     episode.best_valid, episode.private = ends[-1]['best']
-    _count_time(host, episode, sum(s['exec_s'] for s in episode.steps))
   return episode
 
 
@@ -156,12 +154,6 @@ def tell_missing(label: str, records: Sequence[dict]) -> None:
 
 def _name(label: str, episode: Episode) -> str:
   return f'eval-{label}-{episode.task}-{episode.index}-{len(episode.steps)}'
-
-
-def _count_time(host, episode: Episode, seconds: float) -> None:
-  """Of its own executions alone: others that it waits for are not its time."""
-  episode.used_s += seconds
-  episode.ended = episode.used_s >= host.config.eval.time_limit_s
 
 
 def _act(host, episode: Episode, job_id: str, log: walked.StepLog) -> str:
@@ -191,7 +183,6 @@ def _act(host, episode: Episode, job_id: str, log: walked.StepLog) -> str:
   episode.steps.append(record)
   episode.best_valid, episode.private = best
   episode.progress.take(call.call, executed)
-  _count_time(host, episode, result.exec_s)
   return ''
 
 

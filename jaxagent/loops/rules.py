@@ -12,6 +12,7 @@ from jaxagent import summary
 from jaxagent.data import chat
 from jaxagent.envs import agents, parser, step_env
 from jaxagent.envs.solution_env import INSTRUMENTERS
+from jaxagent.interactions import MAX_CALLS
 from jaxagent.learner.config import CENTRED
 from jaxagent.loops import checks, engines
 from jaxagent.rewards.mle import SCALES
@@ -58,6 +59,7 @@ RULES: tuple[checks.Rule, ...] = (
     'collect',
     'sft',
     'stepwise_ppo',
+    'episodewise_ppo',
     'evaluate',
     'rl_for_mle',
     'tree_search',
@@ -135,6 +137,8 @@ RULES: tuple[checks.Rule, ...] = (
   checks.addresses('rollout.vllm.urls'),
   checks.texts('rollout.vllm.devices', '0,1'),
   checks.names('tasks.heldin'),
+  checks.names('rl.tasks'),
+  checks.whole('rl.states', least=0),
   checks.names('tasks.heldout'),
   checks.flag('dry_run'),
   checks.flag('sandbox.zygote'),
@@ -177,7 +181,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('mesh.data'),
   checks.whole('mesh.fsdp'),
   checks.whole('mesh.tensor'),
-  checks.whole('sft.epochs'),
+  checks.whole('sft.epochs', least=0),
   checks.whole('sft.batch_size'),
   checks.whole('sft.warmup_steps', 0),
   checks.whole('sft.checkpoint_every'),
@@ -201,6 +205,8 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('rl.keep_checkpoints'),
   checks.whole('eval.trajectories_per_task'),
   checks.whole('eval.max_steps'),
+  checks.whole('episode.max_steps', most=MAX_CALLS // 2),
+  checks.number('episode.time_limit_s', above=0),
   checks.whole('eval.k'),
   # Numbers.
   checks.number('sandbox.timeout_s', above=0),
@@ -356,6 +362,18 @@ RULES: tuple[checks.Rule, ...] = (
     stage='run',  # the paper's variant is planned without weights
   ),
   checks.related(
+    'sft.epochs',
+    'model.path',
+    'loop',
+    holds=lambda epochs, path, loop: epochs
+    or path
+    or loop not in ('sft', 'stepwise_ppo', 'episodewise_ppo'),
+    say='config.sft.epochs={0} leaves the model as it is, and '
+    'config.model.path={1!r} names none that has learned anything; give one of '
+    'the two.',
+    stage='run',
+  ),
+  checks.related(
     'rollout.top_p',
     'rollout.top_k',
     holds=lambda p, k: p == 1 and k == 0,
@@ -405,7 +423,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.folder('rl.critic_path', 'config.json'),
   checks.Rule(('rl.critic_path',), checks.critic_fits, 'run'),
   checks.Rule(('tasks_dir',), checks.tasks_dir),
-  checks.Rule(('tasks.heldin', 'tasks.heldout'), checks.chosen_tasks),
+  checks.Rule(('tasks.heldin', 'tasks.heldout', 'rl.tasks'), checks.chosen_tasks),
   checks.Rule(('rollout.max_prompt_tokens',), checks.prompt_room),
   checks.Rule(
     ('tokenizer.path', 'model.path', 'rollout.max_prompt_tokens'),

@@ -38,7 +38,10 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   def draw(waiting: Sequence[evaluate.Episode], step: int):
     return list(asked.map(lambda one: _answer(host, one), waiting))
 
-  recipe = collect.spoken(host.config.eval.max_steps, AGENT)
+  limits = host.config.eval
+  recipe = collect.spoken(
+    AGENT, max_steps=limits.max_steps, time_limit_s=limits.time_limit_s
+  )
   with timed(host, 'evaluate_agent'):
     records = evaluate.walk_all(host, AGENT, starts, recipe, {AGENT: draw})
   present = evaluate.present(records)

@@ -46,10 +46,12 @@ def conversations(steps, policy) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def run(host, learner, rows) -> None:
-  """Trains for `sft.epochs`; goes on from the last checkpoint."""
+  """Trains for `sft.epochs`, perhaps none; goes on from the last checkpoint."""
   config = host.config.sft
   per_epoch = max(1, len(rows) // config.batch_size)
   total = per_epoch * config.epochs
+  if not total:
+    return  # RL from the model as it is
   learner.start_sft(
     lr=config.lr,
     total_steps=total,

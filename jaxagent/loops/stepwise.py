@@ -1,8 +1,11 @@
-"""Step-wise RL from its experts to its report (paper 000)."""
+"""Step-wise and episode-wise RL, from experts to report (paper 000)."""
 
 from __future__ import annotations
 
 import contextlib
+from typing import Any
+
+import numpy as np
 
 from jaxagent.loops import (
   collect,
@@ -14,7 +17,9 @@ from jaxagent.loops import (
   value_warmup,
 )
 from jaxagent.loops import starts as start_scripts
+from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host
+from jaxagent.loops.recipes.episodewise import Episodewise
 from jaxagent.loops.recipes.stepwise import Stepwise
 from jaxagent.loops.stages import finish, timed
 
@@ -39,18 +44,45 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   _evaluate(host, policy, learner, starts, 'sft')
   if loop == 'sft':
     return
-  if loop == 'stepwise_ppo':
+  if loop in ('stepwise_ppo', 'episodewise_ppo'):
     learner.start_rl()
     if learner.config.uses_value and not device.has_rl(host.work):
       with timed(host, 'value_warmup'):
         value_warmup.run(host, learner, policy, records)
     with timed(host, 'rl'):
-      pool = {s['state'].state_id: s['state'] for s in steps}
-      train.run(host, Stepwise(host, pool, policy), learner, policy)
+      recipe = _recipe(host, starts, steps, policy)
+      train.run(host, recipe, learner, policy)
   else:
     device.restore_rl(host, learner)
   _evaluate(host, policy, learner, starts, 'rl')
   finish(host, starts)
+
+
+def _recipe(host: Host, starts, steps, policy) -> Stepwise:
+  """From expert states, or from the starters on."""
+  names = host.config.rl.tasks or host.heldin
+  if host.config.loop == 'episodewise_ppo':
+    return Episodewise(host, {task: starts[task] for task in names}, policy)
+  pool = {
+    s['state'].state_id: s['state'] for s in steps if s['state'].task in names
+  }
+  return Stepwise(host, _drawn(host, pool), policy)
+
+
+def _drawn(host: Host, pool: dict[str, Any]) -> dict[str, Any]:
+  """`rl.states` of the pool, drawn by the seed; 0: all."""
+  wanted = host.config.rl.states
+  if not pool or wanted > len(pool):
+    raise UserError(
+      f'config.rl.tasks={tuple(host.config.rl.tasks)!r}, rl.states={wanted}: the '
+      f'experts left {len(pool)} states of these tasks; ask for fewer, or raise '
+      'config.collect.trajectories_per_task.'
+    )
+  if not wanted:
+    return pool
+  rng = np.random.default_rng([host.config.seed, 13])
+  names = sorted(pool)
+  return {names[i]: pool[names[i]] for i in rng.permutation(len(names))[:wanted]}
 
 
 def _evaluate(host: Host, policy, learner, starts, label: str) -> None:

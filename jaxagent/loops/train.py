@@ -56,9 +56,11 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
   )
   scheduler = _scheduler(host, recipe, sampler, inbox, journal)
   try:
-    start, counts = _resume(checkpoints, learner, scheduler)
+    start, counts = _resume(checkpoints, learner, scheduler, recipe.name)
     policy.engine.update_weights(learner.policy_params, start)
-    saver = Saver(checkpoints, journal, learner, scheduler, counts)
+    saver = Saver(
+      checkpoints, journal, learner, scheduler, counts, recipe.name
+    )
     _Loop(host, recipe, learner, policy, scheduler, saver).run(start)
     # The ledger beside the checkpoint is for people and for audits.
     scheduler.ledger.save(directory / 'ledger.json')
@@ -149,6 +151,7 @@ class Saver:
   """Checkpoints of everything that changes, and the journal cut to them.
 
   counts: outcomes of what was trained.
+  recipe: its name.
   """
 
   checkpoints: CheckpointManager
@@ -156,6 +159,7 @@ class Saver:
   learner: object
   scheduler: Scheduler
   counts: Counter
+  recipe: str
 
   def __post_init__(self):
     # Journal segments of the newest checkpoints, as many as are kept.
@@ -171,6 +175,7 @@ class Saver:
         'scheduler': scheduler,
         'learner': self.learner.host_state(),
         'outcomes': dict(self.counts),
+        'recipe': self.recipe,
       },
     )
     self._segments.append(scheduler['segment'])
@@ -178,11 +183,18 @@ class Saver:
       self.journal.prune(self._segments[0])
 
 
-def _resume(checkpoints, learner, scheduler) -> tuple[int, Counter]:
+def _resume(checkpoints, learner, scheduler, recipe: str) -> tuple[int, Counter]:
   restored = checkpoints.restore_latest(learner.state())
   if restored is None:
     scheduler.resume(None)
     return 0, Counter()
+  made = restored.host.get('recipe', recipe)
+  if made != recipe:
+    raise UserError(
+      f'{checkpoints.directory} is of {made} RL, not of {recipe}: give another '
+      '--work_dir. Copies of its collect, tokenizer and sft folders can be used '
+      'there.'
+    )
   learner.load_state(restored.arrays)
   learner.load_host_state(restored.host['learner'])
   scheduler.resume(restored.host['scheduler'])

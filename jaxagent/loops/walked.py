@@ -1,7 +1,7 @@
 """Steps of trajectories under way, on disk as they are made.
 
 A killed evaluation goes on where each trajectory was. Between two runs a person
-may change what one goes on from (`jaxagent.traces.pause`): the change is a line of
+may change what one goes on from (`jaxagent.pause`): the change is a line of
 its own, so that the record says what was whose.
 """
 

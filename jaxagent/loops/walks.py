@@ -22,19 +22,17 @@ class Walk:
   """One interaction under way.
 
   missing: why a fault of the machinery ended it; '' where none did.
-  ended: it goes on no further, with what it has.
   """
 
   task: str
   index: int
   progress: interactions.Progress
   missing: str = ''
-  ended: bool = False
 
   @property
   def call(self) -> interactions.Call | None:
     """What it waits for; None where it has ended."""
-    if self.missing or self.ended or self.progress.finished:
+    if self.missing or self.progress.finished:
       return None
     (call,) = self.progress.open.values()
     return call

@@ -111,6 +111,8 @@ LEAST = {
   'rl.warmup_steps': 0,
   'rollout.top_k': 0,
   'rl.max_staleness': -1,
+  'rl.states': 0,
+  'sft.epochs': 0,
   'rollout.max_num_seqs': 0,
   'rl.max_concurrent_rollouts': 0,
 }
@@ -131,6 +133,7 @@ NUMBERS = {
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
   'collect.time_limit_s': ((0, -1), 'above 0'),
   'eval.time_limit_s': ((0, -1), 'above 0'),
+  'episode.time_limit_s': ((0, -1), 'above 0'),
   'search.debug_probability': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'env.carry_mb': ((-1, 513), 'at least 0 and at most 512'),
   'solution.improve': ((-0.1, 1.1), 'at least 0 and at most 1'),
@@ -248,6 +251,8 @@ PAIRS = [
   ({'eval.policies': 'rl'}, "policies='rl' must be a tuple"),
   ({'tasks.heldin': (3,)}, '3 is not a known name'),
   ({'tasks.heldin': ('nope',)}, "unknown task 'nope'; choose from: breast"),
+  ({'episode.max_steps': 501}, 'from 1 to 500'),
+  ({'rl.tasks': ('nope',)}, "'nope' is not held-in; choose from: "),
   ({'tasks.heldout': ('nope',)}, "unknown task 'nope'; choose from: breast"),
   ({'tasks.heldin': ('wine',), 'tasks.heldout': ('wine',)}, 'not both'),
   ({'collect.idea_pool': 10**6}, 'idea_pool=1000000 asks for more ideas'),
@@ -292,6 +297,7 @@ def test_contradictions_are_refused_in_dry_runs_too(changes, text):
 
 
 HERE = [
+  ({'sft.epochs': 0}, 'config.sft.epochs=0 leaves the model as it is'),
   (
     {'loop': 'rl_for_mle', 'solution.programs': 0},
     'config.solution.programs=0 leaves nothing to learn programs from',

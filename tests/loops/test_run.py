@@ -17,6 +17,7 @@ from safetensors import numpy as st
 from jaxagent import audit
 from jaxagent.data import chat
 from jaxagent.data.ledger import Ledger
+from jaxagent.loops.results import read_traces
 from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.summary import load
@@ -110,6 +111,27 @@ def test_a_run_leaves_summary_report_and_traces(finished):
 def test_every_prompt_is_trained_exactly_once(finished):
   ledger = Ledger.load(finished[0] / 'rl' / 'ledger.json')
   assert ledger.counts()['trained'] == UPDATES * BATCH
+
+
+def test_whole_trajectories_from_the_same_sft_policy(finished, tmp_path):
+  """Episode-wise RL; and step-wise RL's directory is not mistaken for its own."""
+  whole, _ = finished
+  work = tmp_path / 'work'
+  for folder in ('tasks', 'collect', 'tokenizer', 'sft', 'eval'):
+    shutil.copytree(whole / folder, work / folder)
+  (work / 'eval' / 'rl.json').unlink()
+  loop = '--config.loop=episodewise_ppo'
+  _finish(work, loop, '--config.episode.max_steps=3', '--config.rl.updates=2')
+  ledger = Ledger.load(work / 'rl' / 'ledger.json')
+  assert ledger.counts()['trained'] == 2 * BATCH
+  steps = read_traces(work / 'rl' / 'traces')
+  assert 2 * BATCH < len(steps) <= 3 * 2 * BATCH
+  assert {s['task'] for s in steps} == {'wine', 'diabetes'}
+  assert {s['step'] for s in steps} == {0, 1, 2}
+  assert audit.audit(work)['differences'] == []
+  process = _start(whole, loop)
+  out, _ = process.communicate(timeout=600)
+  assert process.returncode == 2 and 'stepwise RL, not of episodewise' in out
 
 
 def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):

@@ -14,7 +14,7 @@ from jaxagent.envs.step_env import StepResult
 from jaxagent.interactions import Progress, rows
 from jaxagent.learner import figures
 from jaxagent.loops import train
-from jaxagent.loops.errors import MachineryError
+from jaxagent.loops.errors import MachineryError, UserError
 from jaxagent.loops.recipes import stepwise
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import StalledError
@@ -34,7 +34,9 @@ def _sample(name: str, finish_reason: str) -> types.Sample:
   host = stubs.SimpleNamespace(
     config=common.base(),
     env=stubs.SimpleNamespace(step=_step),
-    spec=lambda task: stubs.SimpleNamespace(alpha=1.0, exposed=''),
+    spec=lambda task: stubs.SimpleNamespace(
+      alpha=1.0, exposed='', has_scale=True
+    ),
   )
   ids, logprobs = np.arange(4, dtype=np.int32), np.zeros(4, np.float32)
   policy = stubs.SimpleNamespace(
@@ -82,7 +84,7 @@ def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
   ):
     train.run(
       stubs.SimpleNamespace(config=common.base(), work=tmp_path),
-      stubs.SimpleNamespace(draws={}, request=None),
+      stubs.SimpleNamespace(name='stepwise', draws={}, request=None),
       stubs.SimpleNamespace(policy_params=None),
       stubs.SimpleNamespace(engine=engine),
     )
@@ -99,7 +101,9 @@ def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):
     state=lambda: {'w': np.zeros(1)}, host_state=dict
   )
   checkpoints = CheckpointManager(tmp_path / 'checkpoints', keep=2)
-  saver = train.Saver(checkpoints, journal, learner, scheduler, Counter())
+  saver = train.Saver(
+    checkpoints, journal, learner, scheduler, Counter(), 'stepwise'
+  )
   left = []
   for step in range(1, 5):
     saver.save(step)
@@ -107,3 +111,13 @@ def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):
   assert left == [[0, 1], [1, 2], [2, 3], [3, 4]]
   assert checkpoints.steps() == [3, 4]
   journal.close()
+
+
+def test_another_recipes_checkpoint_is_refused(tmp_path):
+  restored = stubs.SimpleNamespace(host={'recipe': 'stepwise'}, step=3)
+  checkpoints = stubs.SimpleNamespace(
+    restore_latest=lambda state: restored, directory=tmp_path
+  )
+  learner = stubs.SimpleNamespace(state=dict)
+  with pytest.raises(UserError, match='stepwise RL, not of episodewise.*work_dir'):
+    train._resume(checkpoints, learner, None, 'episodewise')

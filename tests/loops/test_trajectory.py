@@ -1,11 +1,17 @@
 """Actions in turn: when a trajectory ends, and what each answer is worth."""
 
+import dataclasses
+import types as stubs
+
 import numpy as np
 import pytest
 
+from configs import common
 from jaxagent import types
 from jaxagent.interactions import Execute, Generate, Progress, rows
+from jaxagent.loops.recipes.episodewise import Episodewise
 from jaxagent.loops.recipes.trajectory import Trajectory
+from jaxagent.loops.starts import Start
 
 START = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
 
@@ -30,12 +36,13 @@ def _prompt(state: types.State) -> np.ndarray:
   return np.array([1, int(state.state_id[1:])], np.int32)
 
 
-def _walk(max_steps: int, final: int | None = None) -> Progress:
+def _walk(max_steps: int, final: int | None = None, **limits) -> Progress:
   """Drives one whose answer number `final` is its last by itself."""
   recipe = Trajectory(
     _prompt,
     lambda completion: 'text',
     max_steps=max_steps,
+    **limits,
     reward=lambda executed: 0.1 * executed.info['n'],
   )
   walk, n = Progress(recipe, START), 0
@@ -80,3 +87,33 @@ def test_a_frozen_role_speaks_text_and_has_no_credit():
   assert execute.request == (START, 'a response')
   assert not walk.take(execute.call, _executed(0, last=True))
   assert walk.finished and walk.credits == {}
+
+
+@pytest.mark.parametrize('limit, steps', [(0.5, 1), (1.0, 1), (3.5, 3), (99, 4)])
+def test_it_ends_once_its_executions_have_taken_the_time(limit, steps):
+  # They take 1, 2, 3, ... seconds.
+  assert len(_walk(4, time_limit_s=limit).credits) == steps
+
+
+def test_whole_trajectories_start_from_the_starters():
+  """An epoch fills a batch; each step has its reward and those after it."""
+  config = common.base()
+  config.rl.batch_size = 6
+  config.episode.max_steps = 3
+  policy = stubs.SimpleNamespace(prompt_ids=_prompt, text=lambda completion: 'x')
+  starts = {
+    name: Start(dataclasses.replace(START, task=name), 0.5) for name in 'ab'
+  }
+  recipe = Episodewise(stubs.SimpleNamespace(config=config), starts, policy)
+  source = recipe.source()
+  assert source.size == 6
+  tasks = [source.draw().prompts[0].payload.task for _ in range(6)]
+  assert sorted(tasks) == ['a', 'a', 'a', 'b', 'b', 'b']
+  recipe._reward = lambda executed: 1.0 + executed.info['n']
+  walk = Progress(recipe, START)
+  for n in range(3):
+    walk.take(2 * n, _completion(walk.open[2 * n]))
+    walk.take(2 * n + 1, _executed(n))
+  prompt = types.Prompt('0/0/0', '0/0', START)
+  found = rows(prompt, walk.completions, walk.credits)
+  assert [(s.reward, s.later_reward) for s in found] == [(1, 5), (2, 3), (3, 0)]

@@ -6,6 +6,7 @@ and the reward of equation 6 is credited to it. Nothing is walked on from.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from jaxagent import types
@@ -24,15 +25,25 @@ class Stepwise(Trajectory):
     host: tasks, sandbox, environment.
     pool: state id -> State, the training states.
     policy: samples with the learner's parameters.
+    max_steps, time_limit_s: of a trajectory.
   """
 
   name = 'stepwise'
 
-  def __init__(self, host, pool: Mapping[str, types.State], policy: Policy):
+  def __init__(
+    self,
+    host,
+    pool: Mapping[str, types.State],
+    policy: Policy,
+    *,
+    max_steps: int = 1,
+    time_limit_s: float = math.inf,
+  ):
     super().__init__(
       policy.prompt_ids,
       policy.text,
-      max_steps=1,
+      max_steps=max_steps,
+      time_limit_s=time_limit_s,
       reward=lambda executed: steps.reward_of(host, executed),
     )
     self._host, self._pool, self._policy = host, pool, policy

@@ -5,6 +5,7 @@ Step-wise RL takes one, evaluation and expert trajectories many.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,9 @@ _Done = tuple[tuple[int, types.Executed], ...]
 class Trajectory:
   """A role is shown a state and answers, the answer is run, and so on.
 
-  It ends with the answer that leaves no state to go on from, or after
-  `max_steps`. An Execute's request is (state, response).
+  It ends with the answer that leaves no state to go on from, after
+  `max_steps`, or once its executions have taken `time_limit_s` together. An
+  Execute's request is (state, response).
 
   Args:
     prompt: state -> what the role is shown.
@@ -40,11 +42,13 @@ class Trajectory:
     text: Callable[[Any], str],
     *,
     max_steps: int,
+    time_limit_s: float = math.inf,
     role: str = POLICY,
     reward: Callable[[types.Executed], float | None] | None = None,
   ):
     self._prompt, self._text, self._reward = prompt, text, reward
-    self._max_steps, self._role = max_steps, role
+    self._max_steps, self._time_limit_s = max_steps, time_limit_s
+    self._role = role
 
   def start(self, payload: types.State) -> Step:
     return self._ask(payload, (), call=0)
@@ -55,7 +59,8 @@ class Trajectory:
       request = (at, self._text(result))
       return Step(state, (Execute(call.call + 1, request),))
     done = (*done, (call.call - 1, result))
-    if result.state is None or len(done) == self._max_steps:
+    over = sum(one.exec_s for _, one in done) >= self._time_limit_s
+    if result.state is None or len(done) == self._max_steps or over:
       return Step(None, credits=self._credits(done))
     return self._ask(result.state, done, call.call + 1)
 
