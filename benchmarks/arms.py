@@ -45,6 +45,7 @@ class Study:
   shared: folders of a work directory that do not depend on RL.
   curves: figures of each update, by the name they are logged under.
   final: (work directory, summary) -> figures of the whole run.
+  shares: options of a run -> whether it has these folders in common.
   """
 
   config: str
@@ -52,6 +53,7 @@ class Study:
   shared: Sequence[str]
   curves: Mapping[str, str]
   final: Callable[[pathlib.Path, Mapping[str, Any]], dict[str, Any]]
+  shares: Callable[[Sequence[str]], bool] = lambda options: True
 
 
 # A short evaluation and value warm-up: RL is what is compared.
@@ -127,10 +129,11 @@ def measure(
       found = _kept(kept, names, asked)
       if found is None:
         work = base / f'seed{seed}-{number}'
-        if taught is not None:
+        shares = study.shares(options)
+        if taught is not None and shares:
           quickstart.seed_control(taught, work, study.shared)
         run(study, work, seed, updates, options)
-        taught = taught or work
+        taught = work if taught is None and shares else taught
         measured = figures(study, work)
         found = {**asked, 'speed_index': round(speed, 2), **measured}
       rows[number]['runs'].append(found)
@@ -148,20 +151,23 @@ def _kept(rows, names: dict[str, Any], asked: dict[str, Any]) -> dict | None:
 
 
 def last_quarter(row: dict, name: str) -> tuple[float, float]:
-  """(mean, half the 95 % interval) over seeds; t distribution."""
+  """`mean_half` over seeds."""
   found = []
   for one in row['runs']:
     values = one[name]
     if isinstance(values, list):
       values = [v for v in values[-(len(values) // 4) :] if v is not None]
     found.append(float(np.mean(values)))
-  if len(found) < 2:
-    return found[0] if found else math.nan, math.nan
-  spread = np.std(found, ddof=1) / math.sqrt(len(found))
-  return (
-    float(np.mean(found)),
-    float(sps.t.ppf(0.975, len(found) - 1) * spread),
-  )
+  return mean_half(found)
+
+
+def mean_half(values: Sequence[float]) -> tuple[float, float]:
+  """(mean, half the 95 % interval) of one value a seed; t distribution."""
+  if len(values) < 2:
+    return values[0] if values else math.nan, math.nan
+  spread = np.std(values, ddof=1) / math.sqrt(len(values))
+  half = sps.t.ppf(0.975, len(values) - 1) * spread
+  return float(np.mean(values)), float(half)
 
 
 def cell(row: dict, name: str, digits: int = 2) -> str:

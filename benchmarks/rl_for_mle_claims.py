@@ -15,12 +15,12 @@ import json
 import math
 import pathlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import stats as sps
 
+from benchmarks import claims
 from benchmarks.arms import CURVES, Study, cell, main, smooth
 from jaxagent.loops.results import read_traces
 
@@ -119,9 +119,7 @@ def _part(run: Mapping[str, Any], part: str) -> float:
   return found['mean'] if found and found['mean'] is not None else math.nan
 
 
-Runs = Mapping[str, Mapping[str, Any]]  # arm -> its run of one seed
-# What has to be above zero, of one seed.
-CLAIMS: Mapping[str, Callable[[Runs], float]] = {
+CLAIMS: claims.Claims = {
   'figure 2: without weights, executions get shorter (seconds)': lambda r: -_trend(
     r['no duration weights'], 'exec_s'
   ),
@@ -155,37 +153,11 @@ CLAIMS: Mapping[str, Callable[[Runs], float]] = {
 }
 
 
-def account(rows: Sequence[Mapping[str, Any]]) -> dict[str, tuple[float, float]]:
-  """claim -> (mean over seeds, half the 95 % interval) of what it says."""
-  runs = {row['arm']: row['runs'] for row in rows}
-  seeds = min(map(len, runs.values()))
-  found = {}
-  for claim, of in CLAIMS.items():
-    values = [
-      of({arm: each[seed] for arm, each in runs.items()})
-      for seed in range(seeds)
-    ]
-    half = math.nan
-    if seeds > 1:
-      spread = np.std(values, ddof=1) / math.sqrt(seeds)
-      half = float(sps.t.ppf(0.975, seeds - 1) * spread)
-    found[claim] = (float(np.mean(values)), half)
-  return found
-
-
 def _arm_line(row: dict[str, Any]) -> str:
   for run in row['runs']:
     run['average'] = _average(run)
   cells = [cell(row, name, digits) for name, (_, digits) in COLUMNS.items()]
   return f'| {row["arm"]} | {" | ".join(cells)} |'
-
-
-def _claim_line(claim: str, mean: float, half: float) -> str:
-  if math.isnan(half) or math.isnan(mean):
-    shown = 'one seed' if not math.isnan(mean) else 'no'
-  else:
-    shown = 'yes' if mean > half else 'no: the opposite' if mean < -half else 'no'
-  return f'| {claim} | {mean:+.3f} ± {half:.3f} | {shown} |'
 
 
 def table(result: dict[str, Any]) -> str:
@@ -197,11 +169,8 @@ def table(result: dict[str, Any]) -> str:
     '|' + '---|' * (1 + len(names)),
     *map(_arm_line, rows),
     '',
-    '| claim | measured | shown |',
-    '|---|---|---|',
+    *claims.table(CLAIMS, rows),
   ]
-  if all(row['runs'] for row in rows):
-    lines += [_claim_line(c, *found) for c, found in account(rows).items()]
   return '\n'.join(lines)
 
 
