@@ -52,6 +52,12 @@ class ModelExpert:
     self.max_tokens = max_tokens
     self.attempts = attempts
 
+  def prompt(self, state: types.State, task: types.TaskSpec) -> str:
+    """What the model is shown of a state."""
+    return agents.prompt_that_fits(
+      self.agent, state, task, actions=self.actions
+    )
+
   def act(
     self,
     state: types.State,
@@ -62,12 +68,9 @@ class ModelExpert:
     """One response; raises TextModelError where the model gives none."""
     if ideas:
       state = dataclasses.replace(state, ideas=tuple(ideas))
-    prompt = agents.prompt_that_fits(
-      self.agent, state, task, actions=self.actions
-    )
     messages = [
       {'role': 'system', 'content': SYSTEM},
-      {'role': 'user', 'content': prompt},
+      {'role': 'user', 'content': self.prompt(state, task)},
     ]
     for _ in range(self.attempts):
       answer = self.client.complete(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxagent import evaluation, interactions, types
 from jaxagent.interactions import POLICY
@@ -68,7 +68,9 @@ def evaluate_policy(
       ],
     )
 
-  return walk_all(host, label, starts, recipe, {POLICY: draw})
+  return walk_all(
+    host, label, starts, recipe, {POLICY: draw}, policy.prompt_text
+  )
 
 
 def walk_all(
@@ -77,11 +79,13 @@ def walk_all(
   starts: Mapping[str, Start],
   recipe: Trajectory,
   draws: Mapping[str, walks.Draw],
+  shown: Callable[[types.State], str],
 ) -> list[dict]:
   """Every trajectory of every task; their records, kept under `label`.
 
   Killed, it goes on with the steps that each had made.
   draws: the one role that speaks -> how its responses are drawn.
+  shown: what it is prompted with, in words.
   """
   path = host.work / 'eval' / f'{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
@@ -96,7 +100,7 @@ def walk_all(
   ]
 
   def act(episode: Episode, step: int, suffix: str) -> str:
-    return _act(host, episode, _name(label, episode) + suffix, log)
+    return _act(host, episode, _name(label, episode) + suffix, log, shown)
 
   total = len(episodes) * config.max_steps
   begun = sum(len(e.steps) for e in episodes)
@@ -156,7 +160,9 @@ def _name(label: str, episode: Episode) -> str:
   return f'eval-{label}-{episode.task}-{episode.index}-{len(episode.steps)}'
 
 
-def _act(host, episode: Episode, job_id: str, log: walked.StepLog) -> str:
+def _act(
+  host, episode: Episode, job_id: str, log: walked.StepLog, shown
+) -> str:
   """One execution; '', or what failed for no fault of the policy.
 
   The episode changes at the end alone, so that a failed step can be repeated.
@@ -172,7 +178,11 @@ def _act(host, episode: Episode, job_id: str, log: walked.StepLog) -> str:
     host, episode.task, result.score, episode.best_valid
   ):
     private = private_score(host, episode.task, result)
-  record = steps.record(host, executed) | steps.kept_files(host, state, result)
+  record = {
+    **steps.record(host, executed),
+    **steps.kept_files(host, state, result),
+    **steps.said(host, shown(state), episode.progress.results[-1][1]),
+  }
   best = episode.best_valid, episode.private
   if private is not None:
     best = result.score, private

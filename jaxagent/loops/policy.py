@@ -42,9 +42,14 @@ class Policy:
     A prompt that is too long is made shorter by its oldest observations; what
     has no room all the same loses its first tokens.
     """
-    text = self.prompter.text(state, self.specs[state.task], self._fits)
-    ids = self.tokenizer.encode_prompt(text, self.max_prompt_tokens)
+    ids = self.tokenizer.encode_prompt(
+      self.prompt_text(state), self.max_prompt_tokens
+    )
     return np.asarray(ids, np.int32)
+
+  def prompt_text(self, state: types.State) -> str:
+    """What `prompt_ids` are of, the chat template's own words left out."""
+    return self.prompter.text(state, self.specs[state.task], self._fits)
 
   def _fits(self, text: str) -> bool:
     room = self.max_prompt_tokens

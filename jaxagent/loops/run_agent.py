@@ -43,7 +43,9 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     AGENT, max_steps=limits.max_steps, time_limit_s=limits.time_limit_s
   )
   with timed(host, 'evaluate_agent'):
-    records = evaluate.walk_all(host, AGENT, starts, recipe, {AGENT: draw})
+    records = evaluate.walk_all(
+      host, AGENT, starts, recipe, {AGENT: draw}, lambda state: _shown(host, state)
+    )
   present = evaluate.present(records)
   found = agent_figures.figures(host, starts, {host.config.agent: present})
   path = host.work / 'agent.json'
@@ -58,6 +60,13 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
       submission=spec.submission,
     )
   _say(found, path)
+
+
+def _shown(host: Host, state: types.State) -> str:
+  """The model's prompt; '' where none is asked in words."""
+  if host.config.agent == RandomAgent.name or host.expert.is_stand_in:
+    return ''
+  return host.expert.prompt(state, host.spec(state.task))
 
 
 def _answer(

@@ -79,6 +79,21 @@ def kept_files(host, state: types.State, result) -> dict:
   return kept
 
 
+def said(host, prompt: str, result: types.Completion | str) -> dict:
+  """What a stored step tells of its completion; JSON-able.
+
+  `prompt` ([digest, bytes]) is in the store of states.
+  """
+  found = {}
+  data = prompt.encode('utf-8', 'surrogatepass')
+  if data and (blob := host.env.store.put_bytes(data)) is not None:
+    found['prompt'] = [blob.digest, blob.size]
+  if isinstance(result, types.Completion):
+    found['prompt_tokens'] = len(result.prompt_ids)
+    found['tokens'] = len(result.token_ids)
+  return found
+
+
 def trace_record(host, state: types.State, text: str, result) -> dict:
   """What the report and the audit need of one step; JSON-able."""
   execution, spec = result.execution, host.spec(state.task)

@@ -34,6 +34,7 @@ def records(samples: Sequence[types.Sample], update: int) -> list[dict]:
       'outcome': turn.outcome.value,
       'reward': turn.reward,
       'exec_s': turn.exec_s,
+      'prompt_tokens': len(sample.prompt_ids) + turn.start,
       'tokens': turn.end - turn.start,
       **turn.info,
     }

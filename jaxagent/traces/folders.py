@@ -5,6 +5,7 @@
   env_log/traces/step_final_files/
   env_log/overall_time.txt        seconds
   agent_log/main_log              what the agent said and was told
+  agent_log/step_N_log.log        its prompt and response, where that was kept
   log                             how each step ended
 
 Its offline evaluation (`MLAgentBench/eval.py`) scores such folders. Data that a
@@ -57,6 +58,7 @@ def write_folder(
   path = form.write(folder / 'env_log', trace)
   _write_workspaces(folder / 'env_log' / 'traces', found, workspaces)
   _write_logs(folder, steps)
+  _write_prompts(folder / 'agent_log', record, store)
   return path
 
 
@@ -132,6 +134,29 @@ def _write_logs(folder: pathlib.Path, steps: Sequence[Mapping[str, Any]]) -> Non
   _write(folder / 'log', ''.join(ended))
   seconds = sum(float(step.get('exec_s') or 0.0) for step in steps)
   _write(folder / 'env_log' / 'overall_time.txt', str(seconds))
+
+
+def _write_prompts(folder: pathlib.Path, record, store: Snapshots | None) -> None:
+  for number, step in enumerate(form.steps_of(record)):
+    if store is None or not step.get('prompt'):
+      continue
+    try:
+      prompt = store.get_bytes(types.Blob(*step['prompt']))
+    except (KeyError, TypeError) as error:
+      raise ValueError(
+        f'{form.name_of(record)}: steps[{number}]: its prompt is not in the '
+        f'store of states ({error}).'
+      ) from error
+    text = prompt.decode('utf-8', 'replace')
+    _write(
+      folder / f'step_{number}_log.log',
+      f'{_rule("prompt")}\n{text}\n{_rule("response")}\n'
+      f'{step.get("response") or ""}\n',
+    )
+
+
+def _rule(name: str) -> str:
+  return f'{19 * "="}{name}{21 * "="}'
 
 
 def _write(path: pathlib.Path, text: str) -> None:

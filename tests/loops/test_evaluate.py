@@ -21,7 +21,7 @@ from jaxagent.envs.tasks import load_task
 from jaxagent.loops import evaluate, host, starts, walked, walks
 from jaxagent.loops.errors import Interrupted, UserError
 from jaxagent.loops.recipes.trajectory import Trajectory
-from jaxagent.types import Execution, Outcome, PastStep
+from jaxagent.types import Blob, Execution, Outcome, PastStep
 from tests.loops.test_kept import STATE
 
 LOOK = format_response({}, 'List Files', {'dir_path': '.'})
@@ -38,6 +38,9 @@ class _IdlePolicy:
 
   def text(self, completion):
     return completion
+
+  def prompt_text(self, state):
+    return f'shown: {state.state_id}'
 
 
 def _idle_step(state, text, *, split, job_id):
@@ -96,6 +99,10 @@ def test_a_policy_that_does_nothing_gains_exactly_nothing(idle_host):
       assert [interval[key] for key in ('mean', 'low', 'high')] == [0, 0, 0]
       assert interval['n'] == config.trajectories_per_task
     assert section['mean_reward']['mean'] == 0.5  # and yet it is paid for
+  wine = [s for r in records if r['task'] == 'wine' for s in r['steps']]
+  (prompt,) = {tuple(step['prompt']) for step in wine}
+  shown = idle_host.env.store.get_bytes(Blob(*prompt)).decode()
+  assert shown == f'shown: {made["wine"].state.state_id}'
 
 
 def test_scales_are_private_against_private(idle_host):
@@ -146,7 +153,7 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
   log = walked.StepLog(idle_host.work / 'steps.jsonl')
 
   def act(e, step, suffix):
-    return evaluate._act(idle_host, e, f'job-{step}{suffix}', log)
+    return evaluate._act(idle_host, e, f'job-{step}{suffix}', log, str)
 
   walks._attempt(act, episode, 0)
   record = episode.record('heldin')

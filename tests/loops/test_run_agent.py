@@ -108,6 +108,10 @@ def test_react_around_an_endpoint(tmp_path, endpoint):
   names = [step['action']['name'] for step in trace['steps']]
   assert names == ['Execute Script', 'Final Answer']
   assert trace['steps'][-1]['observation'] == 'end'
+  log = tmp_path / 'work/mlagentbench/wine/1/agent_log/step_1_log.log'
+  assert prompt in [m['messages'][-1]['content'] for m in asked]
+  assert 'has been executed' in log.read_text() and 'Question:' in log.read_text()
+  assert found['cost']['steps'] == 2 and found['cost']['exec_s'] > 0
   assert audit.audit(tmp_path / 'work')['differences'] == []
 
 
