@@ -147,7 +147,7 @@ def test_evaluation_does_not_book_it_as_missing():
   episode = evaluate.Episode('wine', 0, walk)
   with pytest.raises(OSError, match='No space left'):
     walks._attempt(
-      lambda e, step, suffix: evaluate._act(host, e, f'job{suffix}', None),
+      lambda e, step, suffix: evaluate._act(host, e, f'job{suffix}', None, str),
       episode,
       0,
     )

@@ -293,7 +293,7 @@ def test_an_agent_is_measured_on_it_and_nothing_trained(folder, tmp_path):
   )
   done = _call(
     *common, '--config.agent=random', '--config.eval.trajectories_per_task=2',
-    '--config.eval.max_steps=3',
+    '--config.eval.k=2', '--config.eval.max_steps=3',
   )  # fmt: skip
   assert done.returncode == 0, done.stderr[-2000:]
   assert (tmp_path / 'work/mlagentbench' / NAME / '0/env_log/trace.json').is_file()
