@@ -28,14 +28,22 @@ def run(config) -> None:
     dry_run.print_plan(config)
     return
   from jaxagent.loops import pipeline
+  from jaxagent.rollout.engine import EngineError
 
   try:
     pipeline.run(config)
   except Exception as error:
-    if not disk.is_full(error):
-      raise
-    raise DiskFull(
-      f'no space left on the disk of {disk.where(error) or config.work_dir}; '
-      'free some and give the same command: it goes on from what is saved in '
-      f'{config.work_dir}.'
-    ) from error
+    if disk.is_full(error):
+      raise DiskFull(
+        f'no space left on the disk of {disk.where(error) or config.work_dir}; '
+        'free some and give the same command: it goes on from what is saved in '
+        f'{config.work_dir}.'
+      ) from error
+    # A fault of the native engine is ours: it keeps its whole trace.
+    if isinstance(error, EngineError) and config.rollout.engine != 'native':
+      raise MachineryError(
+        f'config.rollout.engine={config.rollout.engine!r}: {error} Once it is '
+        'mended, the same command goes on from what is saved in '
+        f'{config.work_dir}.'
+      ) from error
+    raise

@@ -363,7 +363,7 @@ class VllmEngine(Calls):
       first = self._params is None
       # One that is lost gets them when it has come again.
       there = [s for s in self._servers if first or s.ready.is_set()]
-      await asyncio.gather(*(self._push(s, params) for s in there))
+      await asyncio.gather(*(self._give(s, params, first) for s in there))
       self._params, self._version = params, version
       for server in there if first else ():
         self._ready(server)
@@ -371,6 +371,17 @@ class VllmEngine(Calls):
   def _ready(self, server: _Server) -> None:
     server.ready.set()
     self._spawn(self._watch(server))
+
+  async def _give(self, server: _Server, params: Any, first: bool) -> None:
+    """`_push`; one that is lost over it gets them when it has come again."""
+    try:
+      await self._push(server, params)
+    except ServerLost as error:
+      if first:  # it never served: with what it is, it would be lost again
+        raise ServerError(
+          f'lost at its first weights ({error}); {self._fleet.hint()}'
+        ) from error
+      self._lost(server, error)
 
   async def _push(self, server: _Server, params: Any) -> None:
     """What was written last, in mid-request, and the proof that it is there."""

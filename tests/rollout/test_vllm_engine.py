@@ -27,6 +27,9 @@ class Fleet:
     self.revived.append(url)
     raise EngineError('gone for good')
 
+  def hint(self):
+    return 'look here'
+
   def close(self):
     self.closed = True
     for fake in self.fakes.values():
@@ -240,6 +243,35 @@ def test_a_refused_update_says_why_and_resumes(made):
   with pytest.raises(EngineError, match='500 .*names do not fit'):
     engine.update_weights(1, 1)
   assert fake.version == '0' and fake.calls[-1] == '/resume'
+
+
+LOST = 500, b'{"error": {"message": "EngineCore encountered an issue."}}'
+
+
+@pytest.mark.parametrize(
+  'path', ['/update_weights', '/inference/v1/generate', '/resume']
+)
+def test_one_lost_over_an_update_gets_the_weights_when_it_is_back(made, path):
+  engine, fleet = made(2)
+  first, second = fleet.fakes.values()
+  fleet.revive = lambda url: first.faults.clear()
+  first.faults[path] = LOST
+  engine.update_weights(1, 1)
+  assert engine.version == 1
+  done = engine.generate(_many())
+  assert {c.version_spans[0][0] for c in done} == {1}
+  end = time.monotonic() + 30
+  while first.version != '1' and time.monotonic() < end:
+    time.sleep(0.01)
+  assert first.version == second.version == '1'
+
+
+def test_one_lost_at_its_first_weights_says_where_to_look():
+  fleet = Fleet()
+  (fake,) = fleet.fakes.values()
+  fake.faults['/inference/v1/generate'] = LOST
+  with pytest.raises(EngineError, match=r'first weights .*EngineCore.*look here'):
+    _engine(fleet)
 
 
 @pytest.mark.parametrize(
