@@ -150,6 +150,12 @@ def base() -> ConfigDict:
   config.sft.schedule = 'cosine'
   config.sft.warmup_steps = 20
   config.sft.checkpoint_every = 100  # steps
+  # Of the experts' steps, those that ran, or of trajectories alone that were once
+  # better than their start.
+  config.sft.steps = 'ran'  # ran | improved
+  config.sft.deduplicate = False  # equal prompts with equal responses once
+  # A ShareGPT file (.json, .jsonl) to learn from instead; see docs/ml_agent.md.
+  config.sft.conversations = ''
 
   config.rollout = ConfigDict()
   config.rollout.engine = 'native'  # native | vllm

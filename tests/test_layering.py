@@ -44,7 +44,7 @@ HOST = {
 # rollout is a host room but for these files.
 ROLLOUT_ON_DEVICE = {'native_engine', 'native_programs', 'sampling'}
 DEVICE = {'algorithms', 'models', 'sharding', 'learner', 'checkpoint'}
-ABOVE = {'loops', 'main', 'pause', 'plan', 'testing'}
+ABOVE = {'conversations', 'loops', 'main', 'pause', 'plan', 'testing'}
 # Room -> rooms it may import. Rooms not named here are free of this check.
 MAY_IMPORT = {
   'types': set(),

@@ -11,6 +11,7 @@ from jaxagent.envs.solution_env import SolutionEnvironment
 from jaxagent.loops import (
   device,
   evaluate_solutions,
+  learned,
   results,
   sft,
   solutions,
@@ -40,17 +41,18 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     _search(host, _recipe(host, writer, prompt, 'agent'), writer, 'agent')
     return
   with timed(host, 'sft'):
-    pairs = solutions.written(host)
-    tokenizer = device.make_tokenizer(host, solutions.texts(host, pairs))
+    imported, pairs = learned.imported(config), solutions.written(host)
+    texts = learned.texts(imported) if imported else solutions.texts(host, pairs)
+    tokenizer = device.make_tokenizer(host, texts)
     learner = device.make_learner(host, tokenizer)
     policy = device.make_policy(host, learner, tokenizer)
     stack.callback(policy.engine.close)
     prompt_ids = solutions.PromptIds(host, policy)
     recipe = _recipe(host, policy, prompt_ids)
-    if pairs:
-      sft.run(
-        host, learner, solutions.conversations(pairs, prompt_ids, policy)
-      )
+    if imported:
+      sft.run(host, learner, learned.rows_of_imported(imported, policy))
+    elif pairs:
+      sft.run(host, learner, solutions.rows(pairs, prompt_ids, policy))
   if config.loop == 'tree_search':
     device.restore_rl(host, learner)
     policy.engine.update_weights(learner.policy_params, policy.engine.version)
@@ -58,8 +60,8 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     return
   with timed(host, 'starts'):
     starts = start_scripts.make_starts(host)
-  labels = ('sft', 'rl') if pairs else ('rl',)
-  if pairs:
+  labels = ('sft', 'rl') if imported or pairs else ('rl',)
+  if 'sft' in labels:
     _evaluate(host, recipe, policy, learner, 'sft')
   learner.start_rl()
   with timed(host, 'rl'):

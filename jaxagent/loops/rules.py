@@ -8,6 +8,8 @@ rule once.
 
 from __future__ import annotations
 
+import pathlib
+
 from jaxagent import summary
 from jaxagent.data import chat
 from jaxagent.envs import agents, parser, step_env
@@ -110,6 +112,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('model.dtype', 'float32', 'bfloat16'),
   checks.one_of('model.remat', 'none', 'full', 'dots', 'dots_no_batch'),
   checks.one_of('sft.schedule', 'cosine', 'constant'),
+  checks.one_of('sft.steps', 'ran', 'improved'),
   checks.one_of('rl.schedule', 'cosine', 'constant'),
   checks.one_of('rollout.engine', 'native', 'vllm'),
   checks.one_of('rollout.vllm.sync', 'shared_memory', 'folder'),
@@ -143,6 +146,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.flag('dry_run'),
   checks.flag('sandbox.zygote'),
   checks.flag('model.scan_layers'),
+  checks.flag('sft.deduplicate'),
   checks.flag('rl.shuffle_rewards'),
   checks.flag('rl.entropy_metric'),
   checks.flag('rollout.batch_invariant'),
@@ -354,12 +358,23 @@ RULES: tuple[checks.Rule, ...] = (
   checks.related(
     'solution.programs',
     'model.path',
+    'sft.conversations',
     'loop',
-    holds=lambda programs, path, loop: programs or path or loop != 'rl_for_mle',
+    holds=lambda programs, path, file, loop: programs
+    or path
+    or file
+    or loop != 'rl_for_mle',
     say='config.solution.programs={0} leaves nothing to learn programs from, and '
     'config.model.path={1!r} names no model that can write them; give one of '
-    'the two.',
+    'the two, or config.sft.conversations.',
     stage='run',  # the paper's variant is planned without weights
+  ),
+  checks.related(
+    'sft.conversations',
+    'sft.epochs',
+    holds=lambda file, epochs: epochs or not file,
+    say='config.sft.conversations={0!r} is not read with config.sft.epochs={1}; '
+    "raise it, or set the file to ''.",
   ),
   checks.related(
     'sft.epochs',
@@ -371,6 +386,24 @@ RULES: tuple[checks.Rule, ...] = (
     say='config.sft.epochs={0} leaves the model as it is, and '
     'config.model.path={1!r} names none that has learned anything; give one of '
     'the two.',
+    stage='run',
+  ),
+  checks.related(
+    'solution.programs',
+    'sft.conversations',
+    'loop',
+    holds=lambda programs, file, loop: not (programs and file)
+    or loop not in ('rl_for_mle', 'tree_search'),
+    say='config.solution.programs={0} writes programs to learn from, and '
+    'config.sft.conversations={1!r} is learned from instead; set one of the '
+    "two to 0 or ''.",
+  ),
+  checks.related(
+    'sft.conversations',
+    holds=lambda file: isinstance(file, str)
+    and (not file or pathlib.Path(file).is_file()),
+    say='config.sft.conversations={0!r} is no file here; give a ShareGPT file '
+    "(.json or .jsonl), or ''.",
     stage='run',
   ),
   checks.related(

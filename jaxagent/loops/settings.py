@@ -8,6 +8,8 @@ import os
 import pathlib
 import shutil
 
+from ml_collections import ConfigDict
+
 from jaxagent.loops import rules
 from jaxagent.loops.errors import UserError
 
@@ -66,6 +68,23 @@ def open_work_dir(config, min_free_mb: int = 500) -> pathlib.Path:
   return path
 
 
+def recorded(work: pathlib.Path) -> ConfigDict:
+  """What the run in a work directory was made by, without its places."""
+  file = work / 'config.json'
+  if not file.is_file():
+    raise UserError(f'{work} is no work directory: it has no config.json.')
+  return ConfigDict(_read(file))
+
+
+def _read(file: pathlib.Path) -> dict:
+  try:
+    return json.loads(file.read_text())
+  except ValueError as error:
+    raise UserError(
+      f'{file} is damaged ({error}); restore it or choose another --work_dir.'
+    ) from error
+
+
 def _check_same_config(config, file: pathlib.Path) -> None:
   record = config_record(config)
   if not file.exists():
@@ -73,12 +92,7 @@ def _check_same_config(config, file: pathlib.Path) -> None:
     temporary.write_text(json.dumps(record, indent=1, sort_keys=True))
     os.replace(temporary, file)
     return
-  try:
-    before = json.loads(file.read_text())
-  except ValueError as error:
-    raise UserError(
-      f'{file} is damaged ({error}); restore it or choose another --work_dir.'
-    ) from error
+  before = _read(file)
   changed = _differences(before, record)
   if changed:
     shown = '; '.join(f'{k}: {a!r} -> {b!r}' for k, a, b in changed[:5])

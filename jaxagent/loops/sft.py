@@ -1,51 +1,45 @@
-"""Supervised fine-tuning on expert steps (paper 000, 4.1).
-
-Only the model's own tokens carry loss. Steps whose format is invalid or that
-failed are left out.
-"""
+"""Supervised fine-tuning (paper 000, 4.1): the model's own tokens carry loss."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from jaxagent.checkpoint import CheckpointManager
-from jaxagent.data import records as record_data
 from jaxagent.data.batching import pack_conversations
 from jaxagent.metrics import MetricWriter, Progress
-from jaxagent.types import Outcome
+
+Row = tuple[np.ndarray, np.ndarray]
 
 
-def training_steps(records: Sequence[dict]) -> list[dict]:
-  """Expert steps fit to imitate: a valid action that succeeded."""
-  return [
-    {**step, 'state': record_data.state_from_json(step['state'])}
-    for record in records
-    for step in record['steps']
-    if step['valid_action'] and step['outcome'] == Outcome.OK.value
-  ]
+def rows(pairs: Iterable[tuple[np.ndarray, str]], policy) -> list[Row]:
+  """(tokens [N], loss mask [N]) of each (prompt's tokens [P], response).
 
-
-def conversations(steps, policy) -> list[tuple[np.ndarray, np.ndarray]]:
-  """(tokens [N], loss mask [N]) of each step: prompt, then response."""
-  rows = []
-  for step in steps:
-    prompt = policy.prompt_ids(step['state'])
-    response = np.asarray(
-      policy.tokenizer.encode_response(step['response']), np.int32
-    )
-    if len(response) > policy.sampling.max_new_tokens:
-      continue  # could not be sampled back
-    tokens = np.concatenate([prompt, response])
+  Those whose response could not be sampled back are left out.
+  """
+  made = []
+  for prompt, response in pairs:
+    answer = policy.tokenizer.encode_response(response)
+    if len(answer) > policy.sampling.max_new_tokens:
+      continue
+    tokens = np.concatenate([prompt, np.asarray(answer, np.int32)])
     mask = np.zeros(len(tokens), bool)
     mask[len(prompt) :] = True
-    rows.append((tokens, mask))
-  return rows
+    made.append((tokens, mask))
+  return made
 
 
-def run(host, learner, rows) -> None:
+def distinct(made: Sequence[Row]) -> list[Row]:
+  """Equal ones once, where they come first."""
+  first: dict[tuple[bytes, bytes], Row] = {}
+  for tokens, mask in made:
+    first.setdefault((tokens.tobytes(), mask.tobytes()), (tokens, mask))
+  return list(first.values())
+
+
+def run(host, learner, rows: Sequence[Row]) -> None:
   """Trains for `sft.epochs`, perhaps none; goes on from the last checkpoint."""
   config = host.config.sft
   per_epoch = max(1, len(rows) // config.batch_size)

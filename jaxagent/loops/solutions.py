@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxagent.envs import solution
 from jaxagent.envs.solution import Previous, Task
+from jaxagent.loops import sft
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.stand_ins import programmer
@@ -98,27 +99,20 @@ def texts(host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
     yield response
 
 
-def conversations(
+def rows(
   pairs: list[tuple[Task, str]], prompt_ids: PromptIds, policy: Policy
-) -> list[tuple[np.ndarray, np.ndarray]]:
-  """(tokens [N], loss mask [N]) of each: prompt, then response."""
-  rows = []
-  for task, response in pairs:
-    prompt = prompt_ids(task)
-    answer = policy.tokenizer.encode_response(response)
-    if len(answer) > policy.sampling.max_new_tokens:
-      continue  # could not be sampled back
-    tokens = np.concatenate([prompt, np.asarray(answer, np.int32)])
-    mask = np.zeros(len(tokens), bool)
-    mask[len(prompt) :] = True
-    rows.append((tokens, mask))
-  if pairs and not rows:
+) -> list[sft.Row]:
+  """See `sft.rows`; raises UserError where none is left."""
+  made = sft.rows(
+    ((prompt_ids(task), response) for task, response in pairs), policy
+  )
+  if pairs and not made:
     raise UserError(
       'config.rollout.max_new_tokens='
       f'{policy.sampling.max_new_tokens} is too short for every program to '
       'learn from; raise it, or set --config.solution.programs=0.'
     )
-  return rows
+  return made
 
 
 def _columns(host, task: str) -> programmer.Columns:

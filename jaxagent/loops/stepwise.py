@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
 
+from jaxagent.data.expert_steps import training_steps
 from jaxagent.loops import (
   collect,
   device,
   evaluate,
+  learned,
   sft,
   stages,
   train,
@@ -26,7 +29,8 @@ from jaxagent.loops.stages import finish, timed
 
 def run(host: Host, stack: contextlib.ExitStack) -> None:
   """Stages up to the one that `config.loop` names."""
-  loop = host.config.loop
+  config, loop = host.config, host.config.loop
+  imported = learned.imported(config)
   with timed(host, 'starts'):
     starts = start_scripts.make_starts(host)
   with timed(host, 'collect'):
@@ -34,13 +38,20 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   if loop == 'collect':
     return
   with timed(host, 'sft'):
-    tokenizer = device.make_tokenizer(host, device.step_texts(host, records))
+    texts = itertools.chain(
+      device.step_texts(host, records), learned.texts(imported)
+    )
+    tokenizer = device.make_tokenizer(host, texts)
     device.check_prompts(host, tokenizer, starts)
     learner = device.make_learner(host, tokenizer)
     policy = device.make_policy(host, learner, tokenizer)
     stack.callback(policy.engine.close)
-    steps = sft.training_steps(records)
-    sft.run(host, learner, sft.conversations(steps, policy))
+    steps = training_steps(records, improved=config.sft.steps == 'improved')
+    if imported:
+      rows = learned.rows_of_imported(imported, policy)
+    else:
+      rows = learned.rows_of_steps(host, steps, policy)
+    sft.run(host, learner, rows)
   _evaluate(host, policy, learner, starts, 'sft')
   if loop == 'sft':
     return

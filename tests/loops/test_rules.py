@@ -75,6 +75,7 @@ CHOICES = {
   'model.dtype': ', '.join(model_config.DTYPES),
   'model.remat': ', '.join(model_config.REMAT),
   'sft.schedule': 'cosine, constant',
+  'sft.steps': 'ran, improved',
   'rollout.engine': 'native, vllm',
   'rollout.vllm.sync': 'shared_memory, folder',
   'rollout.prompt_style': 'compact, full',
@@ -281,6 +282,14 @@ PAIRS = [
     {'editor.kind': 'openai', 'editor.base_url': 'http://[::1'},
     'editor.base_url=',
   ),
+  (
+    {'loop': 'rl_for_mle', 'solution.programs': 5, 'sft.conversations': 'a.json'},
+    "programs=5 writes programs .* config.sft.conversations='a.json'",
+  ),
+  (
+    {'sft.conversations': 'a.json', 'sft.epochs': 0},
+    "conversations='a.json' is not read with config.sft.epochs=0",
+  ),
   ({'rollout.max_prompt_tokens': 20}, 'max_prompt_tokens=20 is below the shor'),
   (
     {'rollout.prompt_style': 'full', 'rollout.max_prompt_tokens': 600},
@@ -312,6 +321,7 @@ HERE = [
   ),
   ({'expert.kind': 'openai'}, 'config.expert.model is empty: name the model'),
   ({'editor.kind': 'openai'}, 'config.editor.model is empty: name the model'),
+  ({'sft.conversations': 'nowhere'}, "'nowhere' is no file here"),
   ({'tokenizer.path': 'nowhere'}, "'nowhere' is not a folder with tokenizer"),
   ({'model.path': 'nowhere'}, "'nowhere' is not a folder with config.json"),
   ({'rl.critic_path': 'nowhere'}, "'nowhere' is not a folder with config.json"),

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors import numpy as st
 
-from jaxagent import audit
+from jaxagent import audit, conversations
 from jaxagent.data import chat
 from jaxagent.data.ledger import Ledger
 from jaxagent.loops.results import read_traces
@@ -137,6 +137,22 @@ def test_whole_trajectories_from_the_same_sft_policy(finished, tmp_path):
   process = _start(whole, loop)
   out, _ = process.communicate(timeout=600)
   assert process.returncode == 2 and 'stepwise RL, not of episodewise' in out
+
+
+def test_expert_steps_as_a_file_teach_the_same(finished, tmp_path):
+  """Written as ShareGPT and read again: the same rows, so the same losses."""
+  whole, _ = finished
+  file, work = tmp_path / 'steps.jsonl', tmp_path / 'work'
+  tasks = f'--tasks_dir={ROOT / "tasks"}'
+  written = [str(whole), str(file), '--keep_duplicates', tasks]
+  assert conversations.main(written) == 0
+  assert conversations.main([str(tmp_path), str(file), tasks]) == 2
+  _share(whole, work, 'tasks', 'collect', 'tokenizer')
+  options = ('--config.loop=sft', "--config.eval.policies=('starter',)")
+  out = _finish(work, *options, f'--config.sft.conversations={file}')
+  logs = [read_records(w / 'logs/sft/metrics.jsonl') for w in (whole, work)]
+  assert len(logs[0]) > 3 and 'conversations are left out' in out
+  assert [r['sft/loss'] for r in logs[1]] == [r['sft/loss'] for r in logs[0]]
 
 
 def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):

@@ -1,0 +1,101 @@
+"""ShareGPT files: what is written is read, and what is none is named."""
+
+import json
+
+import pytest
+
+from jaxagent.data import conversations
+from jaxagent.data.conversations import Conversation
+
+ROWS = [
+  Conversation('a\nb', 'c\u2028d'),
+  Conversation('', '\ud800 "quoted"'),
+  Conversation('a\nb', 'c\u2028d'),
+]
+
+
+@pytest.mark.parametrize('name', ['a.json', 'a.jsonl'])
+@pytest.mark.parametrize('n', [1, 3])
+def test_round_trip(tmp_path, name, n):
+  path = tmp_path / name
+  assert conversations.write(path, iter(ROWS[:n])) == n
+  assert conversations.read(path) == ROWS[:n]
+  assert [p.name for p in tmp_path.iterdir()] == [name]
+  if name == 'a.json':
+    first = json.loads(path.read_text())[0]
+    assert first == {
+      'conversations': [
+        {'from': 'human', 'value': 'a\nb'},
+        {'from': 'gpt', 'value': 'c\u2028d'},
+      ]
+    }
+
+
+def test_equal_ones_once_in_their_order():
+  assert list(conversations.distinct(ROWS)) == ROWS[:2]
+
+
+def test_a_failed_write_leaves_the_file_as_it_was(tmp_path):
+  path = tmp_path / 'a.json'
+  conversations.write(path, ROWS)
+
+  def broken():
+    yield ROWS[0]
+    raise ValueError('damaged')
+
+  with pytest.raises(ValueError, match='damaged'):
+    conversations.write(path, broken())
+  assert conversations.read(path) == ROWS
+  assert [p.name for p in tmp_path.iterdir()] == ['a.json']
+
+
+def _turns(*turns, **more):
+  return {'conversations': [{'from': a, 'value': b} for a, b in turns], **more}
+
+
+GOOD = _turns(('human', 'x'), ('gpt', 'y'))
+
+
+@pytest.mark.parametrize(
+  'text, said',
+  [
+    ('', 'holds no conversation'),
+    ('[]', 'holds no conversation'),
+    ('[{', 'is no JSON'),
+    ('[' * 100_000, 'is no JSON'),
+    (json.dumps(GOOD) + '\n{', 'a.json:2 is no JSON'),
+    ('{"conversations": 5}', 'a.json:1 has no list "conversations"'),
+    (json.dumps([GOOD, 7]), 'entry 1 has no list'),
+    (json.dumps([_turns()]), 'entry 0 has no gpt turn'),
+    (json.dumps([_turns(('human', 'x'))]), 'has no gpt turn'),
+    (json.dumps([_turns(('gpt', 'x'))]), 'other turns than human and then gpt'),
+    (
+      json.dumps([_turns(('human', 'x'), ('gpt', 'y'), ('human', 'z'))]),
+      'not supported; split it',
+    ),
+    (json.dumps([_turns(('tool', 'x'))]), 'a turn is not'),
+    (json.dumps([_turns(('human', 5))]), 'a turn is not'),
+    (json.dumps([{'conversations': ['x']}]), 'a turn is not'),
+    (json.dumps([_turns(*[('human', 'x'), ('gpt', 'y')], system='z')]), 'system'),
+  ],
+  ids=range(15),
+)
+def test_what_is_none_is_named(tmp_path, text, said):
+  path = tmp_path / 'a.json'
+  path.write_text(text)
+  with pytest.raises(ValueError) as raised:
+    conversations.read(path)
+  assert said in str(raised.value) and str(path) in str(raised.value)
+
+
+def test_bytes_that_are_no_text(tmp_path):
+  path = tmp_path / 'a.json'
+  path.write_bytes(b'\xff\xfe')
+  with pytest.raises(ValueError, match='no UTF-8'):
+    conversations.read(path)
+
+
+def test_an_empty_system_text_is_none(tmp_path):
+  path = tmp_path / 'a.json'
+  path.write_text(json.dumps([{**GOOD, 'system': ''}]))
+  assert conversations.read(path) == [Conversation('x', 'y')]
