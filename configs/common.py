@@ -102,6 +102,12 @@ def base() -> ConfigDict:
   config.search.debug_probability = 0.5
   config.search.debug_depth = 3  # failures in a row
 
+  # In which ideas are compared: tfidf | openai, an endpoint's /embeddings.
+  config.embeddings = ConfigDict()
+  config.embeddings.kind = 'tfidf'
+  config.embeddings.base_url = 'http://127.0.0.1:8000/v1'
+  config.embeddings.model = ''
+
   config.collect = ConfigDict()
   config.collect.trajectories_per_task = 32
   config.collect.max_steps = 6

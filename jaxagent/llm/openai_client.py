@@ -1,4 +1,4 @@
-"""A text model behind an endpoint that speaks the OpenAI chat protocol.
+"""A model behind an endpoint that speaks OpenAI's protocol: chat, embeddings.
 
 Works with hosted services and with local servers (vLLM, SGLang, llama.cpp).
 Blocking and thread-safe. The API key is read from the environment, goes into
@@ -9,6 +9,7 @@ log line, of an error message or of `repr`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ipaddress
 import json
 import logging
@@ -21,6 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
+import numpy as np
 
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.llm import cache as answer_cache
@@ -57,6 +59,10 @@ class Usage:
   cost: float = 0.0
 
 
+# (a 200 answer's JSON, key) -> what is made of it
+_Read = Callable[[Any, str], str]
+
+
 class _Retry(Exception):
   """A failure that may be none on the next try."""
 
@@ -66,7 +72,7 @@ class _Retry(Exception):
 
 
 class OpenAIClient:
-  """Chat completions over HTTP with retries, a cache and accounting.
+  """Chat and embeddings over HTTP with retries, a cache and accounting.
 
   Args:
     base_url: endpoint, e.g. 'http://127.0.0.1:8000/v1'.
@@ -190,11 +196,31 @@ class OpenAIClient:
       body['stop'] = list(stop)
     if seed is not None:
       body['seed'] = seed
-    self._count(calls=1)
+    cache = None if temperature > 0 and seed is None else self._cache
     request = {'url': self._url, 'body': body}
-    cache = self._cache
-    if temperature > 0 and seed is None:
-      cache = None
+    return self._answer('chat/completions', request, self._read, cache)
+
+  def embed(self, texts: Sequence[str]) -> np.ndarray:
+    """float64 [len(texts), D], a vector of the model's D for each text.
+
+    Raises TextModelError as `complete` does.
+    """
+    body = {'model': self.name, 'input': [_encodable(t) for t in texts]}
+    request = {'url': f'{self._url}/embeddings', 'body': body}
+    read = functools.partial(self._read_vectors, n=len(texts))
+    return np.array(
+      json.loads(self._answer('embeddings', request, read, self._cache))
+    )
+
+  def _answer(
+    self,
+    path: str,
+    request: dict[str, Any],
+    read: _Read,
+    cache: answer_cache.AnswerCache | None,
+  ) -> str:
+    """What `read` makes of the endpoint's answer, or made of it before."""
+    self._count(calls=1)
     if cache is not None:
       text = cache.get(request)
       if text is not None:
@@ -203,7 +229,7 @@ class OpenAIClient:
     key = self._key()
     try:
       with self._slots:
-        text = self._with_retries(body, key)
+        text = self._with_retries(path, request['body'], read, key)
     except TextModelError:
       self._count(failures=1)
       raise
@@ -225,11 +251,13 @@ class OpenAIClient:
       )
     return key
 
-  def _with_retries(self, body: dict[str, Any], key: str) -> str:
+  def _with_retries(
+    self, path: str, body: dict[str, Any], read: _Read, key: str
+  ) -> str:
     for attempt in range(self.max_retries + 1):
       try:
         self._count(requests=1)
-        return self._once(body, key)
+        return read(self._once(path, body, key), key)
       except _Retry as error:
         message = _without(str(error), key)
         if attempt == self.max_retries:
@@ -250,13 +278,14 @@ class OpenAIClient:
     # Jitter, so that clients that failed together do not come back so.
     return min(most, first * 2**attempt) * random.uniform(0.5, 1.0)
 
-  def _once(self, body: dict[str, Any], key: str) -> str:
+  def _once(self, path: str, body: dict[str, Any], key: str) -> Any:
+    """The JSON of a good answer; counts its tokens."""
     headers = {'Authorization': f'Bearer {key}'} if key else {}
     deadline = time.monotonic() + self.timeout_s
     data = bytearray()
     try:
       with self._http.stream(
-        'POST', f'{self._url}/chat/completions', json=body, headers=headers
+        'POST', f'{self._url}/{path}', json=body, headers=headers
       ) as response:
         for chunk in response.iter_bytes():
           data += chunk
@@ -277,7 +306,9 @@ class OpenAIClient:
       ) from None
     if response.status_code != 200:
       raise self._refusal(response, bytes(data), key)
-    return self._read(bytes(data), key)
+    answer = self._json(bytes(data), key)
+    self._account(answer, path)
+    return answer
 
   def _refusal(
     self, response: httpx.Response, data: bytes, key: str
@@ -294,16 +325,17 @@ class OpenAIClient:
       f'{remedy.format(env=self.api_key_env)}.'
     )
 
-  def _read(self, data: bytes, key: str) -> str:
-    """The text of a 200 answer; counts its tokens first."""
+  def _json(self, data: bytes, key: str) -> Any:
     try:
-      answer = json.loads(data)
+      return json.loads(data)
     except (ValueError, RecursionError):
       raise TextModelError(
         f'{self.name} at {self._url}: the answer is no JSON: '
         f'{_without(_shown(data), key)}. Check base_url.'
       ) from None
-    self._account(answer)
+
+  def _read(self, answer: Any, key: str) -> str:
+    """The text of a 200 answer."""
     try:
       choice = answer['choices'][0]
       message = choice['message']
@@ -312,7 +344,7 @@ class OpenAIClient:
     except (KeyError, IndexError, TypeError, AttributeError):
       raise TextModelError(
         f'{self.name} at {self._url}: the answer has no '
-        f'choices[0].message: {_without(_shown(data), key)}.'
+        f'choices[0].message: {_told(answer, key)}.'
       ) from None
     if isinstance(text, str) and text.strip():
       return text
@@ -321,12 +353,35 @@ class OpenAIClient:
       f'{self.name} answered without text ({_without(str(why)[:200], key)}).'
     )
 
-  def _account(self, answer: Any) -> None:
+  def _read_vectors(self, answer: Any, key: str, *, n: int) -> str:
+    """The n vectors of a 200 answer, in the order of the texts, as JSON."""
+    try:
+      items = sorted(answer['data'], key=lambda item: item['index'])
+      vectors = np.array([item['embedding'] for item in items], np.float64)
+      places = [item['index'] for item in items]
+    except (KeyError, TypeError, ValueError, OverflowError):
+      vectors, places = np.empty(0), []
+    if (
+      places != list(range(n))
+      or vectors.ndim != 2
+      or not vectors.size
+      or not np.isfinite(vectors).all()
+    ):
+      raise TextModelError(
+        f'{self.name} at {self._url}: the answer is not a vector of finite '
+        f'numbers, all of one length, for each of {n} texts: '
+        f'{_told(answer, key)}.'
+      )
+    return json.dumps(vectors.tolist())
+
+  def _account(self, answer: Any, path: str) -> None:
     usage = answer.get('usage') if isinstance(answer, dict) else None
     counts = [
       usage.get(k) if isinstance(usage, dict) else None
       for k in ('prompt_tokens', 'completion_tokens')
     ]
+    if path == 'embeddings':
+      counts[1] = 0  # nothing is written
     if not all(type(n) is int and n >= 0 for n in counts):
       self._count(without_usage=1)
       return
@@ -369,6 +424,11 @@ def _without(text: str, key: str) -> str:
 def _shown(data: bytes) -> str:
   """The answer's start, on one line."""
   return ' '.join(data[:2000].decode('utf-8', 'replace').split())[:200]
+
+
+def _told(answer: Any, key: str) -> str:
+  """The start of an answer that is none."""
+  return _without(_shown(json.dumps(answer).encode()), key)
 
 
 def _error_text(data: bytes) -> str:

@@ -202,8 +202,8 @@ def addresses(key: str) -> Rule:
   return Rule((key,), check)
 
 
-def endpoint(role: str) -> tuple[Rule, Rule]:
-  """Rules of a text model behind an address."""
+def endpoint(role: str, without: str = 'scripted') -> tuple[Rule, Rule]:
+  """Rules of a model behind an address; `without`: the kind that needs none."""
 
   def address(config) -> str:
     options = config[role]
@@ -220,7 +220,7 @@ def endpoint(role: str) -> tuple[Rule, Rule]:
       return ''
     return (
       f'config.{role}.model is empty: name the model that the endpoint '
-      f'{options.base_url} serves, or set config.{role}.kind=scripted.'
+      f'{options.base_url} serves, or set config.{role}.kind={without}.'
     )
 
   kind = f'{role}.kind'

@@ -15,7 +15,7 @@ from jaxagent.clock import Deadline
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
 from jaxagent.envs.interfaces import TextModelError
-from jaxagent.loops import kept, steps
+from jaxagent.loops import kept, steps, text_models
 from jaxagent.loops.errors import MachineryError, UserError, in_one_line
 from jaxagent.loops.policy import seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
@@ -48,7 +48,8 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
   began = time.monotonic()
   initial = {task: starts[task].state for task in host.heldin}
   lacking = dict.fromkeys(task for task, _ in todo)
-  pools = {task: _ideas(host, initial[task]) for task in lacking}
+  embed = text_models.make_embedder(host.config, host.work)
+  pools = {task: _ideas(host, initial[task], embed) for task in lacking}
   total = config.trajectories_per_task * len(host.heldin)
   with (
     Progress('collect', total, initial=total - len(todo)) as progress,
@@ -117,7 +118,7 @@ def _tell_cut(cut: list[dict], total: int, path) -> None:
   print(f'collect: {what}')
 
 
-def _ideas(host, initial: types.State) -> list[str]:
+def _ideas(host, initial: types.State, embed) -> list[str]:
   """The most diverse ideas of the task's pool."""
   config, task = host.config.collect, initial.task
   pool = _pool(host, initial)
@@ -126,7 +127,13 @@ def _ideas(host, initial: types.State) -> list[str]:
       f'{task}: {len(pool)} ideas; config.collect.idea_pool asks for at '
       f'least {config.idea_pool}; lower it.'
     )
-  return idea_data.select_diverse(pool, k=config.ideas_kept)
+  try:
+    return idea_data.select_diverse(pool, k=config.ideas_kept, embed=embed)
+  except TextModelError as error:
+    raise UserError(
+      f'config.embeddings: {error} Mend that, or set '
+      'config.embeddings.kind=tfidf.'
+    ) from error
 
 
 def _pool(host, initial: types.State) -> list[str]:

@@ -112,6 +112,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('model.dtype', 'float32', 'bfloat16'),
   checks.one_of('model.remat', 'none', 'full', 'dots', 'dots_no_batch'),
   checks.one_of('sft.schedule', 'cosine', 'constant'),
+  checks.one_of('embeddings.kind', 'tfidf', 'openai'),
   checks.one_of('sft.steps', 'ran', 'improved'),
   checks.one_of('rl.schedule', 'cosine', 'constant'),
   checks.one_of('rollout.engine', 'native', 'vllm'),
@@ -442,8 +443,9 @@ RULES: tuple[checks.Rule, ...] = (
   *checks.endpoint('expert'),
   *checks.endpoint('editor'),
   *checks.endpoint('reader'),
-  *checks.endpoint('instrumenter'),
-  *checks.endpoint('writer'),
+  *checks.endpoint('instrumenter', 'syntax'),
+  *checks.endpoint('writer', 'policy'),
+  *checks.endpoint('embeddings', 'tfidf'),
   # What this machine and this version have.
   checks.Rule(('sandbox.backend',), checks.backend_is_installed, 'run'),
   checks.Rule(

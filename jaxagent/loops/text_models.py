@@ -8,6 +8,9 @@ import pathlib
 import threading
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from jaxagent.data import ideas
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.loops.agents import actions_of, agent_of
 
@@ -83,6 +86,18 @@ class Person:
 def printable(text: str) -> str:
   """A policy's text as a terminal can show it: no control sequences."""
   return ''.join(c if c.isprintable() or c == '\n' else '?' for c in text)
+
+
+def make_embedder(
+  config, work: pathlib.Path
+) -> Callable[[Sequence[str]], np.ndarray]:
+  """Texts -> their vectors, a row each, by `config.embeddings.kind`.
+
+  An endpoint's raises TextModelError.
+  """
+  if config.embeddings.kind == 'tfidf':
+    return ideas.tfidf
+  return _client(config.embeddings, work).embed
 
 
 def make_instrumenter(

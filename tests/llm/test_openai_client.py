@@ -316,3 +316,53 @@ def test_bad_options():
     OpenAIClient('http://127.0.0.1/v1', '')
   with pytest.raises(ValueError, match='max_concurrency=0'):
     OpenAIClient('http://127.0.0.1/v1', 'm', max_concurrency=0)
+
+
+def _vectors(*rows, order=None):
+  items = [{'index': i, 'embedding': row} for i, row in enumerate(rows)]
+  return 200, {'data': [items[i] for i in order or range(len(rows))],
+               'usage': {'prompt_tokens': 7, 'total_tokens': 7}}
+
+
+def test_vectors_in_the_order_of_the_texts(endpoint, tmp_path):
+  endpoint.script = [(500, {}), _vectors([1, 0.5], [0, 2], order=(1, 0))]
+  client = client_of(endpoint, tmp_path, price_per_1k_prompt=1.0)
+  for _ in range(2):  # the second time from the cache
+    found = client.embed(['a', 'b\ud800'])
+    assert found.dtype == float and found.tolist() == [[1, 0.5], [0, 2]]
+  path, headers, body = endpoint.seen[-1]
+  assert path == '/v1/embeddings' and len(endpoint.seen) == 2
+  assert headers['Authorization'] == f'Bearer {KEY}'
+  assert body == {'model': 'tiny', 'input': ['a', 'b?']}
+  used = client.usage()
+  assert (used.cache_hits, used.retries, used.without_usage) == (1, 1, 0)
+  assert (used.prompt_tokens, used.cost) == (7, pytest.approx(0.007))
+
+
+@pytest.mark.parametrize(
+  'answer',
+  [
+    _vectors([1.0]),
+    _vectors([1.0], [1.0, 2.0]),
+    _vectors([1.0], [float('nan')]),
+    _vectors([], []),
+    _vectors([1.0], ['x']),
+    _vectors([1.0], [[1.0]]),
+    (200, {'data': [{'index': 0, 'embedding': [1]}] * 2}),
+    (200, {'data': [{'index': i, 'embedding': [1]} for i in (0, 'x')]}),
+    (200, {'data': 5}),
+    (200, []),
+    (200, 'x' * 10_000),
+    (200, b'<html>'),
+    (404, {'error': 'no such model'}),
+  ],
+  ids=range(13),
+)
+def test_what_are_no_vectors_is_named(endpoint, tmp_path, answer):
+  endpoint.script = [answer]
+  client = client_of(endpoint, tmp_path)
+  for _ in range(2):  # and never kept
+    with pytest.raises(TextModelError) as raised:
+      client.embed(['a', 'b'])
+    assert len(str(raised.value)) < 600 and KEY not in str(raised.value)
+  assert len(endpoint.seen) == 2

@@ -45,22 +45,44 @@ def _host(work, endpoint):
   )
 
 
+def _chosen(host) -> list[str]:
+  embed = text_models.make_embedder(host.config, host.work)
+  return collect._ideas(host, state_from_json(STATE), embed)
+
+
 def test_the_expert_is_asked_once_for_ideas(endpoint, tmp_path):
   endpoint.script = [_ideas(0, 8), _ideas(4, 14), _ideas(20, 40)]
-  state = state_from_json(STATE)
-  chosen = collect._ideas(_host(tmp_path, endpoint), state)
+  chosen = _chosen(_host(tmp_path, endpoint))
   assert len(chosen) == 10 and set(chosen) < {f'idea {i}' for i in range(14)}
   asked = [body['messages'][0]['content'] for _, _, body in endpoint.seen]
   assert len(asked) == 2
   assert load_task('wine', TASKS).research_problem in asked[0]
-  assert collect._ideas(_host(tmp_path, endpoint), state) == chosen
+  assert _chosen(_host(tmp_path, endpoint)) == chosen
   assert len(endpoint.seen) == 2  # a resumed run does not ask
+
+
+def test_ideas_are_compared_by_an_endpoints_vectors(endpoint, tmp_path):
+  vectors = [[1.0, 0.0]] * 12
+  vectors[7] = [0.0, 1.0]
+  items = [{'index': i, 'embedding': v} for i, v in enumerate(vectors)]
+  endpoint.script = [_ideas(0, 12), (200, {'data': items})]
+  host = _host(tmp_path, endpoint)
+  host.config.embeddings.update(kind='openai', model='e', base_url=endpoint.url)
+  host.config.collect.ideas_kept = 1
+  assert _chosen(host) == ['idea 7']
+  path, _, body = endpoint.seen[1]
+  assert path == '/v1/embeddings' and body['model'] == 'e'
+  assert body['input'] == [f'idea {i}' for i in range(12)]
+  endpoint.script = [(200, {'data': []})]
+  host.config.embeddings.model = 'other'
+  with pytest.raises(UserError, match='config.embeddings: other .*kind=tfidf'):
+    _chosen(host)
 
 
 def test_too_few_ideas_end_the_run_with_a_sentence(endpoint, tmp_path):
   endpoint.script = [_ideas(0, 5)]
   with pytest.raises(UserError, match='wine.*gave 5 ideas.*idea_pool=12'):
-    collect._ideas(_host(tmp_path, endpoint), state_from_json(STATE))
+    _chosen(_host(tmp_path, endpoint))
   assert not (tmp_path / 'collect' / 'ideas').exists()
 
 
