@@ -4,17 +4,17 @@
 
 For each size (MB of float32 weights) and each route a real server on this
 machine: `shared_memory` (our plug-in) and `folder` (safetensors that the server
-reloads). An update is what the trainer waits for: writing, checksums on both
-sides, loading, the emptied prefix cache, and a fixed request scored on both
-sides. The first update is a warm-up; the median of the others counts. `probe` is
-the part that the scored request takes, whose time does not grow with the weights
-that travel but with the model that answers. The smallest size is updated 100
-times, and the memory of all the server's processes is read before and after.
+reloads). An update is what the trainer waits for. The first one is a warm-up; the
+median of the others counts. Its parts: the trainer writes, with checksums; the
+server checks and loads; the trainer scores a fixed request (what remains is the
+server's answer to it, with an emptied prefix cache). The smallest size is updated
+100 times, and the memory of all the server's processes is read before and after.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import pathlib
 import statistics
 import tempfile
@@ -73,15 +73,22 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
   size = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 1e9
   served = engines.Served(config, work, model, graphdef, params, tokenizer)
   engine = engines.make_engine(served)
-  probes: list[float] = []
-  check = engine._probe.check
+  write, push, check = engine._sync.write, engine._sync.push, engine._probe.check
+  parts: dict[str, list[float]] = {'write_s': [], 'load_s': [], 'probe_s': []}
 
-  def timed(*args):
+  @contextlib.contextmanager
+  def timed(part: str):
     begun = time.monotonic()
-    check(*args)
-    probes.append(time.monotonic() - begun)
+    yield
+    parts[part].append(time.monotonic() - begun)
 
-  engine._probe.check = timed
+  async def timed_push(server):
+    with timed('load_s'):
+      await push(server)
+
+  engine._sync.write = timed('write_s')(write)
+  engine._sync.push = timed_push
+  engine._probe.check = timed('probe_s')(check)
   times, memory = [], []
   try:
     (url,) = engine._fleet.urls
@@ -98,7 +105,7 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
     'route': route,
     'updates': updates,
     'seconds': seconds,
-    'probe_s': statistics.median(probes[1:]),
+    **{name: statistics.median(times[1:]) for name, times in parts.items()},
     'gb_per_s': size / seconds,
     'server_mb_after_first': memory[1],
     'server_mb_after_last': memory[-1],
@@ -108,6 +115,7 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
 def line(row: dict) -> str:
   return (
     f'| {row["mb"]:.0f} | {row["route"]} | {row["seconds"]:.2f} | '
+    f'{row["write_s"]:.2f} | {row["load_s"]:.2f} | {row["probe_s"]:.2f} | '
     f'{row["gb_per_s"]:.2f} | {row["updates"]} | '
     f'{row["server_mb_after_first"]:.0f} | {row["server_mb_after_last"]:.0f} |'
   )
@@ -116,10 +124,10 @@ def line(row: dict) -> str:
 def table(result: dict[str, Any]) -> str:
   """Markdown."""
   head = (
-    '| MB | route | seconds an update | GB/s | updates | server, MB, after the '
-    'first | and the last |'
+    '| MB | route | seconds an update | written | loaded | scored here | GB/s | '
+    'updates | server, MB, after the first | and the last |'
   )
-  return '\n'.join([head, '|' + '---|' * 7, *map(line, result['rows'])])
+  return '\n'.join([head, '|' + '---|' * 10, *map(line, result['rows'])])
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ the model. `FolderSync` writes a checkpoint that any vLLM can reload.
 
 from __future__ import annotations
 
+import concurrent.futures
 import errno
 import logging
 import math
@@ -23,6 +24,7 @@ from jaxagent.sandbox import scratch
 
 _log = logging.getLogger(__name__)
 _ALIGN = 64
+_THREADS = min(8, os.cpu_count() or 1)
 _MASK = 2**64 - 1
 
 
@@ -40,7 +42,9 @@ Export = Callable[[Any], Iterable[Tensor]]
 
 
 class FileSync:
-  """One file, replaced by each version.
+  """One file, written over by each version: new pages cost more than the copy.
+
+  Nobody reads it meanwhile: a server copies what it takes before it answers.
 
   Args:
     export: params -> their tensors.
@@ -59,22 +63,30 @@ class FileSync:
     self._export, self._dtype = export, np.dtype(dtype)
     self._places = [directory, fallback]
     self._folder: scratch.Folder | None = None
-    self._path: pathlib.Path | None = None
+    self._data: np.memmap | None = None
     self._manifest: list[dict] = []
     self._version = -1
 
   def write(self, params: Any, version: int) -> None:
     tensors = list(self._export(params))
     self._manifest, size = self._lay_out(tensors)
-    data, path = self._room(size, version)
-    for entry, tensor in zip(self._manifest, tensors):
-      array = np.ascontiguousarray(tensor.load(), self._dtype)
-      part = data[entry['offset'] : entry['offset'] + array.nbytes]
-      part[:] = array.reshape(-1).view(np.uint8)
-      entry['checksum'] = checksum(part)
-    old, self._path, self._version = self._path, path, version
-    if old not in (None, path):
-      old.unlink(missing_ok=True)
+    if self._data is None or self._data.size != size:
+      self._data = self._room(size)
+    self._refusal().unlink(missing_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as executor:
+      sums = executor.map(self._put, self._manifest, tensors)
+      for entry, total in zip(self._manifest, sums):
+        entry['checksum'] = total
+    self._data.flush()  # for a server that sees it over a network
+    self._version = version
+
+  def _put(self, entry: dict, tensor: Tensor) -> int:
+    """The tensor at its place; its checksum."""
+    size = math.prod(tensor.shape) * self._dtype.itemsize
+    part = self._data[entry['offset'] : entry['offset'] + size]
+    place = part.view(self._dtype).reshape(tensor.shape)
+    np.copyto(place, tensor.load(), casting='same_kind')
+    return checksum(part)
 
   def _lay_out(self, tensors) -> tuple[list[dict], int]:
     manifest, offset = [], 0
@@ -85,7 +97,7 @@ class FileSync:
       offset += -(-size // _ALIGN) * _ALIGN
     return manifest, offset
 
-  def _room(self, size: int, version: int) -> tuple[np.memmap, pathlib.Path]:
+  def _room(self, size: int) -> np.memmap:
     """A file of `size` bytes that are really there."""
     while True:
       try:
@@ -93,10 +105,9 @@ class FileSync:
           self._places[0].mkdir(parents=True, exist_ok=True)
           scratch.sweep(str(self._places[0]))  # of trainers that were killed
           self._folder = scratch.Folder(str(self._places[0]))
-        path = pathlib.Path(self._folder.path, f'version-{version}')
-        with open(path, 'w+b') as file:
+        with open(self._path(), 'w+b') as file:
           os.posix_fallocate(file.fileno(), 0, size)
-        return np.memmap(path, np.uint8, mode='r+'), path
+        return np.memmap(self._path(), np.uint8, mode='r+')
       except OSError as error:
         full = self._places.pop(0)
         self._drop()
@@ -115,9 +126,9 @@ class FileSync:
   async def push(self, server: Vllm) -> None:
     await server.init_transfer()  # it may have been started anew
     try:
-      await server.load_file(str(self._path), self._manifest, self._version)
+      await server.load_file(str(self._path()), self._manifest, self._version)
     except ServerError as error:
-      told = pathlib.Path(f'{self._path}.refused')
+      told = self._refusal()
       if not told.exists():
         raise
       raise ServerError(
@@ -127,7 +138,14 @@ class FileSync:
   def _drop(self) -> None:
     if self._folder is not None:
       self._folder.remove()
-    self._folder = self._path = None
+    self._folder = self._data = None
+
+  def _path(self) -> pathlib.Path:
+    return pathlib.Path(self._folder.path, 'weights')
+
+  def _refusal(self) -> pathlib.Path:
+    """Where a server says why it does not take them."""
+    return self._path().with_suffix('.refused')
 
   def close(self) -> None:
     self._drop()

@@ -74,7 +74,7 @@ def test_what_is_written_is_what_is_read(tmp_path, dtype):
         part.view(kind).reshape(t.shape), want.load().astype(kind)
       )
   # One file at a time, and none in the end.
-  assert len(list((tmp_path / 'a').glob('*/version-*'))) == 1
+  assert len(list((tmp_path / 'a').glob('*/weights'))) == 1
   sync.close()
   assert not list((tmp_path / 'a').iterdir())
 
@@ -110,6 +110,11 @@ def test_no_room_goes_to_the_fallback_and_says_so(tmp_path, caplog, monkeypatch)
   assert 'has no room' in caplog.text and 'No space left' in caplog.text
   assert not list((tmp_path / 'shm').iterdir())
   small += [True]
+  sync.write(1, 1)  # where there was room before there is
+  assert small.pop()
+  sync.close()
+  small += [True, True]
+  sync = weight_sync.FileSync(_export, tmp_path, tmp_path, np.float32)
   with pytest.raises(OSError, match='no room for .* bytes of weights'):
     sync.write(1, 1)
   sync.close()

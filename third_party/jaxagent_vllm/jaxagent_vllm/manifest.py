@@ -6,6 +6,7 @@ names them. Nothing here needs vLLM, so that it can be tested without.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import math
 import os
@@ -15,6 +16,7 @@ import numpy as np
 
 ITEM_BYTES = {'float32': 4, 'bfloat16': 2, 'float16': 2}
 _MASK = 2**64 - 1
+_THREADS = min(8, os.cpu_count() or 1)
 
 
 class ManifestError(ValueError):
@@ -93,12 +95,13 @@ def open_file(path: str, tensors: Sequence[Tensor]) -> np.ndarray:
     data = np.memmap(path, np.uint8, mode='c')
   except OSError as error:
     raise ManifestError(f'{path} cannot be read: {error}') from error
-  for t in tensors:
-    found = checksum(data[t.offset : t.offset + t.nbytes])
-    if found != t.checksum:
-      raise ManifestError(
-        f'{t.name}: checksum {found}, not {t.checksum}, in {path}.'
-      )
+  parts = [data[t.offset : t.offset + t.nbytes] for t in tensors]
+  with concurrent.futures.ThreadPoolExecutor(_THREADS) as executor:
+    for t, found in zip(tensors, executor.map(checksum, parts)):
+      if found != t.checksum:
+        raise ManifestError(
+          f'{t.name}: checksum {found}, not {t.checksum}, in {path}.'
+        )
   return data
 
 
