@@ -34,7 +34,8 @@ def steps_of(
   Raises ValueError or UserError where the run has no trajectory or is damaged.
   """
   store = TrajectoryStore(run / 'collect' / 'trajectories.jsonl')
-  records = store.read()
+  # As SFT takes them, not as they happened to end.
+  records = sorted(store.read(), key=lambda r: (r['task'], r['index']))
   if not records:
     raise ValueError(f'{run} holds no trajectory of experts below collect/.')
   prompter = prompter_of(settings.recorded(run))

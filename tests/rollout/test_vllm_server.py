@@ -158,7 +158,7 @@ from tests.rollout.served import served
 with served('vllm', 'qwen2', pathlib.Path(sys.argv[1])) as one:
   one.engine.submit([one.request(i, max_new_tokens=160) for i in range(64)])
   (url,) = one.engine._fleet.urls
-  print(one.engine._fleet.pid(url), one.engine._sync._path, flush=True)
+  print(one.engine._fleet.pid(url), one.engine._sync._path(), flush=True)
   time.sleep(600)
 """
 

@@ -1,0 +1,62 @@
+"""Conversations of a file as rows for SFT."""
+
+import types as stubs
+
+import numpy as np
+import pytest
+
+from configs import common
+from jaxagent.data import bpe, conversations
+from jaxagent.data.conversations import Conversation
+from jaxagent.loops import learned
+from jaxagent.loops.errors import UserError
+
+FOUND = [
+  Conversation('ask', 'answer'),
+  Conversation('ask' * 50, 'answer'),
+  Conversation('ask', 'answer' * 50),
+  Conversation('ask', 'answer'),
+]
+
+
+def _policy(room=40):
+  return stubs.SimpleNamespace(
+    tokenizer=bpe.train(['x'], 259),
+    max_prompt_tokens=room,
+    sampling=stubs.SimpleNamespace(max_new_tokens=40),
+  )
+
+
+def _config(path, **changes):
+  config = common.base()
+  config.sft.conversations = str(path)
+  config.sft.update(changes)
+  return config
+
+
+def test_what_fits_is_learned_and_the_rest_is_told(capsys):
+  policy = _policy()
+  rows = learned.rows_of_imported(FOUND, policy)
+  assert len(rows) == 2
+  assert '2 of 4 conversations are left out' in capsys.readouterr().out
+  tokens, mask = rows[0]
+  prompt = policy.tokenizer.encode_prompt('ask')
+  answer = policy.tokenizer.encode_response('answer')
+  np.testing.assert_array_equal(tokens, [*prompt, *answer])
+  np.testing.assert_array_equal(mask, np.arange(len(tokens)) >= len(prompt))
+
+
+def test_where_none_fits_the_limits_are_named():
+  with pytest.raises(UserError, match='max_prompt_tokens=2, max_new_tokens=40'):
+    learned.rows_of_imported(FOUND, _policy(room=2))
+
+
+def test_read_once_each_and_damage_is_the_users(tmp_path):
+  path = tmp_path / 'a.json'
+  conversations.write(path, FOUND)
+  assert learned.imported(_config('')) == []
+  assert learned.imported(_config(path)) == FOUND
+  assert learned.imported(_config(path, deduplicate=True)) == FOUND[:3]
+  path.write_text('{')
+  with pytest.raises(UserError, match='config.sft.conversations: .*no JSON'):
+    learned.imported(_config(path))
