@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what the tests need and runs them.
-# usage: bash launch_scripts/test.sh [pytest arguments]
+# usage: [JAXAGENT_TEST_WORKERS=N] bash launch_scripts/test.sh [pytest arguments]
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source=launch_scripts/_environment.sh
@@ -18,4 +18,6 @@ if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
   bash "$here/vllm_env.sh" cpu
   export JAXAGENT_TEST_VLLM=1
 fi
-exec "$JAXAGENT_PYTHON" -m pytest -q "$@"
+# Two workers, a file each at a time; tests that measure time run alone.
+exec "$JAXAGENT_PYTHON" -m pytest -q -n "${JAXAGENT_TEST_WORKERS:-2}" \
+  --dist loadfile "$@"

@@ -1,5 +1,7 @@
 """Options of the whole suite."""
 
+import contextlib
+import fcntl
 import gc
 import os
 import pathlib
@@ -34,13 +36,52 @@ def pytest_configure(config):
   Whole jobs alone are compiled as a user's are (`tests.loops.environment`).
   """
   os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
+  if hasattr(config, 'workerinput'):
+    return  # one of several workers, which share the first process's folder
   folder = config.stash[_COMPILED] = tempfile.mkdtemp(prefix='tests-xla-')
   os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', folder)
   os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
 
 
 def pytest_unconfigure(config):
-  shutil.rmtree(config.stash[_COMPILED], ignore_errors=True)
+  if _COMPILED in config.stash:
+    shutil.rmtree(config.stash[_COMPILED], ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+  """Tests that measure time run beside no other."""
+  with _room(_measures_time(item)):
+    return (yield)
+
+
+def _measures_time(item) -> bool:
+  """Marked so; or a slow one of the sandbox, whose limits and kills are timed."""
+  marks = {mark.name for mark in item.iter_markers()}
+  timed = 'slow' in marks and item.path.parent.name == 'sandbox'
+  return timed or bool(marks & {'alone', 'quiet'})
+
+
+@contextlib.contextmanager
+def _room(alone: bool):
+  """Readers and a writer over the workers of one machine.
+
+  Two locks, on what is there anyway: who waits for the room holds the door, so
+  that no newcomer keeps it waiting.
+  """
+  here = pathlib.Path(__file__)
+  door, room = (os.open(path, os.O_RDONLY) for path in (here.parent, here))
+  kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+  try:
+    fcntl.flock(door, kind)
+    fcntl.flock(room, kind)
+    fcntl.flock(door, fcntl.LOCK_UN)
+    yield
+  finally:
+    for lock in (door, room):
+      # Told, not only closed: what a test forked may hold a copy.
+      fcntl.flock(lock, fcntl.LOCK_UN)
+      os.close(lock)
 
 
 def pytest_addoption(parser):

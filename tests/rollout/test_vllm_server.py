@@ -19,7 +19,12 @@ from jaxagent.sandbox import scratch
 from jaxagent.testing import process_tree
 from tests.rollout.served import NEW, ROOT, need_vllm, scaled, served
 
-pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [
+  pytest.mark.vllm,
+  pytest.mark.slow,
+  pytest.mark.alone,
+  pytest.mark.timeout(300),
+]
 NATS = 1e-4
 
 
