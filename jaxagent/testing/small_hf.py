@@ -1,4 +1,4 @@
-"""A small Qwen2 folder made on the spot: what a download would look like.
+"""A small Qwen2 or Qwen3 folder made on the spot: what a download would look like.
 
   python -m jaxagent.testing.small_hf DIR
 
@@ -36,13 +36,18 @@ def make(
   vocab_size: int = VOCABULARY,
   hidden_size: int = 64,
   tied: bool = True,
+  model_type: str = 'qwen2',
 ) -> pathlib.Path:
   """Writes the folder, which must be new or empty; the same for each seed.
 
   tied: with one table for both ends the likeliest next token is the last one.
+  model_type: 'qwen2' or 'qwen3'.
   """
   folder = pathlib.Path(folder)
   config = ModelConfig(
+    model_type=model_type,
+    attention_bias=model_type == 'qwen2',
+    qk_norm=model_type == 'qwen3',
     vocab_size=-(-vocab_size // 64) * 64,
     hidden_size=hidden_size,
     intermediate_size=3 * hidden_size,

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -326,3 +327,31 @@ def test_a_run_with_vllm_and_its_server_killed(finished, tmp_path):
   assert audit.audit(work)['differences'] == []
   first = read_records(work / 'logs' / 'metrics.jsonl')[0]
   assert first['training/rollout_logps_diff_max'] < 1e-4
+
+
+@pytest.mark.vllm
+def test_whole_trajectories_of_a_qwen3_through_vllm(finished, tmp_path):
+  """Its template, 15 steps each, and log-probs of the very ids it sampled."""
+  need_vllm()
+  source, work = tmp_path / 'source', tmp_path / 'work'
+  small_hf.make(source, model_type='qwen3', hidden_size=128, tied=False)
+  _share(finished[0], work, 'tasks', 'collect')
+  _finish(
+    work,
+    '--config.loop=episodewise_ppo',
+    f'--config.model.path={source}',
+    '--config.rollout.engine=vllm',
+    '--config.sft.epochs=0',
+    '--config.rl.updates=1',
+    '--config.rl.batch_size=2',
+    "--config.eval.policies=('rl',)",
+  )
+  traces = read_traces(work / 'rl' / 'traces')
+  steps = Counter(t['prompt_id'] for t in traces)
+  assert len(steps) == 2 and set(steps.values()) == {15}
+  (update,) = read_records(work / 'logs' / 'metrics.jsonl')
+  assert update['training/rollout_logps_diff_max'] < 1e-4
+  assert update['actor/grad_norm'] > 0
+  opened = chat.load(work / 'tokenizer').encode_prompt('')
+  assert all(t['prompt_tokens'] > len(opened) for t in traces)
+  assert audit.audit(work)['differences'] == []
