@@ -13,13 +13,22 @@ from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 360, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 10, 26
+_HUGE = 1e300
 Series = tuple[str, str, Sequence[tuple[float, float]]]  # label, class, points
+
+
+def _bounded(value: float) -> float:
+  """Differences of such values are finite."""
+  return min(max(value, -_HUGE), _HUGE)
 
 
 def nice_ticks(low: float, high: float, count: int = 4) -> list[float]:
   """About `count` round numbers that span [low, high]; at least two."""
-  if not high > low:
-    pad = abs(low) * 0.1 or 1.0
+  low, high = _bounded(low), _bounded(high)
+  largest = max(abs(low), abs(high))
+  # Ticks closer than a float tells apart would be one and the same.
+  if not high - low > max(1e-9 * largest, 1 / _HUGE):
+    pad = 0.1 * largest if largest > 10 / _HUGE else 1.0
     low, high = low - pad, high + pad
   raw = (high - low) / count
   size = 10.0 ** math.floor(math.log10(raw))
@@ -67,7 +76,7 @@ def smooth(points: Sequence[tuple[float, float]], width: int) -> list:
 
 def line_chart(title: str, series: Sequence[Series], x_label: str) -> Markup:
   """Lines over a shared axis, with a cross-hair's data for the script."""
-  series = [(n, c, list(p)) for n, c, p in series if p]
+  series = [(n, c, [(x, _bounded(y)) for x, y in p]) for n, c, p in series if p]
   xs = [x for _, _, points in series for x, _ in points]
   ys = [y for _, _, points in series for _, y in points]
   ticks = nice_ticks(min(ys), max(ys))

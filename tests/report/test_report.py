@@ -4,8 +4,11 @@ import html.parser
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from jaxagent import behaviour, report
 from jaxagent.report import charts, page
@@ -20,6 +23,7 @@ HOSTILE = (
   'javascript:alert(1)',
   '</script><svg onload=alert(1)>',
 )
+finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
 class _Page(html.parser.HTMLParser):
@@ -223,6 +227,23 @@ def test_ticks_and_numbers():
   ]
   assert charts.smooth([(0, 1.0), (1, 4.0), (2, 1.0)], 3)[1] == (1, 2.0)
   assert charts.log_histogram([0.0, -1.0, float('nan')], 's') == ''
+
+
+@given(finite, finite)
+@example(0.1, 0.1 + 2e-17)  # neighbours: no number lies between them
+@example(1.0, 1.0 + 2.3e-16)
+@example(-sys.float_info.max, sys.float_info.max)
+@example(0.0, 5e-324)
+def test_a_chart_of_any_two_values(a, b):
+  """Distinct ticks on both sides of them, and coordinates that are numbers."""
+  a, b = sorted((a, b))
+  ticks = charts.nice_ticks(a, b)
+  assert 2 <= len(set(ticks)) == len(ticks) <= 12
+  if abs(a) < 1e299 and abs(b) < 1e299:
+    slack = 1e-8 * max(abs(a), abs(b))
+    assert ticks[0] <= a + slack and b - slack <= ticks[-1]
+  drawn = charts.line_chart('any', [('x', 's0', [(0, a), (1, b)])], 'update')
+  assert 'nan' not in drawn and 'inf' not in drawn
 
 
 @pytest.mark.skipif(
