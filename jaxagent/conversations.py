@@ -11,6 +11,7 @@ learns from such a file.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from jaxagent.data import conversations
 from jaxagent.data.conversations import Conversation
 from jaxagent.data.expert_steps import training_steps
 from jaxagent.data.records import TrajectoryStore
+from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.tasks import load_task
 from jaxagent.loops import settings
 from jaxagent.loops.agents import prompter_of
@@ -31,7 +33,8 @@ def steps_of(
   """One for each expert step that ran.
 
   improved: of trajectories alone that were once better than their start.
-  Raises ValueError or UserError where the run has no trajectory or is damaged.
+  Raises ValueError, KeyError or UserError where the run has no trajectory or is
+  damaged.
   """
   store = TrajectoryStore(run / 'collect' / 'trajectories.jsonl')
   # As SFT takes them, not as they happened to end.
@@ -40,11 +43,13 @@ def steps_of(
     raise ValueError(f'{run} holds no trajectory of experts below collect/.')
   prompter = prompter_of(settings.recorded(run))
   specs = {r['task']: load_task(r['task'], tasks_dir) for r in records}
-  for step in training_steps(records, improved=improved):
-    state = step['state']
-    yield Conversation(
-      prompter.text(state, specs[state.task]), step['response']
-    )
+  kept = run / 'snapshots.sqlite'
+  with contextlib.closing(Snapshots(kept if kept.exists() else ':memory:')) as s:
+    for step in training_steps(records, s.get, improved=improved):
+      state = step['state']
+      yield Conversation(
+        prompter.text(state, specs[state.task]), step['response']
+      )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not flags.keep_duplicates:
       rows = conversations.distinct(rows)
     n = conversations.write(flags.file, rows)
-  except (ValueError, OSError, UserError) as error:
+  except (ValueError, KeyError, OSError, UserError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   print(f'{n} conversations in {flags.file}')

@@ -5,6 +5,14 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source=launch_scripts/_environment.sh
 . "$here/_environment.sh"
+# vLLM's servers have an environment of their own; the fast subset has none.
+# It is made beside the tests' own: each is a download and a core.
+served=
+if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
+  bash "$here/vllm_env.sh" cpu &
+  served=$!
+  trap 'kill "$served" 2>/dev/null || true' EXIT
+fi
 make_environment "[dev,docker,ray]"
 bash "$here/install_docker.sh"
 cd "$here/.."
@@ -13,9 +21,9 @@ if ! "$JAXAGENT_PYTHON" -c 'import torch' >/dev/null 2>&1; then
   "$JAXAGENT_PYTHON" -m pip install --quiet --disable-pip-version-check \
     torch==2.13.0
 fi
-# vLLM's servers have an environment of their own; the fast subset has none.
-if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
-  bash "$here/vllm_env.sh" cpu
+if [ -n "$served" ]; then
+  wait "$served"
+  trap - EXIT
   export JAXAGENT_TEST_VLLM=1
 fi
 # Two workers, a file each at a time; tests that measure time run alone.

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxagent.data.records import state_from_json
-from jaxagent.types import Outcome
+from jaxagent.data.records import state_of
+from jaxagent.types import Outcome, State
 
 
 def training_steps(
-  records: Sequence[Mapping[str, Any]], *, improved: bool = False
+  records: Sequence[Mapping[str, Any]],
+  get: Callable[[str], State],
+  *,
+  improved: bool = False,
 ) -> list[dict]:
-  """Steps fit to imitate: a valid action that succeeded.
+  """Steps fit to imitate, with their states: a valid action that succeeded.
 
+  get: the state of a key, of the run's `envs.snapshots`.
   improved: of trajectories alone that were once better than their start.
   """
   return [
-    {**step, 'state': state_from_json(step['state'])}
+    {**step, 'state': state_of(step, get)}
     for record in records
-    if not improved or _improved(record)
+    if not improved or _improved(record['steps'], get)
     for step in record['steps']
     if step['valid_action'] and step['outcome'] == Outcome.OK.value
   ]
 
 
-def _improved(record: Mapping[str, Any]) -> bool:
-  return any(map(_better_than_start, record['steps']))
+def _improved(steps: Sequence[Mapping[str, Any]], get) -> bool:
+  """Whether one ever was; all have the same start score."""
+  start = state_of(steps[0], get).start_score if steps else None
+  return start is not None and any(_better(step, start) for step in steps)
 
 
-def _better_than_start(step: Mapping[str, Any]) -> bool:
+def _better(step: Mapping[str, Any], start: float) -> bool:
   """alpha has the sign of what is better (paper 000, equation 6)."""
-  start, score = step['state']['start_score'], step['score_after']
-  if start is None or score is None or step['alpha'] is None:
+  score = step['score_after']
+  if score is None or step['alpha'] is None:
     return False
   return step['alpha'] * (score - start) > 0

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pathlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxagent import types
@@ -35,6 +36,17 @@ def state_from_json(record: dict[str, Any]) -> types.State:
     for name, value in record['files'].items()
   }
   return types.State(**record)
+
+
+def state_of(
+  step: Mapping[str, Any], get: Callable[[str], types.State]
+) -> types.State:
+  """The state that a stored step was taken in.
+
+  get: the state of a key (`envs.snapshots`). Older records hold it whole.
+  """
+  state = step['state']
+  return get(state) if isinstance(state, str) else state_from_json(state)
 
 
 class TrajectoryStore:

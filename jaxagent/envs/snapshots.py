@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import hashlib
 import json
 import pathlib
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from jaxagent import types
 
 MOST_BYTES = 2 << 30
+_TEXTS = 512  # read last
 _TABLES = (
   'create table if not exists contents (digest text primary key, data blob)',
   'create table if not exists states (id text primary key, manifest blob)',
@@ -34,6 +36,8 @@ class Snapshots:
     path: of the file; ':memory:' keeps it in memory.
     most_bytes: of files that scripts have made, compressed: what a policy
       writes is not to fill the disk.
+
+  Raises ValueError where the file is no database.
   """
 
   def __init__(
@@ -46,12 +50,22 @@ class Snapshots:
     self._base = sqlite3.connect(str(path), check_same_thread=False)
     self._most = most_bytes
     self._known: set[str] = set()  # contents that need not be written again
-    with self._writing():
-      for table in _TABLES:
-        self._base.execute(table)
-    ((self._bytes,),) = self._base.execute(
-      'select coalesce(sum(length(data)), 0) from contents'
-    )
+    # States that are read in turn share most of their texts, also in memory.
+    self._text = functools.lru_cache(_TEXTS)(self._read_text)
+    try:
+      with self._writing():
+        for table in _TABLES:
+          self._base.execute(table)
+      ((self._bytes,),) = self._base.execute(
+        'select coalesce(sum(length(data)), 0) from contents'
+      )
+    except sqlite3.OperationalError:
+      raise  # the disk's or another process's doing, not the file's
+    except sqlite3.DatabaseError as error:
+      raise ValueError(
+        f'{path} is damaged ({error}): put back a copy, or remove it with what '
+        'refers to it (collect/ and eval/ beside it).'
+      ) from error
 
   @contextlib.contextmanager
   def _writing(self) -> Iterator[None]:
@@ -112,6 +126,12 @@ class Snapshots:
     record['ideas'] = tuple(record['ideas'])
     return types.State(**record)
 
+  def missing(self, keys: Iterable[str]) -> set[str]:
+    """Those of the keys that no state is kept under."""
+    with self._lock:
+      kept = {key for (key,) in self._base.execute('select id from states')}
+    return set(keys) - kept
+
   def put_bytes(self, data: bytes) -> types.Blob | None:
     """Keeps a file's content; None where there is no more room."""
     digest = _digest(data)
@@ -143,7 +163,7 @@ class Snapshots:
       for name, value in files.items()
     }
 
-  def _text(self, digest: str) -> str:
+  def _read_text(self, digest: str) -> str:
     data = zlib.decompress(self._one('contents', 'digest', digest))
     return data.decode('utf-8', 'surrogatepass')
 

@@ -38,7 +38,7 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
     host.work / 'collect' / 'trajectories.jsonl'
   )
   kept.mend_lines(store.path, ('task', 'index', 'steps'))
-  have = {(r['task'], r['index']) for r in store.read()}
+  have = {(r['task'], r['index']) for r in _whole(host, store)}
   todo = [
     (task, index)
     for index in range(config.trajectories_per_task)
@@ -87,6 +87,20 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
     store.append(record)
   records = store.read()
   return sorted(records, key=lambda r: (r['task'], r['index']))
+
+
+def _whole(host, store: record_data.TrajectoryStore) -> list[dict]:
+  """The records; raises UserError where the states of some are gone."""
+  records = store.read()
+  keys = {step['state'] for r in records for step in r['steps']
+          if isinstance(step['state'], str)}  # fmt: skip
+  if missing := host.env.store.missing(keys):
+    raise UserError(
+      f'{store.path}: {len(missing)} of the {len(keys)} states that its steps '
+      f'were taken in are not in {host.work / "snapshots.sqlite"}. Put that '
+      'file back, or remove the first: its trajectories are then made again.'
+    )
+  return records
 
 
 def _tell_rate(made: int, seconds: float) -> None:
@@ -221,7 +235,7 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
       break  # it has the steps that there was time for
     if result.outcome.is_infrastructure:
       return f'{result.outcome.value}: {result.message}'
-    before = {'state': record_data.state_to_json(state)}
+    before = {'state': host.env.store.put(state)}  # on disk before the record
     made.append(before | steps.record(host, result))
     walk.take(call.call, result)
   return ''

@@ -9,7 +9,7 @@ from typing import Any
 from jaxagent import models, sharding, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.data import bpe, chat
-from jaxagent.data.records import state_from_json
+from jaxagent.data.records import state_of
 from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.loops import checks, engines
 from jaxagent.loops.agents import prompter_of, stop_of
@@ -61,7 +61,7 @@ def step_texts(host, records) -> Iterator[str]:
   prompter = prompter_of(host.config)
   for record in records:
     for step in record['steps']:
-      state = state_from_json(step['state'])
+      state = state_of(step, host.env.store.get)
       yield prompter.text(state, host.spec(state.task))
       yield step['response']
 

@@ -185,7 +185,10 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
     stack.callback(grader.close)
     editor = text_models.make_editor(config, work)
     options = config.env
-    store = Snapshots(work / 'snapshots.sqlite')
+    try:
+      store = Snapshots(work / 'snapshots.sqlite')
+    except ValueError as error:
+      raise UserError(str(error)) from error
     stack.callback(store.close)
     env = CountedEnvironment(
       prepared,

@@ -46,7 +46,9 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     learner = device.make_learner(host, tokenizer)
     policy = device.make_policy(host, learner, tokenizer)
     stack.callback(policy.engine.close)
-    steps = training_steps(records, improved=config.sft.steps == 'improved')
+    steps = training_steps(
+      records, host.env.store.get, improved=config.sft.steps == 'improved'
+    )
     if imported:
       rows = learned.rows_of_imported(imported, policy)
     else:

@@ -7,7 +7,7 @@ for as long as a small run lasts, and its noise is in every advantage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def run(host, learner, policy, records: Sequence[dict]) -> None:
   that was killed before it makes the same one again.
   """
   config = host.config.rl
-  samples = samples_of(records, policy)
+  samples = samples_of(records, policy, host.env.store.get)
   batches = list(
     _batches(
       samples, config.batch_size, config.value_warmup_epochs, host.config.seed
@@ -44,8 +44,13 @@ def run(host, learner, policy, records: Sequence[dict]) -> None:
       host.stop.check('the value warm-up starts again')
 
 
-def samples_of(records: Sequence[dict], policy) -> list[types.Sample]:
-  """Collected steps that have a reward and could have been sampled."""
+def samples_of(
+  records: Sequence[dict], policy, get: Callable[[str], types.State]
+) -> list[types.Sample]:
+  """Collected steps that have a reward and could have been sampled.
+
+  get: the state of a key (`data.records.state_of`).
+  """
   samples = []
   for record in records:
     for number, step in enumerate(record['steps']):
@@ -61,9 +66,7 @@ def samples_of(records: Sequence[dict], policy) -> list[types.Sample]:
         types.Sample(
           prompt_id=name,
           group_id=name,
-          prompt_ids=policy.prompt_ids(
-            record_data.state_from_json(step['state'])
-          ),
+          prompt_ids=policy.prompt_ids(record_data.state_of(step, get)),
           token_ids=tokens,
           loss_mask=np.ones(len(tokens), bool),
           behaviour_logprobs=np.zeros(len(tokens), np.float32),

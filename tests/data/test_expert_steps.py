@@ -17,10 +17,23 @@ def _step(score=None, *, outcome='ok', valid=True, alpha=2.0, start=0.5):
   }
 
 
+def _none(key):
+  raise AssertionError(f'{key} was asked for')
+
+
 def test_valid_actions_that_ran():
   steps = [_step(), _step(outcome='runtime_error'), _step(valid=False)]
-  (kept,) = training_steps([{'steps': steps}])
+  (kept,) = training_steps([{'steps': steps}], _none)
   assert isinstance(kept['state'], State)
+
+
+@pytest.mark.parametrize('improved', [False, True])
+def test_states_are_looked_up_by_their_keys(improved):
+  states = {f'key {i}': State(f's{i}', 'wine', {}, 0.5, 0.5) for i in range(3)}
+  steps = [{**_step(0.6), 'state': key} for key in states]
+  steps[1]['valid_action'] = False
+  kept = training_steps([{'steps': steps}], states.get, improved=improved)
+  assert [step['state'].state_id for step in kept] == ['s0', 's2']
 
 
 @pytest.mark.parametrize(
@@ -31,10 +44,11 @@ def test_valid_actions_that_ran():
 def test_of_trajectories_that_were_once_better(score, alpha, better):
   record = {'steps': [_step(), _step(score, alpha=alpha), _step(0.45)]}
   worse = {'steps': [_step(0.5), _step(0.5)]}
-  kept = training_steps([record, worse], improved=True)
+  kept = training_steps([record, worse], _none, improved=True)
   assert len(kept) == (3 if better else 0)
-  assert len(training_steps([record, worse])) == 5
+  assert len(training_steps([record, worse], _none)) == 5
 
 
 def test_without_a_score_to_begin_with():
-  assert not training_steps([{'steps': [_step(0.6, start=None)]}], improved=True)
+  records = [{'steps': [_step(0.6, start=None)]}, {'steps': []}]
+  assert not training_steps(records, _none, improved=True)

@@ -113,6 +113,15 @@ def test_what_is_not_kept_is_told(tmp_path, walk):
   assert len(kept) == workspace.MAX_FILES and len(lines) == 36
 
 
+def test_states_that_are_missing_and_a_file_that_is_none_of_ours(tmp_path):
+  store = Snapshots(tmp_path / 'kept.sqlite')
+  key = store.put(types.State('s', 't', {'train.py': 'x'}, None, None))
+  assert store.missing([key, 'other', 'other']) == {'other'}
+  (tmp_path / 'damaged.sqlite').write_bytes(b'no database ' * 99)
+  with pytest.raises(ValueError, match='damaged.sqlite is damaged .*put back'):
+    Snapshots(tmp_path / 'damaged.sqlite')
+
+
 def test_ten_thousand_states_are_small_and_quick(tmp_path):
   """Of trajectories as experts make them: scripts that differ in a line."""
   path = tmp_path / 'kept.sqlite'

@@ -15,6 +15,7 @@ import pytest
 from configs import common
 from jaxagent.data.records import state_from_json
 from jaxagent.envs.interfaces import TextModelError
+from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.tasks import load_task
 from jaxagent.loops import collect, host, text_models
 from jaxagent.loops.errors import MachineryError, UserError
@@ -96,7 +97,9 @@ class _Collecting:
     self.config.collect.varied_start = 0.0
     self.work, self.heldin, self.stop = work, ('wine',), host.StopFlag()
     self.expert = stubs.SimpleNamespace(act=act)
-    self.env = stubs.SimpleNamespace(step=self._step)
+    self.env = stubs.SimpleNamespace(
+      step=self._step, store=Snapshots(work / 'snapshots.sqlite')
+    )
     self.stand_ins, self.faulty, self.asked = (), faulty, []
     self.deadlines, self.fault = [], Outcome.INFRASTRUCTURE
 
@@ -125,6 +128,21 @@ def test_a_fault_of_ours_cuts_one_trajectory_short(tmp_path, capsys):
   assert '1 of 20 trajectories were cut short' in said and 'no pool' in said
   made.asked.clear()
   assert collect.run(made, _starts()) == records and not made.asked  # all kept
+
+
+def test_a_steps_state_is_kept_once_and_by_reference(tmp_path):
+  made = _Collecting(tmp_path, lambda job: False)
+  made.config.rollout.prompt_style = 'full'
+  records = collect.run(made, _starts())
+  keys = [step['state'] for r in records for step in r['steps']]
+  several = {tuple(r['ideas']) for r in records}
+  assert len(keys) == 40 and len(set(keys)) == len(several) > 1
+  state = made.env.store.get(keys[0])
+  assert state.files == STATE['files'] and list(state.ideas) == records[0]['ideas']
+  made.env.store = Snapshots(':memory:')
+  n = len(several)
+  with pytest.raises(UserError, match=f'{n} of the {n} states .*made again'):
+    collect.run(made, _starts())
 
 
 def test_a_machinery_that_always_fails_ends_the_run(tmp_path):

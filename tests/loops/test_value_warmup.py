@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 
 from jaxagent import types
-from jaxagent.data import records
 from jaxagent.loops import value_warmup
 
 STATE = types.State('s0', 'task', {'train.py': ''}, None, None)
@@ -30,7 +29,7 @@ class _Policy:
 
 def _step(response, reward, outcome='ok'):
   return {
-    'state': records.state_to_json(STATE),
+    'state': 'key',
     'response': response,
     'reward': reward,
     'outcome': outcome,
@@ -46,7 +45,9 @@ def test_failed_steps_count_and_what_has_no_reward_does_not():
     _step('longer than the engine allows', 0.9),
   ]
   found = value_warmup.samples_of(
-    [{'task': 'task', 'index': 4, 'steps': steps}], _Policy()
+    [{'task': 'task', 'index': 4, 'steps': steps}],
+    _Policy(),
+    {'key': STATE}.__getitem__,
   )
   assert [(s.reward, len(s.token_ids)) for s in found] == [(0.7, 4), (0.0, 3)]
   assert len({s.prompt_id for s in found}) == 2
