@@ -320,6 +320,17 @@ def model_shape(config) -> str:
   return ''
 
 
+def head_dim(config) -> tuple[int, str]:
+  """Of the policy, and what says so; 0 where that is not known yet."""
+  from jaxagent.models.config import ModelConfig
+
+  where, hf = _model(config)
+  try:
+    return ModelConfig.from_hf({'vocab_size': 1} | hf).head_dim, where
+  except (ValueError, TypeError, ZeroDivisionError):
+    return 0, where  # another rule says what is wrong with it
+
+
 def positions(config) -> str:
   where, hf = _model(config)
   prompt, new = config.rollout.max_prompt_tokens, config.rollout.max_new_tokens

@@ -21,7 +21,7 @@ from jaxagent.loops.errors import UserError
 from jaxagent.models import ModelConfig, hf, token_logprobs
 from jaxagent.rollout.engine import Engine, EngineError
 from jaxagent.rollout.native_engine import NativeEngine
-from jaxagent.rollout.vllm_api import check_versions
+from jaxagent.rollout.vllm_api import check_head_dim_on_cpu, check_versions
 from jaxagent.rollout.vllm_engine import VllmEngine, WeightSync
 from jaxagent.rollout.vllm_fleet import LaunchedFleet, RemoteFleet
 from jaxagent.rollout.weight_probe import LogProbProbe
@@ -57,8 +57,8 @@ def complaint(config) -> str:
   try:
     if options.urls:
       RemoteFleet(options.urls)
-    else:
-      _installed(options)
+    elif _installed(options):
+      check_head_dim_on_cpu(*checks.head_dim(config))
   except EngineError as error:
     return f"config.rollout.engine='vllm': {error}"
   return ''

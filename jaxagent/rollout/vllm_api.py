@@ -25,6 +25,8 @@ from jaxagent.rollout.engine import EngineError
 KEY_ENV = 'VLLM_API_KEY'
 BACKEND, PROTOCOL = 'jaxagent', 1  # of third_party/jaxagent_vllm
 OLDEST = (0, 32)
+# Of its attention there (vllm/v1/attention/backends/cpu_attn.py, 0.32).
+_HEAD_DIMS_ON_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 _START = (
   'start it with `python -m vllm.entrypoints.openai.api_server --model DIR '
   '--enable-scale-out --logprobs-mode processed_logprobs '
@@ -117,6 +119,18 @@ def check_versions(
     raise ServerError(
       "vLLM's environment lacks the plug-in third_party/jaxagent_vllm: "
       f'{remedy}, or choose --config.rollout.vllm.sync=folder.'
+    )
+
+
+def check_head_dim_on_cpu(size: int, where: str) -> None:
+  """Raises ServerError for a size of heads that vLLM's CPU build lacks.
+
+  where: what says so; size 0 is not known.
+  """
+  if size and size not in _HEAD_DIMS_ON_CPU:
+    raise ServerError(
+      f"{where}: heads of {size}; vLLM's CPU build has {_HEAD_DIMS_ON_CPU}. "
+      'Take another model, or --config.rollout.engine=native.'
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from configs import common, stepwise_ppo
 from jaxagent.envs import agents, parser, solution_env, step_env
 from jaxagent.learner import config as learner_config
-from jaxagent.loops import checks, rules, settings
+from jaxagent.loops import checks, engines, rules, settings
 from jaxagent.loops.errors import UserError
 from jaxagent.models import config as model_config
 from jaxagent.rewards import mle
@@ -342,6 +342,18 @@ def test_a_backend_without_its_package_is_refused(name, monkeypatch):
   monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
   wanted = rf"backend='{name}' needs .* pip install 'jaxagent\[{name}\]'"
   assert re.search(wanted, _refusal({'sandbox.backend': name}))
+
+
+@pytest.mark.parametrize('cpu, heads, said', [
+  (True, 8, "config.model.hf: heads of 16; vLLM's CPU build has (32, 64,"),
+  (True, 4, ''),  # of 32
+  (False, 8, ''),
+])  # fmt: skip
+def test_heads_that_vllm_does_not_have(cpu, heads, said, monkeypatch):
+  monkeypatch.setattr(engines, '_installed', lambda options: cpu)
+  config = _config({'rollout.engine': 'vllm', HF + 'num_attention_heads': heads})
+  told = engines.complaint(config)
+  assert said in told and bool(said) == bool(told)
 
 
 @pytest.fixture(scope='module')
