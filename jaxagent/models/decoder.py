@@ -217,56 +217,33 @@ class Decoder(nnx.Module):
     out[-1] = self.norm(x)
     return [a.reshape(*tokens.shape, -1) for a in out]
 
-  def decode_step(
+  def beside_cache(
     self,
     tokens: jax.Array,
     positions: jax.Array,
-    cache: Cache,
-    write: Callable[[jax.Array, jax.Array], jax.Array],
-    visible: jax.Array,
-  ) -> tuple[jax.Array, Cache]:
-    """One token a row: tokens, positions [B] -> hidden [B, D], new cache.
+    cache: Any,
+    attend: Callable[..., tuple[jax.Array, Any]],
+  ) -> tuple[jax.Array, Any]:
+    """New tokens that see cached ones: tokens, positions [N] -> hidden [N, D].
 
-    `write(cache [>=B, K, >=S, h], new [B, K, h])` stores the token's key or
-    value; `visible` bool [B, S] says what each row sees, itself included.
+    cache: what there is of each layer, a tuple, or one stacked tree if the
+      layers are scanned.
+    attend(q [N, H, h], k and v [N, K, h], what there is of the layer) ->
+      attended [N, H, h], what is kept of the layer.
+
+    Returns also what is kept of all layers, as `cache` holds them.
     """
     x, angles = self._start(tokens, positions)
 
-    def step(layer, x, pair):
-      q, k, v = layer.qkv(x, angles)
-      k, v = write(pair[0], k), write(pair[1], v)
-      return layer.finish(x, attention.attend_cached(q, k, v, visible)), (k, v)
+    def step(layer, x, cached):
+      out, kept = attend(*layer.qkv(x, angles), cached)
+      return layer.finish(x, out), kept
 
-    x, cache = self._through(step, x, cache)
-    return self.norm(x), cache
+    x, kept = self._through(step, x, cache)
+    return self.norm(x), kept
 
-  def extend(
-    self,
-    tokens: jax.Array,
-    positions: jax.Array,
-    cache: Cache,
-    write: Callable[[jax.Array, jax.Array], jax.Array],
-    read: Callable[[jax.Array], jax.Array],
-    visible: jax.Array,
-  ) -> Cache:
-    """Several tokens a row: tokens, positions [B, T] -> the cache with them.
-
-    `write(cache, new [B, T, K, h])` stores keys or values, `read(cache)` gives
-    those of the rows [B, K, S, h]; `visible` bool [B, T, S].
-    """
-    shape = jnp.shape(tokens)
-    x, angles = self._start(tokens, positions)
-
-    def step(layer, x, pair):
-      q, k, v = (a.reshape(*shape, *a.shape[1:]) for a in layer.qkv(x, angles))
-      k, v = write(pair[0], k), write(pair[1], v)
-      out = attention.attend_block(q, read(k), read(v), visible)
-      return layer.finish(x, out.reshape(x.shape[0], *out.shape[2:])), (k, v)
-
-    return self._through(step, x, cache)[1]
-
-  def _through(self, step, x: jax.Array, cache: Cache):
-    """step(layer, x, (k, v)) -> (x, (k, v)) layer by layer -> x, new cache."""
+  def _through(self, step, x: jax.Array, cache: Any):
+    """step(layer, x, cached) -> (x, kept) layer by layer -> x, all that is kept."""
     if self.config.scan_layers:
       graph, state = nnx.split(self.layers)
       return jax.lax.scan(
@@ -274,11 +251,11 @@ class Decoder(nnx.Module):
         x,
         (state, cache),
       )
-    new = []
-    for layer, pair in zip(self.layers, cache):
-      x, pair = step(layer, x, pair)
-      new.append(pair)
-    return x, tuple(new)
+    kept = []
+    for layer, cached in zip(self.layers, cache):
+      x, one = step(layer, x, cached)
+      kept.append(one)
+    return x, tuple(kept)
 
   def _start(self, tokens, positions):
     tokens, positions = jnp.asarray(tokens), jnp.asarray(positions)

@@ -27,6 +27,7 @@ from flax import nnx
 
 from jaxagent import types
 from jaxagent.models.config import ModelConfig
+from jaxagent.rollout import grouping
 from jaxagent.rollout import native_programs as programs
 from jaxagent.rollout.calls import Calls, broke_down
 from jaxagent.rollout.engine import (
@@ -128,13 +129,23 @@ class NativeEngine(Calls):
           f"[0, {config.vocab_size}); is the tokenizer the model's own?"
         )
     self._columns = _column_buckets(longest)
+    self._reads = _column_buckets(longest, halves=True)  # by a decode
     self._slots = Slots(self._batch[-1], longest, share=not batch_invariant)
-    self._prefills = self._batch
+    self._prefills, self._steps = self._batch, _STEPS
     if batch_invariant:
+      # Which tokens of a round are new depends on when it began: one at a time.
+      self._steps = 1
       self._prefills = (1,)
       self._batch, self._columns = self._batch[-1:], self._columns[-1:]
+      self._reads = self._columns
     self._settings = _Settings(self._batch[-1])
     self._cache: Any = None
+    self._floats = grouping.Floats(
+      weights=sum(a.size for a in jax.tree.leaves(params)),
+      column=2 * config.num_hidden_layers
+      * config.num_key_value_heads * config.head_dim,
+      rows_a_read=16 if jax.default_backend() == 'cpu' else 256,
+    )  # fmt: skip
     self._shapes: set[tuple[Any, ...]] = set()
     self._waiting: collections.deque[_Job] = collections.deque()
     self._jobs: dict[int, _Job] = {}  # by slot
@@ -306,11 +317,11 @@ class NativeEngine(Calls):
   def _round(self) -> None:
     if self._cache is None:
       self._cache = programs.empty_cache(
-        self._config, self._slots.n, self._slots.columns
+        self._config, self._slots.n, self._slots.columns + self._steps
       )
     self._admit()
-    self._compact()
-    self._decode_some()
+    for slots, rows, columns in self._groups():
+      self._decode_some(slots, rows, columns)
 
   def _admit(self) -> None:
     """Waiting requests take the free slots, first come, first served."""
@@ -392,45 +403,42 @@ class NativeEngine(Calls):
     self._note('copy', rows)
     self._cache = programs.copy(self._config, self._cache, source, target)
 
-  def _compact(self) -> None:
-    """Few requests left: the rows that are decoded are few, too."""
-    rows = _fit(len(self._jobs), self._batch)
-    if _fit(self._slots.top, self._batch) == rows:
-      return
-    moves = self._slots.compact(rows)
-    self._copy(moves)
-    for a, b in moves:
-      job = self._jobs[b] = self._jobs.pop(a)
-      job.slot = b
-      self._settings.move(a, b)
+  def _groups(self) -> list[grouping.Group]:
+    """Who is decoded together in this round."""
+    slots = sorted(self._jobs, key=lambda slot: int(self._slots.held[slot]))
+    held = [int(self._slots.held[slot]) for slot in slots]
+    return grouping.groups(
+      slots, held, self._batch, self._reads, self._floats
+    )
 
-  def _decode_some(self) -> None:
-    if not self._jobs:
-      return
-    rows = _fit(self._slots.top, self._batch)
+  def _decode_some(self, slots: Sequence[int], rows: int, columns: int) -> None:
+    """A round of these slots' jobs, as `rows` rows over `columns` columns."""
     last = np.zeros(rows, np.int32)
     limit = np.zeros(rows, np.int32)
-    for slot, job in self._jobs.items():
-      last[slot] = (
+    at = np.zeros(rows, np.int32)
+    where = np.full(rows, self._slots.n, np.int32)  # what pads is nowhere
+    for row, slot in enumerate(slots):
+      job = self._jobs[slot]
+      last[row] = (
         job.tokens[job.count - 1] if job.count else job.request.prompt_ids[-1]
       )
-      limit[slot] = len(job.tokens) - job.count
-    at = self._slots.held[:rows].copy()
-    bound = min(_STEPS, int(limit.max()))
-    furthest = int(np.max(at + np.minimum(limit, bound)))
-    columns = _fit(furthest, self._columns)
-    settings = self._settings.rows(rows) | {'limit': limit}
-    cut = self._settings.cut(self._jobs)
+      limit[row] = len(job.tokens) - job.count
+      where[row], at[row] = slot, self._slots.held[slot]
+    bound = min(self._steps, int(limit.max()))
+    settings = self._settings.rows(where) | {'limit': limit}
+    cut = self._settings.cut(slots)
     # Where others wait, a few ends are worth a return.
     wake = max(1, rows // 8) if self._waiting else rows + 1
     self._note('decode', rows, columns, cut)
     done = programs.decode(
       self._graphdef,
+      self._config,
       columns,
-      _STEPS,
+      self._steps,
       cut,
       self._params,
       self._cache,
+      where,
       last,
       at,
       settings,
@@ -438,23 +446,21 @@ class NativeEngine(Calls):
       np.int32(wake),
     )
     self._cache = done[0]
-    self._harvest(last, *jax.device_get(done[1:]))
+    self._harvest(slots, last, *jax.device_get(done[1:]))
 
-  def _harvest(self, last, tokens, logprobs, counts, stopped) -> None:
-    for slot, job in list(self._jobs.items()):
-      n = int(counts[slot])
-      if not n:
-        continue
-      drawn = tokens[slot, :n]
-      fed = np.concatenate([last[slot : slot + 1], drawn[:-1]])
+  def _harvest(self, slots, last, tokens, logprobs, counts, stopped) -> None:
+    for row, slot in enumerate(slots):
+      job, n = self._jobs[slot], int(counts[row])
+      drawn = tokens[row, :n]
+      fed = np.concatenate([last[row : row + 1], drawn[:-1]])
       self._slots.write(slot, fed)
-      job.add(drawn, logprobs[slot, :n], self._version)
+      job.add(drawn, logprobs[row, :n], self._version)
       length = stop_length(
         job.tokens[: job.count], job.request.sampling.stop, self._decode
       )
       if length is not None:
         job.count = length
-      if length is not None or stopped[slot]:
+      if length is not None or stopped[row]:
         self._finish(job, 'stop')
       elif job.count == len(job.tokens):
         self._finish(job, 'length')
@@ -494,12 +500,12 @@ class _Settings:
     arrays['stops'][slot] = -1
     arrays['stops'][slot, : len(stops)] = stops
 
-  def move(self, source: int, target: int) -> None:
-    for array in self._arrays.values():
-      array[target] = array[source]
-
-  def rows(self, n: int) -> dict[str, np.ndarray]:
-    return {name: array[:n].copy() for name, array in self._arrays.items()}
+  def rows(self, slots: np.ndarray) -> dict[str, np.ndarray]:
+    """Of these slots; what is none counts as the last."""
+    return {
+      name: array.take(slots, 0, mode='clip')
+      for name, array in self._arrays.items()
+    }
 
   def cut(self, slots) -> bool:
     """Whether any of them truncates the distribution."""
@@ -530,13 +536,14 @@ def _buckets(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
   return tuple(sorted(set(int(s) for s in sizes)))
 
 
-def _column_buckets(longest: int) -> tuple[int, ...]:
-  """Columns that a program may read: few sizes, for each is a program more."""
+def _column_buckets(longest: int, *, halves: bool = False) -> tuple[int, ...]:
+  """Columns that may be read: powers of two from 64 and, with `halves`, also
+  those between. Few sizes, for each is compiled alone."""
   sizes, size = [], 64
   while size < longest:
-    sizes.append(size)
+    sizes += [size, size * 3 // 2] if halves else [size]
     size *= 2
-  return (*sizes, longest)
+  return (*(s for s in sizes if s < longest), longest)
 
 
 def _fit(size: int, buckets: tuple[int, ...]) -> int:

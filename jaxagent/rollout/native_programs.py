@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxagent.models import cached
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.logprobs import logits_of
 from jaxagent.rollout import sampling
@@ -24,19 +25,25 @@ Cache = Any
 
 
 def empty_cache(config: ModelConfig, slots: int, columns: int) -> Cache:
-  """Zeros: a pair [S, K, C, h] a layer, or one of [L, S, K, C, h] if scanned."""
-  shape = (slots, config.num_key_value_heads, columns, config.head_dim)
+  """Zeros: keys [S, K, h, C] and values [S, K, C, h] of every layer.
+
+  A pair of them a layer, or one pair with a leading L if the layers are scanned.
+  """
+  heads, h = config.num_key_value_heads, config.head_dim
+  shapes = (slots, heads, h, columns), (slots, heads, columns, h)
   layers, dtype = config.num_hidden_layers, jnp.dtype(config.dtype)
   if config.scan_layers:
-    return tuple(jnp.zeros((layers, *shape), dtype) for _ in range(2))
+    return tuple(jnp.zeros((layers, *shape), dtype) for shape in shapes)
   return tuple(
-    tuple(jnp.zeros(shape, dtype) for _ in range(2)) for _ in range(layers)
+    tuple(jnp.zeros(shape, dtype) for shape in shapes) for _ in range(layers)
   )
 
 
 def _by_layer(config: ModelConfig, f, *caches: Cache) -> Cache:
-  """f([S, K, C, h], ...) on the arrays of every layer."""
-  return jax.tree.map(jax.vmap(f) if config.scan_layers else f, *caches)
+  """f((keys, values), ...) of every layer."""
+  if config.scan_layers:
+    return jax.vmap(f)(*caches)
+  return tuple(map(f, *caches))
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
@@ -45,9 +52,11 @@ def copy(config: ModelConfig, cache: Cache, source, target) -> Cache:
 
   A target of S or more is left out.
   """
-  return _by_layer(
-    config, lambda a: a.at[target].set(a[source], mode='drop'), cache
-  )
+
+  def move(pair):
+    return tuple(a.at[target].set(a[source], mode='drop') for a in pair)
+
+  return _by_layer(config, move, cache)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
@@ -60,9 +69,13 @@ def prefill(
   segments = (index < lengths[:, None]).astype(jnp.int32)
   _, new = model.prefill(tokens, index, segments)
 
-  def write(cache, new):
-    at = cache.at[slots, :, : tokens.shape[1]]
-    return at.set(new.astype(cache.dtype), mode='drop')
+  def write(pair, new):
+    (keys, values), (k, v), t = pair, new, tokens.shape[1]
+    k = k.transpose(0, 1, 3, 2).astype(keys.dtype)
+    return (
+      keys.at[slots, :, :, :t].set(k, mode='drop'),
+      values.at[slots, :, :t].set(v.astype(values.dtype), mode='drop'),
+    )
 
   return _by_layer(config, write, cache, new)
 
@@ -83,41 +96,55 @@ def extend(
   text, where the next token is written over it before it is seen.
   """
   model = nnx.merge(graphdef, params)
-  positions = start[:, None] + jnp.arange(tokens.shape[1])
+  shape = tokens.shape
+  positions = start[:, None] + jnp.arange(shape[1])
   visible = jnp.arange(columns) <= positions[..., None]
 
-  def write(cache, new):
-    at = cache.at[slots[:, None], :, positions]
-    return at.set(new.astype(cache.dtype), mode='drop')
+  def attend(q, k, v, pair):
+    q, k, v = (a.reshape(*shape, *a.shape[1:]) for a in (q, k, v))
+    keys, values = (a.astype(c.dtype) for a, c in zip((k, v), pair))
+    keys = pair[0].at[slots[:, None], :, :, positions].set(keys, mode='drop')
+    values = pair[1].at[slots[:, None], :, positions].set(values, mode='drop')
+    out = cached.attend_block(
+      q,
+      keys.at[slots, :, :, :columns].get(mode='clip'),
+      values.at[slots, :, :columns].get(mode='clip'),
+      visible,
+    )
+    return out.reshape(-1, *out.shape[2:]), (keys, values)
 
-  def read(cache):
-    return cache.at[slots, :, :columns].get(mode='clip')
-
-  return model.extend(tokens, positions, cache, write, read, visible)
+  flat = tokens.reshape(-1), positions.reshape(-1)
+  return model.beside_cache(*flat, cache, attend)[1]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=5)
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4), donate_argnums=6)
 def decode(
   graphdef,
+  config: ModelConfig,
   columns: int,
   steps: int,
   cut: bool,
   params,
   cache: Cache,
+  slots,
   last,
   positions,
   s: dict[str, jax.Array],
   bound,
   wake,
 ):
-  """Up to `bound` tokens for the first B slots.
+  """Up to `bound` tokens for B of the slots.
+
+  Their keys and values are copied side by side first, for many steps read them,
+  and what is new is written back at the end.
 
   Args:
-    columns: static; those that are read, more than any live position.
-    steps: static; room for tokens.
+    columns: static; those that are read, at least every live position.
+    steps: static; room for tokens. The cache has as many columns to spare.
     cut: static; whether any row asks for top_k or top_p.
+    slots: int32 [B]; one that is none of the cache's pads.
     last: int32 [B], each slot's last token; positions: its column.
-    s: settings of each slot; `limit` tokens are drawn at most.
+    s: settings of each row; `limit` tokens are drawn at most.
     bound: tokens at most, <= steps.
     wake: returns once so many rows have ended.
 
@@ -126,9 +153,10 @@ def decode(
     whether the last is a stop token [B].
   """
   model = nnx.merge(graphdef, params)
-  rows = last.shape[0]
-  slots = jnp.arange(rows)
+  rows = len(slots)
   asked = s['limit'] > 0
+  column = jnp.arange(columns + steps)
+  held = column < jnp.minimum(positions, columns)[:, None]
 
   def live(o):
     return asked & ~o['stopped'] & (o['count'] < s['limit'])
@@ -139,13 +167,24 @@ def decode(
     return (o['n'] < bound) & now.any() & (ended < wake)
 
   def step(o):
-    now, n, at = live(o), o['n'], o['position']
+    now, n = live(o), o['n']
+    at = positions + n
+    # New tokens stand beyond all columns: in one place for every row.
+    visible = held | ((column >= columns) & (column <= columns + n))
 
-    def write(cache, new):
-      return cache.at[slots, :, at].set(new.astype(cache.dtype), mode='drop')
+    def attend(q, k, v, pair):
+      keys, values = (new.astype(a.dtype) for a, new in zip(pair, (k, v)))
+      keys, values = (
+        jax.lax.dynamic_update_slice_in_dim(
+          pair[0], keys[..., None], columns + n, 3
+        ),
+        jax.lax.dynamic_update_slice_in_dim(
+          pair[1], values[:, :, None], columns + n, 2
+        ),
+      )
+      return cached.attend_one(q, keys, values, visible), (keys, values)
 
-    visible = jnp.arange(columns) <= at[:, None]
-    hidden, cache = model.decode_step(o['last'], at, o['cache'], write, visible)
+    hidden, near = model.beside_cache(o['last'], at, o['near'], attend)
     token, logp = _draw(model, s, cut, hidden, at + 1)
     token = jnp.where(now, token, o['last'])
     stops = (token[:, None] == s['stops']).any(-1)
@@ -158,10 +197,8 @@ def decode(
       ),
       'count': o['count'] + now,
       'stopped': o['stopped'] | (now & stops),
-      'cache': cache,
+      'near': near,
       'last': token,
-      # A row that has ended stays beyond its text, and writes there.
-      'position': at + now,
       'n': n + 1,
     }
 
@@ -173,14 +210,53 @@ def decode(
       'logprobs': jnp.zeros((rows, steps), jnp.float32),
       'count': jnp.zeros(rows, jnp.int32),
       'stopped': jnp.zeros(rows, bool),
-      'cache': cache,
+      'near': _by_layer(config, lambda c: _near(c, slots, columns, steps), cache),
       'last': last,
-      'position': positions,
       'n': jnp.int32(0),
     },
   )
-  return tuple(
-    out[k] for k in ('cache', 'tokens', 'logprobs', 'count', 'stopped')
+
+  def back(pair, near):
+    return _append(pair, near, slots, positions, columns)
+
+  cache = _by_layer(config, back, cache, out['near'])
+  return cache, *(out[k] for k in ('tokens', 'logprobs', 'count', 'stopped'))
+
+
+def _near(pair, slots, columns: int, steps: int):
+  """The slots' first columns side by side, with room for `steps` more."""
+  keys, values = pair
+  wide = columns + steps
+  return (
+    keys.at[slots, :, :, :wide].get(mode='clip'),
+    values.at[slots, :, :wide].get(mode='clip'),
+  )
+
+
+def _append(pair, near, slots, start, columns: int):
+  """What stands beyond `columns` of `near`, into the slots from `start` [B] on.
+
+  What a row drew no more is written, too: beyond its text, as in `extend`.
+  """
+  keys, values = pair
+  index = jnp.stack([slots, start], 1)
+  keys = _write_rows(keys, index, near[0][..., columns:], axis=3)
+  return keys, _write_rows(values, index, near[1][:, :, columns:], axis=2)
+
+
+def _write_rows(cache, index, new, axis: int):
+  """new [B, ...] at (slot, place along `axis`), index [B, 2]; one scatter."""
+  return jax.lax.scatter(
+    cache,
+    index,
+    new,
+    jax.lax.ScatterDimensionNumbers(
+      update_window_dims=(1, 2, 3),
+      inserted_window_dims=(0,),
+      scatter_dims_to_operand_dims=(0, axis),
+    ),
+    unique_indices=True,
+    mode='drop',
   )
 
 

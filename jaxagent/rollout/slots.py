@@ -49,11 +49,6 @@ class Slots:
   def free(self) -> int:
     return int(self.n - self.taken.sum())
 
-  @property
-  def top(self) -> int:
-    """Slots up to the last that is taken."""
-    return int(np.flatnonzero(self.taken)[-1]) + 1 if self.taken.any() else 0
-
   def seat(self, prompts: Sequence[np.ndarray]) -> list[Plan]:
     """Takes a free slot for each prompt; there must be as many.
 
@@ -89,17 +84,6 @@ class Slots:
   def forget(self) -> None:
     """The weights are new: what is held is no prefix for anyone."""
     self._pure[:] = False
-
-  def compact(self, rows: int) -> list[tuple[int, int]]:
-    """Moves what sits beyond `rows` below: (from, to), where there is room."""
-    high = np.flatnonzero(self.taken[rows:]) + rows
-    low = np.flatnonzero(~self.taken[:rows])
-    moves = [(int(a), int(b)) for a, b in zip(high, low)]
-    for a, b in moves:
-      self.text[b], self.held[b] = self.text[a], self.held[a]
-      self._pure[b], self.taken[b] = self._pure[a], True
-      self.taken[a] = False
-    return moves
 
   def _plan(self, kept: np.ndarray) -> Plan:
     if not len(kept) or not self._share:

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from flax import nnx
 
-from jaxagent.models import ModelConfig, hf, init_decoder, token_logprobs
+from jaxagent.models import (
+  ModelConfig,
+  cached,
+  hf,
+  init_decoder,
+  token_logprobs,
+)
 from tests.models.conftest import make_config, shake
 
 torch = pytest.importorskip('torch')
@@ -95,17 +101,19 @@ def test_cached_decode_equals_full_forward(family, scan):
     tokens[:, :start], positions[:, :start], segments[:, :start]
   )
   np.testing.assert_allclose(hidden, full[:, :start], atol=1e-5)
-  cache = jax.tree.map(
-    lambda a: jnp.pad(a, [(0, 0)] * (a.ndim - 2) + [(0, 5), (0, 0)]), cache
-  )
   for t in range(start, 9):
 
-    def write(cache, new, t=t):
-      return cache.at[:, :, t].set(new)
+    def attend(q, k, v, pair):
+      k, v = (
+        jnp.concatenate([old, new[:, :, None]], 2)
+        for old, new in zip(pair, (k, v))
+      )
+      visible = jnp.ones((2, 1, k.shape[2]), bool)
+      out = cached.attend_block(q[:, None], k.transpose(0, 1, 3, 2), v, visible)
+      return out[:, 0], (k, v)
 
-    visible = jnp.broadcast_to(jnp.arange(9) <= t, (2, 9))
-    step, cache = model.decode_step(
-      tokens[:, t], positions[:, t], cache, write, visible
+    step, cache = model.beside_cache(
+      tokens[:, t], positions[:, t], cache, attend
     )
     np.testing.assert_allclose(step, full[:, t], atol=1e-5)
 

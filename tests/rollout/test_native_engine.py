@@ -12,7 +12,7 @@ import pytest
 from flax import nnx
 
 from jaxagent import types
-from jaxagent.models import ModelConfig, init_decoder
+from jaxagent.models import ModelConfig, cached, init_decoder
 from jaxagent.rollout import native_programs, sampling
 from jaxagent.rollout.engine import EngineError, RequestError, before_stop
 from jaxagent.rollout.native_engine import NativeEngine
@@ -242,9 +242,9 @@ def _submit_and_hold(engine, requests):
   """Submits; the first round ends once a caller wants to hold the engine."""
   decode, begun = engine._decode_some, threading.Event()
 
-  def first():
+  def first(*group):
     engine._decode_some = decode
-    decode()
+    decode(*group)
     begun.set()
     while not engine._held:
       time.sleep(0.001)
@@ -286,15 +286,15 @@ def test_new_weights_in_mid_request_are_told_by_the_spans():
   model = nnx.merge(engine._graphdef, new)
   for i in range(at, at + 6):
 
-    def write(cache, new, i=i):
-      return cache.at[0, :, i].set(new[0])
+    def attend(q, k, v, pair, i=i):
+      keys = pair[0].at[0, :, :, i].set(k[0])
+      values = pair[1].at[0, :, i].set(v[0])
+      visible = (np.arange(64) <= i)[None, None]
+      out = cached.attend_block(q[None], keys, values, visible)
+      return out[0], (keys, values)
 
-    hidden, cache = model.decode_step(
-      fed[i : i + 1],
-      np.array([i]),
-      cache,
-      write,
-      (np.arange(64) <= i)[None],
+    hidden, cache = model.beside_cache(
+      fed[i : i + 1], np.array([i]), cache, attend
     )
     want = jax.nn.log_softmax(hidden[0] @ model.unembed.T)[fed[i + 1]]
     got = done.logprobs[i + 1 - len(prompt)]

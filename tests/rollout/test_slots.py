@@ -64,11 +64,6 @@ def test_any_traffic(seed):
         model.slots.leave(slot)
     if rng.random() < 0.1:
       model.slots.forget()
-    rows = int(rng.integers(1, 9))
-    if model.slots.taken.sum() <= rows:
-      for a, b in model.slots.compact(rows):
-        model.cache[b], texts[b] = model.cache[a], texts[a]
-      assert model.slots.top <= rows
     for slot in range(8):
       held = model.slots.held[slot]
       assert tuple(model.slots.text[slot, :held]) == model.cache[slot]
