@@ -2,15 +2,18 @@
 
 A program reads as many columns of its cache for every row as its longest row
 needs, so rows of like length belong together; but each program reads all weights,
-so they are to be few.
+so they are to be few, and each size is compiled first.
 """
 
 from __future__ import annotations
 
+import collections
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
-Group = tuple[list[int], int, int]  # slots, rows of the program, its columns
+Shape = tuple[int, int]  # rows of a program, columns that it reads
+Group = tuple[list[int], int, int]  # slots, rows, columns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,11 +22,13 @@ class Floats:
 
   rows_a_read: rows whose products with the weights take as long as reading the
     weights once: about 16 on a processor, a few hundred on an accelerator.
+  compiling: what could be read in the time that a program is compiled in.
   """
 
   weights: int
   column: int
   rows_a_read: int = 16
+  compiling: float = 1e10
 
   def step(self, rows: int, columns: int) -> float:
     """Of one program, its arithmetic counted as reading."""
@@ -31,33 +36,76 @@ class Floats:
     return weights + rows * columns * self.column
 
 
-def groups(
-  slots: Sequence[int],
-  held: Sequence[int],
-  rows: Sequence[int],
-  columns: Sequence[int],
-  floats: Floats,
-) -> list[Group]:
-  """The cheapest cut of `slots`, whose `held` ascend, into programs.
+class Grouping:
+  """Cuts rows into programs, with new ones where they pay.
 
   rows, columns: the sizes that there are, ascending; the last of `columns` holds
-  all. A group may have fewer slots than its program has rows.
+    all. steps: of a round.
+
+  A program that would be cheaper but has to be compiled is taken once it would
+  have saved as much as that costs (as one rents skis until buying had paid).
   """
-  n = len(slots)
-  wide = [next(c for c in columns if c >= length) for length in held]
-  cost, cut = [0.0] + [float('inf')] * n, [(0, 0)] * (n + 1)
-  for end in range(1, n + 1):
-    for size in rows:
-      start = max(0, end - size)
-      price = cost[start] + floats.step(size, wide[end - 1])
-      if price < cost[end]:
-        cost[end], cut[end] = price, (start, size)
-      if not start:
-        break  # a larger program has room for as many
-  found = []
-  end = n
-  while end:
-    start, size = cut[end]
-    found.append((list(slots[start:end]), size, wide[end - 1]))
-    end = start
-  return found[::-1]
+
+  def __init__(
+    self,
+    rows: Sequence[int],
+    columns: Sequence[int],
+    floats: Floats,
+    steps: int = 16,
+  ):
+    self._rows, self._columns, self._floats = rows, columns, floats
+    self._steps = steps
+    self._known: set[Shape] = set()
+    self._missed: collections.Counter[Shape] = collections.Counter()
+
+  def groups(self, slots: Sequence[int], held: Sequence[int]) -> list[Group]:
+    """Of `slots`, whose `held` ascend; a group may have fewer than its rows."""
+    cost, best = self._cheapest(slots, held, self._any)
+    new = {(rows, columns) for _, rows, columns in best} - self._known
+    if new:
+      dearer, known = self._cheapest(slots, held, self._compiled)
+      if known:
+        share = (dearer - cost) * self._steps / len(new)
+        self._missed.update(dict.fromkeys(new, share))
+        if all(self._missed[shape] < self._floats.compiling for shape in new):
+          return known
+      self._known |= new
+    return best
+
+  def _any(self, rows: int, need: int) -> tuple[float, int]:
+    columns = next(c for c in self._columns if c >= need)
+    return self._floats.step(rows, columns), columns
+
+  def _compiled(self, rows: int, need: int) -> tuple[float, int]:
+    fit = [c for r, c in self._known if r == rows and c >= need]
+    if not fit:
+      return math.inf, 0
+    return self._floats.step(rows, min(fit)), min(fit)
+
+  def _cheapest(
+    self,
+    slots: Sequence[int],
+    held: Sequence[int],
+    price: Callable[[int, int], tuple[float, int]],
+  ) -> tuple[float, list[Group]]:
+    """(its cost, groups), none where no programs hold them.
+
+    price(rows, columns needed) -> cost and columns of a program, inf: none.
+    """
+    n = len(slots)
+    cost, cut = [0.0] + [math.inf] * n, [(0, 0, 0)] * (n + 1)
+    for end in range(1, n + 1):
+      for rows in self._rows:
+        start = max(0, end - rows)
+        more, columns = price(rows, held[end - 1])
+        if cost[start] + more < cost[end]:
+          cost[end] = cost[start] + more
+          cut[end] = (start, rows, columns)
+    if cost[n] == math.inf:
+      return math.inf, []
+    found, end = [], n
+    while end:
+      start, rows, columns = cut[end]
+      found.append((list(slots[start:end]), rows, columns))
+      end = start
+    return cost[n], found[::-1]

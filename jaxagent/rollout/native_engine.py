@@ -129,7 +129,7 @@ class NativeEngine(Calls):
           f"[0, {config.vocab_size}); is the tokenizer the model's own?"
         )
     self._columns = _column_buckets(longest)
-    self._reads = _column_buckets(longest, halves=True)  # by a decode
+    reads = _column_buckets(longest, halves=True)  # by a decode
     self._slots = Slots(self._batch[-1], longest, share=not batch_invariant)
     self._prefills, self._steps = self._batch, _STEPS
     if batch_invariant:
@@ -137,15 +137,12 @@ class NativeEngine(Calls):
       self._steps = 1
       self._prefills = (1,)
       self._batch, self._columns = self._batch[-1:], self._columns[-1:]
-      self._reads = self._columns
+      reads = self._columns
     self._settings = _Settings(self._batch[-1])
     self._cache: Any = None
-    self._floats = grouping.Floats(
-      weights=sum(a.size for a in jax.tree.leaves(params)),
-      column=2 * config.num_hidden_layers
-      * config.num_key_value_heads * config.head_dim,
-      rows_a_read=16 if jax.default_backend() == 'cpu' else 256,
-    )  # fmt: skip
+    self._grouping = grouping.Grouping(
+      self._batch, reads, _floats(params, config), self._steps
+    )
     self._shapes: set[tuple[Any, ...]] = set()
     self._waiting: collections.deque[_Job] = collections.deque()
     self._jobs: dict[int, _Job] = {}  # by slot
@@ -407,9 +404,7 @@ class NativeEngine(Calls):
     """Who is decoded together in this round."""
     slots = sorted(self._jobs, key=lambda slot: int(self._slots.held[slot]))
     held = [int(self._slots.held[slot]) for slot in slots]
-    return grouping.groups(
-      slots, held, self._batch, self._reads, self._floats
-    )
+    return self._grouping.groups(slots, held)
 
   def _decode_some(self, slots: Sequence[int], rows: int, columns: int) -> None:
     """A round of these slots' jobs, as `rows` rows over `columns` columns."""
@@ -511,6 +506,16 @@ class _Settings:
     """Whether any of them truncates the distribution."""
     top_k, top_p = self._arrays['top_k'], self._arrays['top_p']
     return any(top_k[s] > 0 or top_p[s] < 1 for s in slots)
+
+
+def _floats(params, config: ModelConfig) -> grouping.Floats:
+  """What decoding costs here; measured on two cores, an accelerator's assumed."""
+  weights = sum(a.size for a in jax.tree.leaves(params))
+  column = config.num_hidden_layers * config.num_key_value_heads
+  column *= 2 * config.head_dim
+  if jax.default_backend() == 'cpu':
+    return grouping.Floats(weights, column)
+  return grouping.Floats(weights, column, rows_a_read=256, compiling=1e13)
 
 
 def _check_fits(old_params, params, version: int) -> None:

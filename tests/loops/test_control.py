@@ -84,6 +84,7 @@ def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(
     host = SimpleNamespace(
       config=SimpleNamespace(rl=rl, seed=3),
       work=tmp_path / str(flag),
+      env=SimpleNamespace(store=SimpleNamespace(get=None)),
       stop=SimpleNamespace(check=lambda _: None),
     )
     batches = []

@@ -1,4 +1,4 @@
-"""Groups of rows: all of them once, each in a program that holds it, cheapest."""
+"""Groups of rows: each row once, in a program that holds it, cheaply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxagent.rollout.grouping import Floats, groups
+from jaxagent.rollout.grouping import Floats, Grouping
 
 ROWS, COLUMNS = (1, 4, 16), (64, 128, 256)
 
@@ -36,26 +36,52 @@ def _cheapest(held, floats):
 @pytest.mark.parametrize('seed', range(30))
 def test_they_hold_all_and_cost_least(seed):
   rng = np.random.default_rng(seed)
-  n = int(rng.integers(1, 12))
-  held = sorted(rng.integers(0, 257, n).tolist())
-  slots = rng.permutation(40)[:n].tolist()
-  floats = Floats(int(10 ** rng.uniform(2, 6)), int(10 ** rng.uniform(1, 3)))
-  found = groups(slots, held, ROWS, COLUMNS, floats)
+  weights, column = (int(10 ** rng.uniform(*ends)) for ends in ((2, 6), (1, 3)))
+  floats = Floats(weights, column, compiling=0.0)
+  grouping = Grouping(ROWS, COLUMNS, floats)
+  for _ in range(5):
+    n = int(rng.integers(1, 12))
+    held = sorted(rng.integers(0, 257, n).tolist())
+    slots = rng.permutation(40)[:n].tolist()
+    found = grouping.groups(slots, held)
+    _check(found, slots, held)
+    np.testing.assert_allclose(_cost(found, floats), _cheapest(held, floats))
+
+
+def _check(found, slots, held):
   assert [slot for some, _, _ in found for slot in some] == slots
   for some, rows, columns in found:
     assert len(some) <= rows in ROWS and columns in COLUMNS
     assert max(held[slots.index(slot)] for slot in some) <= columns
-  np.testing.assert_allclose(_cost(found, floats), _cheapest(held, floats))
+
+
+@pytest.mark.parametrize('seed', range(10))
+def test_a_program_is_made_once_it_would_have_paid(seed):
+  """All that is lost to known programs is what new ones cost, for each."""
+  rng = np.random.default_rng(seed)
+  floats = Floats(1000, 100, compiling=1e8)
+  grouping, lost, shapes = Grouping(ROWS, COLUMNS, floats, steps=16), 0.0, set()
+  for _ in range(600):
+    n = int(rng.integers(1, 12))
+    held = sorted(rng.integers(0, 257, n).tolist())
+    found = grouping.groups(list(range(n)), held)
+    _check(found, list(range(n)), held)
+    lost += 16 * (_cost(found, floats) - _cheapest(held, floats))
+    shapes |= {(rows, columns) for _, rows, columns in found}
+  assert 0 < lost < len(ROWS) * len(COLUMNS) * 1e8
+  assert 1 < len(shapes) <= len(ROWS) * len(COLUMNS)
+
+
+def _shapes(floats):
+  grouping = Grouping((1, 4, 16, 64), COLUMNS, floats)
+  found = grouping.groups(list(range(20)), [10] * 16 + [250] * 4)
+  return [(rows, columns) for _, rows, columns in found]
 
 
 def test_what_weights_and_columns_cost_decides():
-  held = [10] * 16 + [250] * 4
-  slots = list(range(20))
-  wide = groups(slots, held, (1, 4, 16, 64), COLUMNS, Floats(1, 1000))
-  assert [(r, c) for _, r, c in wide] == [(16, 64), (4, 256)]
-  heavy = groups(slots, held, (1, 4, 16, 64), COLUMNS, Floats(10**9, 1, 256))
-  assert [(r, c) for _, r, c in heavy] == [(64, 256)]
+  assert _shapes(Floats(1, 1000)) == [(16, 64), (4, 256)]
+  assert _shapes(Floats(10**9, 1, rows_a_read=256)) == [(64, 256)]
 
 
 def test_nobody_is_no_group():
-  assert groups([], [], ROWS, COLUMNS, Floats(1, 1)) == []
+  assert Grouping(ROWS, COLUMNS, Floats(1, 1)).groups([], []) == []
