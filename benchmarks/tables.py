@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import (
   async_core,
+  decode,
   duration_ablation,
   duration_bias,
   machine,
@@ -37,6 +38,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     'duration_bias',
     lambda result: duration_bias.table(result, timeouts=('p95',)),
   ),
+  'decode': ('decode', decode.table),
   'ablation': ('duration_ablation', duration_ablation.table),
   'staleness': ('staleness', staleness.table),
   'weight sync': ('weight_sync', weight_sync.table),
