@@ -27,7 +27,7 @@ from jaxagent.summary import load
 
 ROOT = pathlib.Path(__file__).parents[1]
 # Stages whose results do not depend on the rewards of RL.
-SHARED = ('tasks', 'collect', 'tokenizer', 'sft')
+SHARED = ('tasks', 'collect', 'snapshots.sqlite', 'tokenizer', 'sft')
 
 
 def run(
@@ -78,7 +78,8 @@ def seed_control(
   shutil.rmtree(part, ignore_errors=True)
   part.mkdir(parents=True)
   for name in shared:
-    shutil.copytree(source / name, part / name)
+    copy = shutil.copytree if (source / name).is_dir() else shutil.copy
+    copy(source / name, part / name)
   (part / 'eval').mkdir()
   for name in ('starts.json', 'sft.json'):
     shutil.copy(source / 'eval' / name, part / 'eval' / name)

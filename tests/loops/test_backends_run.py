@@ -65,6 +65,7 @@ def work(taught, tmp_path) -> pathlib.Path:
   """The stages until SFT are done: starts, RL and evaluation are not."""
   for stage in ('collect', 'tokenizer', 'sft'):
     shutil.copytree(taught / stage, tmp_path / 'work' / stage)
+  shutil.copy(taught / 'snapshots.sqlite', tmp_path / 'work')
   return tmp_path / 'work'
 
 

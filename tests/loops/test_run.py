@@ -123,8 +123,7 @@ def test_whole_trajectories_from_the_same_sft_policy(finished, tmp_path):
   """Episode-wise RL; and step-wise RL's directory is not mistaken for its own."""
   whole, _ = finished
   work = tmp_path / 'work'
-  for folder in ('tasks', 'collect', 'tokenizer', 'sft', 'eval'):
-    shutil.copytree(whole / folder, work / folder)
+  _share(whole, work, 'tasks', 'collect', 'tokenizer', 'sft', 'eval')
   (work / 'eval' / 'rl.json').unlink()
   loop = '--config.loop=episodewise_ppo'
   _finish(work, loop, '--config.episode.max_steps=3', '--config.rl.updates=2')
@@ -259,6 +258,7 @@ def _share(whole: pathlib.Path, work: pathlib.Path, *stages: str) -> None:
   for stage in stages:
     if (whole / stage).exists():
       shutil.copytree(whole / stage, work / stage)
+  shutil.copy(whole / 'snapshots.sqlite', work)  # what `collect` refers to
 
 
 def test_a_models_own_folder_is_trained_and_given_back(finished, tmp_path):
