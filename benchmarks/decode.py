@@ -1,21 +1,27 @@
 """Tokens a second of the native engine, beside other samplers.
 
-  python -m benchmarks.decode [--against transformers,vllm] [--json]
+  python -m benchmarks.decode [--against transformers,vllm,tunix] [--json]
 
 The same random weights, prompts and lengths for each: 128 requests of 32 to
 256 tokens, answers of 16 to 256 (log-uniform, no stop token), n = 1 and n = 8
 samples a prompt. What counts are the tokens that were asked for; `transformers`
 generates one padded batch with a stop for each row, as TRL does; `vllm` is a
-server on this machine, asked over HTTP as the trainer asks it. One warm-up each, then the median of `repeats`. Everything on this machine's default device,
-float32.
+server on this machine, asked over HTTP as the trainer asks it; `tunix` is its
+sampler, in an environment of its own (`benchmarks/tunix_sampler.py`), which draws as
+many tokens for each row as for the longest. Two passes to warm
+up, for the native engine until three in turn compile nothing new (a program is
+compiled once it would have paid); then the median of `repeats`. Everything on this machine's
+default device, float32.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
 import pathlib
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -62,8 +68,12 @@ def jobs(config: ModelConfig, n: int, requests: int, seed: int) -> list[Job]:
   return out
 
 
-def native(config, params, graphdef) -> tuple[Callable, Callable]:
-  """(run, close)."""
+# run(jobs, seed) -> tokens; close(); programs compiled so far.
+Sampler = tuple[Callable, Callable, Callable[[], int]]
+_WARM_UPS = 30  # at most
+
+
+def native(config, params, graphdef) -> Sampler:
   engine = NativeEngine(
     graphdef,
     params,
@@ -71,8 +81,8 @@ def native(config, params, graphdef) -> tuple[Callable, Callable]:
     batch_buckets=(1, 8, 16, 32, 64, 128),
     max_new_tokens=LONGEST,
   )
-
-  return functools.partial(_generate, engine), engine.close
+  run = functools.partial(_generate, engine)
+  return run, engine.close, lambda: engine.compiles
 
 
 def _generate(engine: Engine, work: Sequence[Job], seed: int) -> int:
@@ -83,8 +93,7 @@ def _generate(engine: Engine, work: Sequence[Job], seed: int) -> int:
   return sum(len(c.token_ids) for c in done)
 
 
-def transformers(config, params, graphdef) -> tuple[Callable, Callable]:
-  """(run, close)."""
+def transformers(config, params, graphdef) -> Sampler:
   del graphdef
   import torch
   from transformers import AutoModelForCausalLM, StoppingCriteria
@@ -124,11 +133,10 @@ def transformers(config, params, graphdef) -> tuple[Callable, Callable]:
       )
     return sum(wanted for _, wanted in work)
 
-  return run, lambda: None
+  return run, lambda: None, lambda: 0
 
 
-def vllm(config, params, graphdef) -> tuple[Callable, Callable]:
-  """(run, close)."""
+def vllm(config, params, graphdef) -> Sampler:
   options = common.base()
   options.rollout.engine = 'vllm'
   options.rollout.max_prompt_tokens = LONGEST_PROMPT
@@ -150,23 +158,80 @@ def vllm(config, params, graphdef) -> tuple[Callable, Callable]:
     engine.close()
     work.cleanup()
 
-  return functools.partial(_generate, engine), close
+  return functools.partial(_generate, engine), close, lambda: 0
 
 
-SAMPLERS = {'native': native, 'transformers': transformers, 'vllm': vllm}
+def tunix(config, params, graphdef) -> Sampler:
+  del graphdef
+  root = pathlib.Path(__file__).parents[1]
+  python = root / '.venv-tunix' / 'bin' / 'python'
+  if not python.exists():
+    raise SystemExit(f'{python} is missing; see benchmarks/tunix_sampler.py.')
+  folder = tempfile.TemporaryDirectory()
+  hf.save_hf(folder.name, config, params)
+  script = root / 'benchmarks' / 'tunix_sampler.py'
+  process = subprocess.Popen(
+    [python, script, folder.name, str(LONGEST_PROMPT + LONGEST)],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+
+  def answer():
+    """Its libraries print to standard output, too."""
+    for line in process.stdout:
+      if line.startswith(('[', '"ready"')):
+        return json.loads(line)
+    raise SystemExit(f'tunix ended with exit status {process.wait()}.')
+
+  answer()
+
+  def run(work: Sequence[Job], seed: int) -> int:
+    steps = max(wanted for _, wanted in work)
+    # Its padding is told by the id, so that no prompt may hold that.
+    prompts = [np.maximum(prompt, 1).tolist() for prompt, _ in work]
+    job = {'prompts': prompts, 'steps': steps, 'seed': seed}
+    print(json.dumps(job | {'width': LONGEST_PROMPT}), file=process.stdin, flush=True)
+    if answer() != [steps] * len(work):
+      raise SystemExit('tunix drew fewer tokens than it was asked for.')
+    return sum(wanted for _, wanted in work)
+
+  def close():
+    process.stdin.close()
+    process.wait()
+    folder.cleanup()
+
+  return run, close, lambda: 0
+
+
+SAMPLERS = {
+  'native': native,
+  'transformers': transformers,
+  'vllm': vllm,
+  'tunix': tunix,
+}
+
+
+def _warm_up(run: Callable, compiles: Callable[[], int]) -> None:
+  """Two passes; where programs are compiled, until three bring none."""
+  quiet, before = 0, None
+  for _ in range(_WARM_UPS):
+    run()
+    quiet = quiet + 1 if compiles() == before else 0
+    before = compiles()
+    if quiet == (3 if before else 1):
+      return
 
 
 def measure(name: str, size: str, repeats: int, requests: int) -> list[dict]:
   """Rows of one sampler and model, n = 1 and 8."""
   config = MODELS[size]
   graphdef, params = init_decoder(config, 0)
-  run, close = SAMPLERS[name](config, params, graphdef)
+  run, close, compiles = SAMPLERS[name](config, params, graphdef)
   rows = []
   try:
     for n in (1, 8):
-      # Twice: the second pass meets every shape that the first compiled.
-      for seed in (0, 1):
-        run(jobs(config, n, requests, seed=0), seed)
+      _warm_up(lambda: run(jobs(config, n, requests, seed=0), 0), compiles)
       rates = []
       for repeat in range(repeats):
         start = time.perf_counter()

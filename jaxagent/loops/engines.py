@@ -30,8 +30,8 @@ from jaxagent.rollout.weight_sync import FileSync, FolderSync
 # Requests at once, where nothing else is asked: slots of the native engine,
 # and what a server of vLLM takes.
 _SLOTS, _SEQS = 48, 256
-# Of the probe: more than the blocks in which vLLM shares prefixes (128 on CPU).
-_PROBE_TOKENS = 264
+# Of the probe: more than a block in which vLLM shares prefixes (128 on the CPU).
+_PROBE_TOKENS = 136
 # Nats: a hundred times what rounding was seen to do, and twice.
 _GAPS = {'float32': 1e-3, 'bfloat16': 0.2}
 _DISTRIBUTIONS = """

@@ -17,17 +17,15 @@ def attend_one(
 ) -> jax.Array:
   """One new token a row against a cache that holds it already.
 
-  q [B, H, h], k [B, K, h, S], v [B, K, S, h], visible bool [B, S] -> as q.
+  q [B, H, h], k [B * K, h, S], v [B * K, S, h], visible bool [B, S] -> as q.
   """
   b, heads, h = q.shape
-  kv = k.shape[1]
-  q = q.reshape(b, kv, heads // kv, h)
-  scores = jnp.einsum(
-    'bkgh,bkhs->bkgs', q, k, preferred_element_type=jnp.float32
-  )
-  scores = jnp.where(visible[:, None, None], scores * h**-0.5, _MASKED)
-  probs = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
-  return jnp.einsum('bkgs,bksh->bkgh', probs, v).reshape(b, heads, h)
+  q = q.reshape(len(k), -1, h)
+  scores = jnp.einsum('ngh,nhs->ngs', q, k, preferred_element_type=jnp.float32)
+  scores = scores.reshape(b, heads, -1) * h**-0.5
+  probs = jax.nn.softmax(jnp.where(visible[:, None], scores, _MASKED), axis=-1)
+  probs = probs.astype(v.dtype).reshape(*q.shape[:2], -1)
+  return jnp.einsum('ngs,nsh->ngh', probs, v).reshape(b, heads, h)
 
 
 def attend_block(

@@ -27,7 +27,7 @@ from flax import nnx
 
 from jaxagent import types
 from jaxagent.models.config import ModelConfig
-from jaxagent.rollout import grouping
+from jaxagent.rollout import grouping, prompt_rows
 from jaxagent.rollout import native_programs as programs
 from jaxagent.rollout.calls import Calls, broke_down
 from jaxagent.rollout.engine import (
@@ -132,6 +132,7 @@ class NativeEngine(Calls):
     reads = _column_buckets(longest, halves=True)  # by a decode
     self._slots = Slots(self._batch[-1], longest, share=not batch_invariant)
     self._prefills, self._steps = self._batch, _STEPS
+    self._alone = batch_invariant
     if batch_invariant:
       # Which tokens of a round are new depends on when it began: one at a time.
       self._steps = 1
@@ -314,7 +315,9 @@ class NativeEngine(Calls):
   def _round(self) -> None:
     if self._cache is None:
       self._cache = programs.empty_cache(
-        self._config, self._slots.n, self._slots.columns + self._steps
+        self._config,
+        self._slots.n,
+        self._slots.columns + max(self._steps, prompt_rows.BLOCK),
       )
     self._admit()
     for slots, rows, columns in self._groups():
@@ -339,38 +342,39 @@ class NativeEngine(Calls):
     moved = [p for p in plans if not p.after and p.source is not None]
     self._copy([(p.source, p.slot) for p in moved if p.source != p.slot])
     new = [
-      (p.slot, ids[:-1]) for p, ids in zip(plans, prompts) if p.source is None
+      (p.slot, ids[:-1])
+      for p, ids in zip(plans, prompts)
+      if p.source is None and len(ids) > 1
     ]
-    # Of like length together: a row is padded to the widest beside it.
-    new = sorted((x for x in new if len(x[1])), key=lambda x: len(x[1]))
-    while new:
-      width = _fit(len(new[0][1]), self._prompt)
-      some = [x for x in new if len(x[1]) <= width][: self._prefills[-1]]
-      self._prefill(some, width)
-      new = new[len(some) :]
+    together = [[x] for x in new] if self._alone else [new]
+    for some in filter(None, together):
+      self._prefill(*zip(*some))
     for plan, ids in zip(plans, prompts):
       rest = ids[plan.kept : -1]
       if plan.source is not None and not plan.after and len(rest):
         self._extend(plan, rest)
     self._copy([(p.source, p.slot) for p in plans if p.after])
 
-  def _prefill(self, some: Sequence[tuple[int, np.ndarray]], width: int) -> None:
-    rows = _fit(len(some), self._prefills)
-    tokens = np.full((rows, width), self._pad_id, np.int32)
-    lengths = np.ones(rows, np.int32)
-    slots = np.full(rows, self._slots.n, np.int32)  # padding goes nowhere
-    for i, (slot, ids) in enumerate(some):
-      tokens[i, : len(ids)], lengths[i], slots[i] = ids, len(ids), slot
-    self._note('prefill', rows, width)
-    self._cache = programs.prefill(
-      self._graphdef,
-      self._config,
-      self._params,
-      self._cache,
-      tokens,
-      lengths,
-      slots,
-    )
+  def _prefill(self, slots: Sequence[int], prompts) -> None:
+    """Prompts without their last tokens, side by side in rows."""
+    width = _fit(max(map(len, prompts)), self._prompt)
+    width = -(-width // prompt_rows.BLOCK) * prompt_rows.BLOCK
+    packed = prompt_rows.pack(prompts, slots, width, self._slots.n, self._pad_id)
+    start = 0
+    for rows in prompt_rows.programs(len(packed.tokens), self._prefills):
+      part = packed.cut(start, rows, self._slots.n)
+      self._note('prefill', rows, width)
+      self._cache = programs.prefill(
+        self._graphdef,
+        self._config,
+        self._params,
+        self._cache,
+        part.tokens,
+        part.positions,
+        part.segments,
+        part.slots,
+      )
+      start += rows
 
   def _extend(self, plan: Plan, rest: np.ndarray) -> None:
     """What the text goes on with after the tokens that are there."""

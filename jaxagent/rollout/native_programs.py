@@ -19,7 +19,7 @@ from flax import nnx
 from jaxagent.models import cached
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.logprobs import logits_of
-from jaxagent.rollout import sampling
+from jaxagent.rollout import prompt_rows, sampling
 
 Cache = Any
 
@@ -61,23 +61,42 @@ def copy(config: ModelConfig, cache: Cache, source, target) -> Cache:
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
 def prefill(
-  graphdef, config: ModelConfig, params, cache: Cache, tokens, lengths, slots
+  graphdef,
+  config: ModelConfig,
+  params,
+  cache: Cache,
+  tokens,
+  positions,
+  segments,
+  slots,
 ) -> Cache:
-  """The first `lengths` [U] of tokens [U, T] into `slots` [U], from column 0."""
+  """Prompts that lie side by side in rows into their slots.
+
+  tokens, positions, segments [U, T] and slots [U, T / BLOCK] as in
+  `prompt_rows.Rows`. What pads a prompt's last block is written beyond its text,
+  as in `extend`; the cache has as many columns to spare.
+  """
   model = nnx.merge(graphdef, params)
-  index = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
-  segments = (index < lengths[:, None]).astype(jnp.int32)
-  _, new = model.prefill(tokens, index, segments)
+  _, new = model.prefill(tokens, positions, segments)
+  index = jnp.stack([slots, positions[:, :: prompt_rows.BLOCK]], -1)
+  index = index.reshape(-1, 2)
 
   def write(pair, new):
-    (keys, values), (k, v), t = pair, new, tokens.shape[1]
-    k = k.transpose(0, 1, 3, 2).astype(keys.dtype)
+    (keys, values), (k, v) = pair, map(_blocks, new)
+    k = k.swapaxes(2, 3).astype(keys.dtype)
     return (
-      keys.at[slots, :, :, :t].set(k, mode='drop'),
-      values.at[slots, :, :t].set(v.astype(values.dtype), mode='drop'),
+      _write_rows(keys, index, k, axis=3),
+      _write_rows(values, index, v.astype(values.dtype), axis=2),
     )
 
   return _by_layer(config, write, cache, new)
+
+
+def _blocks(new):
+  """[U, K, T, h] -> [U * T / BLOCK, K, BLOCK, h]."""
+  rows, heads, _, h = new.shape
+  new = new.reshape(rows, heads, -1, prompt_rows.BLOCK, h)
+  return new.swapaxes(1, 2).reshape(-1, heads, prompt_rows.BLOCK, h)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
@@ -153,7 +172,7 @@ def decode(
     whether the last is a stop token [B].
   """
   model = nnx.merge(graphdef, params)
-  rows = len(slots)
+  rows, h = len(slots), config.head_dim
   asked = s['limit'] > 0
   column = jnp.arange(columns + steps)
   held = column < jnp.minimum(positions, columns)[:, None]
@@ -176,10 +195,10 @@ def decode(
       keys, values = (new.astype(a.dtype) for a, new in zip(pair, (k, v)))
       keys, values = (
         jax.lax.dynamic_update_slice_in_dim(
-          pair[0], keys[..., None], columns + n, 3
+          pair[0], keys.reshape(-1, h, 1), columns + n, 2
         ),
         jax.lax.dynamic_update_slice_in_dim(
-          pair[1], values[:, :, None], columns + n, 2
+          pair[1], values.reshape(-1, 1, h), columns + n, 1
         ),
       )
       return cached.attend_one(q, keys, values, visible), (keys, values)
@@ -224,13 +243,16 @@ def decode(
 
 
 def _near(pair, slots, columns: int, steps: int):
-  """The slots' first columns side by side, with room for `steps` more."""
+  """The slots' first columns side by side, with room for `steps` more.
+
+  Rows and heads are one axis, [B * K, ...]: where a step can tell them apart, XLA
+  copies all of a cache with one head in each step.
+  """
   keys, values = pair
   wide = columns + steps
-  return (
-    keys.at[slots, :, :, :wide].get(mode='clip'),
-    values.at[slots, :, :wide].get(mode='clip'),
-  )
+  keys = keys.at[slots, :, :, :wide].get(mode='clip')
+  values = values.at[slots, :, :wide].get(mode='clip')
+  return tuple(a.reshape(-1, *a.shape[2:]) for a in (keys, values))
 
 
 def _append(pair, near, slots, start, columns: int):
@@ -238,10 +260,12 @@ def _append(pair, near, slots, start, columns: int):
 
   What a row drew no more is written, too: beyond its text, as in `extend`.
   """
-  keys, values = pair
   index = jnp.stack([slots, start], 1)
-  keys = _write_rows(keys, index, near[0][..., columns:], axis=3)
-  return keys, _write_rows(values, index, near[1][:, :, columns:], axis=2)
+  new = near[0][..., columns:], near[1][:, columns:]
+  return tuple(
+    _write_rows(cache, index, rows.reshape(len(slots), -1, *rows.shape[1:]), axis)
+    for cache, rows, axis in zip(pair, new, (3, 2))
+  )
 
 
 def _write_rows(cache, index, new, axis: int):

@@ -10,7 +10,7 @@ import numpy as np
 from jaxagent import types
 from jaxagent.rollout.engine import EngineError
 
-_TOKENS = 8
+_TOKENS = 2  # the prompt, and a step beside its keys
 
 
 class LogProbProbe:

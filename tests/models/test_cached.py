@@ -39,7 +39,8 @@ def _by_hand(q, keys, values, held) -> np.ndarray:
 def test_one_token_a_row(dtype, atol):
   q, keys, values, held = _case(jnp.dtype(dtype))
   visible = np.arange(COLUMNS) < held[:, None]
-  out = cached.attend_one(q, keys, values, visible)
+  flat = (a.reshape(-1, *a.shape[2:]) for a in (keys, values))
+  out = cached.attend_one(q, *flat, visible)
   assert out.dtype == dtype
   want = _by_hand(q, keys, values, held)
   np.testing.assert_allclose(np.asarray(out, np.float64), want, atol=atol)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import threading
 import time
 
@@ -13,7 +14,7 @@ from flax import nnx
 
 from jaxagent import types
 from jaxagent.models import ModelConfig, cached, init_decoder
-from jaxagent.rollout import native_programs, sampling
+from jaxagent.rollout import native_programs, prompt_rows, sampling
 from jaxagent.rollout.engine import EngineError, RequestError, before_stop
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.rollout.sampling import truncate
@@ -274,14 +275,13 @@ def test_new_weights_in_mid_request_are_told_by_the_spans():
   # By hand: old keys up to the seam, then one step at a time with the new.
   fed = np.concatenate([prompt, done.token_ids])
   at = len(prompt) + seam - 1
+  rows = prompt_rows.pack([fed[:at]], [0], 64, nobody=1)
   cache = native_programs.prefill(
     engine._graphdef,
     CONFIG,
     old,
     native_programs.empty_cache(CONFIG, 1, 64),
-    fed[None, :at],
-    np.array([at], np.int32),
-    np.zeros(1, np.int32),
+    *dataclasses.astuple(rows),
   )
   model = nnx.merge(engine._graphdef, new)
   for i in range(at, at + 6):

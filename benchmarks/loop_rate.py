@@ -1,0 +1,172 @@
+"""Tokens a second of the native engine in the loop of RL, over the engine alone.
+
+  python -m benchmarks.loop_rate [--json]
+
+The same requests twice (`benchmarks.decode`'s, 3.5M parameters, n = 8): all handed
+to the engine at once, and drawn by the scheduler in its default setting, with
+journal, executions that take no time, a batch of 128 an update, and new weights
+after each. What the loop costs the engine shows; the learner and the executions,
+which share its processor in a real run, do not. Completions are counted where the
+engine gives them, without the first and the last 128; `repeats` times in turn, the
+median counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import decode, machine
+from jaxagent.clock import RealClock
+from jaxagent.data.ledger import Ledger
+from jaxagent.data.prompts import PromptSource
+from jaxagent.models import init_decoder
+from jaxagent.rollout.engine_sampler import EngineSampler
+from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.thread_executor import ThreadExecutor
+from jaxagent.rollout.work import Ask, Work
+from jaxagent.testing.bandit import Bandit
+from jaxagent.types import Completion, Executed, Outcome, Request, Sampling
+
+SIZE, BATCH, UPDATES = '3.5M', 128, 8
+
+
+class Meter:
+  """An engine whose completions are timed."""
+
+  def __init__(self, engine: NativeEngine):
+    self._engine = engine
+    self.given: list[tuple[float, int]] = []
+
+  def submit(self, requests: Sequence[Request], put: Callable) -> None:
+    def timed(result):
+      if isinstance(result, Completion):
+        self.given.append((time.monotonic(), len(result.token_ids)))
+      put(result)
+
+    self._engine.submit(requests, put=timed)
+
+  def discard(self, request_ids: Sequence[str]) -> None:
+    self._engine.discard(request_ids)
+
+  def rate(self, of: int) -> float:
+    """Tokens a second of the first `of` completions, both ends left out."""
+    inner = sorted(self.given)[BATCH : of - BATCH]
+    begun = sorted(self.given)[BATCH - 1][0]
+    return sum(n for _, n in inner) / (inner[-1][0] - begun)
+
+
+def requests() -> Iterator[Request]:
+  """One after the other, the same each time."""
+  config = decode.MODELS[SIZE]
+  for i in range(2 * UPDATES):
+    for j, (prompt, wanted) in enumerate(decode.jobs(config, 8, BATCH, seed=i)):
+      sampling = Sampling(max_new_tokens=wanted)
+      yield Request(f'{i}/{j}', prompt, BATCH * i + j, sampling)
+
+
+def alone(engine: NativeEngine, params) -> float:
+  """Tokens a second."""
+  engine.update_weights(params, 0)
+  meter, n = Meter(engine), BATCH * UPDATES
+  some = [r for r, _ in zip(requests(), range(n))]
+  meter.submit(some, put=lambda result: None)
+  while len(meter.given) < n:
+    time.sleep(0.01)
+  return meter.rate(n)
+
+
+def looped(engine: NativeEngine, params) -> float:
+  """Tokens a second."""
+  meter, one = Meter(engine), requests()
+
+  def request(ask: Ask) -> Request:
+    of = next(one)
+    return Request(str(ask.key), of.prompt_ids, of.seed, of.sampling)
+
+  def run(work: Work) -> Executed:
+    return Executed(Outcome.SUCCESS, exec_s=0.0, info={'reward': 1.0})
+
+  with tempfile.TemporaryDirectory() as folder:
+    journal = Journal(folder)
+    inbox = JournalledInbox(journal)
+    scheduler = Scheduler(
+      PromptSource(range(4 * BATCH)),
+      Bandit(),
+      EngineSampler(inbox, meter, request),
+      ThreadExecutor(inbox, run, threads=4, lookahead=BATCH),
+      inbox,
+      Ledger(),
+      RealClock(),
+      SchedulerConfig(BATCH, refill=BATCH // 4, max_decoding=BATCH),
+      journal=journal,
+    )
+    try:
+      scheduler.resume(None)
+      for version in range(UPDATES):
+        engine.update_weights(params, version)
+        batch = scheduler.next_batch(version)
+        scheduler.mark_trained(batch.prompt_ids, version)
+      given = len(meter.given)
+    finally:
+      scheduler.close()
+      journal.close()
+  while engine.abort([]) or engine._jobs or engine._waiting:
+    time.sleep(0.01)  # what was under way is discarded
+  return meter.rate(given)
+
+
+def measure(repeats: int) -> dict[str, Any]:
+  config = decode.MODELS[SIZE]
+  graphdef, params = init_decoder(config, 0)
+  engine = NativeEngine(
+    graphdef,
+    params,
+    config,
+    batch_buckets=(1, 8, 16, 32, 64, BATCH),
+    max_new_tokens=decode.LONGEST,
+  )
+  rates: dict[str, list[float]] = {'alone': [], 'in_the_loop': []}
+  try:
+    for repeat in range(repeats + 2):  # two to warm up
+      for name, run in (('alone', alone), ('in_the_loop', looped)):
+        rate = run(engine, params)
+        print(f'{name:12s} {rate:8.0f} tokens/s', flush=True)
+        if repeat > 1:
+          rates[name].append(rate)
+  finally:
+    engine.close()
+  medians = {name: statistics.median(some) for name, some in rates.items()}
+  return {
+    'model': SIZE,
+    **medians,
+    'share': medians['in_the_loop'] / medians['alone'],
+    'rates': rates,
+  }
+
+
+def main() -> None:
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--repeats', type=int, default=3)
+  parser.add_argument('--json', action='store_true', help='save the result')
+  args = parser.parse_args()
+  result = measure(args.repeats)
+  print(f'{result["share"]:.3f} of the engine alone')
+  if args.json:
+    print(machine.save('loop_rate', result))
+
+
+if __name__ == '__main__':
+  main()
