@@ -150,15 +150,15 @@ def _kept(rows, names: dict[str, Any], asked: dict[str, Any]) -> dict | None:
   return None
 
 
-def last_quarter(row: dict, name: str) -> tuple[float, float]:
-  """`mean_half` over seeds."""
+def last_quarter(row: dict, name: str) -> list[float]:
+  """Of each seed."""
   found = []
   for one in row['runs']:
     values = one[name]
     if isinstance(values, list):
       values = [v for v in values[-(len(values) // 4) :] if v is not None]
     found.append(float(np.mean(values)))
-  return mean_half(found)
+  return found
 
 
 def mean_half(values: Sequence[float]) -> tuple[float, float]:
@@ -172,8 +172,16 @@ def mean_half(values: Sequence[float]) -> tuple[float, float]:
 
 def cell(row: dict, name: str, digits: int = 2) -> str:
   """Of a table: the mean, with its interval where there are seeds."""
-  mean, half = last_quarter(row, name)
+  mean, half = mean_half(last_quarter(row, name))
   text = f'{mean:.{digits}f}'
+  return text if math.isnan(half) else f'{text} ± {half:.{digits}f}'
+
+
+def more(row: dict, than: dict, name: str, digits: int = 2) -> str:
+  """As `cell`: how much more, seed by seed, than another row of equal seeds."""
+  pairs = zip(last_quarter(row, name), last_quarter(than, name))
+  mean, half = mean_half([a - b for a, b in pairs])
+  text = f'{mean:+.{digits}f}'
   return text if math.isnan(half) else f'{text} ± {half:.{digits}f}'
 
 

@@ -8,7 +8,7 @@ ones both exist, and some run into their limit. Weightings `none`, `duration`
 variance, under `carry_over` and under `cancel`. Each update gives the mean
 reward, execution time, share of time-outs and the effective share of the
 weights; the table has the last quarter of the updates, with 95 % intervals
-over seeds. Resumable: finished runs are reused.
+over seeds, and how much more it is than without weights, seed by seed. Resumable: finished runs are reused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.arms import cell, main, smooth
+from benchmarks.arms import cell, main, more, smooth
 
 WEIGHTINGS = {
   'none': ('weighting=none',),
@@ -61,17 +61,30 @@ def arms():
     yield names, [f'rl.{option}' for option in (*of_rest, *own)]
 
 
-def line(row: dict) -> str:
-  """One row for people, and of the table."""
+# Of these the difference to `none` is told, seed by seed.
+COMPARED = ('reward', 'exec_s')
+
+
+def line(row: dict, none: dict) -> str:
+  """One row of the table; none: that of the same rest without weights."""
   cells = [cell(row, name, 0 if name == 'rl_s' else 2) for name in COLUMNS]
+  cells += [
+    '' if row is none else more(row, none, name) for name in COMPARED
+  ]
   return f'| {row["rest"]} | {row["weighting"]} | {" | ".join(cells)} |'
 
 
 def table(result: dict[str, Any]) -> str:
   """Markdown."""
-  head = f'| rest | weighting | {" | ".join(COLUMNS.values())} |'
-  rule = '|' + '---|' * (2 + len(COLUMNS))
-  return '\n'.join([head, rule, *map(line, result['rows'])])
+  names = [*COLUMNS.values()]
+  names += [f'{COLUMNS[name]}, more than none' for name in COMPARED]
+  head = f'| rest | weighting | {" | ".join(names)} |'
+  rule = '|' + '---|' * (2 + len(names))
+  none = {
+    row['rest']: row for row in result['rows'] if row['weighting'] == 'none'
+  }
+  rows = [line(row, none[row['rest']]) for row in result['rows']]
+  return '\n'.join([head, rule, *rows])
 
 
 def plot(rows: list[dict], path: pathlib.Path) -> None:

@@ -14,13 +14,12 @@ median counts.
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from benchmarks import decode, machine
 from jaxagent.clock import RealClock
@@ -67,9 +66,9 @@ class Meter:
 
 
 def requests() -> Iterator[Request]:
-  """One after the other, the same each time."""
+  """Without end, the same each time."""
   config = decode.MODELS[SIZE]
-  for i in range(2 * UPDATES):
+  for i in itertools.count():
     for j, (prompt, wanted) in enumerate(decode.jobs(config, 8, BATCH, seed=i)):
       sampling = Sampling(max_new_tokens=wanted)
       yield Request(f'{i}/{j}', prompt, BATCH * i + j, sampling)
