@@ -58,6 +58,8 @@ class SchedulerConfig:
   buffer_capacity: no new prompt is issued while as many finished samples
     wait. None: 4 * batch_size.
   max_attempts: failures of ours before a prompt is quarantined.
+  max_quarantined: prompts quarantined in a row, none finishing in between;
+    one more -> StalledError. None: 4 * batch_size.
   watchdog_s: nothing finishes for so long -> StalledError.
   lease_s: one attempt may run so long, from when a slot takes it, before it is
     stopped and taken for lost (an infrastructure failure, counted as
@@ -77,6 +79,7 @@ class SchedulerConfig:
   on_stale: str = 'keep'
   buffer_capacity: int | None = None
   max_attempts: int = 3
+  max_quarantined: int | None = None
   watchdog_s: float = 3600.0
   drain_s: float = 10.0
   group_size: int = 1
@@ -123,7 +126,7 @@ class SchedulerConfig:
         f'buffer_capacity={capacity} is below batch_size={self.batch_size}: '
         'no batch would ever fill.'
       )
-    for name in ('max_decoding', 'max_in_flight'):
+    for name in ('max_decoding', 'max_in_flight', 'max_quarantined'):
       value = getattr(self, name)
       if value is not None and (not isinstance(value, int) or value < 1):
         raise ValueError(f'{name}={value!r} must be 1 or more, or None.')
@@ -146,6 +149,13 @@ class SchedulerConfig:
   def wave(self) -> int:
     """Groups started for one update under `cancel` and `wait`."""
     return math.ceil(self.oversample * self.n_groups - 1e-9)
+
+  @property
+  def lost_limit(self) -> int:
+    """Prompts that may be quarantined in a row."""
+    if self.max_quarantined is not None:
+      return self.max_quarantined
+    return 4 * self.batch_size
 
   @property
   def finished_limit(self) -> int:

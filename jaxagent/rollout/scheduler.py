@@ -102,7 +102,7 @@ class Scheduler:
     self._ahead = 0  # the policy's version before it was killed
     self._lock = threading.RLock()
     now = clock.now()
-    self._watchdog = Watchdog(config.watchdog_s, now)
+    self._watchdog = Watchdog(config.watchdog_s, now, config.lost_limit)
     self.stats = Stats(now, executor.slots)
     self._stopwatch = Stopwatch(
       config.max_staleness, config.n_groups, config.wave
@@ -113,7 +113,7 @@ class Scheduler:
       ledger,
       max_attempts=config.max_attempts,
       roles=roles,
-      count=self.stats.add,
+      count=self._count,
       cancel=self._cancel,
     )
 
@@ -131,7 +131,8 @@ class Scheduler:
       quarantined, or at the end of a finite source).
 
     Raises:
-      StalledError: nothing has moved for watchdog_s.
+      StalledError: nothing has moved for watchdog_s, or every prompt is
+        quarantined.
       SourceExhausted: a finite source has ended and nothing is left.
     """
     start = self._clock.now()
@@ -243,6 +244,7 @@ class Scheduler:
       again, ahead = self._book.fold(itertools.chain(state['again'], happened))
       self._again.extend(again)
       self._ahead = max(ahead, state['ahead'])
+      self._watchdog.forgive()
       self._journal.begin()
 
   def _check_same(self, state: dict[str, Any]) -> None:
@@ -286,7 +288,8 @@ class Scheduler:
     free = self._in_flight - len(book.under_way)
     if free < min(self.config.refill, self._in_flight):
       return
-    for _ in range(free):
+    while len(book.under_way) < self._in_flight:
+      self._watchdog.check_lost(self._last_reason)
       member = self._next_member()
       if member is None:
         return
@@ -340,6 +343,15 @@ class Scheduler:
       self._executor.submit(Work(key, member.prompt, call, attempt))
       issued += 1
     return issued
+
+  def _count(self, name: str) -> None:
+    self.stats.add(name)
+    self._watchdog.count(name)
+
+  def _last_reason(self) -> str:
+    """Why the last drawn of those that are quarantined is."""
+    prompt_id, reason = next(reversed(self.ledger.quarantined().items()))
+    return f'{prompt_id}: {reason}'
 
   def _note(self, event: dict[str, Any]) -> None:
     if self._journal is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxagent.rollout.records import StalledError
 
@@ -10,16 +10,19 @@ _SHOWN = 20
 
 
 class Watchdog:
-  """Measures the time since anything last moved.
+  """Measures the time since anything last moved, and what is given up in vain.
 
   Args:
     limit_s: seconds without movement that count as a stall.
     now: present time.
+    max_lost: prompts quarantined in a row, none finishing in between.
   """
 
-  def __init__(self, limit_s: float, now: float):
+  def __init__(self, limit_s: float, now: float, max_lost: int):
     self.limit_s = limit_s
+    self.max_lost = max_lost
     self._last = now
+    self._lost = 0
 
   def moved(self, now: float) -> None:
     """Something finished, was issued, or the caller came back."""
@@ -28,6 +31,30 @@ class Watchdog:
   def left(self, now: float) -> float:
     """Seconds until the limit, zero or more."""
     return max(0.0, self._last + self.limit_s - now)
+
+  def count(self, event: str) -> None:
+    """Something was counted, by its name in the log."""
+    if event == 'quarantined':
+      self._lost += 1
+    elif event == 'finished':
+      self._lost = 0
+
+  def forgive(self) -> None:
+    """What was lost before a resume may have been mended since."""
+    self._lost = 0
+
+  def check_lost(self, reason: Callable[[], str]) -> None:
+    """Raises StalledError where more than max_lost are quarantined in a row.
+
+    Args:
+      reason: gives why one of them was.
+    """
+    if self._lost > self.max_lost:
+      raise StalledError(
+        f'{self._lost} prompts in a row were quarantined and none finished in '
+        f'between (max_quarantined={self.max_lost}): {reason()}. '
+        'Mend that and start the run again: it goes on from its checkpoint.'
+      )
 
   def check(self, now: float, stages: Sequence[tuple[str, str, float]]) -> None:
     """Raises StalledError past the limit.

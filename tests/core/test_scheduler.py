@@ -294,6 +294,35 @@ def test_everything_quarantined_does_not_hang():
     scheduler.next_batch(0)
 
 
+def test_a_run_in_which_all_is_quarantined_ends_and_says_why():
+  broken = True
+
+  def act(work):
+    return Action(1.0, *((None, Outcome.INFRASTRUCTURE) if broken else (1.0,)))
+
+  scheduler = build(config(max_quarantined=20), act, pool=16)
+  why = r'24 prompts in a row .*max_quarantined=20.: 1/\d+/0: infrastructure 3 times'
+  with pytest.raises(StalledError, match=why):
+    scheduler.next_batch(0)
+  state = json.loads(json.dumps(scheduler.checkpoint()))
+  broken = False
+  again = build(config(max_quarantined=20), act, pool=16)
+  again.resume(state)
+  run(again, 3)
+
+
+def test_an_interaction_that_never_begins_ends_the_run_at_once():
+  class Broken(Bandit):
+    def start(self, payload):
+      raise KeyError('no such task')
+
+  scheduler = build(config(), lognormal())
+  scheduler._book._interaction = Broken()
+  with pytest.raises(StalledError, match='Broken.start raised KeyError'):
+    scheduler.next_batch(0)
+  assert scheduler._clock.now() == 0
+
+
 def test_finite_source_ends_with_a_smaller_batch():
   scheduler = build(config(), lognormal(), pool=20, epochs=1)
   sizes = [len(b.samples) for b in run(scheduler, 3)]
