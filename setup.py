@@ -45,6 +45,7 @@ setup(
     'cuda12': ['jax[cuda12]>=0.10,<0.12'],
     'tpu': ['jax[tpu]>=0.10,<0.12'],
     'vllm': ['vllm'],
+    'nccl': ['cupy-cuda12x>=13'],  # weights to vLLM on other GPUs
     'docker': ['docker>=7'],
     'ray': ['ray>=2.40'],
     'dev': [

@@ -184,7 +184,7 @@ def base() -> ConfigDict:
   config.rollout.vllm.servers = 1
   config.rollout.vllm.devices = ()  # GPUs of each: '4,5', '6,7'; () any
   config.rollout.vllm.start_s = 600.0
-  config.rollout.vllm.sync = 'shared_memory'  # shared_memory | folder
+  config.rollout.vllm.sync = 'shared_memory'  # shared_memory | folder | nccl
   # Where weights lie for the servers; '' is /dev/shm, or the work directory.
   config.rollout.vllm.shared_dir = ''
   # Between log-probs of a fixed request there and here, after each update; 0:

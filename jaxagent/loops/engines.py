@@ -19,9 +19,15 @@ from flax import nnx
 from jaxagent.loops import checks
 from jaxagent.loops.errors import UserError
 from jaxagent.models import ModelConfig, hf, token_logprobs
+from jaxagent.rollout import nccl_group
 from jaxagent.rollout.engine import Engine, EngineError
 from jaxagent.rollout.native_engine import NativeEngine
-from jaxagent.rollout.vllm_api import check_head_dim_on_cpu, check_versions
+from jaxagent.rollout.nccl_sync import NcclSync
+from jaxagent.rollout.vllm_api import (
+  WITH_PLUGIN,
+  check_head_dim_on_cpu,
+  check_versions,
+)
 from jaxagent.rollout.vllm_engine import VllmEngine, WeightSync
 from jaxagent.rollout.vllm_fleet import LaunchedFleet, RemoteFleet
 from jaxagent.rollout.weight_probe import LogProbProbe
@@ -59,9 +65,26 @@ def complaint(config) -> str:
       RemoteFleet(options.urls)
     elif _installed(options):
       check_head_dim_on_cpu(*checks.head_dim(config))
+      if options.sync == 'nccl':
+        raise EngineError(
+          f"sync='nccl' is for GPUs, and {options.python} has vLLM's CPU build."
+        )
   except EngineError as error:
     return f"config.rollout.engine='vllm': {error}"
   return ''
+
+
+def nccl_complaint(config) -> str:
+  """Why weights cannot be sent over NCCL, '' where they can or need not."""
+  served = config.rollout.engine == 'vllm'
+  if not served or config.loop in checks.WITHOUT_DEVICES:
+    return ''
+  if config.rollout.vllm.sync != 'nccl' or not (why := nccl_group.complaint()):
+    return ''
+  return (
+    f"config.rollout.vllm.sync='nccl': {why}. Or choose "
+    '--config.rollout.vllm.sync=shared_memory.'
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,6 +174,12 @@ def _sync(served: Served) -> WeightSync:
   """How weights travel, in the precision that the model computes in."""
   options, own = served.config.rollout.vllm, served.work / 'vllm'
   model = served.model
+
+  def tensors(params):
+    return hf.hf_tensors(model, params, tied_head=True)
+
+  if options.sync == 'nccl':
+    return NcclSync(tensors, model.dtype, jax.local_devices()[0])
   if options.sync == 'folder':
 
     def save(params, folder):
@@ -158,7 +187,7 @@ def _sync(served: Served) -> WeightSync:
 
     return FolderSync(save, pathlib.Path(options.shared_dir or own))
   return FileSync(
-    lambda params: hf.hf_tensors(model, params, tied_head=True),
+    tensors,
     pathlib.Path(options.shared_dir or '/dev/shm'),
     own,
     np.dtype(getattr(ml_dtypes, model.dtype, model.dtype)),
@@ -198,7 +227,7 @@ def _installed(options) -> bool:
     found = json.loads(told.stdout)
   except (OSError, subprocess.SubprocessError, ValueError) as error:
     raise EngineError(f'{python} does not run: {error}') from error
-  check_versions(found, plugin=options.sync == 'shared_memory', remedy=remedy)
+  check_versions(found, plugin=options.sync in WITH_PLUGIN, remedy=remedy)
   return 'vllm' not in found
 
 

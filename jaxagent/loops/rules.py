@@ -116,7 +116,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('sft.steps', 'ran', 'improved'),
   checks.one_of('rl.schedule', 'cosine', 'constant'),
   checks.one_of('rollout.engine', 'native', 'vllm'),
-  checks.one_of('rollout.vllm.sync', 'shared_memory', 'folder'),
+  checks.one_of('rollout.vllm.sync', 'shared_memory', 'folder', 'nccl'),
   checks.one_of('rollout.prompt_style', 'compact', 'full'),
   checks.one_of(
     'rl.estimator', 'gae', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp'
@@ -421,6 +421,13 @@ RULES: tuple[checks.Rule, ...] = (
     'config.rollout.vllm.servers={1}.',
   ),
   checks.related(
+    *_vllm('sync', 'devices', 'urls'),
+    holds=lambda sync, devices, urls: sync != 'nccl' or devices or urls,
+    say='config.rollout.vllm.sync={0!r} needs GPUs that the trainer does not use: '
+    'name them in config.rollout.vllm.devices, or give servers in '
+    'config.rollout.vllm.urls.',
+  ),
+  checks.related(
     'rollout.vllm.shared_dir',
     holds=lambda path: isinstance(path, str),
     say='config.rollout.vllm.shared_dir={0!r} must be a folder, or \'\'.',
@@ -469,6 +476,9 @@ RULES: tuple[checks.Rule, ...] = (
     ('mesh.data', 'mesh.fsdp', 'mesh.tensor'),
     checks.mesh_fits_devices,
     'devices',
+  ),
+  checks.Rule(
+    ('rollout.engine', *_vllm('sync')), engines.nccl_complaint, 'devices'
   ),
   checks.weights_fit('model.path'),
   checks.weights_fit('rl.critic_path'),

@@ -258,7 +258,7 @@ def hf_tensors(
     config, _, params = lora.merge_lora(config, params)
   leaves = {tuple(k): v for k, v in nnx.to_flat_state(params)}
   tensors = [
-    st.Pending(name, w.hf_shape, _slice_of(leaves[w.path], w, i))
+    st.Pending(name, w.hf_shape, *_slice_of(leaves[w.path], w, i))
     for w in weight_table(config)
     for i, name in enumerate(w.names)
   ]
@@ -332,11 +332,16 @@ def _load_weight(weight, files, sharding_of):
 
 
 def _slice_of(leaf, weight, i):
-  """A loader of HF tensor `i` of a weight."""
+  """Two loaders of HF tensor `i` of a weight: to the host, and where it is."""
+
+  def own() -> jax.Array:
+    return leaf[...][i] if weight.stacked else leaf[...]
 
   def load() -> np.ndarray:
-    value = leaf[...][i] if weight.stacked else leaf[...]
-    value = np.asarray(jax.device_get(value))
+    value = np.asarray(jax.device_get(own()))
     return value.T if weight.transpose else value
 
-  return load
+  def array() -> jax.Array:
+    return own().T if weight.transpose else own()
+
+  return load, array

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -114,11 +115,15 @@ def read_header(file: pathlib.Path) -> dict[str, Tensor]:
 
 @dataclasses.dataclass(frozen=True)
 class Pending:
-  """A tensor to be written: `load` is called once, when its turn comes."""
+  """A tensor to be written: `load` is called once, when its turn comes.
+
+  array: the same on the devices that have it, where they do.
+  """
 
   name: str
   shape: tuple[int, ...]
   load: Callable[[], np.ndarray]
+  array: Callable[[], Any] | None = None
 
 
 def write_sharded(

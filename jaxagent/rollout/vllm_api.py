@@ -23,8 +23,9 @@ from jaxagent import types
 from jaxagent.rollout.engine import EngineError
 
 KEY_ENV = 'VLLM_API_KEY'
-BACKEND, PROTOCOL = 'jaxagent', 1  # of third_party/jaxagent_vllm
+BACKEND, PROTOCOL = 'jaxagent', 2  # of third_party/jaxagent_vllm
 OLDEST = (0, 32)
+WITH_PLUGIN = ('shared_memory', 'nccl')  # ways of weights
 # Of its attention there (vllm/v1/attention/backends/cpu_attn.py, 0.32).
 _HEAD_DIMS_ON_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 _START = (
@@ -81,7 +82,7 @@ def launch_options(
   # Log-probs of what is sampled from: temperature applied.
   args += ['--logprobs-mode', 'processed_logprobs', '--max-logprobs', '1']
   args += ['--enable-scale-out', '--generation-config', 'vllm']
-  if sync == 'shared_memory':
+  if sync in WITH_PLUGIN:
     args += ['--weight-transfer-config', json.dumps({'backend': BACKEND})]
   env = {'VLLM_SERVER_DEV_MODE': '1', 'VLLM_NO_USAGE_STATS': '1'}
   env |= {'HF_HUB_OFFLINE': '1', 'DO_NOT_TRACK': '1'}
@@ -228,16 +229,26 @@ class Vllm:
         'samples would be of two versions at once.'
       )
 
-  async def init_transfer(self) -> None:
-    body = {'init_info': {'protocol': PROTOCOL}}
+  async def world_size(self) -> int:
+    """Workers that this server's model is spread over."""
+    answer = await self._call('GET', '/get_world_size')
+    try:
+      return int(answer['world_size'])
+    except (KeyError, TypeError, ValueError) as error:
+      raise ServerError(
+        f'{self.url}/get_world_size: an answer of {answer!r}'
+      ) from error
+
+  async def init_transfer(self, **group: Any) -> None:
+    """group: of NCCL, as the plug-in's `InitInfo` has it, where one is used."""
+    body = {'init_info': {'protocol': PROTOCOL, **group}}
     await self._call('POST', '/init_weight_transfer_engine', body)
 
-  async def load_file(self, path: str, tensors, version: int) -> None:
-    """Weights through the plug-in, from a file that the server sees, too."""
+  async def load_weights(self, told: Mapping[str, Any], version: int) -> None:
+    """Weights through the plug-in; told: its `UpdateInfo`."""
     await self._call('POST', '/start_weight_update')
-    body = {'update_info': {'path': path, 'tensors': tensors}}
     try:
-      await self._call('POST', '/update_weights', body)
+      await self._call('POST', '/update_weights', {'update_info': told})
     except ServerError:
       # The next may be begun only when this one is finished.
       with contextlib.suppress(ServerError):

@@ -1,4 +1,4 @@
-"""Weights from the trainer to vLLM servers, two ways.
+"""Weights from the trainer to vLLM servers, two ways (`nccl_sync` is a third).
 
 `FileSync` lays all tensors into one file in shared memory; our plug-in
 (third_party/jaxagent_vllm) checks names, shapes and checksums before it touches
@@ -126,13 +126,14 @@ class FileSync:
   async def push(self, server: Vllm) -> None:
     await server.init_transfer()  # it may have been started anew
     try:
-      await server.load_file(str(self._path()), self._manifest, self._version)
+      told = {'path': str(self._path()), 'tensors': self._manifest}
+      await server.load_weights(told, self._version)
     except ServerError as error:
-      told = self._refusal()
-      if not told.exists():
+      refusal = self._refusal()
+      if not refusal.exists():
         raise
       raise ServerError(
-        f'{server.url} refuses version {self._version}: {told.read_text()}'
+        f'{server.url} refuses version {self._version}: {refusal.read_text()}'
       ) from error
 
   def _drop(self) -> None:

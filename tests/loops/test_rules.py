@@ -78,7 +78,7 @@ CHOICES = {
   'sft.steps': 'ran, improved',
   'embeddings.kind': 'tfidf, openai',
   'rollout.engine': 'native, vllm',
-  'rollout.vllm.sync': 'shared_memory, folder',
+  'rollout.vllm.sync': 'shared_memory, folder, nccl',
   'rollout.prompt_style': 'compact, full',
   'rl.weighting': 'none, duration, inclusion',
   'rl.rest': ', '.join(records.RESTS),
@@ -195,6 +195,10 @@ PAIRS = [
     "devices=.'0', '1'. names GPUs for each server, but .*servers=1",
   ),
   ({'rollout.vllm.shared_dir': 3}, 'shared_dir=3 must be a folder'),
+  (
+    {'rollout.vllm.sync': 'nccl'},
+    "sync='nccl' needs GPUs that the trainer does not use: name them in .*devices",
+  ),
   *(
     ({'rollout.vllm.urls': given}, 'urls=.* must be a tuple of addresses')
     for given in ('http://a:1', ('a:1',), (3,), ('',))
@@ -354,6 +358,18 @@ def test_heads_that_vllm_does_not_have(cpu, heads, said, monkeypatch):
   config = _config({'rollout.engine': 'vllm', HF + 'num_attention_heads': heads})
   told = engines.complaint(config)
   assert said in told and bool(said) == bool(told)
+
+
+def test_nccl_without_gpus_is_refused(monkeypatch):
+  over = {'rollout.engine': 'vllm', 'rollout.vllm.sync': 'nccl'}
+  config = _config({**over, 'rollout.vllm.urls': ('http://127.0.0.1:1',)})
+  for there, said in ((None, 'CuPy is not installed'), (object(), 'not on a GPU')):
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: there)
+    with pytest.raises(UserError, match=f"sync='nccl': .*{said}.*shared_memory"):
+      settings.validate_devices(config)
+  monkeypatch.setattr(engines, '_installed', lambda options: True)
+  config = _config({**over, 'rollout.vllm.devices': ('0',)})
+  assert "sync='nccl' is for GPUs" in engines.complaint(config)
 
 
 @pytest.fixture(scope='module')

@@ -44,8 +44,8 @@ class Server:
   async def init_transfer(self):
     pass
 
-  async def load_file(self, path, tensors, version):
-    self.got = path, tensors, version
+  async def load_weights(self, told, version):
+    self.got = told['path'], told['tensors'], version
 
 
 def _pushed(sync) -> tuple:

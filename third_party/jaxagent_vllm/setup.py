@@ -7,7 +7,7 @@ from setuptools import setup
 
 setup(
   name='jaxagent-vllm',
-  version='0.1.0',
+  version='0.2.0',
   description="Weights from jaxagent's trainer into a running vLLM server",
   license='Apache-2.0',
   packages=['jaxagent_vllm'],

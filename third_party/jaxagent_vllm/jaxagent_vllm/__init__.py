@@ -17,7 +17,7 @@ def register() -> None:
 
   if BACKEND not in Factory._registry:
     Factory.register_engine(
-      BACKEND, 'jaxagent_vllm.receiver', 'FileWeightReceiver'
+      BACKEND, 'jaxagent_vllm.receiver', 'WeightReceiver'
     )
   _nap_instead_of_yielding()
 

@@ -1,9 +1,10 @@
-"""vLLM's side of a weight update: a file that both processes see."""
+"""vLLM's side of a weight update: a file that both processes see, or NCCL."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,41 +16,60 @@ from vllm.distributed.weight_transfer.base import (
 from vllm.model_executor.model_loader.reload import layerwise
 
 from jaxagent_vllm import manifest
+from jaxagent_vllm.group import Group
 
-PROTOCOL = 1  # of init_info and update_info; the trainer sends its own
+PROTOCOL = 2  # of init_info and update_info; the trainer sends its own
 
 
 @dataclasses.dataclass
 class InitInfo(WeightTransferInitInfo):
-  """protocol: of the trainer."""
+  """protocol: of the trainer. The others: of `Group`, where it sends over NCCL."""
 
   protocol: int
+  unique_id: str = ''
+  size: int = 0
+  nccl_version: int = 0
 
 
 @dataclasses.dataclass
 class UpdateInfo(WeightTransferUpdateInfo):
   """All weights of one version.
 
-  path: file, as this machine names it.
   tensors: see `manifest.parse`.
+  path: file, as this machine names it; '' where they come over NCCL.
+  group: its name, then.
   """
 
-  path: str
   tensors: list[dict[str, Any]]
+  path: str = ''
+  group: str = ''
 
 
-class FileWeightReceiver(WeightTransferEngine[InitInfo, UpdateInfo]):
-  """Loads a version in one piece, after everything about it was checked."""
+class WeightReceiver(WeightTransferEngine[InitInfo, UpdateInfo]):
+  """Loads a version in one piece, after everything about it was checked.
+
+  Of what comes over NCCL, the checksum of each tensor just before it is loaded:
+  there is no room for all of them beside the model.
+  """
 
   init_info_cls = InitInfo
   update_info_cls = UpdateInfo
   supports_draft_weight_update = False
+  group: Group | None = None
 
   def init_transfer_engine(self, init_info: InitInfo) -> None:
     if init_info.protocol != PROTOCOL:
       raise ValueError(
         f'the trainer speaks protocol {init_info.protocol} and this plug-in '
         f'{PROTOCOL}: install the jaxagent_vllm that came with the trainer.'
+      )
+    if init_info.unique_id:
+      self._leave()
+      self.group = Group(
+        init_info.unique_id,
+        init_info.size,
+        init_info.nccl_version,
+        self.parallel_config,
       )
 
   def start_weight_update(self) -> None:
@@ -59,9 +79,9 @@ class FileWeightReceiver(WeightTransferEngine[InitInfo, UpdateInfo]):
     try:
       self._receive(update_info)
     except Exception as error:
-      # The server's answer does not say why: the trainer finds it here.
-      with contextlib.suppress(OSError), open(f'{update_info.path}.refused', 'w') as f:
-        f.write(str(error))
+      self._leave()  # the trainer may be sending: it is to make a new group
+      if update_info.path:
+        _tell(error, update_info.path)
       raise
 
   def _receive(self, update_info: UpdateInfo) -> None:
@@ -74,19 +94,39 @@ class FileWeightReceiver(WeightTransferEngine[InitInfo, UpdateInfo]):
       tied=bool(getattr(config.hf_config, 'tie_word_embeddings', False)),
       shards=self.parallel_config.tensor_parallel_size,
     )
-    data = manifest.open_file(update_info.path, tensors)
+    weights = self._weights(update_info, tensors)
     with torch.device(self.device):
       layerwise.initialize_layerwise_reload(model)
       try:
-        model.load_weights((t.name, _tensor(data, t)) for t in tensors)
+        model.load_weights(weights)
       finally:
         layerwise.finalize_layerwise_reload(model, config)
+
+  def _weights(self, update_info: UpdateInfo, tensors: Sequence[manifest.Tensor]):
+    """(name, weight) of each."""
+    if update_info.path:
+      data = manifest.open_file(update_info.path, tensors)
+      return ((t.name, _tensor(data, t)) for t in tensors)
+    if self.group is None or self.group.name != update_info.group:
+      raise manifest.ManifestError('this server is not in that group.')
+    return self.group.receive(tensors)
 
   def finish_weight_update(self) -> None:
     """Nothing is left to do."""
 
   def shutdown(self) -> None:
-    """Nothing is held."""
+    self._leave()
+
+  def _leave(self) -> None:
+    if self.group is not None:
+      self.group.close()
+    self.group = None
+
+
+def _tell(error: Exception, path: str) -> None:
+  """The server's answer does not say why: the trainer finds it here."""
+  with contextlib.suppress(OSError), open(f'{path}.refused', 'w') as file:
+    file.write(str(error))
 
 
 def _shapes(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
