@@ -42,7 +42,13 @@ HOST = {
   'instrumentation',
 }
 # rollout is a host room but for these files.
-ROLLOUT_ON_DEVICE = {'native_engine', 'native_programs', 'sampling'}
+ROLLOUT_ON_DEVICE = {
+  'native_engine',
+  'native_programs',
+  'nccl_group',
+  'nccl_sync',
+  'sampling',
+}
 DEVICE = {'algorithms', 'models', 'sharding', 'learner', 'checkpoint'}
 ABOVE = {'conversations', 'loops', 'main', 'pause', 'plan', 'testing'}
 # Room -> rooms it may import. Rooms not named here are free of this check.
