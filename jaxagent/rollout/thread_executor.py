@@ -30,6 +30,9 @@ class ThreadExecutor:
     lookahead: further works that may be queued, so that a slot that frees
       itself while the learner is busy finds work.
     cancel: called with a key's text to stop a work that has begun.
+    pauses_s: of a thread after an infrastructure failure, by the work's attempt,
+      the last one for all further attempts: a daemon or an endpoint that is away
+      for some seconds does not use up the attempts of a whole pool.
   """
 
   def __init__(
@@ -41,10 +44,12 @@ class ThreadExecutor:
     slots: int | None = None,
     lookahead: int = 0,
     cancel: Callable[[str], object] | None = None,
+    pauses_s: tuple[float, ...] = (0.5, 15.0),
   ):
     self.slots = slots or threads
     self.capacity = threads + lookahead
     self._inbox, self._run, self._cancel = inbox, run, cancel
+    self._pauses_s, self._closing = pauses_s, threading.Event()
     self._todo: queue.Queue[Work | None] = queue.Queue()
     self._lock = threading.Lock()
     self._current: dict[Key, int] = {}  # the attempt that is wanted
@@ -75,6 +80,7 @@ class ThreadExecutor:
 
   def close(self) -> None:
     """Lets each thread end after its present work; waits up to 5 s."""
+    self._closing.set()
     for _ in self._threads:
       self._todo.put(None)
     end = time.monotonic() + 5.0
@@ -86,6 +92,9 @@ class ThreadExecutor:
       if not self._begin(work):
         continue  # it was cancelled in the queue
       result = self._attempt(work)
+      if result is not None and result.executed.outcome.is_infrastructure:
+        last = len(self._pauses_s) - 1
+        self._closing.wait(self._pauses_s[min(work.attempt - 1, last)])
       if self._end(work) and result is not None:
         self._inbox.put(result)
 
