@@ -51,7 +51,7 @@ setup(
     'dev': [
       'pytest>=8',
       'pytest-timeout>=2.3',
-      'pytest-xdist>=3.6',
+      'pytest-xdist>=3.7',
       'hypothesis>=6.100',
       'ruff>=0.6',
       'matplotlib>=3.9',

@@ -26,6 +26,7 @@ if [ -n "$served" ]; then
   trap - EXIT
   export JAXAGENT_TEST_VLLM=1
 fi
-# Two workers, a file each at a time; tests that measure time run alone.
+# Two workers, a file each at a time, in the order of tests/conftest.py; tests that
+# measure time run alone.
 exec "$JAXAGENT_PYTHON" -m pytest -q -n "${JAXAGENT_TEST_WORKERS:-2}" \
-  --dist loadfile "$@"
+  --dist loadfile --no-loadscope-reorder "$@"
