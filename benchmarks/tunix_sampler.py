@@ -55,7 +55,8 @@ def main(folder: str, cache: int) -> None:
     norm_eps=c['rms_norm_eps'],
     use_tied_embedding=c['tie_word_embeddings'],
   )
-  mesh = jax.make_mesh((1, 1), ('fsdp', 'tp'))
+  auto = jax.sharding.AxisType.Auto  # its model indexes as JAX before 0.7 did
+  mesh = jax.make_mesh((1, 1), ('fsdp', 'tp'), axis_types=(auto, auto))
   model = params.create_model_from_safe_tensors(folder, config, mesh)
   shape = CacheConfig(
     cache, config.num_layers, config.num_kv_heads, config.head_dim

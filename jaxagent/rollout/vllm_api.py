@@ -150,7 +150,9 @@ class Vllm:
     self._http = httpx.AsyncClient(
       base_url=self.url,
       headers={'Authorization': f'Bearer {key}'} if key else {},
-      limits=httpx.Limits(max_connections=None),
+      # The server closes a connection that was idle for 5 s (uvicorn): one that is
+      # just being closed would look like a server that is lost.
+      limits=httpx.Limits(max_connections=None, keepalive_expiry=1.0),
       timeout=httpx.Timeout(timeout_s, read=None, pool=None),
       trust_env=False,
       # Without TLS, certificates would be read (half a second) for nothing.

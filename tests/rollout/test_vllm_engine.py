@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import http.server
+import json
+import math
 import threading
 import time
 
@@ -10,6 +14,7 @@ import pytest
 
 from jaxagent import types
 from jaxagent.rollout.engine import EngineError, RequestError, mix_seed
+from jaxagent.rollout.vllm_api import Vllm
 from jaxagent.rollout.vllm_engine import VllmEngine
 from jaxagent.testing.fake_vllm import FakeVllm
 
@@ -211,6 +216,49 @@ def test_a_lost_server_s_requests_are_asked_of_another(made, caplog):
 
 def _many():
   return [_request(i, 20) for i in range(12)]
+
+
+def test_a_connection_that_idled_is_not_used_again():
+  """uvicorn closes it after 5 s, perhaps just as a request goes out."""
+
+  class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    last = math.inf
+
+    def do_POST(self):  # noqa: N802 - the name is the base class's
+      self.rfile.read(int(self.headers['Content-Length']))
+      if time.monotonic() - self.last > 1.0:
+        self.close_connection = True
+        self.connection.close()
+        return
+      choice = {
+        'token_ids': [], 'logprobs': None, 'finish_reason': 'abort',
+        'weight_versions': [],
+      }  # fmt: skip
+      data = json.dumps({'choices': [choice]}).encode()
+      self.send_response(200)
+      self.send_header('Content-Length', str(len(data)))
+      self.end_headers()
+      self.wfile.write(data)
+      self.last = time.monotonic()
+
+    def log_message(self, *args):
+      pass
+
+  async def ask(url):
+    api = Vllm(url)
+    for i, pause in enumerate((0.0, 0.2, 1.3)):
+      await asyncio.sleep(pause)
+      await api.generate(_request(i), 0, f'{i}')
+    await api.close()
+
+  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+  threading.Thread(target=server.serve_forever, daemon=True).start()
+  try:
+    asyncio.run(ask(f'http://127.0.0.1:{server.server_port}'))
+  finally:
+    server.shutdown()
+    server.server_close()
 
 
 def test_when_none_comes_back_every_caller_is_told(made):
