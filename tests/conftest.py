@@ -51,15 +51,9 @@ def pytest_unconfigure(config):
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item):
   """Tests that measure time run beside no other."""
-  with _room(_measures_time(item)):
-    return (yield)
-
-
-def _measures_time(item) -> bool:
-  """Marked so; or a slow one of the sandbox, whose limits and kills are timed."""
   marks = {mark.name for mark in item.iter_markers()}
-  timed = 'slow' in marks and item.path.parent.name == 'sandbox'
-  return timed or bool(marks & {'alone', 'quiet'})
+  with _room(bool(marks & {'alone', 'quiet'})):
+    return (yield)
 
 
 @contextlib.contextmanager

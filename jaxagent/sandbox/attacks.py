@@ -342,11 +342,12 @@ def fill(s):
   s.setblocking(False); s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
   try:
     while True: s.send(b'x' * 65536)
-  except OSError: pass
+  except BlockingIOError: pass
 try:
   while True:
     pair = socket.socketpair(); kept.append(pair); fill(pair[0]); fill(pair[1])
-except OSError: pass
+except OSError as e:
+  if e.errno not in (23, 24): raise  # no memory, rather than no descriptor
 time.sleep(60)
 ''', (O.OOM, O.SCRIPT_ERROR), tier='T2'),
   Case('SysV memory, left', 'resources', _SYSV),

@@ -44,7 +44,7 @@ OPTIONS = (
   '--config.eval.max_steps=1',
   '--config.eval.k=2',
 )
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope='module')

@@ -22,7 +22,6 @@ from tests.rollout.served import NEW, ROOT, need_vllm, scaled, served
 pytestmark = [
   pytest.mark.vllm,
   pytest.mark.slow,
-  pytest.mark.alone,
   pytest.mark.timeout(300),
 ]
 NATS = 1e-4
@@ -115,6 +114,7 @@ def test_a_cache_of_earlier_weights_is_seen(one, monkeypatch):
   one.engine.update_weights(one.params, 10)
 
 
+@pytest.mark.alone
 def test_killed_in_mid_request_it_comes_back(one):
   """Of its two processes the one that computes (tests.loops: the other)."""
   requests = [one.request(i, 40, max_new_tokens=NEW) for i in range(24)]
@@ -168,6 +168,7 @@ with served('vllm', 'qwen2', pathlib.Path(sys.argv[1])) as one:
 """
 
 
+@pytest.mark.alone  # the machine's shared memory is counted
 def test_nothing_is_left_of_it_when_the_trainer_is_killed(tmp_path):
   need_vllm()
   shared = _shared_memory()

@@ -15,7 +15,7 @@ import pytest
 
 from jaxagent.sandbox import attacks
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(900)]
 
 MODES = {
   'T3-root': ('', ()),

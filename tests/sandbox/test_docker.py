@@ -12,7 +12,7 @@ from jaxagent.sandbox import __main__ as cli
 from jaxagent.types import Job, Limits, Outcome
 from tests.sandbox import daemon
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope='module')

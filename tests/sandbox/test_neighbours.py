@@ -25,6 +25,7 @@ while True: pass
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize('disable', [(), ('cgroup',)])
 def test_a_noisy_neighbour_does_not_move_the_clock(disable):
   """Without a quota or CPUs of its own the work takes ten times as long."""
@@ -89,6 +90,7 @@ with sandbox.SandboxPool(3, min_tier='T1', zygote=False,
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_slots_of_an_ordinary_user_do_not_share_a_limit_of_processes():
   command = [sys.executable, '-c', _USER]
   if os.geteuid() == 0:

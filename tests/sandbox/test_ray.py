@@ -28,7 +28,7 @@ from jaxagent.sandbox import (
 )
 from jaxagent.types import Execution, Job, Limits, Outcome
 
-slow = [pytest.mark.slow, pytest.mark.timeout(300)]
+slow = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(300)]
 
 _TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 _LIMITS = st.builds(
@@ -125,6 +125,7 @@ def test_an_address_without_a_cluster_is_named(address, text):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_an_address_that_accepts_and_says_nothing(monkeypatch):
   monkeypatch.setattr(ray_backend, 'JOIN_S', 6.0)
   with socket.socket() as listener:
@@ -212,7 +213,6 @@ def backend(tmp_path_factory):
   assert signal.getsignal(signal.SIGTERM) is handler
 
 
-@pytest.mark.slow
 class TestPrivate:
 
   pytestmark = slow
@@ -406,6 +406,7 @@ made.run(Job('x', 'm.py', files={'m.py': script}), 0, 60.0)
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_nothing_outlives_a_killed_trainer(tmp_path):
   before, seconds = folders(tmp_path), f'4322.{os.getpid()}'
@@ -426,6 +427,7 @@ def test_nothing_outlives_a_killed_trainer(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.parametrize('noted', [None, '10.0.0.1:6379'])
 def test_what_auto_finds_stays_as_it_is(noted, tmp_path, monkeypatch):
   monkeypatch.setenv('TMPDIR', str(tmp_path))
@@ -440,6 +442,7 @@ def test_what_auto_finds_stays_as_it_is(noted, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_auto_joins_the_cluster_of_this_machine(cluster):
   made = ray_backend.RayBackend(1, address='auto', zygote=False)
@@ -449,6 +452,7 @@ def test_auto_joins_the_cluster_of_this_machine(cluster):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_jobs_of_a_lost_node_come_out_on_another(cluster):
   before = folders()
@@ -475,6 +479,7 @@ def test_jobs_of_a_lost_node_come_out_on_another(cluster):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_a_pool_gets_every_job_once_when_a_node_goes(cluster):
   with SandboxPool(
@@ -495,6 +500,7 @@ def test_a_pool_gets_every_job_once_when_a_node_goes(cluster):
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_another_version_on_a_node_is_refused(cluster, monkeypatch):
   monkeypatch.setattr(ray_slot, 'fingerprint', lambda: 'other')

@@ -16,6 +16,7 @@ JOBS = 1000
 
 
 @pytest.mark.slow
+@pytest.mark.alone
 def test_a_thousand_jobs_leave_nothing():
   with tempfile.TemporaryDirectory(dir='/tmp') as folder:
     pathlib.Path(folder).chmod(0o755)
