@@ -127,15 +127,16 @@ def measure(
     for number, (names, options) in enumerate(arms):
       asked = {'seed': seed, 'updates': updates, 'options': list(options)}
       found = _kept(kept, names, asked)
+      work = base / f'seed{seed}-{number}'
+      shares = study.shares(options)
       if found is None:
-        work = base / f'seed{seed}-{number}'
-        shares = study.shares(options)
         if taught is not None and shares:
           quickstart.seed_control(taught, work, study.shared)
         run(study, work, seed, updates, options)
-        taught = work if taught is None and shares else taught
         measured = figures(study, work)
         found = {**asked, 'speed_index': round(speed, 2), **measured}
+      if taught is None and shares and (work / 'summary.json').exists():
+        taught = work
       rows[number]['runs'].append(found)
       yield rows
 
