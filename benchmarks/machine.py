@@ -35,6 +35,7 @@ def describe() -> dict[str, Any]:
     except importlib.metadata.PackageNotFoundError:
       versions[name] = None
   return {
+    **_accelerator(),
     'cpu': _cpu(),
     'cores': os.cpu_count(),
     'memory_gb': round(
@@ -69,6 +70,16 @@ def _cpu() -> str:
   except OSError:
     pass
   return platform.processor()
+
+
+def _accelerator() -> dict[str, str]:
+  """Kind and platform, where JAX runs on one."""
+  jax = sys.modules.get('jax')
+  if jax is None or jax.default_backend() == 'cpu':
+    return {}
+  device = jax.devices()[0]
+  platform_version = ' '.join(device.client.platform_version.split())
+  return {'accelerator': device.device_kind, 'platform': platform_version}
 
 
 def _commit() -> str:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 
 Shape = tuple[int, int]  # rows of a program, columns that it reads
 Group = tuple[list[int], int, int]  # slots, rows, columns
+_NEXT_TO_NOTHING = 1.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,9 @@ class Grouping:
     all. steps: of a round.
 
   A program that would be cheaper but has to be compiled is taken once it would
-  have saved as much as that costs (as one rents skis until buying had paid).
+  have saved as much as that costs (as one rents skis until buying had paid). Columns
+  that cost next to nothing are read beyond need: a large model, whose weights are
+  what is read, has few programs.
   """
 
   def __init__(
@@ -73,8 +76,13 @@ class Grouping:
     return best
 
   def _any(self, rows: int, need: int) -> tuple[float, int]:
-    columns = next(c for c in self._columns if c >= need)
-    return self._floats.step(rows, columns), columns
+    fit = [c for c in self._columns if c >= need]
+    costs = [self._floats.step(rows, c) for c in fit]
+    return max(
+      (cost, columns)
+      for cost, columns in zip(costs, fit)
+      if cost <= _NEXT_TO_NOTHING * costs[0]
+    )
 
   def _compiled(self, rows: int, need: int) -> tuple[float, int]:
     fit = [c for r, c in self._known if r == rows and c >= need]

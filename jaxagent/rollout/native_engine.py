@@ -42,6 +42,7 @@ from jaxagent.rollout.slots import Plan, Slots
 _log = logging.getLogger(__name__)
 _MAX_STOPS = 8
 _STEPS = 16  # tokens a round at most
+_STEPS_BESIDE = 32  # on an accelerator, which waits for its host between rounds
 
 
 @dataclasses.dataclass
@@ -109,7 +110,9 @@ class NativeEngine(Calls):
     one shape and shares nothing: equal to the last bit, and slower.
     """
     super().__init__()
-    self._graphdef, self._params, self._config = graphdef, params, config
+    self._params, self._config = params, config
+    self._structure = programs.Structure(graphdef, params, config)
+    self._weights: programs.Leaves = programs.leaves(params)
     self._pad_id, self._eos = pad_id, tuple(eos_ids)
     self._prompt = _buckets('prompt_buckets', prompt_buckets)
     self._batch = _buckets('batch_buckets', batch_buckets)
@@ -131,7 +134,9 @@ class NativeEngine(Calls):
     self._columns = _column_buckets(longest)
     reads = _column_buckets(longest, halves=True)  # by a decode
     self._slots = Slots(self._batch[-1], longest, share=not batch_invariant)
-    self._prefills, self._steps = self._batch, _STEPS
+    beside = jax.default_backend() != 'cpu'
+    self._prefills = self._batch
+    self._steps = _STEPS_BESIDE if beside else _STEPS
     self._alone = batch_invariant
     if batch_invariant:
       # Which tokens of a round are new depends on when it began: one at a time.
@@ -174,6 +179,7 @@ class NativeEngine(Calls):
     _check_fits(self._params, params, version)
     with self.paused():
       self._params, self._version = params, version
+      self._weights = programs.leaves(params)
       self._slots.forget()
 
   @contextlib.contextmanager
@@ -229,6 +235,7 @@ class NativeEngine(Calls):
       self._thread.join()
     self._fail(EngineError('the engine is closed; make a new one.'))
     self._params = self._cache = None
+    self._weights = ()
 
   def _enter(self, requests, for_training, puts) -> None:
     for request in requests:
@@ -365,9 +372,8 @@ class NativeEngine(Calls):
       part = packed.cut(start, rows, self._slots.n)
       self._note('prefill', rows, width)
       self._cache = programs.prefill(
-        self._graphdef,
-        self._config,
-        self._params,
+        self._structure,
+        self._weights,
         self._cache,
         part.tokens,
         part.positions,
@@ -384,9 +390,9 @@ class NativeEngine(Calls):
     tokens[0, : len(rest)] = rest
     self._note('extend', width, columns)
     self._cache = programs.extend(
-      self._graphdef,
+      self._structure,
       columns,
-      self._params,
+      self._weights,
       self._cache,
       tokens,
       np.array([plan.kept], np.int32),
@@ -425,17 +431,16 @@ class NativeEngine(Calls):
       where[row], at[row] = slot, self._slots.held[slot]
     bound = min(self._steps, int(limit.max()))
     settings = self._settings.rows(where) | {'limit': limit}
-    cut = self._settings.cut(slots)
+    kinds = self._settings.kinds(slots)
     # Where others wait, a few ends are worth a return.
     wake = max(1, rows // 8) if self._waiting else rows + 1
-    self._note('decode', rows, columns, cut)
+    self._note('decode', rows, columns, *kinds)
     done = programs.decode(
-      self._graphdef,
-      self._config,
+      self._structure,
       columns,
       self._steps,
-      cut,
-      self._params,
+      *kinds,
+      self._weights,
       self._cache,
       where,
       last,
@@ -506,10 +511,11 @@ class _Settings:
       for name, array in self._arrays.items()
     }
 
-  def cut(self, slots) -> bool:
-    """Whether any of them truncates the distribution."""
-    top_k, top_p = self._arrays['top_k'], self._arrays['top_p']
-    return any(top_k[s] > 0 or top_p[s] < 1 for s in slots)
+  def kinds(self, slots) -> tuple[bool, bool]:
+    """Whether any of them truncates the distribution; whether any is greedy."""
+    a = {name: array[list(slots)] for name, array in self._arrays.items()}
+    cut = (a['top_k'] > 0).any() or (a['top_p'] < 1).any()
+    return bool(cut), bool((a['temperature'] <= 0).any())
 
 
 def _floats(params, config: ModelConfig) -> grouping.Floats:

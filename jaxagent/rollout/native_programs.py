@@ -13,6 +13,7 @@ import functools
 from typing import Any
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 from flax import nnx
 
@@ -22,6 +23,41 @@ from jaxagent.models.logprobs import logits_of
 from jaxagent.rollout import prompt_rows, sampling
 
 Cache = Any
+Leaves = tuple[jax.Array, ...]
+
+
+class Structure:
+  """What a decoder is beside its weights: a static argument that is hashed once.
+
+  To hash a graphdef and to flatten a state take milliseconds, each time that a
+  program is called; weights are passed as leaves for the same reason.
+  """
+
+  def __init__(
+    self, graphdef: nnx.GraphDef, params: nnx.State, config: ModelConfig
+  ):
+    self.config = config
+    self._key = graphdef, jax.tree.structure(params)
+    self._hash = hash((self._key, config))
+
+  def __hash__(self) -> int:
+    return self._hash
+
+  def __eq__(self, other: object) -> bool:
+    return self is other or (
+      isinstance(other, Structure)
+      and (self._key, self.config) == (other._key, other.config)
+    )
+
+  def merge(self, leaves: Leaves) -> Any:
+    """The decoder with these weights."""
+    graphdef, tree = self._key
+    return nnx.merge(graphdef, jax.tree.unflatten(tree, leaves))
+
+
+def leaves(params: nnx.State) -> Leaves:
+  """The weights in the order that `Structure.merge` takes them."""
+  return tuple(jax.tree.leaves(params))
 
 
 def empty_cache(config: ModelConfig, slots: int, columns: int) -> Cache:
@@ -59,11 +95,10 @@ def copy(config: ModelConfig, cache: Cache, source, target) -> Cache:
   return _by_layer(config, move, cache)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
+@functools.partial(jax.jit, static_argnums=0, donate_argnums=2)
 def prefill(
-  graphdef,
-  config: ModelConfig,
-  params,
+  structure: Structure,
+  weights: Leaves,
   cache: Cache,
   tokens,
   positions,
@@ -76,7 +111,7 @@ def prefill(
   `prompt_rows.Rows`. What pads a prompt's last block is written beyond its text,
   as in `extend`; the cache has as many columns to spare.
   """
-  model = nnx.merge(graphdef, params)
+  model = structure.merge(weights)
   _, new = model.prefill(tokens, positions, segments)
   index = jnp.stack([slots, positions[:, :: prompt_rows.BLOCK]], -1)
   index = index.reshape(-1, 2)
@@ -89,7 +124,7 @@ def prefill(
       _write_rows(values, index, v.astype(values.dtype), axis=2),
     )
 
-  return _by_layer(config, write, cache, new)
+  return _by_layer(structure.config, write, cache, new)
 
 
 def _blocks(new):
@@ -101,9 +136,9 @@ def _blocks(new):
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=3)
 def extend(
-  graphdef,
+  structure: Structure,
   columns: int,
-  params,
+  weights: Leaves,
   cache: Cache,
   tokens,
   start,
@@ -114,7 +149,7 @@ def extend(
   columns: static; those that are read. What pads a row is written beyond its
   text, where the next token is written over it before it is seen.
   """
-  model = nnx.merge(graphdef, params)
+  model = structure.merge(weights)
   shape = tokens.shape
   positions = start[:, None] + jnp.arange(shape[1])
   visible = jnp.arange(columns) <= positions[..., None]
@@ -136,14 +171,46 @@ def extend(
   return model.beside_cache(*flat, cache, attend)[1]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3, 4), donate_argnums=6)
-def decode(
-  graphdef,
-  config: ModelConfig,
+def decode(*args):
+  """See `_decode`."""
+  return decode_program()(*args)
+
+
+@functools.cache
+def decode_program():
+  """`_decode`, compiled for the default backend."""
+  options = None
+  if jax.extend.backend.get_backend().platform_version.startswith('cuda'):
+    # The whole loop is one graph: the host is not asked after each step.
+    options = {'xla_gpu_enable_command_buffer': ','.join(_GRAPHS)}
+  return jax.jit(
+    _decode,
+    static_argnums=(0, 1, 2, 3, 4),
+    donate_argnums=6,
+    compiler_options=options,
+  )
+
+
+_GRAPHS = (
+  'FUSION',
+  'CUBLAS',
+  'CUBLASLT',
+  'CUDNN',
+  'CUSTOM_CALL',
+  'COLLECTIVES',
+  'DYNAMIC_SLICE_FUSION',
+  'WHILE',
+  'CONDITIONAL',
+)
+
+
+def _decode(
+  structure: Structure,
   columns: int,
   steps: int,
   cut: bool,
-  params,
+  greedy: bool,
+  weights: Leaves,
   cache: Cache,
   slots,
   last,
@@ -161,6 +228,7 @@ def decode(
     columns: static; those that are read, at least every live position.
     steps: static; room for tokens. The cache has as many columns to spare.
     cut: static; whether any row asks for top_k or top_p.
+    greedy: static; whether any row asks for temperature 0.
     slots: int32 [B]; one that is none of the cache's pads.
     last: int32 [B], each slot's last token; positions: its column.
     s: settings of each row; `limit` tokens are drawn at most.
@@ -171,7 +239,7 @@ def decode(
     cache, tokens [B, steps], log-probs [B, steps], how many of them [B],
     whether the last is a stop token [B].
   """
-  model = nnx.merge(graphdef, params)
+  model, config = structure.merge(weights), structure.config
   rows, h = len(slots), config.head_dim
   asked = s['limit'] > 0
   column = jnp.arange(columns + steps)
@@ -204,7 +272,7 @@ def decode(
       return cached.attend_one(q, keys, values, visible), (keys, values)
 
     hidden, near = model.beside_cache(o['last'], at, o['near'], attend)
-    token, logp = _draw(model, s, cut, hidden, at + 1)
+    token, logp = _draw(model, s, (cut, greedy), hidden, at + 1)
     token = jnp.where(now, token, o['last'])
     stops = (token[:, None] == s['stops']).any(-1)
     return {
@@ -284,9 +352,12 @@ def _write_rows(cache, index, new, axis: int):
   )
 
 
-def _draw(model, s, cut, hidden, positions):
+def _draw(model, s, kinds, hidden, positions):
   """hidden [B, D], position of the token to draw [B] -> token, log-prob."""
+  cut, greedy = kinds
   table = model.unembed.astype(hidden.dtype)
   logits = logits_of(hidden, table, jnp.float32(1))
   top = (s['top_k'], s['top_p']) if cut else ()
-  return sampling.draw(logits, s['temperature'], s['seed'], positions, *top)
+  return sampling.draw(
+    logits, s['temperature'], s['seed'], positions, *top, some_greedy=greedy
+  )

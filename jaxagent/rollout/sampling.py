@@ -19,12 +19,15 @@ def draw(
   positions: jax.Array,
   top_k: jax.Array | None = None,
   top_p: jax.Array | None = None,
+  *,
+  some_greedy: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
   """logits float32 [B, V], the rest [B] -> token int32 [B], log-prob [B].
 
   Temperature 0 takes the most likely token and reports its log-prob at
   temperature 1. top_k (0: off) and top_p (1: off) truncate; the log-prob is
-  then that of the truncated distribution.
+  then that of the truncated distribution. `some_greedy`: static; False where no
+  temperature is 0, which saves a pass over the logits.
   """
   greedy = temperature <= 0
   logits = logits / jnp.where(greedy, 1.0, temperature)[:, None]
@@ -34,11 +37,9 @@ def draw(
   token, total = invert(
     jnp.exp(logits - highest[:, None]), uniform(seeds, positions)
   )
-  token = jax.lax.cond(
-    greedy.any(),
-    lambda: jnp.where(greedy, jnp.argmax(logits, -1).astype(jnp.int32), token),
-    lambda: token,
-  )
+  if some_greedy:
+    best = jnp.argmax(logits, -1).astype(jnp.int32)
+    token = jnp.where(greedy, best, token)
   chosen = jnp.take_along_axis(logits, token[:, None], -1)[:, 0]
   return token, chosen - highest - jnp.log(total)
 

@@ -93,7 +93,7 @@ def test_greedy_is_the_argmax(engine):
   a = engine.generate([request(3, temperature=0.0, seed=1)])[0]
   b = engine.generate([request(3, temperature=0.0, seed=2)])[0]
   np.testing.assert_array_equal(a.token_ids, b.token_ids)
-  model = nnx.merge(engine._graphdef, engine._params)
+  model = engine._structure.merge(native_programs.leaves(engine._params))
   prompt = a.prompt_ids[None]
   hidden = model(prompt, np.arange(prompt.size)[None], np.ones_like(prompt))
   assert a.token_ids[0] == int(np.argmax(hidden[0, -1] @ model.unembed.T))
@@ -124,11 +124,11 @@ def test_no_recompile_after_warm_up(engine):
 
   for first in (0, 100):
     work(first)
-  count, programs = engine.compiles, native_programs.decode._cache_size()
+  count, programs = engine.compiles, native_programs.decode_program()._cache_size()
   for first in (200, 300, 400):
     work(first)
   assert engine.compiles == count
-  assert native_programs.decode._cache_size() == programs
+  assert native_programs.decode_program()._cache_size() == programs
 
 
 def test_truncate_keeps_the_head():
@@ -277,13 +277,12 @@ def test_new_weights_in_mid_request_are_told_by_the_spans():
   at = len(prompt) + seam - 1
   rows = prompt_rows.pack([fed[:at]], [0], 64, nobody=1)
   cache = native_programs.prefill(
-    engine._graphdef,
-    CONFIG,
-    old,
+    engine._structure,
+    native_programs.leaves(old),
     native_programs.empty_cache(CONFIG, 1, 64),
     *dataclasses.astuple(rows),
   )
-  model = nnx.merge(engine._graphdef, new)
+  model = engine._structure.merge(native_programs.leaves(new))
   for i in range(at, at + 6):
 
     def attend(q, k, v, pair, i=i):
