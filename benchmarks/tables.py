@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks import (
   async_core,
   decode,
+  decode_bandwidth,
   duration_ablation,
   duration_bias,
   machine,
@@ -39,6 +40,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     lambda result: duration_bias.table(result, timeouts=('p95',)),
   ),
   'decode': ('decode', decode.table),
+  'bandwidth': ('decode_bandwidth', decode_bandwidth.table),
   'ablation': ('duration_ablation', duration_ablation.table),
   'staleness': ('staleness', staleness.table),
   'weight sync': ('weight_sync', weight_sync.table),

@@ -42,7 +42,8 @@ from jaxagent.rollout.slots import Plan, Slots
 _log = logging.getLogger(__name__)
 _MAX_STOPS = 8
 _STEPS = 16  # tokens a round at most
-_STEPS_BESIDE = 32  # on an accelerator, which waits for its host between rounds
+# On an accelerator: a round's host time counts, and fewer rows are slower.
+_STEPS_BESIDE, _ROWS_BESIDE = 32, 8
 
 
 @dataclasses.dataclass
@@ -134,20 +135,21 @@ class NativeEngine(Calls):
     self._columns = _column_buckets(longest)
     reads = _column_buckets(longest, halves=True)  # by a decode
     self._slots = Slots(self._batch[-1], longest, share=not batch_invariant)
-    beside = jax.default_backend() != 'cpu'
-    self._prefills = self._batch
-    self._steps = _STEPS_BESIDE if beside else _STEPS
+    self._prefills, self._steps, decodes = self._batch, _STEPS, self._batch
+    if jax.default_backend() != 'cpu':
+      self._steps = _STEPS_BESIDE
+      decodes = _buckets('', [max(rows, _ROWS_BESIDE) for rows in self._batch])
     self._alone = batch_invariant
     if batch_invariant:
       # Which tokens of a round are new depends on when it began: one at a time.
       self._steps = 1
       self._prefills = (1,)
       self._batch, self._columns = self._batch[-1:], self._columns[-1:]
-      reads = self._columns
+      decodes, reads = self._batch, self._columns
     self._settings = _Settings(self._batch[-1])
     self._cache: Any = None
     self._grouping = grouping.Grouping(
-      self._batch, reads, _floats(params, config), self._steps
+      decodes, reads, _floats(params, config), self._steps
     )
     self._shapes: set[tuple[Any, ...]] = set()
     self._waiting: collections.deque[_Job] = collections.deque()

@@ -131,6 +131,18 @@ def test_no_recompile_after_warm_up(engine):
   assert native_programs.decode_program()._cache_size() == programs
 
 
+def test_accelerators_settings_give_the_same_tokens(engine, monkeypatch):
+  """Longer rounds, and more rows than there are slots."""
+  requests = [request(i, 5) for i in range(3)]
+  want = engine.generate(requests)
+  with monkeypatch.context() as patch:
+    patch.setattr(jax, 'default_backend', lambda: 'gpu')
+    other = _fresh(batch_buckets=(1, 2))
+  for a, b in zip(want, other.generate(requests), strict=True):
+    np.testing.assert_array_equal(a.token_ids, b.token_ids)
+  other.close()
+
+
 def test_truncate_keeps_the_head():
   logits = np.log(np.array([[0.5, 0.3, 0.15, 0.05]], np.float32))
   for top_k, top_p, kept in ((2, 1.0, 2), (0, 0.7, 2), (0, 0.1, 1), (0, 1, 4)):
