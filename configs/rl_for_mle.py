@@ -95,7 +95,6 @@ def _paper(config: common.ConfigDict) -> None:
   config.rl.value_warmup_epochs = 0
   config.rl.weight_mean = 'batch'
   config.rl.weight_cap = 0.0
-  config.rl.max_staleness = 4  # m is not given
   config.rl.entropy_coef = 0.001
   config.rl.kl_coef = 0.001
   config.rl.lease_s = 5400.0

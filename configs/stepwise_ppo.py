@@ -72,7 +72,6 @@ def _paper(config: common.ConfigDict) -> None:
   config.rl.batch_size = 256
   config.rl.updates = 40
   config.rl.weight_cap = 0.0
-  config.rl.max_staleness = 4
   config.rl.policy_lr = 1e-6
   config.rl.value_lr = 1e-5
   config.rl.value_warmup_epochs = 0

@@ -75,7 +75,7 @@ class SchedulerConfig:
   batch_size: int
   oversample: float = 1.0
   rest: str = 'carry_over'
-  max_staleness: int | None = 4
+  max_staleness: int | None = 1
   on_stale: str = 'keep'
   buffer_capacity: int | None = None
   max_attempts: int = 3

@@ -146,7 +146,7 @@ def test_the_papers_preset_keeps_the_papers_weights():
   tiny = stepwise_ppo.get_config('tiny').rl
   paper = stepwise_ppo.get_config('qwen2.5-7b').rl
   assert (tiny.weight_cap, tiny.max_staleness, tiny.updates) == (3.0, 1, 64)
-  assert (paper.weight_cap, paper.max_staleness, paper.updates) == (0.0, 4, 40)
+  assert (paper.weight_cap, paper.max_staleness, paper.updates) == (0.0, 1, 40)
 
 
 @pytest.mark.parametrize('variant, updates', [('stepwise', 39), ('', 64)])
