@@ -24,9 +24,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from benchmarks import machine
-from jaxagent.models import ModelConfig, init_decoder
+from jaxagent.models import ModelConfig, abstract_decoder
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.types import Request, Sampling
 
@@ -77,9 +78,23 @@ def prompt(config: ModelConfig) -> np.ndarray:
   return rng.integers(1, config.vocab_size, PROMPT).astype(np.int32)
 
 
+def random_weights(config: ModelConfig) -> tuple[nnx.GraphDef, nnx.State]:
+  """Normal numbers, drawn shape by shape: one program for all takes minutes."""
+  graphdef, shapes = abstract_decoder(config)
+  draw = jax.jit(
+    lambda key, like: (
+      0.02 * jax.random.normal(key, like.shape, like.dtype)
+    ),
+    static_argnums=1,
+  )
+  flat, tree = jax.tree.flatten(shapes)
+  keys = jax.random.split(jax.random.key(0), len(flat))
+  return graphdef, jax.tree.unflatten(tree, map(draw, keys, flat))
+
+
 def native(config: ModelConfig, rows: int) -> tuple[Callable, Callable]:
   """run(), close()."""
-  graphdef, params = init_decoder(config, 0)
+  graphdef, params = random_weights(config)
   engine = NativeEngine(
     graphdef,
     params,
