@@ -70,7 +70,7 @@ def test_settings_from_the_environment():
 
 @pytest.mark.slow
 def test_every_mesh_gives_one_devices_result(tmp_path):
-  shapes = ['1x1x1', '8x1x1', '1x8x1', '2x2x2', '4x1x2', '1x4x2']
+  shapes = ['1x1x1', '8x1x1', '2x2x2', '1x4x2', '1x8x1']
   env = {
     **os.environ,
     'JAX_PLATFORMS': 'cpu',
