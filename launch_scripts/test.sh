@@ -6,12 +6,12 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source=launch_scripts/_environment.sh
 . "$here/_environment.sh"
 # vLLM's servers have an environment of their own; the fast subset has none.
-# It is made beside the tests' own: each is a download and a core.
-served=
+# It is made beside the tests' own and the first tests: who needs it waits for the
+# process that makes it (tests/rollout/served.py).
 if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
   bash "$here/vllm_env.sh" cpu &
-  served=$!
-  trap 'kill "$served" 2>/dev/null || true' EXIT
+  export JAXAGENT_TEST_VLLM=1 JAXAGENT_TEST_VLLM_MAKER=$!
+  trap 'kill "$JAXAGENT_TEST_VLLM_MAKER" 2>/dev/null || true' EXIT
 fi
 make_environment "[dev,docker,ray]"
 bash "$here/install_docker.sh"
@@ -20,11 +20,6 @@ cd "$here/.."
 if ! "$JAXAGENT_PYTHON" -c 'import torch' >/dev/null 2>&1; then
   "$JAXAGENT_PYTHON" -m pip install --quiet --disable-pip-version-check \
     torch==2.13.0
-fi
-if [ -n "$served" ]; then
-  wait "$served"
-  trap - EXIT
-  export JAXAGENT_TEST_VLLM=1
 fi
 # Two workers, a file each at a time, in the order of tests/conftest.py; tests that
 # measure time run alone.

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import pathlib
+import time
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from jaxagent import types
 from jaxagent.data import bpe
 from jaxagent.loops import device, engines
 from jaxagent.models import init_decoder, token_logprobs
+from jaxagent.testing import process_tree
 
 ROOT = pathlib.Path(__file__).parents[2]
 PYTHON = ROOT / '.venv-vllm' / 'bin' / 'python'
@@ -35,7 +37,13 @@ KINDS = {
 
 
 def need_vllm() -> None:
-  """Where the environment is promised, doing without it is a failure."""
+  """Where the environment is promised, doing without it is a failure.
+
+  launch_scripts/test.sh promises it, and may still be at it.
+  """
+  maker = int(os.environ.get('JAXAGENT_TEST_VLLM_MAKER') or 0)
+  while process_tree.lives(maker):
+    time.sleep(0.5)
   if PYTHON.is_file():
     return
   how = 'make it with `bash launch_scripts/vllm_env.sh cpu`'
