@@ -140,6 +140,7 @@ def base() -> ConfigDict:
       max_position_embeddings=1024,
       rms_norm_eps=1e-6,
       rope_theta=10000.0,
+      initializer_range=0.02,
       tie_word_embeddings=True,
     )
   )

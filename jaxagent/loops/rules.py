@@ -28,6 +28,7 @@ OPTIONAL = (
   'model.hf.num_key_value_heads',
   'model.hf.rms_norm_eps',
   'model.hf.rope_theta',
+  'model.hf.initializer_range',
   'model.hf.tie_word_embeddings',
 )
 
@@ -224,6 +225,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number('search.debug_probability', least=0, most=1),
   checks.number(_HF + 'rms_norm_eps', above=0),
   checks.number(_HF + 'rope_theta', above=0),
+  checks.number(_HF + 'initializer_range', above=0),
   checks.number('sft.lr', above=0),
   checks.number('rollout.temperature', above=0),
   checks.number('rollout.vllm.start_s', above=0),

@@ -142,6 +142,7 @@ NUMBERS = {
   'collect.varied_start': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'model.hf.rms_norm_eps': ((0, -1), 'above 0'),
   'model.hf.rope_theta': ((0, -1), 'above 0'),
+  'model.hf.initializer_range': ((0, -1), 'above 0'),
   'sft.lr': ((0, -1), 'above 0'),
   'rollout.temperature': ((0, -1), 'above 0'),
   'rollout.vllm.start_s': ((0, -1), 'above 0'),
