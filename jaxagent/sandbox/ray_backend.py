@@ -40,6 +40,7 @@ from jaxagent.types import Execution, Job
 JOIN_S = 15.0  # an address that has not answered by then is refused
 CPUS_S = 8.0  # how long slots wait for CPUs that others hold
 LOAD_S = 60.0  # an actor's process, and jaxagent in it
+PLACE_S = 30.0  # Ray may go on placing actors on a node that is gone
 OPEN_S = 180.0  # a launcher with its zygote, and the probe
 GUARD_S = 30.0  # past a job's limit without an answer the actor is given up
 CLOSE_S = 15.0
@@ -454,7 +455,7 @@ class RayBackend:
       actor = self._actors[slot]
       if actor is not None:
         return actor
-      (actor,) = self._spawn(1, stop)
+      actor = self._replace(stop)
       if errors.tier_number(actor.tier) < errors.tier_number(self.tier):
         self._kill(actor.handle)
         raise errors.BackendError(
@@ -465,6 +466,19 @@ class RayBackend:
         self._actors[slot] = actor
         self.restarts += 1
       return actor
+
+  def _replace(self, stop: Callable[[], bool]) -> _Actor:
+    """A new actor. One that dies before it has opened costs its job nothing."""
+    end = time.monotonic() + PLACE_S
+    while True:
+      try:
+        (actor,) = self._spawn(1, stop)
+        return actor
+      except errors.BackendError as error:
+        died = isinstance(error.__cause__, self._ray.exceptions.RayActorError)
+        if not died or time.monotonic() > end:
+          raise
+        time.sleep(0.5)
 
   def _lose(self, slot: int, actor: _Actor) -> None:
     with self._lock:

@@ -307,6 +307,22 @@ class TestPrivate:
     assert backend.restarts == restarts + 1
     wait_for(lambda: not groups([old]))
 
+  def test_an_actor_that_dies_before_it_opens_costs_its_job_nothing(
+      self, backend, monkeypatch):
+    check, loaded = backend._check, []
+
+    def die_once(handle, record):
+      loaded.append(record['pid'])
+      if len(loaded) == 1:
+        os.kill(loaded[0], signal.SIGKILL)
+      return check(handle, record)
+
+    monkeypatch.setattr(backend, '_check', die_once)
+    backend._lose(0, backend._actors[0])
+    result = backend.run(job('again', 'print(5)'), 0, 20.0)
+    assert result.outcome is Outcome.OK and result.output == '5\n'
+    assert len(loaded) == 2 and not ray_private.started(loaded[0])
+
   def test_a_killed_launcher_leaves_a_working_actor(self, backend):
     actor = backend.stats()['actors'][0]['pid']
     (launcher,) = [
