@@ -15,6 +15,7 @@ from jaxagent.loops import sft
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.stand_ins import programmer
+from jaxagent.stand_ins.programmer import Design
 
 
 class Prompts:
@@ -72,22 +73,25 @@ class PromptIds:
 def written(host) -> list[tuple[Task, str]]:
   """`solution.programs` programs by script, and what they answer.
 
-  As many from scratch as from a previous one, for each held-in task in turn;
-  they depend on the seed alone.
+  The share `solution.improve` revises the program before it, the others are from
+  scratch, for each held-in task in turn; they depend on the seed alone.
   """
   config = host.config
   author = programmer.ScriptedProgrammer()
   columns = {task: _columns(host, task) for task in host.heldin}
   pairs: list[tuple[Task, str]] = []
-  last: dict[str, Previous] = {}
+  last: dict[str, tuple[Design, Previous]] = {}
   for number in range(config.solution.programs):
     name = host.heldin[number % len(host.heldin)]
     rng = random.Random(f'{config.seed} {name} {number}')
-    response = author.write(host.spec(name), columns[name], rng)
+    spec = host.spec(name)
     improves = rng.random() < config.solution.improve
-    task = Task(name, last.get(name) if improves else None)
-    pairs.append((task, response))
-    last[name] = Previous(solution.parse(response), '')
+    before, previous = (improves and last.get(name)) or (None, None)
+    design = author.design(spec, rng, before)
+    response = author.write(spec, columns[name], design, rng)
+    pairs.append((Task(name, previous), response))
+    output = author.output(design, rng)
+    last[name] = design, Previous(solution.parse(response), output)
   return pairs
 
 

@@ -71,6 +71,20 @@ _PLANS = (
   'I load both files. I train {what}. Then I write the predictions.',
   'Use {what}. Train on all rows. Save the submission.',
 )
+# Part of a class's name -> what scikit-learn may say of it while it is fitted.
+_SAID = {
+  'MLP': """\
+sklearn/neural_network/_multilayer_perceptron.py:785: ConvergenceWarning: \
+Stochastic Optimizer: Maximum iterations ({n}) reached and the optimization hasn't \
+converged yet.
+  warnings.warn(
+""",
+  'LogisticRegression': """\
+sklearn/linear_model/_logistic.py:599: ConvergenceWarning: lbfgs failed to converge \
+after {n} iteration(s) (status=1):
+STOP: TOTAL NO. OF ITERATIONS REACHED LIMIT
+""",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +94,19 @@ class Columns:
   features: tuple[str, ...]
   target: str
   targets: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+  """What is fitted: the rows of the tables above, and a call for each."""
+
+  rows: tuple[str, ...]
+  calls: tuple[str, ...]
+
+  @property
+  def names(self) -> list[str]:
+    """Of the calls' classes."""
+    return [call.partition('(')[0] for call in self.calls]
 
 
 class ScriptedProgrammer:
@@ -92,21 +119,48 @@ class ScriptedProgrammer:
   name = 'scripted_programmer'
   is_stand_in = True
 
-  def __init__(self, p_slip: float = 0.1):
+  def __init__(self, p_slip: float = 0.3):
     if not 0 <= p_slip <= 1:
       raise ValueError(f'p_slip={p_slip!r} must be between 0 and 1.')
     self.p_slip = p_slip
 
+  def design(
+    self,
+    spec: types.TaskSpec,
+    rng: random.Random,
+    previous: Design | None = None,
+  ) -> Design:
+    """A new one, or `previous` with one of its parts changed.
+
+    Most of a revised program stands in its prompt: a small model that learns
+    from both learns to copy early, which it also needs for a class that it has
+    imported.
+    """
+    made = _draw(spec, rng) if previous is None else previous
+    while made == previous:
+      made = _revised(spec, previous, rng)
+    return made
+
   def write(
-    self, spec: types.TaskSpec, columns: Columns, rng: random.Random
+    self,
+    spec: types.TaskSpec,
+    columns: Columns,
+    design: Design,
+    rng: random.Random,
   ) -> str:
     """One response: a plan and a code block."""
-    names, steps = _model(spec, columns, rng)
-    code = _program(spec, columns, names, steps)
+    code = _program(spec, columns, design)
     if rng.random() < self.p_slip:
       code = code.replace(*rng.choice(_SLIPS))
-    plan = rng.choice(_PLANS).format(what=names[-1])
+    plan = rng.choice(_PLANS).format(what=design.names[-1])
     return f'{plan}\n```python\n{code}```'
+
+  def output(self, design: Design, rng: random.Random) -> str:
+    """What such a program may have printed, for the prompt to revise it."""
+    for name, said in _SAID.items():
+      if name in design.names[-1] and rng.random() < 0.5:
+        return said.format(n=rng.choice((20, 100, 200)))
+    return ''
 
 
 def columns_of(
@@ -121,52 +175,61 @@ def columns_of(
   )
 
 
-def _model(
-  spec: types.TaskSpec, columns: Columns, rng: random.Random
-) -> tuple[list[str], list[str]]:
-  """(class names, calls) of a pipeline's steps."""
-  regression = spec.kind != 'classification'
+def _draw(spec: types.TaskSpec, rng: random.Random) -> Design:
   if spec.modality == 'text':
     rows = [rng.choice(_VECTORIZERS.splitlines())]
     estimators = _TEXT.splitlines()
   else:
     scaler = rng.choice(_SCALERS)
     rows = [scaler] if scaler else []
-    own = _REGRESSORS if regression else _CLASSIFIERS
+    own = _REGRESSORS if _is_regression(spec) else _CLASSIFIERS
     estimators = (own + _TABULAR).splitlines()
-  probable = not regression and _wants_probabilities(spec)
   rows.append(rng.choice(estimators))
-  made = [_call(row, regression, probable, rng) for row in rows]
-  return [name for name, _ in made], [call for _, call in made]
+  return Design(tuple(rows), tuple(_call(spec, row, rng) for row in rows))
 
 
-def _call(
-  row: str, regression: bool, probable: bool, rng: random.Random
-) -> tuple[str, str]:
+def _revised(
+  spec: types.TaskSpec, design: Design, rng: random.Random
+) -> Design:
+  """The estimator's settings, the estimator or what is before it drawn again."""
+  part = rng.choice(('settings', 'estimator', 'before'))
+  if part == 'settings':
+    last = _call(spec, design.rows[-1], rng)
+    return Design(design.rows, (*design.calls[:-1], last))
+  drawn = _draw(spec, rng)
+  first, last = (design, drawn) if part == 'estimator' else (drawn, design)
+  return Design(
+    (*first.rows[:-1], last.rows[-1]), (*first.calls[:-1], last.calls[-1])
+  )
+
+
+def _call(spec: types.TaskSpec, row: str, rng: random.Random) -> str:
   name, *settings = row.split()
-  name = name.format('Regressor' if regression else 'Classifier')
+  name = name.format('Regressor' if _is_regression(spec) else 'Classifier')
   given = [
     f'{key}={rng.choice(values.split("|"))}'
     for key, values in zip(settings[::2], settings[1::2])
     if rng.random() < 0.7
   ]
-  if name == 'SVC' and probable:
+  if name == 'SVC' and _wants_probabilities(spec):
     given.append('probability=True')
   if catalogue.ENTRIES[name].seeded:
     given.append('random_state=0')
-  return name, f'{name}({", ".join(given)})'
+  return f'{name}({", ".join(given)})'
+
+
+def _is_regression(spec: types.TaskSpec) -> bool:
+  return spec.kind != 'classification'
 
 
 def _wants_probabilities(spec: types.TaskSpec) -> bool:
   return spec.metric in ('log_loss', 'roc_auc')
 
 
-def _program(
-  spec: types.TaskSpec, columns: Columns, names, steps: Sequence[str]
-) -> str:
+def _program(spec: types.TaskSpec, columns: Columns, design: Design) -> str:
   # Beside the line that uses them: a small policy copies what is near.
   imports = [
-    f'from {catalogue.ENTRIES[name].module} import {name}' for name in names
+    f'from {catalogue.ENTRIES[name].module} import {name}' for name in design.names
   ]
   text = spec.modality == 'text'
   read = ', keep_default_na=False' if text else ''
@@ -184,7 +247,7 @@ def _program(
     f'x = {x}',
     f"y = train['{columns.target}']",
     *imports,
-    f'model = make_pipeline({", ".join(steps)})',
+    f'model = make_pipeline({", ".join(design.calls)})',
     'model.fit(x, y)',
     *_submission(spec, columns, rows),
     "out.to_csv('submission.csv', index=False)",

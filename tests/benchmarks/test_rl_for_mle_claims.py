@@ -18,7 +18,8 @@ def _run(seed: int, exec_s, score, valid=(1.0,) * 8, last: float = 0.9) -> dict:
     'rl_s': 60.0,
     'solutions': {'rl': {'scratch': part, 'improved': part}},
     'best_trained': [[1.0, 0.5], [9.0, 0.95 + 0.001 * seed]],
-    'best_sampled': [[1.0, 0.7], [3.0, 0.9]],
+    'best_before': [[1.0, 0.7], [3.0, 0.9]],
+    'best_after': [[1.0, 0.6], [2.0, 0.95 + 0.001 * seed]],
     'average_sft': -4.0,
     'average_rl': -1.0 + 0.1 * seed,
   }

@@ -23,6 +23,10 @@ SPECS = {spec.name: spec for spec in list_tasks(TASKS)}
 DIGITS = Columns(('p0', 'p1'), 'label', ('label',))
 
 
+def _write(author, spec, columns, rng) -> str:
+  return author.write(spec, columns, author.design(spec, rng), rng)
+
+
 def _columns(spec) -> Columns:
   features = ('text',) if spec.modality == 'text' else ('a', 'b')
   targets = ('p_0', 'p_1') if spec.metric == 'log_loss' else ('y',)
@@ -33,7 +37,8 @@ def _columns(spec) -> Columns:
 def test_many_different_programs_of_every_bundled_task(name):
   spec, rng = SPECS[name], random.Random(0)
   columns = _columns(spec)
-  texts = [ScriptedProgrammer(0.0).write(spec, columns, rng) for _ in range(200)]
+  author = ScriptedProgrammer(0.0)
+  texts = [_write(author, spec, columns, rng) for _ in range(200)]
   assert len(set(texts)) > 120
   for text in texts:
     code = parse(text).code
@@ -43,16 +48,48 @@ def test_many_different_programs_of_every_bundled_task(name):
 
 def test_they_depend_on_the_seed_alone():
   one, two = (
-    ScriptedProgrammer().write(SPECS['digits'], DIGITS, random.Random(5))
+    _write(
+      ScriptedProgrammer(), SPECS['digits'], DIGITS, random.Random(5)
+    )
     for _ in range(2)
   )
   assert one == two
 
 
+@pytest.mark.parametrize('name', SPECS)
+def test_one_part_of_a_revised_one_differs(name):
+  spec, author, rng = SPECS[name], ScriptedProgrammer(0.0), random.Random(1)
+  settings = estimators = before = 0
+  for _ in range(200):
+    old = author.design(spec, rng)
+    new = author.design(spec, rng, old)
+    assert new != old
+    if new.rows[:-1] != old.rows[:-1] or new.calls[:-1] != old.calls[:-1]:
+      before += 1
+      assert new.calls[-1] == old.calls[-1]
+    elif new.rows[-1] == old.rows[-1]:
+      settings += 1
+      assert new.names == old.names
+    else:
+      estimators += 1
+  assert min(settings, estimators, before) > 30
+
+
+def test_what_it_may_have_printed_is_of_its_estimator():
+  spec, author, rng = SPECS['digits'], ScriptedProgrammer(0.0), random.Random(2)
+  said: dict[str, set[str]] = {}
+  for _ in range(400):
+    design = author.design(spec, rng)
+    said.setdefault(design.names[-1], set()).add(author.output(design, rng))
+  assert any('(100)' in text for text in said['MLPClassifier'])
+  assert any('lbfgs' in text for text in said['LogisticRegression'])
+  assert '' in said['MLPClassifier'] and said['GaussianNB'] == {''}
+
+
 def test_slips_are_as_many_as_asked():
   rng = random.Random(0)
   texts = [
-    ScriptedProgrammer(1.0).write(SPECS['digits'], DIGITS, rng)
+    _write(ScriptedProgrammer(1.0), SPECS['digits'], DIGITS, rng)
     for _ in range(50)
   ]
   whole = ("'data/train.csv'", 'make_pipeline(', 'model.fit(x, y)', "{'id':",
@@ -81,7 +118,7 @@ def test_they_run(tmp_path):
   columns = Columns(('a', 'b'), 'label', ('label',))
   rng = random.Random(1)
   for _ in range(3):
-    text = ScriptedProgrammer(0.0).write(SPECS['digits'], columns, rng)
+    text = _write(ScriptedProgrammer(0.0), SPECS['digits'], columns, rng)
     (tmp_path / 'solution.py').write_text(parse(text).code)
     subprocess.run([sys.executable, 'solution.py'], cwd=tmp_path, check=True)
     head = (tmp_path / 'submission.csv').read_text().splitlines()
