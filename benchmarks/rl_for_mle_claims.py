@@ -92,7 +92,7 @@ def best_over_time(steps: Sequence[Mapping[str, Any]]) -> list[list[float]]:
 
 STUDY = Study(
   config='configs/rl_for_mle.py',
-  options=(),
+  options=('solution.samples=64',),
   shared=('tasks', 'tokenizer', 'sft'),
   curves={
     **CURVES,
