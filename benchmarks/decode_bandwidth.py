@@ -24,26 +24,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import nnx
 
 from benchmarks import machine
-from jaxagent.models import ModelConfig, abstract_decoder
+from benchmarks.shapes import SHAPES, random_weights
+from jaxagent.models import ModelConfig
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.types import Request, Sampling
 
-_HALF = {'dtype': 'bfloat16', 'param_dtype': 'bfloat16'}
-SHAPES = {
-  '0.5B': ModelConfig(
-    vocab_size=151936, hidden_size=896, intermediate_size=4864,
-    num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
-    head_dim=64, rope_theta=1e6, **_HALF,
-  ),
-  '3B': ModelConfig(
-    vocab_size=151936, hidden_size=2048, intermediate_size=11008,
-    num_hidden_layers=36, num_attention_heads=16, num_key_value_heads=2,
-    head_dim=128, rope_theta=1e6, **_HALF,
-  ),
-}  # fmt: skip
 PROMPT, ANSWER = 64, 256
 _COPY = 2**30  # bfloat16 numbers
 
@@ -76,20 +63,6 @@ def prompt(config: ModelConfig) -> np.ndarray:
   """int32 [PROMPT]"""
   rng = np.random.default_rng(0)
   return rng.integers(1, config.vocab_size, PROMPT).astype(np.int32)
-
-
-def random_weights(config: ModelConfig) -> tuple[nnx.GraphDef, nnx.State]:
-  """Normal numbers, drawn shape by shape: one program for all takes minutes."""
-  graphdef, shapes = abstract_decoder(config)
-  draw = jax.jit(
-    lambda key, like: (
-      0.02 * jax.random.normal(key, like.shape, like.dtype)
-    ),
-    static_argnums=1,
-  )
-  flat, tree = jax.tree.flatten(shapes)
-  keys = jax.random.split(jax.random.key(0), len(flat))
-  return graphdef, jax.tree.unflatten(tree, map(draw, keys, flat))
 
 
 def native(config: ModelConfig, rows: int) -> tuple[Callable, Callable]:
@@ -216,7 +189,7 @@ def table(result: dict[str, Any]) -> str:
 
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--shapes', default=','.join(SHAPES))
+  parser.add_argument('--shapes', default='0.5B,3B')
   parser.add_argument('--rows', default='1,8,64,128')
   parser.add_argument('--against', default='')
   parser.add_argument('--repeats', type=int, default=3)

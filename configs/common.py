@@ -147,6 +147,7 @@ def base() -> ConfigDict:
   config.model.dtype = 'float32'
   config.model.scan_layers = False
   config.model.remat = 'none'
+  config.model.attention = 'auto'  # 'mapped', 'xla', 'cudnn'
 
   config.mesh = ConfigDict(dict(data=1, fsdp=1, tensor=1))
 

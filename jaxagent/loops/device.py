@@ -85,6 +85,7 @@ def model_config(config, vocab_size: int) -> models.ModelConfig:
       dtype=options.dtype,
       scan_layers=options.scan_layers,
       remat=options.remat,
+      attention=options.attention,
     )
   except (ValueError, TypeError, OSError) as error:
     raise UserError(f'{where}: {error}') from error
@@ -188,6 +189,7 @@ def _run_options(model: models.ModelConfig) -> dict[str, Any]:
     'dtype': model.dtype,
     'scan_layers': model.scan_layers,
     'remat': model.remat,
+    'attention': model.attention,
   }
 
 

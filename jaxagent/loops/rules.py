@@ -112,6 +112,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('solution.scale', *SCALES),
   checks.one_of('model.dtype', 'float32', 'bfloat16'),
   checks.one_of('model.remat', 'none', 'full', 'dots', 'dots_no_batch'),
+  checks.one_of('model.attention', 'auto', 'mapped', 'xla', 'cudnn'),
   checks.one_of('sft.schedule', 'cosine', 'constant'),
   checks.one_of('embeddings.kind', 'tfidf', 'openai'),
   checks.one_of('sft.steps', 'ran', 'improved'),

@@ -13,7 +13,7 @@ import logging
 import jax
 import jax.numpy as jnp
 
-KERNELS = ('auto', 'mapped', 'xla')
+KERNELS = ('auto', 'mapped', 'xla', 'cudnn')
 _MASKED = -1e30
 _QUERY_BLOCKS = 4
 
@@ -21,15 +21,55 @@ _log = logging.getLogger(__name__)
 
 
 @functools.cache
-def choose(kernel: str) -> str:
-  """The kernel that runs, logged once. 'auto' goes by the default backend."""
+def choose(
+  kernel: str, dtype: str = 'bfloat16', head_dim: int = 128, tokens: int = 2
+) -> str:
+  """The kernel that runs, logged once. 'auto' goes by the default backend.
+
+  dtype, head_dim, tokens: of what attends, its row length last. 'auto' takes
+  'mapped' on a CPU, 'cudnn' on a GPU where that can be, and else 'xla'.
+  Raises ValueError for a kernel that is not known or cannot be here.
+  """
   if kernel not in KERNELS:
     raise ValueError(f'attention={kernel!r} is not one of {KERNELS}.')
   backend = jax.default_backend()
-  if kernel == 'auto':
-    kernel = 'mapped' if backend == 'cpu' else 'xla'
-  _log.info('attention kernel: %s on %s', kernel, backend)
+  if kernel == 'auto' and backend == 'cpu':
+    kernel = 'mapped'
+  elif kernel in ('auto', 'cudnn'):
+    why_not = _no_cudnn(dtype, head_dim, tokens)
+    if kernel == 'cudnn' and why_not:
+      raise ValueError(f"attention='cudnn': {why_not}; choose 'auto'.")
+    kernel = 'xla' if why_not else 'cudnn'
+  _log.info(
+    'attention kernel: %s on %s (%s, heads of %d, %d tokens a row)',
+    kernel,
+    backend,
+    dtype,
+    head_dim,
+    tokens,
+  )
   return kernel
+
+
+def _no_cudnn(dtype: str, head_dim: int, tokens: int) -> str:
+  """Why cuDNN's flash attention cannot be had, or ''.
+
+  Its limits as JAX 0.10 and 0.11 check them, in one place and before a trace.
+  """
+  device = jax.devices()[0]
+  if 'cuda' not in device.client.platform_version:
+    return f'needs an NVIDIA GPU, and the backend is {device.platform}'
+  capability = tuple(int(x) for x in device.compute_capability.split('.'))
+  if capability < (8, 0):
+    return f'needs Ampere or newer, and {device.device_kind} is older'
+  if dtype not in ('bfloat16', 'float16'):
+    return f'needs dtype bfloat16 or float16, not {dtype}'
+  most = 256 if capability >= (9, 0) else 128
+  if head_dim % 8 or head_dim > most:
+    return f'needs head_dim a multiple of 8 up to {most}, not {head_dim}'
+  if tokens % 2:
+    return f'needs rows of an even number of tokens, not {tokens}'
+  return ''
 
 
 def attend(
@@ -41,7 +81,8 @@ def attend(
 ) -> jax.Array:
   """q [B, T, H, h], k and v [B, T, K, h], segment_ids [B, T] -> [B, T, H, h]."""
   segment_ids = jnp.asarray(segment_ids)
-  run = {'mapped': _mapped, 'xla': _xla}[choose(kernel)]
+  chosen = choose(kernel, str(q.dtype), q.shape[-1], q.shape[1])
+  run = {'mapped': _mapped, 'xla': _xla, 'cudnn': _cudnn}[chosen]
   return run(q, k, v, segment_ids)
 
 
@@ -121,3 +162,14 @@ def _xla(q, k, v, segment_ids):
   scores = jnp.where(mask, scores * h**-0.5, _MASKED)
   probs = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
   return jnp.einsum('bkgts,bskh->btkgh', probs, v).reshape(b, t, heads, h)
+
+
+def _cudnn(q, k, v, segment_ids):
+  """Flash attention: no [T, T] array a head, and no work above the diagonal.
+
+  Segments are a mask of one head, [B, 1, T, T], that all heads share.
+  """
+  same = segment_ids[:, :, None] == segment_ids[:, None, :]
+  return jax.nn.dot_product_attention(
+    q, k, v, mask=same[:, None], is_causal=True, implementation='cudnn'
+  )

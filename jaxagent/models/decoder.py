@@ -143,7 +143,8 @@ class Layer(nnx.Module):
     """Residual x [N, D] and attended [N, H, h] -> [N, D]."""
     x = x + self.o(attended.reshape(x.shape[0], -1))
     chunks = 1
-    if attention.choose(self.config.attention) == 'mapped':
+    c = self.config
+    if attention.choose(c.attention, c.dtype, c.head_dim) == 'mapped':
       chunks = _chunks(x.shape[0])
     if chunks == 1:
       return x + self._mlp(x)
@@ -168,7 +169,7 @@ class Decoder(nnx.Module):
 
   def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
     c = self.config = config
-    attention.choose(c.attention)
+    attention.choose(c.attention, c.dtype, c.head_dim)
     dtype = jnp.dtype(c.param_dtype)
     init = nnx.initializers.normal(c.initializer_range)
     self.embed = nnx.Param(

@@ -14,6 +14,7 @@ from jaxagent.envs import agents, parser, solution_env, step_env
 from jaxagent.learner import config as learner_config
 from jaxagent.loops import checks, engines, rules, settings
 from jaxagent.loops.errors import UserError
+from jaxagent.models import attention
 from jaxagent.models import config as model_config
 from jaxagent.rewards import mle
 from jaxagent.rollout import records
@@ -74,6 +75,7 @@ CHOICES = {
   'env.help': 'none, person',
   'model.dtype': ', '.join(model_config.DTYPES),
   'model.remat': ', '.join(model_config.REMAT),
+  'model.attention': ', '.join(attention.KERNELS),
   'sft.schedule': 'cosine, constant',
   'sft.steps': 'ran, improved',
   'embeddings.kind': 'tfidf, openai',

@@ -1,0 +1,41 @@
+"""Qwen2.5's shapes with random weights: what speed is measured on."""
+
+from __future__ import annotations
+
+import jax
+from flax import nnx
+
+from jaxagent.models import ModelConfig, abstract_decoder
+
+_HALF = {'dtype': 'bfloat16', 'param_dtype': 'bfloat16'}
+SHAPES = {
+  '0.5B': ModelConfig(
+    vocab_size=151936, hidden_size=896, intermediate_size=4864,
+    num_hidden_layers=24, num_attention_heads=14, num_key_value_heads=2,
+    head_dim=64, rope_theta=1e6, **_HALF,
+  ),
+  '1.5B': ModelConfig(
+    vocab_size=151936, hidden_size=1536, intermediate_size=8960,
+    num_hidden_layers=28, num_attention_heads=12, num_key_value_heads=2,
+    head_dim=128, rope_theta=1e6, **_HALF,
+  ),
+  '3B': ModelConfig(
+    vocab_size=151936, hidden_size=2048, intermediate_size=11008,
+    num_hidden_layers=36, num_attention_heads=16, num_key_value_heads=2,
+    head_dim=128, rope_theta=1e6, **_HALF,
+  ),
+}  # fmt: skip
+
+
+def random_weights(config: ModelConfig) -> tuple[nnx.GraphDef, nnx.State]:
+  """Normal numbers, drawn shape by shape: one program for all takes minutes."""
+  graphdef, shapes = abstract_decoder(config)
+  draw = jax.jit(
+    lambda key, like: (
+      0.02 * jax.random.normal(key, like.shape, like.dtype)
+    ),
+    static_argnums=1,
+  )
+  flat, tree = jax.tree.flatten(shapes)
+  keys = jax.random.split(jax.random.key(0), len(flat))
+  return graphdef, jax.tree.unflatten(tree, map(draw, keys, flat))

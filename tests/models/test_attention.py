@@ -1,0 +1,120 @@
+"""Which kernel runs where, and that all of them give the same."""
+
+from __future__ import annotations
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxagent.models import attention
+
+GPU = jax.default_backend() == 'gpu'
+
+
+@pytest.fixture
+def device(monkeypatch):
+  """become(platform_version, capability): as if the first device were it."""
+
+  def become(version: str, capability: str = '8.0') -> None:
+    found = types.SimpleNamespace(
+      client=types.SimpleNamespace(platform_version=version),
+      compute_capability=capability,
+      device_kind='NVIDIA of a test',
+      platform='gpu',
+    )
+    monkeypatch.setattr(jax, 'devices', lambda: [found])
+    monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+
+  attention.choose.cache_clear()
+  yield become
+  attention.choose.cache_clear()
+
+
+def test_auto_takes_flash_attention_where_it_can(device):
+  device('PJRT C API cuda 13000')
+  assert attention.choose('auto', 'bfloat16', 128, 2048) == 'cudnn'
+  assert attention.choose('auto', 'float32', 128, 2048) == 'xla'
+  assert attention.choose('auto', 'bfloat16', 128, 2047) == 'xla'
+  assert attention.choose('auto', 'bfloat16', 192, 2048) == 'xla'
+  assert attention.choose('xla', 'bfloat16', 128, 2048) == 'xla'
+
+
+def test_heads_of_256_need_hopper(device):
+  device('cuda', '9.0')
+  assert attention.choose('auto', 'bfloat16', 256, 2048) == 'cudnn'
+
+
+@pytest.mark.parametrize('version, capability', [('rocm', '9.4'), ('cuda', '7.5')])
+def test_auto_on_other_gpus(device, version, capability):
+  device(version, capability)
+  assert attention.choose('auto', 'bfloat16', 128, 2048) == 'xla'
+
+
+@pytest.mark.parametrize(
+  'asked, why',
+  [
+    (('float32', 128, 2048), 'needs dtype bfloat16 or float16, not float32'),
+    (('bfloat16', 100, 2048), 'a multiple of 8 up to 128, not 100'),
+    (('bfloat16', 128, 2047), 'an even number of tokens, not 2047'),
+  ],
+)
+def test_cudnn_by_name_is_refused_with_the_reason(device, asked, why):
+  device('cuda')
+  with pytest.raises(ValueError, match=f"attention='cudnn': .*{why}.*'auto'"):
+    attention.choose('cudnn', *asked)
+
+
+@pytest.mark.skipif(GPU, reason='on a GPU it may be had')
+def test_cudnn_by_name_needs_a_gpu():
+  with pytest.raises(ValueError, match='needs an NVIDIA GPU, .* is cpu'):
+    attention.choose('cudnn')
+
+
+def _rows(dtype, b=2, t=256, heads=4, kv=2, h=32):
+  """q, k, v, segment_ids and a mask of what is no padding."""
+  rng = np.random.default_rng(0)
+  segments = np.zeros((b, t), np.int32)
+  for row, cuts in enumerate(((1, 90, 200, 250), (64, 65, 130, t))):
+    for i, (start, stop) in enumerate(zip((0, *cuts), cuts)):
+      segments[row, start:stop] = i + 1
+  q, k, v = (
+    jnp.asarray(rng.normal(size=(b, t, n, h)), dtype) for n in (heads, kv, kv)
+  )
+  return q, k, v, segments, (segments > 0)[..., None, None]
+
+
+@pytest.mark.parametrize(
+  'kernel, dtype, tolerance',
+  [
+    ('mapped', 'float32', 1e-5),
+    pytest.param(
+      'cudnn',
+      'bfloat16',
+      2e-2,
+      marks=pytest.mark.skipif(not GPU, reason='needs an NVIDIA GPU'),
+    ),
+  ],
+)
+def test_kernels_and_their_gradients_equal_the_plain_one(
+  kernel, dtype, tolerance
+):
+  q, k, v, segments, real = _rows(dtype)
+
+  def run(kernel):
+    def loss(q, k, v):
+      out = attention.attend(q, k, v, segments, kernel)
+      out = jnp.where(real, out, 0).astype(jnp.float32)
+      return jnp.sum(jnp.sin(out)), out
+
+    grads, out = jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))(q, k, v)
+    return [np.asarray(x, np.float32) for x in (out, *grads)]
+
+  with jax.default_matmul_precision('highest'):
+    for got, want in zip(run(kernel), run('xla')):
+      assert np.isfinite(got).all()
+      np.testing.assert_allclose(
+        got, want, atol=tolerance * np.abs(want).max()
+      )
