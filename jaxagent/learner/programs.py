@@ -182,7 +182,8 @@ class Optimizer:
     self._zeros = jax.jit(
       lambda p: jax.tree.map(jnp.zeros_like, p), out_shardings=train_sharding
     )
-    donate = (0, 1, 2) if config.donate_params else (1, 2)
+    # With the weights donated no output is left for the gradients.
+    donate = (0, 1) if config.donate_params else (1, 2)
     self._apply = jax.jit(
       self._step,
       in_shardings=(train_sharding, self.sharding, train_sharding, one),
