@@ -21,13 +21,14 @@ from benchmarks import (
   duration_ablation,
   duration_bias,
   engines,
+  learner_step,
   machine,
   staleness,
   weight_sync,
 )
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = ('README.md', 'docs/duration_aware.md', 'docs/rollout.md')
+PAGES = ('README.md', 'docs/duration_aware.md', 'docs/learner.md', 'docs/rollout.md')
 BLOCK = re.compile(
   r'(<!-- table: ([\w ]+) -->\n).*?(<!-- end of table -->)', re.DOTALL
 )
@@ -42,6 +43,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
   ),
   'decode': ('decode', decode.table),
   'bandwidth': ('decode_bandwidth', decode_bandwidth.table),
+  'learner step': ('learner_step', learner_step.table),
   'engines': ('engines', engines.table),
   'ablation': ('duration_ablation', duration_ablation.table),
   'staleness': ('staleness', staleness.table),
