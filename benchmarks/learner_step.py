@@ -11,7 +11,8 @@ first takes log-probs of its samples; `transformers` is the same as `sft` in PyT
 
 MFU is 3 forward passes (`plan.flops_per_token`), 4 with log-probs, over the sheet's
 peak for dense bfloat16; what is recomputed does not count. Memory is the allocator's
-peak. Each arm is a process of its own, the median of 5 steps after 2.
+peak, beside what `jaxagent.plan` expects. Each arm is a process of its own, the median
+of 5 steps after 2.
 """
 
 from __future__ import annotations
@@ -224,11 +225,33 @@ def measure(name: str) -> dict[str, Any]:
   }
 
 
+def planned(row: dict[str, Any]) -> float:
+  """Bytes that the plan expects of an arm; the weights are updated in place."""
+  from benchmarks.shapes import SHAPES
+  from jaxagent import plan
+
+  model = SHAPES[row['shape']].replace(
+    param_dtype='float32', remat=row['remat'], attention=row['attention']
+  )
+  memory = plan.plan(
+    model,
+    {},
+    device='h200',
+    tokens_per_sample=row['row'],
+    micro_batch_tokens=MICRO_TOKENS,
+    chunk_rows=row['chunk_rows'],
+    with_value=False,
+    with_reference=False,
+  )['memory_per_device']
+  return sum(v for k, v in memory.items() if k != 'policy_copy')
+
+
 def table(result: dict[str, Any]) -> str:
   """Markdown; an arm that failed says with what."""
   lines = [
-    '| shape | row | trainer | work | differs by | tokens/s | MFU | peak, GB |',
-    '|---' * 8 + '|',
+    '| shape | row | trainer | work | differs by | tokens/s | MFU | peak, GB '
+    '| planned, GB |',
+    '|---' * 9 + '|',
   ]
   for row in result['rows']:
     default = Arm(row['trainer'], row['shape'], row['row'])
@@ -240,12 +263,13 @@ def table(result: dict[str, Any]) -> str:
     head = f'| {row["shape"]} | {row["row"]} | {row["trainer"]} | {row["work"]} '
     head += f'| {differs} '
     if 'error' in row:
-      lines.append(head + f'| {row["error"]} | | |')
+      lines.append(head + f'| {row["error"]} | | | |')
       continue
+    own = f'{planned(row) / 1e9:.1f}' if row['trainer'] == 'jaxagent' else ''
     lines.append(
       head + f'| {row["tokens_per_s"]:.0f} '
       f'| {row["flops_per_s"] / result["peak_flops"]:.2f} '
-      f'| {row["peak_gb"]:.1f} |'
+      f'| {row["peak_gb"]:.1f} | {own} |'
     )
   return '\n'.join(lines)
 

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from jaxagent.models import attention
 from jaxagent.models.config import ModelConfig
 
 GB = 10**9  # a device sold as 80 GB holds 80e9 bytes
@@ -69,29 +70,70 @@ def flops_per_token(
 
 
 def activation_bytes(
-  model: ModelConfig, tokens: int, chunk_rows: int, tensor: int = 1
+  model: ModelConfig,
+  tokens: int,
+  chunk_rows: int,
+  tensor: int = 1,
+  *,
+  gradients: float = 0.0,
+  scores_row: float = 0.0,
 ) -> float:
   """Peak of one micro-batch's pass on one device that holds `tokens`.
 
-  c = bytes of the compute dtype. remat 'full': one residual [tokens, D] a
-  layer, plus one layer's inside at a time; otherwise the inside of every
-  layer. Inside = norms and residuals 4 D, q and output 2 H h, k and v 2 K h,
-  feed-forward 3 F, the last two groups split over `tensor`. The logits of
-  one chunk count thrice in float32 (logits, probabilities, gradient).
+  gradients: bytes of its own gradients, which are made before they are added to
+  those of the micro-batches before. scores_row: length of a row where scores of
+  attention are arrays (`xla`), else 0.
+
+  c = bytes of the compute dtype. Inside of a layer = norms and residuals 4 D, q and
+  output 2 H h, k and v 2 K h, feed-forward 3 F, the last two groups split over
+  `tensor`; with scores, `_SCORE` bytes for each of H tokens row. Kept for the
+  backward pass: with remat 'full' one residual [tokens, D] a layer, with 'dots' the
+  products besides, with 'none' `_KEPT` times the inside of every layer. Beside that
+  either the logits of a chunk and their gradient, and two gradients of the table,
+  all float32, or the gradients and twice the inside of one layer.
   """
   c = 2 if model.dtype == 'bfloat16' else 4
   d, f = model.hidden_size, model.intermediate_size
   q = model.num_attention_heads * model.head_dim
   kv = model.num_key_value_heads * model.head_dim
+  scores = _SCORE * model.num_attention_heads * tokens * scores_row / tensor
   inside = c * tokens * (4 * d + (2 * q + 2 * kv + 3 * f) / tensor)
   layers = model.num_hidden_layers
+  backward = gradients
   if model.remat == 'none':
-    saved = layers * inside
+    saved = layers * (_KEPT * inside + scores)
   else:
+    width = 1.0 * d
+    if model.remat != 'full':
+      width += 2 * d + (q + 2 * kv + 2 * f) / tensor
+    saved = layers * c * tokens * width
     # The backward of the layer being recomputed holds its gradients too.
-    saved = layers * c * tokens * d + 2 * inside
-  logits = 3 * 4 * min(chunk_rows, tokens) * model.vocab_size / tensor
-  return saved + logits
+    backward += 2 * inside + scores
+  rows = min(chunk_rows, tokens)
+  logits = 2 * 4 * (rows + d) * model.vocab_size / tensor
+  return saved + max(logits, backward)
+
+
+# Measured on an H200 (`benchmarks.learner_step`): what XLA keeps of a layer beyond its
+# inside (norms and rotations in float32, each factor of the gated product), and
+# bytes a score of attention by einsums (float32 and its gradient, probabilities).
+_KEPT, _SCORE = 2.2, 12.7
+
+_CAPABILITY = {'a100': (8, 0), 'h100': (9, 0), 'h200': (9, 0)}
+
+
+def _scores_row(model: ModelConfig, device: str, row: float) -> float:
+  """`row` where scores are arrays on that device, else 0."""
+  kernel = model.attention
+  if kernel == 'auto' and device == 'cpu':
+    kernel = 'mapped'
+  elif kernel == 'auto':
+    capability = _CAPABILITY.get(device)
+    fits = capability and not attention.no_cudnn(
+      capability, model.dtype, model.head_dim
+    )
+    kernel = 'cudnn' if fits else 'xla'
+  return row if kernel == 'xla' else 0.0
 
 
 def plan(
@@ -114,8 +156,8 @@ def plan(
   """Memory (bytes a device), FLOPs and seconds of one update.
 
   Weights are float32 masters with two float32 moments (12 bytes a trained
-  parameter), a float32 gradient while a role is updated (only one role at a
-  time), and a float32 frozen copy for the reference (adapters alone where
+  parameter), the float32 sum of gradients while a role is updated (only one role
+  at a time), and a float32 frozen copy for the reference (adapters alone where
   LoRA is used: it shares the base). fsdp and tensor split all of that, data
   copies it. In FSDP one layer's weights are gathered in the compute dtype,
   two at a time. The value model's trunk is `critic`, or the policy's.
@@ -145,7 +187,12 @@ def plan(
     memory['gathered'] = _gathered(model, sizes['tensor'])
   local = math.ceil(micro_batch_tokens / (sizes['data'] * sizes['fsdp']))
   memory['activations'] = activation_bytes(
-    model, local, chunk_rows, sizes['tensor']
+    model,
+    local,
+    chunk_rows,
+    sizes['tensor'],
+    gradients=memory['gradients'],
+    scores_row=_scores_row(model, device, tokens_per_sample),
   )
   need = sum(memory.values())
   room = device_gb * GB * (1 - RESERVED)

@@ -36,7 +36,7 @@ def choose(
   if kernel == 'auto' and backend == 'cpu':
     kernel = 'mapped'
   elif kernel in ('auto', 'cudnn'):
-    why_not = _no_cudnn(dtype, head_dim, tokens)
+    why_not = _cudnn_here(dtype, head_dim, tokens)
     if kernel == 'cudnn' and why_not:
       raise ValueError(f"attention='cudnn': {why_not}; choose 'auto'.")
     kernel = 'xla' if why_not else 'cudnn'
@@ -51,17 +51,24 @@ def choose(
   return kernel
 
 
-def _no_cudnn(dtype: str, head_dim: int, tokens: int) -> str:
+def _cudnn_here(dtype: str, head_dim: int, tokens: int) -> str:
+  """Why the first device cannot run cuDNN's flash attention, or ''."""
+  device = jax.devices()[0]
+  if 'cuda' not in device.client.platform_version:
+    return f'needs an NVIDIA GPU, and the backend is {device.platform}'
+  major, minor = map(int, device.compute_capability.split('.'))
+  return no_cudnn((major, minor), dtype, head_dim, tokens)
+
+
+def no_cudnn(
+  capability: tuple[int, int], dtype: str, head_dim: int, tokens: int = 2
+) -> str:
   """Why cuDNN's flash attention cannot be had, or ''.
 
   Its limits as JAX 0.10 and 0.11 check them, in one place and before a trace.
   """
-  device = jax.devices()[0]
-  if 'cuda' not in device.client.platform_version:
-    return f'needs an NVIDIA GPU, and the backend is {device.platform}'
-  capability = tuple(int(x) for x in device.compute_capability.split('.'))
   if capability < (8, 0):
-    return f'needs Ampere or newer, and {device.device_kind} is older'
+    return f'needs Ampere (8.0) or newer, not compute capability {capability}'
   if dtype not in ('bfloat16', 'float16'):
     return f'needs dtype bfloat16 or float16, not {dtype}'
   most = 256 if capability >= (9, 0) else 128

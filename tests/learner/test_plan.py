@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
+from benchmarks import learner_step
 from jaxagent import plan as plan_lib
 from jaxagent.models.config import ModelConfig
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 QWEN_7B = ModelConfig(
   vocab_size=152064,
@@ -40,11 +45,51 @@ def test_memory_by_hand():
   value = n - 152064 * 3584 + 3584
   assert memory['value'] == 4 * value / 8
   assert memory['value_optimizer'] == 8 * value / 8
-  # 2048 tokens a device in bf16: 28 residuals, two insides, 1024 logits.
+  # 2048 tokens a device in bf16: 28 residuals, then either the logits of 1024
+  # tokens and the table's gradient, twice, or two insides and all gradients.
   inside = 2 * 2048 * (4 * 3584 + 2 * 3584 + 2 * 512 + 3 * 18944)
-  logits = 12 * 1024 * 152064
+  logits = 2 * 4 * (1024 + 3584) * 152064
   residuals = 28 * 2 * 2048 * 3584
-  assert memory['activations'] == residuals + 2 * inside + logits
+  backward = 2 * inside + memory['gradients']
+  assert logits > backward
+  assert memory['activations'] == residuals + logits
+  few = plan_lib.plan(QWEN_7B, {'fsdp': 8}, chunk_rows=64)
+  assert few['memory_per_device']['activations'] == residuals + backward
+
+
+def test_scores_count_where_they_are_arrays():
+  def activations(device, row=4096.0, **changes):
+    found = plan_lib.plan(
+      QWEN_7B.replace(**changes),
+      {'fsdp': 8},
+      device=device,
+      tokens_per_sample=row,
+      chunk_rows=64,
+    )
+    return found['memory_per_device']['activations']
+
+  scores = 12.7 * 28 * 2048 * 4096
+  flash = activations('a100')
+  assert activations('h200') == flash == activations('a100', row=8192.0)
+  for device, changes in (
+    ('a100', {'attention': 'xla'}),
+    ('tpu-v5p', {}),
+  ):
+    more = activations(device, **changes) - flash
+    assert more == pytest.approx(scores)
+
+
+def _measured():
+  text = (ROOT / 'benchmarks/results/learner_step.json').read_text()
+  rows = json.loads(text)['rows']
+  return [r for r in rows if r['trainer'] == 'jaxagent']
+
+
+@pytest.mark.parametrize('row', _measured(), ids=lambda row: row['arm'])
+def test_memory_is_what_was_measured(row):
+  """Within a tenth of the allocator's peak on an H200."""
+  planned = learner_step.planned(row) / 1e9
+  assert planned == pytest.approx(row['peak_gb'], rel=0.1)
 
 
 def test_a_critic_of_its_own_counts_with_its_own_size():
