@@ -25,4 +25,4 @@ def test_one_sum_in_both(variant, capsys):
 
 def test_the_papers_run_needs_what_the_formulas_say():
   found = dry_run.plan_of(stepwise_ppo.get_config('qwen2.5-7b'))
-  assert found['need_bytes'] == pytest.approx(38.4e9, abs=0.05e9)
+  assert found['need_bytes'] == pytest.approx(41.5e9, abs=0.05e9)
