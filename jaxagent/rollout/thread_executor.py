@@ -5,6 +5,7 @@ The threads only wait; the execution is a process of the sandbox pool.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -14,6 +15,10 @@ from jaxagent import disk
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.work import Key, Work, WorkResult, failure
 from jaxagent.types import Executed
+
+_WARN_EVERY_S = 60.0
+
+_log = logging.getLogger(__name__)
 
 
 class ThreadExecutor:
@@ -54,6 +59,7 @@ class ThreadExecutor:
     self._lock = threading.Lock()
     self._current: dict[Key, int] = {}  # the attempt that is wanted
     self._begun: dict[Key, float] = {}  # of current attempts alone
+    self._faults, self._warned = 0, -_WARN_EVERY_S  # since the last warning
     self._threads = [
       threading.Thread(target=self._serve, name=f'work-{i}', daemon=True)
       for i in range(threads)
@@ -94,9 +100,26 @@ class ThreadExecutor:
       result = self._attempt(work)
       if result is not None and result.executed.outcome.is_infrastructure:
         last = len(self._pauses_s) - 1
+        self._warn(result.executed.message)
         self._closing.wait(self._pauses_s[min(work.attempt - 1, last)])
       if self._end(work) and result is not None:
         self._inbox.put(result)
+
+  def _warn(self, error: str) -> None:
+    """Now and then: with pauses a run whose sandbox is gone looks idle."""
+    with self._lock:
+      self._faults += 1
+      now = time.monotonic()
+      if now - self._warned < _WARN_EVERY_S:
+        return
+      faults, self._faults, self._warned = self._faults, 0, now
+    _log.warning(
+      '%d %s failed through no fault of the policy and will be tried again, the '
+      'last with: %s',
+      faults,
+      'execution' if faults == 1 else 'executions',
+      error,
+    )
 
   def _begin(self, work: Work) -> bool:
     with self._lock:

@@ -78,7 +78,7 @@ def test_a_thread_pauses_after_a_fault_of_ours_and_longer_after_the_next():
   assert time.monotonic() - begun < 5.0
 
 
-def test_a_fault_of_ours_is_a_result():
+def test_a_fault_of_ours_is_a_result_and_is_told_once_a_minute(caplog):
   def run(work):
     raise RuntimeError('no such pool')
 
@@ -88,4 +88,10 @@ def test_a_fault_of_ours_is_a_result():
   (result,) = inbox.take(5.0)
   assert result.executed.outcome is Outcome.INFRASTRUCTURE
   assert result.executed.message == 'RuntimeError: no such pool'
+  executor.submit(_work(B))
+  assert inbox.take(5.0)
   executor.close()
+  assert [r.getMessage() for r in caplog.records] == [
+    '1 execution failed through no fault of the policy and will be tried again, '
+    'the last with: RuntimeError: no such pool'
+  ]
