@@ -36,23 +36,24 @@ def base() -> ConfigDict:
   config.sandbox.slots = 2
   config.sandbox.threads = 1  # CPUs of one execution
   config.sandbox.zygote = True
-  config.sandbox.timeout_s = 3.0  # one execution
+  config.sandbox.timeout_s = 3.0  # one execution; 0: each task's own limit
   config.sandbox.step_timeout_s = 60.0  # editor, queue and execution
-  config.sandbox.memory_mb = 2048
+  config.sandbox.memory_mb = 2048  # 0: each task's own limit
 
-  # Text models: 'scripted' is the offline stand-in, 'openai' an endpoint.
+  # Text models: 'scripted' is the offline stand-in, 'openai' an endpoint, and the
+  # name of another role its model.
   config.expert = ConfigDict()
   config.expert.kind = 'scripted'
   config.expert.base_url = 'http://127.0.0.1:8000/v1'
   config.expert.model = ''
   config.editor = ConfigDict()
-  config.editor.kind = 'scripted'
+  config.editor.kind = 'expert'
   config.editor.base_url = 'http://127.0.0.1:8000/v1'
   config.editor.model = ''
 
   # Understand File, Reflection and the research log are answered by it.
   config.reader = ConfigDict()
-  config.reader.kind = 'scripted'
+  config.reader.kind = 'editor'
   config.reader.base_url = 'http://127.0.0.1:8000/v1'
   config.reader.model = ''
 

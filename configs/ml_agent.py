@@ -5,7 +5,8 @@ hub or key, at the size of stepwise_ppo.py:tiny; `stepwise-tiny` is the default.
 
 stepwise
   command   python -m jaxagent.main --config=configs/ml_agent.py:stepwise
-            --config.model.path=DIR
+            --config.model.path=DIR --config.expert.model=NAME
+            --config.editor.model=NAME (and base_url of each)
   hardware  8 x A100 80 GB
   paper     000, section 5.1 and appendix C: as stepwise_ppo.py:qwen2.5-7b, with
             39 PPO steps of 256 states, each waited for; no duration weights,
@@ -20,8 +21,10 @@ no-sft
   paper     figure 5: RL from the model as it is
 half-tasks
   paper     figure 6: RL on 3 of the held-in tasks (other numbers: rl.tasks)
-fewer-states
-  paper     figure 9: RL on 3,000 of the experts' states (tiny: 300)
+fewer-states, more-states
+  paper     figure 9: RL on 3,000 and on 30,000 of the experts' states, each about
+            once (tiny: 320 and all); for its curves to K=128 also
+            --config.eval.trajectories_per_task=128 --config.eval.k=128
 without-thought
   paper     table 10: action and input alone, experts included
 
@@ -53,9 +56,12 @@ COMPARED = {
   'no-corner-reward': {'reward.corner_term': False},
   'no-sft': {'sft.epochs': 0},
   'half-tasks': {'rl.tasks': ('diabetes', 'digits', 'unicode-script')},
-  'fewer-states': {'rl.states': 3000},
+  'fewer-states': {'rl.states': 3000, 'rl.updates': 12},
+  'more-states': {'rl.states': 30000, 'rl.updates': 117},
   'without-thought': {'agent': 'without_thought'},
 }
+# Where the experts leave so many: (states, updates).
+_TINY_STATES = {'fewer-states-tiny': (320, 10), 'more-states-tiny': (0, 64)}
 _OTHERS = ('collect', 'sft', 'evaluate')
 
 
@@ -84,8 +90,8 @@ def get_config(arg: str = '') -> common.ConfigDict:
     elif variant == 'evaluate':
       _benchmark(config)
     config.update_from_flattened_dict(COMPARED.get(compared, {}))
-    if variant == 'fewer-states-tiny':
-      config.rl.states = 300
+    if variant in _TINY_STATES:
+      config.rl.states, config.rl.updates = _TINY_STATES[variant]
   return config
 
 
@@ -95,10 +101,16 @@ def _benchmark(config: common.ConfigDict) -> None:
   config.rollout.prompt_style = 'full'
   config.rollout.max_prompt_tokens = 12288
   config.rollout.max_new_tokens = 2048
+  config.rollout.temperature = 0.5  # MLAgentBench's LLM.py
   config.model.hf.max_position_embeddings = 16384
   config.env.dialect = 'mlagentbench'
   config.env.after_edit = 'nothing'
   config.env.actions = mlagentbench.ACTIONS
+  config.env.parse_mode = 'mlagentbench'
+  # A script may take what its task allows: in the benchmark's own, a whole run.
+  config.sandbox.timeout_s = 0.0
+  config.sandbox.step_timeout_s = 6 * 3600.0
+  config.sandbox.memory_mb = 0
   config.eval.trajectories_per_task = 8
   config.eval.max_steps = 50
   config.eval.time_limit_s = 5 * 3600.0

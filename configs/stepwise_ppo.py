@@ -6,7 +6,8 @@ tiny (default)
   expected  the table in README.md (python -m benchmarks.quickstart --seeds 3)
 qwen2.5-7b
   command   python -m jaxagent.main --config=configs/stepwise_ppo.py:qwen2.5-7b
-            --config.model.path=DIR
+            --config.model.path=DIR --config.expert.model=NAME
+            --config.editor.model=NAME (and base_url of each)
   hardware  8 x A100 80 GB
   paper     000, section 5.1 and appendix C: SFT 2 epochs, batch 64, 2e-5;
             PPO batch 256, 1 epoch, 1e-6 (policy) and 1e-5 (value), KL 0.001
@@ -51,7 +52,7 @@ def _paper(config: common.ConfigDict) -> None:
   config.model.remat = 'full'
   config.mesh = common.ConfigDict(dict(data=1, fsdp=8, tensor=1))
   config.expert.kind = 'openai'
-  config.editor.kind = 'openai'
+  config.editor.kind = 'openai'  # the paper's coder, which reads files as well
   config.collect.trajectories_per_task = 1112  # 10k over 9 tasks
   config.collect.max_steps = 15
   config.collect.varied_start = 0.0

@@ -3,7 +3,8 @@
 Paper 002 (2.3, tables 3 and 4) judges the final snapshot of a run; paper 000
 (figure 9) the best of K runs. A run's score is taken in one of two ways:
 
-- `final`: of its last valid execution, what it leaves behind;
+- `final`: of its last submission, what it leaves behind; none where that could
+  not be graded, whatever an earlier one was worth;
 - `best_by_validation`: of its best one.
 
 Both are validation scores, and the second is the best of many, so it promises
@@ -27,6 +28,7 @@ import numpy as np
 
 from jaxagent import evaluation, traces
 from jaxagent.evaluation import Interval
+from jaxagent.types import Outcome
 
 KINDS = ('final', 'best_by_validation')
 THRESHOLD = 0.10
@@ -38,11 +40,12 @@ def scores_of(
 ) -> dict[str, float | None]:
   """The run's validation score of each of KINDS.
 
-  None where nothing that it executed had a score: no submission. Raises
+  None where nothing that it executed had a score: no submission. An execution that
+  wrote none leaves the one before; one that cannot be graded takes its place. Raises
   ValueError for a record without steps, one that the machinery cut short
   (`missing`: no run of the policy's), and a score that is no number.
   """
-  steps, scores = traces.steps_of(record), []
+  steps, scores, final = traces.steps_of(record), [], None
   if record.get('missing'):
     raise ValueError(
       f'{traces.name_of(record)} is missing: leave it out, it is no run.'
@@ -51,11 +54,12 @@ def scores_of(
     score = step.get('score_after')
     if score is not None:
       finite(score, f'{traces.name_of(record)}: steps[{index}].score_after')
-      scores.append(float(score))
-  if not scores:
-    return {'final': None, 'best_by_validation': None}
-  best = max(scores) if higher_is_better else min(scores)
-  return {'final': scores[-1], 'best_by_validation': best}
+      final = float(score)
+      scores.append(final)
+    elif step.get('outcome') == Outcome.INVALID_SUBMISSION.value:
+      final = None
+  best = max if higher_is_better else min
+  return {'final': final, 'best_by_validation': best(scores, default=None)}
 
 
 def improvement(

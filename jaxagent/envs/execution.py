@@ -15,6 +15,10 @@ from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs.snapshots import Snapshots
 
 
+# Of what is left of a trajectory's time: an execution that begins has so much.
+SHORTEST_S = 0.1
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
   """A graded execution.
@@ -94,10 +98,9 @@ class ScriptRunner:
       )
     return self.prepared[name]
 
-  def _limits(self, spec: types.TaskSpec) -> types.Limits:
-    changes: dict[str, Any] = {}
-    if self.timeout_s is not None:
-      changes['timeout_s'] = self.timeout_s
+  def _limits(self, spec: types.TaskSpec, most_s: float) -> types.Limits:
+    own = spec.limits.timeout_s if self.timeout_s is None else self.timeout_s
+    changes: dict[str, Any] = {'timeout_s': min(own, max(most_s, SHORTEST_S))}
     if self.memory_mb is not None:
       changes['memory_mb'] = self.memory_mb
     return dataclasses.replace(spec.limits, **changes)
@@ -122,6 +125,7 @@ class ScriptRunner:
     apart: bool = False,
     graded: bool = True,
     changed_mb: float = 0.0,
+    most_s: float = math.inf,
   ) -> Run:
     """Executes one script in a fresh workspace and grades its submission.
 
@@ -133,6 +137,8 @@ class ScriptRunner:
     apart: standard output and error in streams of their own.
     graded: False asks for no submission; such a run has no score.
     changed_mb: how much of what it changed comes out beside (`Job`).
+    most_s: seconds that it may take at most, where its own limit is longer; a
+      run that this stops has timed out.
     """
     more = {
       'optional': optional,
@@ -140,6 +146,7 @@ class ScriptRunner:
       'apart': apart,
       'graded': graded,
       'changed_mb': changed_mb,
+      'most_s': most_s,
     }
     key = ''
     if self._cache is not None and not optional:
@@ -166,7 +173,7 @@ class ScriptRunner:
 
   def _run_once(
     self, task, files, script, split, job_id, deadline, *, optional, own_work,
-    apart, graded, changed_mb,
+    apart, graded, changed_mb, most_s,
   ) -> Run:  # fmt: skip
     prepared = self.task(task)
     spec = prepared.spec
@@ -179,7 +186,7 @@ class ScriptRunner:
       optional=optional,
       apart=apart,
       changed_mb=changed_mb,
-      limits=self._limits(spec),
+      limits=self._limits(spec, most_s),
       threads=self.threads,
       zygote=self.zygote,
     )

@@ -33,6 +33,10 @@ class TextModelError(Exception):
   """
 
 
+class NoText(TextModelError):
+  """It answered and said nothing: of a model that is measured, its own doing."""
+
+
 @runtime_checkable
 class Editor(Protocol):
   """Carries out `Edit Script (AI)`."""

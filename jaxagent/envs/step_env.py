@@ -9,6 +9,7 @@ gives m_{t+1} (paper 000, section 4.3).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -175,10 +176,12 @@ class StepEnvironment(ScriptRunner):
     split: str = 'valid',
     job_id: str = 'step',
     deadline: Deadline = NO_DEADLINE,
+    most_s: float = math.inf,
   ) -> StepResult:
     """Carries out one response. Never raises for what a response holds.
 
     deadline: of what the step is part of; `step_timeout_s` is nested in it.
+    most_s: seconds of an execution at most, where its own limit is longer.
     """
     try:
       response = self.agent.parse(response_text, actions=self.actions)
@@ -190,6 +193,7 @@ class StepEnvironment(ScriptRunner):
       split=split,
       job_id=job_id,
       deadline=deadline,
+      most_s=most_s,
       text=response_text,
     )
 
@@ -208,6 +212,7 @@ class StepEnvironment(ScriptRunner):
     split: str = 'valid',
     job_id: str = 'step',
     deadline: Deadline = NO_DEADLINE,
+    most_s: float = math.inf,
     text: str = '',
   ) -> StepResult:
     """Carries out one action that is known; the rest is as for `step`.
@@ -215,7 +220,13 @@ class StepEnvironment(ScriptRunner):
     text: the response as it was written, for the state's history.
     """
     name, args = response.action, dict(response.args)
-    scene = self._scene(state, split, job_id, self.step_deadline(deadline))
+    call = {
+      'split': split,
+      'job_id': job_id,
+      'deadline': self.step_deadline(deadline),
+      'most_s': most_s,
+    }
+    scene = self._scene(state, call)
     try:
       effect = self.dialect.carry_out(scene, name, args)
     except ActionFailed as error:
@@ -229,12 +240,10 @@ class StepEnvironment(ScriptRunner):
     result = self._finish(state, name, args, effect, text)
     return dataclasses.replace(result, entries=response.entries)
 
-  def _scene(
-    self, state: types.State, split: str, job_id: str, deadline: Deadline
-  ) -> Scene:
+  def _scene(self, state: types.State, call: Mapping[str, Any]) -> Scene:
+    """call: of `run_script`, for whatever the action runs."""
     task = self.task(state.task)
     apart = self.dialect.streams_apart
-    call = {'split': split, 'job_id': job_id, 'deadline': deadline}
 
     def run(files, script):
       return self.run_script(

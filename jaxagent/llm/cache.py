@@ -30,13 +30,15 @@ class AnswerCache:
     digest = hashlib.sha256(text.encode()).hexdigest()
     return self.directory / digest[:2] / f'{digest}.json'
 
-  def get(self, request: dict[str, Any]) -> str | None:
-    """The stored answer, None without one."""
+  def get(
+    self, request: dict[str, Any]
+  ) -> tuple[str, dict[str, int] | None] | None:
+    """The stored answer and the tokens that it took, None without one."""
     path = self.path(request)
     try:
       record = json.loads(path.read_text(encoding='utf-8'))
       if record['request'] == request and isinstance(record['answer'], str):
-        return record['answer']
+        return record['answer'], record.get('tokens')
     except FileNotFoundError:
       return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -44,14 +46,20 @@ class AnswerCache:
     _log.warning('%s is damaged; the request is made again.', path)
     return None
 
-  def put(self, request: dict[str, Any], answer: str) -> None:
+  def put(
+    self,
+    request: dict[str, Any],
+    answer: str,
+    tokens: dict[str, int] | None = None,
+  ) -> None:
     """Stores an answer; the last writer wins."""
+    record = {'request': request, 'answer': answer, 'tokens': tokens}
     path = self.path(request)
     path.parent.mkdir(exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix='.tmp')
     try:
       with os.fdopen(handle, 'w', encoding='utf-8') as file:
-        json.dump({'request': request, 'answer': answer}, file)
+        json.dump(record, file)
       os.replace(name, path)
     except BaseException:
       pathlib.Path(name).unlink(missing_ok=True)

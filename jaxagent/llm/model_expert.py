@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jaxagent import types
 from jaxagent.envs import agents, parser
@@ -26,6 +26,7 @@ class ModelExpert:
     client: the model.
     agent: writes the prompt and reads the answer.
     actions: what the prompt offers.
+    fits: whether a prompt has room; what does not is shortened.
     temperature: of sampling; the seed of each answer comes from `rng`, so
       that a collection can be repeated from the client's cache.
     attempts: answers asked for until one is in the format. The last one is
@@ -38,6 +39,7 @@ class ModelExpert:
     *,
     agent: agents.AgentStyle = agents.AGENTS['research'],
     actions: Sequence[str] = parser.DEFAULT_ACTIONS,
+    fits: Callable[[str], bool] = lambda text: True,
     temperature: float = 0.7,
     max_tokens: int = 1024,
     attempts: int = 2,
@@ -48,6 +50,7 @@ class ModelExpert:
     self.name = f'model_expert({client.name})'
     self.is_stand_in = client.is_stand_in
     self.agent, self.actions = agent, tuple(actions)
+    self._fits = fits
     self.temperature = temperature
     self.max_tokens = max_tokens
     self.attempts = attempts
@@ -55,7 +58,7 @@ class ModelExpert:
   def prompt(self, state: types.State, task: types.TaskSpec) -> str:
     """What the model is shown of a state."""
     return agents.prompt_that_fits(
-      self.agent, state, task, actions=self.actions
+      self.agent, state, task, actions=self.actions, fits=self._fits
     )
 
   def act(

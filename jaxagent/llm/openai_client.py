@@ -8,6 +8,7 @@ log line, of an error message or of `repr`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import ipaddress
@@ -18,13 +19,13 @@ import pathlib
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import httpx
 import numpy as np
 
-from jaxagent.envs.interfaces import TextModelError
+from jaxagent.envs.interfaces import NoText, TextModelError
 from jaxagent.llm import cache as answer_cache
 
 _log = logging.getLogger(__name__)
@@ -134,6 +135,7 @@ class OpenAIClient:
     self._slots = threading.BoundedSemaphore(max_concurrency)
     self._lock = threading.Lock()
     self._usage = Usage()
+    self._meters = threading.local()
     self._cache = (
       None
       if cache_dir is None
@@ -163,6 +165,30 @@ class OpenAIClient:
     """What was spent since the client was made."""
     with self._lock:
       return self._usage
+
+  @contextlib.contextmanager
+  def meter(self) -> Iterator[dict[str, int]]:
+    """Counts what this thread's answers take: `prompt_tokens` and `tokens`.
+
+    An answer of the cache counts with what it once took. Empty where an answer
+    did not tell its tokens.
+    """
+    found = {'prompt_tokens': 0, 'tokens': 0}
+    self._meters.open = found
+    try:
+      yield found
+    finally:
+      self._meters.open = None
+
+  def _meter_tokens(self, tokens: dict[str, int] | None) -> None:
+    found = getattr(self._meters, 'open', None)
+    if not found:
+      return
+    if tokens is None:
+      found.clear()
+      return
+    for name, count in tokens.items():
+      found[name] += count
 
   def _count(self, **more: float) -> None:
     with self._lock:
@@ -222,21 +248,23 @@ class OpenAIClient:
     """What `read` makes of the endpoint's answer, or made of it before."""
     self._count(calls=1)
     if cache is not None:
-      text = cache.get(request)
-      if text is not None:
+      kept = cache.get(request)
+      if kept is not None:
         self._count(cache_hits=1)
+        text, tokens = kept
+        self._meter_tokens(tokens)
         return text
     key = self._key()
     try:
       with self._slots:
-        text = self._with_retries(path, request['body'], read, key)
+        text, tokens = self._with_retries(path, request['body'], read, key)
     except TextModelError:
       self._count(failures=1)
       raise
     text = _without(text, key)  # an endpoint that echoes its headers
     if cache is not None:
       try:
-        cache.put(request, text)
+        cache.put(request, text, tokens)
       except OSError as error:  # the answer is there all the same
         _log.warning('%s: the answer is not cached: %s.', self.name, error)
     return text
@@ -253,11 +281,14 @@ class OpenAIClient:
 
   def _with_retries(
     self, path: str, body: dict[str, Any], read: _Read, key: str
-  ) -> str:
+  ) -> tuple[str, dict[str, int] | None]:
+    """What `read` made of the answer, and the tokens that it took."""
     for attempt in range(self.max_retries + 1):
       try:
         self._count(requests=1)
-        return read(self._once(path, body, key), key)
+        answer = self._once(path, body, key)
+        tokens = self._account(answer, path)
+        return read(answer, key), tokens
       except _Retry as error:
         message = _without(str(error), key)
         if attempt == self.max_retries:
@@ -279,7 +310,7 @@ class OpenAIClient:
     return min(most, first * 2**attempt) * random.uniform(0.5, 1.0)
 
   def _once(self, path: str, body: dict[str, Any], key: str) -> Any:
-    """The JSON of a good answer; counts its tokens."""
+    """The JSON of a good answer."""
     headers = {'Authorization': f'Bearer {key}'} if key else {}
     deadline = time.monotonic() + self.timeout_s
     data = bytearray()
@@ -306,9 +337,7 @@ class OpenAIClient:
       ) from None
     if response.status_code != 200:
       raise self._refusal(response, bytes(data), key)
-    answer = self._json(bytes(data), key)
-    self._account(answer, path)
-    return answer
+    return self._json(bytes(data), key)
 
   def _refusal(
     self, response: httpx.Response, data: bytes, key: str
@@ -349,7 +378,7 @@ class OpenAIClient:
     if isinstance(text, str) and text.strip():
       return text
     why = refusal or choice.get('finish_reason')
-    raise TextModelError(
+    raise NoText(
       f'{self.name} answered without text ({_without(str(why)[:200], key)}).'
     )
 
@@ -374,7 +403,8 @@ class OpenAIClient:
       )
     return json.dumps(vectors.tolist())
 
-  def _account(self, answer: Any, path: str) -> None:
+  def _account(self, answer: Any, path: str) -> dict[str, int] | None:
+    """Counts an answer's tokens; None where it does not tell them."""
     usage = answer.get('usage') if isinstance(answer, dict) else None
     counts = [
       usage.get(k) if isinstance(usage, dict) else None
@@ -384,9 +414,13 @@ class OpenAIClient:
       counts[1] = 0  # nothing is written
     if not all(type(n) is int and n >= 0 for n in counts):
       self._count(without_usage=1)
-      return
+      self._meter_tokens(None)
+      return None
     cost = sum(n * price / 1000 for n, price in zip(counts, self._prices))
     self._count(prompt_tokens=counts[0], completion_tokens=counts[1], cost=cost)
+    tokens = {'prompt_tokens': counts[0], 'tokens': counts[1]}
+    self._meter_tokens(tokens)
+    return tokens
 
 
 def _checked_url(base_url: str) -> tuple[str, bool]:

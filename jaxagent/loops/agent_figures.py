@@ -17,8 +17,9 @@ def figures(
   tasks: task -> `benchmark_figures.kinds_figures` on validation scores.
   failure_modes: label -> share of the runs (002, section 4.2).
   edits: verb-noun pairs of the instructions (000, figure 8).
-  cost: means over runs of steps, seconds of executions, and tokens read and
-    written where they were counted.
+  cost: means over runs of steps, seconds of executions, and, where they were
+    counted, seconds until an endpoint's model had answered and tokens read and
+    written.
   """
   return {
     policy: _of_policy(host, starts, records)
@@ -64,7 +65,7 @@ def _of_policy(host, starts, records: Sequence[dict]) -> dict[str, Any]:
 def _cost(records: Sequence[dict]) -> dict[str, float]:
   made = [step for record in records for step in record['steps']]
   found = {'steps': len(made)}
-  for key in ('exec_s', 'prompt_tokens', 'tokens'):
+  for key in ('exec_s', 'answer_s', 'prompt_tokens', 'tokens'):
     if all(key in step for step in made):
       found[key] = sum(step[key] for step in made)
   return {key: value / len(records) for key, value in found.items()}

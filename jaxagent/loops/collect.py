@@ -16,7 +16,12 @@ from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.loops import kept, steps, text_models
-from jaxagent.loops.errors import MachineryError, UserError, in_one_line
+from jaxagent.loops.errors import (
+  MachineryError,
+  UserError,
+  in_one_line,
+  tolerated,
+)
 from jaxagent.loops.policy import seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, fresh_state, write_json
@@ -78,7 +83,7 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
         record = future.result()
         cut.append(record) if record['fault'] else store.append(record)
         progress.update()
-        if host.stop.signal is None and len(cut) <= _tolerated(total):
+        if host.stop.signal is None and len(cut) <= tolerated(total):
           start_next()
     host.stop.check(f'{len(store.read())} trajectories are kept')
     _tell_rate(len(todo), time.monotonic() - began)
@@ -111,11 +116,6 @@ def _tell_rate(made: int, seconds: float) -> None:
     )
 
 
-def _tolerated(total: int) -> int:
-  """Trajectories that a fault of ours may cut short; more end the run."""
-  return max(1, total // 10)
-
-
 def _tell_cut(cut: list[dict], total: int, path) -> None:
   if not cut:
     return
@@ -124,7 +124,7 @@ def _tell_cut(cut: list[dict], total: int, path) -> None:
     f'{len(cut)} of {total} trajectories were cut short by a fault of the '
     f'machinery, most often: {reasons.most_common(1)[0][0]}'
   )
-  if len(cut) > _tolerated(total):
+  if len(cut) > tolerated(total):
     raise MachineryError(
       f'collect: {what}. Mend that and give the same command: it goes on with '
       f'the whole ones in {path}.'
@@ -223,7 +223,7 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
       text = host.expert.act(call.prompt, host.spec(task), rng, drawn)
       walk.take(call.call, text)
       continue
-    state, text = call.request
+    state, text, _ = call.request
     result = steps.execute(
       host,
       state,

@@ -44,8 +44,13 @@ def _stages(config, heldin, heldout) -> list[str]:
     f'of {" and ".join(policies) or "no policy"}',
     f'sandbox      {config.sandbox.backend}, at least '
     f'{config.sandbox.min_tier}, {config.sandbox.slots} slots '
-    f'of {config.sandbox.threads} CPUs, {config.sandbox.timeout_s:g} s and {config.sandbox.memory_mb} MiB each',
+    f'of {config.sandbox.threads} CPUs, {_limit(config.sandbox.timeout_s, "s")} and '
+    f'{_limit(config.sandbox.memory_mb, "MiB")} each',
   ]
+
+
+def _limit(most: float, unit: str) -> str:
+  return f'{most:g} {unit}' if most else f"the task's own {unit}"
 
 
 def _unit(config) -> str:

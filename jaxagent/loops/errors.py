@@ -22,6 +22,14 @@ class MachineryError(Exception):
   """
 
 
+def tolerated(total: int) -> int:
+  """Of so many trajectories, those that a fault of ours may cut short.
+
+  More end the run: what is left would not be what was asked for.
+  """
+  return max(1, total // 10)
+
+
 def in_one_line(fault: str) -> str:
   """`fault` for records and terminals: ASCII, one line, 500 characters."""
   return ascii(' '.join(fault.split()))[1:-1][:500]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from jaxagent import evaluation, interactions, types
 from jaxagent.interactions import POLICY
 from jaxagent.loops import kept, steps, walked, walks
+from jaxagent.loops.errors import MachineryError, tolerated
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, private_score, write_json
@@ -83,7 +84,8 @@ def walk_all(
 ) -> list[dict]:
   """Every trajectory of every task; their records, kept under `label`.
 
-  Killed, it goes on with the steps that each had made.
+  Killed, it goes on with the steps that each had made. Raises MachineryError where
+  faults of ours cut more than a tenth short: the same command goes on with those.
   draws: the one role that speaks -> how its responses are drawn.
   shown: what it is prompted with, in words.
   """
@@ -109,9 +111,9 @@ def walk_all(
   records = [
     e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
   ]
+  check_missing(label, records, len(records))
   write_json(path, records)
   log.close()
-  tell_missing(label, records)
   return records
 
 
@@ -146,14 +148,24 @@ def present(records: Sequence[dict]) -> list[dict]:
   return [r for r in records if not r.get('missing')]
 
 
-def tell_missing(label: str, records: Sequence[dict]) -> None:
+def check_missing(label: str, records: Sequence[dict], total: int) -> None:
+  """Says what is missing; raises MachineryError where it is more than a tenth.
+
+  To be asked before the records are kept for good. total: how many were begun.
+  """
   reasons = Counter(r['reason'] for r in records if r.get('missing'))
-  if reasons:
-    print(
-      f'evaluate {label}: {reasons.total()} of {len(records)} trajectories '
-      'are missing for a fault of the machinery and left out of the '
-      f'statistics; most often: {reasons.most_common(1)[0][0]}'
+  if not reasons:
+    return
+  what = (
+    f'evaluate {label}: {reasons.total()} of {total} trajectories are '
+    'missing for a fault of the machinery'
+  )
+  why = f'most often: {reasons.most_common(1)[0][0]}'
+  if reasons.total() > tolerated(total):
+    raise MachineryError(
+      f'{what}; {why}. Mend that and give the same command: it makes them.'
     )
+  print(f'{what} and left out of the statistics; {why}')
 
 
 def _name(label: str, episode: Episode) -> str:
@@ -168,8 +180,10 @@ def _act(
   The episode changes at the end alone, so that a failed step can be repeated.
   """
   call = episode.call
-  state, text = call.request
-  result = host.env.step(state, text, split='valid', job_id=job_id)
+  state, text, left_s = call.request
+  result = host.env.step(
+    state, text, split='valid', job_id=job_id, most_s=left_s
+  )
   if result.outcome.is_infrastructure:
     return f'{result.outcome.value}: {result.message}'
   executed = steps.told(host, state, text, result)

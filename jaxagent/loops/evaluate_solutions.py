@@ -81,8 +81,8 @@ def run(host, recipe: Solutions, policy: Policy, label: str) -> list[dict]:
   records = [
     a.record('heldin' if a.task in host.heldin else 'heldout') for a in done
   ]
+  evaluate.check_missing(label, records, len(records))
   write_json(path, records)
-  evaluate.tell_missing(label, records)
   return records
 
 

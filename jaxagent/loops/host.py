@@ -156,12 +156,25 @@ def _of_backend(box) -> dict[str, str]:
   return options.get(box.backend, {})
 
 
+def _check_own_limits(prepared, step_timeout_s: float) -> None:
+  """Deadlines nest, also where each task has its own."""
+  for name, task in prepared.items():
+    if task.spec.limits.timeout_s >= step_timeout_s:
+      raise UserError(
+        f'config.sandbox.step_timeout_s={step_timeout_s:g} must be above the '
+        f"{task.spec.limits.timeout_s:g} s of task {name}'s own executions "
+        '(config.sandbox.timeout_s=0).'
+      )
+
+
 @contextlib.contextmanager
 def open_host(config, work: pathlib.Path) -> Iterator[Host]:
   """Prepares tasks, starts sandbox and grader, and closes both at the end."""
   heldin, heldout = choose_tasks(config)
   prepared = prepare_all(config, work)
   box = config.sandbox
+  if not box.timeout_s:
+    _check_own_limits(prepared, box.step_timeout_s)
   with contextlib.ExitStack() as stack:
     try:
       pool = stack.enter_context(
@@ -205,9 +218,9 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
       agent=agent_of(config),
       store=store,
       carry_mb=options.carry_mb,
-      timeout_s=box.timeout_s,
+      timeout_s=box.timeout_s or None,
       step_timeout_s=box.step_timeout_s,
-      memory_mb=box.memory_mb,
+      memory_mb=box.memory_mb or None,
       threads=box.threads,
       zygote=box.zygote,
     )

@@ -46,6 +46,7 @@ def complaint(config, stages: tuple[str, ...]) -> str:
   return ''
 
 
+RL_LOOPS = ('stepwise_ppo', 'episodewise_ppo', 'rl_for_mle')
 _HF = 'model.hf.'
 _NEST = 'deadlines nest (execution < step < lease < watchdog)'
 
@@ -99,9 +100,9 @@ RULES: tuple[checks.Rule, ...] = (
   ),
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
   checks.one_of('expert.kind', 'scripted', 'openai'),
-  checks.one_of('editor.kind', 'scripted', 'openai'),
+  checks.one_of('editor.kind', 'scripted', 'openai', 'expert'),
   checks.one_of('agent', *agents.AGENTS),
-  checks.one_of('reader.kind', 'scripted', 'openai'),
+  checks.one_of('reader.kind', 'scripted', 'openai', 'expert', 'editor'),
   checks.one_of('env.dialect', *step_env.DIALECTS),
   checks.one_of('env.after_edit', *step_env.AFTER_EDIT),
   checks.one_of('env.on_failure', *step_env.ON_FAILURE),
@@ -162,7 +163,13 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('seed', 0, 2**31 - 1),
   checks.whole('sandbox.slots'),
   checks.whole('sandbox.threads'),
-  checks.whole('sandbox.memory_mb', 256),  # scikit-learn alone takes about 150
+  checks.whole('sandbox.memory_mb', 0),
+  checks.related(
+    'sandbox.memory_mb',
+    holds=lambda most: most == 0 or most >= 256,
+    say='config.sandbox.memory_mb={0} is too little for scikit-learn, which alone '
+    "takes about 150; give 256 or more, or 0 for each task's own limit.",
+  ),
   checks.whole('collect.trajectories_per_task'),
   checks.whole('collect.max_steps'),
   checks.whole('collect.idea_pool'),
@@ -216,7 +223,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number('episode.time_limit_s', above=0),
   checks.whole('eval.k'),
   # Numbers.
-  checks.number('sandbox.timeout_s', above=0),
+  checks.number('sandbox.timeout_s', least=0),
   checks.number('sandbox.step_timeout_s', above=0),
   checks.number('collect.time_limit_s', above=0),
   checks.number('eval.time_limit_s', above=0),
@@ -272,6 +279,31 @@ RULES: tuple[checks.Rule, ...] = (
     'baseline of its groups.',
   ),
   checks.related(
+    'env.after_edit',
+    'loop',
+    holds=lambda after, loop: after != 'nothing'
+    or loop not in ('collect', 'sft', 'stepwise_ppo', 'episodewise_ppo'),
+    say="config.env.after_edit={0!r} gives an edit no score, so that each would be "
+    'paid like a failure; config.loop={1!r} needs measure or execute.',
+  ),
+  checks.related(
+    'rl.states',
+    'loop',
+    holds=lambda states, loop: not states or loop != 'episodewise_ppo',
+    say='config.rl.states={0} is of step-wise RL; whole trajectories '
+    '(config.loop={1!r}) start from the starters. Set it to 0.',
+  ),
+  *(
+    checks.related(
+      key,
+      'loop',
+      holds=lambda value, loop: not value or loop != 'rl_for_mle',
+      say=f'config.{key}={{0!r}} is not of config.loop={{1!r}}, which trains on '
+      'config.tasks.heldin; leave it out.',
+    )
+    for key in ('rl.tasks', 'rl.states')
+  ),
+  checks.related(
     'rl.batch_size',
     'rl.minibatches',
     holds=lambda batch, parts: batch % parts == 0,
@@ -311,14 +343,16 @@ RULES: tuple[checks.Rule, ...] = (
   checks.related(
     'sandbox.step_timeout_s',
     'rl.watchdog_s',
-    holds=lambda step, watchdog: step < watchdog,
+    'loop',
+    holds=lambda step, watchdog, loop: step < watchdog or loop not in RL_LOOPS,
     say='config.sandbox.step_timeout_s={0} must be below '
     f'config.rl.watchdog_s={{1}}: {_NEST}.',
   ),
   checks.related(
     'sandbox.step_timeout_s',
     'rl.lease_s',
-    holds=lambda step, lease: step < lease,
+    'loop',
+    holds=lambda step, lease, loop: step < lease or loop not in RL_LOOPS,
     say='config.sandbox.step_timeout_s={0} must be below '
     f'config.rl.lease_s={{1}}: {_NEST}.',
   ),
@@ -386,7 +420,7 @@ RULES: tuple[checks.Rule, ...] = (
     'loop',
     holds=lambda epochs, path, loop: epochs
     or path
-    or loop not in ('sft', 'stepwise_ppo', 'episodewise_ppo'),
+    or loop != 'sft',  # RL from the model as it is: paper 000, figure 5
     say='config.sft.epochs={0} leaves the model as it is, and '
     'config.model.path={1!r} names none that has learned anything; give one of '
     'the two.',

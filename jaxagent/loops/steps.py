@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Mapping
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
@@ -17,13 +19,19 @@ def execute(
   *,
   job_id: str,
   deadline: Deadline = NO_DEADLINE,
+  most_s: float = math.inf,
 ) -> types.Executed:
   """Carries out a response on the validation split.
 
   Its `state` is where the next step starts, None after Final Answer.
   """
   result = host.env.step(
-    state, text, split='valid', job_id=job_id, deadline=deadline
+    state,
+    text,
+    split='valid',
+    job_id=job_id,
+    deadline=deadline,
+    most_s=most_s,
   )
   return told(host, state, text, result)
 
@@ -79,6 +87,19 @@ def kept_files(host, state: types.State, result) -> dict:
   return kept
 
 
+class Said(str):
+  """A model's text, with what it took.
+
+  tokens: `prompt_tokens` and `tokens`; empty where nobody counted them.
+  answer_s: seconds until it was there.
+  """
+
+  def __new__(cls, text: str, tokens: Mapping[str, int], answer_s: float):
+    said = super().__new__(cls, text)
+    said.cost = {**tokens, 'answer_s': answer_s}
+    return said
+
+
 def said(host, prompt: str, result: types.Completion | str) -> dict:
   """What a stored step tells of its completion; JSON-able.
 
@@ -91,6 +112,8 @@ def said(host, prompt: str, result: types.Completion | str) -> dict:
   if isinstance(result, types.Completion):
     found['prompt_tokens'] = len(result.prompt_ids)
     found['tokens'] = len(result.token_ids)
+  if isinstance(result, Said):
+    found |= result.cost
   return found
 
 

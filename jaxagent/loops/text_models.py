@@ -7,6 +7,7 @@ import logging
 import pathlib
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from jaxagent.loops.agents import actions_of, agent_of
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8  # as many as a client sends
-
+CHARS = 3  # a token of an endpoint's model, at least, in code and English
+ROLES = ('expert', 'editor')  # whose model may speak for another role, too
 
 
 def make_expert(config, work: pathlib.Path):
@@ -27,33 +29,51 @@ def make_expert(config, work: pathlib.Path):
     return ScriptedExpert(agent=agent_of(config))
   from jaxagent.llm.model_expert import ModelExpert
 
+  limits: dict[str, Any] = {}
+  if config.loop == 'agent':  # the model is what is measured
+    rollout = config.rollout
+    limits = {
+      'max_tokens': rollout.max_new_tokens,
+      'temperature': rollout.temperature,
+      'fits': lambda text: len(text) <= CHARS * rollout.max_prompt_tokens,
+    }
   return ModelExpert(
     _client(config.expert, work),
     agent=agent_of(config),
     actions=actions_of(config),
+    **limits,
   )
+
+
+def endpoint_of(config, role: str):
+  """The options of who speaks for a role, which may be another role."""
+  while config[role].kind in ROLES:
+    role = config[role].kind
+  return config[role]
 
 
 def make_editor(config, work: pathlib.Path):
   """The editor that `config.editor.kind` names."""
-  if config.editor.kind == 'scripted':
+  options = endpoint_of(config, 'editor')
+  if options.kind == 'scripted':
     from jaxagent.stand_ins.editor import ScriptedEditor
 
     return ScriptedEditor()
   from jaxagent.llm.model_editor import ModelEditor
 
-  return ModelEditor(_client(config.editor, work))
+  return ModelEditor(_client(options, work))
 
 
 def make_reader(config, work: pathlib.Path):
   """The reader that `config.reader.kind` names."""
-  if config.reader.kind == 'scripted':
+  options = endpoint_of(config, 'reader')
+  if options.kind == 'scripted':
     from jaxagent.stand_ins.reader import ScriptedReader
 
     return ScriptedReader()
   from jaxagent.llm.model_reader import ModelReader
 
-  return ModelReader(_client(config.reader, work))
+  return ModelReader(_client(options, work))
 
 
 def make_helper(config):

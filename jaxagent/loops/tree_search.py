@@ -166,8 +166,9 @@ def run(
     _record(host, task, index, search)
     for (task, index), search in searches.items()
   ]
+  total = len(searches) * config.steps
+  evaluate.check_missing(f'search {label}', missing, total)
   write_json(path, records)
-  evaluate.tell_missing(f'search {label}', [*records, *missing])
   return records
 
 

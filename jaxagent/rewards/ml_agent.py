@@ -22,7 +22,7 @@ def ml_agent_reward(
   is_edit: bool,
   score_before: float | None,
   score_after: float | None,
-  alpha: float,
+  alpha: float | None,
   binary: bool = False,
   format_term: bool = True,
   corner_term: bool = True,
@@ -42,7 +42,7 @@ def ml_agent_reward(
     is_edit: a_t is in A_edit.
     score_before: m_t, of the state.
     score_after: m_{t+1}; None where nothing was graded.
-    alpha: the task's scale (TaskSpec.alpha).
+    alpha: the task's scale (TaskSpec.alpha); None where it has none.
     binary: ablation (table 2): performance reward 1 if better, else 0.
     format_term: False is the ablation without the format reward: an invalid
       action and an error earn the neutral 0.5 instead of 0, so that the
@@ -51,7 +51,8 @@ def ml_agent_reward(
       corner case counts as an error.
 
   Returns:
-    A finite float, or None (infrastructure: retried, never charged).
+    A finite float, or None: a failure of the infrastructure (retried, never
+    charged), or a gain on a task without a scale.
   """
   if outcome.is_infrastructure:
     return None
@@ -66,6 +67,8 @@ def ml_agent_reward(
     return 0.5
   if score_after is None or not math.isfinite(score_after):
     return wrong  # a score that is no number is never a reward
+  if alpha is None:
+    return None
   if not math.isfinite(alpha) or alpha == 0:
     raise ValueError(
       f'alpha={alpha!r} must be finite and not zero; see TaskSpec.alpha.'

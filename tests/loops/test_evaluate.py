@@ -43,7 +43,7 @@ class _IdlePolicy:
     return f'shown: {state.state_id}'
 
 
-def _idle_step(state, text, *, split, job_id):
+def _idle_step(state, text, *, split, job_id, most_s=0.0):
   return StepResult(
     Outcome.OK, 'List Files', {}, False, True, state, None, state.score, '.'
   )
@@ -126,7 +126,7 @@ class _Grader:
     return GradeResult(0.9, Outcome.OK, '')
 
 
-def _better_step(state, text, *, split, job_id):
+def _better_step(state, text, *, split, job_id, most_s=0.0):
   execution = Execution(
     job_id, Outcome.OK, 'T2', collected={'submission.csv': b'x'}
   )
@@ -188,7 +188,7 @@ class _Counting:
     self.jobs: list[str] = []
     self.seen: list[dict] = []
 
-  def step(self, state, text, *, split, job_id):
+  def step(self, state, text, *, split, job_id, most_s):
     self.jobs.append(job_id)
     self.seen.append(dict(state.files))
     after = dataclasses.replace(

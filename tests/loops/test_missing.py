@@ -12,6 +12,7 @@ import pytest
 
 from jaxagent import evaluation, summary
 from jaxagent.loops import evaluate, stages, starts
+from jaxagent.loops.errors import MachineryError
 from jaxagent.types import Outcome
 from tests.loops.test_evaluate import (
   _idle_step,
@@ -31,10 +32,10 @@ class _FailingStep:
     self.fault, self.times, self.indices = fault, times, indices
     self.calls: collections.Counter[str] = collections.Counter()
 
-  def __call__(self, state, text, *, split, job_id):
+  def __call__(self, state, text, *, split, job_id, most_s):
     self.calls[job_id] += 1
     _, _, task, index, *_ = job_id.split('-')
-    result = _idle_step(state, text, split=split, job_id=job_id)
+    result = _idle_step(state, text, split=split, job_id=job_id, most_s=most_s)
     retried = job_id.endswith('-again')
     if task != 'wine' or int(index) not in self.indices:
       return result
@@ -89,6 +90,21 @@ def test_a_missing_trajectory_is_in_no_mean(idle_host):
   assert section['relative_gain']['n'] == per_task - 2
 
 
+def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
+  """An outage must not leave a result of what happened to be done."""
+  idle_host.config.eval.trajectories_per_task = 6
+  idle_host.env.step = _FailingStep(OSError('gone'), times=2)
+  with pytest.raises(MachineryError, match='2 of 12 .* OSError: gone'):
+    evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert not (idle_host.work / 'eval' / 'rl.json').exists()
+  idle_host.env.step = again = _FailingStep(OSError('gone'), times=0, indices=())
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert len(records) == 12 and not any(r['missing'] for r in records)
+  # Made again are only those that were cut short.
+  made = {tuple(job.split('-')[2:4]) for job in again.calls}
+  assert made == {('wine', '1'), ('wine', '3')}
+
+
 def test_an_item_that_fails_once_goes_on(idle_host, capsys):
   idle_host.env.step = _FailingStep(OSError('x'), times=1)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
@@ -102,8 +118,8 @@ def test_a_private_grade_that_fails_leaves_no_half_step(
   idle_host,
   monkeypatch,
 ):
-  def improved(state, text, *, split, job_id):
-    result = _idle_step(state, text, split=split, job_id=job_id)
+  def improved(state, text, **call):
+    result = _idle_step(state, text, **call)
     return dataclasses.replace(result, score=1e9, score_before=0.5)
 
   asked = []

@@ -65,9 +65,9 @@ CHOICES = {
   'sandbox.backend': 'docker',
   'sandbox.min_tier': 'T3, T2, T1, T0',
   'expert.kind': 'scripted, openai',
-  'editor.kind': 'scripted, openai',
+  'editor.kind': 'scripted, openai, expert',
   'agent': ', '.join(agents.AGENTS),
-  'reader.kind': 'scripted, openai',
+  'reader.kind': 'scripted, openai, expert, editor',
   'env.dialect': ', '.join(step_env.DIALECTS),
   'env.after_edit': ', '.join(step_env.AFTER_EDIT),
   'env.on_failure': ', '.join(step_env.ON_FAILURE),
@@ -109,7 +109,7 @@ LEAST = {
   'rl.value_warmup_epochs': 0,
   'solution.programs': 0,
   'seed': 0,
-  'sandbox.memory_mb': 256,
+  'sandbox.memory_mb': 0,
   'tokenizer.vocab_size': 259,
   'sft.warmup_steps': 0,
   'rl.warmup_steps': 0,
@@ -133,7 +133,7 @@ def test_whole_numbers(path):
 
 # Path -> values just outside, and the words for what is inside.
 NUMBERS = {
-  'sandbox.timeout_s': ((0, -1), 'above 0'),
+  'sandbox.timeout_s': ((-1,), 'at least 0'),
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
   'collect.time_limit_s': ((0, -1), 'above 0'),
   'eval.time_limit_s': ((0, -1), 'above 0'),
@@ -230,6 +230,20 @@ PAIRS = [
   ({'rl.lease_s': 60.0}, 'step_timeout_s=60.0 must be below .*lease_s=60.0'),
   ({'collect.time_limit_s': 2.9}, 'time_limit_s=2.9 .*timeout_s=3.0'),
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
+  ({'sandbox.memory_mb': 255}, 'memory_mb=255 is too little .* 0 for each task'),
+  ({'env.after_edit': 'nothing'}, "after_edit='nothing' gives an edit no score"),
+  (
+    {'rl.states': 9, 'loop': 'episodewise_ppo'},
+    "rl.states=9 is of step-wise RL",
+  ),
+  (
+    {'rl.states': 9, 'loop': 'rl_for_mle'},
+    "rl.states=9 is not of config.loop='rl_for_mle'",
+  ),
+  (
+    {'rl.tasks': ('digits',), 'loop': 'rl_for_mle', 'tasks.heldin': ('digits',)},
+    "rl.tasks=.* is not of config.loop='rl_for_mle'",
+  ),
   ({'sandbox.threads': 2}, 'threads=2: .*set config.sandbox.zygote=False'),
   *(
     ({'sandbox.backend': 'ray', 'sandbox.ray_address': address}, text)
@@ -314,7 +328,10 @@ def test_contradictions_are_refused_in_dry_runs_too(changes, text):
 
 
 HERE = [
-  ({'sft.epochs': 0}, 'config.sft.epochs=0 leaves the model as it is'),
+  (
+    {'sft.epochs': 0, 'loop': 'sft'},
+    'config.sft.epochs=0 leaves the model as it is',
+  ),
   (
     {'loop': 'rl_for_mle', 'solution.programs': 0},
     'config.solution.programs=0 leaves nothing to learn programs from',

@@ -20,6 +20,7 @@ RUN = (
   'Action Input: {"script_name": "train.py"}'
 )
 pytestmark = pytest.mark.slow
+DOWN = 2  # so many questions find no model: half of the trajectories
 END = ' I am done.\nFinal Answer: it runs'
 
 
@@ -33,6 +34,9 @@ def endpoint():
     def do_POST(self):
       body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
       self.asked.append(body)
+      if len(self.asked) <= DOWN:
+        self.send_error(400, 'not today')
+        return
       seen = 'Status' in str(body) or 'has been executed' in str(body)
       text = END if seen else RUN
       answer = {
@@ -60,7 +64,7 @@ def endpoint():
     thread.join()
 
 
-def _run(work: pathlib.Path, *options: str) -> str:
+def _run(work: pathlib.Path, *options: str, code: int = 0) -> str:
   done = subprocess.run(
     [
       sys.executable,
@@ -83,19 +87,25 @@ def _run(work: pathlib.Path, *options: str) -> str:
     text=True,
     timeout=300,
   )
-  assert done.returncode == 0, done.stdout[-3000:]
+  assert done.returncode == code, done.stdout[-3000:]
   return done.stdout
 
 
 def test_react_around_an_endpoint(tmp_path, endpoint):
   url, asked = endpoint
-  out = _run(
-    tmp_path / 'work',
+  options = (
     '--config.agent=react',
     '--config.expert.kind=openai',
     '--config.expert.model=small',
     f'--config.expert.base_url={url}',
   )
+  # An outage leaves no result; the same command makes what is missing.
+  out = _run(tmp_path / 'work', *options, code=1)
+  assert '2 of 4 trajectories are missing' in out and 'HTTP 400' in out
+  assert not (tmp_path / 'work' / 'agent.json').exists()
+  out = _run(tmp_path / 'work', *options)
+  assert 'scripted' not in out
+  assert len(asked) == DOWN + 8 and asked[-1]['max_tokens'] == 2048
   assert 'react on wine' in out
   found = json.loads((tmp_path / 'work' / 'agent.json').read_text())['react']
   final = found['tasks']['wine']['final']
@@ -111,7 +121,9 @@ def test_react_around_an_endpoint(tmp_path, endpoint):
   log = tmp_path / 'work/mlagentbench/wine/1/agent_log/step_1_log.log'
   assert prompt in [m['messages'][-1]['content'] for m in asked]
   assert 'has been executed' in log.read_text() and 'Question:' in log.read_text()
-  assert found['cost']['steps'] == 2 and found['cost']['exec_s'] > 0
+  cost = found['cost']
+  assert (cost['steps'], cost['tokens'], cost['prompt_tokens']) == (2, 2, 2)
+  assert cost['exec_s'] > 0 and cost['answer_s'] > 0
   assert audit.audit(tmp_path / 'work')['differences'] == []
 
 

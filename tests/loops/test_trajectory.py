@@ -1,6 +1,7 @@
 """Actions in turn: when a trajectory ends, and what each answer is worth."""
 
 import dataclasses
+import math
 import types as stubs
 
 import numpy as np
@@ -52,8 +53,10 @@ def _walk(max_steps: int, final: int | None = None, **limits) -> Progress:
       walk.take(call.call, _completion(call))
     else:
       assert isinstance(call, Execute)
-      state, text = call.request
+      state, text, left = call.request
       assert (state.state_id, text) == (f's{n}', 'text')
+      # Executions took 1, 2, 3, ... seconds until here.
+      assert left == limits.get('time_limit_s', math.inf) - n * (n + 1) / 2
       walk.take(call.call, _executed(n, last=n == final))
       n += 1
   return walk
@@ -84,7 +87,7 @@ def test_a_frozen_role_speaks_text_and_has_no_credit():
   )
   walk = Progress(recipe, START, roles=('expert',))
   (execute,) = walk.take(0, 'a response')
-  assert execute.request == (START, 'a response')
+  assert execute.request == (START, 'a response', math.inf)
   assert not walk.take(execute.call, _executed(0, last=True))
   assert walk.finished and walk.credits == {}
 

@@ -63,8 +63,10 @@ class Stepwise(Trajectory):
     return {}
 
   def execute(self, work: Work) -> types.Executed:
-    state, text = work.call.request
-    return steps.execute(self._host, state, text, job_id=str(work.key))
+    state, text, left_s = work.call.request
+    return steps.execute(
+      self._host, state, text, job_id=str(work.key), most_s=left_s
+    )
 
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
     return {}

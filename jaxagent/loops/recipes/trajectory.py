@@ -28,7 +28,7 @@ class Trajectory:
 
   It ends with the answer that leaves no state to go on from, after
   `max_steps`, or once its executions have taken `time_limit_s` together. An
-  Execute's request is (state, response).
+  Execute's request is (state, response, seconds of executions that are left).
 
   Args:
     prompt: state -> what the role is shown.
@@ -56,13 +56,16 @@ class Trajectory:
   def advance(self, state: tuple, call: Call, result: Any) -> Step:
     at, done = state
     if isinstance(call, Generate):
-      request = (at, self._text(result))
+      request = (at, self._text(result), self._left_s(done))
       return Step(state, (Execute(call.call + 1, request),))
     done = (*done, (call.call - 1, result))
-    over = sum(one.exec_s for _, one in done) >= self._time_limit_s
+    over = self._left_s(done) <= 0
     if result.state is None or len(done) == self._max_steps or over:
       return Step(None, credits=self._credits(done))
     return self._ask(result.state, done, call.call + 1)
+
+  def _left_s(self, done: _Done) -> float:
+    return self._time_limit_s - sum(one.exec_s for _, one in done)
 
   def _ask(self, at: types.State, done: _Done, call: int) -> Step:
     asked = Generate(call, self._prompt(at), self._role)
