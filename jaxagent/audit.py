@@ -2,13 +2,13 @@
 
   python -m jaxagent.audit RUN [--json]
 
-RUN is a work directory (its `rl/traces/`, `traces/` and `eval/`), a folder of
-traces, or one file. Each record holds what its reward is made of, and the reward
+RUN is a work directory (its `rl/traces/`, `traces/`, `eval/` and `collect/`), a
+folder of traces, or one file. Each record holds what its reward is made of, and the reward
 that was given: for equation 6 of paper 000 outcome, valid_action, is_edit,
 score_before, score_after and alpha; for whole solutions (paper 003, section 3.2)
-outcome, score_after, higher_is_better, milestones and scale. Where records carry `prev_hash` and `hash` (see `seal`), the
-chain is checked, so that any changed byte is found, not only those that
-change a reward. Exits 0 where nothing differs, 1 where something does, 2
+outcome, score_after, higher_is_better, milestones and scale. Where records carry
+`prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
+byte is found, and any record that is gone, not only those that change a reward. Exits 0 where nothing differs, 1 where something does, 2
 where there is nothing to read.
 """
 
@@ -20,7 +20,7 @@ import json
 import math
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxagent.rewards import mle
@@ -44,11 +44,14 @@ def record_hash(prev_hash: str, record: Mapping[str, Any]) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
-def seal(records: Iterable[Mapping[str, Any]], start: str) -> Iterator[dict]:
-  """Adds `prev_hash` and `hash` to each; `start` is the file's name."""
+def seal(records: Sequence[Mapping[str, Any]], start: str) -> Iterator[dict]:
+  """Adds `prev_hash`, `hash` and `of`, how many they are, to each.
+
+  start: the file's name, without what follows its point.
+  """
   prev = start
   for record in records:
-    sealed = dict(record) | {'prev_hash': prev}
+    sealed = dict(record) | {'prev_hash': prev, 'of': len(records)}
     sealed['hash'] = prev = record_hash(prev, sealed)
     yield sealed
 
@@ -73,19 +76,61 @@ def audit(
   options = _options(run) if options is None else dict(options)
   found: dict[str, Any] = {'records': 0, 'sealed': 0, 'differences': []}
   for path in files:
-    prev = path.stem
+    chain = _Chain(path)
     for where, record in _read(path, found['differences']):
-      found['records'] += 1
-      problems = list(_problems(record, options))
-      if 'hash' in record:
-        found['sealed'] += 1
-        problems += _chain_problems(record, prev)
-        prev = record['hash']
-      prompt = record.get('prompt_id', '')
+      steps = record.get('steps', [record])
+      if not isinstance(steps, list) or not all(isinstance(s, dict) for s in steps):
+        found['differences'].append(_difference(where, 'its steps are no records'))
+        continue
+      found['records'] += len(steps)
+      found['sealed'] += len(steps) if 'hash' in record else 0
+      problems = chain.problems(record)
       found['differences'] += [
-        {'where': where, 'prompt_id': prompt, 'problem': p} for p in problems
+        _difference(where, p, record.get('prompt_id', '')) for p in problems
       ]
+      for number, step in enumerate(steps):
+        place = f'{where}, step {number}' if 'steps' in record else where
+        found['differences'] += [
+          _difference(place, p, step.get('prompt_id', ''))
+          for p in _problems(step, options)
+        ]
+    found['differences'] += [_difference(str(path), p) for p in chain.at_the_end()]
   return found
+
+
+def _difference(where: str, problem: str, prompt: str = '') -> dict[str, str]:
+  return {'where': where, 'prompt_id': prompt, 'problem': problem}
+
+
+class _Chain:
+  """The seals of one file, in order; an expert's trajectory is one of its own."""
+
+  def __init__(self, path: pathlib.Path):
+    self._own = path == _experts(path.parent.parent)
+    self._prev, self._seen, self._of = path.stem, 0, 0
+
+  def problems(self, record: Mapping) -> list[str]:
+    if 'hash' not in record:
+      return []
+    prev = self._prev
+    if self._own:
+      prev = name_of(record)
+    self._prev, self._seen = record['hash'], self._seen + 1
+    self._of = record.get('of', 0)
+    return _chain_problems(record, prev)
+
+  def at_the_end(self) -> Iterator[str]:
+    if self._of and not self._own and self._seen != self._of:
+      yield f'{self._seen} of {self._of} records are there'
+
+
+def name_of(record: Mapping) -> str:
+  """What an expert's trajectory, sealed by itself, begins its chain with."""
+  return f'{record.get("task")}-{record.get("index")}'
+
+
+def _experts(run: pathlib.Path) -> pathlib.Path:
+  return run / 'collect' / 'trajectories.jsonl'
 
 
 def _chain_problems(record: Mapping, prev: str) -> list[str]:
@@ -143,11 +188,14 @@ def _is_number(value: Any) -> bool:
 def _files(run: pathlib.Path) -> list[pathlib.Path]:
   if run.is_file():
     return [run]
+  beside = sorted((run / 'eval').glob('*.json'))
+  if _experts(run).is_file():
+    beside.append(_experts(run))
   for folder in (run / 'rl' / 'traces', run / 'traces', run):
     files = sorted(folder.glob('*.jsonl'))
     if files and folder.name != 'logs':
-      return files + sorted((run / 'eval').glob('*.json'))
-  return sorted((run / 'eval').glob('*.json'))
+      return files + beside
+  return beside
 
 
 def _options(run: pathlib.Path) -> dict[str, bool]:
@@ -174,9 +222,8 @@ def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:
     if not isinstance(trajectories, list):
       return
     for i, trajectory in enumerate(trajectories):
-      steps = trajectory.get('steps') if isinstance(trajectory, dict) else ()
-      for j, step in enumerate(steps or ()):
-        yield f'{path}: trajectory {i}, step {j}', step
+      if isinstance(trajectory, dict) and 'steps' in trajectory:
+        yield f'{path}: trajectory {i}', trajectory
     return
   for number, line in enumerate(text.split('\n'), 1):
     if not line:
@@ -192,7 +239,7 @@ def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:
 
 
 def _damage(where: str, error: Exception) -> dict[str, str]:
-  return {'where': where, 'prompt_id': '', 'problem': f'not JSON: {error}'}
+  return _difference(where, f'not JSON: {error}')
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -14,7 +14,6 @@ from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs.snapshots import Snapshots
 
-
 # Of what is left of a trajectory's time: an execution that begins has so much.
 SHORTEST_S = 0.1
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from jaxagent import disk, interactions, types
+from jaxagent import audit, disk, interactions, types
 from jaxagent.clock import Deadline
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
@@ -81,7 +81,7 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
       futures.update(rest)
       for future in done:
         record = future.result()
-        cut.append(record) if record['fault'] else store.append(record)
+        cut.append(record) if record['fault'] else _keep(store, record)
         progress.update()
         if host.stop.signal is None and len(cut) <= tolerated(total):
           start_next()
@@ -89,9 +89,14 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
     _tell_rate(len(todo), time.monotonic() - began)
     _tell_cut(cut, total, store.path)
   for record in cut:
-    store.append(record)
+    _keep(store, record)
   records = store.read()
   return sorted(records, key=lambda r: (r['task'], r['index']))
+
+
+def _keep(store: record_data.TrajectoryStore, record: dict) -> None:
+  (sealed,) = audit.seal([record], audit.name_of(record))
+  store.append(sealed)
 
 
 def _whole(host, store: record_data.TrajectoryStore) -> list[dict]:

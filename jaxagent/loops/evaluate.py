@@ -12,7 +12,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxagent import evaluation, interactions, types
+from jaxagent import audit, evaluation, interactions, types
 from jaxagent.interactions import POLICY
 from jaxagent.loops import kept, steps, walked, walks
 from jaxagent.loops.errors import MachineryError, tolerated
@@ -111,6 +111,7 @@ def walk_all(
   records = [
     e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
   ]
+  records = list(audit.seal(records, label))
   check_missing(label, records, len(records))
   write_json(path, records)
   log.close()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxagent import evaluation, interactions
+from jaxagent import audit, evaluation, interactions
 from jaxagent.envs.solution import Previous, Task, parse
 from jaxagent.interactions import POLICY
 from jaxagent.loops import evaluate, kept, walks
@@ -81,6 +81,7 @@ def run(host, recipe: Solutions, policy: Policy, label: str) -> list[dict]:
   records = [
     a.record('heldin' if a.task in host.heldin else 'heldout') for a in done
   ]
+  records = list(audit.seal(records, label))
   evaluate.check_missing(label, records, len(records))
   write_json(path, records)
   return records

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxagent import interactions
+from jaxagent import audit, interactions
 from jaxagent.envs.solution import Previous, Task, parse
 from jaxagent.interactions import POLICY
 from jaxagent.loops import evaluate, evaluate_solutions, kept
@@ -166,6 +166,7 @@ def run(
     _record(host, task, index, search)
     for (task, index), search in searches.items()
   ]
+  records = list(audit.seal(records, path.stem))
   total = len(searches) * config.steps
   evaluate.check_missing(f'search {label}', missing, total)
   write_json(path, records)

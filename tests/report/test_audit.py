@@ -85,6 +85,46 @@ def test_unsealed_and_evaluation_records(tmp_path):
   assert 'trajectory 0, step 1' in found['differences'][0]['where']
 
 
+def _altered(path, what, with_):
+  text = path.read_text()
+  assert what in text
+  path.write_text(text.replace(what, with_, 1))
+
+
+def test_a_changed_observation_of_an_evaluation_is_found(tmp_path):
+  """Also where no reward depends on it."""
+  (tmp_path / 'eval').mkdir()
+  step = _record(0, is_edit=False, score_after=None, reward=0.5, observation='a')
+  made = [{'task': 'wine', 'index': i, 'steps': [step]} for i in range(2)]
+  path = tmp_path / 'eval' / 'rl.json'
+  path.write_text(json.dumps(list(audit.seal(made, 'rl'))))
+  found = audit.audit(tmp_path)
+  assert (found['records'], found['sealed'], found['differences']) == (2, 2, [])
+  _altered(path, '"observation": "a"', '"observation": "b"')
+  (found,) = audit.audit(tmp_path)['differences']
+  assert 'trajectory 0' in found['where'] and 'hash differs' in found['problem']
+
+
+def test_experts_trajectories_are_read_and_sealed_in_any_order(tmp_path):
+  (tmp_path / 'collect').mkdir()
+  made = [{'task': 'wine', 'index': i, 'steps': [_record(i)]} for i in (1, 0)]
+  path = tmp_path / 'collect' / 'trajectories.jsonl'
+  lines = [json.dumps(s) for r in made for s in audit.seal([r], audit.name_of(r))]
+  path.write_text('\n'.join(lines) + '\n')
+  found = audit.audit(tmp_path)
+  assert (found['records'], found['sealed'], found['differences']) == (2, 2, [])
+  _altered(path, '"reward": 0.99', '"reward": 0.98')
+  found = audit.audit(tmp_path)['differences']
+  assert len(found) == 2 and all('jsonl:1' in f['where'] for f in found)
+
+
+def test_a_record_that_is_gone_from_the_end_is_missed(tmp_path):
+  path = _write(tmp_path, RECORDS)
+  path.write_text(''.join(path.read_text().splitlines(keepends=True)[:-1]))
+  (found,) = audit.audit(tmp_path)['differences']
+  assert found['problem'] == '4 of 5 records are there'
+
+
 def test_nothing_to_read(tmp_path, capsys):
   assert audit.main([str(tmp_path)]) == 2
   assert 'no traces in' in capsys.readouterr().err
