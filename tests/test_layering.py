@@ -86,7 +86,7 @@ MAY_IMPORT = {
   'evaluation': {'types'},
   'behaviour': {'types'},
   'traces': {'types', 'envs'},
-  'benchmark_figures': {'evaluation', 'traces'},
+  'benchmark_figures': {'types', 'evaluation', 'traces'},
   'failure_modes': {'types', 'benchmark_figures', 'traces'},
   'diversity': {'envs', 'traces'},
   'summary': {'types', 'behaviour'},

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from jaxagent import types
 from jaxagent.envs import carried, interfaces, parser, workspace
 from jaxagent.envs.execution import Run
+from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.workspace import ActionFailed
 
 MAX_INSPECT_LINES = 100
@@ -51,6 +52,8 @@ class Scene:
     is not kept.
   edited: (text, instruction) -> the editor's text; ActionFailed where it
     refuses, TextModelError where none came.
+  store: of the files that are no text, or too long for a state; without it
+    they are not opened, and no data file becomes one.
   """
 
   state: types.State
@@ -66,6 +69,7 @@ class Scene:
   helper: interfaces.Helper
   after_edit: str = 'execute'
   on_failure: str = 'revert'
+  store: Snapshots | None = None
 
   @property
   def files(self) -> Mapping[str, str]:
@@ -81,6 +85,7 @@ class Effect:
   """What an action did.
 
   files, script: of the next state; None leaves them as they are.
+  lost: a line on each file of a run that is not there in the next step.
   """
 
   observation: str
@@ -90,6 +95,7 @@ class Effect:
   run: Run | None = None
   execution: types.Execution | None = None
   diff: str = ''
+  lost: tuple[str, ...] = ()
 
 
 class Actions:
@@ -117,7 +123,13 @@ class Actions:
   # --- Reading -------------------------------------------------------------
 
   def read(self, scene: Scene, name: str, *, whole: bool = False) -> str:
-    return workspace.read(scene.files, scene.mounts, name, whole=whole)
+    return workspace.read(
+      scene.files,
+      scene.mounts,
+      name,
+      whole=whole,
+      opened=scene.store.get_bytes if scene.store else None,
+    )
 
   def list_files(self, scene: Scene, dir_path: str) -> Effect:
     names = workspace.listing(scene.files, scene.mounts, dir_path)
@@ -147,7 +159,15 @@ class Actions:
     found = workspace.visible(scene.files).get(workspace.checked(name))
     if isinstance(found, types.Blob):
       return found
-    return self.read(scene, name, whole=True)
+    data = None
+    if found is None and scene.store:
+      data = workspace.binary(scene.mounts, name)
+    if data is None:
+      return self.read(scene, name, whole=True)
+    blob = scene.store.put_bytes(data)
+    if blob is None:
+      raise ActionFailed(f'no more room for {len(data)} bytes.')
+    return blob
 
   # --- Changing ------------------------------------------------------------
 
@@ -198,7 +218,7 @@ class Actions:
       script=path,
     )
 
-  def not_kept(self, lines: list[str]) -> str:
+  def not_kept(self, lines: Sequence[str]) -> str:
     """What of a run's files is not there in the next step."""
     return carried.told(lines)
 
@@ -283,6 +303,7 @@ class Actions:
       return Effect(text, run.outcome, files, target, run, diff=diff)
     text = f'{self.report(target, run)}\n{text}'
     keep = run.outcome is types.Outcome.OK or scene.on_failure == 'keep'
+    lost: list[str] = []
     if keep:
       files, lost = scene.carried(files, run.execution)
       text += self.not_kept(lost)
@@ -295,6 +316,7 @@ class Actions:
       script=target if keep else None,
       run=run,
       diff=diff,
+      lost=tuple(lost),
     )
 
   # --- Notes and questions --------------------------------------------------

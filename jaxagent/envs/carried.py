@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import posixpath
+from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser, workspace
@@ -72,7 +73,7 @@ def _as_text(data: bytes) -> str:
   return text if parser.is_text(text) else ''
 
 
-def told(lines: list[str]) -> str:
+def told(lines: Sequence[str]) -> str:
   """For the observation; '' where everything was kept."""
   if not lines:
     return ''

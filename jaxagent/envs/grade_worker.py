@@ -6,7 +6,7 @@ JSON line {task: {eval, answers, sample, metric}}, for one of MLAgentBench's
 {task: {eval, folder, submission}}; then, for each grade, a JSON
 line {task, split, own_work, size, timeout_s} followed by `size` bytes; each is
 answered by one JSON line {score, status, reason, passed} with status ok, invalid
-or error; passed counts the checks that were stood (`grading.CHECKS`).
+or error; passed counts the checks before the one that failed (`grading.CHECKS`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import os
 import resource
 import select
 import signal
+import statistics
 import sys
 import tempfile
 import time
@@ -29,6 +30,8 @@ LABEL_METRICS = ('accuracy', 'f1_macro')
 PROBABILITY_METRICS = ('log_loss', 'roc_auc')
 SUM_TOLERANCE = 0.01
 MAX_WRITTEN = 64 * 1024 * 1024  # of a file, by a score that reads a folder
+CHANGED = 1 / 20  # cells of a copy that may say something else
+COPY = 'the submission is a copy of the sample submission.'
 
 
 OWN, TEXT, TABLE, COLUMNS, IDS, VALUES = range(6)
@@ -37,7 +40,8 @@ OWN, TEXT, TABLE, COLUMNS, IDS, VALUES = range(6)
 class Refused(ValueError):
   """The submission breaks a rule; the message goes to the agent.
 
-  check: the one that it failed; those before it were stood.
+  check: the one that it failed; those before it were stood, but for OWN, which
+    it takes more than a TABLE to tell.
   """
 
   def __init__(self, check: int, message: str):
@@ -99,6 +103,122 @@ class FolderTask:
       ) from None
 
 
+class Sample:
+  """What the sample submission says, to know a refused copy of it.
+
+  What was refused is read as loosely as can be: with an index column, rows left
+  out or a few damaged cells a copy stays one. A cell that holds neither a number
+  nor a class says nothing.
+
+  Args:
+    frame: the sample, as `Task.frame` gives it.
+    order: its ids as they come in the file.
+    truth: the answers, in the order of `frame`.
+    labels: the names of the classes.
+  """
+
+  def __init__(self, frame, order: list[str], truth, labels: set[str]):
+    self.values = {name: frame[name].to_dict() for name in frame}
+    self.order, self.labels, self.cells = order, labels, frame.size
+    self.most = _most_changed(frame, truth)
+
+  def is_own(self, data: bytes) -> bool | None:
+    """False: a copy of the sample; None: too little to tell."""
+    header, body = _loose_table(data)
+    by_id = _by_id(header, body)
+    # Only what names its ids and columns can speak for itself: else a copy of
+    # the training data would pass for predictions.
+    if self._compare(by_id, self._named(header))[1] > self.most:
+      return True
+    columns = self._named(header) or self._last(header)
+    # Without ids a copy is known by its order, with or without a header.
+    for rows in (by_id, self._in_order(body), self._in_order([header, *body])):
+      same, other = self._compare(rows, columns)
+      if same and other * self.cells <= self.most * (same + other):
+        return False
+    return None
+
+  def _named(self, header: list[str]) -> dict[str, int]:
+    return {n: header.index(n) for n in self.values if n in header}
+
+  def _last(self, header: list[str]) -> dict[str, int]:
+    """Under other names the sample's columns are the last, if that may be they.
+
+    Not of a wide table: some feature may well be as constant as the sample.
+    """
+    before = len(header) - len(self.values)  # an id and an index, at most
+    if not 0 <= before <= 2:
+      return {}
+    return dict(zip(self.values, range(before, len(header)), strict=True))
+
+  def _in_order(self, body) -> dict[str, list[str]]:
+    return dict(zip(self.order, body, strict=False))
+
+  def _compare(self, rows, columns: dict[str, int]) -> tuple[int, int]:
+    """Cells that say what the sample says, and those that say another thing."""
+    said = [
+      self._says(row[at], self.values[name][key])
+      for name, at in columns.items()
+      for key, row in rows.items()
+      if key in self.values[name] and at < len(row)
+    ]
+    return said.count(True), said.count(False)
+
+  def _says(self, cell: str, value) -> bool | None:
+    """Whether a cell says `value`; None where it says nothing."""
+    number = _number(cell)
+    if isinstance(value, str):
+      label = canonical(cell)
+      if label == value or (number is not None and number == _number(value)):
+        return True
+      return False if number is not None or label in self.labels else None
+    if number is None:
+      return None
+    decimals = cell.strip().partition('.')[2]
+    rounded = decimals.isdigit() and number == round(value, len(decimals))
+    return rounded or math.isclose(number, value, rel_tol=1e-6, abs_tol=1e-12)
+
+
+def _most_changed(frame, truth) -> float:
+  """How many cells of a whole copy may say something else.
+
+  No more than half as many as differ in the answers: where nearly all rows are of
+  the sample's class, a good model repeats it nearly everywhere.
+  """
+  names = [name for name in frame if name in truth]
+  if not names:
+    return frame.size * CHANGED
+  differ = (frame[names].to_numpy() != truth[names].to_numpy()).sum()
+  return min(frame.size * CHANGED, differ / 2)
+
+
+def _loose_table(data: bytes) -> tuple[list[str], list[list[str]]]:
+  """Header and rows of whatever can be read as a table; nothing of the rest."""
+  text = data.decode('utf-8-sig', 'replace').replace('\x00', '')
+  # A comma at the end of a line is no column.
+  lines = [line.rstrip(' ,;\t') for line in text.strip().splitlines()]
+  separator = max(',;\t', key=lines[0].count) if lines else ','
+  try:
+    rows = [row for row in csv.reader(lines, delimiter=separator) if row]
+  except csv.Error:
+    rows = []
+  header, body = (rows[0], rows[1:]) if rows else ([], [])
+  # An index may have no name in the header, not even an empty one.
+  unnamed = statistics.mode(map(len, body)) - len(header) if body else 0
+  return [''] * unnamed + [name.strip() for name in header], body
+
+
+def _by_id(header: list[str], body) -> dict[str, list[str]]:
+  """Rows by what their column `id` holds, the first of each."""
+  rows: dict[str, list[str]] = {}
+  if 'id' in header:
+    at = header.index('id')
+    for row in body:
+      if at < len(row):
+        rows.setdefault(canonical(row[at]), row)
+  return rows
+
+
 class Task:
   """Answers and rules of one task, read once."""
 
@@ -130,8 +250,11 @@ class Task:
       data = file.read()
     try:
       self.sample = self.frame(data)
-    except Refused:  # no submission either, so nobody can copy it
-      self.sample = None
+    except Refused:  # no submission either, so nothing to compare with
+      self.sample = self.said = None
+    else:
+      order = list(self.rows(data))
+      self.said = Sample(self.sample, order, self.truth, self.labels)
 
   def rows(self, data: bytes) -> dict[str, list[str]]:
     """id -> values in the sample's column order. Raises Refused."""
@@ -210,13 +333,27 @@ class Task:
 
   def score(self, data: bytes, split: str, own_work: bool) -> float:
     """Metric of one split. Raises Refused for the submission's faults."""
-    frame = self.frame(data)
+    try:
+      frame = self.frame(data)
+    except Refused as error:
+      raise (self.refusal(data, error) if own_work else error) from None
     if own_work and self.sample is not None and frame.equals(self.sample):
-      raise Refused(OWN, 'the submission is a copy of the sample submission.')
+      raise Refused(OWN, COPY)
     keep = self.split == split
     if not keep.any():
       raise ValueError(f'answers.csv has no row of split {split!r}.')
     return float(self.module.score(frame[keep], self.truth[keep]))
+
+  def refusal(self, data: bytes, error: Refused) -> Refused:
+    """`error`, with no check past TABLE stood unless it is no copy for sure."""
+    own = None
+    if self.said is not None and len(data) <= self.max_bytes:
+      own = self.said.is_own(data)
+    if own:
+      return error
+    if own is None:
+      return Refused(min(error.check, TABLE), str(error))
+    return Refused(OWN, f'{COPY} Also, {error}')
 
 
 def _short(value) -> str:
@@ -238,6 +375,13 @@ def _finite(name: str, text: str) -> float:
       VALUES, f'column {name} holds {_short(text)}; it must be finite.'
     )
   return value
+
+
+def _number(text: str) -> float | None:
+  try:
+    return _finite('', text)
+  except Refused:
+    return None
 
 
 def _check_probabilities(frame, metric: str) -> None:

@@ -27,6 +27,7 @@ SPLITS = ('valid', 'private')
 # copy of the sample, no fault of the grader), UTF-8, CSV, with the right columns,
 # with each id once, with values of the right kind.
 CHECKS = ('own', 'text', 'table', 'columns', 'ids', 'values')
+_COMPARED = CHECKS.index('columns')
 HARD_MAX_BYTES = 64 * 1024 * 1024
 _WORKER = pathlib.Path(__file__).with_name('grade_worker.py')
 _START_TIMEOUT_S = 120.0
@@ -42,13 +43,22 @@ _STATUS = {
 class GradeResult:
   """score is None unless outcome is OK; reason is one line for the agent.
 
-  passed: how many of CHECKS the submission stood, from the first on.
+  passed: how many of CHECKS come before the one that failed; see `credited`.
   """
 
   score: float | None
   outcome: Outcome
   reason: str
   passed: int = 0
+
+
+def credited(passed: int) -> tuple[str, ...]:
+  """The checks that were stood; none by what nobody knows to be no copy.
+
+  That shows once a table was compared with the sample, cell by cell: before, a
+  file without a word would have been paid for being the program's own.
+  """
+  return CHECKS[:passed] if passed >= _COMPARED else ()
 
 
 def _entry(task: PreparedTask) -> dict[str, str]:
@@ -110,7 +120,8 @@ class Grader:
   ) -> GradeResult:
     """Scores the bytes of a submission file on one split.
 
-    own_work: a submission that says what the sample submission says is none.
+    own_work: a submission that says what the sample submission says is none,
+      whatever else is wrong with it (`grade_worker.Sample`).
 
     Faults of the submission give INVALID_SUBMISSION with a reason. Where
     grading fails, runs late or kills its process, a fresh process tries

@@ -6,7 +6,9 @@ success and failure begin alike, a script that fails loses what it printed, a
 read-only file is recognised by its exact spelling alone. What lies behind them
 stays ours: no path leaves the workspace, the task's data do not change for a
 script (a write that the original would let through is seen by reading actions
-alone), and a submission is written by running the script.
+alone), and a submission is written by running the script. What a run leaves and
+no next step will find is named at the end of its answer: the original, which
+keeps all, has no words for it.
 """
 
 from __future__ import annotations
@@ -193,9 +195,6 @@ class MlAgentBenchActions(Actions):
       return execution.errors
     return execution.output or execution.errors
 
-  def not_kept(self, lines: list[str]) -> str:
-    return ''
-
   def printed(self, execution: types.Execution) -> str:
     if execution.exit_code is None:
       return (
@@ -253,6 +252,7 @@ class MlAgentBenchActions(Actions):
     )
     if effect.run is not None and scene.after_edit == 'execute':
       text += f'\n{self.report(script, effect.run)}'
+      text += self.not_kept(effect.lost)
     return _told_as(effect, text)
 
   # --- Notes and questions --------------------------------------------------

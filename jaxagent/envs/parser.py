@@ -69,7 +69,15 @@ DEFAULT_ACTIONS = (
   'Edit Script (AI)',
 )
 _NO_TEXT = re.compile('[\x00\ud800-\udfff]')
+# A JSON string, closed or not, in either kind of quotes, or a sign beside one.
+_PIECE = re.compile(
+  r'''"(?:[^"\\]+|\\.)*"?|'(?:[^'\\]+|\\.)*'?|[{}\[\],]''', re.S
+)
+_ESCAPE = re.compile(r'\\(.)|"', re.S)
+_FENCE = re.compile(r'```(?:\w*\n|json)?')
+MAX_MENDED_CHARS = 100_000  # of damaged JSON that is looked through
 MODES = ('strict', 'compatible', 'mlagentbench')
+AROUND_ACTION = '*[]`\'" .'  # what a forgiving mode takes from a name's ends
 EDIT_ACTIONS = ('Edit Script (AI)', 'Edit Script Segment (AI)')
 
 
@@ -201,14 +209,76 @@ def first_object(text: str, *, strict: bool = True) -> object:
   return decoder.raw_decode(text, start)[0]
 
 
+def _escape(match: re.Match[str]) -> str:
+  """An escape as JSON has it, of a string that is to stand in double quotes."""
+  if match.group() == '"':
+    return '\\"'
+  char = match.group(1)
+  if char == "'":
+    return char
+  return match.group() if char in '"\\/bfnrtu' else f'\\\\{char}'
+
+
+def _string(text: str) -> str:
+  if len(text) < 2 or text[-1] != text[0]:
+    return text  # where it was to end cannot be known
+  return f'"{_ESCAPE.sub(_escape, text[1:-1])}"'
+
+
+def mended(text: str) -> str:
+  """The text from its first brace on, its JSON with small faults put right.
+
+  These are a comma before a closing bracket, brackets that are not closed,
+  strings in single quotes, and escapes that JSON does not have. A string
+  without an end is left so: what was cut off is not to be written to a file.
+  """
+  start = text.find('{')
+  if start < 0 or len(text) > MAX_MENDED_CHARS:
+    return text
+  parts: list[str] = []
+  closing: list[str] = []
+  comma, at = None, start  # comma: place of one that nothing has followed yet
+  for match in _PIECE.finditer(text, start):
+    piece, between = match.group(), text[at : match.start()]
+    at = match.end()
+    parts.append(between)
+    if piece in '}]':
+      if piece != closing.pop():
+        return text
+      if comma is not None and not between.strip():
+        parts[comma] = ''
+    comma = len(parts) if piece == ',' else None
+    if piece in '{[':
+      closing.append('}' if piece == '{' else ']')
+    parts.append(_string(piece) if piece[0] in '"\'' else piece)
+    if not closing:
+      return ''.join(parts)
+  rest = text[at:].strip().rstrip('`')
+  if comma is not None and not rest:
+    parts[comma] = ''
+  return ''.join((*parts, rest, *reversed(closing)))
+
+
+def forgiven_object(text: str) -> object:
+  """`first_object` of slightly damaged JSON, too; raises as that does."""
+  try:
+    return first_object(text, strict=False)
+  except (ValueError, RecursionError):
+    return first_object(mended(text), strict=False)
+
+
+def unfenced(text: str) -> str:
+  """The text without a Markdown fence around it."""
+  text = text.strip()
+  text = text[fence.end() :] if (fence := _FENCE.match(text)) else text
+  # No pattern `\s*```$`: on a megabyte of blanks it takes hours.
+  return text.removesuffix('```').strip()
+
+
 def load_json(text: str, *, strict: bool = True) -> object:
   """The JSON value of an action input; raises FormatError."""
   if not strict:
-    text = text.strip()
-    if text.startswith('```'):
-      text = text[3:].removeprefix('json')
-    # No pattern `\s*```$`: on a megabyte of blanks it takes hours.
-    text = text.removesuffix('```').strip()
+    text = unfenced(text)
   try:
     return json.loads(
       text,
@@ -221,7 +291,7 @@ def load_json(text: str, *, strict: bool = True) -> object:
   except (ValueError, RecursionError) as error:
     if not strict:
       try:
-        return first_object(text, strict=False)
+        return forgiven_object(text)
       except (ValueError, RecursionError):
         pass
     raise FormatError(
@@ -327,7 +397,7 @@ def parse_response(
   entries = split_entries(text, required, strict=strict)
   action = entries['Action']
   if not strict:
-    action = action.strip('*[]`\'" .')
+    action = action.strip(AROUND_ACTION)
   try:
     value = load_json(entries['Action Input'], strict=strict)
     check_action(action, allowed)

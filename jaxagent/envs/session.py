@@ -4,6 +4,7 @@ them, from whoever gives them (a script, a person, an agent of another project).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,8 @@ class Session:
   """Walks from a state, one action after the other.
 
   A state is a value: `state` may be kept, put back, or changed between two
-  actions. After a Final Answer it is the last one.
+  actions, within the same limits; `reset_to` begins anew, `fork` beside it.
+  After a Final Answer it is the last one.
 
   Args:
     env: carries actions out; its dialect is what `execute` answers in.
@@ -36,11 +38,37 @@ class Session:
     max_time_s: float = 5 * 3600.0,
     name: str = 'session',
   ):
-    self.env, self.state, self.name = env, state, name
-    self.max_steps, self.deadline = max_steps, Deadline.after(max_time_s)
+    self.env, self.name = env, name
+    self.max_steps, self.max_time_s = max_steps, max_time_s
+    self._forks = itertools.count()
+    self.reset_to(state)
+
+  def reset_to(self, state: types.State) -> None:
+    """Begins anew from a state: no result yet, all steps and time to come."""
+    self.state, self.done = state, False
+    self.deadline = Deadline.after(self.max_time_s)
     self.results: list[StepResult] = []
     self.times: list[float] = []  # seconds since the epoch, after each action
-    self.done = False
+
+  def fork(self, k: int, state: types.State | None = None) -> list[Session]:
+    """k sessions that begin from a state (this one's now), each with its limits.
+
+    They may run at the same time: what one does no other sees.
+    """
+    if k < 1:
+      raise ValueError(f'k={k} must be at least one.')
+    start = self.state if state is None else state
+    return [
+      Session(
+        self.env,
+        start,
+        max_steps=self.max_steps,
+        max_time_s=self.max_time_s,
+        # Names of their own, over several calls, too: jobs are known by them.
+        name=f'{self.name}.{next(self._forks)}',
+      )
+      for _ in range(k)
+    ]
 
   def is_final(self) -> bool:
     """Whether steps, time or a Final Answer have ended it."""

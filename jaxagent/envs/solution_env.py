@@ -16,7 +16,7 @@ from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
 from jaxagent.envs.execution import Run, ScriptRunner
-from jaxagent.envs.grading import CHECKS
+from jaxagent.envs.grading import credited
 from jaxagent.envs.solution import (
   Solution,
   SolutionError,
@@ -116,7 +116,7 @@ class SolutionEnvironment:
   def _milestones(self, made: Instrumented, run: Run) -> Sequence[str]:
     """Names of what was reached; nothing for a copy of the sample."""
     if self.instrumenter == 'verified':
-      return CHECKS[: run.passed]
+      return credited(run.passed)
     if run.outcome is types.Outcome.INVALID_SUBMISSION and not run.passed:
       return ()
     left = run.execution.collected.get(made.collect)

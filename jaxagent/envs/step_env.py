@@ -278,6 +278,7 @@ class StepEnvironment(ScriptRunner):
       run=run,
       command=command,
       carried=carried,
+      store=self.store,
       edited=self._asking.edited,
       reader=self.reader,
       helper=self.helper,

@@ -5,10 +5,11 @@ Values again: a change gives new files, those of the state stay as they are.
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import pathlib
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from jaxagent import types
 from jaxagent.envs import parser
@@ -17,6 +18,7 @@ MAX_NAME_BYTES = 200  # a file system takes 255 for one part of a path
 MAX_FILES = 64
 MAX_FILE_BYTES = 256 * 1024
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # of all files, undo copies too
+MAX_BINARY_BYTES = 16 * 1024 * 1024  # of a data file that is copied as it is
 TOO_MUCH = f'the workspace holds at most {MAX_TEXT_BYTES} bytes of text'
 BACKUP = '.backup'  # folder of the undo copies; no run sees it
 MAX_BACKUPS = 8  # of one file; the oldest goes first
@@ -26,6 +28,8 @@ MAX_BACKUPS = 8  # of one file; the oldest goes first
 Files = Mapping[str, str | types.Blob]
 # Name in the workspace -> folder that it shows there.
 Mounts = Mapping[str, pathlib.Path]
+# The content of a file that is kept beside the states.
+Opened = Callable[[types.Blob], bytes]
 
 
 class ActionFailed(Exception):
@@ -82,42 +86,99 @@ def checked(name: str) -> str:
 
 
 def read(
-  files: Files, mounts: Mounts, name: str, *, whole: bool = False
+  files: Files,
+  mounts: Mounts,
+  name: str,
+  *,
+  whole: bool = False,
+  opened: Opened | None = None,
 ) -> str:
   """Text of a workspace file or of a data file.
 
   whole: the text is to be kept: what is too long or no UTF-8 is refused. Else
     its first MAX_FILE_BYTES are enough, and the end says so.
+  opened: for texts of the workspace that are too long for a state.
   """
   path = checked(name)
   if path in files and not within(path, BACKUP):
     found = files[path]
-    if isinstance(found, types.Blob):
-      raise ActionFailed(
-        f'{name!r} is no text ({found.size} bytes); a script can read it.'
-      )
-    return found
+    if isinstance(found, str):
+      return found
+    head, size = _text_head(found, name, opened), found.size
+  else:
+    head, size = _mounted_head(mounts, path, name)
+  return _whole(head, size, name) if whole else _shown(head, size)
+
+
+def _text_head(blob: types.Blob, name: str, opened: Opened | None) -> bytes:
+  head = opened(blob)[:MAX_FILE_BYTES] if opened else None
+  if head is None or not _is_text(head, blob.size):
+    raise ActionFailed(
+      f'{name!r} is no text ({blob.size} bytes); a script can read it.'
+    )
+  return head
+
+
+def _mounted_head(mounts: Mounts, path: str, name: str) -> tuple[bytes, int]:
+  """(the first MAX_FILE_BYTES of a data file, its size)."""
   real = _mounted(mounts, path)
   if real is None or not real.is_file():
     raise ActionFailed(f'there is no file {name!r}.', 'missing', name)
-  size = real.stat().st_size
   with real.open('rb') as file:
-    found = file.read(MAX_FILE_BYTES)
-  if not whole:
-    rest = size - len(found)
-    more = f'\n[... {rest} bytes left out ...]' if rest > 0 else ''
-    return found.decode('utf-8', 'replace') + more
+    return file.read(MAX_FILE_BYTES), real.stat().st_size
+
+
+def _is_text(head: bytes, size: int) -> bool:
+  """Whether a file of `size` bytes that begins so is UTF-8 that can be shown."""
+  try:
+    # Where the head ends amid a character, that is no fault of the file's.
+    text = codecs.getincrementaldecoder('utf-8')().decode(
+      head, final=size <= len(head)
+    )
+  except UnicodeDecodeError:
+    return False
+  return parser.is_text(text)
+
+
+def _shown(head: bytes, size: int) -> str:
+  rest = size - len(head)
+  more = f'\n[... {rest} bytes left out ...]' if rest > 0 else ''
+  return head.decode('utf-8', 'replace') + more
+
+
+def _whole(head: bytes, size: int, name: str) -> str:
   if size > MAX_FILE_BYTES:
     raise ActionFailed(
       f'{name!r} has {size} bytes, more than the {MAX_FILE_BYTES} of an action; '
       'a script can read it where it is.'
     )
   try:
-    return found.decode('utf-8')
+    return head.decode('utf-8')
   except UnicodeDecodeError:
     raise ActionFailed(
       f'{name!r} is no text in UTF-8; a script can read it where it is.'
     ) from None
+
+
+def binary(mounts: Mounts, name: str) -> bytes | None:
+  """Content of a data file that is no text; None where there is none such.
+
+  ActionFailed beyond MAX_BINARY_BYTES: each run gets the copies, too.
+  """
+  real = _mounted(mounts, checked(name))
+  if real is None or not real.is_file():
+    return None
+  size = real.stat().st_size
+  with real.open('rb') as file:
+    head = file.read(MAX_FILE_BYTES)
+    if _is_text(head, size):
+      return None
+    if size > MAX_BINARY_BYTES:
+      raise ActionFailed(
+        f'{name!r} has {size} bytes, more than the {MAX_BINARY_BYTES} of a copy; '
+        'a script can read it where it is.'
+      )
+    return head + file.read(MAX_BINARY_BYTES - len(head))
 
 
 def _mounted(mounts: Mounts, path: str) -> pathlib.Path | None:

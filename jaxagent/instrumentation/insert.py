@@ -10,15 +10,19 @@ from __future__ import annotations
 import ast
 import dataclasses
 import hashlib
+import itertools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from jaxagent.instrumentation import marks
 from jaxagent.instrumentation.program import Instrumented
+from jaxagent.instrumentation.source import blocks, compiled, statements
 
 # As Python counts them; `str.splitlines` parts at more.
 _LINE = re.compile(r'[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+')
+# What follows a statement on its line where a backslash leads on to the next.
+_LEADS_ON = re.compile(rb'[ \t\f;]*\\(?:\r\n|\r|\n)')
 _COMPOUND = (
   ast.FunctionDef,
   ast.AsyncFunctionDef,
@@ -33,13 +37,17 @@ _COMPOUND = (
   ast.TryStar,
   ast.Match,
 )
+# Marked imports of a program. One that runs is enough for all its milestones,
+# so what imports more loses nothing; each takes time and a place in the text.
+_MOST_IMPORTS = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
   """After `statement`, the mark `number`.
 
-  value: name of a variable of the program that then holds a loss or score.
+  value: what the mark is told: the name of a variable of the program that then
+    holds a loss or score.
   """
 
   number: int
@@ -52,39 +60,27 @@ def insert(
 ) -> Instrumented:
   """The program with marks; without any where there is no place.
 
-  tree: of `code`. Of one number there may be several places.
+  tree: of `code`. Of one number there may be several places; those where no mark
+  can stand are left out. Raises one of `source.FAULTS` where what is made does not
+  compile, or is more than the program and its marks.
   """
-  places = [p for p in places if not _reads_the_sample(p)]
+  within = {id(s): s for s in statements(tree.body)}
+  for statement in _before(tree):
+    del within[id(statement)]
+  places = [
+    p
+    for p in places
+    if id(p.statement) in within and not _reads_the_sample(p)
+  ]
   if not places:
     return Instrumented(code)
+  # First, so that a mark behind the same import finds it done.
+  imports = _imports(within.values())
+  places = [*imports, *places]
   name = 'progress_' + hashlib.blake2b(key, digest_size=6).hexdigest()
-  lines = _LINE.findall(code)
-  if lines and not lines[-1].endswith(('\n', '\r')):
-    lines[-1] += '\n'
-  inline, after = _sorted(places)
-  head = _head(name)
-  first = _first(tree)
-  # From the end, so that places before it stay where they are, and those behind
-  # the same statement in their order.
-  for place in reversed(sorted(inline, key=_end)):
-    line, column = _end(place)
-    lines[line - 1] = _put(lines[line - 1], column, f'; {_call(name, place)}')
-  new: dict[int, list[str]] = {}  # line that they follow -> new lines
-  for place in after:
-    statement = place.statement
-    indent = _indent(lines[statement.lineno - 1], statement.col_offset)
-    new.setdefault(statement.end_lineno, []).append(
-      f'{indent}{_call(name, place)}\n'
-    )
-  if first is not None and not isinstance(first, _COMPOUND):
-    line = first.lineno - 1
-    lines[line] = _put(lines[line], first.col_offset, f'{head}; ')
-  else:
-    at = 0 if first is None else _begin(first) - 1
-    new.setdefault(at, []).insert(0, f'{head}\n')
-  made = _joined(lines, new, places, name, key)
-  paid = any(map(_imports_a_package, ast.walk(tree)))
-  return dataclasses.replace(made, paid=paid)
+  made = _joined(code, tree, places, name, key)
+  _compare(made.code, tree, places, name)
+  return dataclasses.replace(made, paid=bool(imports))
 
 
 def reads_the_sample(statement: ast.stmt) -> bool:
@@ -96,51 +92,129 @@ def _reads_the_sample(place: Place) -> bool:
   return place.number == marks.LOADED and reads_the_sample(place.statement)
 
 
-def _imports_a_package(node: ast.AST) -> bool:
-  if isinstance(node, ast.ImportFrom):
-    names = [node.module or '']
-  elif isinstance(node, ast.Import):
-    names = [alias.name for alias in node.names]
+def _imports(within: Iterable[ast.stmt]) -> list[Place]:
+  """Where the program may just have imported what is not Python's own."""
+  found = []
+  for statement in within:
+    if names := _packages(statement):
+      found.append(Place(marks.PACKAGE, statement, repr(' '.join(names))))
+    if len(found) == _MOST_IMPORTS:
+      break
+  return found
+
+
+def _packages(statement: ast.stmt) -> list[str]:
+  if isinstance(statement, ast.ImportFrom) and not statement.level:
+    names = [statement.module]
+  elif isinstance(statement, ast.Import):
+    names = [alias.name for alias in statement.names]
   else:
-    return False
-  return any(n.split('.')[0] not in sys.stdlib_module_names for n in names)
+    return []
+  top = [name.split('.')[0] for name in names]
+  return [name for name in top if name not in sys.stdlib_module_names]
 
 
-def _joined(lines, new, places, name, key) -> Instrumented:
-  text, added, number = [], [], 0
-  moved = {}  # line of the program -> line of the text
-  for old in range(len(lines) + 1):
-    if old:
-      number += 1
-      moved[old] = number
-      text.append(lines[old - 1])
-    for line in new.get(old, ()):
-      number += 1
-      added.append(number)
-      text.append(line)
+def _joined(
+  code: str, tree: ast.Module, places: Sequence[Place], name: str, key: bytes
+) -> Instrumented:
+  lines = _LINE.findall(code)
+  if lines and not lines[-1].endswith(('\n', '\r')):
+    lines[-1] += '\n'
+  edits: dict[int, list[tuple[int, str]]] = {}  # line -> column, text
+  new: dict[int, list[str]] = {}  # line that they follow -> new lines
+  _put_head(lines, tree, name, edits, new)
+  ends = {}  # of compound statements, by id: line
+  # Of those that end together the inner one first.
+  for place in sorted(places, key=lambda p: -p.statement.col_offset):
+    statement, call = place.statement, _call(name, place)
+    if isinstance(statement, _COMPOUND):
+      end = ends[id(statement)] = _last_line(lines, statement)
+      indent = _indent(lines[statement.lineno - 1], statement.col_offset)
+      new.setdefault(end, []).append(f'{indent}{call}\n')
+  for place in places:
+    if id(place.statement) not in ends:
+      end, column = place.statement.end_lineno, place.statement.end_col_offset
+      edits.setdefault(end, []).append((column, f'; {_call(name, place)}'))
+  for line, of_line in edits.items():
+    lines[line - 1] = _edited(lines[line - 1], of_line)
+  text, added, moved = _merged(lines, new)
   allowed: dict[int, list[int]] = {}
   for place in places:
-    end = place.statement.end_lineno
-    if isinstance(place.statement, _COMPOUND):
+    if (end := ends.get(id(place.statement))) is not None:
       at = range(moved[end] + 1, moved[end] + 1 + len(new[end]))
     else:
-      at = (moved[end],)
+      at = (moved[place.statement.end_lineno],)
     allowed.setdefault(place.number, []).extend(at)
+  calls = dict.fromkeys(f'; {_call(name, place)}' for place in places)
   return Instrumented(
-    ''.join(text),
-    tuple(sorted(allowed)),
+    text,
+    tuple(sorted(set(allowed) - {marks.PACKAGE})),
     marks.files(name, key, allowed),
     marks.marks_file(name),
     key,
-    tuple(added),
-    (f'{_head(name)}; ', *(f'; {_call(name, place)}' for place in places)),
+    added,
+    (f'{_head(name)}; ', *calls),
   )
 
 
-def _sorted(places: Sequence[Place]) -> tuple[list[Place], list[Place]]:
-  """(those on a statement's own line, those on a new one)."""
-  inline = [p for p in places if not isinstance(p.statement, _COMPOUND)]
-  return inline, [p for p in places if isinstance(p.statement, _COMPOUND)]
+def _put_head(lines, tree, name, edits, new) -> None:
+  """Before all but what Python wants first."""
+  before = _before(tree)
+  first = _first(tree)
+  if not isinstance(first, _COMPOUND):
+    edits[first.lineno] = [(first.col_offset, f'{_head(name)}; ')]
+    return
+  # Where the one before ends: a decorator may begin lines before what it says.
+  at = _last_line(lines, before[-1]) if before else 0
+  new[at] = [f'{_head(name)}\n']
+
+
+def _merged(
+  lines: Sequence[str], new: Mapping[int, Sequence[str]]
+) -> tuple[str, tuple[int, ...], dict[int, int]]:
+  """(text, its new lines, line of the program -> line of the text)."""
+  text, added, moved = [], [], {}
+  for old in range(len(lines) + 1):
+    if old:
+      text.append(lines[old - 1])
+      moved[old] = len(text)
+    for line in new.get(old, ()):
+      text.append(line)
+      added.append(len(text))
+  return ''.join(text), tuple(added), moved
+
+
+def _compare(
+  text: str, tree: ast.Module, places: Sequence[Place], name: str
+) -> None:
+  """Raises ValueError where `text` is not the program and its marks.
+
+  In a program that is laid out as nobody would, a mark can come to stand in
+  another block, or within a text.
+  """
+  behind: dict[int, list[str]] = {}
+  for place in places:
+    behind.setdefault(id(place.statement), []).append(_call(name, place))
+  first = _first(tree)
+
+  def compare(own: list[ast.stmt], made: list[ast.stmt]) -> None:
+    wanted: list[ast.stmt | str] = []
+    for statement in own:
+      wanted += [_head(name)] if statement is first else []
+      wanted += [statement, *behind.get(id(statement), ())]
+    for one, other in itertools.zip_longest(wanted, made):
+      if isinstance(one, str):
+        same = other is not None and ast.unparse(other) == one
+      else:
+        same = type(one) is type(other)
+      if not same:
+        raise ValueError('a mark would not stand where it belongs.')
+      if isinstance(one, ast.stmt):
+        pairs = itertools.zip_longest(blocks(one), blocks(other), fillvalue=[])
+        for of_one, of_other in pairs:
+          compare(of_one, of_other)
+
+  compare(tree.body, compiled(text).body)
 
 
 def _head(name: str) -> str:
@@ -152,24 +226,29 @@ def _call(name: str, place: Place) -> str:
   return f'_{name}({place.number}{value})'
 
 
-def _end(place: Place) -> tuple[int, int]:
-  return place.statement.end_lineno, place.statement.end_col_offset
+def _last_line(lines: Sequence[str], statement: ast.stmt) -> int:
+  """The line that it ends, with those that a backslash only leads on to."""
+  line = statement.end_lineno
+  rest = lines[line - 1].encode()[statement.end_col_offset :]
+  while _LEADS_ON.fullmatch(rest) and line < len(lines):
+    line += 1
+    rest = lines[line - 1].encode()
+  return line
 
 
-def _begin(statement: ast.stmt) -> int:
-  """Its first line, with its decorators."""
-  decorators = getattr(statement, 'decorator_list', [])
-  return min([statement.lineno, *(d.lineno for d in decorators)])
+def _before(tree: ast.Module) -> list[ast.stmt]:
+  """The statements that nothing may come before: its text, and futures."""
+  body, at = tree.body, 0
+  if body and _is_text(body[0]):
+    at = 1
+  while at < len(body) and _is_future(body[at]):
+    at += 1
+  return body[:at]
 
 
 def _first(tree: ast.Module) -> ast.stmt | None:
   """The first statement that something may come before."""
-  body = list(tree.body)
-  if body and _is_text(body[0]):
-    body = body[1:]
-  while body and _is_future(body[0]):
-    body = body[1:]
-  return body[0] if body else None
+  return next(iter(tree.body[len(_before(tree)) :]), None)
 
 
 def _is_text(statement: ast.stmt) -> bool:
@@ -182,14 +261,19 @@ def _is_text(statement: ast.stmt) -> bool:
 
 def _is_future(statement: ast.stmt) -> bool:
   return (
-    isinstance(statement, ast.ImportFrom) and statement.module == '__future__'
+    isinstance(statement, ast.ImportFrom)
+    and statement.module == '__future__'
+    and not statement.level
   )
 
 
-def _put(line: str, column: int, text: str) -> str:
-  """column: in bytes of UTF-8, as the tree counts."""
-  data = line.encode()
-  return (data[:column] + text.encode() + data[column:]).decode()
+def _edited(line: str, edits: Sequence[tuple[int, str]]) -> str:
+  """columns: in bytes of UTF-8, as the tree counts."""
+  data, parts, at = line.encode(), [], 0
+  for column, text in sorted(edits, key=lambda edit: edit[0]):
+    parts += [data[at:column], text.encode()]
+    at = column
+  return b''.join([*parts, data[at:]]).decode()
 
 
 def _indent(line: str, column: int) -> str:

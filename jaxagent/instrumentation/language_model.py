@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from jaxagent.instrumentation import marks
 from jaxagent.instrumentation.insert import Place, insert
 from jaxagent.instrumentation.program import Instrumented
-from jaxagent.instrumentation.syntax import parse
+from jaxagent.instrumentation.source import FAULTS, parse
 
 _PROMPT = """\
 Please insert print statements in the given python script. The print statements \
@@ -38,7 +38,6 @@ Now please insert print statements for this python script:
 {code}
 """
 _BLOCK = re.compile(r'```[^\n`]*\n(.*?)```', re.S)
-_FAULTS = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def prompt(code: str) -> str:
@@ -55,16 +54,19 @@ def instrument(code: str, answer: str, key: bytes) -> Instrumented:
   found = _BLOCK.search(answer)
   try:
     own = parse(code)
-  except _FAULTS as error:
+  except FAULTS as error:
     return Instrumented(code, refused=f'the program: {error}')
   try:
     told = parse(found[1] if found else answer)
     places = _places(own, told)
-  except _FAULTS as error:
+  except FAULTS as error:
     return Instrumented(code, refused=f'the answer: {error}')
   if not places:
     return Instrumented(code, refused='the answer: it prints no milestone.')
-  return insert(code, own, places, key)
+  try:
+    return insert(code, own, places, key)
+  except FAULTS as error:
+    return Instrumented(code, refused=f'the marks: {error}')
 
 
 def _places(own: ast.Module, told: ast.Module) -> list[Place]:

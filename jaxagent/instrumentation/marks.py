@@ -6,6 +6,10 @@ then lives in a hash object, which does not give it out. That keeps a program fr
 printing its way to credit, or from reading the key where programs can read. It
 does not keep one from searching its own process for that object and using it
 (docs/rl_for_mle.md): whoever has to rule that out takes the verified mode.
+
+Marks are written once the program has imported a package that was installed
+before it ran; those of before then wait. With Python's own modules alone no model
+is trained. It does not ask whether the package is used.
 """
 
 from __future__ import annotations
@@ -30,38 +34,83 @@ _AFTER = {
   TESTING_LOSS: (LOADED, DEFINED),
   PREDICTED: (TRAINED,),
 }
+# No milestone: a package that is not Python's own has been imported.
+PACKAGE = len(NAMES)
 _DIGEST = 16  # bytes
 
 # In the program's process. It must not fail, print, or be seen by the program
-# more than an imported name is.
+# more than an imported name is. It imports what Python itself has.
 _MODULE = '''\
 import hashlib, os, sys
 
 def _make():
+  nothing = {{}}.get  # takes what a mark takes, and leads to nothing
   try:
     with open({key_file!r}, 'rb') as file:
       keyed = hashlib.blake2b(key=file.read(), digest_size={digest})
     os.unlink({key_file!r})
     out = os.open({marks_file!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
   except OSError:  # another process of the same program
-    return lambda number, value=None: None
-  told, lines, frame, write = set(), {lines!r}, sys._getframe, os.write
+    return nothing
+  program = sys._getframe()
+  while program is not None and program.f_globals['__name__'] != '__main__':
+    program = program.f_back
+  if program is None:
+    return nothing
+  space, codes, found = program.f_globals, {{}}, [program.f_code]
+  for code in found:  # and what it holds
+    found += [c for c in code.co_consts if isinstance(c, type(code))]
+    if '_{name}' in code.co_names:
+      codes[id(code)] = code
+  python, real = os.path.dirname(os.__file__), os.path.realpath
+  packages = {{real(path) for path in sys.path if path}} - {{
+    real(os.path.dirname(__file__)), real(python), real(python + '/lib-dynload'),
+  }}
+  lines, frame, write, modules = {lines!r}, sys._getframe, os.write, sys.modules
+  told, waiting = set(), []
 
-  def mark(number, value=None):
-    try:
-      if number in told or frame(1).f_lineno not in lines[number]:
-        return
-      told.add(number)
-      digest = keyed.copy()
-      digest.update(b'%d' % number)
-      text = digest.hexdigest()
-      if isinstance(value, float):
-        text += ' %.6g' % value
-      write(out, text.encode() + b'\\n')
-    except Exception:
-      pass
+  def is_package(name):
+    spec = getattr(modules.get(name), '__spec__', None)
+    paths = getattr(spec, 'submodule_search_locations', None)
+    paths = paths or [getattr(spec, 'origin', None) or '']
+    folders = [os.path.dirname(path) for path in paths]  # '' of a built-in one
+    return any(folder and real(folder) in packages for folder in folders)
 
-  return mark
+  class Mark:
+    __slots__ = ()
+
+    def __call__(self, number, value=None):
+      try:
+        if number in told:
+          return
+        at = frame(1)
+        if id(at.f_code) not in codes or at.f_globals is not space:
+          return  # code that the program has made, not what it is
+        if at.f_lineno not in lines[number]:
+          return
+        if number == {package}:
+          if any(map(is_package, value.split())):
+            told.add(number)
+            write(out, b''.join(waiting))
+          return
+        told.add(number)
+        digest = keyed.copy()
+        digest.update(b'%d' % number)
+        text = digest.hexdigest()
+        if isinstance(value, float):
+          text += ' %.6g' % value
+        line = text.encode() + b'\\n'
+        if {package} in told:
+          write(out, line)
+        else:
+          waiting.append(line)
+      except Exception:
+        pass
+
+    def __reduce__(self):  # a function that is sent elsewhere takes no key along
+      return getattr, ({{}}, 'get')
+
+  return Mark()
 
 mark = _make()
 '''
@@ -86,6 +135,8 @@ def files(
   lines: number of a mark -> lines of the program that may set it.
   """
   module = _MODULE.format(
+    name=name,
+    package=PACKAGE,
     key_file=f'.{name}.key',
     marks_file=marks_file(name),
     digest=_DIGEST,

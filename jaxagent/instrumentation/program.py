@@ -23,9 +23,10 @@ class Instrumented:
   added: lines of `code` that the program does not have, ascending.
   put_in: texts within its other lines; the first begins one.
   refused: why an instrumenter's own answer was not used, '' where it was.
-  paid: whether what it reaches is a milestone. With Python's own modules alone
-    no model is trained: else whoever copies a file would be paid for an import
-    and for what was read.
+  paid: whether what it reaches can be a milestone. With Python's own modules
+    alone no model is trained: else whoever copies a file would be paid for an
+    import and for what was read. Here it says that it imports others somewhere;
+    the marks see to it that it has.
   """
 
   code: str

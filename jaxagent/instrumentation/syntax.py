@@ -7,7 +7,6 @@ to loading, fitting and predicting. What it does not know gets no mark.
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Iterator
 
 from jaxagent.instrumentation import marks
@@ -17,8 +16,8 @@ from jaxagent.instrumentation.insert import (
   reads_the_sample,
 )
 from jaxagent.instrumentation.program import Instrumented
+from jaxagent.instrumentation.source import FAULTS, blocks, parse, statements
 
-MOST_CHARACTERS = 200_000  # a longer program is run as it is
 _READERS = ('read_', 'load', 'open', 'imread', 'fetch_', 'reader', 'DataFrame')
 _FITS = ('fit', 'train', 'fit_resample', 'fit_predict')
 _PREDICTS = ('predict', 'predict_proba', 'decision_function', 'predict_log_proba')
@@ -46,39 +45,28 @@ class SyntaxInstrumenter:
     try:
       tree = parse(code)
       return insert(code, tree, find(tree), key)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except FAULTS as error:
       return Instrumented(code, refused=f'{type(error).__name__}: {error}')
-
-
-def parse(code: str) -> ast.Module:
-  """Raises SyntaxError or ValueError; says nothing."""
-  if len(code) > MOST_CHARACTERS:
-    raise ValueError(
-      f'{len(code)} characters are more than {MOST_CHARACTERS}.'
-    )
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')
-    return ast.parse(code)
 
 
 def find(tree: ast.Module) -> list[Place]:
   """At most one place for each mark."""
-  statements = list(_statements(tree.body))
+  every = list(statements(tree.body))
   found: dict[int, Place] = {}
 
   def put(number: int, statement: ast.stmt | None, value: str = '') -> None:
     if statement is not None:
       found[number] = Place(number, statement, value)
 
-  loads = [s for s in statements if _reads(s) and not reads_the_sample(s)]
+  loads = [s for s in every if _reads(s) and not reads_the_sample(s)]
   put(marks.LOADED, _last_of_block(loads, tree))
   put(marks.IMPORTED, _imports(tree, loads[0] if loads else None))
-  put(marks.DEFINED, next((s for s in statements if _defines(s)), None))
-  trained = next((s for s in statements if _trains(s)), None)
+  put(marks.DEFINED, next((s for s in every if _defines(s)), None))
+  trained = next((s for s in every if _trains(s)), None)
   put(marks.TRAINED, trained)
-  predicts = [s for s in statements if _predicts(s)]
+  predicts = [s for s in every if _predicts(s)]
   put(marks.PREDICTED, _for_the_test(predicts))
-  for statement in statements:
+  for statement in every:
     name = _measured(statement)
     if not name:
       continue
@@ -87,18 +75,6 @@ def find(tree: ast.Module) -> list[Place]:
     if number not in found:
       put(number, statement, name)
   return [found[number] for number in sorted(found)]
-
-
-def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-  """In the order of the text, those inside of others after them."""
-  for statement in body:
-    yield statement
-    for _, value in ast.iter_fields(statement):
-      if isinstance(value, list):
-        yield from _statements([v for v in value if isinstance(v, ast.stmt)])
-        for part in value:
-          if isinstance(part, (ast.ExceptHandler, ast.match_case)):
-            yield from _statements(part.body)
 
 
 def _simple(statement: ast.stmt) -> bool:
@@ -146,16 +122,17 @@ def _writes(call: ast.Call) -> bool:
 
 
 def _last_of_block(
-  statements: list[ast.stmt], tree: ast.Module
+  found: list[ast.stmt], tree: ast.Module
 ) -> ast.stmt | None:
   """The last that stands in the same block as the first."""
-  if not statements:
+  if not found:
     return None
   for node in ast.walk(tree):
-    for _, value in ast.iter_fields(node):
-      if isinstance(value, list) and statements[0] in value:
-        return [s for s in statements if s in value][-1]
-  return statements[0]
+    for block in blocks(node):
+      if any(s is found[0] for s in block):
+        within = {id(s) for s in block}
+        return [s for s in found if id(s) in within][-1]
+  return found[0]
 
 
 def _imports(tree: ast.Module, before: ast.stmt | None) -> ast.stmt | None:

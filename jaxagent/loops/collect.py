@@ -240,8 +240,12 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
       break  # it has the steps that there was time for
     if result.outcome.is_infrastructure:
       return f'{result.outcome.value}: {result.message}'
-    before = {'state': host.env.store.put(state)}  # on disk before the record
-    made.append(before | steps.record(host, result))
+    store = host.env.store  # on disk before the record
+    kept_states = {
+      'state': store.put(state),
+      'workspace_id': store.put(result.state or state),
+    }
+    made.append(kept_states | steps.record(host, result))
     walk.take(call.call, result)
   return ''
 

@@ -7,11 +7,12 @@ folded once more. It knows no clock, sampler or executor.
 from __future__ import annotations
 
 import collections
+import json
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from jaxagent.data.ledger import Ledger, LedgerError, Status
-from jaxagent.data.prompts import Source
+from jaxagent.data.prompts import Drawn, Source
 from jaxagent.interactions import (
   POLICY,
   Call,
@@ -86,6 +87,9 @@ class Book:
     if drawn is None:
       self.exhausted = True
       return None
+    return self._add(drawn)
+
+  def _add(self, drawn: Drawn) -> Group:
     group = Group(drawn.group_id, drawn.key, self._seq)
     self._seq += 1
     for prompt in drawn.prompts:
@@ -361,6 +365,32 @@ class Book:
       else:
         self.buffer.remove(group)
 
+  def _drawn_again(self, event: dict[str, Any]) -> set[str]:
+    """The group of a `drawn` event; its prompts, if they have to begin anew.
+
+    A source that grew with the updates since (solutions to improve upon) may give
+    another prompt now than it did then: the journal's, where it still has it, and
+    else its own, whose answers are drawn again.
+    """
+    drawn = self.source.draw()
+    if drawn is None or drawn.group_id != event['group']:
+      raise JournalError(
+        f'the journal drew group {event["group"]}, the source now gives '
+        f'{drawn and drawn.group_id}: another pool, seed or config, or the '
+        'checkpoints are gone.'
+      )
+    anew: set[str] = set()
+    if 'key' in event and _as_kept(drawn.key) != event['key']:
+      try:
+        prompts = tuple(
+          self.source.restore(event['key'], p.prompt_id) for p in drawn.prompts
+        )
+        drawn = Drawn(event['key'], drawn.group_id, prompts)
+      except KeyError:
+        anew = {p.prompt_id for p in drawn.prompts}
+    self._add(drawn)
+    return anew
+
   def fold(
     self, journal: Iterable[dict[str, Any]]
   ) -> tuple[list[tuple[int, list[Group]]], int]:
@@ -372,17 +402,14 @@ class Book:
     """
     batches: list[tuple[int, list[Group]]] = []
     whole, newest = True, 0
+    anew: set[str] = set()  # prompts that are not what the journal tells of
     for event in journal:
       kind = event['e']
       newest = max(newest, event.get('v', 0))
       if kind == 'drawn':
-        group = self.draw()
-        if group is None or group.group_id != event['group']:
-          raise JournalError(
-            f'the journal drew group {event["group"]}, the source now gives '
-            f'{group and group.group_id}: another pool, seed or config, or the '
-            'checkpoints are gone.'
-          )
+        anew |= self._drawn_again(event)
+      elif event.get('p') in anew:
+        continue
       elif kind == 'begun':
         if event['p'] in self.pending:
           self.begin(self.pending[event['p']])
@@ -405,3 +432,8 @@ class Book:
           self.emit(batch)
           batches.append((event['version'], batch))
     return batches, newest if whole else 0
+
+
+def _as_kept(key: Any) -> Any:
+  """As a journal has it."""
+  return json.loads(json.dumps(key))

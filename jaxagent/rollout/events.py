@@ -19,9 +19,9 @@ def key_of(event: dict[str, Any]) -> Key:
   return Key(event['p'], event['d'], event['c'])
 
 
-def drawn(group_id: str) -> dict[str, Any]:
-  """A group came out of the source."""
-  return {'e': 'drawn', 'group': group_id}
+def drawn(group_id: str, key: Any) -> dict[str, Any]:
+  """A group came out of the source, which knows its prompt by `key`."""
+  return {'e': 'drawn', 'group': group_id, 'key': key}
 
 
 def begun(prompt_id: str, draw: int) -> dict[str, Any]:

@@ -306,7 +306,7 @@ class Scheduler:
       group = book.draw()
       if group is None:
         return None
-      self._note(events.drawn(group.group_id))
+      self._note(events.drawn(group.group_id, group.key))
     return next(iter(book.pending.values()))
 
   def _ask(self) -> int:

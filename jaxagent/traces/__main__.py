@@ -1,8 +1,9 @@
-"""Every evaluated trajectory of a run as MLAgentBench's runner would leave it.
+"""Every trajectory of a run as MLAgentBench's runner would leave it.
 
   python -m jaxagent.traces RUN [--out FOLDER] [--workspaces none|final|all]
 
-writes FOLDER/POLICY/TASK/INDEX/, laid out as `jaxagent/traces/folders.py` says.
+writes FOLDER/POLICY/TASK/INDEX/, laid out as `jaxagent/traces/folders.py` says, of
+what was evaluated, and FOLDER/expert/TASK/INDEX/ of what was collected.
 No jax here.
 """
 
@@ -13,7 +14,8 @@ import contextlib
 import json
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.traces import folders
@@ -25,7 +27,7 @@ def export(
   tasks_dir: pathlib.Path,
   workspaces: str = 'final',
 ) -> list[pathlib.Path]:
-  """Writes every trajectory below `run/eval`; the paths of the traces.
+  """Writes every trajectory of `run`; the paths of the traces.
 
   Raises ValueError where there is none, or one is damaged.
   """
@@ -36,28 +38,40 @@ def export(
     if kept.exists():
       store = Snapshots(kept)
       stack.callback(store.close)
-    for path in sorted((run / 'eval').glob('*.json')):
-      try:
-        records = json.loads(path.read_text(encoding='utf-8'))
-      except ValueError as error:
-        raise ValueError(f'{path} is damaged: {error}') from error
-      if not isinstance(records, list):
-        continue  # starts.json
-      for record in records:
-        task = tasks_dir / record['task']
-        told = task / 'scripts' / 'research_problem.txt'
-        written.append(
-          folders.write_folder(
-            out / path.stem / record['task'] / str(record['index']),
-            record,
-            told.read_text(encoding='utf-8') if told.exists() else '',
-            store=store,
-            workspaces=workspaces,
-          )
+    for name, record in _trajectories(run):
+      task = tasks_dir / record['task']
+      told = task / 'scripts' / 'research_problem.txt'
+      written.append(
+        folders.write_folder(
+          out / name / record['task'] / str(record['index']),
+          record,
+          told.read_text(encoding='utf-8') if told.exists() else '',
+          store=store,
+          workspaces=workspaces,
         )
+      )
   if not written:
-    raise ValueError(f'{run} holds no evaluated trajectories below eval/.')
+    raise ValueError(f'{run} holds no trajectories below eval/ and collect/.')
   return written
+
+
+def _trajectories(run: pathlib.Path) -> Iterator[tuple[str, dict]]:
+  """(whose, record) of all; raises ValueError for a damaged file."""
+  for path in sorted((run / 'eval').glob('*.json')):
+    records = _json(path, path.read_text(encoding='utf-8'))
+    if isinstance(records, list):  # starts.json is none
+      yield from ((path.stem, record) for record in records)
+  path = run / 'collect' / 'trajectories.jsonl'
+  if path.exists():
+    for line in path.read_text(encoding='utf-8').splitlines():
+      yield 'expert', _json(path, line)
+
+
+def _json(path: pathlib.Path, text: str) -> Any:
+  try:
+    return json.loads(text)
+  except ValueError as error:
+    raise ValueError(f'{path} is damaged: {error}') from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:

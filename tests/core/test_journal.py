@@ -200,6 +200,28 @@ def test_a_journal_of_another_pool_is_refused(tmp_path):
     run.start()
 
 
+def test_prompts_are_those_that_the_journal_drew(tmp_path):
+  """Of a source that gives others now: restored, or begun anew."""
+  run = Run(tmp_path, 1, 'wait', group_size=1)
+  run.start().next_batch(0)
+  run.journal.close()
+  (path,) = tmp_path.glob('*.jsonl')
+  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  groups = [line for line in lines if line['e'] == 'drawn']
+  kept, gone = groups[0], groups[1]
+  kept['key'], gone['key'] = (kept['key'] + 1) % POOL, POOL + 5
+  path.write_text(''.join(json.dumps(line) + '\n' for line in lines))
+  scheduler = run.start()
+  found = {
+    m.prompt_id: m for g in scheduler._book.buffer.groups.values() for m in g.members
+  }
+  restored, anew = (found[f'{g["group"]}/0'] for g in (kept, gone))
+  assert restored.prompt.payload == kept['key'] and restored.finished
+  assert not anew.finished and anew.progress is None and anew.draws == 0
+  batch = scheduler.next_batch(0)  # it is drawn now
+  assert anew.prompt_id in batch.prompt_ids
+
+
 def test_what_a_text_model_said_is_restored():
   said = Sampled(Key('0/0/0', 1, 2), 'Thought: \udcff"\n')
   event = json.loads(json.dumps(events.of_result(said)))

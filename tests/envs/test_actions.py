@@ -100,9 +100,20 @@ def test_a_file_that_is_too_long_is_not_cut_without_a_word(tmp_path):
   env.dialect.max_observation_chars = None
   read = env.step(state, say('Read File', file_name='data/big.csv'))
   assert read.observation.endswith('[... 10 bytes left out ...]')
-  (tmp_path / 'public' / 'raw.bin').write_bytes(b'\xff\xfe\x00')
-  raw = say('Copy File', source='data/raw.bin', destination='raw.bin')
-  assert 'no text' in env.step(state, raw).observation
+
+
+def test_a_binary_data_file_is_copied_as_it_is(tmp_path, monkeypatch):
+  env = environment(tmp_path)
+  data = b'\xff\xfe\x00' * 100_000
+  (tmp_path / 'public' / 'raw.bin').write_bytes(data)
+  state = env.initial_state('t')
+  copy = say('Copy File', source='data/raw.bin', destination='raw.bin')
+  copied = walk(env, state, copy).state.files['raw.bin']
+  assert env.store.get_bytes(copied) == data
+  fixed = say('Copy File', source='data/raw.bin', destination='data/b.bin')
+  assert 'read-only' in env.step(state, fixed).observation
+  monkeypatch.setattr(workspace, 'MAX_BINARY_BYTES', len(data) - 1)
+  assert str(len(data)) in env.step(state, copy).observation
 
 
 def test_the_research_log_and_reflection(tmp_path):

@@ -346,10 +346,98 @@ def test_autogpt_refuses(text, says):
     agent('autogpt').parse(text, actions=ACTIONS)
 
 
-def parse_or_refuse(name, text):
+FORGIVING = pytest.mark.parametrize('mode', ['compatible', 'mlagentbench'])
+COPY = {'source': "a 'b'.py", 'destination': 'c\n\\d'}
+
+
+@FORGIVING
+@pytest.mark.parametrize(
+  'given, action, args',
+  [
+    ('Execute Script\nAction Input: ```json\n{"script_name": "x"}\n```',
+     'Execute Script', {'script_name': 'x'}),
+    ('Execute Script\nAction Input: ```\nx\n```', 'Execute Script',
+     {'script_name': 'x'}),
+    ('[Execute Script]\nAction Input: `x`', 'Execute Script',
+     {'script_name': 'x'}),
+    ('Execute Script\nAction Input: {"script_name": "x",}', 'Execute Script',
+     {'script_name': 'x'}),
+    ('Execute Script\nAction Input: {"script_name": "x", "why": [1]}',
+     'Execute Script', {'script_name': 'x'}),
+    ('Copy File\nAction Input: {"source": "a \\\'b\\\'.py", '
+     '"destination": "c\n\\d"', 'Copy File', COPY),
+    ("Copy File\nAction Input: {'source': 'a \\'b\\'.py', "
+     "'destination': 'c\n\\d', }\nSo.", 'Copy File', COPY),
+    ('Execute Script\nAction Input: x\nThought: y\nAction: List Files\n'
+     'Action Input: .\nFinal Answer: z', 'Execute Script',
+     {'script_name': 'x'}),
+  ],
+)  # fmt: skip
+def test_react_may_be_compatible(mode, given, action, args):
+  text = f' I do.\nAction: {given}'
+  got = agent('react', mode=mode).parse(text, actions=ACTIONS)
+  assert (got.action, got.args) == (action, args)
+  assert got.entries['Thought'] == 'I do.'
+  # As it is written the strict one takes none of it, or not for the same.
+  try:
+    assert agent('react').parse(text, actions=ACTIONS).args != args
+  except parser.ResponseError:
+    pass
+
+
+@FORGIVING
+@pytest.mark.parametrize(
+  'text, entries',
+  [
+    (autogpt(plan=['a', '- b', {'c': 1}]), {'plan': '- a\n- b\n- {"c": 1}'}),
+    (autogpt(text=['a'], speak=7), {'text': '- a', 'speak': '7'}),
+    ('{"command": {"name": "Execute Script", "args": {"script_name": '
+     '"train.py"}}}', {'plan': None, 'text': None}),
+    ('{"thoughts": ["a", "b"], "id": 1, "command": {"name": "Execute Script", '
+     '"args": {"script_name": "train.py"}, "why": 1}}', {'text': '- a\n- b'}),
+    (f'```json\n{autogpt(plan=None)}\n```', {'plan': None, 'text': 'x'}),
+    (f'```json\n{autogpt()[:-1]}\n```', {'plan': 'x'}),
+    (autogpt(plan='P').replace('"P"', '"a\nb"'), {'plan': 'a\nb'}),
+    (autogpt().replace('"x"}', '"x",}'), {'plan': 'x'}),
+    (autogpt().replace('"', "'"), {'plan': 'x'}),
+    (autogpt(plan='P').replace('P', r"don\'t \_do\_"), {'plan': r"don't \_do\_"}),
+  ],
+)  # fmt: skip
+def test_autogpt_may_be_compatible(mode, text, entries):
+  got = agent('autogpt', mode=mode).parse(text, actions=ACTIONS)
+  assert (got.action, got.args) == ('Execute Script', RUN)
+  assert {name: got.entries.get(name) for name in entries} == entries
+  with pytest.raises(parser.FormatError):
+    agent('autogpt').parse(text, actions=ACTIONS)
+
+
+@FORGIVING
+@pytest.mark.parametrize(
+  'name, text',
+  [
+    # What was cut off within a text is not acted on.
+    ('react', 'Action: Copy File\nAction Input: {"source": "a", "destination": "b'),
+    ('react', 'Action: Copy File\nAction Input: a'),
+    ('react', 'Action: Execute Script'),
+    ('react', 'Action: Execute Script\nAction Input: ``````'),
+    ('autogpt', autogpt().removesuffix('.py"}}}')),
+    ('autogpt', '{"thoughts": {"text": "x"}}'),
+    ('autogpt', '{"command": "Execute Script"}'),
+    ('autogpt', autogpt(plan=['\x00'])),
+    ('autogpt', autogpt(args=['train.py'])),
+    ('autogpt', autogpt().replace('"name"', '"name": "List Files", "name"')),
+    ('autogpt', autogpt(plan='P').replace('"P"', '[' * 99_999)),
+  ],
+)  # fmt: skip
+def test_what_no_mode_takes(name, mode, text):
+  with pytest.raises(parser.FormatError):
+    agent(name, mode=mode).parse(text, actions=ACTIONS)
+
+
+def parse_or_refuse(name, text, mode='strict'):
   """Only ResponseError may come out. Returns whether it was refused."""
   try:
-    got = agent(name).parse(text, actions=ACTIONS)
+    got = agent(name, mode=mode).parse(text, actions=ACTIONS)
   except parser.ResponseError:
     return True
   assert got.action in ACTIONS
@@ -358,8 +446,12 @@ def parse_or_refuse(name, text):
   return False
 
 
+MODES = pytest.mark.parametrize('mode', ['strict', 'compatible'])
+
+
+@MODES
 @pytest.mark.parametrize('name', AGENTS)
-def test_nothing_but_a_refusal_comes_out(name):
+def test_nothing_but_a_refusal_comes_out(name, mode):
   rng = random.Random(name)
   good = [written(n) for n in AGENTS]
   bits = ['\n', '"', '{', '}', '[', ':', 'Action:', '\nThought:', '\x00', '\\',
@@ -375,7 +467,7 @@ def test_nothing_but_a_refusal_comes_out(name):
       for _ in range(rng.randrange(1, 4)):
         at = rng.randrange(len(text) + 1)
         text = text[:at] + rng.choice(bits) + text[at + rng.randrange(9) :]
-    refused += parse_or_refuse(name, text)
+    refused += parse_or_refuse(name, text, mode)
   assert 0 < refused < 1500
 
 
@@ -394,14 +486,15 @@ LONG = {
 }
 
 
+@MODES
 @pytest.mark.parametrize('name', AGENTS)
 @pytest.mark.parametrize('what', LONG)
-def test_a_megabyte_within_a_second(name, what):
+def test_a_megabyte_within_a_second(name, what, mode):
   good, long = written(name), LONG[what]
   texts = [long, good + long, long + good, good.replace('train.py', long)]
   start = time.process_time()  # of this process: other work may go on
   for text in texts:
-    parse_or_refuse(name, text)
+    parse_or_refuse(name, text, mode)
   assert time.process_time() - start < len(texts)
 
 

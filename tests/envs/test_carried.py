@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import pytest
 
 from jaxagent import types
 from jaxagent.data import records
-from jaxagent.envs import carried, workspace
+from jaxagent.envs import carried, parser, step_env, workspace
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.types import Outcome
 from tests.envs.test_mlagentbench import pool, start  # noqa: F401
@@ -82,6 +83,69 @@ def test_put_back_and_run_again_it_says_the_same(walk, tmp_path):
   assert walk.execute('Execute Script', {'script_name': 'b.py'}) == first
 
 
+# Where an action's part of the log ends is amid a character.
+LOGS = """\
+import pathlib
+text = 'x' * 10 + 'epoch 1: b\u00e9tter\\n' * 30000
+pathlib.Path('log.txt').write_text(text, encoding='utf-8')
+pathlib.Path('latin.txt').write_bytes(text.encode('latin-1'))
+pathlib.Path('none.txt').write_text('')
+"""
+LOG_SIZE = 10 + 17 * 30_000
+
+
+@pytest.mark.parametrize('dialect', step_env.DIALECTS)
+def test_a_long_text_is_read_like_a_data_file(tmp_path, pool, dialect):  # noqa: F811
+  walk = start(
+    tmp_path, pool, dialect=dialect, actions=tuple(parser.ACTION_ARGS)
+  )
+  walk.env.dialect.max_observation_chars = None
+  files = {**walk.state.files, 'a.py': LOGS}
+  walk.state = types.State('s', 't', files, None, None)
+  walk.execute('Execute Script', {'script_name': 'a.py'})
+  log = walk.state.files['log.txt']
+  assert isinstance(log, types.Blob) and log.size == LOG_SIZE
+  (tmp_path / 'data/long.txt').write_bytes(walk.env.store.get_bytes(log))
+  for action, more in (
+    ('Read File', {}),
+    ('Understand File', {'things_to_look_for': 'epoch'}),
+    ('Inspect Script Lines', {'start_line_number': 1, 'end_line_number': 3}),
+  ):
+    name = parser.ACTION_ARGS[action][0]
+    told = walk.execute(action, {name: 'log.txt', **more})
+    assert walk.results[-1].outcome is Outcome.OK and 'epoch 1: b\u00e9t' in told
+    assert told == walk.execute(action, {name: 'data/long.txt', **more})
+  told = walk.execute('Read File', {'file_name': 'log.txt'})
+  left_out = LOG_SIZE - workspace.MAX_FILE_BYTES
+  assert told.endswith(f'\n[... {left_out} bytes left out ...]')
+  assert walk.execute('Read File', {'file_name': 'none.txt'}) == ''
+  for name in ('latin.txt', 'log.txt'):
+    walk.execute('Append File', {'file_name': name, 'content': 'x'})
+    assert walk.results[-1].outcome is Outcome.INVALID_ACTION
+  walk.execute('Read File', {'file_name': 'latin.txt'})
+  assert walk.results[-1].outcome is Outcome.INVALID_ACTION
+
+
+def test_the_dialect_of_the_original_names_what_is_lost(tmp_path, pool):  # noqa: F811
+  walk = start(tmp_path, pool, carry_mb=0.001)
+  files = {**walk.state.files, 'a.py': WRITES}
+  walk.state = types.State('s', 't', files, None, None)
+  lost = '\nNot kept for the next step:\nmodel.bin: 2560 bytes, beyond 0.001 MB'
+  told = walk.execute('Execute Script', {'script_name': 'a.py'})
+  assert told.endswith(lost) and told.startswith('The script has been executed.')
+  told = walk.execute('Python REPL', {'command': "open('b', 'w').write('x' * 2000)"})
+  assert told.endswith('\nb: 2000 bytes, beyond 0.001 MB')
+
+
+def test_an_edit_that_is_run_names_what_is_lost(tmp_path, pool):  # noqa: F811
+  walk = start(tmp_path, pool, carry_mb=0.001, after_edit='execute')
+  walk.env._asking.editor.edit = lambda script, instruction: WRITES
+  told = walk.execute('Edit Script (AI)', {
+    'script_name': 'train.py', 'edit_instruction': 'x', 'save_name': 'a.py',
+  })  # fmt: skip
+  assert told.endswith('\nmodel.bin: 2560 bytes, beyond 0.001 MB')
+
+
 def execution(**changes) -> types.Execution:
   return types.Execution('j', Outcome.OK, 'T3', **changes)
 
@@ -123,18 +187,26 @@ def test_states_that_are_missing_and_a_file_that_is_none_of_ours(tmp_path):
 
 
 def test_ten_thousand_states_are_small_and_quick(tmp_path):
-  """Of trajectories as experts make them: scripts that differ in a line."""
+  """Of trajectories as experts make them: scripts that differ in a line.
+
+  Beside the data: a file of theirs is there once, however many states hold it.
+  """
   path = tmp_path / 'kept.sqlite'
   store, script = Snapshots(path), '# a line of a script\n' * 150
-  keys = []
+  keys, data = [], random.Random(0).randbytes(2_000_000)
+  shared = store.put_bytes(data)
   for number in range(500):
     past = types.PastStep('Edit Script (AI)', 'ok 0.5', 'r' * 900, f'{number}' * 99)
-    files = {'train.py': f'{script}model = {number}\n', 'data.py': script}
+    files = {
+      'train.py': f'{script}model = {number}\n',
+      'data.py': script,
+      'train.npy': shared,
+    }
     state = types.State(
       f'{number}', 't', files, 0.5, 0.4, history=(past,) * 3, step=number
     )
     keys.append(store.put(state))
-  assert path.stat().st_size * 20 < 200e6
+  assert (path.stat().st_size - len(data)) * 20 < 200e6
   begun = time.perf_counter()
   for key in keys[::5]:
     store.get(key)

@@ -115,6 +115,29 @@ def test_compatible_forgives():
   assert response.args == {'script_name': 'a\nb'}
 
 
+@pytest.mark.parametrize(
+  'damaged, whole',
+  [
+    ('{"a": "b",}', '{"a": "b"}'),
+    ('So: {"a": ["b", 1 , ], } and {', '{"a": ["b", 1  ] }'),
+    ('{"a": {"b": "c"', '{"a": {"b": "c"}}'),
+    ('{"a": 1,\n', '{"a": 1}'),
+    ("{'a': 'say \"b, }\"'}", '{"a": "say \\"b, }\\""}'),
+    (r"""{"a": "\d \' \" \\ \n"}""", r"""{"a": "\\d ' \" \\ \n"}"""),
+    # Left as it is: what was meant is not plain.
+    ('{"a": "b', '{"a": "b}'),
+    ('{"a": [1}', '{"a": [1}'),
+    ('no brace', 'no brace'),
+    ('{' * (parser.MAX_MENDED_CHARS + 1),) * 2,
+  ],
+)
+def test_small_faults_of_json_are_mended(damaged, whole):
+  assert parser.mended(damaged) == whole
+  text = with_input(damaged).replace('"a"', '"script_name"')
+  with pytest.raises(parser.FormatError):
+    parser.parse_response(text)
+
+
 def test_line_numbers_may_be_numbers():
   text = with_input(
     '{"script_name": "a", "start_line_number": 1, "end_line_number": "2"}',

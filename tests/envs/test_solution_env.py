@@ -101,8 +101,11 @@ def test_without_marks_there_is_nothing_to_reach(tmp_path, kind):
   assert bool(told.info['refused']) == (kind == 'openai')
 
 
-@pytest.mark.parametrize(('passed', 'credits'), [(0, 0), (1, 1), (5, 5)])
+@pytest.mark.parametrize(
+  ('passed', 'credits'), [(0, 0), (1, 0), (2, 0), (3, 3), (5, 5)]
+)
 def test_verified_credit_is_what_the_grader_saw(tmp_path, passed, credits):
+  """Nothing before a table was compared with the sample."""
   pool = _Pool(O.OK, {'submission.csv': b'x'})
   grade = GradeResult(None, O.INVALID_SUBMISSION, 'why', passed)
   env = _env(tmp_path, pool, grade, instrumenter='verified')

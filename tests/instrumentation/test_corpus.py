@@ -25,6 +25,7 @@ def _corpus() -> dict[str, str]:
   corpus['no_newline_at_end'] = corpus['no_newline_at_end'].rstrip('\n')
   corpus['crlf'] = corpus['tabs'].replace('\n', '\r\n')
   corpus['form_feed'] = '\f' + corpus['form_feed'].replace('math\n', 'math\n\f\n')
+  corpus['carriage_returns'] = corpus['one_line_suite'].replace('\n', '\r')
   corpus['separators'] = "import math\nx = '\u2028\x1c\x85'; print(len(x))\n"
   return corpus
 
@@ -71,6 +72,12 @@ def test_what_is_reached():
   assert names('raises')[0] == ['imported packages', 'loaded data']
   assert names('raises_in_function')[0] == []  # Python's own alone
   assert names('train_loop')[0] == ['imported packages', 'trained model']
+  assert names('late_import')[0] == ['imported packages', 'loaded data']
+  assert names('local_package')[0] == []
+  assert names('continued_before')[0] == []
+  assert names('continued_into_nothing')[0] == reached[:2]
+  assert names('odd_namespace')[0] == reached[:2]
+  assert names('declared_escape')[0] == []
   assert names('syntax_error')[0] == names('empty')[0] == []
   assert names('prints_like_a_mark')[0] == ['imported packages']
 

@@ -77,6 +77,57 @@ for mark in marks:
       pass
 """
 
+# Calls the mark as if from its own lines.
+CALLS_FROM_ITS_LINES = """
+import numpy, sys
+def f():
+  data = open('train.py').read()
+marks = [v for k, v in list(globals().items()) if k.startswith('_progress')]
+for number in range(8):
+  for line in range(20):
+    code = compile('\\n' * line + f'marks[0]({number})', __file__, 'exec')
+    exec(code)
+    exec(code, {'marks': marks})
+exec(f.__code__, {**globals(), 'open': lambda name: sys.stdin})
+"""
+FAKES_A_MODEL = """
+class Model:
+  def fit(self, x, y): return self
+  def predict(self, x): return x
+data = open('train.py').read()
+model = Model()
+model.fit(data, data)
+test = model.predict(data)
+"""
+# With Python's own modules, or with what the program has made itself.
+ONLY_PYTHON = {
+  'never imports': 'import os\nif 0: import numpy\n',
+  'fails to import': 'try: import no_such_package\nexcept ImportError: pass\n',
+  'has failed once': (
+    'import sys\nsys.path.clear(); sys.meta_path.clear()\n'
+    'try: import numpy\nexcept ImportError: import os\n'
+  ),
+  'from where it stands': 'try: from . import x\nexcept ImportError: pass\n',
+  'writes a package': "open('own.py', 'w').write('')\nimport own\n",
+  'elsewhere': (
+    'import os, sys, tempfile\nsys.path.insert(0, tempfile.mkdtemp())\n'
+    "open(sys.path[0] + '/own.py', 'w').write('')\nimport own\n"
+  ),
+  'claims a package': "import sys\nsys.modules['own'] = sys\nimport own\n",
+  'makes one up': (
+    "import sys\nsys.modules['own'] = type(sys)('own')\nimport own\n"
+  ),
+  "Python's own tests": 'import test, _testcapi\n',
+}
+# What Python runs, and the text does not show, before all that it shows.
+RUNS_FIRST = {
+  'escape': '# coding: unicode_escape\n# \\x0a{}\nimport numpy\n',
+  'second line': '#!python\n# coding: unicode_escape\n#\\x0a{}\nimport numpy\n',
+  'carriage return': '\r# coding: unicode_escape\n# \\x0a{}\nimport numpy\n',
+  'form feed': '\f\n\f# coding: unicode_escape\n# \\x0a{}\nimport numpy\n',
+  'utf-7': '# coding: utf-7\n#+AAo-{}\nimport numpy\n',
+}
+
 
 def _reached(code: str) -> list[str]:
   made = SyntaxInstrumenter().instrument(code, KEY)
@@ -90,6 +141,39 @@ def _reached(code: str) -> list[str]:
 )
 def test_no_more_than_an_empty_program(code):
   assert _reached(code) == _reached(EMPTY) == []
+
+
+@pytest.mark.parametrize('how', ONLY_PYTHON)
+def test_nothing_without_a_package(how):
+  assert _reached(ONLY_PYTHON[how] + FAKES_A_MODEL) == []
+
+
+def test_a_package_is_enough():
+  """So the test above can fail. What is imported need not be used."""
+  assert len(_reached('import numpy\n' + FAKES_A_MODEL)) == 5
+
+
+def test_the_mark_is_not_called_by_code_that_is_made():
+  assert _reached(CALLS_FROM_ITS_LINES) == ['imported packages']
+
+
+@pytest.mark.parametrize('how', RUNS_FIRST)
+def test_nothing_runs_before_the_key_is_gone(how):
+  code = RUNS_FIRST[how].format("print(__import__('glob').glob('.*.key'))")
+  made = SyntaxInstrumenter().instrument(code, KEY)
+  done = run(made.code, made.files)
+  assert done.output.strip() == '[]' and not made.placed and made.refused
+  assert made.code == code
+
+
+@pytest.mark.parametrize(
+  'line',
+  ['\f', '\v', '\x1c', '\x85', '\u2028', '\r', '\r\n', '\n', '\f\n', '\x0b#'],
+)
+def test_what_parts_lines_elsewhere_runs_nothing_first(line):
+  shown = f'# a{line}print(__import__("glob").glob(".*.key"))\nimport numpy\n'
+  made = SyntaxInstrumenter().instrument(shown, KEY)
+  assert run(made.code, made.files).output.strip() in ('', '[]')
 
 
 def test_a_program_that_finds_the_key_would_earn_all():

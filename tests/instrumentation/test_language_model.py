@@ -98,6 +98,53 @@ def test_any_other_answer_is_refused(answer, why):
   assert made.reached(b'anything') == ()
 
 
+@pytest.mark.parametrize(
+  'before',
+  [
+    '"""A text."""\n',
+    'from __future__ import annotations\n',
+    '"""A text."""\nfrom __future__ import annotations\n'
+    'from __future__ import division\n',
+  ],
+)
+def test_nothing_comes_before_what_python_wants_first(before):
+  answer = GOOD.replace(
+    'import numpy',
+    before.replace('\n', '\nprint("loaded data")\n') + 'import numpy',
+    1,
+  )
+  made = language_model.instrument(before + PROGRAM, answer, KEY)
+  assert made.placed == (0, 1, 2, 3, 4)
+  plain, marked = run(before + PROGRAM), run(made.code, made.files)
+  assert (marked.code, marked.output) == (plain.code, plain.output)
+  # With nothing else there is no place at all.
+  answer = before.replace('\n', '\nprint("loaded data")\n')
+  made = language_model.instrument(before, answer, KEY)
+  assert made.code == before and made.placed == ()
+
+
+def test_of_blocks_that_end_together_the_inner_one_is_marked_first():
+  code = 'import numpy\nfor i in range(2):\n  for j in range(2):\n    i\n'
+  answer = code + '  print("loaded data")\nprint("trained model")\n'
+  made = language_model.instrument(code, answer, KEY)
+  reached = made.reached(run(made.code, made.files).left(made))
+  assert [m.name for m in reached] == ['loaded data', 'trained model']
+
+
+@pytest.mark.parametrize(
+  'code',
+  [
+    'import numpy\nif 0:\n  x = 1\n  \\\nfor i in range(3):\n    i\n',
+    'import numpy\nreturn\n',
+  ],
+)
+def test_what_would_be_another_program_is_run_as_it_is(code):
+  answer = code + ('  ' if 'if' in code else '') + 'print("trained model")\n'
+  made = language_model.instrument(code, answer, KEY)
+  assert made.refused.startswith('the marks: ')
+  assert made.code == code and not made.files and made.placed == ()
+
+
 def test_a_program_that_is_none():
   made = language_model.instrument('def f(:', GOOD, KEY)
   assert made.code == 'def f(:' and made.refused.startswith('the program')

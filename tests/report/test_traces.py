@@ -202,13 +202,17 @@ def test_a_runs_trajectories_are_exported(tmp_path, capsys):
   step = {'response': parser.format_response({}, 'List Files', {'dir_path': '.'}), 'outcome': 'ok'}
   record = {'task': 'wine', 'index': 3, 'steps': [step]}
   assert main([str(run)]) == 2
-  assert 'no evaluated trajectories' in capsys.readouterr().err
+  assert 'no trajectories below eval/ and collect/' in capsys.readouterr().err
   (run / 'eval' / 'rl.json').write_text(json.dumps([record]))
   (run / 'eval' / 'starts.json').write_text('{}')
+  (run / 'collect').mkdir()
+  (run / 'collect' / 'trajectories.jsonl').write_text(json.dumps(record) + '\n')
   assert main([str(run), f'--tasks_dir={tasks}']) == 0
   found = traces.read(run / 'mlagentbench/rl/wine/3/env_log/trace.json')
   assert found['task_description'] == 'Improve it.'
   assert found['steps'][0]['action']['name'] == 'List Files'
+  expert = traces.read(run / 'mlagentbench/expert/wine/3/env_log/trace.json')
+  assert expert['steps'] == found['steps']
 
 
 def test_a_folder_is_what_the_original_s_runner_leaves(tmp_path):

@@ -60,7 +60,48 @@ FORGED = {
   ),
   'ends well at once': 'import os\nos._exit(0)\n',
   'claims a time-out': 'import sys\nsys.exit(124)\n',
+  'submits the training data': (
+    "import shutil\nshutil.copy('data/train.csv', 'submission.csv')\n"
+  ),
+  'submits the test data': (
+    "import shutil\nshutil.copy('data/test.csv', 'submission.csv')\n"
+  ),
 }
+# What makes a copy of the sample one that is refused.
+DAMAGES = {
+  'an index': "s.to_csv('submission.csv')",
+  'an index without a name': "s.to_csv('submission.csv', index_label=False)",
+  'no header': "s.to_csv('submission.csv', index=False, header=False)",
+  'no id': "s[['label']].to_csv('submission.csv', index=False)",
+  'other names': (
+    "s.set_axis(['id', 'target'], axis=1).to_csv('submission.csv', index=False)"
+  ),
+  'a row less': "s[:-1].to_csv('submission.csv', index=False)",
+  'a row twice': "s.iloc[[0, *range(len(s))]].to_csv('submission.csv', index=False)",
+  'few rows': "s.head().to_csv('submission.csv', index=False)",
+  'a bad cell': (
+    "s.astype(str).replace({'id': {str(s.id[3]): 'x'}}).to_csv('submission.csv', "
+    'index=False)'
+  ),
+  'a bad label': (
+    's.label = s.label.astype(object)\n'
+    "s.loc[5, 'label'] = 'none'\n"
+    "s.to_csv('submission.csv', index=False)"
+  ),
+  'some other labels': "s.loc[:9, 'label'] = 1\ns.to_csv('submission.csv')",
+  'floats': "s.astype(float).sample(frac=1).to_csv('submission.csv')",
+  'semicolons': "s.to_csv('submission.csv', index=False, sep=';')",
+}
+for damage, line in DAMAGES.items():
+  FORGED[f'copies the sample with {damage}'] = (
+    'import pandas as pd\n'
+    "s = pd.read_csv('data/sample_submission.csv')\n"
+    f'{line}\n'
+  )
+for content in (b'', b'\xff', b'\n', b'id,label\n', b'a,b\n1,2\n', b'{}', b'"'):
+  FORGED[f'submits {content}'] = (
+    f"open('submission.csv', 'wb').write({content!r})\n"
+  )
 
 
 @pytest.fixture(scope='module')

@@ -12,7 +12,7 @@ import sys
 import pandas as pd
 import pytest
 
-from jaxagent.envs import grading
+from jaxagent.envs import grade_worker, grading
 from jaxagent.envs.grading import Grader
 from jaxagent.tasks.check import Data, malformed, to_csv
 from jaxagent.types import Outcome
@@ -102,6 +102,167 @@ def test_own_work_is_no_copy_of_the_sample(grader, data, name):
     assert grader.grade(name, to_csv(copy)).outcome is Outcome.OK
   own = grader.grade(name, to_csv(data[name].gold()), own_work=True)
   assert own.outcome is Outcome.OK
+
+
+def _damaged(frame: pd.DataFrame) -> dict[str, tuple[int, bytes]]:
+  """What a refused table stands for, by what is wrong with it: (passed, it)."""
+  value = frame.columns[-1]
+  text = frame.astype(str)
+  bad, unknown = text.copy(), text.copy()
+  bad.loc[0, value] = 'x'
+  unknown.loc[0, 'id'] = '-17'
+  return {
+    'index': (3, frame.to_csv().encode()),
+    'shuffled index': (3, frame.sample(frac=1, random_state=0).to_csv().encode()),
+    'unnamed index': (4, frame.to_csv(index_label=False).encode()),
+    'one more column': (3, to_csv(frame.assign(note='mine'))),
+    'semicolons': (3, frame.to_csv(index=False, sep=';').encode()),
+    'a comma more': (3, to_csv(frame).replace(b'\n', b',\n')),
+    'a row less': (4, to_csv(frame[:-1])),
+    'the first half, turned': (4, to_csv(frame[: len(frame) // 2][::-1])),
+    'a row twice': (4, to_csv(pd.concat([frame, frame[:1]]))),
+    'an unknown id': (4, to_csv(unknown)),
+    'a bad cell': (5, to_csv(bad)),
+    'spaces': (5, to_csv(bad).replace(b',', b' , ')),
+    'four digits': (3, frame.to_csv(float_format='%.4f').encode()),
+  }
+
+
+@pytest.mark.parametrize('name', ['wine', 'diabetes', 'digits'])
+def test_a_damaged_copy_of_the_sample_stays_one(grader, data, name):
+  for kind, (_, copy) in _damaged(data[name].sample).items():
+    got = grader.grade(name, copy, own_work=True)
+    assert got.outcome is Outcome.INVALID_SUBMISSION, kind
+    assert not got.passed and 'copy of the sample' in got.reason, (kind, got)
+    assert not grading.credited(got.passed), kind
+
+
+@pytest.mark.parametrize('name', ['wine', 'diabetes', 'digits'])
+def test_a_damaged_submission_of_ones_own_is_credited(grader, data, name):
+  for kind, (passed, own) in _damaged(data[name].gold()).items():
+    got = grader.grade(name, own, own_work=True)
+    assert got.outcome is Outcome.INVALID_SUBMISSION, kind
+    assert got.passed == passed and 'copy' not in got.reason, (kind, got)
+    assert grading.credited(passed) == grading.CHECKS[:passed]
+
+
+@pytest.mark.parametrize('name', ['wine', 'diabetes', 'digits'])
+def test_a_few_changed_cells_make_no_own_work(grader, data, name):
+  """One row in twenty may be the program's own, and the rest the sample's."""
+  sample, gold = data[name].sample, data[name].gold()
+  for share, copied in ((0.05, True), (0.25, False)):
+    mixed = sample.copy()
+    rows = range(int(share * len(sample)))
+    mixed.loc[rows] = gold.loc[rows].astype(mixed.dtypes)
+    got = grader.grade(name, mixed.to_csv().encode(), own_work=True)
+    assert got.passed == (0 if copied else 3), (share, got)
+    assert grader.grade(name, to_csv(mixed), own_work=True).score is not None
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    b'',
+    b'\n\n',
+    b'\xff',
+    b'\x00\xff' * 999,
+    b'hello',
+    b'id,label\n',
+    b'id,label\n1,"2',
+    b'a,b\n1,2\n',
+    b'id,label\n-1,5\n-2,6\n',
+    b',' * 5000 + b'\n' + b'1\n' * 5000,
+    b'"' * 5000,
+    pickle.dumps({'id': 1}),
+    'id\u2028label\r\x85'.encode(),
+  ],
+)
+def test_what_cannot_be_compared_is_neither_a_copy_nor_paid(grader, text):
+  got = grader.grade('digits', text, own_work=True)
+  assert got.outcome is Outcome.INVALID_SUBMISSION and 'copy' not in got.reason
+  assert got.passed in (1, 2) and grading.credited(got.passed) == ()
+
+
+def test_the_data_of_the_task_are_no_work_of_ones_own(grader, prepared):
+  for name, task in prepared.items():
+    for file in ('train.csv', 'test.csv'):
+      got = grader.grade(
+        name, (task.public_dir / file).read_bytes(), own_work=True
+      )
+      assert not grading.credited(got.passed), (name, file, got)
+
+
+def test_labels_that_none_can_read_say_nothing(grader, data):
+  own = data['digits'].gold().assign(label='')
+  got = grader.grade('digits', to_csv(own), own_work=True)
+  assert not grading.credited(got.passed) and got.passed
+  half = data['digits'].sample.astype(str)
+  half.loc[::2, 'label'] = 'none'
+  assert not grader.grade('digits', to_csv(half), own_work=True).passed
+
+
+def _task_of(folder, sample: list, truth: list) -> grade_worker.Task:
+  """One of accuracy, with these labels of the rows 0, 1, 2, ..."""
+  ids = range(len(truth))
+  frame = pd.DataFrame({'id': ids, 'label': truth})
+  frame['split'] = ['valid' if i % 2 else 'private' for i in ids]
+  frame.to_csv(folder / 'answers.csv', index=False)
+  pd.DataFrame({'id': ids, 'label': sample}).to_csv(
+    folder / 'sample.csv', index=False
+  )
+  (folder / 'eval.py').write_text(
+    'def score(submission, answers):\n'
+    '  return float((submission.label == answers.label).mean())\n'
+  )
+  files = {'eval': 'eval.py', 'answers': 'answers.csv', 'sample': 'sample.csv'}
+  paths = {key: str(folder / name) for key, name in files.items()}
+  return grade_worker.Task('one', {**paths, 'metric': 'accuracy'})
+
+
+def _passed(task, labels: list, **options) -> int:
+  frame = pd.DataFrame({'id': range(len(labels)), 'label': labels})
+  text = frame.to_csv(**options).encode()
+  return grade_worker.grade(task, text, 'valid', own_work=True)['passed']
+
+
+def test_who_finds_a_rare_class_has_not_copied_a_sample_of_the_other(tmp_path):
+  """Three rows in a hundred are ill: all but those say what the sample says."""
+  truth = ['ill' if i % 100 in (7, 8, 9) else 'well' for i in range(400)]
+  task = _task_of(tmp_path, ['well'] * 400, truth)
+  assert _passed(task, truth) == 3
+  assert _passed(task, truth, index=False) == 6
+  # Seven of the twelve are found, and nobody else is called ill.
+  found = [label if i < 210 else 'well' for i, label in enumerate(truth)]
+  assert _passed(task, found) == 3
+  # Who finds none says what the sample says, whole or damaged.
+  assert _passed(task, ['well'] * 400) == 0
+  assert _passed(task, ['well'] * 400, index=False) == 0
+  # One row more is no model, but valid work is paid what it scores.
+  one = ['ill', *['well'] * 399]
+  assert _passed(task, one) == 0 and _passed(task, one, index=False) == 6
+
+
+def test_who_often_says_the_class_of_the_sample_has_not_copied_it(tmp_path):
+  truth = [str(i % 2) for i in range(200)]
+  task = _task_of(tmp_path, ['0'] * 200, truth)
+  mostly = ['0' if i % 8 else '1' for i in range(200)]
+  assert _passed(task, mostly) == 3 and _passed(task, mostly[:150]) == 3
+  floats = [0.0] * 200
+  assert _passed(task, floats) == _passed(task, floats[::-1][:120]) == 0
+
+
+def test_a_copy_of_a_sample_with_many_labels_is_known_without_ids(tmp_path):
+  labels = [str(i * i % 7) for i in range(200)]
+  task = _task_of(tmp_path, labels, [str(i % 7) for i in range(200)])
+  for options in (
+    {'header': False, 'index': False},
+    {'columns': ['label'], 'index': False},
+    {'header': ['ID', 'target'], 'index': False},
+    {'header': ['ID', 'target']},
+  ):
+    assert _passed(task, labels, **options) == 0, options
+    own = _passed(task, [str(i % 5) for i in range(200)], **options)
+    assert own and not grading.credited(own), options
 
 
 def test_label_and_probability_rules(grader, data):

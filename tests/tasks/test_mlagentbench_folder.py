@@ -194,6 +194,30 @@ def test_the_starter_runs_on_its_data(env):
     assert result.outcome is types.Outcome.INVALID_ACTION
 
 
+@pytest.mark.parametrize('dialect', ['jaxagent', 'mlagentbench'])
+def test_a_long_table_is_read_where_it_lies(tmp_path, grader, dialect):
+  """Beside the scripts: it is in no folder that could be shown."""
+  rows = 'Id,Area\n' + '1,22\n' * 160_000
+  root = _lay_out(tmp_path, **{'env/test.csv': rows})
+  (root / 'scripts/prepared').write_text('success')
+  task = lib.prepare_task(lib.load_task(NAME, tmp_path), tmp_path / 'made')
+  env = StepEnvironment(
+    {NAME: task}, None, ScriptedEditor(), grader,
+    reader=ScriptedReader(), helper=NoHelper(), dialect=dialect,
+  )  # fmt: skip
+  env.dialect.max_observation_chars = None
+  files = env._starter(NAME)
+  assert isinstance(files['test.csv'], types.Blob)
+  state = types.State('s', NAME, files, None, None)
+  told = _act(env, state, 'Read File', file_name='test.csv').observation
+  assert told.startswith(rows[:1000])
+  left_out = len(rows) - workspace.MAX_FILE_BYTES
+  assert told.endswith(f'\n[... {left_out} bytes left out ...]')
+  lines = {'start_line_number': '2', 'end_line_number': '2'}
+  read = _act(env, state, 'Inspect Script Lines', script_name='test.csv', **lines)
+  assert read.observation.endswith('\n1,22')
+
+
 def _act(env, state, action, **args):
   return env.act(state, parser.Response({}, action, args))
 

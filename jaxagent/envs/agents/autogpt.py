@@ -69,15 +69,58 @@ def _strings(value: object, where: str, keys: Sequence[str]) -> dict[str, str]:
   return {key: value[key] for key in keys}
 
 
+def _strict_parts(value: object) -> tuple[dict[str, str], object, object]:
+  """(thoughts, the command's name, its arguments) of a response as asked for."""
+  value = _object(value, 'The response', ('thoughts', 'command'))
+  thoughts = _strings(value['thoughts'], "'thoughts'", THOUGHTS)
+  command = _object(value['command'], "'command'", ('name', 'args'))
+  return thoughts, command['name'], command['args']
+
+
+def _forgiven_parts(value: object) -> tuple[dict[str, str], object, object]:
+  """As `_strict_parts`, of what is there: only the command has to be."""
+  command = value.get('command') if isinstance(value, dict) else None
+  if not isinstance(command, dict) or 'name' not in command:
+    raise parser.FormatError(
+      "The response must hold a 'command' with its 'name' and 'args'."
+    )
+  given = value.get('thoughts')
+  if not isinstance(given, dict):
+    given = {'text': given}
+  thoughts = {
+    key: _as_text(given[key]) for key in THOUGHTS if given.get(key) is not None
+  }
+  _strings(thoughts, "'thoughts'", tuple(thoughts))
+  return thoughts, command['name'], command.get('args') or {}
+
+
+def _as_text(value: object) -> str:
+  """A thought that may be a list: a line for each of it, as a plan has them."""
+  if isinstance(value, list):
+    lines = map(_one_text, value)
+    return '\n'.join(v if v.startswith('-') else f'- {v}' for v in lines)
+  return _one_text(value)
+
+
+def _one_text(value: object) -> str:
+  if isinstance(value, str):
+    return value
+  return json.dumps(value, ensure_ascii=False)
+
+
 @dataclasses.dataclass(frozen=True)
 class AutoGPT:
   """One JSON object with thoughts and a command.
 
   No stop text: the object's end is the response's end.
+
+  mode: of parser.MODES. All but `strict` take slightly damaged JSON, thoughts
+    that are no texts or are not there, and parts that were not asked for.
   """
 
   name: str = 'autogpt'
   stop: tuple[str, ...] = ()
+  mode: str = 'strict'
 
   def prompt(
     self,
@@ -129,23 +172,25 @@ class AutoGPT:
   def parse(self, text: str, *, actions: Sequence[str]) -> parser.Response:
     """See style.AgentStyle; what stands around the first object is ignored."""
     style.require_text(text)
+    strict = self.mode == 'strict'
+    read = parser.first_object if strict else parser.forgiven_object
+    parts = _strict_parts if strict else _forgiven_parts
     try:
-      value = parser.first_object(text)
+      thoughts, name, args = parts(read(text))
     except parser.FormatError:
       raise
     except (ValueError, RecursionError) as error:
       raise parser.FormatError(
         f'The response holds no valid JSON object ({error}).'
       ) from error
-    value = _object(value, 'The response', ('thoughts', 'command'))
-    entries = _strings(value['thoughts'], "'thoughts'", THOUGHTS)
-    command = _object(value['command'], "'command'", ('name', 'args'))
-    name = command['name']
     if not isinstance(name, str):
       raise parser.FormatError("'command': 'name' must be a string.")
+    if not strict:
+      name = name.strip(parser.AROUND_ACTION)
     parser.check_action(name, actions)
-    args = parser.check_args(name, command['args'])
-    return parser.Response(entries, name, args)
+    return parser.Response(
+      thoughts, name, parser.check_args(name, args, strict=strict)
+    )
 
   def write(
     self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]

@@ -25,7 +25,8 @@ _ORDERS = (
 )
 
 
-def _entries(text: str) -> dict[str, str]:
+def _entries(text: str, *, strict: bool) -> dict[str, str]:
+  """Of one step. Not strict: the first of each, whatever stands beside it."""
   text = parser.cut_observation(text)
   found = list(_LABEL.finditer(text))
   start = text[: found[0].start()] if found else text
@@ -33,11 +34,15 @@ def _entries(text: str) -> dict[str, str]:
   for index, match in enumerate(found):
     name = match.group(1)
     if name in entries:
+      if not strict:
+        continue
       raise parser.FormatError(
         f'The entry {name!r} appears twice; write one step at a time.'
       )
     end = found[index + 1].start() if index + 1 < len(found) else len(text)
     entries[name] = text[match.end() : end].strip()
+  if not strict:
+    entries = _one_step(entries)
   if list(entries) not in _ORDERS:
     raise parser.FormatError(
       f'The entries are {", ".join(entries) or "none"}; they must be, in this '
@@ -46,12 +51,23 @@ def _entries(text: str) -> dict[str, str]:
   return entries
 
 
-def _arguments(action: str, text: str) -> object:
+def _one_step(entries: dict[str, str]) -> dict[str, str]:
+  """In order, without a last line that follows an action already."""
+  for order in (_ORDERS[1], _ORDERS[3]):
+    if set(order[1:]) <= set(entries):
+      return {name: entries[name] for name in order if name in entries}
+  return entries
+
+
+def _arguments(action: str, text: str, *, strict: bool) -> object:
   names = parser.ACTION_ARGS[action]
+  if not strict:
+    text = parser.unfenced(text)
   if len(names) > 1 or text.startswith('{'):
-    return parser.load_json(text)
+    return parser.load_json(text, strict=strict)
   # LangChain hands such a text on without the quotes around it.
-  quoted = len(text) > 1 and text[0] == text[-1] == '"'
+  quotes = '"' if strict else '"\'`'
+  quoted = len(text) > 1 and text[0] == text[-1] and text[0] in quotes
   bare = text[1:-1] if quoted else text
   if not bare:
     raise parser.FormatError("The entry 'Action Input' is empty.")
@@ -60,10 +76,15 @@ def _arguments(action: str, text: str) -> object:
 
 @dataclasses.dataclass(frozen=True)
 class ReAct:
-  """Thought (may be absent), Action, Action Input."""
+  """Thought (may be absent), Action, Action Input.
+
+  mode: of parser.MODES. All but `strict` take a step with parts twice or out
+    of order, and a fenced or slightly damaged input.
+  """
 
   name: str = 'react'
   stop: tuple[str, ...] = style.STOP
+  mode: str = 'strict'
 
   def prompt(
     self,
@@ -99,14 +120,18 @@ class ReAct:
   def parse(self, text: str, *, actions: Sequence[str]) -> parser.Response:
     """See style.AgentStyle."""
     style.require_text(text)
-    entries = _entries(text)
+    strict = self.mode == 'strict'
+    entries = _entries(text, strict=strict)
     action = entries.get('Action', 'Final Answer')
+    if not strict:
+      action = action.strip(parser.AROUND_ACTION)
     parser.check_action(action, actions)
     if 'Action' in entries:
-      value = _arguments(action, entries['Action Input'])
+      value = _arguments(action, entries['Action Input'], strict=strict)
     else:
       value = {'final_answer': entries['Final Answer']}
-    return parser.Response(entries, action, parser.check_args(action, value))
+    args = parser.check_args(action, value, strict=strict)
+    return parser.Response(entries, action, args)
 
   def write(
     self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]
