@@ -79,6 +79,7 @@ def base() -> ConfigDict:
   config.instrumenter.base_url = 'http://127.0.0.1:8000/v1'
   config.instrumenter.model = ''
   config.instrumenter.max_tokens = 4096
+  config.instrumenter.timeout_s = 30.0  # of one answer; asked twice at most
 
   # Whole solutions (loop rl_for_mle).
   config.solution = ConfigDict()

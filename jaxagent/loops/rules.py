@@ -225,6 +225,7 @@ RULES: tuple[checks.Rule, ...] = (
   # Numbers.
   checks.number('sandbox.timeout_s', least=0),
   checks.number('sandbox.step_timeout_s', above=0),
+  checks.number('instrumenter.timeout_s', above=0),
   checks.number('collect.time_limit_s', above=0),
   checks.number('eval.time_limit_s', above=0),
   checks.number('collect.varied_start', least=0, most=1),
@@ -355,6 +356,14 @@ RULES: tuple[checks.Rule, ...] = (
     holds=lambda step, lease, loop: step < lease or loop not in RL_LOOPS,
     say='config.sandbox.step_timeout_s={0} must be below '
     f'config.rl.lease_s={{1}}: {_NEST}.',
+  ),
+  checks.related(
+    'instrumenter.timeout_s',
+    'rl.watchdog_s',
+    'instrumenter.kind',
+    holds=lambda answer, watchdog, kind: kind != 'openai' or 3 * answer < watchdog,
+    say='config.instrumenter.timeout_s={0}: two tries and the wait between them must '
+    'end well before config.rl.watchdog_s={1}; lower the first or raise the second.',
   ),
   checks.related(
     'rl.lease_s',

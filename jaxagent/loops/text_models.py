@@ -6,7 +6,8 @@ import concurrent.futures
 import logging
 import pathlib
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,32 +121,62 @@ def make_embedder(
   return _client(config.embeddings, work).embed
 
 
-def make_instrumenter(
-  config, work: pathlib.Path
-) -> Callable[[Sequence[str]], list[str]] | None:
-  """Asks the model of `config.instrumenter`, if a model it is.
-
-  A question that gets no answer gets '': the program then runs without marks.
-  """
+def make_instrumenter(config, work: pathlib.Path) -> Instrumenter | None:
+  """Asks the model of `config.instrumenter`, if a model it is."""
   options = config.instrumenter
   if options.kind != 'openai':
     return None
-  client = _client(options, work)
+  client = _client(options, work, timeout_s=options.timeout_s, max_retries=1)
+  return Instrumenter(client, options.max_tokens)
 
-  def answer(question: str) -> str:
+
+class Instrumenter:
+  """Asks a frozen model for marks; '' where it gives no answer.
+
+  The program then runs without marks: a server that is slow, down or hangs must not
+  hold up the run. After PATIENCE failures in a row it is left alone for REST_S.
+  """
+
+  PATIENCE = 8
+  REST_S = 60.0
+
+  def __init__(self, client, max_tokens: int):
+    self._client, self._most = client, max_tokens
+    self._lock = threading.Lock()
+    self._failures, self._rests_until = 0, 0.0
+
+  def __call__(self, questions: Sequence[str]) -> Iterator[str]:
+    """Each answer as soon as those before it are there."""
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as executor:
+      yield from executor.map(self._answer, questions)
+
+  def _answer(self, question: str) -> str:
+    if time.monotonic() < self._rests_until:
+      return ''
     try:
-      return client.complete(
-        [{'role': 'user', 'content': question}], max_tokens=options.max_tokens
+      text = self._client.complete(
+        [{'role': 'user', 'content': question}], max_tokens=self._most
       )
     except TextModelError as error:
       _log.warning('instrumenter: %s', error)
+      self._failed()
       return ''
+    with self._lock:
+      self._failures = 0
+    return text
 
-  def ask(questions: Sequence[str]) -> list[str]:
-    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as executor:
-      return list(executor.map(answer, questions))
-
-  return ask
+  def _failed(self) -> None:
+    with self._lock:
+      self._failures += 1
+      if self._failures < self.PATIENCE:
+        return
+      self._failures = 0
+      self._rests_until = time.monotonic() + self.REST_S
+    _log.warning(
+      'instrumenter: %d failures in a row; programs run without marks for %g s.',
+      self.PATIENCE,
+      self.REST_S,
+    )
 
 
 class Writer:
@@ -175,11 +206,12 @@ class Writer:
     return answer
 
 
-def _client(options, work: pathlib.Path):
+def _client(options, work: pathlib.Path, **limits):
   from jaxagent.llm.openai_client import OpenAIClient
 
   return OpenAIClient(
     base_url=options.base_url,
     model=options.model,
     cache_dir=work / 'llm_cache',
+    **limits,
   )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jaxagent import disk, interactions
@@ -46,7 +46,7 @@ class Walk:
 W = TypeVar('W', bound=Walk)
 # Walks that wait for the same role, and the step -> their results; the error
 # of one that got none.
-Draw = Callable[[Sequence[W], int], Sequence[Any]]
+Draw = Callable[[Sequence[W], int], Iterable[Any]]
 # A walk, the step, what its job's id ends in -> '', or a fault of ours.
 Act = Callable[[W, int, str], str]
 

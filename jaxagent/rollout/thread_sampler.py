@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.work import Ask, Key, Sampled
 from jaxagent.types import Completion
 
-Draw = Callable[[Sequence[Ask]], Sequence[Completion | str]]
+Draw = Callable[[Sequence[Ask]], Iterable[Completion | str]]
 
 
 class ThreadSampler:
@@ -24,7 +24,8 @@ class ThreadSampler:
 
   Args:
     inbox: gets the completions.
-    draw: draws one completion for each ask, in order.
+    draw: draws one completion for each ask, in order; of an iterator each is told
+      as it comes.
       `TextModelError` (an endpoint that does not answer) and a completion
       that was aborted are faults of ours, and the asks are tried again; any
       other exception ends the run: whoever takes from the inbox gets it.
@@ -70,21 +71,24 @@ class ThreadSampler:
     return kept
 
   def _answer(self, asks: Sequence[Ask]) -> None:
+    told = 0
     try:
-      completions = list(self._draw(asks))
-      if len(completions) != len(asks):
+      drawn = self._draw(asks)
+      if isinstance(drawn, Sequence) and len(drawn) != len(asks):
         raise ValueError(
-          f'{len(completions)} completions were drawn for {len(asks)} asks.'
+          f'{len(drawn)} completions were drawn for {len(asks)} asks.'
         )
+      for ask, completion in zip(asks, drawn, strict=True):
+        self._tell(ask, completion)
+        told += 1
     except TextModelError as error:
-      for ask in asks:
+      for ask in asks[told:]:
         self._inbox.put(Sampled(ask.key, None, str(error)))
-      return
     except Exception as error:  # noqa: BLE001 - told to the loop's thread
       self._inbox.fail(error)
-      return
-    for ask, completion in zip(asks, completions):
-      if getattr(completion, 'finish_reason', None) == 'abort':
-        self._inbox.put(Sampled(ask.key, None, 'the engine gave it up'))
-      else:
-        self._inbox.put(Sampled(ask.key, completion))
+
+  def _tell(self, ask: Ask, completion: Completion | str) -> None:
+    if getattr(completion, 'finish_reason', None) == 'abort':
+      self._inbox.put(Sampled(ask.key, None, 'the engine gave it up'))
+    else:
+      self._inbox.put(Sampled(ask.key, completion))

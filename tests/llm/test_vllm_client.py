@@ -92,12 +92,12 @@ def test_a_model_that_writes_nonsense_instruments_nothing(url, tmp_path):
   """Its answers are refused and the programs run as they are."""
   config = stubs.SimpleNamespace(
     instrumenter=stubs.SimpleNamespace(
-      kind='openai', base_url=url, model='policy', max_tokens=64
+      kind='openai', base_url=url, model='policy', max_tokens=64, timeout_s=120.0
     )
   )
   ask = text_models.make_instrumenter(config, tmp_path)
   programs = [f'import numpy\nx = {i}\n' for i in range(6)]
-  answers = ask([language_model.prompt(code) for code in programs])
+  answers = list(ask([language_model.prompt(code) for code in programs]))
   assert len(answers) == 6 and all(answers)
   for code, answer in zip(programs, answers):
     made = language_model.instrument(code, answer, b'key')

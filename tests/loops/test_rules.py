@@ -135,6 +135,7 @@ def test_whole_numbers(path):
 NUMBERS = {
   'sandbox.timeout_s': ((-1,), 'at least 0'),
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
+  'instrumenter.timeout_s': ((0, -1), 'above 0'),
   'collect.time_limit_s': ((0, -1), 'above 0'),
   'eval.time_limit_s': ((0, -1), 'above 0'),
   'episode.time_limit_s': ((0, -1), 'above 0'),
@@ -229,6 +230,10 @@ PAIRS = [
   ({'rl.watchdog_s': 150.0}, 'lease_s=150.0 must be below .*watchdog_s=150.0'),
   ({'rl.lease_s': 60.0}, 'step_timeout_s=60.0 must be below .*lease_s=60.0'),
   ({'collect.time_limit_s': 2.9}, 'time_limit_s=2.9 .*timeout_s=3.0'),
+  (
+    {'instrumenter.kind': 'openai', 'instrumenter.timeout_s': 100.0},
+    'timeout_s=100.0: two tries .*watchdog_s=300.0',
+  ),
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
   ({'sandbox.memory_mb': 255}, 'memory_mb=255 is too little .* 0 for each task'),
   ({'env.after_edit': 'nothing'}, "after_edit='nothing' gives an edit no score"),

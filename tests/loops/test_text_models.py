@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+import socket
+import time
 import types as stubs
 
 import pytest
 
-from jaxagent.llm.openai_client import OpenAIClient
 from jaxagent.loops import text_models
 
 
-def _config(kind: str, url: str = 'http://127.0.0.1:9/v1'):
+def _config(kind: str, url: str = 'http://127.0.0.1:9/v1', timeout_s: float = 5.0):
   options = stubs.SimpleNamespace(
-    kind=kind, base_url=url, model='m', max_tokens=64
+    kind=kind, base_url=url, model='m', max_tokens=64, timeout_s=timeout_s
   )
   return stubs.SimpleNamespace(instrumenter=options)
 
 
-def test_one_that_is_down_gives_no_answer(tmp_path, monkeypatch):
-  monkeypatch.setattr(
-    text_models,
-    '_client',
-    lambda options, work: OpenAIClient(
-      options.base_url, options.model, max_retries=0
-    ),
-  )
+@pytest.fixture
+def mute():
+  """The address of a server that accepts and never says anything."""
+  with socket.create_server(('127.0.0.1', 0)) as server:
+    yield f'http://127.0.0.1:{server.getsockname()[1]}/v1'
+
+
+def test_one_that_is_down_gives_no_answer(tmp_path):
   ask = text_models.make_instrumenter(_config('openai'), tmp_path)
-  assert ask(['one', 'two']) == ['', '']
+  assert list(ask(['one', 'two'])) == ['', '']
+
+
+def test_one_that_hangs_holds_nothing_up(tmp_path, mute, monkeypatch):
+  """Each question ends in time, and after some failures none is asked."""
+  monkeypatch.setattr(text_models.Instrumenter, 'PATIENCE', 2)
+  ask = text_models.make_instrumenter(_config('openai', mute, 0.2), tmp_path)
+  began = time.monotonic()
+  assert list(ask(['question'] * 2)) == ['', '']
+  first = time.monotonic() - began
+  assert 0.4 <= first < 10
+  began = time.monotonic()
+  assert list(ask(['question'] * 80)) == [''] * 80
+  assert time.monotonic() - began < 0.4
+  monkeypatch.setattr(ask, '_rests_until', 0.0)  # its rest is over
+  assert list(ask(['question'])) == ['']
+  assert ask._failures == 1
 
 
 @pytest.mark.parametrize('kind', ['syntax', 'verified', 'none'])

@@ -102,6 +102,26 @@ def test_an_endpoint_that_fails_and_an_abort_are_faults_of_ours():
   sampler.close()
 
 
+def test_of_an_iterator_each_is_told_as_it_comes():
+  """A slow one does not keep those before it, nor its failure."""
+  inbox, gate = JournalledInbox(), threading.Event()
+
+  def draw(asks):
+    yield _completion(asks[0])
+    gate.wait(5.0)
+    raise TextModelError('helper: no answer')
+
+  sampler = ThreadSampler(inbox, draw)
+  sampler.submit([_ask('a'), _ask('b'), _ask('c')])
+  (first,) = _take(inbox, 1)
+  assert first.key.prompt_id == 'a' and first.completion is not None
+  gate.set()
+  rest = _take(inbox, 2)
+  assert [r.key.prompt_id for r in rest] == ['b', 'c']
+  assert all(r.error == 'helper: no answer' for r in rest)
+  sampler.close()
+
+
 @pytest.mark.parametrize('drawn', [0, 2])
 def test_another_number_of_completions_ends_the_run(drawn):
   inbox = JournalledInbox()

@@ -8,7 +8,7 @@ was valid may be improved upon later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,7 @@ class Solutions:
     source: SolutionSource,
     prompt: Callable[[Task], np.ndarray],
     policy: Policy,
-    ask: Callable[[Sequence[str]], Sequence[str]] | None = None,
+    ask: Callable[[Sequence[str]], Iterable[str]] | None = None,
     role: str = POLICY,
   ):
     self.env, self.ask, self._role = env, ask, role
