@@ -187,6 +187,9 @@ def base() -> ConfigDict:
   config.rollout.vllm.python = '.venv-vllm/bin/python'
   config.rollout.vllm.servers = 1
   config.rollout.vllm.devices = ()  # GPUs of each: '4,5', '6,7'; () any
+  # Share of a GPU's memory that a server takes; 0: vLLM's own choice.
+  config.rollout.vllm.gpu_memory_utilization = 0.0
+  config.rollout.vllm.enforce_eager = False  # no CUDA graphs
   config.rollout.vllm.start_s = 600.0
   config.rollout.vllm.sync = 'shared_memory'  # shared_memory | folder | nccl
   # Where weights lie for the servers; '' is /dev/shm, or the work directory.

@@ -7,7 +7,9 @@ tiny (default)
 qwen2.5-3b
   command   python -m jaxagent.main --config=configs/rl_for_mle.py:qwen2.5-3b
             --config.model.path=DIR --config.rl.critic_path=DIR
-            --config.tasks.heldin="('NAME',)"
+            --config.tasks.heldin="('NAME',)" --config.instrumenter.model=NAME
+            --config.instrumenter.base_url=URL, where a copy of the model, frozen,
+            is served (`vllm serve DIR`)
   hardware  8 x A100 80 GB, vLLM on the same eight (table 3: TP 8)
   paper     003, table 3 and section 4.1: a policy for each task, 128 samples an
             update, 100 updates, PPO with critic
@@ -80,6 +82,9 @@ def _paper(config: common.ConfigDict) -> None:
   config.instrumenter.kind = 'openai'  # a copy of the model, frozen
   config.solution.programs = 0
   config.rollout.engine = 'vllm'
+  config.rollout.vllm.devices = ('0,1,2,3,4,5,6,7',)  # TP 8
+  config.rollout.vllm.gpu_memory_utilization = 0.2
+  config.rollout.vllm.enforce_eager = True
   config.rollout.prompt_style = 'full'
   config.rollout.temperature = 0.7
   config.rollout.max_prompt_tokens = 1024

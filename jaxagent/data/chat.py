@@ -10,11 +10,14 @@ is never tokenised again after sampling.
 from __future__ import annotations
 
 import json
+import logging
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from jaxagent.data import bpe
+
+_log = logging.getLogger(__name__)
 
 # One of them says that a folder holds a tokenizer.
 ENTRY_FILES = ('tokenizer.json', 'vocab.json', 'tokenizer.model')
@@ -22,9 +25,12 @@ ENTRY_FILES = ('tokenizer.json', 'vocab.json', 'tokenizer.model')
 _USER, _ASSISTANT = 'jaxagentuser', 'jaxagentassistant'
 
 
-def load(folder: str | pathlib.Path) -> bpe.ByteBPE | ChatTokenizer:
+def load(
+  folder: str | pathlib.Path, system: str = ''
+) -> bpe.ByteBPE | ChatTokenizer:
   """The tokenizer of a folder: one that a run trained, or a model's own.
 
+  system: message that a chat template begins with, where it takes one.
   Raises ValueError where it is missing, damaged or cannot end a response.
   """
   folder = pathlib.Path(folder)
@@ -35,7 +41,7 @@ def load(folder: str | pathlib.Path) -> bpe.ByteBPE | ChatTokenizer:
     )
   if _is_byte_bpe(folder / 'tokenizer.json'):
     return bpe.load(folder)
-  return ChatTokenizer(folder)
+  return ChatTokenizer(folder, system)
 
 
 class ChatTokenizer:
@@ -45,7 +51,7 @@ class ChatTokenizer:
   other, as base models read text.
   """
 
-  def __init__(self, folder: pathlib.Path):
+  def __init__(self, folder: pathlib.Path, system: str = ''):
     from transformers import AutoTokenizer
 
     self.folder = pathlib.Path(folder)
@@ -58,7 +64,7 @@ class ChatTokenizer:
         f'the tokenizer in {self.folder} cannot be read: '
         f'{" ".join(str(error).split())}'
       ) from error
-    self._head, self._tail, end = self._frame()
+    self._head, self._tail, end = self._frame(self._opening(system))
     self.eos_ids = self._ends(end)
     self._end = self.eos_ids[0]
     pad = self._tokenizer.pad_token_id
@@ -99,15 +105,28 @@ class ChatTokenizer:
       ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
     )
 
-  def _frame(self) -> tuple[list[int], list[int], list[int]]:
+  def _opening(self, system: str) -> list[tuple[str, str]]:
+    """The turns before the user's."""
+    opening = [('system', system)]
+    if not system or not self._tokenizer.chat_template:
+      return []
+    try:
+      self._render([*opening, ('user', _USER)])
+    except ValueError as error:
+      _log.warning('no system message: %s', error)
+      return []
+    return opening
+
+  def _frame(self, opening) -> tuple[list[int], list[int], list[int]]:
     """Ids before the prompt, between prompt and response, after them."""
     if not self._tokenizer.chat_template:
       bos = self._tokenizer.bos_token_id
       starts = self._tokenizer('')['input_ids'][:1] == [bos]
       return [bos] if bos is not None and starts else [], [], []
-    opened = self._render([('user', _USER)], add_generation_prompt=True)
+    asked = [*opening, ('user', _USER)]
+    opened = self._render(asked, add_generation_prompt=True)
     head, tail = self._split(opened, _USER)
-    whole = self._render([('user', _USER), ('assistant', _ASSISTANT)])
+    whole = self._render([*asked, ('assistant', _ASSISTANT)])
     _, end = self._split(whole, _ASSISTANT)
     return tuple(
       self._tokenizer.encode(text, add_special_tokens=False)

@@ -73,8 +73,11 @@ class SolutionSource:
 
   def keep(self, task: str, solution: Solution, output: str) -> None:
     """Lets it be improved upon; one that is there already moves to the end."""
-    kept = Kept(solution_id(task, solution.code), task, Previous(solution, output))
-    own = self._kept[task]
+    name = solution_id(task, solution.code)
+    self._put(Kept(name, task, Previous(solution, output)))
+
+  def _put(self, kept: Kept) -> None:
+    own = self._kept[kept.task]
     own.pop(kept.id, None)
     own[kept.id] = kept
     while len(own) > self._most:
@@ -124,19 +127,27 @@ class SolutionSource:
 
   def load_state_dict(self, state: dict[str, Any]) -> None:
     """Raises ValueError: another seed, other tasks, or damaged."""
+    try:
+      kept, gone = ([_from_json(r) for r in state[k]] for k in ('kept', 'gone'))
+      given = {'seed': state['seed'], 'tasks': state['tasks']}
+      position = int(state['position'])
+    except (KeyError, TypeError) as error:
+      raise ValueError(f'solutions: the checkpoint is damaged: {error!r}') from error
     for name, own in (('seed', self._seed), ('tasks', list(self._tasks))):
-      if state[name] != own:
+      if given[name] != own:
         raise ValueError(
-          f'solutions: the checkpoint was made with {name}={state[name]!r}, this '
+          f'solutions: the checkpoint was made with {name}={given[name]!r}, this '
           f'run has {own!r}; the order would differ.'
         )
-    self._position = int(state['position'])
+    for one in (*kept, *gone):
+      if one.task not in self._kept:
+        raise ValueError(f'solutions: {one.id} is of task {one.task!r}, not solved here.')
+    self._position = position
     for own in self._kept.values():
       own.clear()
-    for kept in map(_from_json, state['kept']):
-      self._kept[kept.task][kept.id] = kept
-    gone = map(_from_json, state['gone'])
     self._gone = collections.OrderedDict((k.id, k) for k in gone)
+    for one in kept:
+      self._put(one)
 
 
 def _asked(task: str, kept: Kept | None) -> Task:
@@ -154,4 +165,6 @@ def _from_json(record: Any) -> Kept:
   if len(record) != 5 or not all(isinstance(part, str) for part in record):
     raise ValueError(f'solutions: {str(record)[:200]} is no solution.')
   name, task, plan, code, output = record
+  if name != solution_id(task, code):
+    raise ValueError(f'solutions: {name} is not the id of its program.')
   return Kept(name, task, Previous(Solution(plan, code), output))

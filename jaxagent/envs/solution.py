@@ -19,6 +19,7 @@ SYSTEM = (
   'model and running the model on the test set to produce a submission file.'
 )
 PACKAGES = ('numpy', 'pandas', 'scikit-learn', 'scipy')
+MOST_FILES = 20  # of a kind in a folder that a prompt names one by one
 MOST_CHARACTERS = 1_000_000  # of a program
 _FENCE = re.compile(r'^[ \t]*```([^\n`]*)$', re.M)
 _SOLVE = """\
@@ -148,10 +149,21 @@ def describe(
   lines: int = 8,
   width: int = 400,
 ) -> Description:
-  """A task's description: the first lines of each file in `public_dir`."""
-  files = {}
+  """A task's description: the first lines of each file in `public_dir`.
+
+  Of many files of a kind in a folder, as of images, two are named, and all counted.
+  """
+  kinds: dict[pathlib.Path, list[pathlib.Path]] = {}
   for path in sorted(p for p in public_dir.rglob('*') if p.is_file()):
-    files[str(path.relative_to(public_dir))] = _beginning(path, lines, width)
+    inside = path.relative_to(public_dir)
+    kinds.setdefault(inside.parent / f'*{path.suffix}', []).append(inside)
+  files = {}
+  for kind, found in kinds.items():
+    many = len(found) > MOST_FILES
+    for inside in found[:2] if many else found:
+      files[str(inside)] = _beginning(public_dir / inside, lines, width)
+    if many:
+      files[str(kind)] = f'({len(found)} files)'
   example = '\n'.join(files.pop(sample, '').splitlines()[:3])
   brief = _BRIEF.format(
     name=spec.name,
@@ -204,8 +216,9 @@ def solve(
   """What the paper asks; as much of the data as `fits` lets in.
 
   fits: whether a text is within the prompt's budget. The data's beginning is cut
-    first, then the previous output from its front; what is left is returned even
-    where it does not fit.
+    first, then the previous output from its front; then the task is left out, as
+    in the paper's own prompt for improving (C.2), and the middle of the previous
+    program. What is left is returned even where it does not fit.
   """
   text = _SOLVE.format(
     files=', '.join(f'`{name}`' for name in task.files) or 'none',
@@ -216,6 +229,8 @@ def solve(
     example=task.example,
   )
   if previous is not None:
+    if not fits(f'{text}\n{_improve(previous, 0)}'):
+      return _improve_alone(previous, fits)
     text = _longest(
       lambda n: f'{text}\n{_improve(previous, n)}', len(previous.output), fits
     )
@@ -227,11 +242,25 @@ def solve(
   )
 
 
-def _improve(previous: Previous, n: int) -> str:
+def _improve(previous: Previous, n: int, code: str | None = None) -> str:
+  """With the last n characters of its output."""
+  if code is None:
+    code = previous.solution.code
   return _IMPROVE.format(
     plan=previous.solution.plan,
-    code=previous.solution.code.rstrip('\n'),
+    code=code.rstrip('\n'),
     output=_end_of(previous.output, n),
+  )
+
+
+def _improve_alone(previous: Previous, fits: Callable[[str], bool]) -> str:
+  if fits(_improve(previous, 0)):
+    return _longest(lambda n: _improve(previous, n), len(previous.output), fits)
+  code = previous.solution.code
+  return _longest(
+    lambda n: _improve(previous, 0, f'{code[:n]}\n# [...]\n{_end_of(code, n)}'),
+    len(code) // 2,
+    fits,
   )
 
 

@@ -10,6 +10,7 @@ from jaxagent import models, sharding, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_of
+from jaxagent.envs.solution import SYSTEM
 from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.loops import checks, engines
 from jaxagent.loops.agents import prompter_of, stop_of
@@ -26,7 +27,7 @@ def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
   try:
     if folder := tokenizer_folder(host.config):
       hf.copy_tokenizer(folder, own)
-      return chat.load(folder)
+      return chat.load(folder, system_of(host.config))
     if (own / 'tokenizer.json').exists():
       return bpe.load(own)
   except ValueError as error:
@@ -34,6 +35,12 @@ def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
   tokenizer = bpe.train(texts, host.config.tokenizer.vocab_size)
   tokenizer.save(own)
   return tokenizer
+
+
+def system_of(config) -> str:
+  """The system message of what the policy is shown."""
+  whole = config.loop in ('rl_for_mle', 'tree_search')
+  return SYSTEM if whole and config.rollout.prompt_style == 'full' else ''
 
 
 def tokenizer_folder(config) -> str:

@@ -149,6 +149,8 @@ def _vllm(served: Served) -> VllmEngine:
       max_num_seqs=seqs,
       sync=options.sync,
       cpu=_installed(options),
+      gpu_memory_utilization=options.gpu_memory_utilization,
+      enforce_eager=options.enforce_eager,
     )
   return VllmEngine(
     fleet,

@@ -40,6 +40,10 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     prompt = solutions.Prompts(host).text
     _search(host, _recipe(host, writer, prompt, 'agent'), writer, 'agent')
     return
+  if config.loop != 'tree_search':
+    # First, for a task whose starter gives no score ends here.
+    with timed(host, 'starts'):
+      starts = start_scripts.make_starts(host)
   with timed(host, 'sft'):
     imported, pairs = learned.imported(config), solutions.written(host)
     texts = learned.texts(imported) if imported else solutions.texts(host, pairs)
@@ -58,8 +62,6 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     policy.engine.update_weights(learner.policy_params, policy.engine.version)
     _search(host, recipe, policy)
     return
-  with timed(host, 'starts'):
-    starts = start_scripts.make_starts(host)
   labels = ('sft', 'rl') if imported or pairs else ('rl',)
   if 'sft' in labels:
     _evaluate(host, recipe, policy, learner, 'sft')

@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxagent.data import ideas
 from jaxagent.envs.interfaces import TextModelError
+from jaxagent.envs.solution import SYSTEM
 from jaxagent.loops.agents import actions_of, agent_of
 
 _log = logging.getLogger(__name__)
@@ -184,6 +185,8 @@ class Writer:
 
   def __init__(self, config, work: pathlib.Path):
     self._client = _client(config.writer, work)
+    system = config.rollout.prompt_style == 'full'
+    self._before = [{'role': 'system', 'content': SYSTEM}] if system else []
     self._most, self._heat = config.writer.max_tokens, config.rollout.temperature
 
   def complete(
@@ -193,7 +196,7 @@ class Writer:
 
     def answer(prompt: str, seed: int) -> str:
       return self._client.complete(
-        [{'role': 'user', 'content': prompt}],
+        [*self._before, {'role': 'user', 'content': prompt}],
         max_tokens=self._most,
         temperature=self._heat,
         seed=seed,

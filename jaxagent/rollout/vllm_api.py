@@ -69,10 +69,13 @@ def launch_options(
   sync: str,
   cpu: bool,
   devices: str = '',
+  gpu_memory_utilization: float = 0.0,
+  enforce_eager: bool = False,
 ) -> tuple[list[str], dict[str, str]]:
   """(arguments after `python`, additions to the environment) of one server.
 
   devices: GPUs, e.g. '4,5'; the model is split over them. '': as it comes.
+  gpu_memory_utilization: share of a GPU's memory; 0: vLLM's own choice.
   """
   args = ['-m', 'vllm.entrypoints.openai.api_server']
   args += ['--model', model, '--host', host, '--port', str(port)]
@@ -93,6 +96,10 @@ def launch_options(
     args += ['--no-enable-chunked-prefill']
     args += ['--max-num-batched-tokens', str(max(8192, max_model_len))]
     env['TORCH_COMPILE_DISABLE'] = '1'
+  elif enforce_eager:
+    args += ['--enforce-eager']
+  if gpu_memory_utilization and not cpu:
+    args += ['--gpu-memory-utilization', str(gpu_memory_utilization)]
   if devices:
     env['CUDA_VISIBLE_DEVICES'] = devices
     args += ['--tensor-parallel-size', str(len(devices.split(',')))]

@@ -43,6 +43,30 @@ def test_frame_is_the_template_rendered_by_transformers(folder):
   assert whole[: len(got)] == got
 
 
+def test_a_system_message_is_the_templates_own(folder):
+  from transformers import AutoTokenizer
+
+  turns = [
+    {'role': 'system', 'content': 'You are given a task.'},
+    {'role': 'user', 'content': 'Improve'},
+  ]
+  want = AutoTokenizer.from_pretrained(folder).apply_chat_template(
+    turns, add_generation_prompt=True, return_dict=False
+  )
+  assert chat.load(folder, 'You are given a task.').encode_prompt('Improve') == want
+
+
+def test_a_template_without_a_system_message_has_none(folder, tmp_path, caplog):
+  template = (
+    "{% for m in messages %}{% if m.role == 'system' %}"
+    "{{ raise_exception('no system') }}{% endif %}{{ m.content }}</s>{% endfor %}"
+  )
+  changed = _changed(folder, tmp_path, chat_template=template)
+  plain, given = chat.load(changed), chat.load(changed, 'You are given a task.')
+  assert given.encode_prompt('Improve') == plain.encode_prompt('Improve')
+  assert 'no system message' in caplog.text
+
+
 def test_text_never_makes_a_special_token(folder):
   tokenizer = chat.load(folder)
   assert not set(tokenizer.encode(HOSTILE)) & {0, 1, 2}

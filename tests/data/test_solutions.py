@@ -7,7 +7,7 @@ import json
 import pytest
 
 from jaxagent.data.solutions import SolutionSource
-from jaxagent.envs.solution import Solution
+from jaxagent.envs.solution import Solution, solution_id
 
 
 def _source(**options) -> SolutionSource:
@@ -100,12 +100,29 @@ def test_resumed_it_draws_what_it_would_have_drawn():
     ({'kept': [['only', 'two']]}, 'is no solution'),
     ({'kept': [['id', 'a', 'plan', 1, 'out']]}, 'is no solution'),
     ({'kept': 'text'}, 'is no solution'),
+    ({'kept': None}, 'is damaged'),
+    ({'kept': [5]}, 'is damaged'),
+    ({'position': 'x'}, 'invalid literal'),
+    ({'kept': [[solution_id('z', '1'), 'z', '', '1', '']]}, "of task 'z'"),
+    ({'gone': [['ab', 'a', 'plan', '1', 'out']]}, 'not the id of its program'),
   ],
 )
 def test_another_or_a_damaged_state_is_refused(change, why):
   source = _source()
   with pytest.raises(ValueError, match=why):
     source.load_state_dict({**source.state_dict(), **change})
+
+
+def test_a_state_that_lacks_a_part_is_refused_and_a_longer_one_is_bounded():
+  source = _source(most=5)
+  for code in '12345':
+    source.keep('a', _kept(code), '')
+  state = source.state_dict()
+  short = _source(most=2)
+  short.load_state_dict(state)
+  assert [kept[3] for kept in short.state_dict()['kept']] == ['4', '5']
+  with pytest.raises(ValueError, match='is damaged'):
+    source.load_state_dict({k: v for k, v in state.items() if k != 'gone'})
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,40 @@ def test_to_improve_shows_plan_code_and_the_outputs_end(described, style):
   whole = _ask(described, 10**6, previous, style)
   for part in ('My plan.', 'code = 1', previous.output):
     assert part in whole
-  bare = _ask(described, 0, previous, style)
-  assert 'code = 1' in bare and 'END' not in bare
+  brief = {'full': 900, 'compact': 0}  # the paper's own leaves the task out
+  bare = _ask(described, brief[style], previous, style).replace('begin', '')
+  assert 'code = 1' in bare and 'Predict y.' not in bare
+  bare = _ask(described, len(bare.replace('END', '')), previous, style)
   some = _ask(described, len(bare) + 10, previous, style)
   assert 'END' in some and 'begin' * 50 not in some
   assert 'My plan' not in _ask(described, 10**6, None, style)
+
+
+def test_what_is_too_long_loses_the_task_and_then_the_programs_middle(described):
+  """Never what is asked for: as the paper's own prompt to improve (C.2)."""
+  code = '\n'.join(f'x{i} = {i}' for i in range(200))
+  previous = Previous(Solution('My plan.', code), 'output')
+  alone = _ask(described, len(code) + 700, previous)
+  assert 'Predict y.' not in alone and code in alone and 'output' in alone
+  cut = _ask(described, 1000, previous)
+  assert len(cut) <= 1000 and '# [...]' in cut
+  for part in ('Revise the solution', 'My plan.', 'x0 = 0\n', 'x199 = 199'):
+    assert part in alone and part in cut
+
+
+def test_many_files_of_a_kind_are_counted(tmp_path):
+  images = tmp_path / 'images'
+  images.mkdir()
+  for i in range(3000):
+    (images / f'{i:04}.jpg').write_bytes(b'\0')
+  (images / 'labels.csv').write_text('id,y\n')
+  (tmp_path / 'sample_submission.csv').write_text('id,y\n0,0\n')
+  spec = fake_runs.task_spec(research_problem='Predict y.')
+  described = solution.describe(spec, tmp_path)
+  assert described.example == 'id,y\n0,0'
+  assert described.files == {
+    'images/0000.jpg': '(1 bytes)',
+    'images/0001.jpg': '(1 bytes)',
+    'images/*.jpg': '(3000 files)',
+    'images/labels.csv': 'id,y',
+  }

@@ -149,6 +149,7 @@ NUMBERS = {
   'sft.lr': ((0, -1), 'above 0'),
   'rollout.temperature': ((0, -1), 'above 0'),
   'rollout.vllm.start_s': ((0, -1), 'above 0'),
+  'rollout.vllm.gpu_memory_utilization': ((-0.1, 1), 'at least 0 and below 1'),
   'rollout.vllm.max_gap_nats': ((-1,), 'at least 0'),
   'rollout.top_p': ((0, 1.1), 'above 0 and at most 1'),
   'rl.weight_cap': ((-1,), 'at least 0'),

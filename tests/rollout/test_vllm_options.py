@@ -1,0 +1,32 @@
+"""What a server of vLLM is started with."""
+
+from jaxagent.rollout.vllm_api import launch_options
+
+GIVEN = {
+  'model': 'DIR', 'host': '127.0.0.1', 'port': 1, 'dtype': 'bfloat16',
+  'max_model_len': 2048, 'max_num_seqs': 8, 'sync': 'folder', 'cpu': False,
+}  # fmt: skip
+
+
+def test_nothing_is_asked_that_was_not_given():
+  args, env = launch_options(**GIVEN)
+  for name in ('--enforce-eager', '--gpu-memory-utilization', '--tensor-parallel-size'):
+    assert name not in args
+  assert 'CUDA_VISIBLE_DEVICES' not in env
+
+
+def test_table_3_of_paper_003():
+  args, env = launch_options(
+    **GIVEN, devices='0,1', gpu_memory_utilization=0.2, enforce_eager=True
+  )
+  text = ' '.join(args)
+  assert '--tensor-parallel-size 2' in text and '--enforce-eager' in args
+  assert '--gpu-memory-utilization 0.2' in text
+  assert env['CUDA_VISIBLE_DEVICES'] == '0,1'
+
+
+def test_the_cpu_has_options_of_its_own():
+  args, _ = launch_options(
+    **(GIVEN | {'cpu': True}), gpu_memory_utilization=0.2, enforce_eager=True
+  )
+  assert args.count('--enforce-eager') == 1 and '--gpu-memory-utilization' not in args
