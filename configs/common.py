@@ -97,6 +97,8 @@ def base() -> ConfigDict:
   config.writer.base_url = 'http://127.0.0.1:8000/v1'
   config.writer.model = ''
   config.writer.max_tokens = 4096
+  # Of a task, from scratch and improved, of an endpoint's model; 0: the search alone.
+  config.writer.samples = 0
   config.search = ConfigDict()
   config.search.runs = 8  # of a task
   config.search.steps = 20  # programs of a search

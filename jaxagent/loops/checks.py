@@ -532,7 +532,7 @@ def _shortest(config, length: Callable[[str], int]) -> int:
   from jaxagent.loops.agents import prompter_of
   from jaxagent.loops.host import choose_tasks
 
-  if config.loop == 'rl_for_mle':
+  if config.loop in ('rl_for_mle', 'tree_search'):
     return 0  # the data's beginning is in it: `solutions.PromptIds` tells
   lengths = []
   for name in sum(choose_tasks(config), ()):

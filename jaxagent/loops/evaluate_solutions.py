@@ -50,12 +50,25 @@ class Attempt(walks.Walk):
     }
 
 
-def run(host, recipe: Solutions, policy: Policy, label: str) -> list[dict]:
-  """Draws and runs all solutions of `label`; returns and keeps their records."""
+def run(
+  host,
+  recipe: Solutions,
+  policy: Policy,
+  label: str,
+  *,
+  role: str = POLICY,
+  samples: int = 0,
+) -> list[dict]:
+  """Draws and runs all solutions of `label`; returns and keeps their records.
+
+  policy: or a `text_models.Writer`, whose role is not POLICY.
+  samples: of each task and part; 0: `solution.samples`.
+  """
   path = host.work / 'eval' / f'{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
     return records
-  tasks, n = host.heldin + host.heldout, host.config.solution.samples
+  tasks = host.heldin + host.heldout
+  n = samples or host.config.solution.samples
   done: list[Attempt] = []
   with Progress(f'evaluate {label}', 2 * n * len(tasks)) as progress:
     for part in PARTS:
@@ -63,11 +76,11 @@ def run(host, recipe: Solutions, policy: Policy, label: str) -> list[dict]:
         Attempt(
           task.name,
           index,
-          interactions.Progress(recipe, task, roles=(POLICY, *recipe.draws)),
+          interactions.Progress(recipe, task, roles=(role, *recipe.draws)),
           part=part,
         )
         for name in tasks
-        for index, task in enumerate(_asked(host, name, part, done))
+        for index, task in enumerate(_asked(host, name, part, done, n))
       ]
       drive(
         host,
@@ -76,6 +89,7 @@ def run(host, recipe: Solutions, policy: Policy, label: str) -> list[dict]:
         f'{label}-{part}',
         attempts,
         lambda: progress.update(1),
+        role,
       )
       done += attempts
   records = [
@@ -92,22 +106,24 @@ def table(records: Sequence[Mapping], higher: Mapping[str, bool]) -> dict:
 
   higher: task -> whether a higher score is better. Figures are of valid
   solutions: `n` drawn, `valid` share, `mean` and `best` private score (None
-  where none is valid), and mean execution seconds of all.
+  where none is valid); and of all: mean execution seconds and mean reward, by
+  which the better part is chosen, so that few lucky ones do not win.
   """
   found: dict[str, dict[str, Any]] = {}
   for task in sorted({r['task'] for r in records}):
     own = [r for r in evaluate.present(records) if r['task'] == task]
     parts = {p: [r for r in own if r['from'] == p] for p in PARTS}
     found[task] = {p: _figures(rs, higher[task]) for p, rs in parts.items()}
-    means = [f for f in found[task].values() if f['mean'] is not None]
-    pick = max if higher[task] else min
-    found[task]['better'] = pick(means, key=lambda f: f['mean'], default=None)
+    valid = [f for f in found[task].values() if f['mean'] is not None]
+    found[task]['better'] = max(valid, key=lambda f: f['reward'], default=None)
   return found
 
 
 def _figures(records: Sequence[Mapping], higher: bool) -> dict[str, Any]:
   scores = [r['score'] for r in records if r['score'] is not None]
-  ran = [s['exec_s'] for r in records for s in r['steps'] if s['tier']]
+  steps = [s for r in records for s in r['steps']]
+  ran = [s['exec_s'] for s in steps if s['tier']]
+  rewards = [s['reward'] for s in steps if s['reward'] is not None]
   return {
     'n': len(records),
     'valid': len(scores) / len(records) if records else None,
@@ -116,12 +132,14 @@ def _figures(records: Sequence[Mapping], higher: bool) -> dict[str, Any]:
     if scores
     else None,
     'exec_s': float(np.mean(ran)) if ran else None,
+    'reward': float(np.mean(rewards)) if rewards else None,
   }
 
 
-def _asked(host, name: str, part: str, done: Sequence[Attempt]) -> list[Task]:
-  """The tasks of a part; none to improve where nothing was valid."""
-  n = host.config.solution.samples
+def _asked(
+  host, name: str, part: str, done: Sequence[Attempt], n: int
+) -> list[Task]:
+  """The n tasks of a part; none to improve where nothing was valid."""
   if part == 'scratch':
     return [Task(name)] * n
   valid = [

@@ -6,7 +6,6 @@ import contextlib
 from typing import Any
 
 from jaxagent.data.solutions import SolutionSource
-from jaxagent.envs.interfaces import TextModelError
 from jaxagent.envs.solution_env import SolutionEnvironment
 from jaxagent.loops import (
   device,
@@ -21,7 +20,7 @@ from jaxagent.loops import (
   tree_search,
 )
 from jaxagent.loops import starts as start_scripts
-from jaxagent.loops.errors import MachineryError, UserError
+from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host
 from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.stages import finish, timed
@@ -38,7 +37,10 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   if config.loop == 'tree_search' and config.writer.kind == 'openai':
     writer = text_models.Writer(config, host.work)
     prompt = solutions.Prompts(host).text
-    _search(host, _recipe(host, writer, prompt, 'agent'), writer, 'agent')
+    recipe = _recipe(host, writer, prompt, 'agent')
+    if config.writer.samples:
+      _sample(host, recipe, writer)
+    _search(host, recipe, writer, 'agent')
     return
   if config.loop != 'tree_search':
     # First, for a task whose starter gives no score ends here.
@@ -122,16 +124,32 @@ def _evaluate(host: Host, recipe, policy, learner, label: str) -> None:
   )
 
 
+def _label(config) -> str:
+  """The writer's name, as a file can have it."""
+  return (config.writer.model or 'agent').replace('/', '_')
+
+
+def _sample(host: Host, recipe: Solutions, writer) -> None:
+  """The table of trained policies (`extra.solutions`), of a prompted model."""
+  with timed(host, 'samples'):
+    records = evaluate_solutions.run(
+      host,
+      recipe,
+      writer,
+      f'samples_{_label(host.config)}',
+      role='agent',
+      samples=host.config.writer.samples,
+    )
+  path = host.work / 'samples.json'
+  write_json(path, evaluate_solutions.table(records, _higher(host)))
+  print(f'samples      {path}')
+
+
 def _search(host: Host, recipe: Solutions, author, role: str = 'policy') -> None:
   """The searches and their table."""
-  label = host.config.writer.model or role if role != 'policy' else role
+  label = _label(host.config) if role != 'policy' else role
   with timed(host, 'search'):
-    try:
-      records = tree_search.run(
-        host, recipe, author.complete, label.replace('/', '_'), role
-      )
-    except TextModelError as error:
-      raise MachineryError(f'search: {error}') from error
+    records = tree_search.run(host, recipe, author.complete, label, role)
   found = tree_search.table(records, _higher(host))
   path = host.work / 'search.json'
   write_json(path, found)

@@ -176,6 +176,14 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('collect.idea_pool'),
   checks.whole('collect.ideas_kept'),
   checks.whole('instrumenter.max_tokens'),
+  checks.whole('writer.samples', 0),
+  checks.related(
+    'writer.samples',
+    'writer.kind',
+    holds=lambda samples, kind: not samples or kind == 'openai',
+    say='config.writer.samples={0} is of a model behind an endpoint '
+    '(config.writer.kind=openai); a trained policy has its table in summary.json.',
+  ),
   checks.whole('writer.max_tokens'),
   checks.whole('search.runs'),
   checks.whole('search.steps'),

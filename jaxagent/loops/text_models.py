@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxagent.data import ideas
-from jaxagent.envs.interfaces import TextModelError
+from jaxagent.envs.interfaces import NoText, TextModelError
 from jaxagent.envs.solution import SYSTEM
 from jaxagent.loops.agents import actions_of, agent_of
 
@@ -191,16 +191,21 @@ class Writer:
 
   def complete(
     self, prompts: Sequence[str], names: Sequence[str], seeds: Sequence[int]
-  ) -> list[str]:
-    """Raises TextModelError where one gets no answer."""
+  ) -> list[str | TextModelError]:
+    """Texts, '' of a model that said nothing; the error where there is no answer."""
 
-    def answer(prompt: str, seed: int) -> str:
-      return self._client.complete(
-        [*self._before, {'role': 'user', 'content': prompt}],
-        max_tokens=self._most,
-        temperature=self._heat,
-        seed=seed,
-      )
+    def answer(prompt: str, seed: int) -> str | TextModelError:
+      try:
+        return self._client.complete(
+          [*self._before, {'role': 'user', 'content': prompt}],
+          max_tokens=self._most,
+          temperature=self._heat,
+          seed=seed,
+        )
+      except NoText:
+        return ''
+      except TextModelError as error:
+        return error
 
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as executor:
       return list(executor.map(answer, prompts, seeds))

@@ -110,6 +110,7 @@ LEAST = {
   'solution.programs': 0,
   'seed': 0,
   'sandbox.memory_mb': 0,
+  'writer.samples': 0,
   'tokenizer.vocab_size': 259,
   'sft.warmup_steps': 0,
   'rl.warmup_steps': 0,
@@ -236,6 +237,7 @@ PAIRS = [
     'timeout_s=100.0: two tries .*watchdog_s=300.0',
   ),
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
+  ({'writer.samples': 5}, 'writer.samples=5 is of a model behind an endpoint'),
   ({'sandbox.memory_mb': 255}, 'memory_mb=255 is too little .* 0 for each task'),
   ({'env.after_edit': 'nothing'}, "after_edit='nothing' gives an edit no score"),
   (

@@ -1,0 +1,104 @@
+"""Whole solutions of a model behind an endpoint: sampled, and searched."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import types as stubs
+
+import pytest
+
+from jaxagent import audit
+from jaxagent.envs.interfaces import TextModelError
+from jaxagent.envs.solution import SYSTEM
+from jaxagent.loops import text_models
+from tests.loops import environment
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = """I predict the most frequent class.
+```python
+import pandas as pd
+train = pd.read_csv('data/train.csv')
+sample = pd.read_csv('data/sample_submission.csv')
+target = sample.columns[1]
+sample[target] = train[target].mode()[0]
+sample.to_csv('submission.csv', index=False)
+```
+"""
+
+
+@pytest.fixture
+def endpoint():
+  """A server whose model writes one and the same program, and sometimes nothing."""
+
+  class Handler(http.server.BaseHTTPRequestHandler):
+    asked: list[dict] = []
+
+    def do_POST(self):
+      body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
+      self.asked.append(body)
+      text = '' if body['seed'] % 4 == 0 else PROGRAM
+      data = json.dumps({'choices': [{'message': {'content': text}}]}).encode()
+      self.send_response(200)
+      self.send_header('Content-Length', str(len(data)))
+      self.end_headers()
+      self.wfile.write(data)
+
+    def log_message(self, *args):
+      pass
+
+  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+  thread = threading.Thread(target=server.serve_forever)
+  thread.start()
+  try:
+    yield f'http://127.0.0.1:{server.server_port}/v1', Handler.asked
+  finally:
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.slow
+def test_a_prompted_model_has_the_table_of_a_trained_one(tmp_path, endpoint):
+  url, asked = endpoint
+  work = tmp_path / 'work'
+  done = subprocess.run(
+    [
+      sys.executable, '-m', 'jaxagent.main', '--config=configs/rl_for_mle.py',
+      '--config.loop=tree_search', '--config.writer.kind=openai',
+      '--config.writer.model=org/small', f'--config.writer.base_url={url}',
+      '--config.writer.samples=8', '--config.rollout.prompt_style=full',
+      '--config.sandbox.min_tier=T1', '--config.sandbox.timeout_s=30',
+      '--config.search.runs=2', '--config.search.steps=2', '--config.search.drafts=1',
+      f'--work_dir={work}',
+    ],
+    cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    text=True, timeout=300,
+  )  # fmt: skip
+  assert done.returncode == 0, done.stdout[-3000:]
+  found = json.loads((work / 'samples.json').read_text())['digits']
+  drawn = [found[part] for part in ('scratch', 'improved')]
+  assert [part['n'] for part in drawn] == [8, 8]
+  # What it does not say is its own failure, not the machinery's.
+  assert 0 < drawn[0]['valid'] < 1 and found['better'] in drawn
+  assert found['better']['reward'] == max(part['reward'] for part in drawn)
+  assert json.loads((work / 'search.json').read_text())['digits']['n'] == 2
+  assert all(a['messages'][0] == {'role': 'system', 'content': SYSTEM} for a in asked)
+  assert any('previous solution' in a['messages'][1]['content'] for a in asked)
+  assert audit.audit(work)['differences'] == []
+
+
+def test_an_answer_that_does_not_come_is_missing_alone(tmp_path):
+  options = stubs.SimpleNamespace(
+    base_url='http://127.0.0.1:9/v1', model='m', max_tokens=8
+  )
+  rollout = stubs.SimpleNamespace(prompt_style='compact', temperature=0.0)
+  config = stubs.SimpleNamespace(writer=options, rollout=rollout)
+  writer = text_models.Writer(config, tmp_path)
+  writer._client._sleep = lambda seconds: None
+  answers = writer.complete(['a', 'b'], ['1', '2'], [0, 1])
+  assert [type(a) for a in answers] == [TextModelError] * 2
