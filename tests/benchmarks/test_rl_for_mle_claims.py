@@ -26,14 +26,14 @@ def _run(seed: int, exec_s, score, valid=(1.0,) * 8, last: float = 0.9) -> dict:
 
 
 def _rows(seeds: int) -> list[dict]:
-  falling, steady = range(8, 0, -1), [5.0] * 8
+  falling, rising = range(8, 0, -1), [3.0] * 6 + [5.0] * 2
   better, worse = [0.6] * 4 + [0.9] * 4, [0.6] * 8
   failing = (0.5,) * 8
   made = {
-    'as configured': lambda s: _run(s, steady, better),
+    'as configured': lambda s: _run(s, rising, better),
     'no duration weights': lambda s: _run(s, [v + s for v in falling], worse),
-    'no milestones': lambda s: _run(s, steady, better, failing),
-    'from scratch only': lambda s: _run(s, steady, better, last=0.8),
+    'no milestones': lambda s: _run(s, rising, better, failing),
+    'from scratch only': lambda s: _run(s, rising, better, last=0.8),
   }
   return [
     {'arm': arm, 'runs': [make(s) for s in range(seeds)]}

@@ -5,6 +5,7 @@ import asyncio
 import errno
 import gc
 import logging
+import math
 import pathlib
 import struct
 import time
@@ -142,7 +143,7 @@ def test_a_result_that_cannot_be_journalled_ends_the_run(tmp_path, monkeypatch):
 def test_evaluation_does_not_book_it_as_missing():
   env = namespaces.SimpleNamespace(step=_raise_full)
   host = namespaces.SimpleNamespace(env=env)
-  call = Execute(1, (None, 'text'))
+  call = Execute(1, (None, 'text', math.inf))
   walk = namespaces.SimpleNamespace(finished=False, open={1: call})
   episode = evaluate.Episode('wine', 0, walk)
   with pytest.raises(OSError, match='No space left'):
