@@ -87,6 +87,8 @@ def get_config(arg: str = '') -> common.ConfigDict:
       config.loop = variant
       config.collect.trajectories_per_task = 84  # of 6 tasks
       config.collect.max_steps = 15
+      if variant == 'collect':
+        _full_prompts(config)  # the drawn ideas stand in them
     elif variant == 'evaluate':
       _benchmark(config)
     config.update_from_flattened_dict(COMPARED.get(compared, {}))
@@ -95,14 +97,18 @@ def get_config(arg: str = '') -> common.ConfigDict:
   return config
 
 
-def _benchmark(config: common.ConfigDict) -> None:
-  """Paper 002's protocol."""
-  config.loop = 'agent'
+def _full_prompts(config: common.ConfigDict) -> None:
   config.rollout.prompt_style = 'full'
   config.rollout.max_prompt_tokens = 12288
   config.rollout.max_new_tokens = 2048
-  config.rollout.temperature = 0.5  # MLAgentBench's LLM.py
   config.model.hf.max_position_embeddings = 16384
+
+
+def _benchmark(config: common.ConfigDict) -> None:
+  """Paper 002's protocol."""
+  config.loop = 'agent'
+  _full_prompts(config)
+  config.rollout.temperature = 0.5  # MLAgentBench's LLM.py
   config.env.dialect = 'mlagentbench'
   config.env.after_edit = 'nothing'
   config.env.actions = mlagentbench.ACTIONS

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import pathlib
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from jaxagent import audit, traces
 from tests.loops import environment
+from tests.loops.endpoint import serving
 
 ROOT = pathlib.Path(__file__).parents[2]
 RUN = (
@@ -24,44 +23,22 @@ DOWN = 2  # so many questions find no model: half of the trajectories
 END = ' I am done.\nFinal Answer: it runs'
 
 
+def _said(body, number):
+  """Runs the script, then answers; first of all it is not there."""
+  if number < DOWN:
+    return None
+  seen = 'Status' in str(body) or 'has been executed' in str(body)
+  message = {'content': END if seen else RUN}
+  return {
+    'choices': [{'message': message, 'finish_reason': 'stop'}],
+    'usage': {'prompt_tokens': 1, 'completion_tokens': 1},
+  }
+
+
 @pytest.fixture
 def endpoint():
-  """An OpenAI-compatible server that runs the script, then answers."""
-
-  class Handler(http.server.BaseHTTPRequestHandler):
-    asked: list[dict] = []
-
-    def do_POST(self):
-      body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
-      self.asked.append(body)
-      if len(self.asked) <= DOWN:
-        self.send_error(400, 'not today')
-        return
-      seen = 'Status' in str(body) or 'has been executed' in str(body)
-      text = END if seen else RUN
-      answer = {
-        'choices': [{'message': {'content': text}, 'finish_reason': 'stop'}],
-        'usage': {'prompt_tokens': 1, 'completion_tokens': 1},
-      }
-      data = json.dumps(answer).encode()
-      self.send_response(200)
-      self.send_header('Content-Type', 'application/json')
-      self.send_header('Content-Length', str(len(data)))
-      self.end_headers()
-      self.wfile.write(data)
-
-    def log_message(self, *args):
-      pass
-
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-  thread = threading.Thread(target=server.serve_forever)
-  thread.start()
-  try:
-    yield f'http://127.0.0.1:{server.server_port}/v1', Handler.asked
-  finally:
-    server.shutdown()
-    server.server_close()
-    thread.join()
+  with serving(_said) as served:
+    yield served
 
 
 def _run(work: pathlib.Path, *options: str, code: int = 0) -> str:

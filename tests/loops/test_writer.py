@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import pathlib
 import subprocess
 import sys
-import threading
 import types as stubs
 
 import pytest
@@ -17,6 +15,7 @@ from jaxagent.envs.interfaces import TextModelError
 from jaxagent.envs.solution import SYSTEM
 from jaxagent.loops import text_models
 from tests.loops import environment
+from tests.loops.endpoint import serving
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = """I predict the most frequent class.
@@ -31,35 +30,16 @@ sample.to_csv('submission.csv', index=False)
 """
 
 
+def _said(body, number):
+  """One and the same program, and sometimes nothing."""
+  text = '' if body['seed'] % 4 == 0 else PROGRAM
+  return {'choices': [{'message': {'content': text}}]}
+
+
 @pytest.fixture
 def endpoint():
-  """A server whose model writes one and the same program, and sometimes nothing."""
-
-  class Handler(http.server.BaseHTTPRequestHandler):
-    asked: list[dict] = []
-
-    def do_POST(self):
-      body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
-      self.asked.append(body)
-      text = '' if body['seed'] % 4 == 0 else PROGRAM
-      data = json.dumps({'choices': [{'message': {'content': text}}]}).encode()
-      self.send_response(200)
-      self.send_header('Content-Length', str(len(data)))
-      self.end_headers()
-      self.wfile.write(data)
-
-    def log_message(self, *args):
-      pass
-
-  server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
-  thread = threading.Thread(target=server.serve_forever)
-  thread.start()
-  try:
-    yield f'http://127.0.0.1:{server.server_port}/v1', Handler.asked
-  finally:
-    server.shutdown()
-    server.server_close()
-    thread.join()
+  with serving(_said) as served:
+    yield served
 
 
 @pytest.mark.slow
