@@ -25,7 +25,7 @@ def start(config: dict[str, Any]) -> tuple[int, socket.socket, dict]:
 
   Returns (its pid, the socket that supervisors ask on, what it has to say:
   `missing` modules and `base_data`, the bytes of data that a job begins with).
-  Raises OSError where it does not come up.
+  Raises OSError where it does not come up, and `_zygote.ThreadsLeft`.
   """
   ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
   pid = os.fork()
@@ -36,7 +36,12 @@ def start(config: dict[str, Any]) -> tuple[int, socket.socket, dict]:
   said, *_ = socket.recv_fds(ours, 65536, 0)
   if not said:
     raise OSError('the zygote died while it imported its modules')
-  return pid, ours, json.loads(said)
+  said = json.loads(said)
+  if 'threads_left' in said:
+    os.waitpid(pid, 0)
+    ours.close()
+    raise _zygote.ThreadsLeft(said['threads_left'])
+  return pid, ours, said
 
 
 def _be(control: socket.socket, config: dict[str, Any]) -> NoReturn:
@@ -49,6 +54,8 @@ def _be(control: socket.socket, config: dict[str, Any]) -> NoReturn:
     said = {'missing': missing, 'base_data': base_data}
     control.send(json.dumps(said).encode())
     _Zygote(control, {**config, 'base_data': base_data}).serve()
+  except _zygote.ThreadsLeft as error:
+    control.send(json.dumps({'threads_left': str(error)}).encode())
   except BaseException:  # noqa: BLE001: the launcher's end says it
     traceback.print_exc()
   finally:

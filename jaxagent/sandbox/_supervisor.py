@@ -27,7 +27,10 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   start = request['cloned_at']
   header, blobs = _wire.receive(conn)
   if header['zygote'] and config['container']:
-    _zygote.warm_up()
+    try:
+      _zygote.warm_up()
+    except _zygote.ThreadsLeft:
+      header['zygote'] = False
   room = (ContainerRoom if config['container'] else Room)(request, config)
   room.build(header, blobs)
   room.place_mounts(header)

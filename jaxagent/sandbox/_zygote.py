@@ -32,6 +32,18 @@ MODULES = (
   'datetime time pathlib io string warnings'
 ).split()
 
+# Without threads of numerical libraries, nor the one that pyarrow's allocator
+# starts when pandas imports it (apache/arrow#17285).
+ENVIRONMENT = {
+  **{f'{name}_NUM_THREADS': '1' for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR')},
+  'JE_ARROW_MALLOC_CONF': 'background_thread:false',
+}
+
+
+class ThreadsLeft(Exception):
+  """An import has left threads running: a fork would lose them with whatever
+  they hold. Its text names the module and the threads."""
+
 
 # The namespaces that a child joins by itself; `pid` its parent has joined.
 JOINED = {
@@ -47,8 +59,7 @@ MADV_COLLAPSE, HUGE = 25, 2 << 20
 def warm_up() -> list[str]:
   """Imports the stack; returns the modules that are not there.
 
-  Raises RuntimeError where an import has left a thread running: a fork would
-  lose it with whatever it holds.
+  Raises ThreadsLeft.
   """
   missing = []
   with warnings.catch_warnings():
@@ -58,11 +69,25 @@ def warm_up() -> list[str]:
         importlib.import_module(name)
       except ImportError:
         missing.append(name)
+      threads = _threads()
+      if threads:
+        raise ThreadsLeft(f'{name} leaves threads running ({", ".join(threads)})')
   gc.collect()
   gc.freeze()
-  if len(os.listdir('/proc/self/task')) > 1:
-    raise RuntimeError('the zygote has threads; it must have none.')
   return missing
+
+
+def _threads() -> list[str]:
+  """Names of this process's threads beside the first."""
+  names = []
+  for thread in os.listdir('/proc/self/task'):
+    if int(thread) != os.getpid():
+      try:
+        with open(f'/proc/self/task/{thread}/comm') as f:
+          names.append(f.read().strip())
+      except OSError:
+        pass  # it has ended
+  return sorted(names)
 
 
 def collapse() -> None:

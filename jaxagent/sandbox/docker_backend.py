@@ -20,7 +20,7 @@ import time
 import uuid
 from typing import Any, Callable, Sequence
 
-from jaxagent.sandbox import _wire, errors, outcome
+from jaxagent.sandbox import _wire, _zygote, errors, outcome
 from jaxagent.types import Execution, Job
 
 IMAGE = 'jaxagent-sandbox'
@@ -275,9 +275,7 @@ class DockerBackend:
       self.image, list(command), host_config=host_config,
       user=f'{uid}:{uid}', working_dir='/', hostname='sandbox',
       stdin_open=job is not None, network_disabled=True,
-      # Imports of the zygote must not start threads.
-      environment={f'{name}_NUM_THREADS': '1'
-                   for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR')},
+      environment=_zygote.ENVIRONMENT,
       labels={LABEL: self._owner, f'{LABEL}.host': _this_boot(),
               f'{LABEL}.process': _process_key(os.getpid())},
     )

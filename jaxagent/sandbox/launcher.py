@@ -113,7 +113,8 @@ class Launcher:
   def warm_up(self) -> None:
     """Has imported once what small jobs need; stays single-threaded.
 
-    Where there are namespaces to fork into, by a process of its own.
+    Where there are namespaces to fork into, by a process of its own. Raises
+    `_zygote.ThreadsLeft`.
     """
     config = self.config
     if config['namespaces']:
@@ -388,10 +389,12 @@ def _serve(control: socket.socket, options: dict[str, Any]) -> None:
   hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
   resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
   launcher = Launcher(control, options)
-  if options['zygote']:
-    launcher.warm_up()
-  launcher.hello()
   try:
+    if options['zygote']:
+      launcher.warm_up()
+    launcher.hello()
     launcher.serve()
+  except _zygote.ThreadsLeft as error:  # it is started again, without a zygote
+    control.send(json.dumps({'threads_left': str(error)}).encode())
   finally:
     launcher.close()

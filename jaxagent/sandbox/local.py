@@ -19,6 +19,7 @@ from jaxagent.sandbox import (
   _cgroup,
   _changed,
   _wire,
+  _zygote,
   errors,
   launcher,
   outcome,
@@ -114,9 +115,7 @@ class LocalBackend:
       'uid_base': self.uid_base + (os.getpid() % 4096) * 256,
     }
     env = {'PATH': '/usr/local/bin:/usr/bin:/bin', 'LANG': 'C.UTF-8',
-           'PYTHONHASHSEED': '0'}
-    for kind in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR'):
-      env[f'{kind}_NUM_THREADS'] = '1'
+           'PYTHONHASHSEED': '0', **_zygote.ENVIRONMENT}
     # The launcher does not die with the thread that starts it; it watches
     # its parent and this socket instead.
     self._process = subprocess.Popen(
@@ -141,6 +140,8 @@ class LocalBackend:
     ours.settimeout(None)
     self._control = ours
     self.hello = json.loads(data)
+    if 'threads_left' in self.hello:
+      return self._without_zygote(self.hello['threads_left'])
     tier = tier_of(self.hello)
     if self.tier and errors.tier_number(tier) < errors.tier_number(self.tier):
       raise errors.TierError(
@@ -148,6 +149,17 @@ class LocalBackend:
       )
     self.tier = tier
     self.restarts += 1
+
+  def _without_zygote(self, reason: str) -> None:
+    warnings.warn(
+      f'sandbox: {reason}, so no job can be forked after the imports: each '
+      f'imports for itself, about a second longer. Without that package the '
+      f'interpreter forks them.',
+      stacklevel=4,
+    )
+    self.zygote = False
+    self._close_process()
+    self._start_locked()
 
   def lower(self) -> None:
     """Goes one step down after a failed probe: never silently."""
