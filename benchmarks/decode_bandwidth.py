@@ -26,8 +26,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import machine
-from benchmarks.shapes import SHAPES, random_weights
-from jaxagent.models import ModelConfig
+from benchmarks.shapes import SHAPES
+from jaxagent.models import ModelConfig, init_decoder
 from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.types import Request, Sampling
 
@@ -67,7 +67,7 @@ def prompt(config: ModelConfig) -> np.ndarray:
 
 def native(config: ModelConfig, rows: int) -> tuple[Callable, Callable]:
   """run(), close()."""
-  graphdef, params = random_weights(config)
+  graphdef, params = init_decoder(config, 0)
   engine = NativeEngine(
     graphdef,
     params,

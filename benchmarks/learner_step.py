@@ -73,8 +73,8 @@ def tokens(vocab: int, row: int) -> np.ndarray:
 
 def ours(model, arm: Arm) -> tuple[Callable, Callable]:
   """step(), peak bytes()."""
-  from benchmarks.shapes import random_weights
   from jaxagent.learner import Learner, LearnerConfig
+  from jaxagent.models import init_decoder
 
   model = model.replace(
     param_dtype='float32',
@@ -92,7 +92,7 @@ def ours(model, arm: Arm) -> tuple[Callable, Callable]:
       chunk_rows=arm.chunk_rows,
       donate_params=True,
     ),
-    policy_params=random_weights(model)[1],
+    policy_params=init_decoder(model, 0)[1],
   )
   ids = tokens(model.vocab_size, arm.row)
   if arm.work == 'rl':

@@ -1,11 +1,8 @@
-"""Qwen2.5's shapes with random weights: what speed is measured on."""
+"""Qwen2.5's shapes: what speed is measured on, with random weights."""
 
 from __future__ import annotations
 
-import jax
-from flax import nnx
-
-from jaxagent.models import ModelConfig, abstract_decoder
+from jaxagent.models import ModelConfig
 
 _HALF = {'dtype': 'bfloat16', 'param_dtype': 'bfloat16'}
 SHAPES = {
@@ -25,17 +22,3 @@ SHAPES = {
     head_dim=128, rope_theta=1e6, **_HALF,
   ),
 }  # fmt: skip
-
-
-def random_weights(config: ModelConfig) -> tuple[nnx.GraphDef, nnx.State]:
-  """Normal numbers, drawn shape by shape: one program for all takes minutes."""
-  graphdef, shapes = abstract_decoder(config)
-  draw = jax.jit(
-    lambda key, like: (
-      0.02 * jax.random.normal(key, like.shape, like.dtype)
-    ),
-    static_argnums=1,
-  )
-  flat, tree = jax.tree.flatten(shapes)
-  keys = jax.random.split(jax.random.key(0), len(flat))
-  return graphdef, jax.tree.unflatten(tree, map(draw, keys, flat))
