@@ -49,7 +49,14 @@ ROLLOUT_ON_DEVICE = {
   'nccl_sync',
   'sampling',
 }
-DEVICE = {'algorithms', 'models', 'sharding', 'learner', 'checkpoint'}
+DEVICE = {
+  'accelerator',
+  'algorithms',
+  'models',
+  'sharding',
+  'learner',
+  'checkpoint',
+}
 ABOVE = {'conversations', 'loops', 'main', 'pause', 'plan', 'testing'}
 # Room -> rooms it may import. Rooms not named here are free of this check.
 MAY_IMPORT = {
@@ -57,10 +64,18 @@ MAY_IMPORT = {
   'clock': {'types'},
   'disk': set(),
   'algorithms': {'types'},
+  'accelerator': set(),
   'sharding': {'types'},
   'checkpoint': set(),
   'models': {'types', 'sharding', 'algorithms', 'checkpoint'},
-  'learner': {'types', 'sharding', 'models', 'algorithms', 'data'},
+  'learner': {
+    'types',
+    'accelerator',
+    'sharding',
+    'models',
+    'algorithms',
+    'data',
+  },
   'sandbox': {'types', 'clock'},
   'llm': {'types', 'clock', 'sandbox', 'envs'},
   'stand_ins': {'types', 'envs'},
@@ -79,6 +94,7 @@ MAY_IMPORT = {
     'sandbox',
     'envs',
     'data',
+    'accelerator',
     'models',
     'sharding',
   },

@@ -15,11 +15,15 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from jaxagent import algorithms, models, sharding
+from jaxagent import accelerator, algorithms, models, sharding
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.weights import Flat, Layout
 
 Micro = dict[str, jax.Array]
+
+
+def _jit(function, **options):
+  return accelerator.in_turns(jax.jit(function, **options))
 
 
 class Programs:
@@ -36,16 +40,16 @@ class Programs:
     self.config, self.policy, self.value = config, policy, value
     rows, one = sharding.rows_sharding(mesh), sharding.replicated(mesh)
     train, frozen = place['policy'], place['frozen']
-    self.logprobs = jax.jit(
+    self.logprobs = _jit(
       self._logprobs, in_shardings=(train, frozen, rows), out_shardings=one
     )
-    self.policy_grads = jax.jit(
+    self.policy_grads = _jit(
       self._policy_grads,
       in_shardings=(train, train, frozen, rows, one),
       out_shardings=(train, one),
       donate_argnums=(0,),
     )
-    self.sft_grads = jax.jit(
+    self.sft_grads = _jit(
       self._sft_grads,
       in_shardings=(train, train, frozen, rows),
       out_shardings=(train, one),
@@ -53,10 +57,10 @@ class Programs:
     )
     if value is not None:
       vtrain, vfrozen = place['value'], place['value_frozen']
-      self.values = jax.jit(
+      self.values = _jit(
         self._values, in_shardings=(vtrain, vfrozen, rows), out_shardings=one
       )
-      self.value_grads = jax.jit(
+      self.value_grads = _jit(
         self._value_grads,
         in_shardings=(vtrain, vtrain, vfrozen, rows),
         out_shardings=(vtrain, one),
@@ -178,13 +182,13 @@ class Optimizer:
     one = sharding.replicated(mesh)
     shapes = jax.eval_shape(self.tx.init, like)
     self.sharding = sharding.parameter_shardings(shapes, mesh)
-    self._init = jax.jit(self.tx.init, out_shardings=self.sharding)
-    self._zeros = jax.jit(
+    self._init = _jit(self.tx.init, out_shardings=self.sharding)
+    self._zeros = _jit(
       lambda p: jax.tree.map(jnp.zeros_like, p), out_shardings=train_sharding
     )
     # With the weights donated no output is left for the gradients.
     donate = (0, 1) if config.donate_params else (1, 2)
-    self._apply = jax.jit(
+    self._apply = _jit(
       self._step,
       in_shardings=(train_sharding, self.sharding, train_sharding, one),
       out_shardings=(train_sharding, self.sharding, one),

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxagent import types
+from jaxagent import accelerator, types
 from jaxagent.models.config import ModelConfig
 from jaxagent.rollout import grouping, prompt_rows
 from jaxagent.rollout import native_programs as programs
@@ -288,7 +288,8 @@ class NativeEngine(Calls):
     try:
       while self._begin_round():
         try:
-          self._round()
+          with accelerator.turn():
+            self._round()
         finally:
           with self._moved:
             self._in_round = False

@@ -13,10 +13,10 @@ import functools
 from typing import Any
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 from flax import nnx
 
+from jaxagent import accelerator
 from jaxagent.models import cached
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.logprobs import logits_of
@@ -180,7 +180,7 @@ def decode(*args):
 def decode_program():
   """`_decode`, compiled for the default backend."""
   options = None
-  if jax.extend.backend.get_backend().platform_version.startswith('cuda'):
+  if accelerator.is_cuda():
     # The whole loop is one graph: the host is not asked after each step.
     options = {'xla_gpu_enable_command_buffer': ','.join(_GRAPHS)}
   return jax.jit(

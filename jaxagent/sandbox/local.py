@@ -152,9 +152,8 @@ class LocalBackend:
 
   def _without_zygote(self, reason: str) -> None:
     warnings.warn(
-      f'sandbox: {reason}, so no job can be forked after the imports: each '
-      f'imports for itself, about a second longer. Without that package the '
-      f'interpreter forks them.',
+      f'sandbox: {reason}: no job can be forked after the imports, and each '
+      f'imports for itself, about a second longer.',
       stacklevel=4,
     )
     self.zygote = False

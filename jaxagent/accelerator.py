@@ -1,0 +1,72 @@
+"""A GPU that the learner and an embedded engine share, thread beside thread.
+
+XLA records CUDA graphs when a program runs first, or its buffers move. While one
+thread records, a graph that another launches can be refused
+(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: JAX 0.11.2, H200, whole run of 24 layers). So
+only the engine's decoding loop, which needs one, has graphs (`main` sets XLA_FLAGS),
+and programs of engine and learner run in turns: on one stream they would wait for
+each other as well.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.extend
+
+
+@functools.cache
+def is_cuda() -> bool:
+  """Whether the default backend is NVIDIA's."""
+  version = jax.extend.backend.get_backend().platform_version
+  return version.startswith('cuda')
+
+
+class FairLock:
+  """Whoever has asked first is next; not reentrant."""
+
+  def __init__(self):
+    self._moved = threading.Condition()
+    self._queue: collections.deque[object] = collections.deque()
+
+  def __enter__(self) -> None:
+    ticket = object()
+    with self._moved:
+      self._queue.append(ticket)
+      try:
+        self._moved.wait_for(lambda: self._queue[0] is ticket)
+      except BaseException:  # a signal's: nobody may wait for us
+        self._queue.remove(ticket)
+        self._moved.notify_all()
+        raise
+
+  def __exit__(self, *_: object) -> None:
+    with self._moved:
+      self._queue.popleft()
+      self._moved.notify_all()
+
+
+_TURNS = FairLock()
+
+
+def turn() -> contextlib.AbstractContextManager:
+  """Held by whoever runs programs on a GPU; free of cost elsewhere."""
+  return _TURNS if is_cuda() else contextlib.nullcontext()
+
+
+def in_turns(program: Callable[..., Any]) -> Callable[..., Any]:
+  """`program`; on a GPU it keeps its turn until its results are there."""
+  if not is_cuda():
+    return program
+
+  def run(*args: Any) -> Any:
+    with turn():
+      return jax.block_until_ready(program(*args))
+
+  return run
