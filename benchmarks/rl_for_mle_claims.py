@@ -23,6 +23,7 @@ import numpy as np
 from benchmarks import claims
 from benchmarks.arms import CURVES, Study, cell, main, smooth
 from jaxagent.loops.results import read_traces
+from jaxagent.report.progress import best_over_time
 
 TASK = 'digits'  # that of the config
 FAILED = -10.0  # what a solution without a valid submission counts (figure 10)
@@ -76,18 +77,6 @@ def _sampled(records: Sequence[Mapping[str, Any]]) -> float:
   """Of the final samples, from scratch and improved, on private rows."""
   scores = [r['score'] for r in records if not r['missing']]
   return float(np.mean([FAILED if s is None else s for s in scores]))
-
-
-def best_over_time(steps: Sequence[Mapping[str, Any]]) -> list[list[float]]:
-  """[[seconds of execution until then, best validation score]], at each gain."""
-  found, seconds, best = [], 0.0, -math.inf
-  for step in steps:
-    seconds += step['exec_s']
-    score = step['score_after']
-    if score is not None and score > best:
-      best = score
-      found.append([round(seconds, 2), score])
-  return found
 
 
 STUDY = Study(

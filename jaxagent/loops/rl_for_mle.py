@@ -25,6 +25,7 @@ from jaxagent.loops.host import Host
 from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.stages import finish, timed
 from jaxagent.loops.starts import write_json
+from jaxagent.metrics import read_records
 from jaxagent.report import write_tree
 from jaxagent.rewards import mle
 from jaxagent.types import Outcome
@@ -186,4 +187,6 @@ def _finish(host: Host, starts, labels) -> None:
   }
   finish(host, starts, labels, {'solutions': tables}, how)
   traces = results.read_traces(host.work / 'rl' / 'traces')
-  print(f'solutions    {write_tree(host.work / "solutions.html", traces)}')
+  metrics = read_records(host.work / 'logs' / 'metrics.jsonl')
+  page = write_tree(host.work / 'solutions.html', traces, metrics=metrics)
+  print(f'solutions    {page}')

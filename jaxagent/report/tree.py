@@ -1,4 +1,4 @@
-"""Solutions of a run as a tree: who improved whom, and how far each came."""
+"""Solutions of a run as a tree: who improved whom, how far each came, and when."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jaxagent.report import progress
 from jaxagent.report.page import clean, environment, step_of, write_page
 
 _DEEPEST = 24  # indentation of a node; deeper ones stand no further right
@@ -16,6 +17,7 @@ def write_tree(
   path: str | os.PathLike,
   records: Sequence[Mapping[str, Any]],
   *,
+  metrics: Sequence[Mapping[str, Any]] = (),
   title: str = 'Solutions',
   most: int = 300,
 ) -> pathlib.Path:
@@ -26,6 +28,7 @@ def write_tree(
     (the id of what it improves upon, ''), `task`, `update`, `reward`,
     `milestones`, and what a step of `page.write_report` has. The same program
     twice is one node.
+  metrics: of each update, for the score over time (`progress.panels`).
   most: nodes shown; the best, and what they come from.
   """
   nodes = _nodes(records)
@@ -39,7 +42,14 @@ def write_tree(
       shown=len(chosen),
       total=len(nodes),
       tasks=[
-        (clean(task), list(_in_order(nodes, chosen, task))) for task in tasks
+        (
+          clean(task),
+          progress.panels(
+            task, [r for r in records if r['task'] == task], metrics
+          ),
+          list(_in_order(nodes, chosen, task)),
+        )
+        for task in tasks
       ],
     )
   )

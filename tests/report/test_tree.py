@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from jaxagent.report import write_tree
+from jaxagent.report import progress, write_tree
 
 
 def _record(name: str, improves: str = '', reward: float = 0.5, **more):
@@ -47,6 +47,26 @@ def test_the_best_and_what_they_come_from(tmp_path):
   page = write_tree(tmp_path / 'x.html', records, most=4).read_text()
   assert [name for _, name in _plans(page)] == ['root', 'x47', 'x48', 'x49']
   assert '4 of 51' in page
+
+
+def test_how_they_got_better_is_drawn(tmp_path):
+  records = [
+    _record(name, reward=score, score_after=score, exec_s=seconds)
+    for name, score, seconds in (
+      ('a', None, 2.0), ('b', 0.5, 1.0), ('c', 0.4, 1.0), ('d', 0.8, 3.5),
+    )
+  ]  # fmt: skip
+  assert progress.best_over_time(records) == [(3.0, 0.5), (7.5, 0.8)]
+  assert progress.best_over_time(records, higher=False) == [(3.0, 0.5), (4.0, 0.4)]
+  metrics = [
+    {'time': 1000.0 + 60 * i, 'solution/score/t': score}
+    for i, score in enumerate((None, 0.5, 0.6))
+  ]
+  first, second = progress.panels('t', records, metrics)
+  assert first['legend'][0][2] == 0.8 and second['legend'][0][2] == 0.6
+  page = write_tree(tmp_path / 'x.html', records, metrics=metrics).read_text()
+  assert page.count('<svg') == 2 and 'by minutes' in page
+  assert '<svg' not in write_tree(tmp_path / 'y.html', records[:1]).read_text()
 
 
 def test_a_deep_tree_and_an_empty_one(tmp_path):
