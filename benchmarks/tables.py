@@ -23,12 +23,19 @@ from benchmarks import (
   engines,
   learner_step,
   machine,
+  rl_for_mle_claims,
   staleness,
   weight_sync,
 )
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = ('README.md', 'docs/duration_aware.md', 'docs/learner.md', 'docs/rollout.md')
+PAGES = (
+  'README.md',
+  'docs/duration_aware.md',
+  'docs/learner.md',
+  'docs/rl_for_mle.md',
+  'docs/rollout.md',
+)
 BLOCK = re.compile(
   r'(<!-- table: ([\w ]+) -->\n).*?(<!-- end of table -->)', re.DOTALL
 )
@@ -47,6 +54,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
   'engines': ('engines', engines.table),
   'ablation': ('duration_ablation', duration_ablation.table),
   'staleness': ('staleness', staleness.table),
+  'whole solutions': ('rl_for_mle_claims', rl_for_mle_claims.table),
   'weight sync': ('weight_sync', weight_sync.table),
 }
 
