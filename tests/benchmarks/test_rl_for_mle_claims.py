@@ -74,13 +74,3 @@ def test_failures_count_in_the_average():
   assert claims.average([1.0, 0.5, 0.0], [0.8, 0.8, None]) == pytest.approx(
     [0.8, -4.6, -10.0]
   )
-
-
-def test_the_best_over_time_is_told_at_each_gain():
-  steps = [
-    {'exec_s': 1.0, 'score_after': 0.5},
-    {'exec_s': 2.0, 'score_after': None},
-    {'exec_s': 3.0, 'score_after': 0.4},
-    {'exec_s': 4.0, 'score_after': 0.6},
-  ]
-  assert claims.best_over_time(steps) == [[1.0, 0.5], [10.0, 0.6]]

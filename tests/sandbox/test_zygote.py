@@ -40,6 +40,9 @@ def test_jobs_import_for_themselves_where_an_import_leaves_threads(
   try:
     with pytest.warns(UserWarning, match=r'numpy\.random leaves threads running'):
       backend.start()
+    assert not backend.zygote
+    if any('chmod' in note for note in backend.hello['notes']):
+      return  # other user ids may not execute this checkout's interpreter
     job = Job('a', 'm.py', files={'m.py': 'import numpy; print(numpy.ones(2).sum())'},
               zygote=True)
     result = backend.run(job, 0, 60.0)
