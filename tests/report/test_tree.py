@@ -36,7 +36,8 @@ def test_children_stand_below_their_parents(tmp_path):
   assert _plans(page) == [
     (0.0, 'a'), (1.2, 'c'), (2.4, 'd'), (0.0, 'b'), (0.0, 'e'),
   ]  # fmt: skip
-  assert '5 of 5 different programs' in page and '2 times' in page
+  assert '5 of 5 different programs' in page and 'update 3, 2 times' in page
+  assert page.count('update 3') == 5 and 'built-in' not in page
   assert '<script>' not in page and '&lt;script&gt;' in page
 
 
