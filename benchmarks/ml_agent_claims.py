@@ -27,8 +27,6 @@ from benchmarks import claims, quickstart
 from benchmarks.arms import CURVES, Study, cell, main, smooth
 from configs import ml_agent
 from jaxagent import evaluation
-from jaxagent.rewards.ml_agent import ml_agent_reward
-from jaxagent.types import Outcome
 
 BASE = 'step-wise'
 # Arm -> the variant of configs/ml_agent.py, and what else it needs here.
@@ -71,7 +69,7 @@ def evaluated(work: pathlib.Path, policy: str) -> dict[str, Any]:
   found: dict[str, Any] = {}
   for split in ('heldin', 'heldout'):
     own = [r for r in records if r['split'] == split and not r['missing']]
-    rewards = [reward(step) for r in own for step in r['steps']]
+    rewards = [step['reward'] for r in own for step in r['steps']]
     gains: dict[str, list[float]] = {}
     for r in own:
       gain = gain_of(r, starts[r['task']]['private'])
@@ -85,18 +83,6 @@ def evaluated(work: pathlib.Path, policy: str) -> dict[str, Any]:
       },
     }
   return found
-
-
-def reward(step: Mapping[str, Any]) -> float | None:
-  """Equation 6, whole."""
-  return ml_agent_reward(
-    Outcome(step['outcome']),
-    valid_action=step['valid_action'],
-    is_edit=step['is_edit'],
-    score_before=step['score_before'],
-    score_after=step['score_after'],
-    alpha=step['alpha'],
-  )
 
 
 def gain_of(record: Mapping[str, Any], start: float) -> float:

@@ -8,8 +8,9 @@ that was given: for equation 6 of paper 000 outcome, valid_action, is_edit,
 score_before, score_after and alpha; for whole solutions (paper 003, section 3.2)
 outcome, score_after, higher_is_better, milestones and scale. Where records carry
 `prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
-byte is found, and any record that is gone, not only those that change a reward. Exits 0 where nothing differs, 1 where something does, 2
-where there is nothing to read.
+byte is found, and any record that is gone, not only those that change a reward; of
+an expert's trajectories, each sealed by itself as it is made, the changed ones. Exits
+0 where nothing differs, 1 where something does, 2 where there is nothing to read.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxagent.rewards import mle
-from jaxagent.rewards.ml_agent import ml_agent_reward
+from jaxagent.rewards import ml_agent, mle
 from jaxagent.types import Outcome
 
 _NEEDED = {
@@ -61,8 +61,9 @@ def audit(
 ) -> dict[str, Any]:
   """Checks every record; returns {records, sealed, differences}.
 
-  options: the reward's ablation switches (binary, format_term, corner_term);
-    by default those of the run's `config.json`.
+  options: ablation switches of the reward that RL was trained on (binary,
+    format_term, corner_term); by default those of the run's `config.json`.
+    Stored trajectories, the experts' and the evaluated, have equation 6 whole.
   Each difference is {where, prompt_id, problem}. Raises FileNotFoundError
   where there is no trace.
   """
@@ -92,7 +93,7 @@ def audit(
         place = f'{where}, step {number}' if 'steps' in record else where
         found['differences'] += [
           _difference(place, p, step.get('prompt_id', ''))
-          for p in _problems(step, options)
+          for p in _problems(step, {} if 'steps' in record else options)
         ]
     found['differences'] += [_difference(str(path), p) for p in chain.at_the_end()]
   return found
@@ -111,7 +112,8 @@ class _Chain:
 
   def problems(self, record: Mapping) -> list[str]:
     if 'hash' not in record:
-      return []
+      sealed = 'prev_hash' in record or 'of' in record
+      return ['its hash is gone'] if sealed else []
     prev = self._prev
     if self._own:
       prev = name_of(record)
@@ -170,15 +172,7 @@ def _derive(
   outcome = Outcome(record['outcome'])
   if kind == 'solution':
     return mle.reward_of(outcome, record)
-  return ml_agent_reward(
-    outcome,
-    valid_action=record['valid_action'],
-    is_edit=record['is_edit'],
-    score_before=record.get('score_before'),
-    score_after=record.get('score_after'),
-    alpha=record['alpha'],
-    **options,
-  )
+  return ml_agent.reward_of(outcome, record, **options)
 
 
 def _is_number(value: Any) -> bool:
@@ -206,8 +200,7 @@ def _options(run: pathlib.Path) -> dict[str, bool]:
     reward = config.get('reward', flat)
   except (OSError, ValueError, AttributeError):
     return {}
-  names = ('binary', 'format_term', 'corner_term')
-  return {n: bool(reward[n]) for n in names if n in reward}
+  return {n: bool(reward[n]) for n in ml_agent.SWITCHES if n in reward}
 
 
 def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:

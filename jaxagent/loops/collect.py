@@ -245,7 +245,7 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
       'state': store.put(state),
       'workspace_id': store.put(result.state or state),
     }
-    made.append(kept_states | steps.record(host, result))
+    made.append(kept_states | steps.record(result))
     walk.take(call.call, result)
   return ''
 

@@ -55,7 +55,7 @@ def evaluate_policy(
     lambda said: said if isinstance(said, str) else policy.text(said),
     max_steps=host.config.eval.max_steps,
     time_limit_s=host.config.eval.time_limit_s,
-    reward=lambda executed: steps.reward_of(host, executed),
+    reward=steps.whole_reward,
   )
 
   def draw(waiting: Sequence[Episode], step: int):
@@ -194,7 +194,7 @@ def _act(
   ):
     private = private_score(host, episode.task, result)
   record = {
-    **steps.record(host, executed),
+    **steps.record(executed),
     **steps.kept_files(host, state, result),
     **steps.said(host, shown(state), episode.progress.results[-1][1]),
   }

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
-from jaxagent.rewards.ml_agent import ml_agent_reward
+from jaxagent.rewards import ml_agent
 
 
 def execute(
@@ -47,28 +47,22 @@ def told(host, state: types.State, text: str, result) -> types.Executed:
   )
 
 
-def reward_of(host, executed: types.Executed) -> float | None:
-  """Equation 6 of paper 000 for one executed step."""
-  info, options = executed.info, host.config.reward
-  return ml_agent_reward(
-    executed.outcome,
-    valid_action=info['valid_action'],
-    is_edit=info['is_edit'],
-    score_before=info['score_before'],
-    score_after=info['score_after'],
-    alpha=info['alpha'],
-    binary=options.binary,
-    format_term=options.format_term,
-    corner_term=options.corner_term,
-  )
+def switches(config) -> dict[str, bool]:
+  """What a run's configuration leaves out of the reward that RL trains on."""
+  return {name: config.reward[name] for name in ml_agent.SWITCHES}
 
 
-def record(host, executed: types.Executed) -> dict:
+def whole_reward(executed: types.Executed) -> float | None:
+  """Equation 6 of paper 000 as it is, whatever RL is trained on."""
+  return ml_agent.reward_of(executed.outcome, executed.info)
+
+
+def record(executed: types.Executed) -> dict:
   """An executed step as stored trajectories have it; JSON-able."""
   return {
     **executed.info,
     'outcome': executed.outcome.value,
-    'reward': reward_of(host, executed),
+    'reward': whole_reward(executed),
     'exec_s': executed.exec_s,
   }
 

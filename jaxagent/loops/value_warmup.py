@@ -1,20 +1,23 @@
 """The critic learns from the collected steps before RL moves the policy.
 
-Every collected step carries a reward, failed ones included, and the states
-are those of RL's pool. A critic that starts from nothing explains nothing
-for as long as a small run lasts, and its noise is in every advantage.
+Every collected step has the reward that RL trains on, failed ones included, and
+the states are those of RL's tasks, of its pool (step-wise) or as its trajectories
+reach them (whole trajectories: with the rewards that follow). A critic that starts
+from nothing explains nothing for as long as a small run lasts, and its noise is in
+every advantage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from jaxagent import types
 from jaxagent.data import records as record_data
-from jaxagent.loops import control
+from jaxagent.loops import control, steps
 from jaxagent.metrics import MetricWriter, Progress
+from jaxagent.rewards import ml_agent
 
 
 def run(host, learner, policy, records: Sequence[dict]) -> None:
@@ -24,7 +27,7 @@ def run(host, learner, policy, records: Sequence[dict]) -> None:
   that was killed before it makes the same one again.
   """
   config = host.config.rl
-  samples = samples_of(records, policy, host.env.store.get)
+  samples = _samples(host, policy, records)
   batches = list(
     _batches(
       samples, config.batch_size, config.value_warmup_epochs, host.config.seed
@@ -44,23 +47,50 @@ def run(host, learner, policy, records: Sequence[dict]) -> None:
       host.stop.check('the value warm-up starts again')
 
 
+def _samples(host, policy, records: Sequence[dict]) -> list[types.Sample]:
+  """Of the tasks that RL trains on, with its own reward and returns."""
+  config = host.config
+  own = [r for r in records if r['task'] in (config.rl.tasks or host.heldin)]
+  whole = config.loop == 'episodewise_ppo'
+  return samples_of(
+    own,
+    policy,
+    host.env.store.get,
+    switches=steps.switches(config),
+    horizon=config.episode.max_steps if whole else 1,
+  )
+
+
 def samples_of(
-  records: Sequence[dict], policy, get: Callable[[str], types.State]
+  records: Sequence[dict],
+  policy,
+  get: Callable[[str], types.State],
+  *,
+  switches: Mapping[str, bool],
+  horizon: int = 1,
 ) -> list[types.Sample]:
   """Collected steps that have a reward and could have been sampled.
 
   get: the state of a key (`data.records.state_of`).
+  switches: of the reward (`rewards.ml_agent.SWITCHES`).
+  horizon: steps of RL's trajectories. 1: every step is one. More: they begin where
+    the experts' do, so of those the first `horizon` steps count, each with what the
+    rest of these earn, too.
   """
   samples = []
   for record in records:
-    for number, step in enumerate(record['steps']):
-      if step['reward'] is None:
-        continue
+    taken = record['steps'][: horizon if horizon > 1 else None]
+    rewards = [
+      ml_agent.reward_of(types.Outcome(step['outcome']), step, **switches)
+      for step in taken
+    ]
+    for number, (step, reward) in enumerate(zip(taken, rewards)):
       tokens = np.asarray(
         policy.tokenizer.encode_response(step['response']), np.int32
       )
-      if len(tokens) > policy.sampling.max_new_tokens:
+      if reward is None or len(tokens) > policy.sampling.max_new_tokens:
         continue
+      rest = rewards[number + 1 :] if horizon > 1 else ()
       name = f'collect-{record["task"]}-{record["index"]}-{number}'
       samples.append(
         types.Sample(
@@ -72,7 +102,7 @@ def samples_of(
           behaviour_logprobs=np.zeros(len(tokens), np.float32),
           version=0,
           outcome=types.Outcome(step['outcome']),
-          reward=step['reward'],
+          reward=reward + sum(r for r in rest if r is not None),
           exec_s=step['exec_s'],
         )
       )

@@ -5,17 +5,12 @@ import json
 import pytest
 
 from benchmarks import claims, ml_agent_claims
+from jaxagent.rewards.ml_agent import sigmoid
 
 
 def _step(score_after: float, *, before=0.5, valid=True, alpha=100.0) -> dict:
-  return {
-    'outcome': 'ok' if valid else 'invalid_format',
-    'valid_action': valid,
-    'is_edit': valid,
-    'score_before': before,
-    'score_after': score_after if valid else None,
-    'alpha': alpha,
-  }
+  reward = sigmoid(alpha * (score_after - before)) if valid else 0.0
+  return {'alpha': alpha, 'reward': reward}
 
 
 def _record(split: str, score: float, steps, missing=False) -> dict:

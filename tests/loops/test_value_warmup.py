@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace as types_of
 
 import numpy as np
+import pytest
 
+from configs import stepwise_ppo
 from jaxagent import types
 from jaxagent.loops import value_warmup
+from jaxagent.rewards.ml_agent import sigmoid
 
 STATE = types.State('s0', 'task', {'train.py': ''}, None, None)
 
@@ -27,31 +31,78 @@ class _Policy:
     return np.arange(3, dtype=np.int32)
 
 
-def _step(response, reward, outcome='ok'):
+def _step(response, gain, outcome='ok'):
+  """gain: of the score, times alpha; None: no edit."""
   return {
     'state': 'key',
     'response': response,
-    'reward': reward,
+    'reward': -7.0,  # that of the experts' run, not of this one
     'outcome': outcome,
+    'valid_action': outcome != 'invalid_action',
+    'is_edit': gain is not None,
+    'alpha': 1.0,
+    'score_before': 0.0,
+    'score_after': gain,
     'exec_s': 1.0,
   }
 
 
-def test_failed_steps_count_and_what_has_no_reward_does_not():
-  steps = [
-    _step('good', 0.7),
-    _step('bad', 0.0, 'invalid_action'),
-    _step('ours', None, 'infrastructure'),
-    _step('longer than the engine allows', 0.9),
-  ]
-  found = value_warmup.samples_of(
-    [{'task': 'task', 'index': 4, 'steps': steps}],
+STEPS = (
+  _step('good', 0.7),
+  _step('bad', None, 'invalid_action'),
+  _step('ours', None, 'infrastructure'),
+  _step('longer than the engine allows', 0.9),
+  _step('read', None),
+)
+
+
+def _samples(**options):
+  return value_warmup.samples_of(
+    [{'task': 'task', 'index': 4, 'steps': list(STEPS)}],
     _Policy(),
     {'key': STATE}.__getitem__,
+    **{'switches': {}, **options},
   )
-  assert [(s.reward, len(s.token_ids)) for s in found] == [(0.7, 4), (0.0, 3)]
-  assert len({s.prompt_id for s in found}) == 2
+
+
+def test_failed_steps_count_and_what_has_no_reward_does_not():
+  found = _samples()
+  assert [(s.reward, len(s.token_ids)) for s in found] == [
+    (pytest.approx(sigmoid(0.7)), 4),
+    (0.0, 3),
+    (0.5, 4),
+  ]
+  assert len({s.prompt_id for s in found}) == 3
   assert found[1].outcome is types.Outcome.INVALID_ACTION
+
+
+def test_the_reward_is_the_one_that_rl_is_trained_on():
+  assert [s.reward for s in _samples(switches={'binary': True})] == [1.0, 0.0, 0.5]
+  switches = {'binary': True, 'format_term': False}
+  assert [s.reward for s in _samples(switches=switches)] == [1.0, 0.5, 0.5]
+
+
+def test_in_whole_trajectories_a_step_is_worth_what_follows_too():
+  binary = {'binary': True}
+  found = _samples(switches=binary, horizon=4)
+  assert [s.reward for s in found] == [2.0, 1.0]  # the long one earns, too
+  assert [s.reward for s in _samples(switches=binary, horizon=9)] == [2.5, 1.5, 0.5]
+
+
+@pytest.mark.parametrize('tasks, want', [((), {'a', 'b'}), (('b',), {'b'})])
+def test_only_the_tasks_of_rl(tasks, want, monkeypatch):
+  config = stepwise_ppo.get_config('tiny')
+  config.rl.tasks = tasks
+  host = types_of(config=config, heldin=('a', 'b'), env=types_of(store=types_of(get=None)))
+  seen = {}
+  monkeypatch.setattr(
+    value_warmup, 'samples_of', lambda own, *_, **options: seen.update(options, own=own)
+  )
+  value_warmup._samples(host, None, [{'task': t} for t in 'abc'])
+  assert {r['task'] for r in seen['own']} == want and seen['horizon'] == 1
+  config.loop = 'episodewise_ppo'
+  value_warmup._samples(host, None, [])
+  assert seen['horizon'] == config.episode.max_steps
 
 
 def test_each_epoch_is_another_seeded_order_of_whole_batches():

@@ -74,6 +74,17 @@ def test_switches_come_from_the_runs_config(tmp_path):
   assert audit.audit(tmp_path)['differences']
   (tmp_path / 'config.json').write_text('{"reward": {"binary": true}}')
   assert not audit.audit(tmp_path)['differences']
+  (tmp_path / 'eval').mkdir()  # what is evaluated has the reward whole
+  steps = [_record(0), _record(1, reward=1.0)]
+  (tmp_path / 'eval' / 'rl.json').write_text(json.dumps([{'steps': steps}]))
+  (found,) = audit.audit(tmp_path)['differences']
+  assert 'step 1: reward given 1.0' in f'{found["where"]}: {found["problem"]}'
+
+
+def test_a_seal_without_its_hash_is_a_change(tmp_path):
+  path = _write(tmp_path, RECORDS)
+  path.write_text(path.read_text().replace('"hash":', '"hasi":', 1))
+  assert 'hash is gone' in audit.audit(tmp_path)['differences'][0]['problem']
 
 
 def test_unsealed_and_evaluation_records(tmp_path):

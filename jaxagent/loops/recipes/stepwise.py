@@ -14,6 +14,7 @@ from jaxagent.data.prompts import PromptSource
 from jaxagent.loops import steps
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
+from jaxagent.rewards import ml_agent
 from jaxagent.rollout.thread_sampler import Draw
 from jaxagent.rollout.work import Ask, Work
 
@@ -39,12 +40,13 @@ class Stepwise(Trajectory):
     max_steps: int = 1,
     time_limit_s: float = math.inf,
   ):
+    switches = steps.switches(host.config)
     super().__init__(
       policy.prompt_ids,
       policy.text,
       max_steps=max_steps,
       time_limit_s=time_limit_s,
-      reward=lambda executed: steps.reward_of(host, executed),
+      reward=lambda done: ml_agent.reward_of(done.outcome, done.info, **switches),
     )
     self._host, self._pool, self._policy = host, pool, policy
 
