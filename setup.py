@@ -44,7 +44,9 @@ setup(
   extras_require={
     'cuda12': ['jax[cuda12]>=0.10,<0.12'],
     'tpu': ['jax[tpu]>=0.10,<0.12'],
-    'vllm': ['vllm'],
+    # Servers have an environment of their own, from a lock: launch_scripts/vllm_env.sh
+    # makes it. This is for one by hand.
+    'vllm': ['vllm>=0.32'],
     'nccl': ['cupy-cuda12x>=13'],  # weights to vLLM on other GPUs
     'docker': ['docker>=7'],
     'ray': ['ray>=2.40'],

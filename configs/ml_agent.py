@@ -23,7 +23,7 @@ half-tasks
   paper     figure 6: RL on 3 of the held-in tasks (other numbers: rl.tasks)
 fewer-states, more-states
   paper     figure 9: RL on 3,000 and on 30,000 of the experts' states, each about
-            once (tiny: 320 and all); for its curves to K=128 also
+            once (tiny: 320 and 832); for its curves to K=128 also
             --config.eval.trajectories_per_task=128 --config.eval.k=128
 without-thought
   paper     table 10: action and input alone, experts included
@@ -61,7 +61,7 @@ COMPARED = {
   'without-thought': {'agent': 'without_thought'},
 }
 # Where the experts leave so many: (states, updates).
-_TINY_STATES = {'fewer-states-tiny': (320, 10), 'more-states-tiny': (0, 64)}
+_TINY_STATES = {'fewer-states-tiny': (320, 10), 'more-states-tiny': (832, 26)}
 _OTHERS = ('collect', 'sft', 'evaluate')
 
 

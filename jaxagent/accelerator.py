@@ -1,4 +1,4 @@
-"""A GPU that the learner and an embedded engine share, thread beside thread.
+"""Devices that the learner and an embedded engine share, thread beside thread.
 
 XLA records CUDA graphs when a program runs first, or its buffers move. While one
 thread records, a graph that another launches can be refused
@@ -6,6 +6,10 @@ thread records, a graph that another launches can be refused
 only the engine's decoding loop, which needs one, has graphs (`main` sets XLA_FLAGS),
 and programs of engine and learner run in turns: on one stream they would wait for
 each other as well.
+
+So do they on several devices of any kind: two programs with collectives, launched by
+two threads, can reach the devices in different orders, and each then waits for ever
+for a device that the other holds.
 """
 
 from __future__ import annotations
@@ -26,6 +30,11 @@ def is_cuda() -> bool:
   """Whether the default backend is NVIDIA's."""
   version = jax.extend.backend.get_backend().platform_version
   return version.startswith('cuda')
+
+
+def takes_turns() -> bool:
+  """Whether two threads' programs are kept apart here."""
+  return is_cuda() or jax.local_device_count() > 1
 
 
 class FairLock:
@@ -56,13 +65,13 @@ _TURNS = FairLock()
 
 
 def turn() -> contextlib.AbstractContextManager:
-  """Held by whoever runs programs on a GPU; free of cost elsewhere."""
-  return _TURNS if is_cuda() else contextlib.nullcontext()
+  """Held by whoever runs programs on a GPU or several devices; else free of cost."""
+  return _TURNS if takes_turns() else contextlib.nullcontext()
 
 
 def in_turns(program: Callable[..., Any]) -> Callable[..., Any]:
-  """`program`; on a GPU it keeps its turn until its results are there."""
-  if not is_cuda():
+  """`program`; where there are turns it keeps its own until its results are there."""
+  if not takes_turns():
     return program
 
   def run(*args: Any) -> Any:

@@ -41,9 +41,10 @@ def scores_of(
   """The run's validation score of each of KINDS.
 
   None where nothing that it executed had a score: no submission. An execution that
-  wrote none leaves the one before; one that cannot be graded takes its place. Raises
-  ValueError for a record without steps, one that the machinery cut short
-  (`missing`: no run of the policy's), and a score that is no number.
+  wrote none leaves the one before; one that cannot be graded takes its place, unless
+  the edit that it ran was undone. Raises ValueError for a record without steps, one
+  that the machinery cut short (`missing`: no run of the policy's), and a score that is
+  no number.
   """
   steps, scores, final = traces.steps_of(record), [], None
   if record.get('missing'):
@@ -57,7 +58,7 @@ def scores_of(
       final = float(score)
       scores.append(final)
     elif step.get('outcome') == Outcome.INVALID_SUBMISSION.value:
-      final = None
+      final = final if step.get('undone') else None
   best = max if higher_is_better else min
   return {'final': final, 'best_by_validation': best(scores, default=None)}
 

@@ -8,6 +8,7 @@ which needs no model and errs the same way for every policy. No jax here.
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -107,6 +108,22 @@ def counts(instructions: Sequence[str]) -> dict[str, Any]:
     # abs: of one pair it is 0, not -0.
     'entropy': abs(sum(p * math.log(p) for p in shares)) if total else None,
   }
+
+
+def figure8(
+  instructions: Sequence[str], *, seed: int, n: int = 100
+) -> dict[str, Any]:
+  """`counts` of at most n instructions, drawn by the seed, so that policies compare.
+
+  Returns what `counts` does, but for `nouns`: verb -> how many different nouns. `of`:
+  how many there were to draw from. Without any: {'instructions': 0, 'of': 0}.
+  """
+  if not instructions:
+    return {'instructions': 0, 'of': 0}
+  drawn = random.Random(seed).sample(instructions, min(n, len(instructions)))
+  found = counts(drawn)
+  nouns = {verb: len(own) for verb, own in found['nouns'].items()}
+  return found | {'nouns': nouns, 'of': len(instructions)}
 
 
 def instructions_of(records: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -255,7 +255,8 @@ def section(
   k: best@k; every task needs at least k runs.
   deterministic: the policy gives the same score each time (the starter
     script), so best@k is its score however few runs there are.
-  Raises ValueError for a task without a scale or with fewer than k runs.
+  A task whose starter scores 0 is left out of `relative_gain`. Raises ValueError
+  for a task without a scale or with fewer than k runs.
   """
   by_task: dict[str, list[Run]] = {}
   for run in runs:
@@ -272,9 +273,10 @@ def section(
     normal[task] = [
       normalised_score(s, scale.m_init, scale.m_best) for s in scores
     ]
-    gains[task] = [
-      relative_gain(s, scale.m_init, scale.higher_is_better) for s in scores
-    ]
+    if scale.m_init != 0:  # to 0 nothing is relative
+      gains[task] = [
+        relative_gain(s, scale.m_init, scale.higher_is_better) for s in scores
+      ]
     if not deterministic:
       best_weights(len(own), k)  # raises with a remedy
 

@@ -134,9 +134,11 @@ def submission_format_error(steps: Sequence[Mapping[str, Any]]) -> bool:
 
   4.2: "changes the submission.csv format incorrectly that our evaluator
   cannot recognize". Limit: a file that was not written, or under another
-  name, counts too; an earlier valid one does not help.
+  name, counts too; an earlier valid one does not help. What an undone edit left is
+  not there any more.
   """
-  last = next((s for s in reversed(steps) if traces.ran(s)), None)
+  kept = (s for s in reversed(steps) if traces.ran(s) and not s.get('undone'))
+  last = next(kept, None)
   return last is not None and last['outcome'] in _SUBMISSION
 
 

@@ -490,7 +490,6 @@ def _clock_text(seconds: float) -> str:
 
 def markdown() -> str:
   """`docs/metrics.md`, made from the table."""
-  verl, ours = _verl(), _ours()
   lines = [
     '# Metrics',
     '',
@@ -504,8 +503,9 @@ def markdown() -> str:
     '',
   ]
   for title, table in (
-    ("Names shared with verl, with verl's meaning", verl),
-    ('Names of jaxagent', ours),
+    ("Names shared with verl, with verl's meaning", _verl()),
+    ('Names of jaxagent', _ours()),
+    ('Names of whole solutions', _solutions()),
   ):
     lines += [f'## {title}', '', '| name | meaning |', '|---|---|']
     lines += [

@@ -19,10 +19,11 @@ import sys
 from collections.abc import Sequence
 
 from jaxagent import types
-from jaxagent.envs import parser, workspace
+from jaxagent.envs import workspace
 from jaxagent.envs.execution import state_id
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops import walked
+from jaxagent.sandbox.checks import MAX_FILE_MB
 
 FILES, RESPONSE = 'files', 'response.txt'
 
@@ -42,12 +43,10 @@ def check_out(
   state = _paused(log, store, task, index)
   if folder.exists() and any(folder.iterdir()):
     raise PauseError(f'{folder} is not empty; name another.')
-  for name, content in store.bytes_of(workspace.visible(state.files)).items():
+  for name, content in workspace.visible(state.files).items():
     path = folder / FILES / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, str):
-      content = content.encode('utf-8', 'surrogatepass')
-    path.write_bytes(content)
+    path.write_bytes(_bytes(content, store))
   if state.history:
     _response(folder).write_text(state.history[-1].response, encoding='utf-8')
 
@@ -106,37 +105,47 @@ def _named(log: pathlib.Path) -> str:
 def _read(
   folder: pathlib.Path, state: types.State, store: Snapshots
 ) -> dict[str, str | types.Blob]:
-  """The folder's files, within the limits of a workspace."""
+  """The folder's files; those that are changed within a workspace's limits."""
   if not folder.is_dir():
     raise PauseError(f'{folder} is no folder.')
+  found = {
+    path.relative_to(folder).as_posix(): path
+    for path in sorted(folder.rglob('*'))
+    if path.is_file() and not path.is_symlink()
+  }
   files: dict[str, str | types.Blob] = {
     name: value
     for name, value in state.files.items()
-    if workspace.within(name, workspace.BACKUP)
+    if name in found or workspace.within(name, workspace.BACKUP)
   }
-  for path in sorted(folder.rglob('*')):
-    if path.is_symlink() or not path.is_file():
-      continue
-    name = path.relative_to(folder).as_posix()
-    if workspace.inside(name) != name:
-      raise PauseError(f'{name!r} is no name that a workspace can hold.')
-    data = path.read_bytes()
-    content: str | types.Blob | None = _as_text(data)
-    if content is None and (content := store.put_bytes(data)) is None:
-      raise PauseError(f'{name}: the store of states has no room for it.')
-    try:
-      files = workspace.with_file(files, name, content)
-    except workspace.ActionFailed as error:
-      raise PauseError(f'{name}: {error}') from error
+  for name, path in found.items():
+    data, old = path.read_bytes(), state.files.get(name)
+    if old is None or _bytes(old, store) != data:
+      files = _with_changed(files, name, data, store)
   return files
 
 
-def _as_text(data: bytes) -> str | None:
+def _with_changed(
+  files: workspace.Files, name: str, data: bytes, store: Snapshots
+) -> dict[str, str | types.Blob]:
+  ours = workspace.is_at(name, workspace.RESERVED)
+  if workspace.inside(name) != name or ours:
+    raise PauseError(f'{name!r} is no name that a workspace can hold.')
+  if len(data) > MAX_FILE_MB << 20:
+    raise PauseError(f'{name}: a run is given files of {MAX_FILE_MB} MB at most.')
+  content: str | types.Blob | None = workspace.as_text(data)
+  if content is None and (content := store.put_bytes(data)) is None:
+    raise PauseError(f'{name}: the store of states has no room for it.')
   try:
-    text = data.decode('utf-8')
-  except UnicodeDecodeError:
-    return None
-  return text if parser.is_text(text) else None
+    return workspace.with_file(files, name, content)
+  except workspace.ActionFailed as error:
+    raise PauseError(f'{name}: {error}') from error
+
+
+def _bytes(content: str | types.Blob, store: Snapshots) -> bytes:
+  if isinstance(content, types.Blob):
+    return store.get_bytes(content)
+  return content.encode('utf-8', 'surrogatepass')
 
 
 def _response(folder: pathlib.Path) -> pathlib.Path:

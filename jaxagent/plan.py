@@ -216,7 +216,7 @@ def plan(
     'room_bytes': room,
     'fits': need <= room,
     'short_bytes': max(0.0, need - room),
-    'advice': _advice(need - room, memory, host),
+    'advice': _advice(need - room, memory, model),
     'tokens_per_update': tokens,
     'flops_per_update': flops,
     'mfu': mfu,
@@ -290,17 +290,16 @@ def _update_flops(
   return tokens * total
 
 
-def _advice(short: float, memory: dict, host: dict) -> str:
+def _advice(short: float, memory: dict, model: ModelConfig) -> str:
+  """What a config can do about it."""
   if short <= 0:
     return 'fits'
   tips = []
-  if 'reference' in memory and memory['reference'] > 0:
-    tips.append(
-      f'offload the reference (saves {memory["reference"] / GB:.1f} GB)'
-    )
   if memory['activations'] > short:
-    tips.append('halve micro_batch_tokens')
-  tips.append('raise the fsdp axis, or train LoRA adapters')
+    if model.remat != 'full':
+      tips.append('set model.remat=full')
+    tips.append('halve rl.micro_batch_tokens')
+  tips.append('raise mesh.fsdp')
   return f'short by {short / GB:.1f} GB a device: ' + '; '.join(tips)
 
 

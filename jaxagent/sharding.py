@@ -17,6 +17,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jaxagent import accelerator
+
+_THREADS = 32
 AXES = ('data', 'fsdp', 'tensor')
 ROWS = ('data', 'fsdp')
 
@@ -180,7 +183,10 @@ def put(tree: Any, sharding: Any) -> Any:
 
 
 def fetch(tree: Any) -> Any:
-  """Device arrays -> numpy on every process; an explicit transfer."""
+  """Device arrays -> numpy on every process; an explicit transfer.
+
+  Of arrays that span processes a collective, made in turn with an engine's programs.
+  """
 
   def get(leaf):
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
@@ -188,7 +194,8 @@ def fetch(tree: Any) -> Any:
         return np.asarray(leaf.addressable_data(0))
       from jax.experimental import multihost_utils
 
-      return multihost_utils.process_allgather(leaf, tiled=True)
+      with accelerator.turn():
+        return multihost_utils.process_allgather(leaf, tiled=True)
     return np.asarray(leaf)
 
   return jax.tree.map(get, tree)
@@ -253,5 +260,8 @@ def initialize_distributed(
   else:
     settings = distributed_settings(environment)
   if settings is not None and not jax.distributed.is_initialized():
+    # Of XLA on a processor: each collective of each device holds a thread while it
+    # waits for the other processes, and with few cores all of them would wait.
+    os.environ.setdefault('NPROC', str(max(_THREADS, os.cpu_count() or 1)))
     jax.distributed.initialize(**settings)
   return jax.process_index(), jax.process_count()

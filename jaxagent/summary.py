@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import math
@@ -57,12 +56,6 @@ _PACKAGES = (
 )
 
 
-def config_sha(config: Mapping[str, Any]) -> str:
-  """SHA-256 of a plain config mapping; the order of keys does not matter."""
-  text = json.dumps(config, sort_keys=True, default=str)
-  return hashlib.sha256(text.encode()).hexdigest()
-
-
 def package_versions(packages: Sequence[str] = _PACKAGES) -> dict[str, str]:
   """Installed versions, and Python's; what is not installed is left out."""
   versions = {'python': platform.python_version()}
@@ -77,7 +70,8 @@ def package_versions(packages: Sequence[str] = _PACKAGES) -> dict[str, str]:
 class Summary:
   """Builder of `summary.json`.
 
-  isolation_tier: the weakest tier that any execution of the run had.
+  config_sha: of what decides the results, a hex digest.
+  isolation_tier: of the sandbox of the process that writes.
   stand_ins: names of the scripted doubles used in place of language models,
     such as ('expert', 'editor'); empty where there were none.
   """

@@ -98,7 +98,12 @@ class Job:
   apart: standard error comes back by itself, in `Execution.errors`.
   changed_mb: MB of new and changed files to bring out as well, the smallest
     first; 0 for none. Never a fault of the script.
-  hidden_env: extra environment variables (never secrets of the trainer).
+  argv: arguments of the script.
+  env: extra environment variables (never secrets of the trainer).
+  zygote: starts in the pre-imported launcher, where the pool has one.
+  gpus: GPUs of the pool that are its own while it runs.
+  threads: CPUs that it may use, and the threads of numerical libraries.
+  priority: the queue's order.
   """
 
   job_id: str

@@ -9,6 +9,14 @@ DRY_RUN=0
 CONFIG="configs/stepwise_ppo.py:qwen2.5-7b"
 EXTRA=()
 
+# A vLLM server that the run starts is on GPU 0, which the trainer uses as well
+# (unless config.rollout.vllm.devices says else), and would take 0.9 of it: shares
+# of a GPU's memory that go together. `python -m jaxagent.plan --config=...` prints
+# what the trainer needs. Without such a server set
+# XLA_PYTHON_CLIENT_MEM_FRACTION=0.9 beforehand.
+TRAINER_MEMORY="${XLA_PYTHON_CLIENT_MEM_FRACTION:-0.6}"
+SERVER_MEMORY=0.3
+
 parse_launch() {
   local argument name
   while [ $# -gt 0 ]; do

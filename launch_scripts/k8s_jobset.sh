@@ -2,7 +2,11 @@
 # Kubernetes: fills k8s_jobset.yaml and applies it (needs the JobSet operator).
 # usage: bash launch_scripts/k8s_jobset.sh --image=IMAGE [--dry_run]
 #   [--name=jaxagent] [--nodes=2] [--gpus=8] [--claim=jaxagent-work]
-#   [--config=FILE.py[:VARIANT]]
+#   [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
+# The image holds jaxagent with the extra cuda12, and .venv-vllm where the config
+# samples with vLLM.
+# The default config needs --config.model.path, --config.expert.model and
+# --config.editor.model (and base_url of both) after --.
 # --dry_run prints the manifest. --claim is a volume that all nodes may write.
 # Not run on a cluster yet; the manifest is tested by --dry_run.
 set -euo pipefail
@@ -19,17 +23,32 @@ parse_launch "$@"
 required IMAGE "an image that holds jaxagent with the extra cuda12"
 number NODES
 number GPUS
-for value in "$IMAGE" "$NAME" "$CLAIM" "$CONFIG"; do
+for value in "$IMAGE" "$NAME" "$CLAIM" "$CONFIG" "$TRAINER_MEMORY"; do
   if ! [[ "$value" =~ ^[A-Za-z0-9._/:@-]+$ ]]; then
     echo "error: '$value' holds a character that a manifest may not" \
       "(letters, digits and . _ / : @ -)." >&2
     exit 2
   fi
 done
+# A flag is a YAML string in single quotes; $$ is a plain dollar in the command of
+# a container, where $(NAME) would be a variable.
+quote="'" dollar='$' extra=""
+for flag in ${EXTRA[@]+"${EXTRA[@]}"}; do
+  if [[ "$flag" =~ [[:cntrl:]] ]]; then
+    printf 'error: %q holds a control character, which a manifest may not.\n' \
+      "$flag" >&2
+    exit 2
+  fi
+  flag=${flag//"$quote"/"$quote$quote"}
+  flag=${flag//"$dollar"/"$dollar$dollar"}
+  extra+="              - '$flag'"$'\n'
+done
 manifest="$(sed -e "s|@NAME@|$NAME|g" -e "s|@IMAGE@|${IMAGE//@/\\@}|g" \
   -e "s|@NODES@|$NODES|g" -e "s|@GPUS@|$GPUS|g" -e "s|@CLAIM@|$CLAIM|g" \
   -e "s|@DEVICES@|$((NODES * GPUS))|g" -e "s|@CONFIG@|$CONFIG|g" \
+  -e "s|@TRAINER_MEMORY@|$TRAINER_MEMORY|" -e "s|@SERVER_MEMORY@|$SERVER_MEMORY|" \
   launch_scripts/k8s_jobset.yaml)"
+manifest="${manifest%%@EXTRA@*}${extra%$'\n'}${manifest#*@EXTRA@}"
 if [ "$DRY_RUN" = 1 ]; then
   printf '%s\n' "$manifest"
 else

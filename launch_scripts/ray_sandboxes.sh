@@ -5,6 +5,8 @@
 #   [--slots=64] [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
 # Every node needs jaxagent with the extra ray; `ray start --head` makes the
 # first, `ray start --address=HOST:PORT` the others.
+# The default config needs --config.model.path, --config.expert.model and
+# --config.editor.model (and base_url of both) after --.
 # Not run on several machines yet; the command is tested by --dry_run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +19,9 @@ PYTHON=".venv/bin/python"
 parse_launch "$@"
 required ADDRESS "the cluster's address, or 'auto' for the one that runs here"
 number SLOTS
-launch "$PYTHON" -m jaxagent.main \
+launch env XLA_PYTHON_CLIENT_MEM_FRACTION="$TRAINER_MEMORY" \
+  "$PYTHON" -m jaxagent.main \
   --config="$CONFIG" --config.sandbox.backend=ray \
   --config.sandbox.ray_address="$ADDRESS" \
+  --config.rollout.vllm.gpu_memory_utilization="$SERVER_MEMORY" \
   --config.sandbox.slots="$SLOTS" ${EXTRA[@]+"${EXTRA[@]}"}

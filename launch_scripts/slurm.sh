@@ -5,6 +5,10 @@
 #   [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
 # SIGTERM reaches the run 120 s before the time limit, so that it saves; the
 # same command goes on. The work directory must lie on a shared file system.
+# Needs the extra cuda12, and .venv-vllm where the config samples with vLLM.
+# The default config needs --config.model.path, --config.expert.model and
+# --config.editor.model (and base_url of both) after --.
+# Process 0 leads: sandboxes and engine are on its node, the learner is on all of them.
 # Not run on a cluster yet; the command is tested by --dry_run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -25,7 +29,10 @@ command=(sbatch --job-name=jaxagent --nodes="$NODES" --ntasks-per-node=1
   --open-mode=append --output=jaxagent-%j.log)
 [ -n "$PARTITION" ] && command+=(--partition="$PARTITION")
 [ -n "$ACCOUNT" ] && command+=(--account="$ACCOUNT")
-printf -v run '%q ' srun --kill-on-bad-exit=1 "$PYTHON" -m jaxagent.main \
+printf -v run '%q ' srun --kill-on-bad-exit=1 \
+  env XLA_PYTHON_CLIENT_MEM_FRACTION="$TRAINER_MEMORY" \
+  "$PYTHON" -m jaxagent.main \
   --config="$CONFIG" --config.mesh.fsdp=$((NODES * GPUS)) \
+  --config.rollout.vllm.gpu_memory_utilization="$SERVER_MEMORY" \
   ${EXTRA[@]+"${EXTRA[@]}"}
 launch "${command[@]}" --wrap="$run"

@@ -7,16 +7,23 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 . "$here/_environment.sh"
 # vLLM's servers have an environment of their own; the fast subset has none.
 # It is made beside the tests' own and the first tests: who needs it waits for the
-# process that makes it (tests/rollout/served.py).
+# process that makes it (tests/rollout/served.py). One for CUDA is somebody's own: the
+# tests then have theirs beside it.
 if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
-  bash "$here/vllm_env.sh" cpu &
+  folder=.venv-vllm
+  for made in "$here/../$folder"/.made-cuda-*; do
+    [ ! -e "$made" ] || folder=.venv-vllm-cpu
+  done
+  bash "$here/vllm_env.sh" cpu "$(cd "$here/.." && pwd)/$folder" &
   export JAXAGENT_TEST_VLLM=1 JAXAGENT_TEST_VLLM_MAKER=$!
+  export JAXAGENT_TEST_VLLM_FOLDER="$folder"
   trap 'kill "$JAXAGENT_TEST_VLLM_MAKER" 2>/dev/null || true' EXIT
 fi
 make_environment "[dev,docker,ray]"
 bash "$here/install_docker.sh"
 cd "$here/.."
-# The parity tests compare with transformers on PyTorch's CPU build.
+# The parity tests compare with transformers on PyTorch, on the CPU: any build of it
+# will do (pip's default index has one for CUDA on Linux, of some GB).
 if ! "$JAXAGENT_PYTHON" -c 'import torch' >/dev/null 2>&1; then
   "$JAXAGENT_PYTHON" -m pip install --quiet --disable-pip-version-check \
     torch==2.13.0

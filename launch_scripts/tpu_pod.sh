@@ -4,6 +4,11 @@
 #   [--chips=16] [--dir=jaxagent] [--config=FILE.py[:VARIANT]]
 #   [-- flags of jaxagent.main]
 # The package must lie in --dir on every worker, installed with the extra tpu.
+# It samples with the native engine: vLLM's servers are not for TPUs here.
+# The default config needs --config.model.path, --config.expert.model and
+# --config.editor.model (and base_url of both) after --.
+# Process 0 leads: sandboxes and engine are on its worker, the learner is on all of
+# them. The work directory must lie on a file system that all workers share.
 # Not run on a pod yet; the command is tested by --dry_run.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,7 +24,8 @@ required TPU "the name of the TPU"
 required ZONE "its zone"
 number CHIPS
 printf -v run '%q ' .venv/bin/python -m jaxagent.main --config="$CONFIG" \
-  --config.mesh.fsdp="$CHIPS" ${EXTRA[@]+"${EXTRA[@]}"}
+  --config.mesh.fsdp="$CHIPS" --config.rollout.engine=native \
+  ${EXTRA[@]+"${EXTRA[@]}"}
 printf -v dir '%q' "$DIR"
 launch gcloud compute tpus tpu-vm ssh "$TPU" --zone="$ZONE" --worker=all \
   --command="cd $dir && $run"

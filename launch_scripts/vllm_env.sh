@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the environment that vLLM's servers run in, apart from the trainer's.
 # usage: bash launch_scripts/vllm_env.sh cpu|cuda [FOLDER]   (FOLDER: .venv-vllm)
+# A folder of the other kind is refused; one of an earlier lock is made anew.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(cd "$here/.." && pwd)"
@@ -18,6 +19,17 @@ plugin="$root/third_party/jaxagent_vllm"
 sum() { cat "$@" | cksum | cut -d' ' -f1; }
 made="$folder/.made-$kind-$(sum "$lock")"
 plugged="$made-$(sum "$plugin"/*.py "$plugin"/*/*.py)"
+for other in "$folder"/.made-*; do
+  case "${other##*/}" in
+    ".made-$kind-"* | '.made-*') ;;
+    *)
+      echo "error: $folder is not of the kind $kind (it has ${other##*/});" \
+        "give another FOLDER: bash launch_scripts/vllm_env.sh $kind FOLDER," \
+        "or delete it first." >&2
+      exit 2
+      ;;
+  esac
+done
 [ ! -e "$plugged" ] || exit 0
 
 pip() { "$folder/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }

@@ -63,12 +63,18 @@ def test_one_that_is_interrupted_while_it_waits_is_waited_for_by_nobody(
   assert taken == [1]
 
 
-def test_programs_of_a_gpu_run_one_at_a_time_and_others_as_they_are(monkeypatch):
+@pytest.mark.parametrize(
+  'found', [(accelerator, 'is_cuda', True), (accelerator.jax, 'local_device_count', 4)]
+)
+def test_programs_that_could_meet_run_one_at_a_time_others_as_they_are(
+  found, monkeypatch
+):
   def plain(x):
     return x
 
+  monkeypatch.setattr(accelerator.jax, 'local_device_count', lambda: 1)
   assert accelerator.in_turns(plain) is plain
-  monkeypatch.setattr(accelerator, 'is_cuda', lambda: True)
+  monkeypatch.setattr(*found[:2], lambda: found[2])
   running, most = [], []
 
   def program(x):

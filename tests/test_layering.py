@@ -51,6 +51,7 @@ ROLLOUT_ON_DEVICE = {
 }
 DEVICE = {
   'accelerator',
+  'processes',
   'algorithms',
   'models',
   'sharding',
@@ -65,7 +66,8 @@ MAY_IMPORT = {
   'disk': set(),
   'algorithms': {'types'},
   'accelerator': set(),
-  'sharding': {'types'},
+  'processes': set(),
+  'sharding': {'types', 'accelerator'},
   'checkpoint': set(),
   'models': {'types', 'sharding', 'algorithms', 'checkpoint'},
   'learner': {

@@ -19,6 +19,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from jaxagent.envs import parser
+
 _SAID_BY = {'human': 'prompt', 'gpt': 'response'}
 _SPLIT = 'split it into conversations of one human and one gpt turn'
 
@@ -122,6 +124,11 @@ def _parse(value: Any, where: str) -> Conversation:
       raise ValueError(
         f'{where} has other turns than human and then gpt, which is not '
         f'supported; {_SPLIT}.'
+      )
+    if not parser.is_text(text):
+      raise ValueError(
+        f'{where}: its {who} turn holds a NUL or a lone surrogate, which is no '
+        'text; take it out.'
       )
     said[_SAID_BY[who]] = text
   if len(said) < 2:

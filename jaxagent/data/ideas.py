@@ -16,12 +16,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jaxagent import types
+from jaxagent.envs import parser
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.envs.model_line import step_names
 from jaxagent.llm.base import TextModel
 from jaxagent.stand_ins import moves
 
 MIN_POOL = 100
+MAX_IDEA_CHARS = 1000  # a longer line is no advice for a first step
 
 # Paper 000 table 7.
 IDEA_PROMPT = (
@@ -34,6 +36,8 @@ IDEA_PROMPT = (
   'note that [advice] flag should only be mentioned only once in your answer: '
   '[advice] YOUR ADVICE HERE'
 )
+# Headings, fences, and what introduces a list, in bold or not.
+_AROUND = re.compile(r'\s*(?:#+\s|```|~~~)|.*[:\uff1a][\s*_]*$')
 
 
 def idea_pool(task: types.TaskSpec) -> list[str]:
@@ -63,13 +67,26 @@ def idea_pool(task: types.TaskSpec) -> list[str]:
 
 
 def parse_advice(text: str) -> list[str]:
-  """Ideas from an answer to IDEA_PROMPT, one a line, bullets stripped."""
+  """Ideas from an answer to IDEA_PROMPT, one a line, bullets stripped.
+
+  What stands around them is left out: unlike all ideas, it would be chosen as
+  the most diverse.
+  """
   text = text.split('[advice]', 1)[-1]
   lines = (
     re.sub(r'^\s*(?:\[advice\]|[-*]|\d+[.)])\s*', '', line).strip()
     for line in text.splitlines()
+    if not _AROUND.match(line)
   )
-  return list(dict.fromkeys(line for line in lines if line))
+  return list(dict.fromkeys(line for line in lines if _is_idea(line)))
+
+
+def _is_idea(line: str) -> bool:
+  return (
+    len(line) <= MAX_IDEA_CHARS
+    and parser.is_text(line)
+    and any(c.isalpha() for c in line)
+  )
 
 
 def model_idea_pool(

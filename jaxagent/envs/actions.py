@@ -23,7 +23,10 @@ RESEARCH_LOG = 'research_log.log'
 # As valid as any edit (MLAgentBench's editor writes such a file, too): what
 # is executed scores what it scored.
 NO_CHANGE = 'Nothing changed: the file was so already.'
-REPL, COMMAND = '.repl/run.py', '.repl/command.txt'
+# Beside `on_failure=revert`.
+UNDONE = 'The run failed, so the edit was undone.'
+REPL = f'{workspace.COMMANDS}/run.py'
+COMMAND = f'{workspace.COMMANDS}/command.txt'
 # One command in an interpreter of its own, as MLAgentBench's compiles it: the
 # value of an expression is printed. Nothing is kept for the next command.
 REPL_SCRIPT = f"""\
@@ -79,6 +82,12 @@ class Scene:
   def problem(self) -> str:
     return self.spec.research_problem.strip()
 
+  def laid_out(
+    self, files: Mapping[str, str | types.Blob]
+  ) -> dict[str, str | types.Blob]:
+    """Those of a state's files that a run gets."""
+    return workspace.laid_out(files, self.mounts, self.spec.submission)
+
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
@@ -86,6 +95,7 @@ class Effect:
 
   files, script: of the next state; None leaves them as they are.
   lost: a line on each file of a run that is not there in the next step.
+  undone: an edit is not in the next state, for its run failed.
   """
 
   observation: str
@@ -96,6 +106,7 @@ class Effect:
   execution: types.Execution | None = None
   diff: str = ''
   lost: tuple[str, ...] = ()
+  undone: bool = False
 
 
 class Actions:
@@ -131,6 +142,19 @@ class Actions:
       opened=scene.store.get_bytes if scene.store else None,
     )
 
+  def lines(
+    self, scene: Scene, name: str, first: int, last: int
+  ) -> tuple[str, int]:
+    """(lines of a file, how many it has in all)."""
+    return workspace.lines(
+      scene.files,
+      scene.mounts,
+      name,
+      first,
+      last,
+      opened=scene.store.get_bytes if scene.store else None,
+    )
+
   def list_files(self, scene: Scene, dir_path: str) -> Effect:
     names = workspace.listing(scene.files, scene.mounts, dir_path)
     return Effect('\n'.join(names))
@@ -141,14 +165,13 @@ class Actions:
   def inspect_lines(
     self, scene, script_name, start_line_number, end_line_number
   ) -> Effect:
-    lines = self.read(scene, script_name).split('\n')
     start, end = _numbers(start_line_number, end_line_number)
     if not 1 <= start <= end:
       raise ActionFailed(f'lines {start} to {end} are no range.')
     if end - start >= MAX_INSPECT_LINES:
       raise ActionFailed(f'at most {MAX_INSPECT_LINES} lines at once.')
-    part = '\n'.join(lines[start - 1 : end])
-    return Effect(f'Lines {start}-{end} of {len(lines)}:\n{part}')
+    part, total = self.lines(scene, script_name, start, end)
+    return Effect(f'Lines {start}-{end} of {total}:\n{part}')
 
   def understand(self, scene, file_name, things_to_look_for) -> Effect:
     text = self.read(scene, file_name)
@@ -204,11 +227,12 @@ class Actions:
 
   def execute(self, scene: Scene, script_name: str) -> Effect:
     path = workspace.checked(script_name)
-    if path not in workspace.laid_out(scene.files):
+    laid_out = scene.laid_out(scene.files)
+    if path not in laid_out:
       raise ActionFailed(
         f'there is no script {script_name!r}.', 'missing', script_name
       )
-    run = scene.run(workspace.laid_out(scene.files), path)
+    run = scene.run(laid_out, path)
     files, lost = scene.carried(scene.files, run.execution)
     return Effect(
       self.report(path, run) + self.not_kept(lost),
@@ -232,7 +256,7 @@ class Actions:
     return f'{status}\n{run.execution.output}'
 
   def repl(self, scene: Scene, command: str) -> Effect:
-    files = workspace.laid_out(scene.files)
+    files = scene.laid_out(scene.files)
     files |= {REPL: REPL_SCRIPT, COMMAND: command}
     execution = scene.command(files, REPL)
     files, lost = scene.carried(scene.files, execution)
@@ -298,25 +322,19 @@ class Actions:
     text = self.edited(target, diff)
     if scene.after_edit == 'nothing':
       return Effect(text, files=files, script=target, diff=diff)
-    run = scene.run(workspace.laid_out(files), target)
+    run = scene.run(scene.laid_out(files), target)
     if scene.after_edit == 'measure':
       return Effect(text, run.outcome, files, target, run, diff=diff)
     text = f'{self.report(target, run)}\n{text}'
-    keep = run.outcome is types.Outcome.OK or scene.on_failure == 'keep'
-    lost: list[str] = []
-    if keep:
-      files, lost = scene.carried(files, run.execution)
-      text += self.not_kept(lost)
-    if not keep:
-      text += '\nThe run failed, so the edit was undone.'
+    # A fault of ours changes nothing, whatever a failed script's edit does.
+    keep = scene.on_failure == 'keep' and not run.outcome.is_infrastructure
+    if run.outcome is not types.Outcome.OK and not keep:
+      text += f'\n{UNDONE}'
+      return Effect(text, run.outcome, run=run, diff=diff, undone=True)
+    files, lost = scene.carried(files, run.execution)
+    text += self.not_kept(lost)
     return Effect(
-      text,
-      run.outcome,
-      files=files if keep else None,
-      script=target if keep else None,
-      run=run,
-      diff=diff,
-      lost=tuple(lost),
+      text, run.outcome, files, target, run, diff=diff, lost=tuple(lost)
     )
 
   # --- Notes and questions --------------------------------------------------

@@ -2,20 +2,17 @@
 
 Text stays text; anything else is kept by content (`snapshots`). What cannot be
 kept is told in the observation, so that an agent does not look for it in vain.
+The submission is kept to be read: no run gets it (`workspace.laid_out`).
 """
 
 from __future__ import annotations
 
-import fnmatch
-import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jaxagent import types
-from jaxagent.envs import parser, workspace
+from jaxagent.envs import workspace
 from jaxagent.envs.snapshots import Snapshots
-
-# Ours, or made anew by each run.
-_OWN = ('.repl', workspace.BACKUP, 'data', '__pycache__')
+from jaxagent.sandbox.checks import MAX_FILE_MB
 
 
 def carry(
@@ -23,22 +20,24 @@ def carry(
   execution: types.Execution,
   spec: types.TaskSpec,
   store: Snapshots,
+  mounts: Iterable[str] = (),
 ) -> tuple[dict[str, str | types.Blob], list[str]]:
-  """(files of the next state, one line each of what is not kept)."""
+  """(files of the next state, one line each of what is not kept).
+
+  mounts: where the workspace shows data of the task.
+  """
   kept, lines = dict(files), list(execution.left_out)
+  taken = (*workspace.RESERVED, *mounts)
   for name in execution.removed:
-    if not _fixed(name, spec):
+    if not workspace.is_read_only(name, spec):
       kept.pop(name, None)
-  for name, data in sorted(execution.changed.items()):
-    if _fixed(name, spec):
-      continue
-    if workspace.inside(name) != name:
-      lines.append(f'{name!a}: no sensible name')
-    elif name not in kept and workspace.is_full(kept):
-      lines.append(f'{name}: the workspace holds {workspace.MAX_FILES} files')
-    elif clash := workspace.clash(kept, name):
-      lines.append(f'{name}: {clash}')
-    elif text := _as_text(data):
+  left = {**execution.changed, **execution.collected}
+  for name, data in sorted(left.items()):
+    if workspace.is_at(name, taken) or '__pycache__' in name.split('/'):
+      continue  # no step would look for it
+    if why := _barred(name, len(data), execution, spec) or _no_room(kept, name):
+      lines.append(f'{name if name.isprintable() else ascii(name)}: {why}')
+    elif (text := workspace.as_text(data)) is not None:
       if workspace.text_bytes(kept) + len(data) > workspace.MAX_TEXT_BYTES:
         lines.append(f'{name}: {workspace.TOO_MUCH}')
       else:
@@ -50,27 +49,26 @@ def carry(
   return kept, lines
 
 
-def _fixed(name: str, spec: types.TaskSpec) -> bool:
-  """Whether it is laid out anew for each run, whatever became of it."""
-  fixed = (*_OWN, spec.submission, *map(posixpath.normpath, spec.read_only_files))
-  return any(
-    name == one
-    or workspace.within(name, one)
-    or fnmatch.fnmatchcase(name, one)
-    or one in name.split('/')[:-1]
-    for one in fixed
-  )
+def _barred(
+  name: str, size: int, execution: types.Execution, spec: types.TaskSpec
+) -> str:
+  """Why no workspace keeps such a file; '' where it may."""
+  if workspace.inside(name) != name:
+    return 'no sensible name'
+  if workspace.is_read_only(name, spec):
+    return 'read-only'
+  submits = name in execution.collected
+  if not submits and workspace.is_at(name, (spec.submission,)):
+    return 'a submission is written by running a script'
+  if size > MAX_FILE_MB << 20:
+    return f'{size} bytes, beyond {MAX_FILE_MB} MB a file'
+  return ''
 
 
-def _as_text(data: bytes) -> str:
-  """'' where it is no text that an action could show."""
-  if len(data) > workspace.MAX_FILE_BYTES:
-    return ''
-  try:
-    text = data.decode('utf-8')
-  except UnicodeDecodeError:
-    return ''
-  return text if parser.is_text(text) else ''
+def _no_room(kept: workspace.Files, name: str) -> str:
+  if name not in kept and workspace.is_full(kept):
+    return f'the workspace holds {workspace.MAX_FILES} files'
+  return workspace.clash(kept, name)
 
 
 def told(lines: Sequence[str]) -> str:

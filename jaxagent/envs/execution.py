@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
+from jaxagent.envs import workspace
 from jaxagent.envs.snapshots import Snapshots
 
 # Of what is left of a trajectory's time: an execution that begins has so much.
@@ -236,7 +237,13 @@ class ScriptRunner:
     files, script = self._starter(task), 'train.py'
     if script not in files:
       raise StartError(f'task {task}: the starter has no {script}.')
-    run = self.run_script(task, files, script, job_id=job_id or f'start-{task}')
+    prepared = self.task(task)
+    laid_out = workspace.laid_out(
+      files, prepared.mounts, prepared.spec.submission
+    )
+    run = self.run_script(
+      task, laid_out, script, job_id=job_id or f'start-{task}'
+    )
     score = run.score
     if score is None:
       score = self._baseline(task, run)

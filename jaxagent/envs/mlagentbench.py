@@ -22,6 +22,7 @@ from jaxagent import types
 from jaxagent.envs import parser, prompts, workspace
 from jaxagent.envs.actions import (
   RESEARCH_LOG,
+  UNDONE,
   Actions,
   Effect,
   Scene,
@@ -84,6 +85,8 @@ class MlAgentBenchActions(Actions):
       return f'EnvError: {error}'
     if error.kind == 'outside':
       return f'EnvError: {_OUTSIDE.format(error.name)}'
+    if error.kind == 'model':
+      return f'LLMError: {error}'
     if error.kind == 'read_only':
       return f'EnvError: {_READ_ONLY.format(error.name)}'
     if action in parser.EDIT_ACTIONS and not error.kind:
@@ -121,27 +124,28 @@ class MlAgentBenchActions(Actions):
     if end - start > 100:
       raise Said('the number of lines to display is limited to 100 lines')
     try:
-      lines = self.read(scene, script_name).split('\n')
+      part, total = self.lines(scene, script_name, start, end)
+      if end < 0:  # as a slice has it: from the file's end
+        part, total = self.lines(scene, script_name, start, total + end)
     except ActionFailed as error:
       raise Said(f'cannot find script {script_name}') from error
-    part = '\n'.join(lines[max(start - 1, 0) : end])
     return Effect(
-      f'Here are the lines (the file ends at line {len(lines)}):\n\n{part}'
+      f'Here are the lines (the file ends at line {total}):\n\n{part}'
     )
 
   # --- Changing ------------------------------------------------------------
 
   def target(self, scene: Scene, name: str) -> str:
     path = workspace.checked(name)
-    if name in _read_only(scene):
+    if name in _read_only(scene) or _is_shown_data(scene, path):
       raise ActionFailed(f'{name!r} is read-only.', 'read_only', name)
     folder = posixpath.dirname(path)
-    if folder and folder != 'data' and not any(
+    if folder and folder not in scene.mounts and not any(
       workspace.within(other, folder)
       for other in workspace.visible(scene.files)
     ):
       raise ActionFailed(f'there is no folder {folder!r}.', 'missing', name)
-    if path in ('.', 'data') or workspace.within(path, workspace.BACKUP):
+    if path in ('.', *scene.mounts) or workspace.is_at(path, workspace.RESERVED):
       raise ActionFailed(f'{name!r} is a folder.')
     return workspace.can_be_laid_out(scene.files, scene.spec, name, path)
 
@@ -240,9 +244,10 @@ class MlAgentBenchActions(Actions):
     self, scene: Scene, script: str, save_name: str, old: str, part: str, new
   ) -> Effect:
     """part: what the answer compares the new file with."""
-    files = dict(scene.files)
-    files.setdefault(workspace.checked(script), old)
-    scene = _with_files(scene, files)
+    path = workspace.checked(script)
+    if path not in scene.files:  # for its undo copy
+      files = workspace.with_file(scene.files, path, old)
+      scene = _with_files(scene, files)
     effect = self._after_edit(
       scene, script, old, new, self.target(scene, save_name)
     )
@@ -251,8 +256,8 @@ class MlAgentBenchActions(Actions):
       f'if the edit is correct and desirable:\n\n{unified(part, new)}'
     )
     if effect.run is not None and scene.after_edit == 'execute':
-      text += f'\n{self.report(script, effect.run)}'
-      text += self.not_kept(effect.lost)
+      text += f'\n{self.report(save_name, effect.run)}'
+      text += f'\n{UNDONE}' * effect.undone + self.not_kept(effect.lost)
     return _told_as(effect, text)
 
   # --- Notes and questions --------------------------------------------------
@@ -291,6 +296,13 @@ def _read_only(scene: Scene) -> set[str]:
     for pattern in scene.spec.read_only_files
     if fnmatch.fnmatch(name, pattern)
   }
+
+
+def _is_shown_data(scene: Scene, path: str) -> bool:
+  """Whether it is in a folder that the task shows read-only as a whole."""
+  folder, slash, _ = path.partition('/')
+  fixed = folder in scene.mounts and folder in scene.spec.read_only_files
+  return bool(slash) and fixed
 
 
 def _walked(scene: Scene) -> Iterator[str]:

@@ -18,7 +18,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxagent.envs import parser, task_yaml, workspace
+from jaxagent.envs import task_yaml, workspace
+from jaxagent.sandbox.checks import MAX_FILE_MB
 from jaxagent.types import Limits, TaskSpec
 
 LAYOUT = 'mlagentbench'
@@ -187,22 +188,38 @@ class Workspace:
 
 
 def workspace_of(env: pathlib.Path) -> Workspace:
-  """A folder that holds but short texts is code; any other is data."""
+  """A folder that holds but short texts is code; any other is data, as `data` is.
+
+  Raises ValueError for a file that no run could be given.
+  """
   texts, others, folders = {}, {}, {}
   for path in sorted(env.iterdir()):
     if path.name == '__pycache__' or path.name.startswith('.'):
       continue
-    if path.is_dir():
+    if path.is_dir() and path.name == 'data':
+      folders[path.name] = path
+    elif path.is_dir():
       inside = dict(_texts(path, env))
       if None in inside.values() or len(inside) > workspace.MAX_FILES // 2:
         folders[path.name] = path
       else:
         texts |= inside
     elif (text := _as_text(path)) is None:
-      others[path.name] = path
+      others[path.name] = _small_enough(path)
     else:
       texts[path.name] = text
   return Workspace(texts, others, folders)
+
+
+def _small_enough(path: pathlib.Path) -> pathlib.Path:
+  size = path.stat().st_size
+  if size > MAX_FILE_MB << 20:
+    raise ValueError(
+      f'{path} has {size} bytes, and each run gets a copy of it, of at most '
+      f'{MAX_FILE_MB} MB: put it into a folder of env/, which is shown where '
+      'it is.'
+    )
+  return path
 
 
 def _texts(
@@ -217,8 +234,4 @@ def _as_text(path: pathlib.Path) -> str | None:
   """None where no action could hold it."""
   if path.stat().st_size > workspace.MAX_FILE_BYTES:
     return None
-  try:
-    text = path.read_bytes().decode('utf-8')
-  except UnicodeDecodeError:
-    return None
-  return text if parser.is_text(text) else None
+  return workspace.as_text(path.read_bytes())

@@ -10,10 +10,11 @@ at malformed inputs included (parser_parity.py): for parity only.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
-from typing import Mapping, Sequence
+from typing import Iterator, Mapping, Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser_parity
@@ -106,6 +107,16 @@ class ActionError(ResponseError):
 
 class UnknownAction(ActionError):
   """The action is none, or none of those that are allowed."""
+
+
+@contextlib.contextmanager
+def naming(action: str) -> Iterator[None]:
+  """What is wrong with a response names the action that it is about."""
+  try:
+    yield
+  except ResponseError as error:
+    error.action = action
+    raise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,7 +338,7 @@ def check_args(
   for name in names:
     item = value[name]
     if isinstance(item, int) and not isinstance(item, bool):
-      item = str(item)  # line numbers come as numbers, too
+      item = _digits(name, item)  # line numbers come as numbers, too
     if not isinstance(item, str):
       raise ActionError(
         f'The argument {name!r} of {action!r} must be a string, not '
@@ -342,26 +353,34 @@ def check_args(
   return args
 
 
+def _digits(name: str, number: int) -> str:
+  try:
+    return str(number)
+  except ValueError:
+    raise ActionError(
+      f'The argument {name!r} is a number with too many digits.'
+    ) from None
+
+
 def _parse_as_peer(
   text: str, required: Sequence[str], actions: Sequence[str]
 ) -> Response:
-  action = ''
   try:
     entries = parser_parity.entries(text, required)
     action = entries['Action']
-    check_action(action, actions)
-    value = parser_parity.action_input(
-      entries['Action Input'], ACTION_ARGS[action]
-    )
-    args = check_args(action, value)
+    with naming(action):
+      check_action(action, actions)
+      args = check_args(action, _input_as_peer(entries['Action Input'], action))
   except parser_parity.ParityError as error:
-    raised = FormatError(str(error))
-    raised.action = action
-    raise raised from error
-  except ResponseError as error:
-    error.action = action
-    raise
+    raise FormatError(str(error)) from error
   return Response(entries, action, args)
+
+
+def _input_as_peer(text: str, action: str) -> dict[str, object]:
+  try:
+    return parser_parity.action_input(text, ACTION_ARGS[action])
+  except parser_parity.ParityError as error:
+    raise FormatError(str(error)) from error
 
 
 def parse_response(
@@ -398,13 +417,10 @@ def parse_response(
   action = entries['Action']
   if not strict:
     action = action.strip(AROUND_ACTION)
-  try:
+  with naming(action):
     value = load_json(entries['Action Input'], strict=strict)
     check_action(action, allowed)
     args = check_args(action, value, strict=strict)
-  except ResponseError as error:
-    error.action = action
-    raise
   return Response(entries, action, args)
 
 

@@ -15,6 +15,8 @@ from jaxagent.envs import parser
 from jaxagent.envs.mlagentbench import SHUT_DOWN
 from jaxagent.envs.step_env import StepEnvironment, StepResult
 
+_NUMBERS = itertools.count()
+
 
 class Session:
   """Walks from a state, one action after the other.
@@ -27,6 +29,8 @@ class Session:
     env: carries actions out; its dialect is what `execute` answers in.
     max_steps: actions in all (paper 002: 50).
     max_time_s: seconds in all (paper 002: 5 hours).
+    name: its jobs are known by it, so no other session may have it at the same
+      time; one of its own where None.
   """
 
   def __init__(
@@ -36,9 +40,10 @@ class Session:
     *,
     max_steps: int = 50,
     max_time_s: float = 5 * 3600.0,
-    name: str = 'session',
+    name: str | None = None,
   ):
-    self.env, self.name = env, name
+    self.env = env
+    self.name = f'session{next(_NUMBERS)}' if name is None else name
     self.max_steps, self.max_time_s = max_steps, max_time_s
     self._forks = itertools.count()
     self.reset_to(state)
@@ -88,7 +93,6 @@ class Session:
     try:
       response = self._response(action, args)
     except parser.ResponseError as error:
-      error.action = action
       result = self.env.refuse(self.state, error)
     else:
       result = self.env.act(
@@ -107,7 +111,8 @@ class Session:
     return result.observation
 
   def _response(self, action: str, args) -> parser.Response:
-    parser.check_action(action, self.env.actions)
     value = dict(args) if isinstance(args, Mapping) else args
-    checked = parser.check_args(action, value)
+    with parser.naming(action):
+      parser.check_action(action, self.env.actions)
+      checked = parser.check_args(action, value)
     return parser.Response({}, action, checked)

@@ -28,6 +28,7 @@ from jaxagent.envs.workspace import ActionFailed
 FLOOR_S = 1e-3
 HISTORY = 3  # steps kept in a state, as in MLAgentBench's research agent
 MAX_RESPONSE_CHARS, MAX_PAST_CHARS = 16_000, 6000  # kept of each of them
+MAX_ACTION_CHARS = 80  # of the name of an action that there is not
 AFTER_EDIT = ('execute', 'measure', 'nothing')
 ON_FAILURE = ('revert', 'keep')
 DIALECTS: dict[str, type[Actions]] = {
@@ -48,6 +49,7 @@ class StepResult:
   exec_s: seconds of the execution clock; FLOOR_S where nothing ran.
   diff: unified diff of an edit.
   message: one line for people.
+  undone: the edit is not in `state`, for its run failed.
   """
 
   outcome: types.Outcome
@@ -64,6 +66,7 @@ class StepResult:
   diff: str = ''
   message: str = ''
   entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  undone: bool = False
 
   @property
   def done(self) -> bool:
@@ -202,7 +205,8 @@ class StepEnvironment(ScriptRunner):
   ) -> StepResult:
     """The step of a response that cannot be acted on."""
     effect = Effect(self.dialect.not_understood(error), error.outcome)
-    return self._finish(state, '', {}, effect, text, valid=False)
+    named = parser.plain(str(error.action))[:MAX_ACTION_CHARS]
+    return self._finish(state, named, {}, effect, text, valid=False)
 
   def act(
     self,
@@ -269,7 +273,9 @@ class StepEnvironment(ScriptRunner):
     def carried(files, execution):
       if self.carry_mb <= 0:
         return dict(files), []
-      return carried_files.carry(files, execution, task.spec, self.store)
+      return carried_files.carry(
+        files, execution, task.spec, self.store, task.mounts
+      )
 
     return Scene(
       state=state,
@@ -313,7 +319,7 @@ class StepEnvironment(ScriptRunner):
       outcome=effect.outcome,
       action=action,
       args=args,
-      is_edit=action in parser.EDIT_ACTIONS,
+      is_edit=valid and action in parser.EDIT_ACTIONS,
       valid_action=valid,
       state=next_state,
       score=score,
@@ -323,6 +329,7 @@ class StepEnvironment(ScriptRunner):
       exec_s=max(execution.exec_s, FLOOR_S) if execution else FLOOR_S,
       diff=effect.diff,
       message=next(iter(lines), '')[:160],
+      undone=effect.undone,
     )
 
   def _next(

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import codecs
 import fnmatch
+import io
+import os
 import pathlib
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
+from typing import BinaryIO
 
 from jaxagent import types
 from jaxagent.envs import parser
@@ -22,7 +25,9 @@ MAX_BINARY_BYTES = 16 * 1024 * 1024  # of a data file that is copied as it is
 TOO_MUCH = f'the workspace holds at most {MAX_TEXT_BYTES} bytes of text'
 BACKUP = '.backup'  # folder of the undo copies; no run sees it
 MAX_BACKUPS = 8  # of one file; the oldest goes first
-
+COMMANDS = '.repl'  # folder in which a run of one command is laid out
+RESERVED = (BACKUP, COMMANDS)  # no action and no script puts a file there
+_READ_BYTES = 1 << 20  # at once, of a file whose lines are counted
 
 # Relative path -> content.
 Files = Mapping[str, str | types.Blob]
@@ -36,8 +41,8 @@ class ActionFailed(Exception):
   """A valid action that the environment answers with an error.
 
   Attributes:
-    kind: 'outside' (of the workspace), 'missing', 'read_only', or '' for what
-      the message alone says.
+    kind: 'outside' (of the workspace), 'missing', 'read_only', 'model' (a text
+      model has no answer to it), or '' for what the message alone says.
     name: the file or folder that it is about, as the action gave it.
   """
 
@@ -67,14 +72,31 @@ def within(path: str, folder: str) -> bool:
   return path.startswith(folder + '/')
 
 
+def is_at(path: str, places: Iterable[str]) -> bool:
+  """Whether `path` is one of these files and folders, or lies below one."""
+  return any(path == place or within(path, place) for place in places)
+
+
+def is_read_only(path: str, spec: types.TaskSpec) -> bool:
+  """Whether the task lists `path`, or a folder around it, as read-only."""
+  fixed = tuple(map(posixpath.normpath, spec.read_only_files))
+  return is_at(path, fixed) or any(fnmatch.fnmatchcase(path, f) for f in fixed)
+
+
 def visible(files: Files) -> dict[str, str | types.Blob]:
   """What actions get to see: all files but the undo copies."""
   return {k: v for k, v in files.items() if not within(k, BACKUP)}
 
 
-def laid_out(files: Files) -> dict[str, str | types.Blob]:
-  """What a run gets: what is visible, over the task's own data."""
-  return {k: v for k, v in visible(files).items() if not within(k, 'data')}
+def laid_out(
+  files: Files, mounts: Iterable[str], submission: str
+) -> dict[str, str | types.Blob]:
+  """What a run gets: nothing in the place of the task's data or of ours.
+
+  Nor the last run's submission: a script that writes none has none.
+  """
+  taken = (*RESERVED, *mounts, submission)
+  return {k: v for k, v in files.items() if not is_at(k, taken)}
 
 
 def checked(name: str) -> str:
@@ -95,37 +117,91 @@ def read(
 ) -> str:
   """Text of a workspace file or of a data file.
 
-  whole: the text is to be kept: what is too long or no UTF-8 is refused. Else
-    its first MAX_FILE_BYTES are enough, and the end says so.
+  whole: the text is to be kept: what is too long is refused. Else its first
+    MAX_FILE_BYTES are enough, and the end says so.
   opened: for texts of the workspace that are too long for a state.
   """
-  path = checked(name)
-  if path in files and not within(path, BACKUP):
-    found = files[path]
-    if isinstance(found, str):
-      return found
-    head, size = _text_head(found, name, opened), found.size
-  else:
-    head, size = _mounted_head(mounts, path, name)
+  found = _kept(files, name)
+  if isinstance(found, str):
+    return found
+  with _open(found, mounts, name, opened) as file:
+    head, size = _head(file, name)
   return _whole(head, size, name) if whole else _shown(head, size)
 
 
-def _text_head(blob: types.Blob, name: str, opened: Opened | None) -> bytes:
-  head = opened(blob)[:MAX_FILE_BYTES] if opened else None
-  if head is None or not _is_text(head, blob.size):
-    raise ActionFailed(
-      f'{name!r} is no text ({blob.size} bytes); a script can read it.'
-    )
-  return head
+def lines(
+  files: Files,
+  mounts: Mounts,
+  name: str,
+  first: int,
+  last: int,
+  *,
+  opened: Opened | None = None,
+) -> tuple[str, int]:
+  """(lines `first` to `last`, counted from 1; how many there are) of a text.
+
+  Wherever in it they are; of what is longer than MAX_FILE_BYTES the beginning.
+  Raises as `read`.
+  """
+  found = _kept(files, name)
+  if isinstance(found, str):
+    every = found.split('\n')
+    return '\n'.join(every[max(first - 1, 0) : max(last, 0)]), len(every)
+  with _open(found, mounts, name, opened) as file:
+    _head(file, name)
+    file.seek(0)
+    return _lines(file, first, last)
 
 
-def _mounted_head(mounts: Mounts, path: str, name: str) -> tuple[bytes, int]:
-  """(the first MAX_FILE_BYTES of a data file, its size)."""
-  real = _mounted(mounts, path)
+def _kept(files: Files, name: str) -> str | types.Blob | None:
+  """What a state holds of it; None for what may be among the task's data."""
+  path = checked(name)
+  return None if within(path, BACKUP) else files.get(path)
+
+
+def _open(
+  blob: types.Blob | None, mounts: Mounts, name: str, opened: Opened | None
+) -> BinaryIO:
+  """A file that is kept beside the states; without one, the data file."""
+  if blob is not None:
+    if opened is None:
+      raise _no_text(name, blob.size)
+    return io.BytesIO(opened(blob))
+  real = _mounted(mounts, checked(name))
   if real is None or not real.is_file():
     raise ActionFailed(f'there is no file {name!r}.', 'missing', name)
-  with real.open('rb') as file:
-    return file.read(MAX_FILE_BYTES), real.stat().st_size
+  return real.open('rb')
+
+
+def _head(file: BinaryIO, name: str) -> tuple[bytes, int]:
+  """(the first MAX_FILE_BYTES, all bytes); ActionFailed for what is no text."""
+  size = file.seek(0, os.SEEK_END)
+  file.seek(0)
+  head = file.read(MAX_FILE_BYTES)
+  if not _is_text(head, size):
+    raise _no_text(name, size)
+  return head, size
+
+
+def _no_text(name: str, size: int) -> ActionFailed:
+  return ActionFailed(
+    f'{name!r} is no text ({size} bytes); a script can read it.'
+  )
+
+
+def _lines(file: BinaryIO, first: int, last: int) -> tuple[str, int]:
+  """As `lines`, of bytes; no more of them in memory than are shown."""
+  part, size, ended = bytearray(), 0, 0  # ended: lines before those of `data`
+  while data := file.read(_READ_BYTES):
+    more = data.count(b'\n')
+    start, stop = max(first - 1 - ended, 0), last - ended
+    if start <= more and stop > 0:
+      # The last piece goes on with the first one of what is read next.
+      wanted = b'\n'.join(data.split(b'\n')[start:stop])
+      part += wanted[: MAX_FILE_BYTES - len(part)]
+      size += len(wanted)
+    ended += more
+  return _shown(bytes(part), size), ended + 1
 
 
 def _is_text(head: bytes, size: int) -> bool:
@@ -152,12 +228,7 @@ def _whole(head: bytes, size: int, name: str) -> str:
       f'{name!r} has {size} bytes, more than the {MAX_FILE_BYTES} of an action; '
       'a script can read it where it is.'
     )
-  try:
-    return head.decode('utf-8')
-  except UnicodeDecodeError:
-    raise ActionFailed(
-      f'{name!r} is no text in UTF-8; a script can read it where it is.'
-    ) from None
+  return head.decode('utf-8')
 
 
 def binary(mounts: Mounts, name: str) -> bytes | None:
@@ -219,14 +290,7 @@ def writable(files: Files, spec: types.TaskSpec, name: str) -> str:
   path = checked(name)
   if path == '.':
     raise ActionFailed(f'{name!r} is a folder.', 'outside', name)
-  if any(
-    path == fixed or within(path, fixed) or fnmatch.fnmatchcase(path, fixed)
-    for fixed in (
-      'data',
-      BACKUP,
-      *map(posixpath.normpath, spec.read_only_files),
-    )
-  ):
+  if is_at(path, ('data', *RESERVED)) or is_read_only(path, spec):
     raise ActionFailed(f'{name!r} is read-only.', 'read_only', name)
   return can_be_laid_out(files, spec, name, path)
 
@@ -251,6 +315,17 @@ def clash(names: Iterable[str], path: str) -> str:
     if within(other, path):
       return f'{path!r} is a folder.'
   return ''
+
+
+def as_text(data: bytes) -> str | None:
+  """A file's content as a state holds it; None for what is no such text."""
+  if len(data) > MAX_FILE_BYTES:
+    return None
+  try:
+    content = data.decode('utf-8')
+  except UnicodeDecodeError:
+    return None
+  return content if parser.is_text(content) else None
 
 
 def is_full(files: Files) -> bool:

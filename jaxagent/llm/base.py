@@ -1,9 +1,27 @@
-"""A text model, whatever serves it."""
+"""A text model, whatever serves it, and how one is asked for a policy."""
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
+
+from jaxagent.envs.interfaces import NoText, TextModelError
+
+_log = logging.getLogger(__name__)
+_SHORT = ({'role': 'user', 'content': 'Answer with one word: ready'},)
+
+
+class Refused(TextModelError):
+  """The endpoint does not take a request, for its content, length or options.
+
+  It would say the same of the same request again.
+  """
+
+
+class Unanswerable(Exception):
+  """A model that is well has no answer to this input; says why, in one line."""
 
 
 @runtime_checkable
@@ -24,3 +42,28 @@ class TextModel(Protocol):
   ) -> str:
     """The answer's text; raises interfaces.TextModelError when none came."""
     ...
+
+
+def ask(
+  client: TextModel, messages: Sequence[dict[str, str]], **options
+) -> str:
+  """The model's text to messages that a policy had a part in.
+
+  options: of `TextModel.complete`.
+  Raises Unanswerable where the input is the cause, which is the policy's
+  doing: else it were free, and failed again at each try. TextModelError where
+  the model or its endpoint is.
+  """
+  try:
+    return client.complete(messages, **options)
+  except NoText as error:
+    raise Unanswerable('the model gave no text') from error
+  except Refused as error:
+    _log.info('%s', error)
+    # Wrong options are refused with the same status: then this is, too, and
+    # its error goes on. Of an endpoint that is well the cache keeps the answer.
+    with contextlib.suppress(NoText):
+      client.complete(_SHORT, **options)
+    raise Unanswerable(
+      'the model takes no request of this length or content'
+    ) from error

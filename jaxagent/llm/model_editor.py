@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Sequence
 
 from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused
-from jaxagent.llm.base import TextModel
+from jaxagent.llm import base
 
 SYSTEM = (
   'You edit Python scripts for a machine learning engineer. You get a script '
@@ -42,10 +43,11 @@ class ModelEditor:
   answer without usable code depends on the instruction, so after
   `attempts` of them the edit is refused, which the policy is charged for:
   else an instruction that keeps the editor from writing code would be free.
+  No text at all, or a script that the model has no room for, is refused, too.
   """
 
   def __init__(
-    self, client: TextModel, *, max_tokens: int = 4096, attempts: int = 2
+    self, client: base.TextModel, *, max_tokens: int = 4096, attempts: int = 2
   ):
     if attempts < 1:
       raise ValueError(f'attempts={attempts!r} must be at least 1.')
@@ -58,9 +60,9 @@ class ModelEditor:
   def edit(self, script: str, instruction: str) -> str:
     """Returns the edited script.
 
-    Raises EditRefused where the model refuses or gives no valid Python
-    (checked where the script itself is valid), TextModelError where it gives
-    no answer at all.
+    Raises EditRefused where the model refuses, has no answer to this input or
+    gives no valid Python (checked where the script itself is valid),
+    TextModelError where it cannot be reached.
     """
     if not instruction.strip():
       raise EditRefused('the instruction is empty')
@@ -74,9 +76,7 @@ class ModelEditor:
     ]
     why = ''
     for attempt in range(self.attempts):
-      answer = self.client.complete(
-        messages, max_tokens=self.max_tokens, temperature=0.0, seed=attempt
-      )
+      answer = self._ask(messages, attempt)
       code, why = self._read(answer, check=parses(script))
       if code is not None:
         return code
@@ -85,6 +85,18 @@ class ModelEditor:
         {'role': 'user', 'content': AGAIN.format(why=why)},
       ]
     raise EditRefused(f"the editor's answer cannot be used: {why}")
+
+  def _ask(self, messages: Sequence[dict[str, str]], attempt: int) -> str:
+    try:
+      return base.ask(
+        self.client,
+        messages,
+        max_tokens=self.max_tokens,
+        temperature=0.0,
+        seed=attempt,
+      )
+    except base.Unanswerable as error:
+      raise EditRefused(str(error)) from error
 
   @staticmethod
   def _read(answer: str, check: bool) -> tuple[str | None, str]:

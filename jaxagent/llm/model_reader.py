@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jaxagent.llm.base import TextModel
+from jaxagent.envs.workspace import ActionFailed
+from jaxagent.llm import base
 
 BLOCK_CHARS = 10_000  # of one question, as MLAgentBench cuts files
 MAX_BLOCKS = 40  # a longer file is read from its beginning
@@ -32,16 +33,20 @@ _RETRIEVE = (
 
 
 class ModelReader:
-  """Asks a text model, block by block where a file is long."""
+  """Asks a text model, block by block where a file is long.
 
-  def __init__(self, client: TextModel, *, max_tokens: int = 1024):
+  Each raises ActionFailed where the model has no answer to this input, which is
+  the policy's doing, and TextModelError where it cannot be reached.
+  """
+
+  def __init__(self, client: base.TextModel, *, max_tokens: int = 1024):
     self.client = client
     self.name = f'model_reader({client.name})'
     self.is_stand_in = client.is_stand_in
     self.max_tokens = max_tokens
 
   def describe(self, text: str, wanted: str) -> str:
-    """Raises TextModelError where the model gives no answer."""
+    """What is wanted of a file: of its blocks, put together."""
     answers = [
       self._ask(
         _DESCRIBE.format(start=start, end=end, block=block, wanted=wanted)
@@ -64,11 +69,15 @@ class ModelReader:
     )
 
   def _ask(self, question: str) -> str:
-    return self.client.complete(
-      [{'role': 'user', 'content': question}],
-      max_tokens=self.max_tokens,
-      temperature=0.0,
-    ).strip()
+    try:
+      return base.ask(
+        self.client,
+        [{'role': 'user', 'content': question}],
+        max_tokens=self.max_tokens,
+        temperature=0.0,
+      ).strip()
+    except base.Unanswerable as error:
+      raise ActionFailed(f'{error}.', kind='model') from error
 
 
 def blocks(text: str) -> Iterator[tuple[int, int, str]]:

@@ -27,10 +27,12 @@ import numpy as np
 
 from jaxagent.envs.interfaces import NoText, TextModelError
 from jaxagent.llm import cache as answer_cache
+from jaxagent.llm.base import Refused
 
 _log = logging.getLogger(__name__)
 
 RETRY_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+REFUSED_STATUS = frozenset({400, 413, 422})
 MAX_ANSWER_BYTES = 16 * 2**20
 _REMEDIES = {
   401: 'set a valid key in {env}',
@@ -209,8 +211,8 @@ class OpenAIClient:
     """The answer's text.
 
     Raises TextModelError where no usable answer came: the endpoint refuses
-    the request, fails more than `max_retries` times, or does not speak the
-    protocol.
+    the request (`base.Refused` where for what is in it), fails more than
+    `max_retries` times, says nothing (`NoText`), or does not speak the protocol.
     """
     body: dict[str, Any] = {
       'model': self.name,
@@ -349,7 +351,8 @@ class OpenAIClient:
         f'HTTP {status} {said}', _seconds(response.headers.get('retry-after'))
       )
     remedy = _REMEDIES.get(status, 'the request was not accepted')
-    return TextModelError(
+    kind = Refused if status in REFUSED_STATUS else TextModelError
+    return kind(
       f'{self.name} at {self._url}: HTTP {status} {said}: '
       f'{remedy.format(env=self.api_key_env)}.'
     )

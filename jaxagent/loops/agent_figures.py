@@ -11,54 +11,85 @@ from jaxagent import benchmark_figures, diversity, failure_modes
 def figures(
   host, starts: Mapping[str, Any], evaluated: Mapping[str, Sequence[dict]]
 ) -> dict[str, Any]:
-  """policy -> `tasks`, `failure_modes`, `edits`; JSON-able.
+  """policy -> figures of all its trajectories, and of `heldin` and `heldout`; JSON-able.
 
   evaluated: policy -> its trajectories, none of them missing.
   tasks: task -> `benchmark_figures.kinds_figures` on validation scores.
+  averages: kind -> success rate and mean improvement over tasks (002, table 3).
   failure_modes: label -> share of the runs (002, section 4.2).
-  edits: verb-noun pairs of the instructions (000, figure 8).
+  edits: verb-noun pairs of 100 instructions (`diversity.figure8`).
   cost: means over runs of steps, seconds of executions, and, where they were
     counted, seconds until an endpoint's model had answered and tokens read and
     written.
   """
   return {
-    policy: _of_policy(host, starts, records)
+    policy: _with_splits(host, starts, records)
     for policy, records in evaluated.items()
     if records
   }
 
 
-def _of_policy(host, starts, records: Sequence[dict]) -> dict[str, Any]:
-  by_task: dict[str, list[dict]] = {}
+def _with_splits(host, starts, records: Sequence[dict]) -> dict[str, Any]:
+  found = {'tasks': _tasks(host, starts, records), **_over(host, starts, records)}
+  for split in ('heldin', 'heldout'):
+    if own := [r for r in records if r['split'] == split]:
+      found[split] = _over(host, starts, own)
+  return found
+
+
+def _by_task(records: Sequence[dict]) -> dict[str, list[dict]]:
+  found: dict[str, list[dict]] = {}
   for record in records:
-    by_task.setdefault(record['task'], []).append(record)
+    found.setdefault(record['task'], []).append(record)
+  return found
+
+
+def _tasks(host, starts, records: Sequence[dict]) -> dict[str, Any]:
+  return {
+    task: benchmark_figures.kinds_figures(
+      own,
+      starts[task].state.score,
+      host.spec(task).higher_is_better,
+      seed=host.config.seed,
+    )
+    for task, own in _by_task(records).items()
+  }
+
+
+def _over(host, starts, records: Sequence[dict]) -> dict[str, Any]:
+  """Figures over all tasks of the records."""
   labels = [
     failure_modes.classify(
       record,
-      m_init=starts[task].state.score,
-      higher_is_better=host.spec(task).higher_is_better,
-      metric=host.spec(task).metric,
-      known_text=host.spec(task).research_problem,
+      m_init=starts[record['task']].state.score,
+      higher_is_better=host.spec(record['task']).higher_is_better,
+      metric=host.spec(record['task']).metric,
+      known_text=host.spec(record['task']).research_problem,
     )
-    for task, own in by_task.items()
-    for record in own
+    for record in records
     if record['steps']
   ]
   said = diversity.instructions_of(records)
-  edits = diversity.counts(said) if said else {'instructions': 0}
   return {
-    'tasks': {
-      task: benchmark_figures.kinds_figures(
-        own,
-        starts[task].state.score,
-        host.spec(task).higher_is_better,
-        seed=host.config.seed,
-      )
-      for task, own in by_task.items()
-    },
+    'averages': _averages(host, starts, records),
     'failure_modes': failure_modes.shares(labels) if labels else {},
-    'edits': {k: v for k, v in edits.items() if k != 'nouns'},
+    'edits': diversity.figure8(said, seed=host.config.seed),
     'cost': _cost(records),
+  }
+
+
+def _averages(host, starts, records: Sequence[dict]) -> dict[str, Any]:
+  by_task, better = _by_task(records), {}
+  scores: dict[str, dict[str, list]] = {k: {} for k in benchmark_figures.KINDS}
+  for task, own in by_task.items():
+    better[task] = host.spec(task).higher_is_better
+    each = [benchmark_figures.scores_of(record, better[task]) for record in own]
+    for kind in scores:
+      scores[kind][task] = [one[kind] for one in each]
+  scales = {task: (starts[task].state.score, up) for task, up in better.items()}
+  return {
+    kind: benchmark_figures.averages(of, scales, seed=host.config.seed)
+    for kind, of in scores.items()
   }
 
 

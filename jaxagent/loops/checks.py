@@ -432,9 +432,15 @@ def mesh_fits_devices(config) -> str:
     return f'no device for config.mesh: {" ".join(str(error).split())}'
   mesh = {axis: config.mesh[axis] for axis in config.mesh}
   need = math.prod(mesh.values())
+  sizes = ', '.join(f'config.mesh.{k}={v}' for k, v in mesh.items())
+  several = jax.process_count()
+  if several > 1 and need < found:
+    return (
+      f'{sizes} takes {need} of the {found} devices of {several} processes; every '
+      'process has to be in the mesh: raise an axis or start fewer processes.'
+    )
   if need <= found:
     return ''
-  sizes = ', '.join(f'config.mesh.{k}={v}' for k, v in mesh.items())
   return (
     f'{sizes} needs {need} devices, but {found} '
     f'{"is" if found == 1 else "are"} here; lower an axis or start more '

@@ -17,6 +17,7 @@ from jaxagent.data import records as record_data
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.loops import kept, steps, text_models
 from jaxagent.loops.errors import (
+  Interrupted,
   MachineryError,
   UserError,
   in_one_line,
@@ -81,11 +82,13 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
       futures.update(rest)
       for future in done:
         record = future.result()
+        if record is None:
+          continue
         cut.append(record) if record['fault'] else _keep(store, record)
         progress.update()
         if host.stop.signal is None and len(cut) <= tolerated(total):
           start_next()
-    host.stop.check(f'{len(store.read())} trajectories are kept')
+    host.stop.check(f'trajectories that were whole are kept in {store.path}')
     _tell_rate(len(todo), time.monotonic() - began)
     _tell_cut(cut, total, store.path)
   for record in cut:
@@ -184,13 +187,18 @@ def _pool(host, initial: types.State) -> list[str]:
   return pool
 
 
-def _trajectory(host, initial: types.State, index: int, pool) -> dict:
-  """One trajectory; its `fault` says what of ours cut it short, or ''."""
+def _trajectory(host, initial: types.State, index: int, pool) -> dict | None:
+  """One trajectory; its `fault` says what of ours cut it short, or ''.
+
+  None where the run was told to stop in between: it is made again.
+  """
   rng = random.Random(seed_of(host.config.seed, 'collect', initial.task, index))
   drawn = tuple(idea_data.draw(pool, rng))
   made: list[dict] = []
   try:
     fault = _walk(host, initial, index, drawn, rng, made)
+  except Interrupted:
+    return None
   except Exception as error:  # noqa: BLE001 - any fault here is ours
     if disk.is_full(error):
       raise
@@ -220,6 +228,7 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
   expert = spoken(EXPERT, max_steps=config.max_steps)
   walk = interactions.Progress(expert, state, roles=(EXPERT,))
   while not walk.finished:
+    host.stop.check('')  # a trajectory may take half an hour
     (call,) = walk.open.values()
     if isinstance(call, interactions.Generate):
       if not whole.remaining():
@@ -256,7 +265,7 @@ def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
   Paper 000 writes them into research_problem.txt (appendix B.2), so that the
   trained policy is shown them as well. A compact prompt has no room for them.
   """
-  name = '\x1f'.join((state.state_id, *ideas)).encode()
+  name = '\x1f'.join((state.state_id, *ideas)).encode('utf-8', 'surrogatepass')
   return dataclasses.replace(
     state,
     ideas=tuple(ideas),

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from jaxagent import models, sharding, types
+from jaxagent import models, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_of
 from jaxagent.envs.solution import SYSTEM
 from jaxagent.learner import Learner, LearnerConfig
-from jaxagent.loops import checks, engines
+from jaxagent.loops import checks, crew, engines
 from jaxagent.loops.agents import prompter_of, stop_of
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
@@ -112,7 +111,7 @@ def critic_config(
   if not config.rl.critic_path:
     return None
   return models.ModelConfig.from_hf(
-    config.rl.critic_path, **_run_options(policy)
+    config.rl.critic_path, **crew.run_options(policy)
   )
 
 
@@ -158,46 +157,29 @@ def learner_config(config) -> LearnerConfig:
 
 
 def make_learner(host, tokenizer) -> Learner:
-  """A learner with fresh parameters, or those of `config.model.path`."""
+  """A learner with fresh parameters, or those of `config.model.path`.
+
+  Of several processes, the one that leads them (`loops.crew`).
+  """
   config = host.config
   made = model_config(config, tokenizer.vocab_size).replace(
     eos_token_id=tokenizer.eos_ids, pad_token_id=tokenizer.pad_id
   )
   hf.write_config(host.work / 'model', made)
   try:
-    options = learner_config(config)
-    params = critic = None
-    if config.model.path:
-      _, params = _load(config.model.path, made)
-    if config.rl.critic_path and options.uses_value:
-      critic = _load(config.rl.critic_path, made)
-    return Learner(
-      made,
-      options,
-      mesh=sharding.make_mesh(dict(config.mesh)),
-      seed=config.seed,
-      policy_params=params,
-      critic=critic,
-      pad_id=tokenizer.pad_id,
+    return crew.make_learner(
+      crew.Plan(
+        made,
+        learner_config(config),
+        mesh=dict(config.mesh),
+        seed=config.seed,
+        pad_id=tokenizer.pad_id,
+        path=config.model.path,
+        critic_path=config.rl.critic_path,
+      )
     )
   except ValueError as error:
     raise UserError(str(error)) from error
-
-
-def _load(folder: str, like: models.ModelConfig):
-  """(config, params) of a Hugging Face folder, to run as `like` does."""
-  config, _, params = hf.load_hf(folder, **_run_options(like))
-  return config, params
-
-
-def _run_options(model: models.ModelConfig) -> dict[str, Any]:
-  """How it runs, which a Hugging Face folder does not say."""
-  return {
-    'dtype': model.dtype,
-    'scan_layers': model.scan_layers,
-    'remat': model.remat,
-    'attention': model.attention,
-  }
 
 
 def make_policy(host, learner: Learner, tokenizer) -> Policy:
@@ -231,12 +213,11 @@ def restore_rl(host, learner: Learner) -> None:
   learner.start_rl()
   manager = CheckpointManager(host.work / 'rl' / 'checkpoints')
   try:
-    restored = manager.restore_latest(learner.state())
+    restored = crew.restore(learner, manager)
   except CheckpointError as error:
     raise UserError(str(error)) from error
   if restored is None:
     raise _untrained(host.work)
-  learner.load_state(restored.arrays)
 
 
 def check_trained(work: pathlib.Path) -> None:

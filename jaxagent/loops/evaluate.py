@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from jaxagent import audit, evaluation, interactions, types
 from jaxagent.interactions import POLICY
 from jaxagent.loops import kept, steps, walked, walks
-from jaxagent.loops.errors import MachineryError, tolerated
+from jaxagent.loops.errors import MachineryError, UserError, tolerated
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, private_score, write_json
@@ -218,7 +218,17 @@ def _better(host, task: str, score: float, best: float | None) -> bool:
 
 
 def scales(host, starts: Mapping[str, Start]) -> dict[str, evaluation.Scale]:
-  """Private against private: m_init measured here, m_best of `task.yaml`."""
+  """Private against private: m_init measured here, m_best of `task.yaml`.
+
+  Raises UserError where they are one number: scores have no scale then.
+  """
+  for task, start in starts.items():
+    if start.private == host.spec(task).m_best_private:
+      raise UserError(
+        f'task {task}: its starter scores {start.private:.6g} on the private rows, '
+        'which is m_best_private of task.yaml: nothing can be better. Give a '
+        f'weaker starter, or `python -m jaxagent.tasks measure {task}`.'
+      )
   return {
     task: evaluation.Scale(
       start.private,

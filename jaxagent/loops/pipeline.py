@@ -8,7 +8,14 @@ from __future__ import annotations
 import contextlib
 
 from jaxagent import sharding
-from jaxagent.loops import device, rl_for_mle, run_agent, settings, stepwise
+from jaxagent.loops import (
+  crew,
+  device,
+  rl_for_mle,
+  run_agent,
+  settings,
+  stepwise,
+)
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host, open_host
 
@@ -21,13 +28,23 @@ _EXPERIMENTS = {
 
 
 def run(config) -> None:
-  """Runs `config.loop` and everything it needs that is not there yet."""
+  """Runs `config.loop` and everything it needs that is not there yet.
+
+  Of several processes the first does; the others take part in its learner.
+  """
   try:
-    sharding.initialize_distributed()
+    index, _ = sharding.initialize_distributed()
   except ValueError as error:
     raise UserError(str(error)) from error
   # Devices can be counted only once the processes have met.
   settings.validate_devices(config)
+  if index:
+    return crew.follow()
+  with crew.leading():
+    _lead(config)
+
+
+def _lead(config) -> None:
   work = settings.open_work_dir(config)
   if config.loop == 'evaluate' or (
     config.loop == 'tree_search' and config.writer.kind == 'policy'

@@ -298,6 +298,14 @@ RULES: tuple[checks.Rule, ...] = (
     'paid like a failure; config.loop={1!r} needs measure or execute.',
   ),
   checks.related(
+    'env.help',
+    'env.actions',
+    holds=lambda who, actions: who == 'none' or 'Request Help' in actions,
+    say="config.env.help={0!r} answers 'Request Help', an action that "
+    'config.env.actions={1!r} does not offer; name there all that are offered, '
+    'this one among them.',
+  ),
+  checks.related(
     'rl.states',
     'loop',
     holds=lambda states, loop: not states or loop != 'episodewise_ppo',

@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from jaxagent import sharding
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data.batching import pack_conversations
+from jaxagent.loops import crew
 from jaxagent.metrics import MetricWriter, Progress
 
 Row = tuple[np.ndarray, np.ndarray]
@@ -53,10 +55,9 @@ def run(host, learner, rows: Sequence[Row]) -> None:
     schedule=config.schedule,
   )
   checkpoints = CheckpointManager(host.work / 'sft' / 'checkpoints', keep=2)
-  restored = checkpoints.restore_latest(learner.state())
+  restored = crew.restore(learner, checkpoints)
   start = 0
   if restored is not None:
-    learner.load_state(restored.arrays)
     learner.load_host_state(restored.host['learner'])
     start = restored.step
   buckets = host.config.rollout
@@ -72,6 +73,7 @@ def run(host, learner, rows: Sequence[Row]) -> None:
         chosen,
         row_tokens_buckets=(longest,),
         max_tokens=host.config.rl.micro_batch_tokens,
+        rows_multiple=sharding.rows_multiple(learner.mesh),
         pad_id=0,
       )
       metrics = learner.sft_step(batches)
@@ -81,9 +83,8 @@ def run(host, learner, rows: Sequence[Row]) -> None:
       last = step + 1 == total
       stopping = host.stop.signal is not None
       if last or stopping or (step + 1) % config.checkpoint_every == 0:
-        checkpoints.save(
-          step + 1, learner.state(), {'learner': learner.host_state()}
-        )
+        host_state = {'learner': learner.host_state()}
+        crew.save(learner, checkpoints, step + 1, host_state)
       host.stop.check(f'SFT step {step + 1} is saved')
 
 

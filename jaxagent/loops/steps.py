@@ -125,6 +125,7 @@ def trace_record(host, state: types.State, text: str, result) -> dict:
     'timestamp': time.time(),
     'valid_action': result.valid_action,
     'is_edit': result.is_edit,
+    'undone': result.undone,
     'score_before': result.score_before,
     'score_after': result.score,
     'alpha': spec.alpha if spec.has_scale else None,

@@ -33,6 +33,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   imported = learned.imported(config)
   with timed(host, 'starts'):
     starts = start_scripts.make_starts(host)
+  evaluate.scales(host, starts)  # before long work: a task without one ends here
   with timed(host, 'collect'):
     records = collect.run(host, starts)
   if loop == 'collect':

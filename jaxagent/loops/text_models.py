@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
+import math
 import pathlib
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from jaxagent.data import ideas
-from jaxagent.envs.interfaces import NoText, TextModelError
+from jaxagent.envs.interfaces import Helper, NoText, TextModelError
 from jaxagent.envs.solution import SYSTEM
 from jaxagent.loops.agents import actions_of, agent_of
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8  # as many as a client sends
-CHARS = 3  # a token of an endpoint's model, at least, in code and English
+BYTES = 3  # a token of an endpoint's model, at least, but in numbers
+_NUMBER = re.compile(rb'[0-9]+[^0-9A-Za-z]?')
 ROLES = ('expert', 'editor')  # whose model may speak for another role, too
 
 
@@ -37,7 +40,7 @@ def make_expert(config, work: pathlib.Path):
     limits = {
       'max_tokens': rollout.max_new_tokens,
       'temperature': rollout.temperature,
-      'fits': lambda text: len(text) <= CHARS * rollout.max_prompt_tokens,
+      'fits': lambda text: tokens_of(text) <= rollout.max_prompt_tokens,
     }
   return ModelExpert(
     _client(config.expert, work),
@@ -45,6 +48,18 @@ def make_expert(config, work: pathlib.Path):
     actions=actions_of(config),
     **limits,
   )
+
+
+def tokens_of(text: str) -> int:
+  """Tokens of a text, whatever the endpoint's model: rather too many.
+
+  A digit and the sign behind a number are a token each, for many tokenizers join
+  no digits; BYTES bytes of UTF-8 are one of all else. Code and English take
+  fewer, Chinese takes about as many.
+  """
+  data = text.encode('utf-8', 'surrogatepass')
+  numbers = sum(map(len, _NUMBER.findall(data)))
+  return numbers + math.ceil((len(data) - numbers) / BYTES)
 
 
 def endpoint_of(config, role: str):
@@ -80,29 +95,31 @@ def make_reader(config, work: pathlib.Path):
 
 def make_helper(config):
   """Whoever answers Request Help: `config.env.help`."""
-  if config.env.help == 'person':
-    return Person()
   from jaxagent.stand_ins.reader import NoHelper
 
-  return NoHelper()
+  nobody = NoHelper()
+  return Person(nobody) if config.env.help == 'person' else nobody
 
 
 class Person:
-  """Whoever sits at the terminal; one request at a time."""
+  """Whoever sits at the terminal; one request at a time.
+
+  Where nobody does any more (no input), the answer is that nobody helps.
+  """
 
   name = 'person'
   is_stand_in = False
 
-  def __init__(self):
-    self._lock = threading.Lock()
+  def __init__(self, nobody: Helper):
+    self._lock, self._nobody = threading.Lock(), nobody
 
   def answer(self, request: str) -> str:
-    """Raises TextModelError where nobody is there."""
+    """What is typed; all that the agent learns."""
     with self._lock:
       try:
         return input(f'The agent asks for help: {printable(request)}\n> ')
-      except EOFError as error:
-        raise TextModelError('nobody answers Request Help') from error
+      except EOFError:
+        return self._nobody.answer(request)
 
 
 def printable(text: str) -> str:

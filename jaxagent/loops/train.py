@@ -17,7 +17,7 @@ from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.interactions import POLICY
-from jaxagent.loops import control, traces, weighting
+from jaxagent.loops import control, crew, traces, weighting
 from jaxagent.loops.errors import MachineryError, UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.loops.recipes import Recipe
@@ -168,9 +168,10 @@ class Saver:
   def save(self, step: int) -> None:
     """One atomic checkpoint."""
     scheduler = self.scheduler.checkpoint()
-    self.checkpoints.save(
+    crew.save(
+      self.learner,
+      self.checkpoints,
       step,
-      self.learner.state(),
       {
         'scheduler': scheduler,
         'learner': self.learner.host_state(),
@@ -184,18 +185,19 @@ class Saver:
 
 
 def _resume(checkpoints, learner, scheduler, recipe: str) -> tuple[int, Counter]:
-  restored = checkpoints.restore_latest(learner.state())
+  def check(restored) -> None:
+    made = restored.host.get('recipe', recipe)
+    if made != recipe:
+      raise UserError(
+        f'{checkpoints.directory} is of {made} RL, not of {recipe}: give another '
+        '--work_dir. Copies of its tasks, collect, tokenizer and sft folders, of '
+        'snapshots.sqlite and of eval/starts.json can be used there.'
+      )
+
+  restored = crew.restore(learner, checkpoints, check)
   if restored is None:
     scheduler.resume(None)
     return 0, Counter()
-  made = restored.host.get('recipe', recipe)
-  if made != recipe:
-    raise UserError(
-      f'{checkpoints.directory} is of {made} RL, not of {recipe}: give another '
-      '--work_dir. Copies of its collect, tokenizer and sft folders can be used '
-      'there.'
-    )
-  learner.load_state(restored.arrays)
   learner.load_host_state(restored.host['learner'])
   scheduler.resume(restored.host['scheduler'])
   return restored.step, Counter(restored.host['outcomes'])

@@ -76,10 +76,14 @@ def drive(
         for walk in walks
         if walk.call is not None
       ]
-      for future in concurrent.futures.as_completed(futures):
-        future.result()
-        done()
-        host.stop.check('finished stages are kept')
+      try:
+        for future in concurrent.futures.as_completed(futures):
+          future.result()
+          done()
+          host.stop.check('finished stages are kept')
+      except BaseException:
+        executor.shutdown(wait=False, cancel_futures=True)
+        raise
 
 
 def _answer(walks: Sequence[W], draws: Mapping[str, Draw], step: int) -> None:

@@ -327,7 +327,7 @@ def _load_weight(weight, files, sharding_of):
 
   sharding = sharding_of(weight.path, weight.shape) if sharding_of else None
   if sharding is None:
-    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   return jax.make_array_from_callback(weight.shape, sharding, read)
 
 

@@ -36,7 +36,7 @@ def sysdenied(nr, *a):
 class Case:
   """An attack, and the outcomes that count as contained.
 
-  below: holds at this tier and above ('T1' by default).
+  tier: holds at this tier and above ('T1' by default).
   check: a further check of the Execution; returns '' or what is wrong.
   """
 

@@ -17,8 +17,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jaxagent.envs import tasks
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.traces import folders
+from jaxagent.types import TaskSpec
 
 
 def export(
@@ -48,11 +50,20 @@ def export(
           told.read_text(encoding='utf-8') if told.exists() else '',
           store=store,
           workspaces=workspaces,
+          submission=_submission(record['task'], tasks_dir),
         )
       )
   if not written:
     raise ValueError(f'{run} holds no trajectories below eval/ and collect/.')
   return written
+
+
+def _submission(task: str, tasks_dir: pathlib.Path) -> str:
+  """The file that its scripts write; the usual one where the task is gone."""
+  try:
+    return tasks.load_task(task, tasks_dir).submission
+  except ValueError:
+    return TaskSpec.submission
 
 
 def _trajectories(run: pathlib.Path) -> Iterator[tuple[str, dict]]:

@@ -83,9 +83,10 @@ def ran(step: Mapping[str, Any]) -> bool:
 def entries_of(step: Mapping[str, Any]) -> dict[str, str]:
   """Entry -> text of the response; {} where nothing can be made of it.
 
-  Records from before `entries` was kept hold the response alone.
+  Records from before `entries` was kept, and those of what was refused, hold the
+  response alone.
   """
-  if isinstance(step.get('entries'), Mapping):
+  if isinstance(step.get('entries'), Mapping) and step['entries']:
     return dict(step['entries'])
   response = step.get('response')
   try:
@@ -97,10 +98,11 @@ def entries_of(step: Mapping[str, Any]) -> dict[str, str]:
 def action_of(step: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
   """Name and arguments of the step's action, ('', {}) where it has none.
 
-  An action that was refused keeps the name that the response gives it.
+  An action that was refused keeps the name that the response gives it, and the
+  arguments as far as they can be read. (No action is without any.)
   """
   name = step.get('action') or entries_of(step).get('Action', '')
-  if isinstance(step.get('args'), Mapping):
+  if isinstance(step.get('args'), Mapping) and step['args']:
     return str(name), dict(step['args'])
   try:
     parsed = parser.parse_response(

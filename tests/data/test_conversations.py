@@ -9,7 +9,7 @@ from jaxagent.data.conversations import Conversation
 
 ROWS = [
   Conversation('a\nb', 'c\u2028d'),
-  Conversation('', '\ud800 "quoted"'),
+  Conversation('', '\U0001f600 "quoted"'),
   Conversation('a\nb', 'c\u2028d'),
 ]
 
@@ -77,8 +77,13 @@ GOOD = _turns(('human', 'x'), ('gpt', 'y'))
     (json.dumps([_turns(('human', 5))]), 'a turn is not'),
     (json.dumps([{'conversations': ['x']}]), 'a turn is not'),
     (json.dumps([_turns(*[('human', 'x'), ('gpt', 'y')], system='z')]), 'system'),
+    (
+      json.dumps([GOOD, _turns(('human', 'x'), ('gpt', '\ud83d'))]),
+      'entry 1: its gpt turn holds a NUL or a lone surrogate',
+    ),
+    (json.dumps(_turns(('human', '\0'), ('gpt', 'y'))), 'a.json:1: its human turn'),
   ],
-  ids=range(15),
+  ids=range(17),
 )
 def test_what_is_none_is_named(tmp_path, text, said):
   path = tmp_path / 'a.json'

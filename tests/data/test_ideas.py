@@ -39,6 +39,20 @@ def test_parse_advice():
   assert ideas.parse_advice(text) == ['Use SVC', 'Scale', 'Add PCA']
 
 
+@pytest.mark.parametrize(
+  'line',
+  [
+    'Sure! Here are 25 advices:', '**Features:**', '## Models', '```', '---',
+    'Half a smile \ud83d', 'x' * (ideas.MAX_IDEA_CHARS + 1),
+  ],
+  ids=range(7),
+)  # fmt: skip
+def test_what_stands_around_advice_is_none(line):
+  assert ideas.parse_advice(f'{line}\n1. Use SVC: it is fast') == [
+    'Use SVC: it is fast'
+  ]
+
+
 def test_model_pool_asks_until_there_are_enough():
   answers = [
     '[advice]\n' + '\n'.join(f'idea {i}' for i in range(s, s + 6))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from jaxagent.envs import actions, workspace
@@ -85,6 +87,47 @@ def test_a_score_that_only_the_reward_sees(tmp_path):
   assert broken.outcome is Outcome.SCRIPT_ERROR
   assert 'script_error' in broken.state.files['train.py']  # for the agent to mend
   assert 'Status' not in broken.observation
+
+
+def test_the_original_is_told_of_an_edit_that_was_undone(tmp_path):
+  """Where its own dialect runs an edit: there it has no words for it."""
+  env = environment(tmp_path, dialect='mlagentbench')
+  change = edit('ok 2.0 0.5 -> script_error 1', save='new.py')
+  result = env.step(env.initial_state('t'), change)
+  assert result.undone and 'new.py' not in result.state.files
+  assert result.observation.endswith(f'\n{actions.UNDONE}')
+  assert 'in executing new.py' in result.observation
+
+
+@pytest.mark.parametrize(
+  'dialect, head',
+  [
+    ('jaxagent', 'Lines 80000-80002 of 100001:\n'),
+    ('mlagentbench', 'Here are the lines (the file ends at line 100001):\n\n'),
+  ],
+)
+def test_lines_are_shown_from_anywhere_in_a_long_text(tmp_path, dialect, head):
+  env = environment(tmp_path, dialect=dialect)
+  text = ''.join(f'row {number}\n' for number in range(1, 100_001))
+  (tmp_path / 'public' / 'long.txt').write_text(text)
+  state = env.initial_state('t')
+  log = env.store.put_bytes(text.encode())
+  state = dataclasses.replace(state, files={**state.files, 'log.txt': log})
+  for name in ('data/long.txt', 'log.txt'):
+    result = env.step(state, say(
+      'Inspect Script Lines', script_name=name, start_line_number='80000',
+      end_line_number='80002',
+    ))  # fmt: skip
+    assert result.observation == f'{head}row 80000\nrow 80001\nrow 80002'
+
+
+def test_a_data_file_that_is_no_text_is_not_read(tmp_path):
+  env = environment(tmp_path)
+  (tmp_path / 'public' / '1.png').write_bytes(b'\x89PNG\x00')
+  read = say('Read File', file_name='data/1.png')
+  result = env.step(env.initial_state('t'), read)
+  assert result.outcome is Outcome.INVALID_ACTION
+  assert 'is no text (5 bytes)' in result.observation
 
 
 def test_a_file_that_is_too_long_is_not_cut_without_a_word(tmp_path):

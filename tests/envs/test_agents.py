@@ -264,6 +264,15 @@ def test_what_every_parser_refuses(name, old, new, error):
   assert type(raised.value) is error
 
 
+@pytest.mark.parametrize('mode', parser.MODES)
+@pytest.mark.parametrize('name', AGENTS)
+def test_what_is_refused_names_its_action(name, mode):
+  for action, args in (('Fly', RUN), ('Execute Script', {'script': 'x'})):
+    with pytest.raises(parser.ResponseError) as raised:
+      agent(name, mode=mode).parse(written(name, action, args), actions=ACTIONS)
+    assert raised.value.action == action
+
+
 def test_research_may_be_compatible():
   text = 'Words.\nAction: List Files\nAction Input: ```{"dir_path": "."}```'
   with pytest.raises(parser.FormatError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import time
 
@@ -11,6 +12,7 @@ from jaxagent import types
 from jaxagent.data import records
 from jaxagent.envs import carried, parser, step_env, workspace
 from jaxagent.envs.snapshots import Snapshots
+from jaxagent.testing import fake_runs
 from jaxagent.types import Outcome
 from tests.envs.test_mlagentbench import pool, start  # noqa: F401
 
@@ -47,11 +49,26 @@ def test_files_go_on_to_the_next_run(walk):
   files = walk.state.files
   assert files['out/log.txt'] == 'epoch 1\n'
   assert isinstance(files['model.bin'], types.Blob)
-  assert 'notes.md' not in files and 'submission.csv' not in files
+  assert 'notes.md' not in files
   told = walk.execute('Execute Script', {'script_name': 'b.py'})
   assert '2560 epoch 1 False' in told
   again = records.state_from_json(records.state_to_json(walk.state))
   assert again == walk.state
+
+
+def test_a_submission_is_read_and_no_next_run_gets_it(walk):
+  walk.execute('Execute Script', {'script_name': 'a.py'})
+  asks = "import os\nprint(os.path.exists('submission.csv'))\n"
+  files = {**walk.state.files, 'c.py': asks}
+  walk.state = dataclasses.replace(walk.state, files=files)
+  told = walk.execute('Execute Script', {'script_name': 'c.py'})
+  assert 'False' in told
+  assert walk.results[-1].outcome is Outcome.NO_SUBMISSION
+  assert walk.execute('Read File', {'file_name': 'submission.csv'}) == '0.5'
+  command = "open('submission.csv', 'w').write('0.9')"
+  told = walk.execute('Python REPL', {'command': command})
+  assert 'submission.csv: a submission is written by running' in told
+  assert walk.execute('Read File', {'file_name': 'submission.csv'}) == '0.5'
 
 
 def test_a_binary_file_is_copied_and_not_read(walk):
@@ -167,14 +184,50 @@ def test_what_is_not_kept_is_told(tmp_path, walk):
     left_out=('huge.bin: 99 MB, beyond 16 MB',),
   )
   store = Snapshots(':memory:', most_bytes=0)
-  kept, lines = carried.carry(files, ran, spec, store)
+  kept, lines = carried.carry(files, ran, spec, store, ('data',))
   assert kept == {'d/e.txt': 'y', 'ok.txt': 'fine'}
   told = carried.told(lines)
-  for part in ('huge.bin', "'d' is a folder", 'no sensible', 'no more room'):
+  for part in (
+    'huge.bin', "'d' is a folder", 'no sensible', 'no more room',
+    'submission.csv: a submission',
+  ):  # fmt: skip
     assert part in told
+  assert 'data/' not in told
   many = execution(changed={f'{i}.txt': b'x' for i in range(100)})
   kept, lines = carried.carry({}, many, spec, store)
   assert len(kept) == workspace.MAX_FILES and len(lines) == 36
+
+
+def test_a_reserved_name_is_one_at_its_own_place_alone():
+  spec = fake_runs.task_spec(read_only_files=('images', './fixed.py'))
+  ran = execution(
+    changed={
+      'aug/images/a.npy': b'\x00',
+      'images/a.npy': b'\x00',
+      'out/data/m.bin': b'\x00',
+      'out/__pycache__/m.pyc': b'\x00',
+      '.repl/x': b'\x00',
+      'fixed.py': b'y = 1',
+    },
+    collected={'submission.csv': b'id'},
+    removed=('fixed.py',),
+  )
+  kept, lines = carried.carry(
+    {'fixed.py': 'x = 1'}, ran, spec, Snapshots(':memory:'), ('data', 'images')
+  )
+  assert kept.pop('fixed.py') == 'x = 1'
+  assert set(kept) == {'aug/images/a.npy', 'out/data/m.bin', 'submission.csv'}
+  assert lines == ['fixed.py: read-only']
+
+
+def test_a_file_that_no_run_would_be_given_is_told(monkeypatch):
+  monkeypatch.setattr(carried, 'MAX_FILE_MB', 1)
+  ran = execution(changed={'big.bin': bytes(2 << 20), 'small.bin': bytes(9)})
+  kept, lines = carried.carry(
+    {}, ran, fake_runs.task_spec(), Snapshots(':memory:')
+  )
+  assert list(kept) == ['small.bin']
+  assert lines == ['big.bin: 2097152 bytes, beyond 1 MB a file']
 
 
 def test_states_that_are_missing_and_a_file_that_is_none_of_ours(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 from jaxagent.envs import mlagentbench, session, step_env
 from jaxagent.envs.snapshots import Snapshots
+from jaxagent.types import Outcome
 from tests.envs.test_mlagentbench import pool, start  # noqa: F401
 
 WRITES = """\
@@ -65,6 +66,23 @@ def test_a_session_that_is_reset_has_all_its_steps_again(tmp_path, pool):  # noq
   walk.max_time_s = 0.0
   walk.reset_to(begun)
   assert walk.is_final()
+
+
+def test_whatever_is_asked_is_answered(tmp_path, pool):  # noqa: F811
+  walk = start(tmp_path, pool)
+  lines = {'start_line_number': 10**5000, 'end_line_number': 2}
+  told = walk.execute(
+    'Inspect Script Lines', {'script_name': 'train.py', **lines}
+  )
+  assert 'The action input for Inspect Script Lines needs to be' in told
+  (result,) = walk.results
+  assert result.outcome is Outcome.INVALID_ACTION
+  assert result.action == 'Inspect Script Lines' and not result.valid_action
+
+
+def test_sessions_have_names_of_their_own(tmp_path, pool):  # noqa: F811
+  walk = start(tmp_path, pool)
+  assert session.Session(walk.env, walk.state).name != walk.name
 
 
 def test_forks_do_not_see_each_other(tmp_path, pool):  # noqa: F811

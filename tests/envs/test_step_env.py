@@ -127,7 +127,7 @@ def test_failed_edits(tmp_path, line, outcome, on_failure):
   assert result.valid_action and result.state.score == 0.5
   assert result.state.last_outcome == outcome.value
   kept = result.state.files['train.py'] != START
-  assert kept == (on_failure == 'keep')
+  assert kept == (on_failure == 'keep') and result.undone != kept
 
 
 def test_infrastructure_is_tried_again_and_changes_nothing(env):
@@ -173,7 +173,11 @@ def test_refused_edit_and_bad_response(env):
   assert bad.outcome is O.INVALID_FORMAT and not bad.valid_action
   unknown = env.step(state, say('Fly', to='x'))
   assert unknown.outcome is O.INVALID_ACTION and not unknown.valid_action
-  for result in (refused, bad, unknown):
+  half = env.step(state, say('Edit Script (AI)', script_name='train.py'))
+  names = [result.action for result in (refused, bad, unknown, half)]
+  assert names == ['Edit Script (AI)', '', 'Fly', 'Edit Script (AI)']
+  assert not (half.is_edit or half.valid_action)
+  for result in (refused, bad, unknown, half):
     assert result.exec_s == step_env.FLOOR_S and result.state.step == 1
     assert result.state.files == state.files
   assert not env.pool.jobs
@@ -222,6 +226,8 @@ def test_a_link_in_the_data_leads_nowhere(env, tmp_path):
     ('submission.csv/x', 'is a file'),
     ('.backup/train.py', 'read-only'),
     ('.backup', 'read-only'),
+    ('.repl', 'read-only'),
+    ('.repl/command.txt/x', 'read-only'),
     ('data', 'read-only'),
     ('new\n.py', 'not in the workspace'),
     ('é' * 150, 'not in the workspace'),

@@ -1,5 +1,6 @@
 """The launchers print what they would run, and refuse what they cannot."""
 
+import os
 import pathlib
 import shlex
 import subprocess
@@ -61,6 +62,64 @@ def test_slurm_quotes_what_it_hands_on():
   assert '--config.mesh.fsdp=32' in inner and '--nodes=4' in words
 
 
+def test_trainer_and_server_fit_one_gpu(monkeypatch):
+  monkeypatch.delenv('XLA_PYTHON_CLIENT_MEM_FRACTION', raising=False)
+  done = _run('single_node_8gpu', '--dry_run', '--', '--config.seed=1')
+  shares = [
+    float(word.partition('=')[2])
+    for word in shlex.split(done.stdout)
+    if 'MEM_FRACTION' in word or 'gpu_memory_utilization' in word
+  ]
+  assert len(shares) == 2 and sum(shares) <= 0.95
+  assert shlex.split(done.stdout)[-1] == '--config.seed=1'
+
+
+def test_tpus_have_the_native_engine():
+  done = _run('tpu_pod', '--dry_run', *NEEDED['tpu_pod'])
+  assert '--config.rollout.engine=native' in done.stdout
+
+
+def test_vllm_of_the_other_kind_is_left_alone(tmp_path):
+  mark = tmp_path / '.made-cuda-1'
+  mark.touch()
+  done = _run('vllm_env', 'cpu', str(tmp_path))
+  assert done.returncode == 2 and 'give another FOLDER' in done.stderr
+  assert mark.exists()
+
+
+@pytest.mark.parametrize('kind', ['cpu', 'cuda'])
+def test_tests_leave_vllm_for_cuda_alone(tmp_path, kind):
+  scripts = {
+    'vllm_env.sh': 'echo "$@"',
+    'install_docker.sh': '',
+    '_environment.sh': f'make_environment() {{ wait; '
+    f'JAXAGENT_PYTHON={tmp_path}/python; }}',
+  }
+  folder = tmp_path / 'launch_scripts'
+  folder.mkdir()
+  for name, text in scripts.items():
+    (folder / name).write_text(text)
+  (folder / 'test.sh').write_text(
+    (ROOT / 'launch_scripts/test.sh').read_text()
+  )
+  python = tmp_path / 'python'
+  python.write_text('#!/bin/sh\necho "tests in $JAXAGENT_TEST_VLLM_FOLDER"\n')
+  python.chmod(0o755)
+  (tmp_path / '.venv-vllm').mkdir()
+  (tmp_path / '.venv-vllm' / f'.made-{kind}-1').touch()
+  env = {k: v for k, v in os.environ.items() if k != 'JAXAGENT_NO_INSTALL'}
+  done = subprocess.run(
+    ['bash', folder / 'test.sh'],
+    env=env,
+    capture_output=True,
+    text=True,
+    timeout=30,
+  )
+  name = {'cpu': '.venv-vllm', 'cuda': '.venv-vllm-cpu'}[kind]
+  assert f'cpu {tmp_path}/{name}\n' in done.stdout, done.stderr
+  assert f'tests in {name}\n' in done.stdout
+
+
 def test_sandboxes_are_those_of_the_cluster():
   done = _run('ray_sandboxes', '--dry_run', '--address=head:6379', '--slots=8')
   words = shlex.split(done.stdout)
@@ -77,6 +136,15 @@ def test_jobset_is_yaml_and_whole():
   container = job['template']['spec']['containers'][0]
   assert container['image'] == 'r/i:1'
   assert '--config.mesh.fsdp=24' in container['command']
+  flags = ['--config.expert.model=it\'s "a": $(HOME) #', '--work_dir=/work/b']
+  done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', '--', *flags)
+  manifest = yaml.safe_load(done.stdout)
+  job = manifest['spec']['replicatedJobs'][0]['template']['spec']
+  command = job['template']['spec']['containers'][0]['command']
+  assert [f.replace('$$', '$') for f in command[-2:]] == flags
+  assert '$$(HOME)' in command[-2]
+  done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', '--', '--a=\n- b')
+  assert done.returncode == 2 and 'control character' in done.stderr
   done = _run('k8s_jobset', '--dry_run', '--image=a"b')
   assert done.returncode == 2 and 'may not' in done.stderr
 

@@ -127,7 +127,14 @@ def test_says_by_how_much_it_does_not_fit():
   assert not found['fits']
   short = found['need_bytes'] - 20e9 * 0.92
   assert found['short_bytes'] == pytest.approx(short)
-  assert f'short by {short / 1e9:.1f} GB' in found['advice']
+  advice = f'short by {short / 1e9:.1f} GB a device: '
+  assert found['advice'] == advice + 'raise mesh.fsdp'
+  found = plan_lib.plan(
+    QWEN_7B.replace(remat='none'), {'fsdp': 8}, device_gb=60
+  )
+  assert found['advice'].endswith(
+    'set model.remat=full; halve rl.micro_batch_tokens; raise mesh.fsdp'
+  )
   moved = plan_lib.plan(QWEN_7B, {'fsdp': 8}, offload=('reference',))
   assert 'reference' not in moved['memory_per_device']
   assert moved['host_memory_per_device']['reference'] > 0

@@ -8,7 +8,16 @@ import pytest
 
 from jaxagent import types
 from jaxagent.envs import parser
-from jaxagent.envs.interfaces import Editor, EditRefused, Expert, TextModelError
+from jaxagent.envs.editing import AskedEditor
+from jaxagent.envs.interfaces import (
+  Editor,
+  EditRefused,
+  Expert,
+  NoText,
+  TextModelError,
+)
+from jaxagent.envs.workspace import ActionFailed
+from jaxagent.llm.base import Refused
 from jaxagent.llm.model_editor import ModelEditor
 from jaxagent.llm.model_expert import ModelExpert
 from jaxagent.testing import fake_runs
@@ -68,6 +77,41 @@ def test_empty_instruction_and_no_answer():
     ModelEditor(FixedTextModel(['x'])).edit(SCRIPT, ' ')
   with pytest.raises(TextModelError):
     ModelEditor(FixedTextModel([TextModelError('down')])).edit(SCRIPT, 'x')
+
+
+LONG = Refused('HTTP 400 too long')
+NONE = NoText('no text')
+DOWN = TextModelError('down')
+
+
+@pytest.mark.parametrize(
+  'answers, why',
+  [
+    ([NONE], 'gave no text'),
+    ([LONG, 'ready'], 'no request of this length or content'),
+    ([LONG, NONE], 'no request of this length or content'),
+    (['no code', LONG, 'ready'], 'no request of this length or content'),
+  ],
+)
+def test_an_input_without_an_answer_is_the_policys(answers, why):
+  asked = AskedEditor(ModelEditor(FixedTextModel(answers)))
+  with pytest.raises(ActionFailed, match=f'the edit was refused: .*{why}'):
+    asked.edited(SCRIPT, 'x')
+
+
+@pytest.mark.parametrize('answers', [[DOWN], [LONG], [LONG, DOWN]])
+def test_a_model_that_takes_nothing_at_all_is_ours(answers):
+  model = FixedTextModel(answers)
+  with pytest.raises(TextModelError):
+    AskedEditor(ModelEditor(model)).edited(SCRIPT, 'x')
+  # Whether it is well is seen by a short request.
+  assert all(len(str(m)) < 200 for m in model.asked[1:])
+
+
+def test_no_text_of_any_editor_is_its_refusal():
+  editor = fake_runs.ReplaceEditor(EditRefused, NoText)
+  with pytest.raises(ActionFailed, match='no text came'):
+    AskedEditor(editor).edited(SCRIPT, 'down')
 
 
 TASK = fake_runs.task_spec()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jaxagent.envs.interfaces import Reader
+from jaxagent.envs.interfaces import NoText, Reader, TextModelError
+from jaxagent.envs.workspace import ActionFailed
 from jaxagent.llm import model_reader
+from jaxagent.llm.base import Refused
 from jaxagent.llm.model_reader import BLOCK_CHARS, ModelReader, blocks
 from jaxagent.testing.fixed_text_model import FixedTextModel
 
@@ -60,3 +62,28 @@ def test_log_and_reflection_hold_what_they_are_asked_for():
     asked(model), (('Improve it.', 'Tried SVC.', 'why'), ('Next: trees',))
   ):
     assert all(part in question for part in parts)
+
+
+TOO_LONG = Refused('HTTP 400 too long')
+LONG_FILE = 'x' * BLOCK_CHARS * 2
+
+
+@pytest.mark.parametrize(
+  'answers, kind',
+  [
+    ([NoText('no text')], ActionFailed),
+    (['one', 'two', TOO_LONG, 'ready'], ActionFailed),
+    (['one', 'two', TOO_LONG], TextModelError),
+    ([TextModelError('down')], TextModelError),
+  ],
+)
+def test_an_input_without_an_answer_is_told_from_an_outage(answers, kind):
+  with pytest.raises(kind):
+    ModelReader(FixedTextModel(answers)).describe(LONG_FILE, 'all')
+
+
+def test_every_question_fails_as_an_action():
+  reader = ModelReader(FixedTextModel([NoText('no text')]))
+  for ask in (reader.reflect, reader.retrieve):
+    with pytest.raises(ActionFailed, match='gave no text'):
+      ask('Improve it.', 'Tried SVC.', 'why')

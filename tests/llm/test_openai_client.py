@@ -12,7 +12,7 @@ import time
 import pytest
 
 from jaxagent.envs.interfaces import TextModelError
-from jaxagent.llm.base import TextModel
+from jaxagent.llm.base import Refused, TextModel
 from jaxagent.llm.openai_client import OpenAIClient
 
 KEY = 'sk-loopback-0123456789'
@@ -196,6 +196,18 @@ def test_refusals_are_not_retried(endpoint, status, says):
   with pytest.raises(TextModelError, match=says) as raised:
     client_of(endpoint).complete(ASK)
   assert KEY not in str(raised.value) and len(endpoint.seen) == 1
+
+
+@pytest.mark.parametrize(
+  'status, refused',
+  [(400, True), (413, True), (422, True), (401, False), (404, False),
+   (500, False)],
+)  # fmt: skip
+def test_a_refusal_of_what_is_asked_is_told_apart(endpoint, status, refused):
+  endpoint.script = [(status, {'error': 'no'})]
+  with pytest.raises(TextModelError) as raised:
+    client_of(endpoint, max_retries=0).complete(ASK)
+  assert isinstance(raised.value, Refused) is refused
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import math
 import pathlib
+import signal
 import time
 import types as stubs
 
@@ -19,8 +20,8 @@ from jaxagent.envs.interfaces import TextModelError
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.tasks import load_task
 from jaxagent.loops import collect, host, text_models
-from jaxagent.loops.errors import MachineryError, UserError
-from jaxagent.types import Outcome
+from jaxagent.loops.errors import Interrupted, MachineryError, UserError
+from jaxagent.types import Outcome, State
 from tests.llm.test_openai_client import answer, endpoint
 from tests.loops.test_evaluate import LOOK, _idle_step, _starts
 from tests.loops.test_kept import STATE
@@ -179,6 +180,25 @@ def test_the_end_of_a_trajectorys_time_is_no_fault(tmp_path):
   assert not any(r['fault'] for r in records)
 
 
+def test_told_to_stop_it_waits_for_no_trajectory(tmp_path):
+  """The step under way is finished, whole trajectories are kept."""
+
+  def told(job):
+    if job == 'collect-wine-9-1':
+      made.stop.signal = signal.SIGTERM
+    return False
+
+  made = _Collecting(tmp_path, told)
+  made.config.collect.max_steps = 6
+  with pytest.raises(Interrupted, match='SIGTERM: stopped; .*trajectories.jsonl'):
+    collect.run(made, _starts())
+  assert 'collect-wine-9-5' not in made.asked
+  before = {job.rsplit('-', 1)[0] for job in made.asked if job.endswith('-5')}
+  made.stop.signal, made.faulty, made.asked[:] = None, lambda job: False, []
+  assert len(collect.run(made, _starts())) == 20
+  assert not before & {job.rsplit('-', 1)[0] for job in made.asked}
+
+
 def test_an_expert_that_cannot_be_reached_is_a_fault(tmp_path):
   def gone(*asked):
     raise TextModelError('the endpoint is gone')
@@ -194,3 +214,11 @@ def test_a_full_disk_is_no_fault_of_a_trajectory(tmp_path):
 
   with pytest.raises(OSError, match='No space'):
     collect.run(_Collecting(tmp_path, lambda job: False, act=full), _starts())
+
+
+def test_half_a_character_names_a_state_like_any_other():
+  state = State('s', 't', {'train.py': ''}, 0.5, 0.5)
+  made = collect.with_ideas(state, ('Use SVC \ud83d',))
+  assert made.ideas == ('Use SVC \ud83d',)
+  others = {collect.with_ideas(state, ideas).state_id for ideas in ((), ('x',))}
+  assert len(others | {made.state_id}) == 3

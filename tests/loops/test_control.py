@@ -75,7 +75,7 @@ def test_without_the_flag_the_samples_are_the_same():
 def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(
   tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(value_warmup, 'samples_of', lambda *_: _samples(32))
+  monkeypatch.setattr(value_warmup, '_samples', lambda *_: _samples(32))
   seen = {}
   for flag in (False, True):
     rl = SimpleNamespace(
@@ -84,7 +84,6 @@ def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(
     host = SimpleNamespace(
       config=SimpleNamespace(rl=rl, seed=3),
       work=tmp_path / str(flag),
-      env=SimpleNamespace(store=SimpleNamespace(get=None)),
       stop=SimpleNamespace(check=lambda _: None),
     )
     batches = []

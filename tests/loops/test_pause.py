@@ -88,9 +88,14 @@ def _without_files(folder):
   (folder / 'files').rename(folder / 'elsewhere')
 
 
-def _too_long(folder):
-  text = 'x' * (workspace.MAX_FILE_BYTES + 1)
-  (folder / 'files/train.py').write_text(text)
+def _too_much(folder):
+  for number in range(9):
+    text = 'x' * workspace.MAX_FILE_BYTES
+    (folder / f'files/{number}.txt').write_text(text)
+
+
+def _reserved_name(folder):
+  (folder / 'files/.repl').write_text('x')
 
 
 def _odd_name(folder):
@@ -107,7 +112,8 @@ def _no_text(folder):
     (_as_it_was, 'nothing to take in'),
     (_without_script, 'lacks train.py'),
     (_without_files, 'is no folder'),
-    (_too_long, 'at most 262144 bytes'),
+    (_too_much, workspace.TOO_MUCH),
+    (_reserved_name, 'no name that a workspace'),
     (_odd_name, 'no name that a workspace'),
     (_no_text, 'not UTF-8'),
   ],
@@ -121,6 +127,29 @@ def test_what_cannot_be_taken_in_changes_nothing(
   assert _call(work, 'in', 'wine', 3, folder) == 2
   assert said in capsys.readouterr().err
   assert _state(work) == before
+
+
+def test_files_that_no_action_could_write_are_taken_back(work, tmp_path):
+  """A long table, and more files than a workspace takes on."""
+  store = Snapshots(work / 'snapshots.sqlite')
+  long = store.put_bytes(b'1,2\n' * 70_000)
+  many = {f'lib/{n}.py': 'y = 1\n' for n in range(workspace.MAX_FILES)}
+  state = dataclasses.replace(
+    _state(work), files={**STATE.files, **many, 'train.csv': long}
+  )
+  log = walked.StepLog(walked.path_of(work, 'agent'))
+  log.append('wine', 3, {walked.EDITED: store.put(state)})
+  store.close()
+  folder = tmp_path / 'mine'
+  assert _call(work, 'out', 'wine', 3, folder) == 0
+  (folder / 'files/lib/0.py').write_text('y = 2\n')
+  assert _call(work, 'in', 'wine', 3, folder) == 0
+  after = _state(work)
+  assert after.files == {**state.files, 'lib/0.py': 'y = 2\n'}
+  with (folder / 'files/train.csv').open('a') as table:
+    table.write('3,4\n')
+  assert _call(work, 'in', 'wine', 3, folder) == 0
+  assert _state(work).files['train.csv'].size == long.size + 4
 
 
 def test_what_is_not_under_way_is_named(work, tmp_path, capsys):

@@ -239,6 +239,7 @@ PAIRS = [
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
   ({'writer.samples': 5}, 'writer.samples=5 is of a model behind an endpoint'),
   ({'sandbox.memory_mb': 255}, 'memory_mb=255 is too little .* 0 for each task'),
+  ({'env.help': 'person'}, r"help='person' answers 'Request Help'.*actions=\(\)"),
   ({'env.after_edit': 'nothing'}, "after_edit='nothing' gives an edit no score"),
   (
     {'rl.states': 9, 'loop': 'episodewise_ppo'},

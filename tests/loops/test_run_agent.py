@@ -88,6 +88,11 @@ def test_react_around_an_endpoint(tmp_path, endpoint):
   final = found['tasks']['wine']['final']
   assert (final['runs'], final['submissions']) == (2, 2)
   assert found['failure_modes']['bad_plan'] == 1.0
+  for split in ('heldin', 'heldout'):
+    averages = found[split]['averages']
+    assert averages['best_by_validation']['mean_improvement']['n'] == 2
+    assert averages['final']['success_rate']['mean'] == 0.0
+    assert found[split]['cost']['steps'] == 2
   prompt = asked[-1]['messages'][-1]['content']
   assert 'Question:' in prompt and 'has been executed' in prompt
   assert asked[-1]['stop'] == ['\nObservation:']

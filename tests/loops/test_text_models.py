@@ -1,4 +1,4 @@
-"""The frozen model that instruments, behind an endpoint."""
+"""Text models that take part: who instruments, who helps, what a prompt takes."""
 
 from __future__ import annotations
 
@@ -49,3 +49,34 @@ def test_one_that_hangs_holds_nothing_up(tmp_path, mute, monkeypatch):
 @pytest.mark.parametrize('kind', ['syntax', 'verified', 'none'])
 def test_no_model_is_asked(tmp_path, kind):
   assert text_models.make_instrumenter(_config(kind), tmp_path) is None
+
+
+def test_help_that_has_gone_is_the_answer_that_nobody_helps(monkeypatch, capsys):
+  env = stubs.SimpleNamespace(help='person')
+  person = text_models.make_helper(stubs.SimpleNamespace(env=env))
+  monkeypatch.setattr('builtins.input', lambda asked: f'about {asked[:9]}')
+  assert person.answer('what now?') == 'about The agent'
+
+  def gone(asked):
+    raise EOFError
+
+  monkeypatch.setattr('builtins.input', gone)
+  env.help = 'none'
+  nobody = text_models.make_helper(stubs.SimpleNamespace(env=env))
+  assert person.answer('what now?') == nobody.answer('what now?')
+
+
+@pytest.mark.parametrize(
+  'text, tokens',
+  [
+    ('', 0),
+    ('x = model', 3),
+    ('5.1,3.5\n', 8),
+    ('12345', 5),
+    ('\u6a21\u578b', 2),
+    ('a1', 2),
+    ('\ud83d', 1),
+  ],
+)
+def test_digits_count_alone_and_all_else_by_its_bytes(text, tokens):
+  assert text_models.tokens_of(text) == tokens

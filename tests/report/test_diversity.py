@@ -53,6 +53,16 @@ def test_counted_by_hand():
   assert got['entropy'] == pytest.approx(by_hand)
 
 
+def test_policies_compare_by_as_many_instructions():
+  said = [f'Add layer{i % 7}' for i in range(300)] + ['Tune the lr'] * 10
+  got = diversity.figure8(said, seed=1, n=100)
+  assert (got['instructions'], got['of']) == (100, 310)
+  assert got['nouns'].keys() <= {'add', 'tune'} and got['nouns']['add'] == 7
+  assert got == diversity.figure8(said, seed=1, n=100)
+  assert diversity.figure8(said[:3], seed=1)['instructions'] == 3
+  assert diversity.figure8([], seed=1) == {'instructions': 0, 'of': 0}
+
+
 def test_one_pair_and_none():
   assert diversity.counts(['Add dropout'])['entropy'] == 0.0
   none = diversity.counts(['', 'add'])

@@ -120,6 +120,16 @@ def test_section_puts_metrics_on_one_scale():
   assert found['valid_action_rate']['mean'] == pytest.approx((2 / 3 + 1) / 2)
 
 
+def test_a_starter_at_zero_has_no_relative_gain():
+  scales = {**SCALES, 'z': ev.Scale(0.0, 1.0, True)}
+  runs = [ev.Run('a', 0.9), ev.Run('z', 0.5)]
+  found = ev.section(runs, scales, k=1, seed=0)
+  assert found['relative_gain']['n'] == 1
+  assert found['relative_gain']['mean'] == pytest.approx(0.8)
+  assert found['avg_at_k']['mean'] == pytest.approx((1.0 + 0.5) / 2)
+  assert ev.section(runs[1:], scales, k=1, seed=0)['relative_gain']['n'] == 0
+
+
 def test_section_of_the_starter_needs_one_run():
   runs = [ev.Run('a', 0.5), ev.Run('b', 10.0)]
   found = ev.section(runs, SCALES, k=8, seed=0, deterministic=True)

@@ -42,6 +42,7 @@ SAME = _step(score=0.5)
     ('submission_format_error', [SAME, _step('invalid_submission')]),
     ('submission_format_error', [_step('no_submission'), _step()]),
     ('bad_plan', [_step('invalid_submission'), SAME]),
+    ('bad_plan', [SAME, _step('invalid_submission', undone=True)]),
     ('small_improvement', [_step(score=0.54)]),
     ('bad_plan', [SAME]),
     ('bad_plan', [_step(score=0.4)]),

@@ -17,6 +17,8 @@ def test_docs_are_the_table():
   assert text == metrics.markdown(), (
     'run: python -m jaxagent.metrics > docs/metrics.md'
   )
+  for name in metrics.METRICS:
+    assert f'| `{name}` |' in text
 
 
 def test_names_written_in_the_package_are_in_the_table():

@@ -109,12 +109,6 @@ def test_write_and_load(tmp_path, good):
     summary.load(path)
 
 
-def test_config_sha_does_not_depend_on_order():
-  a = summary.config_sha({'a': 1, 'b': {'c': 2, 'd': 3}})
-  assert a == summary.config_sha({'b': {'d': 3, 'c': 2}, 'a': 1})
-  assert a != summary.config_sha({'a': 2, 'b': {'c': 2, 'd': 3}})
-
-
 def test_docs_name_every_key(good):
   text = (ROOT / 'docs' / 'summary.md').read_text()
   for key in [*good, *summary.INTERVALS]:

@@ -130,6 +130,15 @@ def test_an_older_record_has_its_response_alone():
   assert [s['timestamp'] for s in trace['steps']] == [0.0, 1.0, 2.0]
 
 
+def test_what_was_refused_is_read_in_its_response():
+  entries = dict.fromkeys(parser.ENTRIES[:4], 'x')
+  text = parser.format_response(entries, 'Understand File', READ)
+  known = {'action': '', 'args': {}, 'entries': {}}  # as a step has it then
+  step = {**known, 'response': text, 'outcome': 'invalid_format'}
+  assert traces.action_of(step) == ('Understand File', READ)
+  assert traces.entries_of(step)['Thought'] == 'x'
+
+
 @pytest.mark.parametrize('record', [{}, {'steps': 'abc'}, {'steps': [1]}, []])
 def test_what_is_no_trajectory(record):
   with pytest.raises(ValueError):
@@ -213,6 +222,34 @@ def test_a_runs_trajectories_are_exported(tmp_path, capsys):
   assert found['steps'][0]['action']['name'] == 'List Files'
   expert = traces.read(run / 'mlagentbench/expert/wine/3/env_log/trace.json')
   assert expert['steps'] == found['steps']
+
+
+def test_a_task_s_own_name_of_its_submission_is_exported(tmp_path):
+  run, task = tmp_path / 'run', tmp_path / 'tasks' / 'own'
+  for name, text in {
+    'env/train.py': 'x = 1',
+    'scripts/research_problem.txt': 'Improve it.',
+    'scripts/eval.py': 'def get_score(folder): return 1.0',
+  }.items():
+    (task / name).parent.mkdir(parents=True, exist_ok=True)
+    (task / name).write_text(text)
+  beside = tmp_path / 'tasks' / 'own.yaml'
+  beside.write_text('higher_is_better: true\nsubmission: out.csv\n')
+  store = Snapshots(run / 'snapshots.sqlite')
+  made = store.put_bytes(b'id,y\n')
+  state = types.State('s', 'own', {'train.py': 'x = 1'}, 1.0, 1.0)
+  step = {
+    'outcome': 'ok',
+    'workspace_id': store.put(state),
+    'submission': [made.digest, made.size],
+  }
+  store.close()
+  (run / 'eval').mkdir()
+  record = {'task': 'own', 'index': 0, 'steps': [step]}
+  (run / 'eval' / 'agent.json').write_text(json.dumps([record]))
+  assert main([str(run), f'--tasks_dir={tmp_path / "tasks"}']) == 0
+  left = run / 'mlagentbench/agent/own/0/env_log/traces/step_final_files'
+  assert {path.name for path in left.iterdir()} == {'train.py', 'out.csv'}
 
 
 def test_a_folder_is_what_the_original_s_runner_leaves(tmp_path):

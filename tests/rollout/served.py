@@ -23,7 +23,9 @@ from jaxagent.models import init_decoder, token_logprobs
 from jaxagent.testing import process_tree
 
 ROOT = pathlib.Path(__file__).parents[2]
-PYTHON = ROOT / '.venv-vllm' / 'bin' / 'python'
+# launch_scripts/test.sh names another folder where this one is for CUDA.
+FOLDER = os.environ.get('JAXAGENT_TEST_VLLM_FOLDER', '.venv-vllm')
+PYTHON = ROOT / FOLDER / 'bin' / 'python'
 PROMPT, NEW = 320, 160
 KINDS = {
   'qwen2': {'model_type': 'qwen2', 'tie_word_embeddings': True},

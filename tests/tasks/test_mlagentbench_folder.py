@@ -131,6 +131,21 @@ def test_code_is_text_and_data_is_shown(prepared):
     workspace.read(prepared.starter_files, prepared.mounts, 'rates/../../scripts')
 
 
+def test_a_folder_of_data_is_data_however_small(tmp_path):
+  root = _lay_out(tmp_path, **{'env/data/train.csv': 'Id\n1\n'})
+  shown = mlagentbench_tasks.workspace_of(root / 'env')
+  assert set(shown.folders) == {'data', 'rates'}
+  assert not any(name.startswith('data') for name in shown.texts)
+
+
+def test_a_file_that_no_run_would_be_given_is_refused(tmp_path, monkeypatch):
+  root = _lay_out(tmp_path)
+  (root / 'scripts/prepared').write_text('success')
+  monkeypatch.setattr(mlagentbench_tasks, 'MAX_FILE_MB', 0)
+  with pytest.raises(ValueError, match='photo.bin has 56 bytes.*a folder of env/'):
+    lib.prepare_task(lib.load_task(NAME, tmp_path), tmp_path / 'made')
+
+
 def _submission(rows) -> bytes:
   return ('Id,SalePrice\n' + ''.join(f'{i},{v}\n' for i, v in rows)).encode()
 

@@ -187,10 +187,10 @@ class AutoGPT:
       raise parser.FormatError("'command': 'name' must be a string.")
     if not strict:
       name = name.strip(parser.AROUND_ACTION)
-    parser.check_action(name, actions)
-    return parser.Response(
-      thoughts, name, parser.check_args(name, args, strict=strict)
-    )
+    with parser.naming(name):
+      parser.check_action(name, actions)
+      args = parser.check_args(name, args, strict=strict)
+    return parser.Response(thoughts, name, args)
 
   def write(
     self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]

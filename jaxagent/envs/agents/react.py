@@ -125,12 +125,13 @@ class ReAct:
     action = entries.get('Action', 'Final Answer')
     if not strict:
       action = action.strip(parser.AROUND_ACTION)
-    parser.check_action(action, actions)
-    if 'Action' in entries:
-      value = _arguments(action, entries['Action Input'], strict=strict)
-    else:
-      value = {'final_answer': entries['Final Answer']}
-    args = parser.check_args(action, value, strict=strict)
+    with parser.naming(action):
+      parser.check_action(action, actions)
+      if 'Action' in entries:
+        value = _arguments(action, entries['Action Input'], strict=strict)
+      else:
+        value = {'final_answer': entries['Final Answer']}
+      args = parser.check_args(action, value, strict=strict)
     return parser.Response(entries, action, args)
 
   def write(
