@@ -8,14 +8,16 @@ take. Unpickled is only what another process of this run has written.
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
+import time
 from typing import Any
 
 import jax
 
 _PART = 1 << 20  # bytes of a value; gRPC takes 4 MB at once
-_POLL_MS = 60_000
-_MOST_MS = 3_600_000  # until all have read a message: the last one may compile
+_POLL_S = 60.0
+_MOST_S = 3600.0  # until all have read a message: one may still compile
 _numbers = itertools.count()
 
 
@@ -23,8 +25,11 @@ class Lost(RuntimeError):
   """The other processes cannot be reached any more."""
 
 
-def tell(message: Any) -> None:
-  """Process 0's: returns when every other process has read it. Raises Lost."""
+def tell(message: Any, within_s: float = _MOST_S) -> None:
+  """Process 0's: returns when every other process has read it.
+
+  Raises Lost where one has not within that time.
+  """
   client, key = _client(), _next()
   data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
   parts = [data[i : i + _PART] for i in range(0, len(data), _PART)]
@@ -32,34 +37,40 @@ def tell(message: Any) -> None:
     for number, part in enumerate(parts):
       client.key_value_set_bytes(f'{key}/{number}', part)
     client.key_value_set(f'{key}/parts', str(len(parts)))
-    client.wait_at_barrier(f'{key}/read', _MOST_MS)
+    client.wait_at_barrier(f'{key}/read', _ms(within_s))
     client.key_value_delete(f'{key}/')
   except jax.errors.JaxRuntimeError as error:
     raise Lost(f'the other processes do not answer: {error}') from error
 
 
-def hear() -> Any:
-  """What `tell` was given next; waits for it. Raises Lost."""
+def hear(within_s: float = math.inf) -> Any:
+  """What `tell` was given next; waits for it. Raises Lost where nothing comes."""
   client, key = _client(), _next()
   try:
-    count = int(_waited_for(client, f'{key}/parts'))
+    count = int(_waited_for(client, f'{key}/parts', within_s))
     data = b''.join(
-      client.blocking_key_value_get_bytes(f'{key}/{number}', _POLL_MS)
+      client.blocking_key_value_get_bytes(f'{key}/{number}', _ms(_POLL_S))
       for number in range(count)
     )
-    client.wait_at_barrier(f'{key}/read', _MOST_MS)
+    client.wait_at_barrier(f'{key}/read', _ms(_MOST_S))
   except jax.errors.JaxRuntimeError as error:
     raise Lost(f'process 0 does not answer: {error}') from error
   return pickle.loads(data)
 
 
-def _waited_for(client, key: str) -> str:
+def _waited_for(client, key: str, within_s: float) -> str:
+  end = time.monotonic() + within_s
   while True:
     try:
-      return client.blocking_key_value_get(key, _POLL_MS)
+      wait_s = max(0.0, min(_POLL_S, end - time.monotonic()))
+      return client.blocking_key_value_get(key, _ms(wait_s))
     except jax.errors.JaxRuntimeError as error:
-      if 'DEADLINE_EXCEEDED' not in str(error):
+      if 'DEADLINE_EXCEEDED' not in str(error) or time.monotonic() > end:
         raise
+
+
+def _ms(seconds: float) -> int:
+  return max(1, int(1000 * seconds))
 
 
 def _next() -> str:

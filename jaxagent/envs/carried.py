@@ -37,7 +37,10 @@ def carry(
       continue  # no step would look for it
     if why := _barred(name, len(data), execution, spec) or _no_room(kept, name):
       lines.append(f'{name if name.isprintable() else ascii(name)}: {why}')
-    elif (text := workspace.as_text(data)) is not None:
+    # A submission by reference: every state of a trajectory has one.
+    elif name not in execution.collected and (
+      (text := workspace.as_text(data)) is not None
+    ):
       if workspace.text_bytes(kept) + len(data) > workspace.MAX_TEXT_BYTES:
         lines.append(f'{name}: {workspace.TOO_MUCH}')
       else:

@@ -22,6 +22,7 @@ from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.loops.host import StopFlag
 from jaxagent.models import hf
 
+_FAREWELL_S = 120.0  # in which a process that ends closes what it has open
 # Methods of the learner that run programs, or change what decides about them.
 _TOLD = (
   'start_sft',
@@ -185,7 +186,7 @@ def leading() -> Iterator[None]:
   finally:
     if jax.process_count() > 1:
       with contextlib.suppress(processes.Lost):
-        processes.tell(None)
+        processes.tell(None, within_s=_FAREWELL_S)
 
 
 def follow() -> None:
@@ -197,13 +198,24 @@ def follow() -> None:
   stop.install()  # process 0 decides when to stop, and what is saved before
   follower, failed = _Follower(), None
   try:
-    while (told := processes.hear()) is not None:
-      if failed is not None:
-        raise failed
+    while (told := _heard(failed)) is not None:
       does, args, kwargs = told
       try:
         does(follower, *args, **kwargs)
-      except Exception as error:  # noqa: BLE001 - most often process 0 has it, too
+      except Exception as error:  # noqa: BLE001 - see `_heard`
         failed = error
   finally:
     stop.restore()
+
+
+def _heard(failed: Exception | None) -> Any:
+  """The next message; after a failure None, which says that process 0 has ended too.
+
+  Raises `failed` where process 0 goes on, or waits for this process for ever.
+  """
+  if failed is None:
+    return processes.hear()
+  with contextlib.suppress(processes.Lost):
+    if processes.hear(within_s=_FAREWELL_S) is None:
+      return None
+  raise failed

@@ -16,6 +16,7 @@ import pytest
 from jaxagent import audit
 from jaxagent.data.ledger import Ledger
 from jaxagent.metrics import read_records
+from jaxagent.models import __main__ as models_cli
 from jaxagent.summary import load
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -95,7 +96,7 @@ def test_two_processes_compute_what_one_does(tmp_path):
   assert two == pytest.approx(one, rel=1e-4, abs=1e-5, nan_ok=True)
 
 
-def test_a_whole_run_by_two_processes_killed_and_resumed(tmp_path):
+def test_a_whole_run_by_two_processes_stopped_and_resumed(tmp_path):
   work = tmp_path / 'work'
   started = _start((*MAIN, f'--work_dir={work}'), 2)
   begun, end = work / 'rl/traces/update_000000.jsonl', time.monotonic() + 400
@@ -103,9 +104,11 @@ def test_a_whole_run_by_two_processes_killed_and_resumed(tmp_path):
     assert started[0].poll() is None, started[0].communicate()[0][-2000:]
     assert time.monotonic() < end
     time.sleep(0.05)
-  for process in started:
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+  for process in started:  # as SLURM does, all of them
+    process.send_signal(signal.SIGTERM)
+  first, other = (process.communicate(timeout=200)[0] for process in started)
+  assert [p.returncode for p in started] == [143, 0], (first[-2000:], other[-2000:])
+  assert 'is saved' in first and 'SIGTERM' not in other
   first, other = _finish(_start((*MAIN, f'--work_dir={work}'), 2))
   assert 'summary.json' in first and 'summary.json' not in other
   assert load(work / 'summary.json')['rl']['heldin']['mean_reward']['n'] > 0
@@ -116,6 +119,10 @@ def test_a_whole_run_by_two_processes_killed_and_resumed(tmp_path):
   assert [r['step'] for r in records] == [0, 1, 2]
   # The engine has the weights of the learner, whose devices are of both.
   assert records[0]['training/rollout_logps_diff_max'] < 1e-3
+  # What both have saved is one checkpoint, for whoever reads it.
+  out = tmp_path / 'hf'
+  assert models_cli.main(['export', f'--model={work}', f'--out={out}']) == 0
+  assert (out / 'model.safetensors').is_file()
 
 
 def test_a_mesh_without_one_of_them_is_refused(tmp_path):
