@@ -18,29 +18,16 @@ from jaxagent.data.ledger import Ledger
 from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.summary import load
+from tests.loops import SMALL
 
 ROOT = pathlib.Path(__file__).parents[2]
 MAIN = (
   '-m', 'jaxagent.main',
-  '--config=configs/stepwise_ppo.py',
+  *SMALL,
   "--config.tasks.heldin=('wine',)",
   "--config.tasks.heldout=('diabetes',)",
-  '--config.sandbox.min_tier=T1',
-  '--config.sandbox.timeout_s=30',
-  '--config.model.hf.hidden_size=64',
-  '--config.model.hf.num_hidden_layers=2',
-  '--config.model.hf.num_attention_heads=2',
-  '--config.model.hf.num_key_value_heads=1',
-  '--config.rollout.max_new_tokens=128',
-  '--config.collect.trajectories_per_task=4',
-  '--config.collect.max_steps=4',
-  '--config.sft.epochs=2',
-  '--config.sft.batch_size=8',
   '--config.rl.updates=3',
   '--config.rl.batch_size=8',
-  '--config.eval.trajectories_per_task=2',
-  '--config.eval.max_steps=1',
-  '--config.eval.k=2',
   '--config.mesh.fsdp=4',
 )  # fmt: skip
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -23,34 +23,20 @@ from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.summary import load
 from jaxagent.testing import process_tree, small_hf
-from tests.loops import environment
+from tests.loops import SMALL, environment
 from tests.rollout.served import need_vllm
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, BATCH = 3, 6
 OPTIONS = (
-  '--config=configs/stepwise_ppo.py',
+  *SMALL,
   "--config.tasks.heldin=('wine','diabetes')",
   "--config.tasks.heldout=('breast-cancer',)",
-  '--config.sandbox.min_tier=T1',
-  '--config.sandbox.timeout_s=30',
-  '--config.model.hf.hidden_size=64',
-  '--config.model.hf.num_hidden_layers=2',
-  '--config.model.hf.num_attention_heads=2',
-  '--config.model.hf.num_key_value_heads=1',
-  '--config.rollout.max_new_tokens=128',
-  '--config.collect.trajectories_per_task=4',
-  '--config.collect.max_steps=4',
-  '--config.sft.epochs=2',
-  '--config.sft.batch_size=8',
   f'--config.rl.updates={UPDATES}',
   f'--config.rl.batch_size={BATCH}',
   '--config.rl.rest=wait',
   '--config.rollout.batch_invariant=True',
   '--config.rl.weighting=none',
-  '--config.eval.trajectories_per_task=2',
-  '--config.eval.max_steps=1',
-  '--config.eval.k=2',
 )
 # What the learner computed; clocks differ between runs.
 SAME = (
