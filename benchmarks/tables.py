@@ -23,6 +23,7 @@ from benchmarks import (
   engines,
   learner_step,
   machine,
+  ml_agent_claims,
   rl_for_mle_claims,
   staleness,
   weight_sync,
@@ -33,6 +34,7 @@ PAGES = (
   'README.md',
   'docs/duration_aware.md',
   'docs/learner.md',
+  'docs/ml_agent.md',
   'docs/rl_for_mle.md',
   'docs/rollout.md',
 )
@@ -54,6 +56,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
   'engines': ('engines', engines.table),
   'ablation': ('duration_ablation', duration_ablation.table),
   'staleness': ('staleness', staleness.table),
+  'step-wise': ('ml_agent_claims', ml_agent_claims.table),
   'whole solutions': ('rl_for_mle_claims', rl_for_mle_claims.table),
   'weight sync': ('weight_sync', weight_sync.table),
 }

@@ -213,7 +213,8 @@ def base() -> ConfigDict:
   config.rl.weight_mean = 'executed'
   # Duration weights are cut at this many means; 0 is no cap, else >= 1.
   config.rl.weight_cap = 3.0
-  config.rl.oversample = 1.25  # m: samples dispatched for each one consumed
+  # m: samples dispatched for each one consumed; with rest=wait it counts as 1.
+  config.rl.oversample = 1.25
   config.rl.rest = 'carry_over'  # carry_over | cancel | wait
   config.rl.max_staleness = 1  # updates; -1 is no bound
   config.rl.on_stale = 'keep'  # keep | hold | drop

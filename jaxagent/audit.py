@@ -8,8 +8,9 @@ that was given: for equation 6 of paper 000 outcome, valid_action, is_edit,
 score_before, score_after and alpha; for whole solutions (paper 003, section 3.2)
 outcome, score_after, higher_is_better, milestones and scale. Where records carry
 `prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
-byte is found, and any record that is gone, not only those that change a reward; of
-an expert's trajectories, each sealed by itself as it is made, the changed ones. Exits
+byte is found, and any record that is gone, not only those that change a reward; a work
+directory has a file for each update up to its last checkpoint. Of an expert's
+trajectories, each sealed by itself as it is made, the changed ones are found. Exits
 0 where nothing differs, 1 where something does, 2 where there is nothing to read.
 """
 
@@ -21,7 +22,7 @@ import json
 import math
 import pathlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxagent.rewards import ml_agent, mle
@@ -76,6 +77,7 @@ def audit(
     )
   options = _options(run) if options is None else dict(options)
   found: dict[str, Any] = {'records': 0, 'sealed': 0, 'differences': []}
+  found['differences'] += [_difference(*gone) for gone in _gone(run, files)]
   for path in files:
     chain = _Chain(path)
     for where, record in _read(path, found['differences']):
@@ -192,10 +194,33 @@ def _files(run: pathlib.Path) -> list[pathlib.Path]:
   return beside
 
 
+def _gone(run: pathlib.Path, files) -> Iterator[tuple[str, str]]:
+  """(place, what is gone): files without a record, updates without a file."""
+  for path in files:
+    if path.read_bytes().strip() in (b'', b'[]'):
+      yield str(path), 'its records are gone'
+  if not (run / 'rl').is_dir():
+    return  # some files, not a whole run
+  updates = _numbers((path.stem for path in files), 'update_')
+  saved = _numbers((p.name for p in (run / 'rl' / 'checkpoints').glob('*')), 'step_')
+  for update in range(max({u + 1 for u in updates} | saved, default=0)):
+    if update not in updates:
+      yield str(run / 'rl' / 'traces'), f'the file of update {update} is gone'
+
+
+def _numbers(names: Iterable[str], prefix: str) -> set[int]:
+  own = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
+  return {int(number) for number in own if number.isdecimal()}
+
+
 def _options(run: pathlib.Path) -> dict[str, bool]:
-  """The reward's switches as the run's config has them."""
+  """The reward's switches as the config of the run has them, which `run` is part of."""
+  run = run.resolve()
+  for folder in (run, *run.parents):
+    if (folder / 'config.json').is_file():
+      break
   try:
-    config = json.loads((run / 'config.json').read_text(encoding='utf-8'))
+    config = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
     flat = {k[7:]: v for k, v in config.items() if k.startswith('reward.')}
     reward = config.get('reward', flat)
   except (OSError, ValueError, AttributeError):

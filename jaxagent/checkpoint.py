@@ -287,14 +287,13 @@ def _commit(temporary: pathlib.Path, final: pathlib.Path) -> None:
   text = json.dumps(manifest, indent=1).encode()
   (temporary / 'manifest.json').write_bytes(text)
   _sync(temporary / 'manifest.json')
+  # Before the folder has its name: one of that name is whole.
+  (temporary / 'COMMIT').write_text(hashlib.sha256(text).hexdigest())
+  _sync(temporary / 'COMMIT')
+  _sync(temporary)
   if final.exists():  # the same step again, after a fallback
     shutil.rmtree(final)
   os.replace(temporary, final)
-  marker = final / 'COMMIT.tmp'
-  marker.write_text(hashlib.sha256(text).hexdigest())
-  _sync(marker)
-  os.replace(marker, final / 'COMMIT')
-  _sync(final)
   _sync(final.parent)
 
 

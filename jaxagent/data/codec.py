@@ -61,9 +61,11 @@ def _encode_compound(value: Any, where: str) -> Any:
     items = [encode(v, f'{where}[{i}]') for i, v in enumerate(value)]
     return {_TAG: 'tuple', 'value': items}
   if isinstance(value, dict):
-    if not all(isinstance(k, str) for k in value) or _TAG in value:
-      raise TypeError(f'{where}: only dicts with plain string keys are saved.')
-    return {k: encode(v, f'{where}.{k}') for k, v in value.items()}
+    if not all(isinstance(k, str) for k in value):
+      raise TypeError(f'{where}: only dicts with string keys are saved.')
+    plain = {k: encode(v, f'{where}.{k}') for k, v in value.items()}
+    # Keys may be a policy's words, such as file names.
+    return {_TAG: 'dict', 'value': plain} if _TAG in value else plain
   name = type(value).__name__
   if dataclasses.is_dataclass(value) and getattr(types, name, None) is type(
     value
@@ -87,7 +89,9 @@ def decode(value: Any) -> Any:
     return value
   kind = value.get(_TAG)
   if kind is None:
-    return {k: decode(v) for k, v in value.items()}
+    return _decode_dict(value)
+  if kind == 'dict':
+    return _decode_dict(value['value'])
   if kind == 'array':
     return decode_array(value)
   if kind == 'float':
@@ -104,6 +108,10 @@ def decode(value: Any) -> Any:
     fields = {k: decode(v) for k, v in value['fields'].items()}
     return getattr(types, value['name'])(**fields)
   raise ValueError(f'unknown kind {kind!r} in saved state.')
+
+
+def _decode_dict(value: dict[str, Any]) -> dict[str, Any]:
+  return {k: decode(v) for k, v in value.items()}
 
 
 def encode_array(x: np.ndarray) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxagent.data.records import state_of
@@ -14,19 +14,18 @@ def training_steps(
   get: Callable[[str], State],
   *,
   improved: bool = False,
-) -> list[dict]:
+) -> Iterator[dict]:
   """Steps fit to imitate, with their states: a valid action that succeeded.
 
   get: the state of a key, of the run's `envs.snapshots`.
   improved: of trajectories alone that were once better than their start.
   """
-  return [
-    {**step, 'state': state_of(step, get)}
-    for record in records
-    if not improved or _improved(record['steps'], get)
-    for step in record['steps']
-    if step['valid_action'] and step['outcome'] == Outcome.OK.value
-  ]
+  for record in records:
+    if improved and not _improved(record['steps'], get):
+      continue
+    for step in record['steps']:
+      if step['valid_action'] and step['outcome'] == Outcome.OK.value:
+        yield {**step, 'state': state_of(step, get)}
 
 
 def _improved(steps: Sequence[Mapping[str, Any]], get) -> bool:

@@ -27,6 +27,7 @@ def run(config) -> None:
 
     dry_run.print_plan(config)
     return
+  from jaxagent.checkpoint import CheckpointError
   from jaxagent.loops import pipeline
   from jaxagent.rollout.engine import EngineError
 
@@ -39,6 +40,8 @@ def run(config) -> None:
         'free some and give the same command: it goes on from what is saved in '
         f'{config.work_dir}.'
       ) from error
+    if isinstance(error, CheckpointError):
+      raise UserError(str(error)) from error
     # A fault of the native engine is ours: it keeps its whole trace.
     if isinstance(error, EngineError) and config.rollout.engine != 'native':
       raise MachineryError(

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 
 from jaxagent import models, types
-from jaxagent.checkpoint import CheckpointError, CheckpointManager
+from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_of
 from jaxagent.envs.solution import SYSTEM
@@ -212,11 +212,7 @@ def restore_rl(host, learner: Learner) -> None:
   """Loads the newest RL policy of the work directory."""
   learner.start_rl()
   manager = CheckpointManager(host.work / 'rl' / 'checkpoints')
-  try:
-    restored = crew.restore(learner, manager)
-  except CheckpointError as error:
-    raise UserError(str(error)) from error
-  if restored is None:
+  if crew.restore(learner, manager) is None:
     raise _untrained(host.work)
 
 

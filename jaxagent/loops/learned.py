@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxagent.data import conversations
 from jaxagent.data.conversations import Conversation
+from jaxagent.data.expert_steps import training_steps
 from jaxagent.loops import sft
 from jaxagent.loops.errors import UserError
 
@@ -46,25 +47,42 @@ def rows_of_imported(found: Sequence[Conversation], policy) -> list[sft.Row]:
     for c in found
   )
   rows = sft.rows(((ids, r) for ids, r in asked if len(ids) <= room), policy)
-  limits = (
-    f'config.rollout.max_prompt_tokens={room}, '
-    f'max_new_tokens={policy.sampling.max_new_tokens}'
-  )
-  if found and not rows:
-    raise UserError(
-      f'config.sft.conversations: every one is longer than {limits}; raise them.'
-    )
-  if len(rows) < len(found):
-    print(
-      f'sft: {len(found) - len(rows)} of {len(found)} conversations are left out: '
-      f'longer than {limits}'
-    )
+  _tell(len(rows), len(found), 'conversations', 'config.sft.conversations', policy)
   return rows
 
 
-def rows_of_steps(host, steps: Sequence[dict], policy) -> list[sft.Row]:
-  """Of experts' steps, prompted as the policy will be."""
-  rows = sft.rows(
-    ((policy.prompt_ids(s['state']), s['response']) for s in steps), policy
+def rows_of_steps(host, records: Sequence[dict], policy) -> list[sft.Row]:
+  """Of the experts' steps, prompted as the policy will be.
+
+  How many do not fit the policy's limits is printed. Raises UserError where SFT
+  is asked for and none does.
+  """
+  config, total = host.config.sft, 0
+
+  def asked() -> Iterator[tuple[np.ndarray, str]]:
+    nonlocal total
+    improved = config.steps == 'improved'
+    for step in training_steps(records, host.env.store.get, improved=improved):
+      total += 1
+      yield policy.prompt_ids(step['state']), step['response']
+
+  rows = sft.rows(asked(), policy)
+  if config.epochs:
+    what = f"the experts' steps (config.sft.steps={config.steps})"
+    _tell(len(rows), total, 'steps of the experts', what, policy)
+  return sft.distinct(rows) if config.deduplicate else rows
+
+
+def _tell(kept: int, total: int, kind: str, source: str, policy) -> None:
+  """How many are left out; raises UserError where all are."""
+  limits = (
+    f'config.rollout.max_prompt_tokens={policy.max_prompt_tokens}, '
+    f'max_new_tokens={policy.sampling.max_new_tokens}'
   )
-  return sft.distinct(rows) if host.config.sft.deduplicate else rows
+  if not kept:
+    raise UserError(
+      f'{source}: of {total} none can be learned from within {limits}; raise '
+      'them, or give others.'
+    )
+  if kept < total:
+    print(f'sft: {total - kept} of {total} {kind} are left out: longer than {limits}')

@@ -172,7 +172,7 @@ RULES: tuple[checks.Rule, ...] = (
     "takes about 150; give 256 or more, or 0 for each task's own limit.",
   ),
   checks.whole('collect.trajectories_per_task'),
-  checks.whole('collect.max_steps'),
+  checks.whole('collect.max_steps', most=MAX_CALLS // 2),
   checks.whole('collect.idea_pool'),
   checks.whole('collect.ideas_kept'),
   checks.whole('instrumenter.max_tokens'),
@@ -227,7 +227,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('rl.checkpoint_every'),
   checks.whole('rl.keep_checkpoints'),
   checks.whole('eval.trajectories_per_task'),
-  checks.whole('eval.max_steps'),
+  checks.whole('eval.max_steps', most=MAX_CALLS // 2),
   checks.whole('episode.max_steps', most=MAX_CALLS // 2),
   checks.number('episode.time_limit_s', above=0),
   checks.whole('eval.k'),
@@ -321,6 +321,40 @@ RULES: tuple[checks.Rule, ...] = (
       'config.tasks.heldin; leave it out.',
     )
     for key in ('rl.tasks', 'rl.states')
+  ),
+  checks.related(
+    'rl.states',
+    'rl.group_size',
+    'rl.batch_size',
+    holds=lambda states, group, batch: not states or states * group >= batch,
+    say='config.rl.states={0} with config.rl.group_size={1} samples each do not fill '
+    'config.rl.batch_size={2}; raise the first (0: all), or lower the last.',
+  ),
+  checks.related(
+    'rl.kl_target',
+    'rl.kl_coef',
+    holds=lambda target, coefficient: not target or coefficient,
+    say='config.rl.kl_target={0} is what config.rl.kl_coef={1} is multiplied towards; '
+    'give the latter a start above 0, or set the target to 0.',
+  ),
+  checks.related(
+    'reward.corner_term',
+    'reward.format_term',
+    holds=lambda corner, form: corner or form,
+    say='config.reward.corner_term={0} pays a corner case like an error, and '
+    'config.reward.format_term={1} pays an error like a corner case: together the '
+    'first changes nothing. Leave out one of them.',
+  ),
+  *(
+    checks.related(
+      f'reward.{key}',
+      'loop',
+      holds=lambda value, loop, usual=usual: value == usual
+      or loop not in ('rl_for_mle', 'tree_search', 'agent'),
+      say=f"config.reward.{key}={{0}} is of equation 6, which config.loop={{1!r}} "
+      'does not train on; leave it out.',
+    )
+    for key, usual in (('binary', False), ('format_term', True), ('corner_term', True))
   ),
   checks.related(
     'rl.batch_size',

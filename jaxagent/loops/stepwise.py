@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from typing import Any
 
-import numpy as np
-
-from jaxagent.data.expert_steps import training_steps
 from jaxagent.loops import (
   collect,
   device,
   evaluate,
   learned,
+  pool,
   sft,
   stages,
   train,
   value_warmup,
 )
 from jaxagent.loops import starts as start_scripts
-from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host
 from jaxagent.loops.recipes.episodewise import Episodewise
 from jaxagent.loops.recipes.stepwise import Stepwise
@@ -38,6 +34,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     records = collect.run(host, starts)
   if loop == 'collect':
     return
+  states = pool.make(host, records) if loop == 'stepwise_ppo' else None
   with timed(host, 'sft'):
     texts = itertools.chain(
       device.step_texts(host, records), learned.texts(imported)
@@ -47,13 +44,10 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     learner = device.make_learner(host, tokenizer)
     policy = device.make_policy(host, learner, tokenizer)
     stack.callback(policy.engine.close)
-    steps = training_steps(
-      records, host.env.store.get, improved=config.sft.steps == 'improved'
-    )
     if imported:
       rows = learned.rows_of_imported(imported, policy)
     else:
-      rows = learned.rows_of_steps(host, steps, policy)
+      rows = learned.rows_of_steps(host, records, policy)
     sft.run(host, learner, rows)
   _evaluate(host, policy, learner, starts, 'sft')
   if loop == 'sft':
@@ -62,9 +56,10 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     learner.start_rl()
     if learner.config.uses_value and not device.has_rl(host.work):
       with timed(host, 'value_warmup'):
-        value_warmup.run(host, learner, policy, records)
+        own = records if states is None else states.of(records)
+        value_warmup.run(host, learner, policy, own)
     with timed(host, 'rl'):
-      recipe = _recipe(host, starts, steps, policy)
+      recipe = _recipe(host, starts, states, policy)
       train.run(host, recipe, learner, policy)
   else:
     device.restore_rl(host, learner)
@@ -72,31 +67,12 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   finish(host, starts)
 
 
-def _recipe(host: Host, starts, steps, policy) -> Stepwise:
+def _recipe(host: Host, starts, states, policy) -> Stepwise:
   """From expert states, or from the starters on."""
+  if states is not None:
+    return Stepwise(host, states, policy)
   names = host.config.rl.tasks or host.heldin
-  if host.config.loop == 'episodewise_ppo':
-    return Episodewise(host, {task: starts[task] for task in names}, policy)
-  pool = {
-    s['state'].state_id: s['state'] for s in steps if s['state'].task in names
-  }
-  return Stepwise(host, _drawn(host, pool), policy)
-
-
-def _drawn(host: Host, pool: dict[str, Any]) -> dict[str, Any]:
-  """`rl.states` of the pool, drawn by the seed; 0: all."""
-  wanted = host.config.rl.states
-  if not pool or wanted > len(pool):
-    raise UserError(
-      f'config.rl.tasks={tuple(host.config.rl.tasks)!r}, rl.states={wanted}: the '
-      f'experts left {len(pool)} states of these tasks; ask for fewer, or raise '
-      'config.collect.trajectories_per_task.'
-    )
-  if not wanted:
-    return pool
-  rng = np.random.default_rng([host.config.seed, 13])
-  names = sorted(pool)
-  return {names[i]: pool[names[i]] for i in rng.permutation(len(names))[:wanted]}
+  return Episodewise(host, {task: starts[task] for task in names}, policy)
 
 
 def _evaluate(host: Host, policy, learner, starts, label: str) -> None:

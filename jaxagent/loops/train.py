@@ -136,9 +136,11 @@ class _Loop:
     return metrics
 
   def _save(self, update: int) -> None:
-    """A checkpoint where one is due, or the run is to stop."""
-    stop = self._host.stop
-    due = (update + 1) % self._host.config.rl.checkpoint_every == 0
+    """A checkpoint where one is due, after the last, or the run is to stop."""
+    stop, config = self._host.stop, self._host.config.rl
+    # What is evaluated and exported is what the last update left.
+    last = update + 1 == config.updates
+    due = last or (update + 1) % config.checkpoint_every == 0
     began = time.monotonic()
     if due or stop.signal is not None:
       self._saver.save(update + 1)

@@ -1,8 +1,8 @@
 """The critic learns from the collected steps before RL moves the policy.
 
 Every collected step has the reward that RL trains on, failed ones included, and
-the states are those of RL's tasks, of its pool (step-wise) or as its trajectories
-reach them (whole trajectories: with the rewards that follow). A critic that starts
+the states are those of RL's pool (step-wise: `StatePool.of`), or of its tasks as its
+trajectories reach them (whole trajectories: with the rewards that follow). A critic that starts
 from nothing explains nothing for as long as a small run lasts, and its noise is in
 every advantage.
 """
@@ -34,6 +34,11 @@ def run(host, learner, policy, records: Sequence[dict]) -> None:
     )
   )
   if not batches:
+    if config.value_warmup_epochs:
+      print(
+        f'value warm-up: none, {len(samples)} steps do not fill '
+        f'config.rl.batch_size={config.batch_size}'
+      )
     return
   with (
     MetricWriter(host.work / 'logs' / 'value_warmup', resume_step=0) as writer,

@@ -87,6 +87,15 @@ def test_a_large_ledger_is_compact(tmp_path):
   assert sum(a.nbytes for a in ledger._trained.values()) < 8 * 20000
 
 
+def test_codec_takes_any_text_as_a_key():
+  """File names of a policy's workspace are keys."""
+  files = {'__kind__': 'bytes', 'value': 'x', 'train.py': ''}
+  for value in (files, {'files': files}, {'__kind__': {'__kind__': 'dict'}}):
+    assert codec.decode(json.loads(json.dumps(codec.encode(value)))) == value
+  state = types.State('s', 'wine', files, None, None)
+  assert codec.decode(json.loads(json.dumps(codec.encode(state)))) == state
+
+
 def test_codec_round_trip():
   history = (types.PastStep('a', 'b', 'c', 'd'),)
   state = types.State('s', 't', {'a.py': 'x'}, 0.5, None, history=history)

@@ -32,7 +32,9 @@ def test_states_are_looked_up_by_their_keys(improved):
   states = {f'key {i}': State(f's{i}', 'wine', {}, 0.5, 0.5) for i in range(3)}
   steps = [{**_step(0.6), 'state': key} for key in states]
   steps[1]['valid_action'] = False
-  kept = training_steps([{'steps': steps}], states.get, improved=improved)
+  kept = list(
+    training_steps([{'steps': steps}], states.get, improved=improved)
+  )
   assert [step['state'].state_id for step in kept] == ['s0', 's2']
 
 
@@ -44,11 +46,11 @@ def test_states_are_looked_up_by_their_keys(improved):
 def test_of_trajectories_that_were_once_better(score, alpha, better):
   record = {'steps': [_step(), _step(score, alpha=alpha), _step(0.45)]}
   worse = {'steps': [_step(0.5), _step(0.5)]}
-  kept = training_steps([record, worse], _none, improved=True)
+  kept = list(training_steps([record, worse], _none, improved=True))
   assert len(kept) == (3 if better else 0)
-  assert len(training_steps([record, worse], _none)) == 5
+  assert len(list(training_steps([record, worse], _none))) == 5
 
 
 def test_without_a_score_to_begin_with():
   records = [{'steps': [_step(0.6, start=None)]}, {'steps': []}]
-  assert not training_steps(records, _none, improved=True)
+  assert not list(training_steps(records, _none, improved=True))

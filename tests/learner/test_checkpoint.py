@@ -104,6 +104,29 @@ def test_killed_while_writing_leaves_the_one_before(tmp_path, monkeypatch):
   assert not list(tmp_path.glob('tmp_*'))
 
 
+@pytest.mark.parametrize('calls', range(4))
+def test_killed_while_committing_no_folder_of_a_step_is_half(
+  tmp_path, monkeypatch, calls
+):
+  """At each file that is made durable from the manifest on."""
+  manager = CheckpointManager(tmp_path)
+  sync, late = checkpoint._sync, []
+
+  def die(path):
+    if late or path.name == 'manifest.json':
+      late.append(path)
+    if len(late) > calls:
+      raise KeyboardInterrupt
+    sync(path)
+
+  monkeypatch.setattr(checkpoint, '_sync', die)
+  with pytest.raises(KeyboardInterrupt):
+    manager.save(1, _tree(1))
+  monkeypatch.undo()
+  restored = CheckpointManager(tmp_path).restore_latest(_tree(0.0))
+  assert restored is None if calls < 3 else restored.step == 1
+
+
 def test_one_part_alone_is_read(tmp_path):
   manager = CheckpointManager(tmp_path)
   manager.save(1, _tree(5))

@@ -101,3 +101,11 @@ def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(
     assert [p for p, _ in mixed] == [p for p, _ in plain]
     assert sorted(r for _, r in mixed) == sorted(r for _, r in plain)
     assert sum(p == f'p{int(r)}' for p, r in mixed) < 8
+
+
+def test_steps_that_fill_no_batch_are_told(tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr(value_warmup, '_samples', lambda *_: _samples(8))
+  rl = SimpleNamespace(batch_size=32, value_warmup_epochs=2)
+  host = SimpleNamespace(config=SimpleNamespace(rl=rl, seed=3), work=tmp_path)
+  value_warmup.run(host, None, None, [])
+  assert '8 steps do not fill config.rl.batch_size=32' in capsys.readouterr().out

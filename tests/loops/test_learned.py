@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from configs import common
+from jaxagent import types
 from jaxagent.data import bpe, conversations
 from jaxagent.data.conversations import Conversation
 from jaxagent.loops import learned
@@ -49,6 +50,39 @@ def test_what_fits_is_learned_and_the_rest_is_told(capsys):
 def test_where_none_fits_the_limits_are_named():
   with pytest.raises(UserError, match='max_prompt_tokens=2, max_new_tokens=40'):
     learned.rows_of_imported(FOUND, _policy(room=2))
+
+
+STATE = types.State('s', 'wine', {}, 0.5, 0.5)
+
+
+def _steps(*responses):
+  step = {'state': 'key', 'valid_action': True, 'outcome': 'ok'}
+  return [{'steps': [{**step, 'response': r} for r in responses]}]
+
+
+def _host(**changes):
+  store = stubs.SimpleNamespace(get={'key': STATE}.__getitem__)
+  config = _config('', **changes)
+  return stubs.SimpleNamespace(config=config, env=stubs.SimpleNamespace(store=store))
+
+
+def test_of_the_experts_steps_too(capsys):
+  policy = _policy()
+  policy.prompt_ids = lambda state: np.zeros(3, np.int32)
+  rows = learned.rows_of_steps(_host(), _steps('short', 'long' * 50), policy)
+  assert len(rows) == 1
+  assert '1 of 2 steps of the experts are left out' in capsys.readouterr().out
+  twice = _steps('short', 'short')
+  assert len(learned.rows_of_steps(_host(deduplicate=True), twice, policy)) == 1
+
+
+@pytest.mark.parametrize('responses', [('long' * 50,), ()])
+def test_nothing_to_learn_from_the_experts_is_refused(responses):
+  policy = _policy()
+  policy.prompt_ids = lambda state: np.zeros(3, np.int32)
+  with pytest.raises(UserError, match=r'experts.*sft.steps=ran.*of [01] none'):
+    learned.rows_of_steps(_host(), _steps(*responses), policy)
+  assert learned.rows_of_steps(_host(epochs=0), _steps(*responses), policy) == []
 
 
 def test_read_once_each_and_damage_is_the_users(tmp_path):

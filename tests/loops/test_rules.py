@@ -253,6 +253,18 @@ PAIRS = [
     {'rl.tasks': ('digits',), 'loop': 'rl_for_mle', 'tasks.heldin': ('digits',)},
     "rl.tasks=.* is not of config.loop='rl_for_mle'",
   ),
+  ({'rl.states': 31}, 'rl.states=31 with .*group_size=1 .*batch_size=32'),
+  ({'rl.kl_target': 0.1, 'rl.kl_coef': 0.0}, 'kl_target=0.1 .*kl_coef=0.0'),
+  (
+    {'reward.corner_term': False, 'reward.format_term': False},
+    'corner_term=False pays a corner case like an error',
+  ),
+  *(
+    ({f'reward.{key}': value, 'loop': 'rl_for_mle'}, f'reward.{key}={value} is of')
+    for key, value in (('binary', True), ('format_term', False), ('corner_term', False))
+  ),
+  ({'collect.max_steps': 501}, 'from 1 to 500'),
+  ({'eval.max_steps': 501}, 'from 1 to 500'),
   ({'sandbox.threads': 2}, 'threads=2: .*set config.sandbox.zygote=False'),
   *(
     ({'sandbox.backend': 'ray', 'sandbox.ray_address': address}, text)

@@ -32,10 +32,10 @@ RECORDS = [
 ]
 
 
-def _write(run, records):
+def _write(run, records, update=0):
   folder = run / 'rl' / 'traces'
-  folder.mkdir(parents=True)
-  path = folder / 'update_000000.jsonl'
+  folder.mkdir(parents=True, exist_ok=True)
+  path = folder / f'update_{update:06d}.jsonl'
   sealed = audit.seal(records, path.stem)
   path.write_text(''.join(json.dumps(r) + '\n' for r in sealed))
   return path
@@ -134,6 +134,33 @@ def test_a_record_that_is_gone_from_the_end_is_missed(tmp_path):
   path.write_text(''.join(path.read_text().splitlines(keepends=True)[:-1]))
   (found,) = audit.audit(tmp_path)['differences']
   assert found['problem'] == '4 of 5 records are there'
+
+
+def test_a_file_that_is_gone_or_empty_is_missed(tmp_path):
+  first, second = (_write(tmp_path, RECORDS, update) for update in (0, 1))
+  (tmp_path / 'rl' / 'checkpoints' / 'step_00000002').mkdir(parents=True)
+  assert not audit.audit(tmp_path)['differences']
+  text = second.read_text()
+  for path in (first, second):
+    path.unlink()
+    (found,) = audit.audit(tmp_path)['differences']
+    assert found['problem'] == f'the file of update {int(path.stem[-1])} is gone'
+    path.write_text('')
+    (found,) = audit.audit(tmp_path)['differences']
+    assert found == {'where': str(path), 'prompt_id': '', 'problem': 'its records are gone'}
+    _write(tmp_path, RECORDS, int(path.stem[-1]))
+  assert second.read_text() == text
+  (tmp_path / 'eval').mkdir()
+  (tmp_path / 'eval' / 'rl.json').write_text('[]')
+  (found,) = audit.audit(tmp_path)['differences']
+  assert found['where'].endswith('rl.json')
+
+
+def test_a_folder_or_file_of_a_run_has_its_switches(tmp_path):
+  path = _write(tmp_path, [_record(0, reward=1.0)])
+  (tmp_path / 'config.json').write_text('{"reward": {"binary": true}}')
+  for part in (path, path.parent, tmp_path):
+    assert not audit.audit(part)['differences']
 
 
 def test_nothing_to_read(tmp_path, capsys):
