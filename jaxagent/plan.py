@@ -114,6 +114,19 @@ def activation_bytes(
   return saved + max(logits, backward)
 
 
+def cache_bytes(model: ModelConfig, slots: int, tokens: float) -> float:
+  """Keys and values of the native engine's cache: `slots` texts of `tokens`.
+
+  2 K h a layer and column in the compute dtype, and `_SPARE` columns beside.
+  """
+  c = 2 if model.dtype == 'bfloat16' else 4
+  column = 2 * c * model.num_key_value_heads * model.head_dim
+  return slots * (tokens + _SPARE) * column * model.num_hidden_layers
+
+
+# Columns that the cache has beyond the longest text: what a round may draw.
+_SPARE = 32
+
 # Measured on an H200 (`benchmarks.learner_step`): what XLA keeps of a layer beyond its
 # inside (norms and rotations in float32, each factor of the gated product), and
 # bytes a score of attention by einsums (float32 and its gradient, probabilities).
@@ -152,6 +165,7 @@ def plan(
   critic: ModelConfig | None = None,
   with_reference: bool = True,
   offload: tuple[str, ...] = (),
+  engine_slots: int = 0,
 ) -> dict[str, Any]:
   """Memory (bytes a device), FLOPs and seconds of one update.
 
@@ -161,6 +175,10 @@ def plan(
   LoRA is used: it shares the base). fsdp and tensor split all of that, data
   copies it. In FSDP one layer's weights are gathered in the compute dtype,
   two at a time. The value model's trunk is `critic`, or the policy's.
+
+  `engine_slots` texts of `tokens_per_sample` are in the native engine's cache. It
+  is counted whole on a device, for nothing says how it is split, and twice: a round
+  of decoding copies at most all of it.
   """
   if device not in PEAK_FLOPS:
     raise ValueError(
@@ -194,6 +212,9 @@ def plan(
     gradients=memory['gradients'],
     scores_row=_scores_row(model, device, tokens_per_sample),
   )
+  if engine_slots:
+    cache = cache_bytes(model, engine_slots, tokens_per_sample)
+    memory |= {'engine_cache': cache, 'engine_round': cache}
   need = sum(memory.values())
   room = device_gb * GB * (1 - RESERVED)
   tokens = samples * tokens_per_sample
@@ -299,6 +320,8 @@ def _advice(short: float, memory: dict, model: ModelConfig) -> str:
     if model.remat != 'full':
       tips.append('set model.remat=full')
     tips.append('halve rl.micro_batch_tokens')
+  if 2 * memory.get('engine_cache', 0) > short:
+    tips.append('lower rollout.max_num_seqs')
   tips.append('raise mesh.fsdp')
   return f'short by {short / GB:.1f} GB a device: ' + '; '.join(tips)
 

@@ -208,9 +208,11 @@ def distributed_settings(
 
   Read, first found wins, from JAXAGENT_COORDINATOR / JAXAGENT_NUM_PROCESSES /
   JAXAGENT_PROCESS_ID; a Kubernetes JobSet or indexed Job
-  (JOB_COMPLETION_INDEX with JAXAGENT_COORDINATOR); SLURM (SLURM_NTASKS > 1);
-  a TPU pod (TPU_WORKER_HOSTNAMES with several hosts). An empty dictionary
-  lets jax detect the cluster by itself.
+  (JOB_COMPLETION_INDEX with JAXAGENT_COORDINATOR); JAXAGENT_CLUSTER=auto, where
+  nothing else says that there is a cluster (TPU machines, which jax asks their
+  metadata server about); SLURM (SLURM_NTASKS > 1); TPUs of Kubernetes
+  (TPU_WORKER_HOSTNAMES with several hosts). Without `coordinator_address` jax
+  detects the cluster by itself.
   """
   env = os.environ if environment is None else environment
   coordinator = env.get('JAXAGENT_COORDINATOR')
@@ -231,12 +233,35 @@ def distributed_settings(
       'coordinator_address': coordinator,
       'num_processes': int(count),
       'process_id': int(index),
+      # Where jax finds SLURM or MPI as well, it would leave a process one device.
+      'cluster_detection_method': 'deactivate',
     }
+  if cluster := env.get('JAXAGENT_CLUSTER'):
+    if cluster != 'auto':
+      raise ValueError(
+        f"JAXAGENT_CLUSTER={cluster!r} is not known; choose 'auto', for jax to "
+        'find the cluster, or unset it.'
+      )
+    return _devices(env)
   if int(env.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_PROCID' in env:
-    return {}
+    return _devices(env)
   if len(env.get('TPU_WORKER_HOSTNAMES', '').split(',')) > 1:
     return {}
   return None
+
+
+def _devices(env: Mapping[str, str]) -> dict[str, Any]:
+  """All GPUs of a node for its one task of SLURM; jax would leave it the first.
+
+  Of several tasks a node each has one, which is what jax does; it reads
+  JAX_LOCAL_DEVICE_IDS only where it is told of none.
+  """
+  nodes = env.get('SLURM_STEP_NUM_NODES', env.get('SLURM_NNODES'))
+  gpus = env.get('SLURM_GPUS_ON_NODE')
+  chosen = env.get('JAX_LOCAL_DEVICE_IDS')
+  if chosen or not gpus or env.get('SLURM_NTASKS') != nodes:
+    return {}
+  return {'local_device_ids': list(range(int(gpus)))}
 
 
 def initialize_distributed(

@@ -8,6 +8,8 @@
 DRY_RUN=0
 CONFIG="configs/stepwise_ppo.py:qwen2.5-7b"
 EXTRA=()
+# The one that quickstart.sh installs into.
+PYTHON="${VIRTUAL_ENV:-.venv}/bin/python"
 
 # A vLLM server that the run starts is on GPU 0, which the trainer uses as well
 # (unless config.rollout.vllm.devices says else), and would take 0.9 of it: shares

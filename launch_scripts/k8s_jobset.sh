@@ -2,9 +2,12 @@
 # Kubernetes: fills k8s_jobset.yaml and applies it (needs the JobSet operator).
 # usage: bash launch_scripts/k8s_jobset.sh --image=IMAGE [--dry_run]
 #   [--name=jaxagent] [--nodes=2] [--gpus=8] [--claim=jaxagent-work]
-#   [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
-# The image holds jaxagent with the extra cuda12, and .venv-vllm where the config
-# samples with vLLM.
+#   [--dir=/opt/jaxagent] [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
+# The image holds a checkout in --dir, its `python` has the package with the extra
+# cuda12, its user is root. .venv-vllm is in the checkout where the config samples
+# with vLLM.
+# Needs Kubernetes 1.30 and a namespace that admits privileged pods: the sandbox makes
+# namespaces of its own (docs/sandbox.md).
 # The default config needs --config.model.path, --config.expert.model and
 # --config.editor.model (and base_url of both) after --.
 # --dry_run prints the manifest. --claim is a volume that all nodes may write.
@@ -13,23 +16,28 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch_scripts/_launch.sh
 . launch_scripts/_launch.sh
-OPTIONS=(image name nodes gpus claim)
+OPTIONS=(image name nodes gpus claim dir)
 IMAGE=""
 NAME=jaxagent
 NODES=2
 GPUS=8
 CLAIM=jaxagent-work
+DIR=/opt/jaxagent
 parse_launch "$@"
-required IMAGE "an image that holds jaxagent with the extra cuda12"
+required IMAGE "an image that holds a checkout of jaxagent and the extra cuda12"
 number NODES
 number GPUS
-for value in "$IMAGE" "$NAME" "$CLAIM" "$CONFIG" "$TRAINER_MEMORY"; do
+for value in "$IMAGE" "$NAME" "$CLAIM" "$DIR" "$CONFIG" "$TRAINER_MEMORY"; do
   if ! [[ "$value" =~ ^[A-Za-z0-9._/:@-]+$ ]]; then
     echo "error: '$value' holds a character that a manifest may not" \
       "(letters, digits and . _ / : @ -)." >&2
     exit 2
   fi
 done
+if [ "${DIR:0:1}" != / ]; then
+  echo "error: --dir='$DIR' must be an absolute path in the image." >&2
+  exit 2
+fi
 # A flag is a YAML string in single quotes; $$ is a plain dollar in the command of
 # a container, where $(NAME) would be a variable.
 quote="'" dollar='$' extra=""
@@ -45,7 +53,7 @@ for flag in ${EXTRA[@]+"${EXTRA[@]}"}; do
 done
 manifest="$(sed -e "s|@NAME@|$NAME|g" -e "s|@IMAGE@|${IMAGE//@/\\@}|g" \
   -e "s|@NODES@|$NODES|g" -e "s|@GPUS@|$GPUS|g" -e "s|@CLAIM@|$CLAIM|g" \
-  -e "s|@DEVICES@|$((NODES * GPUS))|g" -e "s|@CONFIG@|$CONFIG|g" \
+  -e "s|@DIR@|$DIR|" -e "s|@DEVICES@|$((NODES * GPUS))|g" -e "s|@CONFIG@|$CONFIG|g" \
   -e "s|@TRAINER_MEMORY@|$TRAINER_MEMORY|" -e "s|@SERVER_MEMORY@|$SERVER_MEMORY|" \
   launch_scripts/k8s_jobset.yaml)"
 manifest="${manifest%%@EXTRA@*}${extra%$'\n'}${manifest#*@EXTRA@}"

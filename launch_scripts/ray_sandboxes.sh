@@ -2,7 +2,8 @@
 # Sandboxes on a Ray cluster, the trainer on this machine, which is one of its
 # nodes.
 # usage: bash launch_scripts/ray_sandboxes.sh --address=HOST:PORT|auto [--dry_run]
-#   [--slots=64] [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
+#   [--slots=64] [--python=.venv/bin/python] [--config=FILE.py[:VARIANT]]
+#   [-- flags of jaxagent.main]
 # Every node needs jaxagent with the extra ray; `ray start --head` makes the
 # first, `ray start --address=HOST:PORT` the others.
 # The default config needs --config.model.path, --config.expert.model and
@@ -15,7 +16,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 OPTIONS=(address slots python)
 ADDRESS=""
 SLOTS=64
-PYTHON=".venv/bin/python"
 parse_launch "$@"
 required ADDRESS "the cluster's address, or 'auto' for the one that runs here"
 number SLOTS

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # One machine with several GPUs: one process drives them all over a mesh.
 # usage: bash launch_scripts/single_node_8gpu.sh [--dry_run] [--gpus=8]
-#   [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
+#   [--python=.venv/bin/python] [--config=FILE.py[:VARIANT]]
+#   [-- flags of jaxagent.main]
 # Needs the extra cuda12, and .venv-vllm where the config samples with vLLM.
 # The default config needs --config.model.path, --config.expert.model and
 # --config.editor.model (and base_url of both) after --.
@@ -12,7 +13,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . launch_scripts/_launch.sh
 OPTIONS=(gpus python)
 GPUS=8
-PYTHON=".venv/bin/python"
 parse_launch "$@"
 number GPUS
 devices="$(seq -s, 0 $((GPUS - 1)))"

@@ -2,7 +2,8 @@
 # SLURM: one process a node, all GPUs of the node; jax finds the cluster.
 # usage: bash launch_scripts/slurm.sh [--dry_run] [--nodes=2] [--gpus=8]
 #   [--time=24:00:00] [--partition=NAME] [--account=NAME]
-#   [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
+#   [--python=.venv/bin/python] [--config=FILE.py[:VARIANT]]
+#   [-- flags of jaxagent.main]
 # SIGTERM reaches the run 120 s before the time limit, so that it saves; the
 # same command goes on. The work directory must lie on a shared file system.
 # Needs the extra cuda12, and .venv-vllm where the config samples with vLLM.
@@ -20,13 +21,14 @@ GPUS=8
 TIME=24:00:00
 PARTITION=""
 ACCOUNT=""
-PYTHON=".venv/bin/python"
 parse_launch "$@"
 number NODES
 number GPUS
+# A task is given one CPU and its share of memory unless it asks; the sandboxes and
+# the weights' way to the engine need the node's: all CPUs, all memory.
 command=(sbatch --job-name=jaxagent --nodes="$NODES" --ntasks-per-node=1
-  --gpus-per-node="$GPUS" --time="$TIME" --signal=TERM@120 --requeue
-  --open-mode=append --output=jaxagent-%j.log)
+  --exclusive --mem=0 --gpus-per-node="$GPUS" --time="$TIME" --signal=TERM@120
+  --requeue --open-mode=append --output=jaxagent-%j.log)
 [ -n "$PARTITION" ] && command+=(--partition="$PARTITION")
 [ -n "$ACCOUNT" ] && command+=(--account="$ACCOUNT")
 printf -v run '%q ' srun --kill-on-bad-exit=1 \

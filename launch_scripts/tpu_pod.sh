@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # A TPU pod slice: the same command on every worker; jax finds the others.
 # usage: bash launch_scripts/tpu_pod.sh --tpu=NAME --zone=ZONE [--dry_run]
-#   [--chips=16] [--dir=jaxagent] [--config=FILE.py[:VARIANT]]
-#   [-- flags of jaxagent.main]
-# The package must lie in --dir on every worker, installed with the extra tpu.
+#   [--chips=16] [--dir=jaxagent] [--python=.venv/bin/python]
+#   [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
+# The package must lie in --dir on every worker, installed with the extra tpu for
+# --python, a path there.
 # It samples with the native engine: vLLM's servers are not for TPUs here.
 # The default config needs --config.model.path, --config.expert.model and
 # --config.editor.model (and base_url of both) after --.
@@ -14,18 +15,25 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=launch_scripts/_launch.sh
 . launch_scripts/_launch.sh
-OPTIONS=(tpu zone chips dir)
+OPTIONS=(tpu zone chips dir python)
 TPU=""
 ZONE=""
 CHIPS=16
 DIR=jaxagent
+PYTHON=.venv/bin/python # of the workers, whatever environment is active here
 parse_launch "$@"
 required TPU "the name of the TPU"
 required ZONE "its zone"
 number CHIPS
-printf -v run '%q ' .venv/bin/python -m jaxagent.main --config="$CONFIG" \
+# The environment of an ssh session does not name the other workers, as Kubernetes'
+# does: jax is to ask the metadata server.
+# A slot of the engine's cache is 0.8 GB at the default config's lengths, all of it on
+# one chip, and a round of decoding copies it: 16 take 26 of a v5p's 95 GB; the
+# engine's own default, 48, would take 79.
+printf -v run '%q ' env JAXAGENT_CLUSTER=auto \
+  "$PYTHON" -m jaxagent.main --config="$CONFIG" \
   --config.mesh.fsdp="$CHIPS" --config.rollout.engine=native \
-  ${EXTRA[@]+"${EXTRA[@]}"}
+  --config.rollout.max_num_seqs=16 ${EXTRA[@]+"${EXTRA[@]}"}
 printf -v dir '%q' "$DIR"
 launch gcloud compute tpus tpu-vm ssh "$TPU" --zone="$ZONE" --worker=all \
   --command="cd $dir && $run"

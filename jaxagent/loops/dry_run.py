@@ -117,9 +117,19 @@ def plan_of(config, **changes: Any) -> dict[str, Any]:
     critic=device.critic_config(config, model),
     with_reference=learner.uses_reference,
     offload=learner.offload,
+    engine_slots=_engine_slots(config),
   )
   found = plan.plan(model, dict(config.mesh), **(options | changes))
   return found | {'model_type': model.model_type}
+
+
+def _engine_slots(config) -> int:
+  """Of the native engine; 0 for vLLM, whose servers have memory of their own."""
+  from jaxagent.loops import engines
+
+  if config.rollout.engine != 'native':
+    return 0
+  return config.rollout.max_num_seqs or engines.SLOTS
 
 
 def _shapes(config, found) -> list[str]:

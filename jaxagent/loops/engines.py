@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 from flax import nnx
 
+from jaxagent import accelerator
 from jaxagent.loops import checks
 from jaxagent.loops.errors import UserError
 from jaxagent.models import ModelConfig, hf, token_logprobs
@@ -35,7 +36,7 @@ from jaxagent.rollout.weight_sync import FileSync, FolderSync
 
 # Requests at once, where nothing else is asked: slots of the native engine,
 # and what a server of vLLM takes.
-_SLOTS, _SEQS = 48, 256
+SLOTS, _SEQS = 48, 256
 # Of the probe: more than a block in which vLLM shares prefixes (128 on the CPU).
 _PROBE_TOKENS = 136
 # Nats: a hundred times what rounding was seen to do, and twice.
@@ -122,7 +123,7 @@ def _native(served: Served) -> NativeEngine:
     pad_id=tokenizer.pad_id,
     eos_ids=tokenizer.eos_ids,
     prompt_buckets=_powers(64, roll.max_prompt_tokens),
-    batch_buckets=_powers(1, roll.max_num_seqs or _SLOTS, by=4),
+    batch_buckets=_powers(1, roll.max_num_seqs or SLOTS, by=4),
     max_new_tokens=roll.max_new_tokens,
     decode=tokenizer.decode_response,
     seed=served.config.seed,
@@ -242,7 +243,9 @@ def _log_probs(graphdef, params, tokens):
 
 
 def _score(graphdef, params, tokens: np.ndarray) -> np.ndarray:
-  return np.asarray(_log_probs(graphdef, params, tokens[None]))
+  # A server that has come again is probed while the learner's programs run.
+  with accelerator.turn():
+    return np.asarray(_log_probs(graphdef, params, tokens[None]))
 
 
 def _powers(low: int, high: int, by: int = 2) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
+from jaxagent import accelerator
 from jaxagent.rollout import nccl_group
 from jaxagent.rollout.engine import EngineError
 from jaxagent.rollout.vllm_api import ServerError, ServerLost, Vllm
@@ -61,17 +62,15 @@ class NcclSync:
 
   def write(self, params: Any, version: int) -> None:
     self._tensors = list(self._export(params))
-    sums = [
-      checksum(_as_sent(t.array(), self._device, self._dtype))
-      for t in self._tensors
-    ]
+    with accelerator.turn():  # gathering has collectives
+      sums = [int(checksum(self._as_sent(t))) for t in self._tensors]
     self._manifest = [
       {
         'name': t.name,
         'shape': list(t.shape),
         'dtype': self._dtype,
         'offset': 0,
-        'checksum': int(total) % 2**32,
+        'checksum': total % 2**32,
       }
       for t, total in zip(self._tensors, sums)
     ]
@@ -120,17 +119,18 @@ class NcclSync:
 
   def _sent(self) -> Iterator[jax.Array]:
     for tensor in self._tensors:
-      yield _as_sent(tensor.array(), self._device, self._dtype)
+      with accelerator.turn():
+        sent = jax.block_until_ready(self._as_sent(tensor))
+      yield sent
+
+  def _as_sent(self, tensor: Tensor) -> jax.Array:
+    return jax.device_put(tensor.array(), self._device).astype(self._dtype)
 
   def close(self) -> None:
     for group in self._groups.values():
       group.abort()
     self._groups.clear()
     self._tensors = ()
-
-
-def _as_sent(array: jax.Array, device: jax.Device, dtype: str) -> jax.Array:
-  return jax.device_put(array, device).astype(dtype)
 
 
 @jax.jit

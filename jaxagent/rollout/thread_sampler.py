@@ -6,6 +6,7 @@ waits for a wave. The policy's sampler is in `engine_sampler`.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import queue
 import threading
@@ -34,7 +35,9 @@ class ThreadSampler:
   def __init__(self, inbox: JournalledInbox, draw: Draw):
     self._inbox, self._draw = inbox, draw
     self._waiting: queue.SimpleQueue = queue.SimpleQueue()
-    self._unwanted: set[Key] = set()
+    # Asks that wait or are drawn.
+    self._open: collections.Counter[Key] = collections.Counter()
+    self._unwanted: set[Key] = set()  # of those that are open
     self._lock = threading.Lock()
     self._thread = threading.Thread(
       target=self._serve, name='thread-sampler', daemon=True
@@ -42,11 +45,14 @@ class ThreadSampler:
     self._thread.start()
 
   def submit(self, asks: Sequence[Ask]) -> None:
+    with self._lock:
+      self._open.update(ask.key for ask in asks)
     self._waiting.put(list(asks))
 
   def cancel(self, key: Key) -> None:
     with self._lock:
-      self._unwanted.add(key)
+      if key in self._open:  # another role's would be kept for ever
+        self._unwanted.add(key)
 
   def close(self) -> None:
     """Lets the thread end after its present call; waits up to 5 s."""
@@ -59,16 +65,22 @@ class ThreadSampler:
         while (more := self._waiting.get_nowait()) is not None:
           asks = [*asks, *more]
         self._waiting.put(None)  # the end was called for
-      asks = self._wanted(asks)
-      if asks:
-        self._answer(asks)
-        self._wanted(asks)  # forgets what was cancelled meanwhile
+      if wanted := self._wanted(asks):
+        self._answer(wanted)
+      self._forget(asks)
 
   def _wanted(self, asks: Sequence[Ask]) -> list[Ask]:
     with self._lock:
       kept = [a for a in asks if a.key not in self._unwanted]
       self._unwanted.difference_update(a.key for a in asks)
     return kept
+
+  def _forget(self, asks: Sequence[Ask]) -> None:
+    """They are done with; one that was asked again meanwhile is open still."""
+    with self._lock:
+      self._open.subtract(ask.key for ask in asks)
+      self._open = +self._open  # without what is at zero
+      self._unwanted.intersection_update(self._open)
 
   def _answer(self, asks: Sequence[Ask]) -> None:
     told = 0

@@ -13,6 +13,7 @@ import functools
 import json
 import math
 import os
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ KEY_ENV = 'VLLM_API_KEY'
 BACKEND, PROTOCOL = 'jaxagent', 2  # of third_party/jaxagent_vllm
 OLDEST = (0, 32)
 WITH_PLUGIN = ('shared_memory', 'nccl')  # ways of weights
+_S_PER_GB = 10.0  # of weights that a server takes in, slow disks included
 # Of its attention there (vllm/v1/attention/backends/cpu_attn.py, 0.32).
 _HEAD_DIMS_ON_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
 _START = (
@@ -147,7 +149,8 @@ class Vllm:
 
   Args:
     url: e.g. 'http://127.0.0.1:8000'.
-    timeout_s: of control calls; generating may take as long as it takes.
+    timeout_s: of control calls, longer where weights are large; generating may
+      take as long as it takes.
   """
 
   def __init__(self, url: str, *, timeout_s: float = 60.0):
@@ -255,30 +258,46 @@ class Vllm:
 
   async def load_weights(self, told: Mapping[str, Any], version: int) -> None:
     """Weights through the plug-in; told: its `UpdateInfo`."""
+    # Four bytes an element at most.
+    size = sum(4 * math.prod(t['shape']) for t in told['tensors'])
+    send = functools.partial(self._call, 'POST', read_s=self._weights_s(size))
     await self._call('POST', '/start_weight_update')
     try:
-      await self._call('POST', '/update_weights', {'update_info': told})
+      await send('/update_weights', {'update_info': told})
     except ServerError:
       # The next may be begun only when this one is finished.
       with contextlib.suppress(ServerError):
         await self._call('POST', '/finish_weight_update', {})
       raise
     done = {'weight_version': str(version)}
-    await self._call('POST', '/finish_weight_update', done)
+    await send('/finish_weight_update', done)
 
   async def reload_folder(self, folder: str, version: int) -> None:
     """Weights without the plug-in: safetensors in a folder."""
     body = {'method': 'reload_weights', 'kwargs': {'weights_path': folder}}
-    await self._call('POST', '/collective_rpc', body)
+    size = sum(f.stat().st_size for f in pathlib.Path(folder).iterdir())
+    read_s = self._weights_s(size)
+    await self._call('POST', '/collective_rpc', body, read_s=read_s)
     await self._call(
       'POST', '/update_weight_version', {'new_version': str(version)}
     )
 
+  def _weights_s(self, size: int) -> float:
+    """Within which a server must have taken that many bytes of weights."""
+    return max(self._timeout_s, _S_PER_GB * size / 1e9)
+
   async def _call(
-    self, method: str, path: str, body=None, *, wait=False
+    self, method: str, path: str, body=None, *, wait=False, read_s=0.0
   ) -> Any:
-    """JSON of the answer. wait: the answer may take as long as it takes."""
-    timeout = httpx.USE_CLIENT_DEFAULT if wait else self._timeout_s
+    """JSON of the answer.
+
+    wait: the answer may take as long as it takes. read_s: as long as this,
+    where it is not the client's timeout_s.
+    """
+    read_s = read_s or self._timeout_s
+    timeout = httpx.Timeout(self._timeout_s, read=read_s)
+    if wait:
+      timeout = httpx.USE_CLIENT_DEFAULT
     send = functools.partial(
       self._http.request, method, path, json=body, timeout=timeout
     )
@@ -291,7 +310,7 @@ class Vllm:
         answer = await send()  # the server had closed an idle connection
     except httpx.TimeoutException as error:
       raise ServerLost(
-        f'{self.url}{path}: no answer within {self._timeout_s:g} s.'
+        f'{self.url}{path}: no answer within {read_s:g} s.'
       ) from error
     except httpx.HTTPError as error:
       raise ServerLost(f'{self.url}{path}: {error!r}') from error

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 5  # of one request, on servers that are lost meanwhile
 _WATCH_S = 5.0  # between two looks at a server's health
 _MISSED = 3  # looks in a row, after which a server is lost
+_PROBE_S = 120.0  # within which a server answers the request of the proof
+_RETRIES = 3  # of bringing a server back that is lost again over it
 _STICKY_TOKENS = 64  # of a prompt, that name its server
 _STICKY_SLACK = 8  # requests more than another, before it goes there
 
@@ -48,7 +50,7 @@ class Fleet(Protocol):
     """Returns when it answers again; blocking. Raises EngineError if never."""
 
   def close(self) -> None:
-    """Ends what it started."""
+    """Ends what it started, and a `revive` on another thread."""
 
 
 class WeightSync(Protocol):
@@ -393,7 +395,13 @@ class VllmEngine(Calls):
       await server.api.resume()
     seed = self._probe.request.seed
     name = f'probe-{next(self._numbers)}'
-    done = await server.api.generate(self._probe.request, seed, name)
+    asked = server.api.generate(self._probe.request, seed, name)
+    try:  # whoever needs the weights' lock waits for the answer
+      done = await asyncio.wait_for(asked, _PROBE_S)
+    except TimeoutError:
+      raise ServerLost(
+        f'{server.api.url}: no answer to the fixed request within {_PROBE_S:g} s.'
+      ) from None
     check = self._probe.check
     await asyncio.to_thread(check, done, params, server.api.url)
 
@@ -411,16 +419,22 @@ class VllmEngine(Calls):
     self._spawn(self._revive(server))
 
   async def _revive(self, server: _Server) -> None:
+    for left in reversed(range(1 + _RETRIES)):
+      try:
+        return await self._bring_back(server)
+      except Exception as error:  # noqa: BLE001 - told to every caller
+        if not left or not isinstance(error, ServerLost):
+          return self._fail(error)
+        _log.warning('A vLLM server was lost as it came back (%s).', error)
+
+  async def _bring_back(self, server: _Server) -> None:
     url = server.api.url
-    try:
-      await asyncio.to_thread(self._fleet.revive, url)
-      self._check_server(await server.api.describe(), url)
-      async with self._weights:
-        await self._push(server, self._params)
-        self._ready(server)
-      _log.warning('The vLLM server at %s is back.', url)
-    except Exception as error:  # noqa: BLE001 - told to every caller
-      self._fail(error)
+    await asyncio.to_thread(self._fleet.revive, url)
+    self._check_server(await server.api.describe(), url)
+    async with self._weights:
+      await self._push(server, self._params)
+      self._ready(server)
+    _log.warning('The vLLM server at %s is back.', url)
 
   async def _watch(self, server: _Server) -> None:
     missed = 0

@@ -9,8 +9,9 @@ import pathlib
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import httpx
 
@@ -29,14 +30,17 @@ class RemoteFleet:
   def __init__(self, urls: Sequence[str], *, patience_s: float = 600.0):
     self.urls = tuple(url.rstrip('/') for url in urls)
     self._patience_s = patience_s
+    self._closed = threading.Event()
+    remedy = 'is it running, and reachable from here?'
     for url in self.urls:
-      wait_healthy(url, 30.0, 'is it running, and reachable from here?')
+      wait_healthy(url, 30.0, remedy, self._closed)
 
   def revive(self, url: str) -> None:
-    wait_healthy(url, self._patience_s, 'start it again.')
+    wait_healthy(url, self._patience_s, 'start it again.', self._closed)
 
   def close(self) -> None:
-    """They go on."""
+    """They go on; nobody waits for one any more."""
+    self._closed.set()
 
   def hint(self) -> str:
     return 'see their logs.'
@@ -70,25 +74,27 @@ class LaunchedFleet:
     self._start_s, self._options = start_s, options
     self._devices = tuple(devices) or ('',) * n
     self._processes: dict[str, subprocess.Popen] = {}
+    self._closed = threading.Event()
+    self._starting = threading.Lock()  # none starts once it is closed
     log_dir.mkdir(parents=True, exist_ok=True)
     self.urls: tuple[str, ...] = tuple(
       f'http://127.0.0.1:{port}' for port in _free_ports(n)
     )
     try:
-      for url in self.urls:
-        self._start(url)
-      for url in self.urls:
-        self._wait(url)
+      started = {url: self._start(url) for url in self.urls}
+      for url, process in started.items():
+        self._wait(url, process)
     except BaseException:
       self.close()
       raise
 
   def revive(self, url: str) -> None:
     self._end(url)
-    self._start(url)
-    self._wait(url)
+    self._wait(url, self._start(url))
 
   def close(self) -> None:
+    with self._starting:  # `revive` may be at it on another thread
+      self._closed.set()
     for url in list(self._processes):
       self._end(url)
 
@@ -100,7 +106,7 @@ class LaunchedFleet:
     """Of the guard; the server is its child."""
     return self._processes[url].pid
 
-  def _start(self, url: str) -> None:
+  def _start(self, url: str) -> subprocess.Popen:
     host, port = url.removeprefix('http://').split(':')
     args, env = launch_options(
       model=self._model,
@@ -110,24 +116,24 @@ class LaunchedFleet:
       **self._options,
     )
     guard = [sys.executable, '-I', vllm_guard.__file__]
-    with open(self._log(url), 'ab') as log:
-      self._processes[url] = subprocess.Popen(
+    with self._starting, open(self._log(url), 'ab') as log:
+      _check_open(self._closed, url)
+      process = self._processes[url] = subprocess.Popen(
         [*guard, self._python, *args],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,
         env=_environment() | env,
       )
+    return process
 
-  def _wait(self, url: str) -> None:
-    process = self._processes[url]
-
+  def _wait(self, url: str, process: subprocess.Popen) -> None:
     def given_up() -> str:
       code = process.poll()
       return '' if code is None else f'it ended with code {code}'
 
     try:
-      wait_healthy(url, self._start_s, 'see its log.', given_up)
+      wait_healthy(url, self._start_s, 'see its log.', self._closed, given_up)
     except EngineError as error:
       raise EngineError(f'{error}\n{self._tail(url)}') from error
 
@@ -149,10 +155,18 @@ class LaunchedFleet:
     return f'The last lines of {path}:\n{last}'
 
 
-def wait_healthy(url: str, within_s: float, remedy: str, given_up=None) -> None:
-  """Raises EngineError after `within_s`, or as soon as `given_up` says why."""
+def wait_healthy(
+  url: str,
+  within_s: float,
+  remedy: str,
+  closed: threading.Event,
+  given_up: Callable[[], str] | None = None,
+) -> None:
+  """Raises EngineError after `within_s`, or as soon as `given_up` says why or
+  `closed` is set."""
   end = time.monotonic() + within_s
   while True:
+    _check_open(closed, url)
     try:
       if httpx.get(f'{url}/health', timeout=5, trust_env=False).is_success:
         return
@@ -163,7 +177,12 @@ def wait_healthy(url: str, within_s: float, remedy: str, given_up=None) -> None:
       raise EngineError(f'{url}: {why}; {remedy}')
     if time.monotonic() > end:
       raise EngineError(f'{url} {told} within {within_s:g} s: {remedy}')
-    time.sleep(0.2)
+    closed.wait(0.2)
+
+
+def _check_open(closed: threading.Event, url: str) -> None:
+  if closed.is_set():
+    raise EngineError(f'{url}: its engine was closed meanwhile.')
 
 
 def _environment() -> dict[str, str]:

@@ -144,6 +144,7 @@ class LocalBackend:
       return self._without_zygote(self.hello['threads_left'])
     tier = tier_of(self.hello)
     if self.tier and errors.tier_number(tier) < errors.tier_number(self.tier):
+      self._close_process()  # or the next job would run in it
       raise errors.TierError(
         f'the restarted launcher offers {tier}, not {self.tier}.'
       )
@@ -190,7 +191,7 @@ class LocalBackend:
       if number is None:
         ours.close()
         return outcome.killed(job, self.tier)
-    except (OSError, errors.BackendError) as error:
+    except (OSError, errors.BackendError, errors.TierError) as error:
       return outcome.infrastructure(job, self.tier, f'launcher: {error}')
     try:
       with ours:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import heapq
 import itertools
@@ -73,6 +74,7 @@ class _Entry:
   deadline: Deadline = dataclasses.field(compare=False)
   queued_at: float = dataclasses.field(compare=False)
   cancelled: bool = dataclasses.field(default=False, compare=False)
+  cancels: int = dataclasses.field(default=0, compare=False)  # under way
   gpu_ids: list[str] = dataclasses.field(default_factory=list, compare=False)
 
 
@@ -174,19 +176,27 @@ class SandboxPool:
   def cancel(self, job_id: str) -> bool:
     """Kills a queued or running job: its future gets outcome `killed`."""
     with self._changed:
-      for entry in self._heap:
-        if entry.job.job_id == job_id:
-          self._unqueue(entry)
-          break
-      else:
-        entry = self._running.get(job_id)
-        if entry is None:
-          return False
-        entry.cancelled = True
-        self._backend.cancel(job_id)
-        return True
-    self._finish(entry, outcome.killed(entry.job, self.tier))
-    return True
+      queued = next((e for e in self._heap if e.job.job_id == job_id), None)
+      running = self._running.get(job_id)
+      if queued:
+        self._unqueue(queued)
+      elif running:
+        running.cancelled = True
+        running.cancels += 1
+    if queued:
+      self._finish(queued, outcome.killed(queued.job, self.tier))
+    elif running:
+      self._cancel_running(running)
+    return bool(queued or running)
+
+  def _cancel_running(self, entry: _Entry) -> None:
+    """Without the lock: a daemon's answer may take a minute."""
+    try:
+      self._backend.cancel(entry.job.job_id)
+    finally:
+      with self._changed:
+        entry.cancels -= 1
+        self._changed.notify_all()
 
   def stats(self) -> dict[str, Any]:
     """Counters since the start: outcomes, times, queue and slots."""
@@ -212,7 +222,8 @@ class SandboxPool:
     for entry in waiting:
       self._finish(entry, outcome.killed(entry.job, self.tier, 'pool closed'))
     for entry in running:
-      self._backend.cancel(entry.job.job_id)
+      with contextlib.suppress(Exception):  # what closes the backend ends it
+        self._backend.cancel(entry.job.job_id)
     for thread in self._threads:
       if thread is not threading.current_thread():
         thread.join(15)
@@ -261,6 +272,8 @@ class SandboxPool:
       except BaseException as error:  # noqa: BLE001: a slot never dies
         result = outcome.infrastructure(entry.job, self.tier, repr(error))
       with self._changed:
+        # A cancel under way would hit the next job of the same id.
+        self._changed.wait_for(lambda: not entry.cancels)
         self._free_gpus.extend(entry.gpu_ids)
         del self._running[entry.job.job_id]
         self._changed.notify_all()

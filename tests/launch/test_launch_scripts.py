@@ -18,10 +18,11 @@ NEEDED = {
 }
 
 
-def _run(name, *flags):
+def _run(name, *flags, env=None):
   return subprocess.run(
     ['bash', f'launch_scripts/{name}.sh', *flags],
     cwd=ROOT,
+    env=env,
     capture_output=True,
     text=True,
     timeout=30,
@@ -62,6 +63,28 @@ def test_slurm_quotes_what_it_hands_on():
   assert '--config.mesh.fsdp=32' in inner and '--nodes=4' in words
 
 
+def test_slurm_asks_for_whole_nodes():
+  words = shlex.split(_run('slurm', '--dry_run').stdout)
+  assert '--exclusive' in words and '--mem=0' in words
+
+
+@pytest.mark.parametrize('name', sorted(NEEDED.keys() - {'k8s_jobset'}))
+def test_which_python_runs(name):
+  env = {k: v for k, v in os.environ.items() if k != 'VIRTUAL_ENV'}
+
+  def command(*flags, **more):
+    done = _run(name, '--dry_run', *NEEDED[name], *flags, env=env | more)
+    return done.stdout.replace('\\', '')
+
+  assert ' .venv/bin/python -m jaxagent.main' in command()
+  # An active environment is of this machine, not of a TPU's workers.
+  active = '.venv' if name == 'tpu_pod' else '/active'
+  found = command(VIRTUAL_ENV='/active')
+  assert f' {active}/bin/python -m jaxagent.main' in found
+  found = command('--python=/own/python', VIRTUAL_ENV='/active')
+  assert ' /own/python -m jaxagent.main' in found
+
+
 def test_trainer_and_server_fit_one_gpu(monkeypatch):
   monkeypatch.delenv('XLA_PYTHON_CLIENT_MEM_FRACTION', raising=False)
   done = _run('single_node_8gpu', '--dry_run', '--', '--config.seed=1')
@@ -77,6 +100,15 @@ def test_trainer_and_server_fit_one_gpu(monkeypatch):
 def test_tpus_have_the_native_engine():
   done = _run('tpu_pod', '--dry_run', *NEEDED['tpu_pod'])
   assert '--config.rollout.engine=native' in done.stdout
+
+
+def test_tpus_find_each_other_and_their_cache_fits():
+  flag = '--config.rollout.max_num_seqs='
+  done = _run('tpu_pod', '--dry_run', *NEEDED['tpu_pod'], '--', f'{flag}8')
+  words = shlex.split(shlex.split(done.stdout)[-1].partition('--command=')[2])
+  assert words[:5] == ['cd', 'jaxagent', '&&', 'env', 'JAXAGENT_CLUSTER=auto']
+  # `tests/learner/test_plan.py` has what 16 need; a flag of one's own comes last.
+  assert [w for w in words if w.startswith(flag)] == [f'{flag}16', f'{flag}8']
 
 
 def test_vllm_of_the_other_kind_is_left_alone(tmp_path):
@@ -147,6 +179,24 @@ def test_jobset_is_yaml_and_whole():
   assert done.returncode == 2 and 'control character' in done.stderr
   done = _run('k8s_jobset', '--dry_run', '--image=a"b')
   assert done.returncode == 2 and 'may not' in done.stderr
+
+
+def test_a_pod_has_what_sandbox_and_vllm_need():
+  done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', '--dir=/src/jaxagent')
+  manifest = yaml.safe_load(done.stdout)
+  job = manifest['spec']['replicatedJobs'][0]['template']['spec']
+  pod = job['template']['spec']
+  container = pod['containers'][0]
+  assert container['workingDir'] == '/src/jaxagent'
+  rights = container['securityContext']
+  assert rights['capabilities']['add'] == ['SYS_ADMIN']
+  for profile in ('seccompProfile', 'appArmorProfile'):
+    assert rights[profile] == {'type': 'Unconfined'}
+  mounts = {m['mountPath']: m['name'] for m in container['volumeMounts']}
+  volumes = {v.pop('name'): v for v in pod['volumes']}
+  assert volumes[mounts['/dev/shm']] == {'emptyDir': {'medium': 'Memory'}}
+  done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', '--dir=src')
+  assert done.returncode == 2 and "--dir='src' must be" in done.stderr
 
 
 @pytest.mark.parametrize('path', sorted(ROOT.glob('launch_scripts/*.sh')))

@@ -7,11 +7,15 @@ import pathlib
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from benchmarks import learner_step
+from configs import stepwise_ppo
 from jaxagent import plan as plan_lib
+from jaxagent.loops import dry_run, engines
 from jaxagent.models.config import ModelConfig
+from jaxagent.rollout import native_engine, native_programs, prompt_rows
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -106,6 +110,51 @@ def test_a_critic_of_its_own_counts_with_its_own_size():
   with pytest.raises(ValueError, match='does not divide'):
     few = critic.replace(num_key_value_heads=2)
     plan_lib.plan(QWEN_7B, {'tensor': 4}, critic=few)
+
+
+@pytest.mark.parametrize('scanned', [False, True])
+def test_the_engines_cache_has_its_shape(scanned):
+  model = QWEN_7B.replace(scan_layers=scanned)
+  spare = max(native_engine._STEPS_BESIDE, prompt_rows.BLOCK)
+  cache = jax.eval_shape(
+    lambda: native_programs.empty_cache(model, 16, 2048 + spare)
+  )
+  bytes_ = sum(a.size * a.dtype.itemsize for a in jax.tree.leaves(cache))
+  assert plan_lib.cache_bytes(model, 16, 2048) == bytes_
+  # Whole on a device, whatever the mesh, and once more for a round of decoding.
+  for mesh in ({'fsdp': 8}, {'fsdp': 2, 'tensor': 4}):
+    found = plan_lib.plan(model, mesh, engine_slots=16)
+    memory = found['memory_per_device']
+    assert memory['engine_cache'] == memory['engine_round'] == bytes_
+    without = plan_lib.plan(model, mesh)
+    more = found['need_bytes'] - without['need_bytes']
+    assert more == pytest.approx(2 * bytes_)
+
+
+def _native_on_tpus(slots: int):
+  config = stepwise_ppo.get_config('qwen2.5-7b')
+  config.mesh.fsdp = 16
+  config.rollout.engine = 'native'
+  config.rollout.max_num_seqs = slots
+  return dry_run.plan_of(config, device='tpu-v5p', device_gb=95.0)
+
+
+def test_the_native_engine_counts_with_its_slots():
+  # 28 layers, 4 heads of 128, keys and values, 2 bytes; 32 columns to spare.
+  column = 28 * 4 * 128 * 2 * 2
+  for slots in (16, 0):
+    memory = _native_on_tpus(slots)['memory_per_device']
+    texts = slots or engines.SLOTS
+    assert memory['engine_cache'] == texts * (12288 + 2048 + 32) * column
+  # vLLM's servers have their caches in memory of their own.
+  served = dry_run.plan_of(stepwise_ppo.get_config('qwen2.5-7b'))
+  assert 'engine_cache' not in served['memory_per_device']
+
+
+def test_slots_of_the_tpu_launcher_fit():
+  assert _native_on_tpus(16)['fits']
+  found = _native_on_tpus(0)
+  assert not found['fits'] and 'lower rollout.max_num_seqs' in found['advice']
 
 
 def test_flops_by_hand():

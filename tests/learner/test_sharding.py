@@ -51,6 +51,7 @@ def test_settings_from_the_environment():
   read = sharding.distributed_settings
   assert read({}) is None
   assert read({'SLURM_NTASKS': '4', 'SLURM_PROCID': '1'}) == {}
+  assert read({'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'}) is None
   assert read({'TPU_WORKER_HOSTNAMES': 'a,b'}) == {}
   jobset = {
     'JAXAGENT_COORDINATOR': 'host-0:1234',
@@ -61,11 +62,72 @@ def test_settings_from_the_environment():
     'coordinator_address': 'host-0:1234',
     'num_processes': 4,
     'process_id': 3,
+    'cluster_detection_method': 'deactivate',
   }
   with pytest.raises(ValueError, match='process index 7'):
     read({**jobset, 'JOB_COMPLETION_INDEX': '7'})
   with pytest.raises(ValueError, match='set both'):
     read({'JAXAGENT_COORDINATOR': 'host-0:1234'})
+
+
+def test_one_task_of_slurm_a_node_has_all_its_gpus():
+  task = {'SLURM_PROCID': '1', 'SLURM_GPUS_ON_NODE': '8', 'SLURM_NNODES': '2'}
+  read = lambda **more: sharding.distributed_settings(task | more)  # noqa: E731
+  everything = {'local_device_ids': list(range(8))}
+  assert read(SLURM_NTASKS='2') == everything
+  assert read(SLURM_NTASKS='2', JAXAGENT_CLUSTER='auto') == everything
+  # A task a GPU, and a choice of somebody's own: jax reads both by itself.
+  assert read(SLURM_NTASKS='16') == {}
+  assert read(SLURM_NTASKS='2', JAX_LOCAL_DEVICE_IDS='0,1') == {}
+  # A step on some of the job's nodes.
+  assert read(SLURM_NTASKS='2', SLURM_STEP_NUM_NODES='1') == {}
+
+
+def _started_with(monkeypatch, settings):
+  """(Devices, address) that jax goes on with where SLURM is to be seen."""
+  from jax._src import distributed
+
+  slurm = dict(JOB_ID='7', STEP_NODELIST='n[1-2]', NTASKS='2', PROCID='1', LOCALID='0')
+  for name, value in slurm.items():
+    monkeypatch.setenv(f'SLURM_{name}', value)
+  monkeypatch.delenv('JAX_LOCAL_DEVICE_IDS', raising=False)
+  found = {}
+
+  def client(address, *args, **kwargs):
+    raise ConnectionAbortedError(address)
+
+  monkeypatch.setattr(distributed.config, 'update', found.__setitem__)
+  monkeypatch.setattr(
+    distributed._jax, 'get_distributed_runtime_client', client
+  )
+  with pytest.raises(ConnectionAbortedError) as stopped:
+    distributed.State().initialize(**settings)
+  return found.get('jax_cuda_visible_devices'), str(stopped.value)
+
+
+def test_jax_leaves_a_process_its_devices(monkeypatch):
+  read = sharding.distributed_settings
+  own = read(
+    {
+      'JAXAGENT_COORDINATOR': 'host-0:1234',
+      'JAXAGENT_NUM_PROCESSES': '2',
+      'JAXAGENT_PROCESS_ID': '1',
+    }
+  )
+  assert _started_with(monkeypatch, own) == (None, 'host-0:1234')
+  slurm = {'SLURM_NTASKS': '2', 'SLURM_PROCID': '1', 'SLURM_NNODES': '2'}
+  devices, address = _started_with(
+    monkeypatch, read(slurm | {'SLURM_GPUS_ON_NODE': '4'})
+  )
+  assert devices == '0,1,2,3' and address.startswith('n1:')
+
+
+def test_a_cluster_that_only_jax_can_see():
+  read = sharding.distributed_settings
+  assert read({'JAXAGENT_CLUSTER': 'auto'}) == {}
+  assert read({'JAXAGENT_CLUSTER': ''}) is None
+  with pytest.raises(ValueError, match="'gce' is not known; choose 'auto'"):
+    read({'JAXAGENT_CLUSTER': 'gce'})
 
 
 @pytest.mark.slow

@@ -62,6 +62,40 @@ def test_what_gathers_while_it_draws_is_drawn_in_one_call():
   sampler.close()
 
 
+def test_of_keys_that_it_has_not_got_nothing_is_kept():
+  """A cancel goes to every role's sampler, whoever has it."""
+  inbox = JournalledInbox()
+  sampler = ThreadSampler(inbox, lambda asks: [_completion(a) for a in asks])
+  sampler.cancel(_ask('never asked').key)
+  sampler.submit([_ask('a'), _ask('b')])
+  _take(inbox, 2)
+  sampler.close()
+  sampler.cancel(_ask('a').key)
+  assert not sampler._unwanted and not sampler._open
+
+
+def test_one_that_is_asked_again_while_it_draws_can_be_cancelled():
+  inbox, gate, calls = JournalledInbox(), threading.Event(), []
+
+  def draw(asks):
+    calls.append([a.key.prompt_id for a in asks])
+    yield _completion(asks[0], 'abort')
+    gate.wait(5.0)
+    yield from map(_completion, asks[1:])
+
+  sampler = ThreadSampler(inbox, draw)
+  sampler.submit([_ask('a'), _ask('b')])
+  (fault,) = _take(inbox, 1)
+  assert fault.key.prompt_id == 'a' and fault.completion is None
+  sampler.submit([_ask('a')])
+  sampler.cancel(_ask('a').key)
+  gate.set()
+  sampler.submit([_ask('c')])
+  _take(inbox, 2)
+  sampler.close()
+  assert calls == [['a', 'b'], ['c']]
+
+
 def test_roles_do_not_wait_for_each_other():
   inbox, gate = JournalledInbox(), threading.Event()
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from jaxagent import types
+from jaxagent.rollout import vllm_engine
 from jaxagent.rollout.engine import EngineError, RequestError, mix_seed
 from jaxagent.rollout.vllm_api import Vllm
 from jaxagent.rollout.vllm_engine import VllmEngine
@@ -314,6 +315,64 @@ def test_one_lost_over_an_update_gets_the_weights_when_it_is_back(made, path):
   while first.version != '1' and time.monotonic() < end:
     time.sleep(0.01)
   assert first.version == second.version == '1'
+
+
+def _wait_for(condition):
+  end = time.monotonic() + 30
+  while not condition():
+    assert time.monotonic() < end, 'it did not happen in time'
+    time.sleep(0.01)
+
+
+def test_one_lost_again_as_it_comes_back_is_tried_again(made):
+  engine, fleet = made(2)
+  first, _ = fleet.fakes.values()
+  revived = []
+
+  def revive(url):
+    revived.append(url)
+    if len(revived) > vllm_engine._RETRIES:
+      first.faults.clear()
+
+  fleet.revive = revive
+  first.faults['/update_weights'] = LOST
+  engine.update_weights(1, 1)
+  _wait_for(lambda: first.version == '1')
+  assert revived == [first.url] * 4
+  done = engine.generate(_many())
+  assert {c.version_spans[0][0] for c in done} == {1}
+
+
+def test_one_that_is_lost_whenever_it_comes_back_ends_the_run(made):
+  engine, fleet = made(2)
+  first, _ = fleet.fakes.values()
+  revived = []
+  fleet.revive = revived.append
+  first.faults['/update_weights'] = LOST
+  engine.update_weights(1, 1)
+  _wait_for(lambda: engine._broken is not None)
+  assert revived == [first.url] * 4
+  with pytest.raises(EngineError, match='EngineCore'):
+    engine.generate([_request(1)])
+
+
+def test_one_that_never_answers_the_probe_is_lost(made, monkeypatch):
+  """Its health is well; the weights' lock is not held for ever."""
+  engine, fleet = made()
+  (fake,) = fleet.fakes.values()
+  answers, revived = threading.Event(), []
+  fake.alter = lambda answer: answers.wait(30)
+
+  def revive(url):
+    revived.append(url)
+    monkeypatch.setattr(vllm_engine, '_PROBE_S', 30.0)
+    answers.set()
+
+  fleet.revive = revive
+  monkeypatch.setattr(vllm_engine, '_PROBE_S', 0.2)
+  engine.update_weights(1, 1)
+  (done,) = engine.generate([_request(1)])
+  assert revived == [fake.url] and done.version_spans[0][0] == 1
 
 
 def test_one_lost_at_its_first_weights_says_where_to_look():
