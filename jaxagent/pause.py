@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxagent import types
 from jaxagent.envs import workspace
 from jaxagent.envs.execution import state_id
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops import walked
+from jaxagent.loops.text_models import printable
 from jaxagent.sandbox.checks import MAX_FILE_MB
 
 FILES, RESPONSE = 'files', 'response.txt'
@@ -92,9 +95,25 @@ def _paused(
       f'{task} {index} has made no step; those that have: {_named(log)}.'
     )
   state = store.get(lines[-1].get(walked.EDITED) or lines[-1]['workspace_id'])
-  if lines[-1].get('done'):
-    raise PauseError(f'{task} {index} has ended with a final answer.')
+  if ended := _ended(log, lines):
+    raise PauseError(f'{task} {index} has ended with {ended}.')
   return state
+
+
+def _ended(log: pathlib.Path, lines: Sequence[Mapping[str, Any]]) -> str:
+  """What a trajectory ended with; '' where it goes on, as far as can be told."""
+  if lines[-1].get('done'):
+    return 'a final answer'
+  config = log.parents[1] / 'config.json'
+  if not config.is_file():
+    return ''
+  limits = json.loads(config.read_text(encoding='utf-8'))['eval']
+  steps = walked.steps(lines)
+  if len(steps) >= limits['max_steps']:
+    return 'its last step (config.eval.max_steps)'
+  if sum(step.get('exec_s', 0.0) for step in steps) >= limits['time_limit_s']:
+    return 'its time (config.eval.time_limit_s)'
+  return ''
 
 
 def _named(log: pathlib.Path) -> str:
@@ -154,7 +173,8 @@ def _response(folder: pathlib.Path) -> pathlib.Path:
 
 def _text(path: pathlib.Path) -> str:
   try:
-    return path.read_text(encoding='utf-8')
+    # Bytes: text mode would take a carriage return for a line's end.
+    return path.read_bytes().decode('utf-8')
   except UnicodeDecodeError as error:
     raise PauseError(f'{path} is not UTF-8 text: {error}.') from error
 
@@ -168,9 +188,10 @@ def _list(work: pathlib.Path) -> None:
     for (task, index), lines in sorted(walked.StepLog(log).read().items()):
       steps = walked.steps(lines)
       last = steps[-1] if steps else {}
+      action = ' '.join(printable(str(last.get('action'))).split())
       print(
         f'{log.name.removesuffix(".steps.jsonl")}  {task} {index}  '
-        f'{len(steps)} steps  {last.get("action")}: {last.get("outcome")}'
+        f'{len(steps)} steps  {action}: {last.get("outcome")}'
       )
 
 
@@ -192,7 +213,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       act(logs[0], store, flags.task, flags.index, flags.folder)
     finally:
       store.close()
-  except (PauseError, KeyError, OSError) as error:
+  except (ValueError, KeyError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   return 0

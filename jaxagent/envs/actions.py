@@ -57,6 +57,7 @@ class Scene:
     refuses, TextModelError where none came.
   store: of the files that are no text, or too long for a state; without it
     they are not opened, and no data file becomes one.
+  fixed: the read-only files of the task's start, which every run gets.
   """
 
   state: types.State
@@ -73,6 +74,7 @@ class Scene:
   after_edit: str = 'execute'
   on_failure: str = 'revert'
   store: Snapshots | None = None
+  fixed: workspace.Files = dataclasses.field(default_factory=dict)
 
   @property
   def files(self) -> Mapping[str, str]:
@@ -85,8 +87,9 @@ class Scene:
   def laid_out(
     self, files: Mapping[str, str | types.Blob]
   ) -> dict[str, str | types.Blob]:
-    """Those of a state's files that a run gets."""
-    return workspace.laid_out(files, self.mounts, self.spec.submission)
+    """Those of a state's files that a run gets, read-only ones as they were."""
+    given = workspace.laid_out(files, self.mounts, self.spec.submission)
+    return workspace.restored(given, self.spec, self.fixed)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,6 +118,7 @@ class Actions:
   name = 'jaxagent'
   # Standard output and error apart: else as they came, in one stream.
   streams_apart = False
+  universal_newlines = False  # in what is shown of a file
   max_observation_chars: int | None = 6000
 
   def carry_out(self, scene: Scene, action: str, args: Mapping[str, str]):
@@ -152,6 +156,7 @@ class Actions:
       name,
       first,
       last,
+      universal=self.universal_newlines,
       opened=scene.store.get_bytes if scene.store else None,
     )
 
@@ -322,7 +327,10 @@ class Actions:
     text = self.edited(target, diff)
     if scene.after_edit == 'nothing':
       return Effect(text, files=files, script=target, diff=diff)
-    run = scene.run(scene.laid_out(files), target)
+    laid_out = scene.laid_out(files)
+    if target not in laid_out:  # no sandbox would have it
+      raise ActionFailed(f'{target!r} is read-only.', 'read_only', target)
+    run = scene.run(laid_out, target)
     if scene.after_edit == 'measure':
       return Effect(text, run.outcome, files, target, run, diff=diff)
     text = f'{self.report(target, run)}\n{text}'

@@ -41,10 +41,11 @@ def carry(
     elif name not in execution.collected and (
       (text := workspace.as_text(data)) is not None
     ):
-      if workspace.text_bytes(kept) + len(data) > workspace.MAX_TEXT_BYTES:
+      others = {k: v for k, v in workspace.visible(kept).items() if k != name}
+      if workspace.text_bytes(others) + len(data) > workspace.MAX_TEXT_BYTES:
         lines.append(f'{name}: {workspace.TOO_MUCH}')
       else:
-        kept[name] = text
+        kept = workspace.with_room({**kept, name: text})
     elif (blob := store.put_bytes(data)) is not None:
       kept[name] = blob
     else:

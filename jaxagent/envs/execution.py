@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from jaxagent import types
@@ -258,9 +258,14 @@ class ScriptRunner:
       script=script,
     )
 
-  def _starter(self, task: str) -> dict[str, str | types.Blob]:
+  def _starter(
+    self, task: str, names: Collection[str] | None = None
+  ) -> dict[str, str | types.Blob]:
+    """A state's files at the start; those of `names` alone, if given."""
     files: dict[str, str | types.Blob] = {}
     for name, given in self.task(task).starter_files.items():
+      if names is not None and name not in names:
+        continue
       if isinstance(given, str):
         files[name] = given
         continue

@@ -4,15 +4,16 @@ For runs that are compared with paper 002's. Observations follow its environment
 at 5d71205 (`tests/golden/mlagentbench_observations.json`), its holes included:
 success and failure begin alike, a script that fails loses what it printed, a
 read-only file is recognised by its exact spelling alone. What lies behind them
-stays ours: no path leaves the workspace, the task's data do not change for a
-script (a write that the original would let through is seen by reading actions
-alone), and a submission is written by running the script. What a run leaves and
-no next step will find is named at the end of its answer: the original, which
-keeps all, has no words for it.
+stays ours: no path leaves the workspace, the task's data and read-only files do
+not change for a script (a write that the original would let through is seen by
+reading actions alone), and a submission is written by running the script. What a
+run leaves and no next step will find is named at the end of its answer: the
+original, which keeps all, has no words for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fnmatch
 import posixpath
@@ -76,6 +77,7 @@ class MlAgentBenchActions(Actions):
 
   name = 'mlagentbench'
   streams_apart = True
+  universal_newlines = True  # the original reads in text mode
   max_observation_chars = None
 
   def failed(
@@ -108,6 +110,10 @@ class MlAgentBenchActions(Actions):
     return str(error)
 
   # --- Reading -------------------------------------------------------------
+
+  def read(self, scene: Scene, name: str, *, whole: bool = False) -> str:
+    text = super().read(scene, name, whole=whole)
+    return text if whole else workspace.universal_newlines(text)
 
   def list_files(self, scene: Scene, dir_path: str) -> Effect:
     names = workspace.listing(scene.files, scene.mounts, dir_path)
@@ -173,10 +179,18 @@ class MlAgentBenchActions(Actions):
 
   def undo_edit(self, scene: Scene, script_name: str) -> Effect:
     path = workspace.checked(script_name)
-    files = workspace.undone(scene.files, path)
+    try:
+      files = workspace.undone(scene.files, path)
+    except ActionFailed as error:
+      if error.kind == 'missing':
+        raise
+      raise Said(
+        f'Cannot undo the edit of file name {script_name}. Check the file name '
+        'again.'
+      ) from error
+    text = workspace.universal_newlines(workspace.text(files, path))
     return Effect(
-      f'Content of {script_name} after undo the most recent edit:\n'
-      f'{workspace.text(files, path)}',
+      f'Content of {script_name} after undo the most recent edit:\n{text}',
       files=files,
     )
 
@@ -184,7 +198,7 @@ class MlAgentBenchActions(Actions):
 
   def report(self, script: str, run: Run) -> str:
     execution = run.execution
-    if execution.exit_code is None:  # killed at a limit, which it has none of
+    if _was_stopped(execution):  # at a limit, which the original has none of
       return (
         f'EnvError: Something went wrong in executing {script}: {run.message}. '
         'Please check if it is ready to be executed.'
@@ -195,26 +209,29 @@ class MlAgentBenchActions(Actions):
     )
 
   def _told(self, execution: types.Execution) -> str:
-    if execution.exit_code != 0:
-      return execution.errors
-    return execution.output or execution.errors
+    failed = execution.exit_code != 0  # None, of one that died of a signal
+    output = '' if failed else execution.output
+    return workspace.universal_newlines(output or execution.errors)
 
   def printed(self, execution: types.Execution) -> str:
-    if execution.exit_code is None:
+    if _was_stopped(execution):
       return (
         f'EnvError: Something went wrong in executing: {execution.message}'
       )
-    return execution.errors if execution.exit_code else execution.output
+    failed = execution.exit_code != 0
+    return execution.errors if failed else execution.output
 
   # --- Editing -------------------------------------------------------------
 
   def to_edit(self, scene: Scene, name: str) -> str:
     try:
-      return self.read(scene, name, whole=True)
+      text = self.read(scene, name, whole=True)
+      return workspace.universal_newlines(text)
     except ActionFailed as error:
       if error.kind != 'missing':
         raise
-      self.target(scene, name)  # it is made, empty
+      with _writing(name):
+        self.target(scene, name)  # it is made, empty
       return ''
 
   def backed_up(self, script: str, target: str) -> str:
@@ -246,11 +263,12 @@ class MlAgentBenchActions(Actions):
     """part: what the answer compares the new file with."""
     path = workspace.checked(script)
     if path not in scene.files:  # for its undo copy
-      files = workspace.with_file(scene.files, path, old)
+      with _writing(script):
+        files = workspace.with_file(scene.files, path, old)
       scene = _with_files(scene, files)
-    effect = self._after_edit(
-      scene, script, old, new, self.target(scene, save_name)
-    )
+    with _writing(save_name):
+      target = self.target(scene, save_name)
+      effect = self._after_edit(scene, script, old, new, target)
     text = (
       f'The edited file is saved to {save_name}. Here is the diff, please check '
       f'if the edit is correct and desirable:\n\n{unified(part, new)}'
@@ -286,6 +304,24 @@ def usage(action: str) -> str:
     'entries. You may have missed the comma between entries. Please use the '
     f'correct format and try again:\n{{\n            {lines}\n}}'
   )
+
+
+def _was_stopped(execution: types.Execution) -> bool:
+  """Whether it was ended by us, not by itself, be it with a signal."""
+  outcome = execution.outcome
+  ours = outcome.is_corner_case or outcome.is_infrastructure
+  return execution.exit_code is None and ours
+
+
+@contextlib.contextmanager
+def _writing(name: str) -> Iterator[None]:
+  """A failure that the original has no words for is that of writing the file."""
+  try:
+    yield
+  except ActionFailed as error:
+    if error.kind in ('', 'missing'):
+      raise Said(f'cannot write file {name}') from error
+    raise
 
 
 def _read_only(scene: Scene) -> set[str]:

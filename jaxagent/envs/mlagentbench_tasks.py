@@ -44,8 +44,11 @@ PUBLISHED: Mapping[str, tuple[str, bool]] = {
 }
 # Of a starter that gives no score: what it is compared with (002, appendix A).
 BASELINES: Mapping[str, float] = {'imdb': 0.5}
-# A script of the benchmark may take all of a run's time (002: 5 hours).
-_LIMITS = Limits(timeout_s=5 * 3600.0, memory_mb=8192, disk_mb=4096)
+# A script of the benchmark may take all of a run's time (002: 5 hours) and print
+# what it likes: of progress bars, too, the head and tail alone are kept.
+_LIMITS = Limits(
+  timeout_s=5 * 3600.0, memory_mb=8192, disk_mb=4096, output_kb=1 << 20
+)
 
 
 def is_one(root: pathlib.Path) -> bool:
@@ -74,7 +77,6 @@ def load(name: str, root: pathlib.Path) -> TaskSpec:
   record = _record(name, beside)
   where = str(beside)
   choice, number = task_yaml.choice, task_yaml.number
-  limits = record['limits']
   return TaskSpec(
     name=name,
     root=root,
@@ -87,17 +89,15 @@ def load(name: str, root: pathlib.Path) -> TaskSpec:
     higher_is_better=record['higher_is_better'],
     m_init=number(where, 'm_init', record['m_init']),
     m_best=number(where, 'm_best', record['m_best']),
-    m_best_source=str(record['m_best_source']),
+    m_best_source=str(record['m_best_source'] or ''),
     m_best_private=number(where, 'm_best', record['m_best']),
     split=choice(where, 'split', record['split'], task_yaml.SPLITS),
-    limits=(
-      limits if isinstance(limits, Limits) else task_yaml.limits(where, limits)
-    ),
+    limits=task_yaml.limits(where, record['limits'], _LIMITS),
     research_problem=_text(root / 'scripts/research_problem.txt').strip(),
     read_only_files=_read_only(root),
-    submission=str(record['submission']),
+    submission=str(record['submission'] or TaskSpec.submission),
     hides=task_yaml.hides(where, record['hides']),
-    exposed=str(record['exposed']),
+    exposed=str(record['exposed'] or ''),
   )
 
 
@@ -114,8 +114,8 @@ def _record(name: str, beside: pathlib.Path) -> dict[str, Any]:
     'm_init': BASELINES.get(name),
     'm_best': None,
     'm_best_source': '',
-    'limits': _LIMITS,
-    'submission': 'submission.csv',
+    'limits': {},
+    'submission': '',
     'hides': [],
     'exposed': '',
     **given,
@@ -190,7 +190,7 @@ class Workspace:
 def workspace_of(env: pathlib.Path) -> Workspace:
   """A folder that holds but short texts is code; any other is data, as `data` is.
 
-  Raises ValueError for a file that no run could be given.
+  Raises ValueError for a file that no run could be given, and for an empty folder.
   """
   texts, others, folders = {}, {}, {}
   for path in sorted(env.iterdir()):
@@ -203,6 +203,7 @@ def workspace_of(env: pathlib.Path) -> Workspace:
       if None in inside.values() or len(inside) > workspace.MAX_FILES // 2:
         folders[path.name] = path
       else:
+        _check_not_empty(path)
         texts |= inside
     elif (text := _as_text(path)) is None:
       others[path.name] = _small_enough(path)
@@ -220,6 +221,18 @@ def _small_enough(path: pathlib.Path) -> pathlib.Path:
       'it is.'
     )
   return path
+
+
+def _check_not_empty(folder: pathlib.Path) -> None:
+  """A workspace is files: a folder without any would not be there in a run."""
+  for path in (folder, *sorted(folder.rglob('*'))):
+    if path.name == '__pycache__' or path.name.startswith('.'):
+      continue
+    if path.is_dir() and not any(path.iterdir()):
+      raise ValueError(
+        f'{path} is an empty folder, which no run would have: remove it, or put a '
+        'file into it (an empty .gitkeep will do).'
+      )
 
 
 def _texts(

@@ -79,6 +79,7 @@ _FENCE = re.compile(r'```(?:\w*\n|json)?')
 MAX_MENDED_CHARS = 100_000  # of damaged JSON that is looked through
 MODES = ('strict', 'compatible', 'mlagentbench')
 AROUND_ACTION = '*[]`\'" .'  # what a forgiving mode takes from a name's ends
+MAX_QUOTED_CHARS = 80  # of a name that a response made up
 EDIT_ACTIONS = ('Edit Script (AI)', 'Edit Script Segment (AI)')
 
 
@@ -144,6 +145,13 @@ def is_text(value: str) -> bool:
 def plain(text: str) -> str:
   """The text with a question mark for what no file or request can hold."""
   return _NO_TEXT.sub('?', text)
+
+
+def _quoted(name: object) -> str:
+  text = repr(name)
+  if len(text) <= MAX_QUOTED_CHARS:
+    return text
+  return f'{text[:MAX_QUOTED_CHARS]}...'
 
 
 def cut_observation(text: str) -> str:
@@ -314,7 +322,7 @@ def check_action(action: str, actions: Sequence[str]) -> None:
   """Raises UnknownAction where the action is not among those allowed."""
   if action not in actions or action not in ACTION_ARGS:
     raise UnknownAction(
-      f'Unknown action {action!r}; choose one of: {", ".join(actions)}.'
+      f'Unknown action {_quoted(action)}; choose one of: {", ".join(actions)}.'
     )
 
 
@@ -330,7 +338,7 @@ def check_args(
   missing = [n for n in names if n not in value]
   extra = [n for n in value if n not in names]
   if missing or (strict and extra):
-    what = f'lacks {missing[0]!r}' if missing else f'has no {extra[0]!r}'
+    what = f'lacks {missing[0]!r}' if missing else f'has no {_quoted(extra[0])}'
     raise ActionError(
       f'The action {action!r} {what}; its arguments are {", ".join(names)}.'
     )

@@ -15,6 +15,7 @@ from jaxagent.envs import parser
 from jaxagent.envs.mlagentbench import SHUT_DOWN
 from jaxagent.envs.step_env import StepEnvironment, StepResult
 
+FINAL = 'Final Answer'
 _NUMBERS = itertools.count()
 
 
@@ -88,7 +89,7 @@ class Session:
 
     args: by name; text where they could not be read.
     """
-    if self.is_final() and action != 'Final Answer':
+    if self.is_final() and action != FINAL:
       return SHUT_DOWN
     try:
       response = self._response(action, args)
@@ -112,7 +113,12 @@ class Session:
 
   def _response(self, action: str, args) -> parser.Response:
     value = dict(args) if isinstance(args, Mapping) else args
-    with parser.naming(action):
-      parser.check_action(action, self.env.actions)
-      checked = parser.check_args(action, value)
+    try:
+      with parser.naming(action):
+        parser.check_action(action, self.env.actions)
+        checked = parser.check_args(action, value)
+    except parser.ResponseError:
+      if action != FINAL:
+        raise
+      checked = {'final_answer': ''}  # it ends a session, whatever it says
     return parser.Response({}, action, checked)

@@ -64,7 +64,8 @@ def number(where: str, key: str, value: Any) -> float | None:
   return float(value)
 
 
-def limits(where: str, value: Any) -> Limits:
+def limits(where: str, value: Any, base: Limits = Limits()) -> Limits:
+  """`base` with what `value` names of it changed."""
   if not isinstance(value, dict):
     raise ValueError(f'{where}: limits={value!r} must be a mapping.')
   known = {field.name: field.type for field in dataclasses.fields(Limits)}
@@ -73,7 +74,7 @@ def limits(where: str, value: Any) -> Limits:
     if isinstance(given, bool) or not isinstance(given, (int, float)):
       raise ValueError(f'{where}: limits.{key}={given!r} must be a number.')
   try:
-    return Limits(**value)
+    return dataclasses.replace(base, **value)
   except ValueError as error:
     raise ValueError(f'{where}: {error}') from error
 

@@ -113,7 +113,7 @@ def load_task(
     read_only_files=tuple(
       line.strip() for line in read_only.splitlines() if line.strip()
     ),
-    submission=str(record.get('submission', 'submission.csv')),
+    submission=str(record.get('submission') or TaskSpec.submission),
     m_best_private=number(
       where, 'm_best_private', record.get('m_best_private')
     ),

@@ -11,7 +11,7 @@ import io
 import os
 import pathlib
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import BinaryIO
 
 from jaxagent import types
@@ -20,7 +20,7 @@ from jaxagent.envs import parser
 MAX_NAME_BYTES = 200  # a file system takes 255 for one part of a path
 MAX_FILES = 64
 MAX_FILE_BYTES = 256 * 1024
-MAX_TEXT_BYTES = 2 * 1024 * 1024  # of all files, undo copies too
+MAX_TEXT_BYTES = 2 * 1024 * 1024  # of all files; undo copies give way
 MAX_BINARY_BYTES = 16 * 1024 * 1024  # of a data file that is copied as it is
 TOO_MUCH = f'the workspace holds at most {MAX_TEXT_BYTES} bytes of text'
 BACKUP = '.backup'  # folder of the undo copies; no run sees it
@@ -99,6 +99,21 @@ def laid_out(
   return {k: v for k, v in files.items() if not is_at(k, taken)}
 
 
+def restored(
+  files: Files, spec: types.TaskSpec, fixed: Files
+) -> dict[str, str | types.Blob]:
+  """The files with read-only ones as the task began with them, and no others.
+
+  fixed: those; whatever an action has made of a read-only name reaches no run.
+  """
+  own = {
+    name: content
+    for name, content in files.items()
+    if not is_read_only(name, spec) and not clash(fixed, name)
+  }
+  return {**own, **fixed}
+
+
 def checked(name: str) -> str:
   """The normalised path of a name; ActionFailed where it is none."""
   path = inside(name)
@@ -136,21 +151,23 @@ def lines(
   first: int,
   last: int,
   *,
+  universal: bool = False,
   opened: Opened | None = None,
 ) -> tuple[str, int]:
   """(lines `first` to `last`, counted from 1; how many there are) of a text.
 
   Wherever in it they are; of what is longer than MAX_FILE_BYTES the beginning.
+  universal: line ends as `universal_newlines` has them.
   Raises as `read`.
   """
   found = _kept(files, name)
   if isinstance(found, str):
-    every = found.split('\n')
+    every = (universal_newlines(found) if universal else found).split('\n')
     return '\n'.join(every[max(first - 1, 0) : max(last, 0)]), len(every)
   with _open(found, mounts, name, opened) as file:
     _head(file, name)
     file.seek(0)
-    return _lines(file, first, last)
+    return _lines(_parts(file, universal), first, last)
 
 
 def _kept(files: Files, name: str) -> str | types.Blob | None:
@@ -189,10 +206,26 @@ def _no_text(name: str, size: int) -> ActionFailed:
   )
 
 
-def _lines(file: BinaryIO, first: int, last: int) -> tuple[str, int]:
+def universal_newlines(text: str) -> str:
+  """The text with line ends as Python's text mode reads them."""
+  return text.replace('\r\n', '\n').replace('\r', '\n')
+
+
+def _parts(file: BinaryIO, universal: bool) -> Iterator[bytes]:
+  """A file's bytes, piece by piece; universal: as `universal_newlines`."""
+  if not universal:
+    yield from iter(lambda: file.read(_READ_BYTES), b'')
+    return
+  ends = io.IncrementalNewlineDecoder(None, translate=True)
+  while data := file.read(_READ_BYTES):  # Latin-1 is every byte as it is
+    yield ends.decode(data.decode('latin-1')).encode('latin-1')
+  yield ends.decode('', final=True).encode('latin-1')  # a carriage return's, at last
+
+
+def _lines(parts: Iterable[bytes], first: int, last: int) -> tuple[str, int]:
   """As `lines`, of bytes; no more of them in memory than are shown."""
   part, size, ended = bytearray(), 0, 0  # ended: lines before those of `data`
-  while data := file.read(_READ_BYTES):
+  for data in parts:
     more = data.count(b'\n')
     start, stop = max(first - 1 - ended, 0), last - ended
     if start <= more and stop > 0:
@@ -336,7 +369,12 @@ def is_full(files: Files) -> bool:
 def with_file(
   files: Files, target: str, text: str | types.Blob
 ) -> dict[str, str | types.Blob]:
-  """The files with one more, or changed; ActionFailed beyond the limits."""
+  """The files with one more, or changed; ActionFailed beyond the limits.
+
+  Where the text is too much with the undo copies, the oldest of them go.
+  """
+  if why := clash(visible(files), target):
+    raise ActionFailed(why)
   changed = {**files, target: text}
   if target not in files and is_full(files):
     raise ActionFailed(f'the workspace holds at most {MAX_FILES} files.')
@@ -350,9 +388,20 @@ def with_file(
     raise ActionFailed(f'a file holds at most {MAX_FILE_BYTES} bytes.')
   if not parser.is_text(text):
     raise ActionFailed('the file would hold a NUL or a lone surrogate.')
-  if text_bytes(changed) > MAX_TEXT_BYTES:
+  if text_bytes(visible(changed)) > MAX_TEXT_BYTES:
     raise ActionFailed(f'{TOO_MUCH}.')
-  return changed
+  return with_room(changed)
+
+
+def with_room(files: Files) -> dict[str, str | types.Blob]:
+  """The files without the oldest undo copies, as many as are too much text."""
+  kept, size = dict(files), text_bytes(files)
+  for name in sorted(files):
+    if size > MAX_TEXT_BYTES and within(name, BACKUP):
+      if old := text_bytes({name: files[name]}):
+        size -= old
+        del kept[name]
+  return kept
 
 
 def text_bytes(files: Files) -> int:
@@ -390,6 +439,8 @@ def undone(files: Files, path: str) -> dict[str, str | types.Blob]:
   copies = _backups(files, path)
   if not copies:
     raise ActionFailed('there is no change to undo.', 'missing', path)
+  if why := clash(visible(files), path):
+    raise ActionFailed(why)
   restored = dict(files)
   restored[path] = restored.pop(copies[-1])
   return restored

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from jaxagent import types
 from jaxagent.envs import agents, parser
-from jaxagent.llm.base import TextModel
+from jaxagent.envs.interfaces import NoText
+from jaxagent.llm.base import Refused, TextModel
 
 SYSTEM = (
   'You improve machine learning scripts step by step. Each answer is one step '
@@ -68,21 +69,25 @@ class ModelExpert:
     rng: random.Random,
     ideas: Sequence[str] = (),
   ) -> str:
-    """One response; raises TextModelError where the model gives none."""
+    """One response; raises TextModelError where the model gives none.
+
+    Asked again with its own bad answer it may refuse, or say nothing: then that
+    answer is what it gave.
+    """
     if ideas:
       state = dataclasses.replace(state, ideas=tuple(ideas))
     messages = [
       {'role': 'system', 'content': SYSTEM},
       {'role': 'user', 'content': self.prompt(state, task)},
     ]
+    answer = None
     for _ in range(self.attempts):
-      answer = self.client.complete(
-        messages,
-        max_tokens=self.max_tokens,
-        temperature=self.temperature,
-        stop=self.agent.stop,
-        seed=rng.getrandbits(31),
-      ).split(STOP)[0].strip()
+      try:
+        answer = self._asked(messages, rng)
+      except (NoText, Refused):
+        if answer is None:
+          raise
+        return answer
       try:
         self.agent.parse(answer, actions=self.actions)
         return answer
@@ -93,3 +98,15 @@ class ModelExpert:
           {'role': 'user', 'content': AGAIN.format(why=error)},
         ]
     return answer
+
+  def _asked(
+    self, messages: Sequence[dict[str, str]], rng: random.Random
+  ) -> str:
+    answer = self.client.complete(
+      messages,
+      max_tokens=self.max_tokens,
+      temperature=self.temperature,
+      stop=self.agent.stop,
+      seed=rng.getrandbits(31),
+    )
+    return answer.split(STOP)[0].strip()

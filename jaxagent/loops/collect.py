@@ -15,7 +15,7 @@ from jaxagent.clock import Deadline
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
 from jaxagent.envs.interfaces import TextModelError
-from jaxagent.loops import kept, steps, text_models
+from jaxagent.loops import answers, kept, steps, text_models
 from jaxagent.loops.errors import (
   Interrupted,
   MachineryError,
@@ -234,8 +234,8 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
       if not whole.remaining():
         break
       # The first steps follow the drawn ideas (paper 000, B.2).
-      text = host.expert.act(call.prompt, host.spec(task), rng, drawn)
-      walk.take(call.call, text)
+      said = answers.asked(host.expert, call.prompt, host.spec(task), rng, drawn)
+      walk.take(call.call, said)
       continue
     state, text, _ = call.request
     result = steps.execute(
@@ -254,7 +254,8 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
       'state': store.put(state),
       'workspace_id': store.put(result.state or state),
     }
-    made.append(kept_states | steps.record(result))
+    # The prompt is the state's: it is not kept once more.
+    made.append(kept_states | steps.record(result) | said.cost)
     walk.take(call.call, result)
   return ''
 
@@ -285,7 +286,7 @@ def _same(value):
 def _varied(host, initial, rng, job_id: str, whole: Deadline) -> types.State:
   """The starter after one random edit that ran; else the starter."""
   for attempt in range(4):
-    text = host.expert.act(initial, host.spec(initial.task), rng, ())
+    text = answers.asked(host.expert, initial, host.spec(initial.task), rng)
     result = host.env.step(
       initial,
       text,

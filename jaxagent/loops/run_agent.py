@@ -10,13 +10,12 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import random
-import time
 from collections.abc import Sequence
 
 from jaxagent import traces, types
 from jaxagent.envs.agents import RandomAgent
-from jaxagent.envs.interfaces import NoText, TextModelError
-from jaxagent.loops import agent_figures, collect, evaluate, steps
+from jaxagent.envs.interfaces import TextModelError
+from jaxagent.loops import agent_figures, answers, collect, evaluate
 from jaxagent.loops import starts as start_scripts
 from jaxagent.loops.agents import actions_of
 from jaxagent.loops.host import Host
@@ -81,20 +80,10 @@ def _answer(
   rng = random.Random(seed)
   if host.config.agent == RandomAgent.name:
     return RandomAgent().act(state, spec, actions_of(host.config), rng)
-  began = time.monotonic()
-  with _meter(host.expert) as tokens:
-    try:
-      text = host.expert.act(state, spec, rng)
-    except NoText:
-      text = ''
-    except TextModelError as error:
-      return error
-  return steps.Said(text, tokens, time.monotonic() - began)
-
-
-def _meter(expert):
-  """Counts the tokens of what it is asked."""
-  return contextlib.nullcontext({}) if expert.is_stand_in else expert.client.meter()
+  try:
+    return answers.asked(host.expert, state, spec, rng)
+  except TextModelError as error:
+    return error
 
 
 def _say(found, path) -> None:

@@ -14,7 +14,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MB = 1 << 20
@@ -92,6 +92,15 @@ def find(workspace: int, laid_out: Mapping[str, tuple[int, bytes]],
   return search.choose(header['changed_mb'])
 
 
+def _folders(paths: Iterable[str]) -> set[str]:
+  """All that these files lie in; '' is the workspace."""
+  found = {''}
+  for path in paths:
+    while path := path.rpartition('/')[0]:
+      found.add(path)
+  return found
+
+
 class _Lines:
   """The first lines, and how many there were: a job can cause a million."""
 
@@ -117,6 +126,7 @@ class _Search:
     self.sizes: dict[str, int] = {}  # of what is new or differs
     self.removed: list[str] = []
     self.unfinished, self.beyond, self.others = _Lines(), _Lines(), _Lines()
+    self.given, self.empty = _folders(laid_out), _Lines()  # folders
 
   def compare(self) -> None:
     """Looks at what was laid out: by its name, wherever a walk would end."""
@@ -155,7 +165,7 @@ class _Search:
     """Looks for what is new, folders near the top first."""
     folders, looked = collections.deque(['']), 0
     while folders:
-      path = folders.popleft()
+      path, before = folders.popleft(), looked
       try:
         folder = _open_folder(self.workspace, path)
       except OSError as error:
@@ -173,6 +183,8 @@ class _Search:
             inside = f'{path}/{entry.name}' if path else entry.name
             if self._is_open_to_us(inside, entry):
               folders.append(inside)
+        if looked == before and path not in self.given:
+          self.empty.add(path, 'is an empty folder')
       except OSError as error:
         self.others.add(path or '.', os.strerror(error.errno))
       finally:
@@ -224,7 +236,7 @@ class _Search:
           left -= size
         except OSError as error:
           self.others.add(path, os.strerror(error.errno))
-    kinds = (self.unfinished, self.beyond, self.others)
+    kinds = (self.unfinished, self.beyond, self.others, self.empty)
     lines = [line for kind in kinds for line in kind.kept][:MOST_LINES]
     more = sum(kind.total for kind in kinds) - len(lines)
     found.left_out = lines + ([f'and {more} more'] if more else [])

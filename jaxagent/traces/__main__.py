@@ -3,7 +3,8 @@
   python -m jaxagent.traces RUN [--out FOLDER] [--workspaces none|final|all]
 
 writes FOLDER/POLICY/TASK/INDEX/, laid out as `jaxagent/traces/folders.py` says, of
-what was evaluated, and FOLDER/expert/TASK/INDEX/ of what was collected.
+what was evaluated, and FOLDER/expert/TASK/INDEX/ of what was collected. Of whole
+solutions it is FOLDER/POLICY/FROM/TASK/INDEX/, FROM being scratch or improved.
 No jax here.
 """
 
@@ -43,9 +44,10 @@ def export(
     for name, record in _trajectories(run):
       task = tasks_dir / record['task']
       told = task / 'scripts' / 'research_problem.txt'
+      whose = out / name / record.get('from', '')
       written.append(
         folders.write_folder(
-          out / name / record['task'] / str(record['index']),
+          whose / record['task'] / str(record['index']),
           record,
           told.read_text(encoding='utf-8') if told.exists() else '',
           store=store,

@@ -92,7 +92,7 @@ def test_a_score_that_only_the_reward_sees(tmp_path):
 def test_the_original_is_told_of_an_edit_that_was_undone(tmp_path):
   """Where its own dialect runs an edit: there it has no words for it."""
   env = environment(tmp_path, dialect='mlagentbench')
-  change = edit('ok 2.0 0.5 -> script_error 1', save='new.py')
+  change = edit('ok 2.0 0.5 -> timeout 1', save='new.py')
   result = env.step(env.initial_state('t'), change)
   assert result.undone and 'new.py' not in result.state.files
   assert result.observation.endswith(f'\n{actions.UNDONE}')
@@ -194,6 +194,28 @@ def test_a_workspace_has_a_size(tmp_path):
   assert result.outcome is Outcome.INVALID_ACTION
   assert workspace.TOO_MUCH in result.observation
   assert workspace.text_bytes(state.files) <= workspace.MAX_TEXT_BYTES
+
+
+def test_undo_copies_give_way_to_text():
+  text = 'x' * (240 << 10)
+  files = {'a.txt': text}
+  for number in range(workspace.MAX_BACKUPS + 2):
+    files = workspace.with_backup(files, 'a.txt')
+    files = workspace.with_file(files, 'a.txt', f'{number}{text[1:]}')
+    assert workspace.text_bytes(files) <= workspace.MAX_TEXT_BYTES
+  assert len(files) == 8  # as many as fit, the last ones
+  for number in range(8, 1, -1):
+    files = workspace.undone(files, 'a.txt')
+    assert files['a.txt'][0] == f'{number}'
+  assert list(files) == ['a.txt']
+
+
+def test_no_workspace_holds_a_file_in_a_file():
+  for given, name in (('m.py', 'm.py/x'), ('m.py/x', 'm.py')):
+    with pytest.raises(workspace.ActionFailed, match="'m.py' is a"):
+      workspace.with_file({given: ''}, name, '')
+    with pytest.raises(workspace.ActionFailed, match="'m.py' is a"):
+      workspace.undone({given: '', f'.backup/000001/{name}': ''}, name)
 
 
 @pytest.mark.parametrize('option', ['dialect', 'after_edit', 'on_failure'])

@@ -533,6 +533,15 @@ def test_the_random_agent_acts():
     one.act(STATE, TASK, (), rng)
 
 
+def test_the_random_agent_does_not_see_undo_copies():
+  files = {'train.py': 'a = 1\n', '.backup/000001/train.py': 'a = 0\n'}
+  actions = ('Read File', 'Copy File', 'Execute Script')
+  for seed in range(60):
+    rng = random.Random(seed)
+    text = agent('random').act(state_of(files=files), TASK, actions, rng)
+    assert '.backup' not in text
+
+
 @pytest.mark.parametrize('name', [n for n in AGENTS if n != 'random'])
 def test_a_prompt_is_shortened_by_its_past_alone(name):
   """Where there is no room old observations go, then steps; tools never."""

@@ -230,6 +230,19 @@ def test_a_file_that_no_run_would_be_given_is_told(monkeypatch):
   assert lines == ['big.bin: 2097152 bytes, beyond 1 MB a file']
 
 
+def test_a_text_that_is_replaced_takes_no_room():
+  text = 'x' * workspace.MAX_FILE_BYTES
+  full = {f'{n}.txt': text for n in range(8)}
+  copy = {'.backup/000001/0.txt': 'old'}
+  ran = execution(changed={'0.txt': b'y' * len(text)})
+  given = (ran, fake_runs.task_spec(), Snapshots(':memory:'))
+  kept, lines = carried.carry({**full, **copy}, *given)
+  assert lines == [] and kept == {**full, '0.txt': 'y' * len(text)}
+  ran = execution(changed={'new.txt': b'y'})
+  kept, lines = carried.carry(full, ran, *given[1:])
+  assert lines == [f'new.txt: {workspace.TOO_MUCH}'] and kept == full
+
+
 def test_states_that_are_missing_and_a_file_that_is_none_of_ours(tmp_path):
   store = Snapshots(tmp_path / 'kept.sqlite')
   key = store.put(types.State('s', 't', {'train.py': 'x'}, None, None))

@@ -146,3 +146,26 @@ def test_expert_asks_again_and_seeds_differ():
 def test_expert_hands_on_what_is_no_response():
   model = FixedTextModel(['Hello'])
   assert ModelExpert(model).act(STATE, TASK, random.Random(0)) == 'Hello'
+
+
+@pytest.mark.parametrize('none', [LONG, NONE])
+def test_expert_hands_on_its_answer_where_no_second_one_comes(none):
+  model = FixedTextModel(['Hello', none])
+  assert ModelExpert(model).act(STATE, TASK, random.Random(0)) == 'Hello'
+  assert len(model.asked) == 2
+  for answers in ([none], ['Hello', DOWN]):
+    with pytest.raises(TextModelError):
+      ModelExpert(FixedTextModel(answers)).act(STATE, TASK, random.Random(0))
+
+
+def test_expert_is_not_told_a_long_name_again():
+  for action, args in (('x' * 9000, {}), ('List Files', {'x' * 9000: '1'})):
+    said = parser.format_response(
+      {n: 'x' for n in parser.ENTRIES[:4]},
+      action,
+      {'dir_path': '.', **args},
+    )
+    model = FixedTextModel([said])
+    ModelExpert(model).act(STATE, TASK, random.Random(0))
+    told = model.asked[1][-1]['content']
+    assert len(told) < 400 and 'x' * 50 in told

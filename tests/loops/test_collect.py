@@ -16,7 +16,7 @@ import pytest
 
 from configs import common
 from jaxagent.data.records import state_from_json
-from jaxagent.envs.interfaces import TextModelError
+from jaxagent.envs.interfaces import NoText, TextModelError
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.tasks import load_task
 from jaxagent.loops import collect, host, text_models
@@ -98,7 +98,7 @@ class _Collecting:
     self.config.collect.max_steps = 2
     self.config.collect.varied_start = 0.0
     self.work, self.heldin, self.stop = work, ('wine',), host.StopFlag()
-    self.expert = stubs.SimpleNamespace(act=act)
+    self.expert = stubs.SimpleNamespace(act=act, is_stand_in=True)
     self.env = stubs.SimpleNamespace(
       step=self._step, store=Snapshots(work / 'snapshots.sqlite')
     )
@@ -206,6 +206,16 @@ def test_an_expert_that_cannot_be_reached_is_a_fault(tmp_path):
   made = _Collecting(tmp_path, lambda job: False, act=gone)
   with pytest.raises(MachineryError, match='TextModelError: the endpoint'):
     collect.run(made, _starts())
+
+
+def test_one_without_words_is_judged_and_what_an_answer_took_is_kept(tmp_path):
+  def silent(*asked):
+    raise NoText('no text')
+
+  made = _Collecting(tmp_path, lambda job: False, act=silent)
+  found = [step for r in collect.run(made, _starts()) for step in r['steps']]
+  assert len(found) == 40 and {step['response'] for step in found} == {''}
+  assert all(step['answer_s'] >= 0.0 for step in found)
 
 
 def test_a_full_disk_is_no_fault_of_a_trajectory(tmp_path):

@@ -1,6 +1,7 @@
 """What a person takes out of a stopped trajectory, and puts back."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -164,3 +165,43 @@ def test_what_is_not_under_way_is_named(work, tmp_path, capsys):
   assert 'is not empty' in capsys.readouterr().err
   assert _call(tmp_path / 'nowhere', 'out', 'wine', 3, tmp_path / 'x') == 2
   assert '0 evaluations are under way' in capsys.readouterr().err
+
+
+def test_a_response_keeps_its_line_ends(work, tmp_path):
+  folder = tmp_path / 'mine'
+  assert _call(work, 'out', 'wine', 3, folder) == 0
+  (folder / 'response.txt').write_bytes(b'a\rb\r\nc')
+  assert _call(work, 'in', 'wine', 3, folder) == 0
+  assert _state(work).history[-1].response == 'a\rb\r\nc'
+
+
+@pytest.mark.parametrize(
+  'limits, ended',
+  [
+    ({'max_steps': 2, 'time_limit_s': 9}, 'its last step'),
+    ({'max_steps': 3, 'time_limit_s': 0}, 'its time'),
+    ({'max_steps': 3, 'time_limit_s': 9}, ''),
+  ],
+)
+def test_what_its_limits_have_ended_does_not_go_on(
+  work, tmp_path, capsys, limits, ended
+):
+  (work / 'config.json').write_text(json.dumps({'eval': limits}))
+  code = _call(work, 'out', 'wine', 3, tmp_path / 'mine')
+  assert code == (2 if ended else 0)
+  assert ended in capsys.readouterr().err
+
+
+def test_a_name_that_a_policy_made_up_does_nothing_to_a_terminal(work, capsys):
+  log = walked.StepLog(walked.path_of(work, 'agent'))
+  record = {'action': '\x1b[2J\nFly', 'outcome': 'invalid_action'}
+  log.append('wine', 5, {'record': record, 'done': False})
+  assert _call(work, 'list') == 0
+  assert '1 steps  ?[2J Fly: invalid_action' in capsys.readouterr().out
+
+
+def test_a_damaged_store_is_one_line(work, tmp_path, capsys):
+  (work / 'snapshots.sqlite').write_bytes(b'no database ' * 99)
+  assert _call(work, 'out', 'wine', 3, tmp_path / 'mine') == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line.startswith('error: ') and 'is damaged' in line

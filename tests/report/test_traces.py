@@ -252,6 +252,19 @@ def test_a_task_s_own_name_of_its_submission_is_exported(tmp_path):
   assert {path.name for path in left.iterdir()} == {'train.py', 'out.csv'}
 
 
+def test_both_parts_of_whole_solutions_are_exported(tmp_path):
+  (tmp_path / 'eval').mkdir()
+  made = [
+    {'task': 'wine', 'index': 0, 'from': part, 'steps': [{'outcome': 'ok'}]}
+    for part in ('scratch', 'improved')
+  ]
+  (tmp_path / 'eval' / 'rl.json').write_text(json.dumps(made))
+  assert main([str(tmp_path)]) == 0
+  for part in ('scratch', 'improved'):
+    folder = tmp_path / 'mlagentbench/rl' / part / 'wine/0'
+    assert (folder / 'env_log/trace.json').is_file()
+
+
 def test_a_folder_is_what_the_original_s_runner_leaves(tmp_path):
   store = Snapshots(':memory:')
   files = {'train.py': 'x = 1\n', '.backup/000001/train.py': 'old'}

@@ -265,6 +265,15 @@ def test_files_are_read_when_they_are_sent(tmp_path):
     list(file.parts())
 
 
+def test_an_empty_folder_is_told(tmp_path):
+  for name in ('a/b/c', 'in/deep', 'data', 'd/__pycache__'):
+    os.makedirs(tmp_path / name)
+  laid_out = _changed.digests(['in/deep/gone'], [b'1'])
+  found = find(tmp_path, laid_out, mounts={'data': ''})
+  assert found.left_out == ['a/b/c: is an empty folder']
+  assert found.removed == ['in/deep/gone'] and found.files == {}
+
+
 def test_no_descriptor_is_left_open(tmp_path):
   os.makedirs(tmp_path / 'a/b')
   os.mkfifo(tmp_path / 'a/pipe')

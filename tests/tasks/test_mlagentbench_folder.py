@@ -1,5 +1,6 @@
 """A folder laid out as in MLAgentBench's repository, used unchanged."""
 
+import dataclasses
 import hashlib
 import pathlib
 import subprocess
@@ -146,6 +147,19 @@ def test_a_file_that_no_run_would_be_given_is_refused(tmp_path, monkeypatch):
     lib.prepare_task(lib.load_task(NAME, tmp_path), tmp_path / 'made')
 
 
+def test_an_empty_folder_is_told_of(tmp_path):
+  root = _lay_out(tmp_path)
+  for name in ('rates/empty', 'notes/__pycache__', '.git'):
+    (root / 'env' / name).mkdir()  # shown where it is, or nobody's
+  mlagentbench_tasks.workspace_of(root / 'env')
+  (root / 'env/notes/out').mkdir()
+  with pytest.raises(ValueError, match='notes/out is an empty folder'):
+    mlagentbench_tasks.workspace_of(root / 'env')
+  (root / 'env/notes/out/.gitkeep').touch()
+  shown = mlagentbench_tasks.workspace_of(root / 'env')
+  assert shown.texts['notes/out/.gitkeep'] == ''
+
+
 def _submission(rows) -> bytes:
   return ('Id,SalePrice\n' + ''.join(f'{i},{v}\n' for i, v in rows)).encode()
 
@@ -257,6 +271,24 @@ def test_what_the_folder_does_not_tell_stands_beside_it(tmp_path):
     beside.write_text(line + '\n')
     with pytest.raises(ValueError, match=why):
       lib.load_task('own', tmp_path)
+
+
+def test_what_is_not_named_beside_it_stays(tmp_path):
+  _lay_out(tmp_path)
+  usual = lib.load_task(NAME, tmp_path)
+  assert usual.limits.timeout_s == 5 * 3600
+  assert usual.limits.output_kb >= 1 << 20  # progress bars
+  beside = tmp_path / f'{NAME}.yaml'
+  beside.write_text(
+    'limits: {memory_mb: 99}\nexposed:\nsubmission:\nm_best_source:\n'
+  )
+  spec = lib.load_task(NAME, tmp_path)
+  changed = dataclasses.replace(usual.limits, memory_mb=99)
+  assert spec == dataclasses.replace(usual, limits=changed)
+  assert (spec.exposed, spec.submission) == ('', 'submission.csv')
+  beside.write_text('limits: {memory_mb: 0}\n')
+  with pytest.raises(ValueError, match=f'{NAME}.yaml: limits.memory_mb=0'):
+    lib.load_task(NAME, tmp_path)
 
 
 @pytest.mark.parametrize('relative', mlagentbench_tasks.REQUIRED_FILES)

@@ -30,8 +30,9 @@ _EDITS = (
 def _arguments(
   action: str, state: types.State, task: types.TaskSpec, rng: random.Random
 ) -> dict[str, str]:
-  files = sorted({*state.files, *task.read_only_files}) or [state.script]
-  scripts = [f for f in sorted(state.files) if f.endswith('.py')]
+  seen = workspace.visible(state.files)
+  files = sorted({*seen, *task.read_only_files}) or [state.script]
+  scripts = [f for f in sorted(seen) if f.endswith('.py')]
   script = rng.choice(scripts or [state.script])
   lines = max(len(workspace.text(state.files, script).splitlines()), 1)
   first = rng.randint(1, lines)

@@ -1,0 +1,38 @@
+"""What experts and agents that speak text are asked."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Sequence
+
+from jaxagent import types
+from jaxagent.envs.interfaces import Expert, NoText
+from jaxagent.loops.steps import Said
+
+
+def asked(
+  expert: Expert,
+  state: types.State,
+  spec: types.TaskSpec,
+  rng: random.Random,
+  ideas: Sequence[str] = (),
+) -> Said:
+  """The response with what it took; empty where the model has no words.
+
+  Judging it is the environment's business. Raises TextModelError where the model
+  cannot be asked.
+  """
+  began = time.monotonic()
+  with _meter(expert) as tokens:
+    try:
+      text = expert.act(state, spec, rng, ideas)
+    except NoText:
+      text = ''
+  return Said(text, tokens, time.monotonic() - began)
+
+
+def _meter(expert: Expert):
+  """Counts the tokens of what it is asked."""
+  return contextlib.nullcontext({}) if expert.is_stand_in else expert.client.meter()
