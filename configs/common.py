@@ -172,6 +172,7 @@ def base() -> ConfigDict:
   config.rollout = ConfigDict()
   config.rollout.engine = 'native'  # native | vllm
   config.rollout.prompt_style = 'compact'  # compact | full
+  # The policy is softmax(logits / temperature): in SFT, RL, evaluation and export.
   config.rollout.temperature = 1.0
   config.rollout.top_p = 1.0
   config.rollout.top_k = 0

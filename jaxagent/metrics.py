@@ -87,13 +87,14 @@ def _verl() -> dict[str, str]:
   table |= _each('response_length', _STATS, 'tokens of the response')
   table |= _each('prompt_length', _STATS, 'tokens of the prompt')
   for stage, text in {
-    'gen': 'sampling',
+    'gen': 'waited for the batch, which is sampled and executed meanwhile',
     'old_log_prob': 'log-probs at the start of the update',
     'ref': 'log-probs of the reference policy',
     'values': 'values of the critic',
     'adv': 'advantages',
     'update_actor': 'policy update',
     'update_critic': 'value update',
+    'update_weights': 'new weights to the engine',
     'save_checkpoint': 'checkpoint written after the update before',
     'step': 'one whole update (of RL: with the checkpoint before it)',
   }.items():
@@ -167,7 +168,7 @@ def _ours() -> dict[str, str]:
     'learner/compiles': 'programs compiled by the process so far',
     'learner/rejected': 'samples of the batch that could not be used',
     'learner/padding': 'share of the batch that is padding',
-    'sft/loss': 'cross-entropy of the expert tokens, nats per token',
+    'sft/loss': 'cross-entropy of the expert tokens at rollout.temperature, nats per token',
     'sft/grad_norm': 'global norm of the gradient before clipping',
     'sft/lr': 'learning rate',
     'sft/tokens': 'expert tokens in the step',

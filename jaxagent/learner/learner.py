@@ -297,6 +297,10 @@ class Learner:
     )
     return sums.result() | {'critic/vf_explained_var': explained}
 
+  def end_value_warmup(self) -> None:
+    """What `value_update` has taught stays; the critic's schedule begins anew."""
+    self._roles.restart_value_schedule()
+
   def logprobs(self, samples: Sequence[types.Sample]) -> np.ndarray:
     """float32 [N, R]: log-probs of the response tokens under the policy."""
     work = Work(self._packer, samples)
@@ -357,13 +361,15 @@ class Learner:
     return metrics
 
   def _minibatches(self, work: Work, epoch: int) -> list[np.ndarray]:
-    n = len(work.samples)
-    count = min(self.config.minibatches, n)
+    first = advantages_lib.first_rows(work.samples)
+    whole = np.unique(first)  # the rows of an interaction stay together
+    count = min(self.config.minibatches, len(whole))
     if count == 1:
-      return [np.arange(n)]
+      return [np.arange(len(first))]
     # Stateless: the update's number is in the checkpoint, no RNG need be.
     rng = np.random.default_rng([self.seed, self._counters['updates'], epoch])
-    return [np.sort(m) for m in np.array_split(rng.permutation(n), count)]
+    parts = np.array_split(rng.permutation(whole), count)
+    return [np.flatnonzero(np.isin(first, part)) for part in parts]
 
   def _minibatch(
     self, work, members, token, step, name, sums, clock

@@ -199,6 +199,13 @@ class Optimizer:
     """Fresh moments, placed."""
     return self._init(trained)
 
+  def restarted(self, state):
+    """The state with the schedule at its beginning; the moments stay."""
+    return tuple(
+      part._replace(count=part.count * 0) if _is_schedule(part) else part
+      for part in state
+    )
+
   def zeros(self, trained: Flat) -> Flat:
     """An empty accumulator of gradients."""
     return self._zeros(trained)
@@ -234,10 +241,12 @@ class Optimizer:
 
 
 def _count(state) -> jax.Array:
-  for part in state:
-    if hasattr(part, 'count'):
-      return part.count
-  raise ValueError('the optimizer keeps no step count.')
+  """Where the schedule is."""
+  return next(part.count for part in state if _is_schedule(part))
+
+
+def _is_schedule(part) -> bool:
+  return isinstance(part, optax.ScaleByScheduleState)
 
 
 def _normalised(scale: jax.Array) -> tuple[jax.Array, jax.Array]:

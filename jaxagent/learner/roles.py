@@ -93,6 +93,9 @@ class Roles:
       config, self.mesh, self.policy_layout, self.value_layout, self.place
     )
 
+  def restart_value_schedule(self) -> None:
+    self.value_opt = self.value_optimizer.restarted(self.value_opt)
+
   def _make_policy(self, params: Any, seed: int) -> None:
     graphdef, abstract = models.abstract_decoder(self.model_config)
     if params is None:

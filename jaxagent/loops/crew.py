@@ -30,6 +30,7 @@ _TOLD = (
   'start_rl',
   'rl_update',
   'value_update',
+  'end_value_warmup',
   'logprobs',
   'load_host_state',
 )

@@ -338,6 +338,31 @@ RULES: tuple[checks.Rule, ...] = (
     'give the latter a start above 0, or set the target to 0.',
   ),
   checks.related(
+    'rl.gamma',
+    'loop',
+    holds=lambda gamma, loop: gamma == 1 or loop != 'episodewise_ppo',
+    say='config.rl.gamma={0} discounts by token, and the turns of a trajectory are '
+    'rows of their own in config.loop={1!r}, between which nothing is discounted; '
+    'set it to 1.',
+  ),
+  *(
+    checks.related(
+      key,
+      'rl.estimator',
+      holds=lambda value, name, needs=needs: value == 1 or name in needs,
+      say=f'config.{key}={{0}} is not read by config.rl.estimator={{1!r}}, but by '
+      f'{" and ".join(needs)}; set it to 1.',
+    )
+    for key, needs in (('rl.gamma', ('gae', 'reinforce_pp')), ('rl.lam', ('gae',)))
+  ),
+  checks.related(
+    'rollout.batch_invariant',
+    'rollout.engine',
+    holds=lambda same, engine: not same or engine == 'native',
+    say='config.rollout.batch_invariant={0} is of the native engine; vLLM has its own '
+    "(VLLM_BATCH_INVARIANT). Set it to False, or config.rollout.engine='native'.",
+  ),
+  checks.related(
     'reward.corner_term',
     'reward.format_term',
     holds=lambda corner, form: corner or form,

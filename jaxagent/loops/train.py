@@ -119,10 +119,11 @@ class _Loop:
     )
     with Pump(self._scheduler, update):  # slots stay busy meanwhile
       metrics = self._learner.rl_update(samples, weights, update)
+    updated = time.monotonic()
     params = self._learner.policy_params
     self._policy.engine.update_weights(params, update + 1)
+    metrics['timing_s/update_weights'] = time.monotonic() - updated
     self._scheduler.mark_trained(batch.prompt_ids, update)
-    trained = time.monotonic()
     self._saver.counts.update(t.outcome.value for s in samples for t in s.steps())
     traces.write(self._host.work / 'rl' / 'traces', update, batch.samples)
     metrics.update(batch.stats)
@@ -130,7 +131,6 @@ class _Loop:
     metrics.update(traces.metrics(samples, update))
     metrics.update(self._recipe.trained(batch.samples))
     metrics['timing_s/gen'] = collected - began
-    metrics['timing_s/update_actor'] = trained - collected
     metrics['timing_s/save_checkpoint'] = self._saved_s
     metrics['training/global_step'] = update + 1
     return metrics

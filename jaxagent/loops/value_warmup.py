@@ -50,6 +50,7 @@ def run(host, learner, policy, records: Sequence[dict]) -> None:
       writer.write(step, metrics)
       progress.update(1, loss=metrics['critic/vf_loss'])
       host.stop.check('the value warm-up starts again')
+  learner.end_value_warmup()
 
 
 def _samples(host, policy, records: Sequence[dict]) -> list[types.Sample]:

@@ -11,6 +11,7 @@ score  --model HF_DIR --tokens F.npy --out G.npy
 from __future__ import annotations
 
 import argparse
+import json
 import pathlib
 import sys
 import time
@@ -83,7 +84,7 @@ def _import(args) -> None:
   with ocp.StandardCheckpointer() as saver:
     saver.save(args.out.resolve() / 'params', nnx.to_pure_dict(params))
   hf.copy_tokenizer(args.model, args.out)
-  hf.write_config(args.out, config)
+  hf.write_config(args.out, _all_ends(args.model, config))
   print(
     f'{config.model_type}: {config.num_params():,} weights from {args.model} '
     f'to {args.out} in {time.monotonic() - start:.1f} s'
@@ -93,10 +94,10 @@ def _import(args) -> None:
 def _export(args) -> None:
   if (args.model / 'model' / hf.RUN_FILE).is_file():
     config, params, origin = _trained(args.model, args.stage)
-    tokenizer = args.model / 'tokenizer'
+    tokenizer, temperature = args.model / 'tokenizer', _temperature(args.model)
   else:
     config, params = _imported(args.model)
-    tokenizer, origin = args.model, args.model
+    tokenizer, origin, temperature = args.model, args.model, 1.0
   hf.save_hf(
     args.out,
     config,
@@ -104,8 +105,33 @@ def _export(args) -> None:
     dtype=args.dtype,
     max_shard_bytes=args.max_shard_mb << 20,
     tokenizer=tokenizer,
+    temperature=temperature,
   )
   print(f'{config.num_params():,} weights from {origin} to {args.out}')
+
+
+def _temperature(work: pathlib.Path) -> float:
+  """What a run's policy was trained and evaluated at; 1 where nothing says so."""
+  try:
+    return float(_json(work / 'config.json')['rollout']['temperature'])
+  except (OSError, KeyError, TypeError):
+    return 1.0
+
+
+def _all_ends(folder: pathlib.Path, config: ModelConfig) -> ModelConfig:
+  """With the end tokens that `generation_config.json` alone names, too."""
+  try:
+    more = _json(folder / 'generation_config.json').get('eos_token_id')
+  except OSError:
+    return config
+  named = (config.eos_token_id, more)
+  every = [i for ids in named for i in (ids if isinstance(ids, (list, tuple)) else [ids])]
+  ends = tuple(dict.fromkeys(i for i in every if i is not None))
+  return config.replace(eos_token_id=ends) if len(ends) > 1 else config
+
+
+def _json(path: pathlib.Path) -> dict:
+  return json.loads(path.read_text(encoding='utf-8'))
 
 
 def _imported(folder: pathlib.Path):

@@ -209,12 +209,13 @@ def save_hf(
   max_shard_bytes: int = 4 << 30,
   tokenizer: str | pathlib.Path | None = None,
   tied_head: bool = False,
+  temperature: float = 1.0,
 ) -> pathlib.Path:
   """Writes a folder that `transformers` loads; adapters are merged.
 
   `tokenizer`: a folder whose tokenizer files are copied. `dtype` defaults
   to the weights' own. The folder must be new or empty. `tied_head`: see
-  `hf_tensors`.
+  `hf_tensors`. `temperature`: what it is to be sampled at, as it was trained.
   """
   folder = pathlib.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -236,7 +237,7 @@ def save_hf(
     for k in ('bos_token_id', 'eos_token_id', 'pad_token_id')
     if hf[k] is not None
   }
-  generation |= {'do_sample': True, 'temperature': 1.0, 'top_p': 1.0}
+  generation |= {'do_sample': True, 'temperature': temperature, 'top_p': 1.0}
   generation |= {'top_k': 0}
   _write_json(folder / 'generation_config.json', generation)
   # Last, so that a folder with a config.json is a whole one.

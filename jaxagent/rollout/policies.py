@@ -47,8 +47,15 @@ class CarryOver:
       version, self._config.max_staleness, n
     ):
       return None
-    self._updates_left = self._config.max_staleness or 0
     return buffer.oldest(n)
+
+  def handed_out(self) -> None:
+    """The batch of the present version is with the learner."""
+    self._updates_left = self._config.max_staleness or 0
+
+  def may_begin(self) -> bool:
+    """Whether what was drawn, or given up, may be begun."""
+    return True
 
   def leftover(self, buffer: Buffer) -> list[Group]:
     """Open groups to be stopped now that the batch is complete."""
@@ -77,9 +84,14 @@ class Wave:
       full = len(buffer.ready) >= n and len(buffer.ready) == len(buffer.groups)
       order = sorted(buffer.ready.values(), key=lambda g: g.seq)
       chosen = order[:n] if full else None
-    if chosen is not None:
-      self._open = False
     return chosen
+
+  def handed_out(self) -> None:
+    self._open = False
+
+  def may_begin(self) -> bool:
+    # What is cancelled waits for the next wave, to start with it.
+    return self._open
 
   def leftover(self, buffer: Buffer) -> list[Group]:
     return list(buffer.groups.values()) if self._cancel else []

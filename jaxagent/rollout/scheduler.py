@@ -300,6 +300,8 @@ class Scheduler:
 
   def _next_member(self):
     book = self._book
+    if not self._policy.may_begin():
+      return None
     if not book.pending:
       if book.exhausted or not self._policy.may_draw(book.buffer):
         return None
@@ -473,6 +475,7 @@ class Scheduler:
   ) -> CollectedBatch:
     self._note(events.batch(version, [g.group_id for g in chosen]))
     self._book.emit(chosen)
+    self._policy.handed_out()
     for group in self._policy.leftover(self._book.buffer):
       self._discard(group, lambda s: self.stats.add('cancelled'))
     return self._batch(chosen, version, start)
@@ -483,6 +486,7 @@ class Scheduler:
       raise ValueError(
         f'the journal goes on with the batch of version {first}, not {version}.'
       )
+    self._policy.handed_out()
     # Once more: a checkpoint may have been taken since the first time.
     self._note(events.batch(version, [g.group_id for g in chosen]))
     return self._batch(chosen, version, start)

@@ -9,6 +9,7 @@ import pytest
 from jaxagent.clock import VirtualClock
 from jaxagent.data.ledger import Ledger, LedgerError, Status
 from jaxagent.data.prompts import PromptSource
+from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import (
   SchedulerConfig,
   SourceExhausted,
@@ -129,6 +130,34 @@ def test_bound_is_kept_while_generation_and_learning_overlap(bound, on_stale):
         scheduler._clock.sleep(0.1)
         scheduler.work(version)
       scheduler.mark_trained(batch.prompt_ids, version)
+
+
+def test_what_is_cancelled_starts_with_the_next_wave():
+  scheduler = build(config(rest='cancel', oversample=1.5), lognormal(), 12)
+  for version in range(3):
+    batch = scheduler.next_batch(version)
+    for _ in range(3):  # while the learner computes
+      scheduler._clock.sleep(0.5)
+      scheduler.work(version)
+      assert not scheduler._busy
+    scheduler.mark_trained(batch.prompt_ids, version)
+    assert len(scheduler._book.pending) == 4
+
+
+@pytest.mark.parametrize('rest', ['carry_over', 'wait'])
+def test_a_batch_that_is_handed_out_again_lets_nothing_run_ahead(tmp_path, rest):
+  c = config(rest=rest, max_staleness=0, on_stale='hold')
+  first = build(c, lognormal(), journal=Journal(tmp_path))
+  first.resume(None)
+  ids = set(first.next_batch(0).prompt_ids)
+  first._journal.close()  # killed
+  again = build(c, lognormal(), journal=Journal(tmp_path))
+  again.resume(None)
+  assert set(again.next_batch(0).prompt_ids) == ids
+  for _ in range(3):
+    again._clock.sleep(1.0)
+    again.work(0)
+    assert not again._busy
 
 
 def test_keep_consumes_over_the_bound_and_counts():

@@ -121,6 +121,20 @@ def test_the_rates_of_both_roles_follow_the_schedule():
     assert found == pytest.approx([0.25, 1, 1, 0.55, 0.1, 0.1])
 
 
+def test_the_critics_schedule_begins_with_rl(model_config):
+  options = dict(schedule='cosine', steps=4, warmup_steps=0, value_lr=1e-3)
+  learner = _learner(model_config, **options)
+  samples = make_samples(8)
+  taught = [learner.value_update(samples)['critic/lr'] for _ in range(4)]
+  assert taught[0] == pytest.approx(1e-3) and taught[-1] < 5e-4
+  before = _flat(learner.value_params)
+  learner.end_value_warmup()
+  np.testing.assert_array_equal(_flat(learner.value_params), before)
+  metrics = learner.rl_update(samples)
+  assert metrics['critic/lr'] == pytest.approx(1e-3)
+  assert metrics['actor/lr'] == pytest.approx(learner.config.policy_lr)
+
+
 def test_value_update_without_a_critic_is_refused(model_config):
   learner = _learner(model_config, estimator='rloo')
   with pytest.raises(ValueError, match='rloo'):

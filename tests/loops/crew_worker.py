@@ -48,6 +48,7 @@ def _figures(folder: pathlib.Path) -> dict[str, float]:
   learner.start_rl()
   samples = make_samples(24)
   found |= learner.value_update(samples)
+  learner.end_value_warmup()
   found['taught'] = _total(learner.policy_params)
   crew.save(learner, manager, 3, {'learner': learner.host_state()})
   found |= learner.rl_update(samples)

@@ -92,7 +92,9 @@ def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(
       batches.append([(s.prompt_id, s.reward) for s in batch])
       return {'critic/vf_loss': 0.0}
 
-    learner = SimpleNamespace(value_update=value_update)
+    learner = SimpleNamespace(
+      value_update=value_update, end_value_warmup=lambda: None
+    )
     value_warmup.run(host, learner, None, [])
     seen[flag] = batches
   own = [all(p == f'p{int(r)}' for p, r in b) for b in seen[False]]

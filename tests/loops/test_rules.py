@@ -253,6 +253,16 @@ PAIRS = [
     {'rl.tasks': ('digits',), 'loop': 'rl_for_mle', 'tasks.heldin': ('digits',)},
     "rl.tasks=.* is not of config.loop='rl_for_mle'",
   ),
+  ({'rl.gamma': 0.9, 'loop': 'episodewise_ppo'}, 'gamma=0.9 discounts by token'),
+  (
+    {'rl.estimator': 'rloo', 'rl.group_size': 2, 'rl.gamma': 0.9},
+    "gamma=0.9 is not read by .*'rloo', but by gae and reinforce_pp",
+  ),
+  ({'rl.estimator': 'reinforce_pp', 'rl.lam': 0.9}, 'lam=0.9 is not read by'),
+  (
+    {'rollout.engine': 'vllm', 'rollout.batch_invariant': True},
+    'batch_invariant=True is of the native engine',
+  ),
   ({'rl.states': 31}, 'rl.states=31 with .*group_size=1 .*batch_size=32'),
   ({'rl.kl_target': 0.1, 'rl.kl_coef': 0.0}, 'kl_target=0.1 .*kl_coef=0.0'),
   (

@@ -188,6 +188,20 @@ def test_cli_import_export_score(saved, tmp_path, capsys):
   assert 'vocabulary' in capsys.readouterr().err
 
 
+def test_a_models_own_ends_come_through(tmp_path):
+  config = make_config(eos_token_id=3)
+  hf.save_hf(tmp_path / 'm', config, init_decoder(config, 0)[1])
+  path = tmp_path / 'm' / 'generation_config.json'
+  told = json.loads(path.read_text())
+  path.write_text(json.dumps(told | {'eos_token_id': [3, 7]}))
+  steps = (('import', 'm', 'a'), ('export', 'a', 'b'))
+  for command, source, out in steps:
+    places = [f'--model={tmp_path / source}', f'--out={tmp_path / out}']
+    assert not cli.main([command, *places])
+  for name in ('config.json', 'generation_config.json'):
+    assert json.loads((tmp_path / 'b' / name).read_text())['eos_token_id'] == [3, 7]
+
+
 def test_cli_bad_folder_in_one_line(tmp_path):
   command = [sys.executable, '-m', 'jaxagent.models', 'import', '--model']
   command += [str(tmp_path), '--out', str(tmp_path / 'x')]
@@ -209,6 +223,7 @@ def test_export_of_a_run_takes_its_newest_policy(tmp_path, capsys, scan):
   work = tmp_path / 'work'
   policies = [shake(init_decoder(config, 0)[1], seed) for seed in range(4)]
   hf.write_config(work / 'model', config)
+  (work / 'config.json').write_text('{"rollout": {"temperature": 0.7}}')
   (work / 'tokenizer').mkdir()
   vocab = json.dumps({'model': {'vocab': {'a': 0, 'b': 100}}})
   (work / 'tokenizer' / 'tokenizer.json').write_text(vocab)
@@ -225,6 +240,8 @@ def test_export_of_a_run_takes_its_newest_policy(tmp_path, capsys, scan):
   ):
     assert cli.main([*export, f'--out={tmp_path / name}', *options]) == 0
     assert (tmp_path / name / 'tokenizer.json').read_text() == vocab
+    told = json.loads((tmp_path / name / 'generation_config.json').read_text())
+    assert told['temperature'] == 0.7
     got, _, loaded = hf.load_hf(tmp_path / name, scan_layers=scan)
     assert got == config and _equal(loaded, want)
   commit = work / 'rl' / 'checkpoints' / 'step_00000002' / 'COMMIT'
