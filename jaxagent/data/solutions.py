@@ -72,9 +72,14 @@ class SolutionSource:
     return len(self._tasks) * self._repeats
 
   def keep(self, task: str, solution: Solution, output: str) -> None:
-    """Lets it be improved upon; one that is there already moves to the end."""
+    """Lets it be improved upon; one that is there already moves to the end.
+
+    With the plan and output that it had first: a prompt that shows it may be under
+    way, and is made again from its name after a kill.
+    """
     name = solution_id(task, solution.code)
-    self._put(Kept(name, task, Previous(solution, output)))
+    before = self._kept[task].get(name) or self._gone.pop(name, None)
+    self._put(before or Kept(name, task, Previous(solution, output)))
 
   def _put(self, kept: Kept) -> None:
     own = self._kept[kept.task]

@@ -47,10 +47,15 @@ def _is_usable(sample: types.Sample) -> bool:
   mask = np.asarray(sample.loss_mask, bool)
   rewards = [sample.later_reward, *(t.reward for t in sample.steps())]
   return (
-    all(r is not None and np.isfinite(r) for r in rewards)
+    all(r is not None and _is_float32(r) for r in rewards)
     and bool(mask.any())
     and bool(np.all(np.isfinite(sample.behaviour_logprobs[mask])))
   )
+
+
+def _is_float32(x: float) -> bool:
+  with np.errstate(over='ignore'):
+    return bool(np.isfinite(np.float32(x)))
 
 
 def masked(x: np.ndarray, mask: np.ndarray) -> np.ndarray:

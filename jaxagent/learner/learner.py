@@ -116,6 +116,11 @@ class Learner:
     self._counters['sft_steps'] = 0
     self._begin('sft')
 
+  @property
+  def updates(self) -> int:
+    """Of RL, so far."""
+    return self._counters['updates']
+
   def start_rl(self) -> None:
     """Turns to RL: fresh optimizers, reference and value from the policy."""
     self._roles.start_rl()

@@ -63,6 +63,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   if config.loop == 'tree_search':
     device.restore_rl(host, learner)
     policy.engine.update_weights(learner.policy_params, policy.engine.version)
+    stages.set_aside_older(host.work, 'search_policy', learner.updates)
     _search(host, recipe, policy)
     return
   labels = ('sft', 'rl') if imported or pairs else ('rl',)

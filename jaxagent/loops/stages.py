@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -34,8 +36,27 @@ def evaluate(
   if label not in host.config.eval.policies:
     return
   with timed(host, f'evaluate_{label}'):
+    set_aside_older(host.work, label, learner.updates)
     policy.engine.update_weights(learner.policy_params, policy.engine.version)
     run()
+
+
+def set_aside_older(work: pathlib.Path, label: str, updates: int) -> None:
+  """Sets aside what `label`'s policy did after another number of RL updates.
+
+  A run may be evaluated on its way and trained further. `eval/LABEL.updates` says
+  whose the records are; where it is not there they are taken as they are.
+  """
+  mark = work / 'eval' / f'{label}.updates'
+  before = mark.read_text() if mark.exists() else str(updates)
+  for kind in ('json', 'steps.jsonl'):
+    path = mark.with_name(f'{label}.{kind}')
+    if before != str(updates) and path.exists():
+      aside = path.with_name(f'{path.name}.after_{before}')
+      os.replace(path, aside)
+      print(f'{path} is of update {before}: set aside as {aside.name}.')
+  mark.parent.mkdir(parents=True, exist_ok=True)
+  mark.write_text(str(updates))
 
 
 def finish(

@@ -24,6 +24,7 @@ CREDIT = 0.1
 SCALES = ('bounded', 'task', 'raw')
 # Above all that a failure can earn, and where the score itself ends.
 _FLOOR, _BEND = -9.2, -8.0
+_MOST = 1e12  # of a raw score, either way
 
 
 def marker_hits(output: str, markers: Sequence[str] = MARKERS) -> int:
@@ -57,10 +58,10 @@ def mle_reward(
     output: of the instrumented program; n is the number of its markers.
     milestones: n, where something else than its output tells it.
     instrumented: False: n is 0.
-    scale: how a valid score is paid. 'raw' as it is (the paper). 'bounded' as
-      it is down to -8 and compressed below it, so that a worse score always
-      pays less, and none as little as a failure (a log loss of 11.48 does, in
-      the paper). 'task': 0 for `start` and 1 for `best`, bounded; for metrics
+    scale: how a valid score is paid. 'raw' as it is (the paper), up to 1e12:
+      whitening squares it in float32. 'bounded' as it is down to -8 and compressed
+      below it, so that a worse score always pays less, and none as little as a
+      failure (a log loss of 11.48 does, in the paper). 'task': 0 for `start` and 1 for `best`, bounded; for metrics
       whose unit is large, and for several tasks at once.
     start, best: for 'task': scores of the task's starter and of the best known
       solution.
@@ -78,7 +79,9 @@ def mle_reward(
     if scale == 'task':
       return _bounded(_of_task(score, start, best))
     signed = score if higher_is_better else -score
-    return signed if scale == 'raw' else _bounded(signed)
+    if scale == 'raw':
+      return max(-_MOST, min(_MOST, signed))
+    return _bounded(signed)
   if milestones is None:
     milestones = marker_hits(output, markers)
   return FAILURE + CREDIT * (milestones if instrumented else 0)

@@ -62,7 +62,7 @@ def test_bounded_and_without_doubles():
   source.keep('a', _kept('3'), '')
   kept = {source.draw().prompts[0].payload.previous for _ in range(60)}
   assert {(p.solution.code, p.output) for p in kept} == {
-    ('1', 'again'), ('3', ''),
+    ('1', 'first'), ('3', ''),
   }  # fmt: skip
 
 
@@ -77,6 +77,16 @@ def test_a_prompt_outlives_the_solution_that_it_improves():
     source.keep('a', _kept(code), '')
   with pytest.raises(KeyError, match='is kept no more'):
     source.restore(drawn.key, drawn.prompts[0].prompt_id)
+
+
+def test_a_prompt_shows_the_same_after_the_solution_came_again():
+  source = SolutionSource(('a',), improve=1.0, most=1)
+  source.keep('a', _kept('1'), 'first')
+  drawn = source.draw()
+  for code, output in (('1', 'second'), ('2', ''), ('1', 'third')):
+    source.keep('a', _kept(code, 'another plan'), output)
+    (prompt,) = drawn.prompts
+    assert source.restore(drawn.key, prompt.prompt_id) == prompt
 
 
 def test_resumed_it_draws_what_it_would_have_drawn():

@@ -123,6 +123,7 @@ def test_mle_scales():
     Outcome.OK, score=11.48, higher_is_better=False, scale='raw'
   )
   assert raw == -11.48  # as in the paper: less than a failure
+  assert mle_reward(Outcome.OK, score=-1e40, scale='raw') == -1e12
   of_task = dict(higher_is_better=False, scale='task', start=70.0, best=54.0)
   assert mle_reward(Outcome.OK, score=70.0, **of_task) == 0.0
   assert mle_reward(Outcome.OK, score=54.0, **of_task) == 1.0

@@ -231,14 +231,15 @@ def test_bad_data_is_rejected_and_counted(model_config):
   bad = [
     dataclasses.replace(samples[0], reward=None),
     dataclasses.replace(samples[1], reward=float('nan')),
+    dataclasses.replace(samples[3], reward=-1e40),  # beyond float32
     dataclasses.replace(
       samples[2], loss_mask=np.zeros(len(samples[2].token_ids), bool)
     ),
   ]
-  metrics = learner.rl_update(bad + samples[3:])
-  assert metrics['learner/rejected'] == 3
+  metrics = learner.rl_update(bad + samples[4:])
+  assert metrics['learner/rejected'] == 4
   assert np.isfinite(_flat(learner.policy_params)).all()
-  with pytest.raises(ValueError, match='none of the 3 samples'):
+  with pytest.raises(ValueError, match='none of the 4 samples'):
     learner.rl_update(bad)
   with pytest.raises(ValueError, match='one a turn'):
     learner.rl_update(samples, np.ones(3))

@@ -1,0 +1,46 @@
+"""Whose records an evaluation goes on with."""
+
+from __future__ import annotations
+
+import types as stubs
+
+import pytest
+
+from jaxagent.loops import stages
+
+
+def _host(work):
+  eval_ = stubs.SimpleNamespace(policies=('sft', 'rl'))
+  config = stubs.SimpleNamespace(eval=eval_)
+  return stubs.SimpleNamespace(config=config, work=work, wall_s={})
+
+
+def _evaluate(work, updates: int) -> str:
+  """What is kept of the policy after so many updates: made, or as it was."""
+  path = work / 'eval' / 'rl.json'
+  engine = stubs.SimpleNamespace(update_weights=lambda *given: None, version=0)
+  policy = stubs.SimpleNamespace(engine=engine)
+  learner = stubs.SimpleNamespace(policy_params=None, updates=updates)
+
+  def run():
+    if not path.exists():
+      path.write_text(f'of {updates}')
+
+  stages.evaluate(_host(work), policy, learner, 'rl', run)
+  return path.read_text()
+
+
+def test_a_policy_that_was_trained_further_is_evaluated_anew(tmp_path, capsys):
+  assert [_evaluate(tmp_path, n) for n in (5, 5)] == ['of 5'] * 2
+  (tmp_path / 'eval' / 'rl.steps.jsonl').write_text('under way')
+  assert [_evaluate(tmp_path, n) for n in (9, 9)] == ['of 9'] * 2
+  assert (tmp_path / 'eval' / 'rl.json.after_5').read_text() == 'of 5'
+  assert not (tmp_path / 'eval' / 'rl.steps.jsonl').exists()
+  assert 'rl.json is of update 5' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('updates', [0, 9])
+def test_records_that_say_nothing_are_taken_as_they_are(tmp_path, updates):
+  (tmp_path / 'eval').mkdir()
+  (tmp_path / 'eval' / 'rl.json').write_text('a copy')
+  assert _evaluate(tmp_path, updates) == 'a copy'
