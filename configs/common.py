@@ -104,7 +104,7 @@ def base() -> ConfigDict:
   config.search.steps = 20  # programs of a search
   config.search.drafts = 5
   config.search.debug_probability = 0.5
-  config.search.debug_depth = 3  # failures in a row
+  config.search.debug_depth = 3  # failures in a row that are still debugged
 
   # In which ideas are compared: tfidf | openai, an endpoint's /embeddings.
   config.embeddings = ConfigDict()

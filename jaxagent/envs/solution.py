@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from jaxagent import types
+from jaxagent.envs import parser
 
 SYSTEM = (
   'You are given a machine learning task. You must solve the task by training a '
@@ -102,6 +103,10 @@ def solution_id(task: str, code: str) -> str:
 
 def parse(response: str) -> Solution:
   """Raises SolutionError unless there is a plan and exactly one code block."""
+  if not parser.is_text(response):
+    raise SolutionError(
+      'the response holds a NUL or a lone surrogate; write plain text'
+    )
   fences = list(_FENCE.finditer(response))
   if not fences:
     raise SolutionError('no code block')

@@ -104,8 +104,9 @@ def _blocks(
 
 
 def _side_by_side(parent, name, of_own, of_told):
-  if any(isinstance(s, ast.stmt) for s in (*of_own, *of_told)):
-    yield of_own, of_told
+  block = of_own, of_told
+  of_statements = any(isinstance(s, ast.stmt) for s in (*of_own, *of_told))
+  if of_statements:
     of_own = [s for s in of_own if not _is_print(s)]
     of_told = [s for s in of_told if not _is_print(s)]
   if len(of_own) != len(of_told):
@@ -113,6 +114,8 @@ def _side_by_side(parent, name, of_own, of_told):
       f'line {getattr(parent, "lineno", 1)}: {len(of_told)} parts of '
       f'{type(parent).__name__}.{name}, not {len(of_own)}.'
     )
+  if of_statements:  # only now: a place is found by counting statements
+    yield block
   for one, other in zip(of_own, of_told):
     if isinstance(one, ast.AST):
       yield from _blocks(one, other)

@@ -66,8 +66,9 @@ class Instrumented:
             lines[i + 1], own, len(self.put_in[0]) if head else 0
           )
     name = re.escape(script)
+    # Any output can look like a traceback; int() takes no more than 4,300 digits.
     return re.sub(
-      rf'("[^"\n]*{name}", line |^[^\n:]*{name}:)(\d+)',
+      rf'("[^"\n]*{name}", line |^[^\n:]*{name}:)(\d{{1,9}})(?!\d)',
       lambda found: f'{found[1]}{self._own(int(found[2]))}',
       '\n'.join(line for line in lines if line is not None),
       flags=re.M,

@@ -22,30 +22,63 @@ def print_plan(config) -> None:
 
 
 def _stages(config, heldin, heldout) -> list[str]:
-  sft, rl = config.sft, config.rl
-  policies = [p for p in config.eval.policies if p != 'starter']
-  whole = config.loop == 'rl_for_mle'
-  collected, evaluated = (
-    _of_solutions(config) if whole else _of_trajectories(config)
-  )
   tasks = len(heldin), len(heldin) + len(heldout)
   return [
     f'1 tasks      held-in {", ".join(heldin)}',
     f'             held-out {", ".join(heldout) or "none"}',
-    f'2 collect    {collected(tasks[0])}',
-    f'3 sft        {sft.epochs} epochs, batch {sft.batch_size}, lr {sft.lr:g}'
-    if not whole or config.solution.programs
-    else '3 sft        none',
-    f'4 rl         {rl.updates} updates of {rl.batch_size} '
-    f'{_unit(config)} '
-    f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
-    f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}',
-    f'5 evaluate   {evaluated(tasks[1])}, for each '
-    f'of {" and ".join(policies) or "no policy"}',
+    *(
+      _of_searches(config, tasks[1])
+      if config.loop == 'tree_search'
+      else _of_training(config, *tasks)
+    ),
     f'sandbox      {config.sandbox.backend}, at least '
     f'{config.sandbox.min_tier}, {config.sandbox.slots} slots '
     f'of {config.sandbox.threads} CPUs, {_limit(config.sandbox.timeout_s, "s")} and '
     f'{_limit(config.sandbox.memory_mb, "MiB")} each',
+  ]
+
+
+def _of_training(config, heldin: int, tasks: int) -> list[str]:
+  """From collecting to evaluating; of so many tasks."""
+  rl = config.rl
+  policies = [p for p in config.eval.policies if p != 'starter']
+  collected, evaluated = (
+    _of_solutions(config)
+    if config.loop == 'rl_for_mle'
+    else _of_trajectories(config)
+  )
+  return [
+    f'2 collect    {collected(heldin)}',
+    f'3 sft        {_sft(config)}',
+    f'4 rl         {rl.updates} updates of {rl.batch_size} '
+    f'{_unit(config)} '
+    f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
+    f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}',
+    f'5 evaluate   {evaluated(tasks)}, for each '
+    f'of {" and ".join(policies) or "no policy"}',
+  ]
+
+
+def _sft(config) -> str:
+  sft, file = config.sft, config.sft.conversations
+  if config.loop == 'rl_for_mle' and not (file or config.solution.programs):
+    return 'none'
+  text = f'{sft.epochs} epochs, batch {sft.batch_size}, lr {sft.lr:g}'
+  return f'{text}, conversations of {file}' if file else text
+
+
+def _of_searches(config, tasks: int) -> list[str]:
+  """Of a model that is there: nothing is trained."""
+  writer, search = config.writer, config.search
+  author = "the work directory's policy"
+  if writer.kind == 'openai':
+    author = f'{writer.model or "a model"} behind an endpoint'
+  runs, n = search.runs * tasks, writer.samples * tasks
+  samples = f'{n} solutions from scratch, {n} improved' if n else 'none'
+  return [
+    f'2 samples    {samples}',
+    f'3 search     {runs} searches of {search.steps} programs each '
+    f'({search.drafts} drafts), {runs * search.steps} programs by {author}',
   ]
 
 

@@ -46,7 +46,7 @@ class Search:
     higher_is_better: of scores.
     drafts: before anything else is done.
     debug_probability: of debugging a failed leaf, where there is one.
-    debug_depth: a line of so many failures in a row is given up.
+    debug_depth: a line of more failures in a row than this is given up.
   """
 
   def __init__(

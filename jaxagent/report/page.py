@@ -27,12 +27,25 @@ _HERE = pathlib.Path(__file__).parent
 POLICIES = (('starter', 'Starter'), ('sft', 'SFT'), ('rl', 'RL'))
 SPLITS = (('heldin', 'Held-in'), ('heldout', 'Held-out'))
 MEASURES = (
-  ('mean_reward', 'Mean reward', 'of a step, 0 to 1'),
+  ('mean_reward', 'Mean reward', ''),  # REWARD's
   ('avg_at_k', 'avg@K', 'normalised: 0 starter, 1 best known'),
   ('best_at_k', 'best@K', 'normalised: 0 starter, 1 best known'),
   ('relative_gain', 'Relative gain', 'over the starter script'),
   ('valid_action_rate', 'Valid actions', 'share of responses'),
 )
+# By the kind of run: what a reward is of, and what to know of behaviour.
+REWARD = {
+  'step': (
+    'of a step, 0 to 1',
+    'A valid action that changes nothing earns 0.5: a policy that stops to edit '
+    'shows here.',
+  ),
+  'solution': (
+    'of a solution, about -10 to 1',
+    'A solution that fails earns -10 and 0.1 for each milestone, a valid one its '
+    'score.',
+  ),
+}
 # Title, note, and the metrics drawn together; the first is also smoothed.
 PANELS = (
   ('Reward', 'mean of the batch', (('critic/score/mean', 'reward'),)),
@@ -256,6 +269,12 @@ def _tiles(summary: Mapping) -> list[dict[str, Any]]:
   return tiles
 
 
+def _reward_notes(summary: Mapping) -> tuple[str, str]:
+  """REWARD of the run; `evaluation.start` tells its kind (docs/summary.md)."""
+  start = (summary.get('evaluation') or {}).get('start')
+  return REWARD['solution' if start == 'scratch and improved' else 'step']
+
+
 def _interval(summary, policy, split, name) -> dict | None:
   value = (summary.get(policy) or {}).get(split, {}).get(name)
   return value if value and value.get('mean') is not None else None
@@ -280,6 +299,7 @@ def _comparison(summary: Mapping) -> list[dict[str, Any]]:
       )
       for split, _ in SPLITS
     }
+    note = note or _reward_notes(summary)[0]
     measures.append(dict(label=label, note=note, plots=plots, cells=cells))
   return measures
 
@@ -298,7 +318,8 @@ def _behaviour(summary: Mapping) -> dict[str, Any] | None:
     dict(label=label, note=note, cells=[c.get(key) for _, c in columns])
     for key, label, note in BEHAVIOUR
   ]
-  return dict(columns=[name for name, _ in columns], rows=rows)
+  note = _reward_notes(summary)[1]
+  return dict(columns=[name for name, _ in columns], rows=rows, note=note)
 
 
 def _panels(records, panels, x_label: str) -> list[dict[str, Any]]:

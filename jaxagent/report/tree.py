@@ -27,7 +27,7 @@ def write_tree(
     `solution_id` ('' where the response held no program: not shown), `improves`
     (the id of what it improves upon, ''), `task`, `update`, `reward`,
     `milestones`, and what a step of `page.write_report` has. The same program
-    twice is one node.
+    twice is one node, which shows the best of its runs.
   metrics: of each update, for the score over time (`progress.panels`).
   most: nodes shown; the best, and what they come from.
   """
@@ -64,31 +64,44 @@ def _nodes(records: Sequence[Mapping]) -> dict[str, dict[str, Any]]:
     if not name:
       continue
     if name in nodes:
-      nodes[name]['times'] += 1
+      node = nodes[name]
+      node['times'] += 1
+      if _reward(record) > _reward(node['shown']):
+        node.update(_run(record))
       continue
     parent = record['improves'] if record['improves'] in nodes else ''
     nodes[name] = dict(
       task=record['task'],
       parent=parent,
       depth=nodes[parent]['depth'] + 1 if parent else 0,
-      update=record['update'],
       times=1,
-      milestones=[clean(m) for m in record['milestones']],
       children=0,
-      shown=step_of(record, 0),
+      **_run(record),
     )
     if parent:
       nodes[parent]['children'] += 1
   return nodes
 
 
-def _chosen(nodes: Mapping[str, Mapping], most: int) -> set[str]:
-  def reward(name: str) -> float:
-    value = nodes[name]['shown']['reward']
-    return float('-inf') if value is None else value
+def _run(record: Mapping) -> dict[str, Any]:
+  """What a node shows of one run of its program."""
+  return dict(
+    update=record['update'],
+    milestones=[clean(m) for m in record['milestones']],
+    shown=step_of(record, 0),
+  )
 
+
+def _reward(step: Mapping) -> float:
+  value = step['reward']
+  return float('-inf') if value is None else value
+
+
+def _chosen(nodes: Mapping[str, Mapping], most: int) -> set[str]:
   chosen: set[str] = set()
-  for name in sorted(nodes, key=reward, reverse=True):
+  for name in sorted(
+    nodes, key=lambda name: _reward(nodes[name]['shown']), reverse=True
+  ):
     line = []
     while name and name not in chosen:
       line.append(name)

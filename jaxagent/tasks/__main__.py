@@ -12,6 +12,7 @@ from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.task_yaml import MODALITIES, SPLITS
+from jaxagent.sandbox.errors import BackendError, TierError
 from jaxagent.tasks import check as check_lib
 from jaxagent.tasks import measure as measure_lib
 from jaxagent.tasks import template
@@ -207,6 +208,10 @@ def main(argv: list[str] | None = None) -> int:
     return args.call(args)
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
+    return 2
+  except (TierError, BackendError) as error:
+    # Some quote what the launcher said, in as many lines as it did.
+    print(f'error: {" ".join(str(error).split())}', file=sys.stderr)
     return 2
 
 

@@ -32,6 +32,9 @@ def test_a_plan_and_one_block():
     ('plan\n```\n```', 'empty'),
     ('plan\n```\n \n\n```', 'empty'),
     ('plan\n```\n' + 'x' * 1_000_001 + '\n```', 'are more than'),
+    ('plan\n```\nx = "\ud800"\n```', 'lone surrogate'),
+    ('pl\udfffan\n```\nx = 1\n```', 'lone surrogate'),
+    ('plan\n```\nx = 1\0\n```', 'NUL'),
   ],
 )
 def test_anything_else_says_why(response, why):

@@ -132,6 +132,14 @@ def test_a_response_without_a_program_runs_nothing(tmp_path):
   json.dumps(told.info)
 
 
+@pytest.mark.parametrize('text', ['\ud800', '\0'])
+def test_what_no_file_can_hold_is_the_policys_fault(tmp_path, text):
+  pool = _Pool(O.OK)
+  told, run = _env(tmp_path, pool).solve(Task('t'), _response(f'x = "{text}"\n'))
+  assert run is None and not pool.jobs
+  assert told.outcome is O.INVALID_FORMAT and _reward(told) == -10.0
+
+
 def test_ours_is_nobodys_reward(tmp_path):
   pool = _Pool(O.INFRASTRUCTURE)
   told, _ = _env(tmp_path, pool).solve(Task('t'), _response())

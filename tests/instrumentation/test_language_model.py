@@ -83,6 +83,20 @@ def test_a_program_that_fails_has_reached_what_came_before():
     (GOOD.replace('rows = [', 'rows = data = ['), 'parts of Assign.targets'),
     (GOOD.replace("'id,y", "'id,z"), 'not'),
     (_answer(('slope = 0.0\n', 'import os\nprint("loaded data")\n')), 'parts of'),
+    # At the end of a block, where no statement of the program's is left.
+    (
+      _answer(("{slope * 3}\\n')\n", 'import os\nprint("trained model")\n')),
+      'parts of Module.body',
+    ),
+    (
+      _answer(
+        (
+          '- y) for x, y in rows) / len(rows)\n',
+          '  step += 0\n  print("training loss:", loss)\n',
+        )
+      ),
+      'parts of For.body',
+    ),
     (GOOD.replace('for step', 'while step'), 'answer: '),
     ('```python\n' + 'x = (' * 5000 + '```', 'answer: '),
     ('```python\n\0```', 'answer: '),

@@ -1,8 +1,8 @@
-"""`--dry_run` and `python -m jaxagent.plan` tell the same memory."""
+"""`--dry_run`: the stages of each loop, and memory as `jaxagent.plan` tells it."""
 
 import pytest
 
-from configs import stepwise_ppo
+from configs import rl_for_mle, stepwise_ppo
 from jaxagent import plan
 from jaxagent.loops import dry_run
 
@@ -21,6 +21,37 @@ def test_one_sum_in_both(variant, capsys):
   assert _memory(capsys.readouterr().out.splitlines()) == dry
   parts = sum(float(size) for role, size in dry.items() if role != 'needed')
   assert parts == pytest.approx(float(dry['needed']), abs=0.005)
+
+
+def _stages(config) -> str:
+  return '\n'.join(dry_run._stages(config, ('a', 'b'), ('c',)))
+
+
+def test_a_search_has_stages_of_its_own():
+  config = rl_for_mle.get_config()
+  config.loop = 'tree_search'
+  config.search.runs, config.search.steps = 4, 10
+  said = _stages(config)
+  assert '2 samples    none' in said
+  assert '3 search     12 searches of 10 programs each' in said
+  assert "120 programs by the work directory's policy" in said
+  for stage in ('collect', 'sft', ' rl ', 'evaluate', 'expert'):
+    assert stage not in said
+  config.writer.kind, config.writer.model = 'openai', 'some-model'
+  config.writer.samples = 5
+  said = _stages(config)
+  assert '15 solutions from scratch, 15 improved' in said
+  assert 'by some-model behind an endpoint' in said
+
+
+def test_sft_of_whole_solutions_is_told_where_it_runs():
+  config = rl_for_mle.get_config()
+  assert '3 sft        2 epochs' in _stages(config)
+  config.solution.programs = 0
+  assert '3 sft        none' in _stages(config)
+  config.sft.conversations = 'talks.jsonl'
+  said = _stages(config)
+  assert '3 sft        2 epochs' in said and 'conversations of talks.jsonl' in said
 
 
 def test_the_papers_run_needs_what_the_formulas_say():

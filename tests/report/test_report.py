@@ -179,6 +179,20 @@ def test_behaviour_is_a_table_of_the_page(tmp_path, arguments):
   assert 'SFT held-out' in table and '0.432' in table and '–' in table
 
 
+def test_rewards_are_told_by_the_kind_of_run(tmp_path, arguments):
+  of_step, of_solution = page.REWARD['step'], page.REWARD['solution']
+  summary = arguments['summary']
+  how = summary['evaluation'] | {'start': 'scratch and improved'}
+  for changed, said, other in (
+    (summary, of_step, of_solution),
+    (summary | {'evaluation': how}, of_solution, of_step),
+  ):
+    text = _write(tmp_path, arguments, summary=changed)
+    assert all(words in text for words in said)
+    assert not any(words in text for words in other)
+    assert 'Mean reward</b><span>of a' in text
+
+
 def test_partial_runs_draw_what_there_is(tmp_path, arguments):
   text = _write(
     tmp_path,

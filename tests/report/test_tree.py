@@ -41,6 +41,31 @@ def test_children_stand_below_their_parents(tmp_path):
   assert '<script>' not in page and '&lt;script&gt;' in page
 
 
+def test_a_program_shows_its_best_run(tmp_path):
+  runs = [
+    _record(
+      'a', reward=reward, score_after=score, update=update, outcome=outcome,
+      milestones=[f'of {update}'],
+    )
+    for update, reward, score, outcome in (
+      (1, None, None, 'infrastructure'), (2, -9.0, None, 'timeout'),
+      (3, 0.625, 0.75, 'ok'), (4, 0.25, 0.375, 'ok'), (5, None, None, 'timeout'),
+    )
+  ]  # fmt: skip
+  page = write_tree(tmp_path / 'x.html', [*runs, _record('b', 'a')]).read_text()
+  assert _plans(page) == [(0.0, 'a'), (1.2, 'b')]
+  node = page.split('plan of a')[0]
+  assert 'update 3, 5 times' in node and 'improved upon 1 time' in node
+  assert 'score <b>0.750</b>' in node and 'reward <b>0.625</b>' in node
+  assert '✓ ok' in node and '<p>of 3</p>' in node
+
+
+def test_the_best_of_a_program_counts_where_few_are_shown(tmp_path):
+  records = [_record('a', reward=-10.0), _record('b'), _record('a', reward=0.75)]
+  page = write_tree(tmp_path / 'x.html', records, most=1).read_text()
+  assert [name for _, name in _plans(page)] == ['a']
+
+
 def test_the_best_and_what_they_come_from(tmp_path):
   records = [_record('root', reward=-10.0)]
   for i in range(50):

@@ -25,6 +25,20 @@ def test_check_without_a_run(tasks_dir, tmp_path, capsys):
   assert 'yes' in capsys.readouterr().out
 
 
+def test_check_where_nothing_contains_a_script(
+  tasks_dir, tmp_path, capsys, monkeypatch
+):
+  for error in sandbox.TierError, sandbox.BackendError:
+
+    def refuse(*_, error=error, **options):
+      raise error('it did not start:\n  no namespaces')
+
+    monkeypatch.setattr(sandbox, 'SandboxPool', refuse)
+    assert call(tasks_dir, tmp_path, 'check', 'wine') == 2
+    said = capsys.readouterr().err
+    assert said == 'error: it did not start: no namespaces\n'
+
+
 def test_errors_go_to_stderr_with_choices(tasks_dir, tmp_path, capsys):
   assert call(tasks_dir, tmp_path, 'check', 'nosuch') == 2
   assert 'choose one of: ' in capsys.readouterr().err
