@@ -56,7 +56,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
   'engines': ('engines', engines.table),
   'ablation': ('duration_ablation', duration_ablation.table),
   'staleness': ('staleness', staleness.table),
-  'step-wise': ('ml_agent_claims', ml_agent_claims.table),
+  'ml agent': ('ml_agent_claims', ml_agent_claims.table),
   'whole solutions': ('rl_for_mle_claims', rl_for_mle_claims.table),
   'weight sync': ('weight_sync', weight_sync.table),
 }
