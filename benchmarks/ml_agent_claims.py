@@ -198,6 +198,7 @@ def plot(rows: Sequence[dict], path: pathlib.Path) -> None:
       axes[1].plot(ks, best, style, marker='o', label=label)
   axes[0].set_yticks(range(len(rows)), names, fontsize=7)
   axes[0].set_xlabel('reward of a step')
+  axes[0].set_xlim(0, 0.8)  # room for the legend
   axes[1].set_xlabel('K')
   axes[1].set_ylabel('best@K, relative gain')
   axes[1].set_xscale('log', base=2)

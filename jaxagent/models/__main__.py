@@ -124,10 +124,14 @@ def _all_ends(folder: pathlib.Path, config: ModelConfig) -> ModelConfig:
     more = _json(folder / 'generation_config.json').get('eos_token_id')
   except OSError:
     return config
-  named = (config.eos_token_id, more)
-  every = [i for ids in named for i in (ids if isinstance(ids, (list, tuple)) else [ids])]
-  ends = tuple(dict.fromkeys(i for i in every if i is not None))
+  ends = tuple(dict.fromkeys((*_ids(config.eos_token_id), *_ids(more))))
   return config.replace(eos_token_id=ends) if len(ends) > 1 else config
+
+
+def _ids(value: int | list[int] | tuple[int, ...] | None) -> tuple[int, ...]:
+  if value is None:
+    return ()
+  return tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
 def _json(path: pathlib.Path) -> dict:
