@@ -38,6 +38,8 @@ OPTIONS = (
   '--config.rollout.batch_invariant=True',
   '--config.rl.weighting=none',
 )
+# The other engine has no such option.
+VLLM = ('--config.rollout.engine=vllm', '--config.rollout.batch_invariant=False')
 # What the learner computed; clocks differ between runs.
 SAME = (
   'actor/pg_loss',
@@ -295,7 +297,7 @@ def test_a_run_with_vllm_and_its_server_killed(finished, tmp_path):
   whole, _ = finished
   work = tmp_path / 'work'
   _share(whole, work, 'tasks', 'collect', 'tokenizer', 'sft')
-  process = _start(work, '--config.rollout.engine=vllm')
+  process = _start(work, *VLLM)
   _wait_for(work / 'rl' / 'traces' / 'update_000000.jsonl', process)
   started = process_tree.below(process.pid)
   server = next(
@@ -326,7 +328,7 @@ def test_whole_trajectories_of_a_qwen3_through_vllm(finished, tmp_path):
     work,
     '--config.loop=episodewise_ppo',
     f'--config.model.path={source}',
-    '--config.rollout.engine=vllm',
+    *VLLM,
     '--config.sft.epochs=0',
     '--config.rl.updates=1',
     '--config.rl.batch_size=2',
