@@ -242,7 +242,7 @@ def base() -> ConfigDict:
   config.rl.value_clip = 0.5
   config.rl.gamma = 1.0
   config.rl.lam = 1.0
-  config.rl.kl_kind = 'k3'
+  config.rl.kl_kind = 'k3'  # k2 | k3 in the loss, k1 in the reward
   config.rl.kl_in = 'loss'  # loss | reward
   config.rl.kl_coef = 0.02
   # Nats a token that the coefficient is adapted to; 0 keeps it fixed.

@@ -13,6 +13,8 @@ import numpy as np
 from jaxagent.algorithms import reductions
 
 _GROUP_EPSILON = 1e-6
+# A reward is a sum of a few terms, each rounded once.
+_ROUNDING_ULPS = 4
 
 
 def _finite_outside(x: jax.Array, mask: jax.Array) -> jax.Array:
@@ -97,8 +99,15 @@ def _as_groups(group_ids) -> jax.Array:
   return jnp.asarray(group_ids)
 
 
-def _groups(scores, group_ids, valid):
-  """Valid scores [B], their group's size, mean [B], and who is in [B]."""
+def _centred(scores, group_ids, valid):
+  """Centres scores [B] on their group's mean.
+
+  Returns the centred scores [B], 0 for invalid members, the sum of their squares
+  over the group [B] and the group's size [B]. The mean is taken of distances to
+  the group's lowest score, and a spread within the rounding of the scores is none:
+  the mean of n equal numbers may be off by an ulp, in another direction on each
+  device. Sums are elementwise: a matrix product may be rounded to TF32 or bfloat16.
+  """
   scores = jnp.asarray(scores)
   scores = scores.astype(jnp.result_type(scores.dtype, float))
   keep = jnp.isfinite(scores)
@@ -106,11 +115,17 @@ def _groups(scores, group_ids, valid):
     keep &= jnp.asarray(valid, bool)
   ids = _as_groups(group_ids)
   same = (ids[:, None] == ids[None, :]) & keep[None, :] & keep[:, None]
-  same = same.astype(scores.dtype)
-  scores = jnp.where(keep, scores, 0.0)
-  size = jnp.sum(same, 1)
-  mean = same @ scores / jnp.maximum(size, 1)
-  return scores, same, size, mean
+  size = jnp.sum(same, 1).astype(scores.dtype)
+  low = jnp.min(jnp.where(same, scores[None, :], jnp.inf), 1)
+  high = jnp.max(jnp.where(same, scores[None, :], -jnp.inf), 1)
+  rounding = _ROUNDING_ULPS * jnp.finfo(scores.dtype).eps
+  varies = high - low > rounding * jnp.maximum(jnp.abs(low), jnp.abs(high))
+  same &= varies[:, None]
+  distance = jnp.where(same, scores[None, :] - low[:, None], 0.0)
+  mean = jnp.sum(distance, 1) / jnp.maximum(size, 1)
+  centred = jnp.where(keep & varies, (scores - low) - mean, 0.0)
+  squares = jnp.sum(jnp.where(same, jnp.square(distance - mean[:, None]), 0), 1)
+  return centred, squares, size
 
 
 def group_relative_advantages(
@@ -123,17 +138,16 @@ def group_relative_advantages(
   """GRPO: (R - mean_g) / (std_g + 1e-6) [B]; Dr.GRPO without the division.
 
   The standard deviation is unbiased. A group with fewer than two valid
-  members gets 0, as do invalid members, which stay out of the statistics.
-  A score that is not finite is not valid.
+  members gets 0, as do invalid members, which stay out of the statistics, and
+  a group whose scores differ by rounding alone. A score that is not finite is
+  not valid.
 
   Args: scores [B]; group_ids [B] (integers; on the host anything sortable);
     valid [B] bool, False on infrastructure failures.
   """
-  scores, same, size, mean = _groups(scores, group_ids, valid)
-  centred = jnp.where(size > 0, scores - mean, 0.0)
-  squares = same @ jnp.square(centred)
-  deviation = jnp.sqrt(squares / jnp.maximum(size - 1, 1))
+  centred, squares, size = _centred(scores, group_ids, valid)
   if normalize_std:
+    deviation = jnp.sqrt(squares / jnp.maximum(size - 1, 1))
     centred = centred / (deviation + _GROUP_EPSILON)
   return jnp.where(size > 1, centred, 0.0)
 
@@ -145,9 +159,8 @@ def leave_one_out_advantages(
 
   Singletons and invalid members get 0; see `group_relative_advantages`.
   """
-  scores, _, size, mean = _groups(scores, group_ids, valid)
-  centred = size / jnp.maximum(size - 1, 1) * (scores - mean)
-  return jnp.where(size > 1, centred, 0.0)
+  centred, _, size = _centred(scores, group_ids, valid)
+  return jnp.where(size > 1, size / jnp.maximum(size - 1, 1) * centred, 0.0)
 
 
 def optimal_baseline(
@@ -165,7 +178,9 @@ def optimal_baseline(
   values = _finite_outside(jnp.asarray(values), mask)
   squares = jnp.where(jnp.asarray(mask) > 0, jnp.square(weights) * mask, 0.0)
   total = jnp.sum(squares)
-  return jnp.sum(squares * values) / jnp.where(total > 0, total, 1.0)
+  low = reductions.masked_low(values, mask)
+  distance = reductions.select(values - low, mask)
+  return low + jnp.sum(squares * distance) / jnp.where(total > 0, total, 1.0)
 
 
 def broadcast_to_tokens(per_row: jax.Array, mask: jax.Array) -> jax.Array:

@@ -1,4 +1,21 @@
-"""KL estimates against the reference policy, and their coefficient."""
+"""KL estimates against the reference policy, and their coefficient.
+
+An estimate k of KL(policy || reference) can be good while its gradient is that of
+something else. With x drawn from the policy and d = logp - ref_logp, in expectation:
+
+  in the loss (the gradient of k itself):
+    k1  0: the gradient of logp alone averages out
+    k2  that of KL(policy || reference)
+    k3  that of KL(reference || policy)
+  in the reward (k times the gradient of logp):
+    k1  that of KL(policy || reference)
+    k2  that of no KL; near the reference it is of second order
+    k3  that of KL(policy || reference) - KL(reference || policy): near the
+        reference the two cancel
+
+`tests/algorithms/test_kl.py` enumerates each. USEFUL holds the pairs that pull
+towards the reference.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +28,8 @@ import jax.numpy as jnp
 from jaxagent.algorithms import reductions
 
 KL_KINDS = ('k1', 'abs', 'k2', 'k3')
+# Where an estimate may stand -> those whose expected gradient is a KL's.
+USEFUL = {'loss': ('k2', 'k3'), 'reward': ('k1',)}
 
 
 def kl_estimate(logp: jax.Array, ref_logp: jax.Array, kind: str) -> jax.Array:

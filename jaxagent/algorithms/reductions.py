@@ -44,9 +44,24 @@ def masked_mean(x: jax.Array, mask: jax.Array) -> jax.Array:
   return masked_sum(x, mask) / jnp.where(count > 0, count, 1)
 
 
-def masked_variance(x: jax.Array, mask: jax.Array) -> jax.Array:
-  """Unbiased variance over the mask; 0 with fewer than two tokens."""
+def masked_low(x: jax.Array, mask: jax.Array) -> jax.Array:
+  """The least x over the mask, a scalar; 0 where the mask is empty.
+
+  Means are taken of distances to it where equal numbers must have their own
+  value as the mean: the plain mean of n equal floats may be off by an ulp.
+  """
   x = jnp.asarray(x)
+  low = jnp.min(jnp.where(jnp.asarray(mask) > 0, x, jnp.inf))
+  return jnp.where(jnp.isfinite(low), low, 0.0)
+
+
+def masked_variance(x: jax.Array, mask: jax.Array) -> jax.Array:
+  """Unbiased variance over the mask; 0 with fewer than two tokens.
+
+  Exactly 0 where all are equal.
+  """
+  x = jnp.asarray(x)
+  x = select(x - masked_low(x, mask), mask)
   count = jnp.sum(jnp.asarray(mask, x.dtype))
   squares = masked_sum(jnp.square(select(x, mask) - masked_mean(x, mask)), mask)
   return jnp.where(count > 1, squares / jnp.maximum(count - 1, 1), 0.0)
@@ -64,7 +79,8 @@ def whiten(
   x = jnp.asarray(x)
   x = jnp.where((jnp.asarray(mask) > 0) | jnp.isfinite(x), x, 0.0)
   if centre is None:
-    centre = masked_mean(x, mask)
+    low = masked_low(x, mask)
+    centre = low + masked_mean(x - low, mask)
   return (x - centre) * jax.lax.rsqrt(masked_variance(x, mask) + 1e-8)
 
 

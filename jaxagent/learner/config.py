@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from jaxagent.algorithms import kl
 from jaxagent.data import batching
 
 CHOICES = {
@@ -111,6 +112,13 @@ class LearnerConfig:
       raise ValueError(
         f"baseline='optimal' is for the estimators {CENTRED}; "
         f'{self.estimator!r} has the baseline of its groups.'
+      )
+    useful = kl.USEFUL[self.kl_in]
+    if self.kl_coef and self.kl_kind not in useful:
+      raise ValueError(
+        f'kl_kind={self.kl_kind!r} with kl_in={self.kl_in!r} has no gradient '
+        f'towards the reference (see algorithms/kl.py); choose kl_kind from '
+        f'{useful}, or another kl_in.'
       )
     for name, steps in (('schedule', 'steps'), ('sft_schedule', 'sft_steps')):
       if getattr(self, name) == 'cosine' and getattr(self, steps) < 1:

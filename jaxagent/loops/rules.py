@@ -11,6 +11,7 @@ from __future__ import annotations
 import pathlib
 
 from jaxagent import summary
+from jaxagent.algorithms import kl
 from jaxagent.data import chat
 from jaxagent.envs import agents, parser, step_env
 from jaxagent.envs.solution_env import INSTRUMENTERS
@@ -329,6 +330,51 @@ RULES: tuple[checks.Rule, ...] = (
     holds=lambda states, group, batch: not states or states * group >= batch,
     say='config.rl.states={0} with config.rl.group_size={1} samples each do not fill '
     'config.rl.batch_size={2}; raise the first (0: all), or lower the last.',
+  ),
+  checks.related(
+    'rl.baseline',
+    'rl.weighting',
+    'rl.importance_level',
+    holds=lambda baseline, weights, ratios: baseline == 'mean'
+    or weights != 'none'
+    or ratios != 'none',
+    say='config.rl.baseline={0!r} is the mean itself where nothing is weighted '
+    '(config.rl.weighting={1!r}, config.rl.importance_level={2!r}); set it to '
+    "'mean', or weight.",
+  ),
+  checks.related(
+    'rl.dual_clip',
+    'rl.ppo_epochs',
+    'rl.minibatches',
+    holds=lambda clip, epochs, parts: not clip or epochs > 1 or parts > 1,
+    say='config.rl.dual_clip={0} never binds in the first step after a batch was '
+    'drawn, and config.rl.ppo_epochs={1} with config.rl.minibatches={2} takes no '
+    'other; raise one of them, or set it to 0.',
+  ),
+  checks.related(
+    'rl.on_stale',
+    'rl.max_staleness',
+    holds=lambda late, bound: late == 'keep' or bound >= 0,
+    say='config.rl.on_stale={0!r} is for samples beyond a bound, and '
+    "config.rl.max_staleness={1} is none; set a bound of 0 or more, or 'keep'.",
+  ),
+  checks.related(
+    'rollout.temperature',
+    'rollout.engine',
+    holds=lambda heat, engine: engine != 'vllm' or heat >= 0.01,
+    say='config.rollout.temperature={0}: config.rollout.engine={1!r} samples at 0.01 '
+    'where less is asked, and gives the log-probs of that; give 0.01 or more, or '
+    'engine=native.',
+  ),
+  checks.related(
+    'rl.kl_kind',
+    'rl.kl_in',
+    'rl.kl_coef',
+    holds=lambda kind, place, coefficient: not coefficient or kind in kl.USEFUL[place],
+    say='config.rl.kl_kind={0!r} with config.rl.kl_in={1!r} does not pull towards the '
+    'reference: its expected gradient is no KL divergence\'s. In the loss take k2 '
+    '(that of KL(policy || reference)) or k3 (that of KL(reference || policy)), in '
+    'the reward k1; or set config.rl.kl_coef={2} to 0.',
   ),
   checks.related(
     'rl.kl_target',

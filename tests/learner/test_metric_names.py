@@ -30,7 +30,8 @@ def _step(**info) -> types.Sample:
 def computed(model_config) -> set[str]:
   """Names that the producers of metrics really give."""
   names = set()
-  for options in ({}, {'kl_in': 'reward', 'entropy_coef': 0.01}):
+  in_reward = {'kl_in': 'reward', 'kl_kind': 'k1'}
+  for options in ({}, in_reward | {'entropy_coef': 0.01}):
     learner = _learner(model_config, **options)
     names |= set(learner.rl_update(make_samples(8)))
   batches = pack_conversations(

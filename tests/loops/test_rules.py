@@ -263,6 +263,33 @@ PAIRS = [
     {'rollout.engine': 'vllm', 'rollout.batch_invariant': True},
     'batch_invariant=True is of the native engine',
   ),
+  *(
+    (
+      {'rl.kl_kind': kind, 'rl.kl_in': place, 'rl.kl_coef': 0.1},
+      f"kl_kind='{kind}' with .*kl_in='{place}' does not pull .* kl_coef=0.1 to 0",
+    )
+    for kind, place in (('k1', 'loss'), ('k2', 'reward'), ('k3', 'reward'))
+  ),
+  (
+    {
+      'rl.baseline': 'optimal',
+      'rl.weighting': 'none',
+      'rl.importance_level': 'none',
+    },
+    "baseline='optimal' is the mean itself where nothing is weighted",
+  ),
+  (
+    {'rl.dual_clip': 3.0, 'rl.ppo_epochs': 1},
+    'dual_clip=3.0 never binds in the first step .*ppo_epochs=1',
+  ),
+  (
+    {'rl.on_stale': 'drop', 'rl.max_staleness': -1},
+    "on_stale='drop' is for samples beyond a bound, .*max_staleness=-1 is none",
+  ),
+  (
+    {'rollout.engine': 'vllm', 'rollout.temperature': 0.005},
+    "temperature=0.005: .*engine='vllm' samples at 0.01 where less is asked",
+  ),
   ({'rl.states': 31}, 'rl.states=31 with .*group_size=1 .*batch_size=32'),
   ({'rl.kl_target': 0.1, 'rl.kl_coef': 0.0}, 'kl_target=0.1 .*kl_coef=0.0'),
   (
