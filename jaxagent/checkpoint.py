@@ -91,17 +91,21 @@ class CheckpointManager:
       temporary.mkdir(parents=True)
     _barrier(f'checkpoint_begin_{step}')
     try:
-      self._orbax.save(temporary / 'arrays', _flatten(arrays))
+      flat = _flatten(arrays)
+      self._orbax.save(temporary / 'arrays', flat)
       if jax.process_index() == 0:
+        # Orbax may return without a word from a save that nothing can read.
+        _check_tree(temporary, flat, self._saved(temporary / 'arrays'))
         _write_host(temporary, host or {}, files or {})
         _commit(temporary, final)
         self._remove_old()
-    except (OSError, ValueError) as error:  # TensorStore raises the latter
+    # TensorStore raises ValueError.
+    except (OSError, ValueError, CheckpointError) as error:
       _let_go(error)
       if jax.process_index() == 0:
         shutil.rmtree(temporary, ignore_errors=True)
       raise CheckpointError(
-        f'checkpoint {final} could not be written: {_reason(error)}. '
+        f'checkpoint {final} could not be written: {_reason(error).rstrip(".")}. '
         'Free space or choose another work directory; the checkpoints before '
         'it are untouched.'
       ) from error
@@ -142,7 +146,7 @@ class CheckpointManager:
 
   def _restore(self, path: pathlib.Path, abstract: Any, part) -> Any:
     flat = _flatten(abstract)
-    saved = dict(self._orbax.metadata(path).item_metadata.tree)
+    saved = self._saved(path)
     options = {}
     if part is not None:
       flat, saved = _only(part, abstract, saved)
@@ -154,6 +158,17 @@ class CheckpointManager:
     )
     treedef = jax.tree.structure(abstract)
     return jax.tree.unflatten(treedef, [loaded[key] for key in flat])
+
+  def _saved(self, path: pathlib.Path) -> dict[str, Any]:
+    """Orbax's metadata of each array; CheckpointError where there is none."""
+    metadata = self._orbax.metadata(path).item_metadata
+    if metadata is None:
+      raise CheckpointError(
+        f'{path} has no array that Orbax can find: it was written, or lies, under '
+        'a name with one of * ? [ \\ or gs: in it. Copy it to a plain name; if '
+        'it has no manifest.ocdbt, its arrays were never whole.'
+      )
+    return dict(metadata.tree)
 
   def _all_steps(self) -> list[int]:
     names = (p.name for p in self.directory.glob(f'{_PREFIX}*'))

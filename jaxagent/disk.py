@@ -1,16 +1,38 @@
-"""A full disk, told apart from every other fault.
+"""Places on a disk: their names, and a full disk apart from every other fault.
 
-No retry mends it, and it is nobody's work item: it ends a run, which goes on
-once there is space.
+No retry mends a full disk, and no prompt is to blame for it: it ends a run, which
+resumes once there is space.
 """
 
 from __future__ import annotations
 
 import errno
+import pathlib
+import re
 
+# Orbax finds a checkpoint's parts by a glob over its whole path, which these
+# change, and takes a folder named gs: for a bucket.
+_PATTERN = re.compile(r'[*?\[\\]|(?:^|/)gs:(?:/|$)')
 _ERRNOS = {errno.ENOSPC, errno.EDQUOT}
 # Libraries that write from C++ (Orbax through TensorStore) give a text alone.
 _TEXTS = ('No space left on device', 'Disk quota exceeded')
+
+
+def user_path(text: str) -> pathlib.Path:
+  """A path of the command line; a shell leaves the `~` of `--flag=~/x` alone.
+
+  Raises ValueError for the home of a user that is not there.
+  """
+  try:
+    return pathlib.Path(text).expanduser()
+  except RuntimeError as error:
+    raise ValueError(f'{text!r}: {error}; give the path without "~".') from error
+
+
+def pattern_in(path: pathlib.Path) -> str:
+  """The first part of `path` in which checkpoints would be lost, '' if none."""
+  found = _PATTERN.search(str(path))
+  return found[0].strip('/') if found else ''
 
 
 def is_full(error: BaseException | None) -> bool:

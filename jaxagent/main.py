@@ -52,12 +52,14 @@ def main(argv: list[str]) -> int:
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
   from jaxagent import loops
+  from jaxagent.loops import settings
 
   config = _CONFIG.value
   with config.unlocked():
     config.work_dir = _WORK_DIR.value or config.work_dir
     config.dry_run = _DRY_RUN.value or config.dry_run
   try:
+    settings.expand_home(config)
     loops.run(config)
   except loops.UserError as error:
     return _refuse(error)

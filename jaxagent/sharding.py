@@ -8,6 +8,7 @@ mesh axis each of those goes to; what neither names is replicated.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxagent import accelerator
 
+_log = logging.getLogger(__name__)
 _THREADS = 32
+# From here on SLURM numbers steps that nobody asked for: batch scripts, the shell of
+# salloc, extern (slurm.h, SLURM_MAX_NORMAL_STEP_ID).
+_SLURM_RESERVED_STEPS = 0xFFFFFFF0
 AXES = ('data', 'fsdp', 'tensor')
 ROWS = ('data', 'fsdp')
 
@@ -208,11 +213,14 @@ def distributed_settings(
 
   Read, first found wins, from JAXAGENT_COORDINATOR / JAXAGENT_NUM_PROCESSES /
   JAXAGENT_PROCESS_ID; a Kubernetes JobSet or indexed Job
-  (JOB_COMPLETION_INDEX with JAXAGENT_COORDINATOR); JAXAGENT_CLUSTER=auto, where
-  nothing else says that there is a cluster (TPU machines, which jax asks their
-  metadata server about); SLURM (SLURM_NTASKS > 1); TPUs of Kubernetes
-  (TPU_WORKER_HOSTNAMES with several hosts). Without `coordinator_address` jax
-  detects the cluster by itself.
+  (JOB_COMPLETION_INDEX with JAXAGENT_COORDINATOR); JAXAGENT_CLUSTER=none; SLURM
+  (SLURM_NTASKS > 1, in a step of srun); JAXAGENT_CLUSTER=auto, where nothing else
+  says that there is a cluster (TPU machines, which jax asks their metadata server
+  about); TPUs of Kubernetes (TPU_WORKER_HOSTNAMES with several hosts). Without
+  `coordinator_address` jax detects the cluster by itself.
+
+  Raises ValueError where they contradict each other, or other processes are
+  expected that cannot come.
   """
   env = os.environ if environment is None else environment
   coordinator = env.get('JAXAGENT_COORDINATOR')
@@ -236,18 +244,65 @@ def distributed_settings(
       # Where jax finds SLURM or MPI as well, it would leave a process one device.
       'cluster_detection_method': 'deactivate',
     }
-  if cluster := env.get('JAXAGENT_CLUSTER'):
-    if cluster != 'auto':
-      raise ValueError(
-        f"JAXAGENT_CLUSTER={cluster!r} is not known; choose 'auto', for jax to "
-        'find the cluster, or unset it.'
-      )
-    return _devices(env)
-  if int(env.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_PROCID' in env:
+  cluster = env.get('JAXAGENT_CLUSTER', '')
+  if cluster not in ('', 'auto', 'none'):
+    raise ValueError(
+      f"JAXAGENT_CLUSTER={cluster!r} is not known; choose 'auto', for jax to "
+      "find the cluster, or 'none', for one process, or unset it."
+    )
+  if cluster == 'none':
+    return None
+  if int(env.get('SLURM_NTASKS') or 1) > 1 and 'SLURM_PROCID' in env:
+    return _slurm(env)
+  if cluster:
     return _devices(env)
   if len(env.get('TPU_WORKER_HOSTNAMES', '').split(',')) > 1:
     return {}
   return None
+
+
+def _slurm(env: Mapping[str, str]) -> dict[str, Any] | None:
+  """Settings of a SLURM step of several tasks; None in a mere allocation of them.
+
+  SLURM_NTASKS is set in a batch script and in an interactive shell, too, where no
+  other process will ever come.
+  """
+  several = f'SLURM_NTASKS={env["SLURM_NTASKS"]}'
+  asked = env.get('JAXAGENT_CLUSTER') == 'auto'
+  if not _is_slurm_step(env):
+    if asked:
+      raise ValueError(
+        f'JAXAGENT_CLUSTER=auto: {several} are allocated, but this process was not '
+        'started by srun, so no other will come; start it as `srun python -m '
+        'jaxagent.main ...`, or unset JAXAGENT_CLUSTER for one process.'
+      )
+    _log.warning(
+      '%s are allocated, but this process was not started by srun: it runs alone. '
+      'Start it as `srun python -m jaxagent.main ...` for all of them.',
+      several,
+    )
+    return None
+  if int(env.get('SLURM_STEP_NUM_TASKS') or env['SLURM_NTASKS']) < 2:
+    return None
+  if 'SLURM_PTY_PORT' in env and not asked:
+    raise ValueError(
+      f'{several} with `srun --pty`: where this is a shell, the other tasks will '
+      'not come. Set JAXAGENT_CLUSTER=none for one process, or auto where srun '
+      'started python itself.'
+    )
+  return _devices(env)
+
+
+def _is_slurm_step(env: Mapping[str, str]) -> bool:
+  """Whether srun started this process as one task of its step."""
+  step = env.get('SLURM_STEP_ID', env.get('SLURM_STEPID', ''))
+  if step:
+    return int(step) < _SLURM_RESERVED_STEPS
+  return (
+    'SLURM_STEP_NUM_TASKS' in env
+    or 'SLURM_STEP_NODELIST' in env
+    or env['SLURM_PROCID'] != '0'
+  )
 
 
 def _devices(env: Mapping[str, str]) -> dict[str, Any]:

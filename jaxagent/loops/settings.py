@@ -10,11 +10,41 @@ import shutil
 
 from ml_collections import ConfigDict
 
-from jaxagent.loops import rules
+from jaxagent import disk
+from jaxagent.loops import checks, rules
 from jaxagent.loops.errors import UserError
 
 # Where results go, not what they are: left out of the config's hash.
 _PLACE = ('work_dir', 'dry_run', 'loop', 'name')
+
+_PATHS = (
+  'work_dir',
+  'tasks_dir',
+  'model.path',
+  'tokenizer.path',
+  'sft.conversations',
+  'rl.critic_path',
+  'rollout.vllm.python',
+  'rollout.vllm.shared_dir',
+)
+
+
+def expand_home(config) -> None:
+  """Replaces a leading `~` in each path of the config, in place.
+
+  Raises UserError for the home of a user that is not there.
+  """
+  with config.unlocked():
+    for key in _PATHS:
+      if not checks.has(config, key):
+        continue
+      *parents, last = key.split('.')
+      node = checks.get(config, '.'.join(parents)) if parents else config
+      if isinstance(node[last], str) and node[last].startswith('~'):
+        try:
+          node[last] = str(disk.user_path(node[last]))
+        except ValueError as error:
+          raise UserError(f'config.{key}={error}') from error
 
 
 def validate(config) -> None:
@@ -48,6 +78,12 @@ def config_sha(config) -> str:
 def open_work_dir(config, min_free_mb: int = 500) -> pathlib.Path:
   """Makes or reopens the work directory; refuses another config's."""
   path = pathlib.Path(config.work_dir).resolve()
+  if pattern := disk.pattern_in(path):
+    raise UserError(
+      f'config.work_dir={config.work_dir!r} lies at {str(path)!r}, whose '
+      f'{pattern!r} Orbax takes for a pattern: no checkpoint there could be read '
+      'again. Choose another --work_dir without any of * ? [ \\ and gs:.'
+    )
   try:
     path.mkdir(parents=True, exist_ok=True)
     probe = path / '.write_probe'

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 
 import jax
@@ -9,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxagent import checkpoint
+from jaxagent import checkpoint, disk
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 
 
@@ -57,6 +59,36 @@ def test_round_trip_keeps_the_last(tmp_path):
   assert step == 3 and host == {'s': 3} and _equal(arrays, _tree(3))
   assert restored.files == {'ledger.jsonl': b'x\n'}
   assert jax.tree.structure(arrays) == jax.tree.structure(_tree(0.0))
+
+
+@pytest.mark.parametrize('name', ['w[1]', '[0-9]', 'w\\1'])
+def test_a_save_that_orbax_cannot_find_again_is_no_checkpoint(tmp_path, name):
+  """Orbax returns from it without a word, and no manifest.ocdbt is written."""
+  manager = CheckpointManager(tmp_path / name)
+  with pytest.raises(CheckpointError, match='could not be written: .*no array'):
+    manager.save(1, _tree(1))
+  assert manager.steps() == [] and not list((tmp_path / name).iterdir())
+
+
+def test_one_that_was_written_so_is_named(tmp_path):
+  manager = CheckpointManager(tmp_path)
+  step = manager.save(1, _tree(1))
+  (step / 'arrays' / 'manifest.ocdbt').unlink()
+  manifest = json.loads((step / 'manifest.json').read_text())
+  del manifest['arrays/manifest.ocdbt']
+  text = json.dumps(manifest)
+  (step / 'manifest.json').write_text(text)
+  (step / 'COMMIT').write_text(hashlib.sha256(text.encode()).hexdigest())
+  with pytest.raises(CheckpointError, match='has no array that Orbax can find'):
+    manager.restore_latest(_tree(0))
+
+
+@pytest.mark.parametrize('name', ['w]', 'w{1}', 'w 1', 'w%20', 'w:1', 'w#1', 'é'])
+def test_other_names_are_as_good_as_any(tmp_path, name):
+  assert not disk.pattern_in(tmp_path / name)
+  manager = CheckpointManager(tmp_path / name)
+  manager.save(1, _tree(1))
+  assert _equal(manager.restore_latest(_tree(0)).arrays, _tree(1))
 
 
 @pytest.mark.parametrize(

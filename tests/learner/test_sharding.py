@@ -83,6 +83,44 @@ def test_one_task_of_slurm_a_node_has_all_its_gpus():
   assert read(SLURM_NTASKS='2', SLURM_STEP_NUM_NODES='1') == {}
 
 
+SLURM = {'SLURM_NTASKS': '8', 'SLURM_PROCID': '0', 'SLURM_NNODES': '2'}
+STEP = {'SLURM_STEP_NUM_TASKS': '8', 'SLURM_STEP_NODELIST': 'n[1-2]'}
+SHELL = {'SLURM_STEP_NUM_TASKS': '1', 'SLURM_STEP_NODELIST': 'localhost'}
+
+
+@pytest.mark.parametrize(
+  'more, alone',
+  [
+    ({}, True),  # a batch script without srun
+    ({'SLURM_STEP_ID': str(0xFFFFFFFB)}, True),
+    (SHELL | {'SLURM_STEP_ID': str(0xFFFFFFFA)}, True),  # salloc's shell
+    (SHELL | {'SLURM_STEPID': str(0xFFFFFFFA)}, True),
+    (STEP | {'SLURM_STEP_ID': '0'}, False),
+    (STEP | {'SLURM_STEP_ID': '17'}, False),
+    (STEP, False),
+    (SHELL | {'SLURM_STEP_ID': '0'}, True),  # srun --ntasks=1 of an allocation
+  ],
+)
+def test_an_allocation_of_slurm_is_no_step(more, alone, caplog):
+  found = sharding.distributed_settings(SLURM | more)
+  assert found == (None if alone else {})
+  assert sharding.distributed_settings(SLURM | more | {'JAXAGENT_CLUSTER': 'none'}) is None
+  # Processes that were asked for and will not come are named.
+  started = more.get('SLURM_STEP_ID', more.get('SLURM_STEPID', '')) in ('0', '17')
+  if alone and not started:
+    assert 'SLURM_NTASKS=8 are allocated, but' in caplog.text
+    with pytest.raises(ValueError, match='not started by srun, so no other will come'):
+      sharding.distributed_settings(SLURM | more | {'JAXAGENT_CLUSTER': 'auto'})
+
+
+def test_a_terminal_of_srun_is_asked_about():
+  terminal = SLURM | STEP | {'SLURM_STEP_ID': '0', 'SLURM_PTY_PORT': '40001'}
+  with pytest.raises(ValueError, match='JAXAGENT_CLUSTER=none for one process, or auto'):
+    sharding.distributed_settings(terminal)
+  assert sharding.distributed_settings(terminal | {'JAXAGENT_CLUSTER': 'auto'}) == {}
+  assert sharding.distributed_settings(terminal | {'JAXAGENT_CLUSTER': 'none'}) is None
+
+
 def _started_with(monkeypatch, settings):
   """(Devices, address) that jax goes on with where SLURM is to be seen."""
   from jax._src import distributed
@@ -126,7 +164,7 @@ def test_a_cluster_that_only_jax_can_see():
   read = sharding.distributed_settings
   assert read({'JAXAGENT_CLUSTER': 'auto'}) == {}
   assert read({'JAXAGENT_CLUSTER': ''}) is None
-  with pytest.raises(ValueError, match="'gce' is not known; choose 'auto'"):
+  with pytest.raises(ValueError, match="'gce' is not known; choose 'auto'.*'none'"):
     read({'JAXAGENT_CLUSTER': 'gce'})
 
 

@@ -266,7 +266,7 @@ PAIRS = [
   *(
     (
       {'rl.kl_kind': kind, 'rl.kl_in': place, 'rl.kl_coef': 0.1},
-      f"kl_kind='{kind}' with .*kl_in='{place}' does not pull .* kl_coef=0.1 to 0",
+      f"kl_kind='{kind}' with .*kl_in='{place}' does not pull .*kl_coef=0.1 to 0",
     )
     for kind, place in (('k1', 'loss'), ('k2', 'reward'), ('k3', 'reward'))
   ),

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from configs import common, stepwise_ppo
-from jaxagent.loops import settings
+from jaxagent.loops import checks, settings
 from jaxagent.loops.errors import UserError
 from tests.loops import environment
 
@@ -29,6 +29,29 @@ def _config(tmp_path=None, **changes):
       node = node[name]
     node[last] = value
   return config
+
+
+@pytest.mark.parametrize('name', ['w[1]', 'w\\1', 'w*', 'w?', 'gs:'])
+def test_a_name_in_which_checkpoints_would_be_lost_is_refused(tmp_path, name):
+  """Whichever folder above the work directory has it, and before it is made."""
+  config = _config(tmp_path / name)
+  with pytest.raises(UserError, match='Orbax takes for a pattern.* --work_dir') as no:
+    settings.open_work_dir(config)
+  assert '\n' not in str(no.value) and not (tmp_path / name).exists()
+
+
+def test_the_home_folder_is_found_in_every_path(tmp_path, monkeypatch):
+  monkeypatch.setenv('HOME', str(tmp_path))
+  keys = [k.replace('.', '__') for k in settings._PATHS]
+  config = _config(**{key: '~/x' for key in keys})
+  settings.expand_home(config)
+  for key in settings._PATHS:
+    assert checks.get(config, key) == str(tmp_path / 'x')
+  own = _config(model__path='a~b')
+  settings.expand_home(own)
+  assert own.model.path == 'a~b' and own.tokenizer.path == ''
+  with pytest.raises(UserError, match="config.model.path='~nobody-here/x': .*give"):
+    settings.expand_home(_config(model__path='~nobody-here/x'))
 
 
 def test_work_dir_of_another_config_is_refused(tmp_path):
