@@ -6,7 +6,10 @@ A file is a JSON array, or a JSON object a line, of
                      {"from": "gpt", "value": RESPONSE}]}
 
 as LLaMA-Factory (its data/README.md, "ShareGPT format") and others read and write
-it. Ours have one turn each: an agent's step is prompted with all that it is shown.
+it, one turn each: an agent's step is prompted with all that it is shown. What such
+files may say beside the turns and would change what is learned (tools, images,
+preferences, weights) is refused by name; a key that is not known is ignored, and
+logged once a file.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import logging
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
@@ -21,8 +25,43 @@ from typing import Any
 
 from jaxagent.envs import parser
 
+_log = logging.getLogger(__name__)
 _SAID_BY = {'human': 'prompt', 'gpt': 'response'}
 _SPLIT = 'split it into conversations of one human and one gpt turn'
+
+_TOOLS = 'answers that call tools are not learned'
+_MEDIA = 'only text is learned'
+_PREFERENCE = 'preferences are not learned, and a rejected answer would be, as a good one'
+_LOSS = 'each answer is learned once and whole, and no prompt'
+# Keys of LLaMA-Factory, axolotl, TRL and OpenAI's files -> why they cannot be ignored.
+_CHANGES_AN_ENTRY = {
+  **dict.fromkeys(
+    ('tools', 'functions', 'tool_calls', 'function_call', 'tool_choice'), _TOOLS
+  ),
+  **dict.fromkeys(
+    ('image', 'images', 'video', 'videos', 'audio', 'audios', 'media', 'files'), _MEDIA
+  ),
+  **dict.fromkeys(('chosen', 'rejected', 'completions', 'rankings'), _PREFERENCE),
+  **dict.fromkeys(
+    ('loss_mask', 'mask', 'mask_history', 'train_on_input', 'train_on_inputs'), _LOSS
+  ),
+  **dict.fromkeys(
+    ('messages', 'instruction', 'input', 'output', 'history'),
+    'a conversation is its "conversations" alone',
+  ),
+}
+_CHANGES_A_TURN = {
+  **_CHANGES_AN_ENTRY,
+  'train_detail': _LOSS,
+  **dict.fromkeys(
+    ('thinking', 'reasoning', 'reasoning_content'),
+    'an answer is its "value" alone, as the policy is to write it',
+  ),
+}
+# Keys that say whether something is to be learned, and how much.
+_VERDICTS = {'kto_tag': _PREFERENCE, 'label': _PREFERENCE}
+_SHARES = dict.fromkeys(('weight', 'train', 'loss', 'trainable'), _LOSS)
+_DESCRIBES = ('id', 'idx', 'source', 'dataset', 'language', 'lang', 'model', 'name')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +83,10 @@ def read(path: str | pathlib.Path) -> list[Conversation]:
     text = path.read_text(encoding='utf-8')
   except UnicodeDecodeError as error:
     raise ValueError(f'{path} is no UTF-8 text: {error}') from error
-  found = [_parse(value, where) for value, where in _entries(path, text)]
+  ignored: set[str] = set()
+  found = [_parse(value, where, ignored) for value, where in _entries(path, text)]
+  if ignored:
+    _log.warning('%s: keys that are not read: %s.', path, ', '.join(sorted(ignored)))
   if not found:
     raise ValueError(f'{path} holds no conversation.')
   return found
@@ -102,7 +144,7 @@ def _entries(path: pathlib.Path, text: str) -> Iterator[tuple[Any, str]]:
       raise ValueError(f'{path}:{number} is no JSON: {error}') from error
 
 
-def _parse(value: Any, where: str) -> Conversation:
+def _parse(value: Any, where: str, ignored: set[str]) -> Conversation:
   turns = value.get('conversations') if isinstance(value, dict) else None
   if not isinstance(turns, list):
     raise ValueError(f'{where} has no list "conversations".')
@@ -111,6 +153,8 @@ def _parse(value: Any, where: str) -> Conversation:
       f'{where} has a system text, which is not supported: put it before the '
       'human turn.'
     )
+  known = {'conversations', 'system'}
+  _check_extras(value, known, _CHANGES_AN_ENTRY, where, ignored)
   said: dict[str, str] = {}
   for turn in turns:
     who = turn.get('from') if isinstance(turn, dict) else None
@@ -130,7 +174,46 @@ def _parse(value: Any, where: str) -> Conversation:
         f'{where}: its {who} turn holds a NUL or a lone surrogate, which is no '
         'text; take it out.'
       )
+    its = f'{where}: its {who} turn'
+    _check_extras(turn, {'from', 'value'}, _CHANGES_A_TURN, its, ignored, who)
     said[_SAID_BY[who]] = text
   if len(said) < 2:
     raise ValueError(f'{where} has no gpt turn after a human one.')
+  if not said['response'].strip():
+    raise ValueError(
+      f'{where}: its gpt turn is empty, and to say nothing would be learned; leave '
+      'the entry out.'
+    )
   return Conversation(**said)
+
+
+def _check_extras(
+  record: dict[str, Any],
+  known: set[str],
+  changes: dict[str, str],
+  where: str,
+  ignored: set[str],
+  who: str = 'gpt',
+) -> None:
+  """Raises ValueError for a key that would change what is learned.
+
+  who: speaker of the turn; of a human's nothing is learned, and 0 says just that.
+  """
+  usual = 0 if who == 'human' else 1
+  for key, value in record.items():
+    if key in known or key in _DESCRIBES or value is None:
+      continue
+    if key in _VERDICTS:
+      why = _VERDICTS[key] if value is False or value == 0 else ''
+    elif key in _SHARES:
+      why = _SHARES[key] if value != usual else ''
+    else:
+      empty = value in ('', '[]', '{}') or value == [] or value == {}
+      why = '' if empty or value is False else changes.get(key, '')
+      if key not in changes:
+        ignored.add(key)
+    if why:
+      raise ValueError(
+        f'{where} has {json.dumps(key)}: {json.dumps(value)[:40]}, which is not '
+        f'supported: {why}. Leave such entries out, or the key where it is not meant.'
+      )

@@ -104,3 +104,87 @@ def test_an_empty_system_text_is_none(tmp_path):
   path = tmp_path / 'a.json'
   path.write_text(json.dumps([{**GOOD, 'system': ''}]))
   assert conversations.read(path) == [Conversation('x', 'y')]
+
+
+def _beside(key, value, turn=None):
+  entry = _turns(('human', 'x'), ('gpt', 'y'))
+  (entry if turn is None else entry['conversations'][turn])[key] = value
+  return entry
+
+
+@pytest.mark.parametrize(
+  'key, value, turn',
+  [
+    ('tools', '[{"name": "f"}]', None),
+    ('tools', [{'name': 'f'}], None),
+    ('function_call', {'name': 'f'}, 1),
+    ('tool_calls', [{'id': 1}], 1),
+    ('images', ['a.png'], None),
+    ('image', 'a.png', 0),
+    ('videos', ['a.mp4'], None),
+    ('audios', ['a.wav'], None),
+    ('kto_tag', False, None),
+    ('label', False, None),
+    ('kto_tag', 0, None),
+    ('chosen', {'from': 'gpt', 'value': 'a'}, None),
+    ('rejected', {'from': 'gpt', 'value': 'b'}, None),
+    ('weight', 0, 1),
+    ('weight', 0.5, 1),
+    ('weight', 0, None),
+    ('weight', 1, 0),
+    ('train', False, 1),
+    ('train', True, 0),
+    ('loss', False, 1),
+    ('train_detail', [{'begin_offset': 0}], 1),
+    ('loss_mask', [0, 1], None),
+    ('mask_history', True, None),
+    ('messages', [{'role': 'user', 'content': 'x'}], None),
+    ('output', 'z', None),
+    ('reasoning_content', 'hm', 1),
+  ],
+  ids=repr,
+)
+def test_what_changes_the_lesson_is_refused_by_name(tmp_path, key, value, turn):
+  path = tmp_path / 'a.json'
+  path.write_text(json.dumps([GOOD, _beside(key, value, turn)]))
+  with pytest.raises(ValueError, match=f'entry 1.* has "{key}": .*not supported') as no:
+    conversations.read(path)
+  assert '\n' not in str(no.value)
+
+
+@pytest.mark.parametrize('text', ['', '  ', '\n\t'])
+def test_an_empty_answer_is_refused(tmp_path, text):
+  path = tmp_path / 'a.json'
+  path.write_text(json.dumps([_turns(('human', 'x'), ('gpt', text))]))
+  with pytest.raises(ValueError, match='entry 0: its gpt turn is empty'):
+    conversations.read(path)
+
+
+@pytest.mark.parametrize(
+  'key, value, turn',
+  [
+    ('tools', '', None),
+    ('tools', '[]', None),
+    ('images', [], None),
+    ('kto_tag', True, None),
+    ('label', None, None),
+    ('weight', 1, 1),
+    ('weight', 0, 0),
+    ('train', True, 1),
+    ('id', 'a-1', None),
+    ('source', 'hub', None),
+  ],
+  ids=repr,
+)
+def test_what_changes_nothing_is_read(tmp_path, key, value, turn, caplog):
+  path = tmp_path / 'a.json'
+  path.write_text(json.dumps([_beside(key, value, turn)]))
+  assert conversations.read(path) == [Conversation('x', 'y')]
+  assert not caplog.text
+
+
+def test_other_keys_are_named_once(tmp_path, caplog):
+  path = tmp_path / 'a.json'
+  path.write_text(json.dumps([_beside('difficulty', 3), _beside('topic', 'a', 1)] * 2))
+  assert len(conversations.read(path)) == 4
+  assert caplog.text.count('keys that are not read: difficulty, topic.') == 1
