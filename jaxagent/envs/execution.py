@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import workspace
+from jaxagent.envs import failures, workspace
 from jaxagent.envs.snapshots import Snapshots
 
 # Of what is left of a trajectory's time: an execution that begins has so much.
@@ -35,6 +35,16 @@ class Run:
 
 class StartError(RuntimeError):
   """A task's starter script did not give a score."""
+
+
+def reason_of(message: str, execution: types.Execution) -> str:
+  """One line: the message, and what the script raised or said last."""
+  last = ''
+  if execution.outcome is not types.Outcome.OK:
+    last = failures.last_words(execution.errors or execution.output)
+  if not message:
+    return last or 'no reason is known'
+  return f'{message} ({last})' if last else message
 
 
 def state_id(
@@ -282,7 +292,7 @@ class ScriptRunner:
   def _baseline(self, task: str, run: Run) -> float:
     """What a starter that gives no score is compared with (002, appendix A)."""
     spec = self.task(task).spec
-    why = f'{run.outcome.value}: {run.message or run.execution.output[-400:]}'
+    why = f'{run.outcome.value}: {reason_of(run.message, run.execution)}'
     if spec.layout == 'jaxagent':
       raise StartError(
         f'task {task}: the starter script gave no score: {why}. Run '

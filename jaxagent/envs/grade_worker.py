@@ -11,6 +11,7 @@ or error; passed counts the checks before the one that failed (`grading.CHECKS`)
 
 from __future__ import annotations
 
+import ast
 import csv
 import importlib.util
 import io
@@ -58,6 +59,40 @@ def canonical(label: str) -> str:
   return label
 
 
+def _missing(path: str, folder: str) -> list[str]:
+  """Packages that a file imports within its functions and that are not there.
+
+  folder: where it looks for modules of its own. An import that may fail (in a
+  `try`) is not counted.
+  """
+  with open(path, 'rb') as file:
+    tree = ast.parse(file.read(), path)
+  optional = {
+    id(inner)
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Try)
+    for statement in node.body
+    for inner in ast.walk(statement)
+  }
+  names = set()
+  for node in ast.walk(tree):
+    if id(node) in optional:
+      continue
+    if isinstance(node, ast.Import):
+      names |= {alias.name.partition('.')[0] for alias in node.names}
+    elif isinstance(node, ast.ImportFrom) and not node.level:
+      names.add(node.module.partition('.')[0])
+  places = (folder, os.path.dirname(folder), os.path.join(folder, '../env'))
+  return sorted(
+    name
+    for name in names
+    if name not in sys.modules
+    and not any(os.path.exists(os.path.join(p, name)) for p in places)
+    and not any(os.path.exists(os.path.join(p, f'{name}.py')) for p in places)
+    and importlib.util.find_spec(name) is None
+  )
+
+
 def _module(name: str, path: str):
   spec = importlib.util.spec_from_file_location(
     f'task_eval_{abs(hash(name))}', path
@@ -80,6 +115,8 @@ class FolderTask:
     path, before = list(sys.path), set(sys.modules)
     os.chdir(self.home)  # what it imports is found relative to that
     self.module = _module(name, entry['eval'])
+    if missing := _missing(entry['eval'], self.home):
+      raise ModuleNotFoundError(name=missing[0])
     os.chdir('/')
     sys.path[:] = path
     # `train` of one task is not that of the next.
@@ -228,13 +265,22 @@ class Task:
     import pandas as pd
 
     self.module = _module(name, entry['eval'])
+    if missing := _missing(entry['eval'], os.path.dirname(entry['eval'])):
+      raise ModuleNotFoundError(name=missing[0])
     self.metric = entry['metric']
     text = {'dtype': str, 'keep_default_na': False}
     answers = pd.read_csv(entry['answers'], **text)
     sample = pd.read_csv(entry['sample'], nrows=0)
     self.columns = list(sample.columns)
+    # In the form that a submission's are brought into.
+    answers['id'] = answers['id'].map(canonical)
     self.ids = list(answers['id'])
     self.id_set = set(self.ids)
+    if len(self.id_set) < len(self.ids):
+      twice = answers['id'][answers['id'].duplicated()].iloc[0]
+      raise ValueError(
+        f'{entry["answers"]}: the id {twice!r} occurs twice (1 and 1.0 are one id)'
+      )
     self.split = answers['split'].to_numpy()
     self.truth = answers.drop(columns=['split']).set_index('id')
     target = self.truth.columns[0]
@@ -329,6 +375,9 @@ class Task:
       frame[name] = [_finite(name, value) for value in frame[name]]
     if self.metric in PROBABILITY_METRICS:
       _check_probabilities(frame, self.metric)
+    if self.metric == 'log_loss':
+      # To the last digit: a score by plain logarithms would pay for a larger sum.
+      frame = frame.div(frame.sum(axis=1), axis=0)
     return frame
 
   def score(self, data: bytes, split: str, own_work: bool) -> float:
@@ -426,7 +475,6 @@ def _child(task, data: bytes, request: dict, out: int, folder: str):
   code = 1
   try:
     os.chdir(folder)
-    os.dup2(2, 1)  # what a task's eval.py prints is no answer
     seconds = max(1, math.ceil(request['timeout_s']))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     most = MAX_WRITTEN if task.writes else 0
@@ -479,8 +527,24 @@ def _grade_in_fork(task, data: bytes, request: dict, folder: str) -> dict:
   return _answer('error', reason)
 
 
+def _load(name: str, entry: dict) -> FolderTask | Task:
+  """One task; RuntimeError, a line that names it, where it cannot be read."""
+  try:
+    return (FolderTask if 'folder' in entry else Task)(name, entry)
+  except ModuleNotFoundError as error:
+    why = (
+      f'it imports {error.name!r}, which is not installed here; install the package '
+      'beside jaxagent'
+    )
+  except BaseException as error:  # a script may well call sys.exit
+    why = ' '.join(f'{type(error).__name__}: {error}'.split())[:500]
+  raise RuntimeError(f'task {name}: {entry["eval"]} cannot grade: {why}.')
+
+
 def main() -> None:
-  stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
+  # What an eval.py prints is no answer, when it is read as little as later.
+  stdin, stdout = sys.stdin.buffer, os.fdopen(os.dup(1), 'wb')
+  os.dup2(2, 1)
   limit = int(sys.argv[1]) * 1024 * 1024
   resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
   signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
@@ -489,13 +553,12 @@ def main() -> None:
     import sklearn.metrics  # noqa: F401
 
     entries = json.loads(stdin.readline())
-    tasks = {
-      name: (FolderTask if 'folder' in entry else Task)(name, entry)
-      for name, entry in entries.items()
-    }
+    tasks = {name: _load(name, entry) for name, entry in entries.items()}
     hello = {'status': 'ok', 'reason': ''}
+  except RuntimeError as error:
+    tasks, hello = {}, {'status': 'error', 'reason': str(error)}
   except Exception as error:
-    tasks, hello = {}, {'status': 'error', 'reason': f'{error!r}'}
+    tasks, hello = {}, {'status': 'error', 'reason': f'{error!r}.'}
   stdout.write(json.dumps(hello).encode() + b'\n')
   stdout.flush()
   while line := stdin.readline():

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from jaxagent.envs import mlagentbench_tasks
+from jaxagent.envs import failures, mlagentbench_tasks
 from jaxagent.envs.task_yaml import (
   KINDS,
   MODALITIES,
@@ -158,11 +158,18 @@ def list_tasks(
 def starter_files(root: pathlib.Path) -> dict[str, str]:
   """Relative path -> text of every file under `env/`."""
   env = root / 'env'
-  return {
-    str(path.relative_to(env)): path.read_text(encoding='utf-8')
-    for path in sorted(env.rglob('*'))
-    if path.is_file() and path.suffix != '.pyc'
-  }
+  files = {}
+  for path in sorted(env.rglob('*')):
+    if not path.is_file() or path.suffix == '.pyc':
+      continue
+    try:
+      files[str(path.relative_to(env))] = path.read_text(encoding='utf-8')
+    except UnicodeDecodeError as error:
+      raise ValueError(
+        f'{path} is no UTF-8 text ({error}); data of a task is written by its '
+        'scripts/prepare.py.'
+      ) from error
+  return files
 
 
 def content_hash(spec: TaskSpec) -> str:
@@ -194,8 +201,9 @@ def _run_prepare(
     ) from error
   if done.returncode != 0:
     raise ValueError(
-      f'task {spec.name}: prepare.py failed with exit status '
-      f'{done.returncode}:\n{done.stderr[-2000:]}'
+      f'task {spec.name}: prepare.py failed with exit status {done.returncode}: '
+      f'{failures.last_words(done.stderr) or "it said nothing"}; '
+      f'`python {script}` shows all of it.'
     )
 
 
@@ -259,7 +267,7 @@ def _prepare_mlagentbench(spec: TaskSpec, home: pathlib.Path) -> PreparedTask:
       _run_prepare(spec, scripts / 'prepare.py', scripts, ())
     except ValueError as error:
       raise ValueError(
-        f"{error}\nWhere it asks or downloads, let MLAgentBench's own "
+        f"{error} Where it asks or downloads, let MLAgentBench's own "
         f'`python -m MLAgentBench.prepare_task {spec.name}` make the data; it '
         'leaves scripts/prepared, and then the folder is used as it is.'
       ) from error

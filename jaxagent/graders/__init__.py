@@ -122,13 +122,14 @@ def grade_files(
   from jaxagent.graders import tables
 
   entry = _competition(competition, mode)
-  truth = tables.read_table(answers)
+  how = {'literal': mode == 'strict', 'id_column': entry.id_column}
+  truth = tables.read_table(answers, **how)
   path = pathlib.Path(submission)
   if not path.is_file() or path.suffix.lower() != '.csv':
     reason = f'{path} does not exist or is not a .csv file'
     return Grade(None, reason, entry.higher_is_better, submission_exists=False)
   try:
-    table = tables.read_table(path)
+    table = tables.read_table(path, **how)
   except tables.InvalidSubmission as error:
     return Grade(None, str(error), entry.higher_is_better)
   return grade_tables(competition, table, truth, mode)

@@ -84,6 +84,7 @@ COMPETITIONS: dict[str, Competition] = {
     ('score',),
     compat.essay_kappa,
     'integer',
+    strict_score=strict.essay_kappa,
     optional=('full_text',),
   ),
   'lmsys-chatbot-arena': Competition(

@@ -85,10 +85,26 @@ def mcrmse(y_true_nk, y_pred_nk) -> float:
 
 
 def quadratic_kappa(y_true, y_pred) -> float:
-  """Cohen's kappa with quadratic weights."""
+  """Cohen's kappa with quadratic weights, as scikit-learn has it.
+
+  A weight is of the places among the labels that occur, not of the labels.
+  """
   from sklearn.metrics import cohen_kappa_score
 
   return float(cohen_kappa_score(y_pred, y_true, weights='quadratic'))
+
+
+def grade_kappa(y_true, y_pred) -> float:
+  """Quadratic kappa by the distance of the grades themselves; NaN if undefined.
+
+  1 - mean((t - p)^2) / mean over all pairs of rows i, j of (t_i - p_j)^2.
+  Labels that do not occur bring the others no nearer to each other.
+  """
+  true, pred = np.asarray(y_true, float), np.asarray(y_pred, float)
+  # Over all pairs, without their table: E(t - p)^2 of independent draws.
+  chance = np.var(true) + np.var(pred) + (true.mean() - pred.mean()) ** 2
+  seen = np.mean(np.square(true - pred))
+  return float(1 - seen / chance) if chance > 0 else float('nan')
 
 
 def pearson(y_true, y_pred) -> float:

@@ -165,6 +165,12 @@ def cell_order_tau(submission, answers, id_column, targets):
   return compat.cell_order_tau(submission, answers, id_column, targets)
 
 
+def essay_kappa(submission, answers, id_column, targets):
+  """Quadratic kappa by the grades' own distance."""
+  (target,) = targets
+  return metrics.grade_kappa(answers[target], submission[target])
+
+
 def salt_precision(submission, answers, id_column, targets):
   """Mean precision over IoU thresholds; an empty prediction is empty."""
   (target,) = targets

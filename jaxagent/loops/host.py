@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxagent.envs import label_sources
-from jaxagent.envs.grading import Grader
+from jaxagent.envs.grading import Grader, WorkerDied
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.tasks import (
   PreparedTask,
@@ -194,7 +194,10 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
       )
     except (TierError, BackendError) as error:
       raise UserError(str(error)) from error
-    grader = Grader(prepared)
+    try:
+      grader = Grader(prepared)
+    except (ValueError, WorkerDied) as error:
+      raise UserError(str(error)) from error
     stack.callback(grader.close)
     editor = text_models.make_editor(config, work)
     options = config.env

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from jaxagent import types
 from jaxagent.data import records as record_data
 from jaxagent.envs import parser, workspace
-from jaxagent.envs.execution import StartError, state_id
+from jaxagent.envs.execution import StartError, reason_of, state_id
 from jaxagent.loops import kept
 from jaxagent.loops.errors import UserError
 from jaxagent.metrics import Progress
@@ -99,9 +99,12 @@ def _starter_private(host, initial: types.State) -> float:
   except GradingError as error:
     raise UserError(f'task {task}: the starter script: {error}') from error
   if score is None:
+    why = result.message or result.observation
+    if result.execution is not None:
+      why = reason_of(result.message, result.execution)
     raise UserError(
       f'task {task}: the starter script was not graded '
-      f'({result.outcome.value}: {result.message or result.observation}); '
+      f'({result.outcome.value}: {why}); '
       f'run `python -m jaxagent.tasks check {task}`.'
     )
   return score

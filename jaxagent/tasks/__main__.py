@@ -10,7 +10,7 @@ import tempfile
 
 from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
-from jaxagent.envs.grading import Grader
+from jaxagent.envs.grading import Grader, WorkerDied
 from jaxagent.envs.task_yaml import MODALITIES, SPLITS
 from jaxagent.sandbox.errors import BackendError, TierError
 from jaxagent.tasks import check as check_lib
@@ -209,7 +209,7 @@ def main(argv: list[str] | None = None) -> int:
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
-  except (TierError, BackendError) as error:
+  except (TierError, BackendError, WorkerDied) as error:
     # Some quote what the launcher said, in as many lines as it did.
     print(f'error: {" ".join(str(error).split())}', file=sys.stderr)
     return 2
