@@ -48,7 +48,7 @@ setup(
     # makes it. This is for one by hand.
     'vllm': ['vllm>=0.32'],
     'nccl': ['cupy-cuda12x>=13'],  # weights to vLLM on other GPUs
-    'docker': ['docker>=7'],
+    'docker': ['docker>=7.1'],  # 7.0 fails with requests 2.32
     'ray': ['ray>=2.40'],
     'dev': [
       'pytest>=8',

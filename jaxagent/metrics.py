@@ -345,7 +345,12 @@ class _Board:
     from tensorboardX.proto import event_pb2, summary_pb2
 
     self._event, self._summary = event_pb2.Event, summary_pb2.Summary
-    self._writer = event_file_writer.EventsWriter(str(log_dir / 'events'))
+    # A name holds a whole second: a second writer within it would empty the file
+    # of the first. Viewers read a folder's files in the order of their names.
+    nanoseconds = time.time_ns() % 10**9
+    self._writer = event_file_writer.EventsWriter(
+      str(log_dir / 'events'), f'.{nanoseconds:09d}.{os.getpid()}'
+    )
     if resume_step is not None:
       # Viewers drop earlier points at or beyond it: they are run again.
       start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)

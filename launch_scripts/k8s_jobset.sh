@@ -34,6 +34,26 @@ for value in "$IMAGE" "$NAME" "$CLAIM" "$DIR" "$CONFIG" "$TRAINER_MEMORY"; do
     exit 2
   fi
 done
+# What Kubernetes would refuse later, and not by these names. The longest name that it
+# makes is a pod's, NAME-trainer-0-INDEX-xxxxx, of 63 characters at most.
+last=$((NODES - 1))
+longest=$((63 - 17 - ${#last}))
+if ! [[ "$NAME" =~ ^[a-z]([-a-z0-9]*[a-z0-9])?$ ]] || [ "${#NAME}" -gt "$longest" ]; then
+  echo "error: --name='$NAME' must be lower-case letters, digits and '-', begin with" \
+    "a letter, end with no '-', and have at most $longest characters." >&2
+  exit 2
+fi
+if ! [[ "$CLAIM" =~ ^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$ ]] || [ "${#CLAIM}" -gt 253 ]; then
+  echo "error: --claim='$CLAIM' must be the name of a volume claim: lower-case" \
+    "letters, digits, '-' and '.', the first and last no sign." >&2
+  exit 2
+fi
+path='[a-z0-9]+([._-]+[a-z0-9]+)*'
+if ! [[ "$IMAGE" =~ ^([A-Za-z0-9.-]+(:[0-9]+)?/)?$path(/$path)*(:[A-Za-z0-9_][A-Za-z0-9._-]*)?(@sha256:[0-9a-f]{64})?$ ]]; then
+  echo "error: --image='$IMAGE' must be [REGISTRY/]NAME[:TAG] with the name in lower" \
+    "case." >&2
+  exit 2
+fi
 if [ "${DIR:0:1}" != / ]; then
   echo "error: --dir='$DIR' must be an absolute path in the image." >&2
   exit 2

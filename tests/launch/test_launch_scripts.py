@@ -181,6 +181,37 @@ def test_jobset_is_yaml_and_whole():
   assert done.returncode == 2 and 'may not' in done.stderr
 
 
+@pytest.mark.parametrize(
+  'flag',
+  [
+    '--name=Run1',
+    '--name=1run',
+    '--name=run_1',
+    '--name=run.1',
+    '--name=run-',
+    '--name=' + 46 * 'a',
+    '--claim=Work',
+    '--claim=work_dir',
+    '--claim=a/b',
+    '--image=Registry/Jax:1',
+    '--image=jax:1:2',
+  ],
+)
+def test_names_that_kubernetes_refuses_are_refused_at_once(flag):
+  done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', flag)
+  name = flag.partition('=')[0]
+  assert done.returncode == 2 and f"error: {name}='" in done.stderr
+
+
+def test_names_that_kubernetes_takes():
+  flags = ['--name=' + 45 * 'a', '--claim=a.b-1', '--nodes=10']
+  image = '--image=Host.io:5000/a_b/c.d:V1.0_x@sha256:' + 64 * 'a'
+  done = _run('k8s_jobset', '--dry_run', image, *flags)
+  assert done.returncode == 0, done.stderr
+  # One digit more of the pods' index.
+  assert _run('k8s_jobset', '--dry_run', image, *flags, '--nodes=11').returncode == 2
+
+
 def test_a_pod_has_what_sandbox_and_vllm_need():
   done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', '--dir=/src/jaxagent')
   manifest = yaml.safe_load(done.stdout)

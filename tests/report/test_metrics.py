@@ -137,3 +137,28 @@ def test_progress_bar_on_a_terminal():
   with metrics.Progress('rl', 4, stream=out) as progress:
     progress.update(4, reward='[red]0.5')  # markup is shown, not obeyed
   assert 'rl' in out.getvalue() and '4/4' in out.getvalue()
+
+
+def _points(folder: pathlib.Path) -> list[tuple[int, str, float]]:
+  """(step, name, value) of a folder's event files, in the order of a viewer."""
+  from tensorboardX.proto import event_pb2
+
+  found = []
+  for file in sorted(folder.glob('events.out.tfevents.*')):
+    data = file.read_bytes()
+    while data:  # length, its checksum, the record, its checksum
+      size = int.from_bytes(data[:8], 'little')
+      event = event_pb2.Event.FromString(data[12 : 12 + size])
+      found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
+      data = data[16 + size :]
+  return found
+
+
+def test_writers_of_one_second_keep_each_others_numbers(tmp_path, monkeypatch):
+  """tensorboardX names a file by host and second, and empties what is there."""
+  real = metrics.time.time
+  monkeypatch.setattr(metrics.time, 'time', lambda: float(int(real())))
+  for step in range(4):
+    with metrics.MetricWriter(tmp_path, resume_step=step or None) as writer:
+      writer.write(step, {'actor/entropy': step + 0.5})
+  assert _points(tmp_path) == [(i, 'actor/entropy', i + 0.5) for i in range(4)]
