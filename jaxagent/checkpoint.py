@@ -25,6 +25,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+from jaxagent import disk
+
 log = logging.getLogger(__name__)
 _PREFIX = 'step_'
 
@@ -83,6 +85,11 @@ class CheckpointManager:
     arrays: pytree of jax or numpy arrays. host: JSON-able. files: name ->
     content. In a multi-host run every process calls it; process 0 commits.
     """
+    if pattern := disk.pattern_in(self.directory):
+      raise CheckpointError(
+        f'no checkpoint can be kept in {self.directory}: Orbax takes its {pattern!r} '
+        'for a pattern. Choose a work directory without any of * ? [ \\ and gs:.'
+      )
     temporary = self.directory / f'tmp_{step:08d}'
     final = self.path(step)
     if jax.process_index() == 0:
@@ -128,7 +135,13 @@ class CheckpointManager:
       problem = verify(path)
       if not problem:
         host, files = _read_host(path)
-        arrays = self._restore(path / 'arrays', abstract, part)
+        try:
+          arrays = self._restore(path / 'arrays', abstract, part)
+        except (OSError, ValueError, KeyError) as error:
+          _let_go(error)
+          raise CheckpointError(
+            f'{path} cannot be read: {_reason(error)[:300]}.{_misplaced(path)}'
+          ) from error
         return Restored(step, arrays, host, files, tuple(skipped))
       log.warning(
         'checkpoint %s is damaged (%s); going back to the one before.',
@@ -164,9 +177,8 @@ class CheckpointManager:
     metadata = self._orbax.metadata(path).item_metadata
     if metadata is None:
       raise CheckpointError(
-        f'{path} has no array that Orbax can find: it was written, or lies, under '
-        'a name with one of * ? [ \\ or gs: in it. Copy it to a plain name; if '
-        'it has no manifest.ocdbt, its arrays were never whole.'
+        f'{path} has no array that Orbax can find; without its manifest.ocdbt it '
+        f'was never whole.{_misplaced(path)}'
       )
     return dict(metadata.tree)
 
@@ -177,6 +189,12 @@ class CheckpointManager:
   def _remove_old(self) -> None:
     for step in self.steps()[: -self.keep]:
       shutil.rmtree(self.path(step), ignore_errors=True)
+
+
+def _misplaced(path: pathlib.Path) -> str:
+  """A remedy where Orbax may look elsewhere than at `path`."""
+  pattern = disk.pattern_in(path)
+  return f' Copy it to a path without {pattern!r}.' if pattern else ''
 
 
 def _let_go(error: Exception) -> None:

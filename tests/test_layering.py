@@ -68,7 +68,7 @@ MAY_IMPORT = {
   'accelerator': set(),
   'processes': set(),
   'sharding': {'types', 'accelerator'},
-  'checkpoint': set(),
+  'checkpoint': {'disk'},
   'models': {'types', 'sharding', 'algorithms', 'checkpoint'},
   'learner': {
     'types',

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
+import shutil
 import time
 
 import jax
@@ -61,13 +63,35 @@ def test_round_trip_keeps_the_last(tmp_path):
   assert jax.tree.structure(arrays) == jax.tree.structure(_tree(0.0))
 
 
-@pytest.mark.parametrize('name', ['w[1]', '[0-9]', 'w\\1'])
-def test_a_save_that_orbax_cannot_find_again_is_no_checkpoint(tmp_path, name):
-  """Orbax returns from it without a word, and no manifest.ocdbt is written."""
+@pytest.mark.parametrize('name', ['w[1]', 'w\\1', 'w*', 'gs:'])
+def test_no_checkpoint_is_written_where_orbax_would_look_elsewhere(tmp_path, name):
   manager = CheckpointManager(tmp_path / name)
+  with pytest.raises(CheckpointError, match='for a pattern. Choose a work directory'):
+    manager.save(1, _tree(1))
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_save_that_orbax_cannot_find_again_is_no_checkpoint(tmp_path, monkeypatch):
+  """Orbax returns from it without a word, and no manifest.ocdbt is written."""
+  monkeypatch.setattr(disk, 'pattern_in', lambda path: '')
+  manager = CheckpointManager(tmp_path / 'w[1]')
   with pytest.raises(CheckpointError, match='could not be written: .*no array'):
     manager.save(1, _tree(1))
-  assert manager.steps() == [] and not list((tmp_path / name).iterdir())
+  assert manager.steps() == [] and not list((tmp_path / 'w[1]').iterdir())
+
+
+@pytest.mark.parametrize('name, kept', [('w[1]', True), ('w\\1', False)])
+def test_a_copy_under_another_name_is_read_or_refused(tmp_path, name, kept, caplog):
+  CheckpointManager(tmp_path / 'plain').save(1, _tree(1))
+  shutil.copytree(tmp_path / 'plain', tmp_path / name)
+  manager = CheckpointManager(tmp_path / name)
+  if kept:
+    assert _equal(manager.restore_latest(_tree(0)).arrays, _tree(1))
+  else:
+    with pytest.raises(CheckpointError, match='Copy it to a path without'):
+      manager.restore_latest(_tree(0))
+  gc.collect()
+  assert 'never retrieved' not in caplog.text
 
 
 def test_one_that_was_written_so_is_named(tmp_path):
