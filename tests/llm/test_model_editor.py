@@ -17,7 +17,7 @@ from jaxagent.envs.interfaces import (
   TextModelError,
 )
 from jaxagent.envs.workspace import ActionFailed
-from jaxagent.llm.base import Refused
+from jaxagent.llm.base import Declined, Refused, Unfinished
 from jaxagent.llm.model_editor import ModelEditor
 from jaxagent.llm.model_expert import ModelExpert
 from jaxagent.testing import fake_runs
@@ -39,7 +39,7 @@ def test_takes_the_code_block():
   assert SCRIPT in told and 'Set a to 2' in told
 
 
-def test_longest_valid_block_and_fence_in_a_string():
+def test_last_valid_block_and_fence_in_a_string():
   code = 'a = 2\nb = """\n```\nx\n```\n"""\nprint(a)\n'
   assert ModelEditor(FixedTextModel([block(code)])).edit(SCRIPT, 'x') == code
   answer = block('a =\n' * 9) + '\n' + block('a = 3\n')
@@ -87,7 +87,8 @@ DOWN = TextModelError('down')
 @pytest.mark.parametrize(
   'answers, why',
   [
-    ([NONE], 'gave no text'),
+    ([NONE, 'ready'], 'gave no text'),
+    ([Declined('no')], 'refuses to answer'),
     ([LONG, 'ready'], 'no request of this length or content'),
     ([LONG, NONE], 'no request of this length or content'),
     (['no code', LONG, 'ready'], 'no request of this length or content'),
@@ -99,7 +100,9 @@ def test_an_input_without_an_answer_is_the_policys(answers, why):
     asked.edited(SCRIPT, 'x')
 
 
-@pytest.mark.parametrize('answers', [[DOWN], [LONG], [LONG, DOWN]])
+@pytest.mark.parametrize(
+  'answers', [[DOWN], [NONE], [NONE, DOWN], [LONG], [LONG, DOWN]]
+)
 def test_a_model_that_takes_nothing_at_all_is_ours(answers):
   model = FixedTextModel(answers)
   with pytest.raises(TextModelError):
@@ -108,9 +111,9 @@ def test_a_model_that_takes_nothing_at_all_is_ours(answers):
   assert all(len(str(m)) < 200 for m in model.asked[1:])
 
 
-def test_no_text_of_any_editor_is_its_refusal():
+def test_no_text_of_any_editor_is_no_fault_of_the_policy():
   editor = fake_runs.ReplaceEditor(EditRefused, NoText)
-  with pytest.raises(ActionFailed, match='no text came'):
+  with pytest.raises(TextModelError):
     AskedEditor(editor).edited(SCRIPT, 'down')
 
 

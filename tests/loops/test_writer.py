@@ -6,10 +6,10 @@ import json
 import pathlib
 import subprocess
 import sys
-import types as stubs
 
 import pytest
 
+from configs import common
 from jaxagent import audit
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.envs.solution import SYSTEM
@@ -73,11 +73,9 @@ def test_a_prompted_model_has_the_table_of_a_trained_one(tmp_path, endpoint):
 
 
 def test_an_answer_that_does_not_come_is_missing_alone(tmp_path):
-  options = stubs.SimpleNamespace(
-    base_url='http://127.0.0.1:9/v1', model='m', max_tokens=8
-  )
-  rollout = stubs.SimpleNamespace(prompt_style='compact', temperature=0.0)
-  config = stubs.SimpleNamespace(writer=options, rollout=rollout)
+  config = common.base()
+  config.writer.kind, config.writer.model = 'openai', 'm'
+  config.writer.base_url = 'http://127.0.0.1:9/v1'
   writer = text_models.Writer(config, tmp_path)
   writer._client._sleep = lambda seconds: None
   answers = writer.complete(['a', 'b'], ['1', '2'], [0, 1])
