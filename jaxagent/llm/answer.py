@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jaxagent import fences
@@ -47,7 +48,7 @@ _FIELDS = (
   'thinking',
   'reasoning_text',
 )
-_INLINE = re.compile(r'`[^`\n]+`')
+_INLINE = re.compile(r'(?<!`)(`+)(?!`)[^\n]{1,400}?(?<!`)\1(?!`)')
 _CUT = {'length', 'max_tokens', 'max_output_tokens', 'model_length'}
 _DECLINED = {'content_filter', 'refusal', 'safety'}
 _DEPTH = 8  # of parts within parts
@@ -191,11 +192,12 @@ def _next(
   hidden, dangling = _code(text, at)
   opened = _outside(_OPEN, text, at, hidden)
   shut = _outside(_SHUT, text, at, hidden)
-  if is_first and shut is None and opened is None and dangling:
+  if shut is None and opened is None and dangling:
     # The last fence is open: those before it were paired wrongly, as by a draft
-    # that ends with its fence open.
+    # that ends with its fence open. Where nothing opened thoughts, the last one may
+    # be an answer that was cut.
     shut = _alone(text, at)
-    if shut is not None and shut.start() > hidden[-1][0]:
+    if is_first and shut is not None and shut.start() > hidden[-1][0]:
       shut = None
   if opened is not None and (shut is None or opened.start() < shut.start()):
     if shut is not None:
@@ -212,8 +214,13 @@ def _opened(
   """Of thoughts that a tag opens: to the tag that closes them, or to the end."""
   at = opened.end()
   hidden, _ = _code(text, at)
-  shut = _outside(_SHUT, text, at, hidden) or _alone(text, at)
-  shut = shut or _SHUT.search(text, at)
+  shut = (
+    _alone(text, at, hidden)
+    or _outside(_SHUT, text, at, hidden)
+    or _alone(text, at)
+    or _outside(_SHUT, text, at, _inline(text, at))
+    or _SHUT.search(text, at)
+  )
   if shut is None:
     return opened.span(), len(text), None
   return opened.span(), shut.start(), shut.end()
@@ -227,9 +234,11 @@ def _begins_line(text: str, at: int) -> bool:
   return not text[text.rfind('\n', 0, at) + 1 : at].strip()
 
 
-def _alone(text: str, at: int) -> re.Match | None:
-  """The first closing tag that has a line for itself."""
-  for shut in _SHUT.finditer(text, at):
+def _alone(
+  text: str, at: int, hidden: Sequence[_Span] = ()
+) -> re.Match | None:
+  """The first closing tag that has a line for itself, and is not in code."""
+  for shut in _all_outside(_SHUT, text, at, hidden):
     end = text.find('\n', shut.end())
     rest = text[shut.end() : len(text) if end < 0 else end]
     if _begins_line(text, shut.start()) and not rest.strip():
@@ -240,23 +249,35 @@ def _alone(text: str, at: int) -> re.Match | None:
 def _code(text: str, at: int) -> tuple[list[_Span], bool]:
   """(what of text[at:] is code, is the last fence open)."""
   found, dangling = fences.spans(text, at)
-  inline = [m.span() for m in _INLINE.finditer(text, at)]
-  return sorted([*found, *inline]), dangling
+  return sorted([*found, *_inline(text, at)]), dangling
+
+
+def _inline(text: str, at: int) -> list[_Span]:
+  return [m.span() for m in _INLINE.finditer(text, at)]
 
 
 def _outside(
-  tag: re.Pattern, text: str, at: int, hidden: list[_Span]
+  tag: re.Pattern, text: str, at: int, hidden: Sequence[_Span]
 ) -> re.Match | None:
   """The first tag behind `at` that is not in code."""
-  number = 0
-  covered = at
+  return next(_all_outside(tag, text, at, hidden), None)
+
+
+def _all_outside(
+  tag: re.Pattern, text: str, at: int, hidden: Sequence[_Span]
+) -> Iterator[re.Match]:
+  number, covered = 0, at
   for match in tag.finditer(text, at):
     while number < len(hidden) and hidden[number][0] <= match.start():
       covered = max(covered, hidden[number][1])
       number += 1
-    if match.start() >= covered:
-      return match
-  return None
+    if match.start() >= covered and not _is_quoted(text, *match.span()):
+      yield match
+
+
+def _is_quoted(text: str, start: int, end: int) -> bool:
+  mark = text[start - 1 : start]
+  return mark in ('"', "'") and text[end : end + 1] == mark
 
 
 def _of_channels(text: str) -> tuple[str, str, bool]:

@@ -51,6 +51,75 @@ def test_indented_part_of_a_script():
   assert ModelEditor(model).edit('  x = 1\n', 'x') == '  x = 2\n  y = 3\n'
 
 
+DRAFT = '```python\na = 7\nfor i in range(9):\n  a += i\nprint(a)\n```\n'
+FINAL = '```python\na = 2\nprint(a)\n```\n'
+EDITED = 'a = 2\nprint(a)\n'
+
+
+@pytest.mark.parametrize(
+  'answer',
+  [
+    f'<think>\n{DRAFT}No.\n</think>\n\n{FINAL}',
+    f'{DRAFT}No.\n</think>\n\n{FINAL}',
+    f'<think>\n{DRAFT[:-4]}</think>\n{FINAL}',
+    f'[THINK]{DRAFT}[/THINK]{FINAL}',
+    f'I replace\n{DRAFT}by\n{FINAL}',
+    FINAL.replace('\n', '\r\n'),
+    FINAL.replace('```python', '```python title="train.py"'),
+    FINAL.replace('```python', '``` {.python .numberLines}'),
+    FINAL.replace('```', '~~~'),
+    FINAL.replace('```', '````'),
+    '1. So:\n' + ''.join(f'   {line}\n' for line in FINAL.splitlines()),
+    f'{FINAL}Run it:\n```bash\npython train.py\n```\n',
+    f'{FINAL}It prints:\n```text\n2\n```\n',
+  ],
+  ids=range(13),
+)
+def test_the_edit_is_the_last_block_of_the_answer_proper(answer):
+  assert ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'Set a to 2') == EDITED
+
+
+def test_thoughts_that_do_not_end_are_no_edit():
+  model = FixedTextModel([f'<think>\n{DRAFT}No, rather'])
+  with pytest.raises(TextModelError, match='cut off in its thoughts'):
+    AskedEditor(ModelEditor(model)).edited(SCRIPT, 'Set a to 2')
+
+
+def test_a_tag_within_the_script_is_a_part_of_it():
+  code = "a = 2\nT = '<think>.*?</think>'\nB = \'\'\'\n</think>\n\'\'\'\nprint(a)\n"
+  assert ModelEditor(FixedTextModel([block(code)])).edit(SCRIPT, 'x') == code
+
+
+def test_a_fence_within_a_longer_one_is_a_part_of_the_script():
+  code = 'B = """\n```python\nx\n```\n"""\n'
+  answer = f'````python\n{code}````\n'
+  assert ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'x') == code
+
+
+def test_a_snippet_behind_the_script_is_not_taken_for_it():
+  script = SCRIPT * 20
+  whole = script.replace('1', '2')
+  answers = [block(whole) + '\n' + block('print(a)\n'), block(whole)]
+  model = FixedTextModel(answers)
+  assert ModelEditor(model).edit(script, 'x') == whole
+  assert '2 code blocks' in model.asked[1][-1]['content']
+  with pytest.raises(EditRefused, match='less than half of the script'):
+    ModelEditor(FixedTextModel(answers[:1])).edit(script, 'x')
+
+
+def test_line_ends_stay_those_of_the_script():
+  windows = SCRIPT.replace('\n', '\r\n')
+  edited = ModelEditor(FixedTextModel([FINAL])).edit(windows, 'x')
+  assert edited == EDITED.replace('\n', '\r\n')
+
+
+def test_an_edit_without_end_is_the_instructions_and_any_other_cut_is_not():
+  for size, kind in ((20, TextModelError), (90_000, ActionFailed)):
+    model = FixedTextModel([Unfinished('cut', 'x' * size)])
+    with pytest.raises(kind):
+      AskedEditor(ModelEditor(model)).edited(SCRIPT, 'write on and on')
+
+
 def test_asks_again_then_refuses():
   model = FixedTextModel(['no code', block('a = 2\n')])
   assert ModelEditor(model).edit(SCRIPT, 'x') == 'a = 2\n'
