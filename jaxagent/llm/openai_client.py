@@ -25,11 +25,11 @@ from typing import Any
 import httpx
 import numpy as np
 
-from jaxagent.envs.interfaces import NoText, TextModelError
+from jaxagent.envs.interfaces import TextModelError
 from jaxagent.llm import answer as answers
 from jaxagent.llm import cache as answer_cache
-from jaxagent.llm import request, wire
-from jaxagent.llm.base import Declined, Refused, Unfinished
+from jaxagent.llm import request, room, wire
+from jaxagent.llm.base import Refused
 
 _log = logging.getLogger(__name__)
 
@@ -64,11 +64,8 @@ class Usage:
   cost: float = 0.0
 
 
-_Tokens = dict[str, int] | None
 # (a 200 answer's JSON, key) -> what is made of it
 _Read = Callable[[Any, str], Any]
-# (path, body, key) -> a text, and the tokens that it took
-_Ask = Callable[[str, dict[str, Any], str], tuple[str, _Tokens]]
 
 
 class _Retry(Exception):
@@ -116,7 +113,7 @@ class OpenAIClient:
     *,
     extra: Mapping[str, Any] = types.MappingProxyType({}),
     is_measured: bool = False,
-    most_grown: int = request.MOST_GROWN,
+    most_grown: int = room.MOST_GROWN,
     room_key: str = 'max_tokens',
     timeout_s: float = 120.0,
     s_per_token: float = 0.0,
@@ -134,27 +131,21 @@ class OpenAIClient:
       raise ValueError(
         f'model={model!r} is empty; name a model that {base_url} serves.'
       )
-    for name, value, least in (
-      ('timeout_s', timeout_s, 1e-9),
-      ('s_per_token', s_per_token, 0),
-      ('max_retries', max_retries, 0),
-      ('max_concurrency', max_concurrency, 1),
-      ('backoff_s', backoff_s, 0),
-      ('price_per_1k_prompt', price_per_1k_prompt, 0),
-      ('price_per_1k_completion', price_per_1k_completion, 0),
-    ):
-      if not value >= least:
-        raise ValueError(f'{name}={value!r} must be at least {least:g}.')
-    try:
-      request.check_extra(extra)
-    except ValueError as error:
-      raise ValueError(f'extra: {error}.') from None
+    _check_least(
+      timeout_s=(timeout_s, 1e-9),
+      s_per_token=(s_per_token, 0),
+      max_retries=(max_retries, 0),
+      max_concurrency=(max_concurrency, 1),
+      backoff_s=(backoff_s, 0),
+      price_per_1k_prompt=(price_per_1k_prompt, 0),
+      price_per_1k_completion=(price_per_1k_completion, 0),
+    )
     self.name = model
-    self.is_measured = is_measured
-    self.most_grown = most_grown
-    self.room_key = room_key
+    self._room = room.Room(
+      f'{model} at {self._url}', room_key, is_measured, most_grown
+    )
     self.timeout_s = timeout_s
-    self._extra, self._s_per_token = dict(extra), s_per_token
+    self._extra, self._s_per_token = _checked(extra), s_per_token
     self.max_retries = max_retries
     self.api_key_env = api_key_env
     self._prices = (price_per_1k_prompt, price_per_1k_completion)
@@ -163,7 +154,6 @@ class OpenAIClient:
     self._slots = threading.BoundedSemaphore(max_concurrency)
     self._lock = threading.Lock()
     self._usage = Usage()
-    self._warned = False
     self._meters = threading.local()
     self._cache = (
       None
@@ -256,7 +246,9 @@ class OpenAIClient:
       body['seed'] = seed
     cache = None if temperature > 0 and seed is None else self._cache
     wanted = self._request(self._url, body)
-    found = self._answer('chat/completions', wanted, self._whole, cache)
+    ask = functools.partial(self._with_retries, read=self._read)
+    whole = functools.partial(self._room.whole, ask)
+    found = self._answer('chat/completions', wanted, whole, cache)
     # A server that may not be told to stop does not.
     ends = [at for text in stop if (at := found.find(text)) >= 0]
     if not ends:
@@ -286,7 +278,7 @@ class OpenAIClient:
     self,
     path: str,
     wanted: dict[str, Any],
-    ask: _Ask,
+    ask: room.Ask,
     cache: answer_cache.AnswerCache | None,
   ) -> answers.Answer:
     """What `ask` makes of the endpoint's answer, or made of it before."""
@@ -322,73 +314,6 @@ class OpenAIClient:
     found, is_cut = answers.proper(kept.answer)
     return None if is_cut or not found.strip() else found
 
-  def _whole(
-    self, path: str, body: dict[str, Any], key: str
-  ) -> tuple[answers.Answer, _Tokens]:
-    """An answer that came to its end; asked again with more room until it does."""
-    times, total, refused = 1, {'prompt_tokens': 0, 'tokens': 0}, ''
-    while True:
-      try:
-        reply, tokens = self._with_retries(
-          path, request.grown(body, times), key, read=self._read
-        )
-      except Refused as error:
-        if times == 1:
-          raise
-        refused = f' {error}'  # of a room that the server has not
-        break
-      if total is not None:
-        total = tokens and {k: total[k] + n for k, n in tokens.items()}
-      if reply.is_whole:
-        return reply.answer, total
-      if reply.declined and not reply.text.strip():
-        raise Declined(
-          f'{self.name} refuses to answer '
-          f'({wire.without(reply.declined[:200], key)}).'
-        )
-      if reply.thoughts and not reply.text.strip() and 'stop' in body:
-        # The text that ends an answer may have ended the thoughts.
-        body = {k: v for k, v in body.items() if k != 'stop'}
-      elif self.is_measured or request.room(body) is None:
-        break
-      elif 2 * times > self.most_grown:
-        break
-      else:
-        times *= 2
-        _log.info('%s: a cut or empty answer; again with more room.', self.name)
-    if self.is_measured and reply.text.strip():
-      self._warn_of_room()
-      return reply.answer, total
-    raise self._no_answer(reply, request.room(request.grown(body, times)), refused)
-
-  def _warn_of_room(self) -> None:
-    with self._lock:
-      warned, self._warned = self._warned, True
-    if not warned:
-      _log.warning(
-        '%s: an answer was cut at its limit of tokens, %s; it is taken as it is, '
-        'and so are the next ones.',
-        self.name,
-        self.room_key,
-      )
-
-  def _no_answer(
-    self, reply: answers.Reply, most: int | None, refused: str
-  ) -> TextModelError:
-    """The error of an answer that is cut or empty."""
-    if self.is_measured or not (reply.is_cut or reply.thoughts):
-      if reply.is_cut or reply.thoughts:
-        self._warn_of_room()
-      return NoText(f'{self.name} answered without text ({reply.why[:200]}).')
-    room = 'its limit' if most is None else f'{most} tokens'
-    return Unfinished(
-      f'{self.name} at {self._url}: its answer was not whole within {room} '
-      f'({"it only thought" if not reply.text.strip() else "it was cut off"}).'
-      f'{refused} Raise {self.room_key}, or let it think less (such as '
-      "extra={'chat_template_kwargs': {'enable_thinking': False}}).",
-      reply.text,
-    )
-
   def _key(self) -> str:
     key = os.environ.get(self.api_key_env, '').strip()
     if any(not '!' <= c <= '~' for c in key):
@@ -401,7 +326,7 @@ class OpenAIClient:
 
   def _with_retries(
     self, path: str, body: dict[str, Any], key: str, *, read: _Read
-  ) -> tuple[Any, _Tokens]:
+  ) -> tuple[Any, room.Tokens]:
     """What `read` made of the answer, and the tokens that it took."""
     for attempt in range(self.max_retries + 1):
       try:
@@ -538,3 +463,17 @@ class OpenAIClient:
     tokens = {'prompt_tokens': counts[0], 'tokens': counts[1]}
     self._meter_tokens(tokens)
     return tokens
+
+
+def _check_least(**limits: tuple[float, float]) -> None:
+  for name, (value, least) in limits.items():
+    if not value >= least:
+      raise ValueError(f'{name}={value!r} must be at least {least:g}.')
+
+
+def _checked(extra: Mapping[str, Any]) -> dict[str, Any]:
+  try:
+    request.check_extra(extra)
+  except ValueError as error:
+    raise ValueError(f'extra: {error}.') from None
+  return dict(extra)

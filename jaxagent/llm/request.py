@@ -10,11 +10,10 @@ from typing import Any
 ROOM = ('max_tokens', 'max_completion_tokens', 'max_output_tokens')
 # What a client says itself, or could not read the answer to.
 RESERVED = ('messages', 'input', 'model', 'stream')
-MOST_GROWN = 8  # times the room of the first request: doubled three times
 
 
 def check_extra(extra: Any) -> None:
-  """Raises ValueError, in one line, unless it can be merged into a request."""
+  """Raises ValueError, without a full stop, unless it can be merged into a request."""
   if not isinstance(extra, Mapping):
     raise ValueError(f'{extra!r} is no dictionary of names and JSON values')
   for name in extra:

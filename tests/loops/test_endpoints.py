@@ -76,15 +76,17 @@ def test_a_measured_model_has_the_policys_limits(name, value):
   [
     ('{"seed": null}', None),
     ("{'seed': None}", None),
+    ('.seed=1', "give config.expert.extra as a whole, --config.expert.extra=\"{'seed'"),
     ('{"seed": nul', "config.expert.extra='{\"seed\": nul': neither JSON"),
   ],
 )
 def test_from_the_command_line(tmp_path, text, says):
+  given = text if text.startswith('.') else f'={text}'
   done = subprocess.run(
     [
       sys.executable, '-m', 'jaxagent.main', '--config=configs/stepwise_ppo.py',
       '--config.expert.kind=openai', '--config.expert.model=m', '--dry_run',
-      f'--config.expert.extra={text}', f'--work_dir={tmp_path / "work"}',
+      f'--config.expert.extra{given}', f'--work_dir={tmp_path / "work"}',
     ],
     cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120,
   )  # fmt: skip
@@ -109,7 +111,7 @@ def test_each_role_asks_with_its_own_limits(endpoint, tmp_path):
   assert asked == [(2, 0.2, 2), (3, 0.3, 3)]
   expert = text_models.make_expert(config, tmp_path)
   assert (expert.max_tokens, expert.temperature) == (1, 0.1)
-  assert expert.client.room_key == 'config.expert.max_tokens'
+  assert expert.client._room.key == 'config.expert.max_tokens'
 
 
 def _invalid(share: float, tmp_path):

@@ -93,7 +93,7 @@ def _made(message, end='stop'):
   }
 
 
-def _run(work: pathlib.Path, answer) -> list[dict]:
+def _run(work: pathlib.Path, answer, *options: str) -> list[dict]:
   with serving(answer) as (url, asked):
     done = subprocess.run(
       [
@@ -107,14 +107,14 @@ def _run(work: pathlib.Path, answer) -> list[dict]:
         f'--config.editor.max_tokens={ROOM["editor"]}',
         '--config.rl.updates=1', '--config.rl.batch_size=4', '--config.rl.rest=wait',
         '--config.rl.weighting=none', '--config.rollout.batch_invariant=True',
-        '--config.rl.value_warmup_epochs=0', "--config.eval.policies=('starter',)",
-        f'--work_dir={work}',
+        '--config.rl.value_warmup_epochs=0', '--config.sft.epochs=1',
+        '--config.collect.trajectories_per_task=3', "--config.eval.policies=('starter',)",
+        f'--work_dir={work}', *options,
       ],
       cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
       text=True, timeout=400,
     )  # fmt: skip
   assert done.returncode == 0, done.stdout[-3000:]
-  assert audit.audit(work)['differences'] == []
   return asked
 
 
@@ -126,7 +126,7 @@ def _collected(work: pathlib.Path) -> list[dict]:
 
 
 def test_a_model_that_thinks_teaches_what_one_that_does_not_teaches(tmp_path):
-  _run(tmp_path / 'plain', _plain)
+  _run(tmp_path / 'plain', _plain, '--config.loop=collect')
   asked = _run(tmp_path / 'thinking', _thinking)
   plain, thinking = (_collected(tmp_path / name) for name in ('plain', 'thinking'))
   same = ('response', 'outcome', 'valid_action', 'score_after', 'diff')
@@ -145,13 +145,9 @@ def test_a_model_that_thinks_teaches_what_one_that_does_not_teaches(tmp_path):
   # Cuts were asked for again.
   rooms = {body['max_tokens'] for body in asked}
   assert {2 * ROOM['expert'], 2 * ROOM['editor']} <= rooms
-  # Of the policy's own edits none was refused for the editor's way to answer.
-  trained = {
-    name: read_traces(tmp_path / name / 'rl' / 'traces')
-    for name in ('plain', 'thinking')
-  }
-  told = {
-    name: sorted((s['response'], s['outcome'], s['observation'][:60]) for s in steps)
-    for name, steps in trained.items()
-  }
-  assert told['plain'] == told['thinking'] and len(told['plain']) == 4
+  # And in RL nothing of it was charged to the policy.
+  trained = read_traces(tmp_path / 'thinking' / 'rl' / 'traces')
+  assert len(trained) == 4
+  told = ' '.join(step['observation'] for step in trained)
+  assert 'code block' not in told and 'no text' not in told and 'cut off' not in told
+  assert audit.audit(tmp_path / 'thinking')['differences'] == []
