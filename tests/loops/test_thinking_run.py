@@ -108,6 +108,8 @@ def _run(work: pathlib.Path, answer, *options: str) -> list[dict]:
         '--config.rl.updates=1', '--config.rl.batch_size=4', '--config.rl.rest=wait',
         '--config.rl.weighting=none', '--config.rollout.batch_invariant=True',
         '--config.rl.value_warmup_epochs=0', '--config.sft.epochs=1',
+        '--config.model.hf.num_hidden_layers=1',
+        '--config.rl.ppo_epochs=1', '--config.rl.estimator=reinforce_pp',
         '--config.collect.trajectories_per_task=3', "--config.eval.policies=('starter',)",
         f'--work_dir={work}', *options,
       ],
