@@ -7,7 +7,7 @@ about. Units are in the names (`_s`, `_mb`, `_kb`).
 
 from __future__ import annotations
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, FieldReference
 
 
 def base() -> ConfigDict:
@@ -41,21 +41,32 @@ def base() -> ConfigDict:
   config.sandbox.memory_mb = 2048  # 0: each task's own limit
 
   # Text models: 'scripted' is the offline stand-in, 'openai' an endpoint, and the
-  # name of another role its model.
+  # name of another role its model. max_tokens: of an answer and the thoughts before
+  # it; one that is cut or empty is asked for again with twice, four and eight times
+  # as many. extra: merged into the JSON of a request, None takes a key out.
   config.expert = ConfigDict()
   config.expert.kind = 'scripted'
   config.expert.base_url = 'http://127.0.0.1:8000/v1'
   config.expert.model = ''
+  config.expert.max_tokens = 1024
+  config.expert.temperature = 0.7
+  config.expert.extra = _open()
   config.editor = ConfigDict()
   config.editor.kind = 'expert'
   config.editor.base_url = 'http://127.0.0.1:8000/v1'
   config.editor.model = ''
+  config.editor.max_tokens = 4096
+  config.editor.temperature = 0.0
+  config.editor.extra = _open()
 
   # Understand File, Reflection and the research log are answered by it.
   config.reader = ConfigDict()
   config.reader.kind = 'editor'
   config.reader.base_url = 'http://127.0.0.1:8000/v1'
   config.reader.model = ''
+  config.reader.max_tokens = 1024
+  config.reader.temperature = 0.0
+  config.reader.extra = _open()
 
   # How a step-wise policy is prompted, in the full style, and answers:
   # research | without_thought | react | autogpt | random (loop agent alone)
@@ -79,7 +90,9 @@ def base() -> ConfigDict:
   config.instrumenter.base_url = 'http://127.0.0.1:8000/v1'
   config.instrumenter.model = ''
   config.instrumenter.max_tokens = 4096
-  config.instrumenter.timeout_s = 30.0  # of one answer; asked twice at most
+  config.instrumenter.temperature = 0.0
+  config.instrumenter.extra = _open()
+  config.instrumenter.timeout_s = 30.0  # of one answer; asked twice, if cut twice more
 
   # Whole solutions (loop rl_for_mle).
   config.solution = ConfigDict()
@@ -97,6 +110,8 @@ def base() -> ConfigDict:
   config.writer.base_url = 'http://127.0.0.1:8000/v1'
   config.writer.model = ''
   config.writer.max_tokens = 4096
+  config.writer.temperature = 1.0
+  config.writer.extra = _open()
   # Of a task, from scratch and improved, of an endpoint's model; 0: the search alone.
   config.writer.samples = 0
   config.search = ConfigDict()
@@ -111,6 +126,7 @@ def base() -> ConfigDict:
   config.embeddings.kind = 'tfidf'
   config.embeddings.base_url = 'http://127.0.0.1:8000/v1'
   config.embeddings.model = ''
+  config.embeddings.extra = _open()
 
   config.collect = ConfigDict()
   config.collect.trajectories_per_task = 32
@@ -176,6 +192,9 @@ def base() -> ConfigDict:
   config.rollout.temperature = 1.0
   config.rollout.top_p = 1.0
   config.rollout.top_k = 0
+  # What the policy's chat template is rendered with, such as
+  # {'enable_thinking': False}.
+  config.rollout.chat_template_kwargs = _open()
   config.rollout.stop = ()  # texts that end a response, as the end token does
   config.rollout.max_prompt_tokens = 256
   config.rollout.max_new_tokens = 192
@@ -275,6 +294,11 @@ def base() -> ConfigDict:
   config.eval.k = 8
   config.eval.policies = ('starter', 'sft', 'rl')
   return config
+
+
+def _open() -> FieldReference:
+  """A dictionary of names that are not ours; on the command line its text."""
+  return FieldReference({}, field_type=object)
 
 
 def variant(name: str, choices: tuple[str, ...]) -> str:

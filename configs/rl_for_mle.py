@@ -42,7 +42,7 @@ def _tiny(config: common.ConfigDict) -> None:
   config.rollout.max_new_tokens = 224
   # Paper 003's. At 1.0 nearly half of the programs fail, most at a slip of a
   # token (docs/lab_log.md).
-  config.rollout.temperature = 0.7
+  config.rollout.temperature = config.writer.temperature = 0.7
   # At 0.02, right for wide models, attention begins so even that a width of 128
   # learns to copy late or never (docs/lab_log.md).
   config.model.hf.initializer_range = 0.08
@@ -86,7 +86,7 @@ def _paper(config: common.ConfigDict) -> None:
   config.rollout.vllm.gpu_memory_utilization = 0.2
   config.rollout.vllm.enforce_eager = True
   config.rollout.prompt_style = 'full'
-  config.rollout.temperature = 0.7
+  config.rollout.temperature = config.writer.temperature = 0.7
   config.rollout.max_prompt_tokens = 1024
   config.rollout.max_new_tokens = 1024
   config.sandbox.timeout_s = 1800.0  # not given

@@ -110,6 +110,10 @@ def check_overrides(argv: list[str]) -> None:
       if not hasattr(node, 'keys') or part not in node:
         where = '.'.join(['config', *path.split('.')[:depth]])
         known = ', '.join(sorted(node.keys())) if hasattr(node, 'keys') else '-'
+        if hasattr(node, 'keys') and not known:
+          raise ValueError(
+            f"--config.{path}: give {where} as a whole, --{where}=\"{{{part!r}: ...}}\"."
+          )
         raise ValueError(
           f'--config.{path}: {where} has no {part!r}; it has: {known}.'
         )

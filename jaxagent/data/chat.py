@@ -12,26 +12,51 @@ from __future__ import annotations
 import json
 import logging
 import pathlib
-from collections.abc import Sequence
+import re
+import types
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxagent.data import bpe
+from jaxagent.llm.answer import left_open
 
 _log = logging.getLogger(__name__)
 
 # One of them says that a folder holds a tokenizer.
 ENTRY_FILES = ('tokenizer.json', 'vocab.json', 'tokenizer.model')
+# What `apply_chat_template` is given by the run.
+_OWN = (
+  'messages',
+  'conversation',
+  'tools',
+  'documents',
+  'chat_template',
+  'add_generation_prompt',
+  'continue_final_message',
+  'tokenize',
+  'padding',
+  'truncation',
+  'max_length',
+  'return_tensors',
+  'return_dict',
+  'return_assistant_tokens_mask',
+  'tokenizer_kwargs',
+)
 # Stand for the user's and the assistant's text while a template is rendered.
 _USER, _ASSISTANT = 'jaxagentuser', 'jaxagentassistant'
 
 
 def load(
-  folder: str | pathlib.Path, system: str = ''
+  folder: str | pathlib.Path,
+  system: str = '',
+  template_kwargs: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> bpe.ByteBPE | ChatTokenizer:
   """The tokenizer of a folder: one that a run trained, or a model's own.
 
   system: message that a chat template begins with, where it takes one.
-  Raises ValueError where it is missing, damaged or cannot end a response.
+  template_kwargs: what a chat template is rendered with beside the messages.
+  Raises ValueError where it is missing, damaged or cannot end a response, or its
+    template does not read `template_kwargs`.
   """
   folder = pathlib.Path(folder)
   if not any((folder / name).is_file() for name in ENTRY_FILES):
@@ -40,8 +65,64 @@ def load(
       "model's with --config.tokenizer.path=DIR."
     )
   if _is_byte_bpe(folder / 'tokenizer.json'):
+    if template_kwargs:
+      raise ValueError(_unread(folder, next(iter(template_kwargs))))
     return bpe.load(folder)
-  return ChatTokenizer(folder, system)
+  return ChatTokenizer(folder, system, template_kwargs)
+
+
+def check_template_kwargs(given: Mapping[str, Any]) -> None:
+  """Raises ValueError, in one line, for what no template is rendered with."""
+  for name in given:
+    if not isinstance(name, str) or not name.isidentifier():
+      raise ValueError(f'its key {name!r} is no name of a variable')
+    if name in _OWN:
+      raise ValueError(f'its key {name!r} is set by the run itself; leave it out')
+  try:
+    json.dumps(dict(given), allow_nan=False)
+  except (TypeError, ValueError, RecursionError) as error:
+    raise ValueError(f'its values are no JSON ({error})') from None
+
+
+def bake(folder: str | pathlib.Path, template_kwargs: Mapping[str, Any]) -> None:
+  """Sets variables in the chat template of a folder itself.
+
+  Whoever renders it there has the prompts that it was trained with.
+  """
+  if not template_kwargs:
+    return
+  folder = pathlib.Path(folder)
+  head = ''.join(
+    f'{{%- set {name} = {_literal(value)} %}}'
+    for name, value in template_kwargs.items()
+  )
+  file = folder / 'chat_template.jinja'
+  if file.is_file():
+    text = file.read_text(encoding='utf-8')
+    if not text.startswith(head):
+      file.write_text(head + text, encoding='utf-8')
+  file = folder / 'tokenizer_config.json'
+  raw = _read(file)
+  if isinstance(text := raw.get('chat_template'), str) and not text.startswith(head):
+    file.write_text(json.dumps(raw | {'chat_template': head + text}, indent=1))
+
+
+def _literal(value: Any) -> str:
+  """A JSON value as Jinja writes it."""
+  if isinstance(value, Mapping):
+    return '{' + ', '.join(
+      f'{json.dumps(k)}: {_literal(v)}' for k, v in value.items()
+    ) + '}'  # fmt: skip
+  if isinstance(value, (list, tuple)):
+    return f'[{", ".join(map(_literal, value))}]'
+  return 'none' if value is None else json.dumps(value)
+
+
+def _unread(folder: pathlib.Path, name: str) -> str:
+  return (
+    f'the tokenizer in {folder} has no chat template that reads {name!r}; leave '
+    'it out of --config.rollout.chat_template_kwargs.'
+  )
 
 
 class ChatTokenizer:
@@ -51,10 +132,18 @@ class ChatTokenizer:
   other, as base models read text.
   """
 
-  def __init__(self, folder: pathlib.Path, system: str = ''):
+  def __init__(
+    self,
+    folder: pathlib.Path,
+    system: str = '',
+    template_kwargs: Mapping[str, Any] = types.MappingProxyType({}),
+  ):
     from transformers import AutoTokenizer
 
     self.folder = pathlib.Path(folder)
+    # The tag of the thoughts that each prompt ends within; '' where it does not.
+    self.opens_thoughts = ''
+    self._kwargs = dict(template_kwargs)
     try:
       self._tokenizer = AutoTokenizer.from_pretrained(
         str(self.folder), local_files_only=True, trust_remote_code=False
@@ -64,6 +153,7 @@ class ChatTokenizer:
         f'the tokenizer in {self.folder} cannot be read: '
         f'{" ".join(str(error).split())}'
       ) from error
+    self._check_kwargs()
     self._head, self._tail, end = self._frame(self._opening(system))
     self.eos_ids = self._ends(end)
     self._end = self.eos_ids[0]
@@ -126,6 +216,7 @@ class ChatTokenizer:
     asked = [*opening, ('user', _USER)]
     opened = self._render(asked, add_generation_prompt=True)
     head, tail = self._split(opened, _USER)
+    self.opens_thoughts = left_open(tail)
     whole = self._render([*asked, ('assistant', _ASSISTANT)])
     _, end = self._split(whole, _ASSISTANT)
     return tuple(
@@ -137,13 +228,19 @@ class ChatTokenizer:
     messages = [{'role': role, 'content': text} for role, text in turns]
     try:
       return self._tokenizer.apply_chat_template(
-        messages, tokenize=False, **options
+        messages, tokenize=False, **self._kwargs, **options
       )
     except Exception as error:  # noqa: BLE001 - a template raises anything
       raise ValueError(
         f'the chat template in {self.folder} cannot be rendered: '
         f'{" ".join(str(error).split())}'
       ) from error
+
+  def _check_kwargs(self) -> None:
+    template = str(self._tokenizer.chat_template or '')
+    for name in self._kwargs:
+      if not re.search(rf'\b{re.escape(name)}\b', template):
+        raise ValueError(_unread(self.folder, name))
 
   def _split(self, text: str, mark: str) -> tuple[str, str]:
     parts = text.split(mark)

@@ -19,10 +19,11 @@ from jaxagent import types
 from jaxagent.envs import parser
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.envs.model_line import step_names
-from jaxagent.llm.base import TextModel
+from jaxagent.llm.base import TextModel, complete
 from jaxagent.stand_ins import moves
 
 MIN_POOL = 100
+MAX_TOKENS = 4096  # of a model's answer with a batch of them
 MAX_IDEA_CHARS = 1000  # a longer line is no advice for a first step
 
 # Paper 000 table 7.
@@ -97,6 +98,7 @@ def model_idea_pool(
   n: int = MIN_POOL,
   batch: int = 25,
   max_calls: int = 12,
+  max_tokens: int = MAX_TOKENS,
 ) -> list[str]:
   """At least n ideas from a text model (table 7's prompt), deduplicated.
 
@@ -109,9 +111,10 @@ def model_idea_pool(
       initial_script=script,
       number_to_generate=batch,
     )
-    answer = model.complete(
+    answer = complete(
+      model,
       [{'role': 'user', 'content': prompt}],
-      max_tokens=4096,
+      max_tokens=max_tokens,
       temperature=1.0,
       seed=call,
     )

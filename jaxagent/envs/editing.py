@@ -5,12 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from jaxagent.envs.interfaces import (
-  Editor,
-  EditRefused,
-  NoText,
-  TextModelError,
-)
+from jaxagent.envs.interfaces import Editor, EditRefused, TextModelError
 from jaxagent.envs.workspace import ActionFailed
 
 MAX_INSTRUCTION_CHARS = 4000
@@ -35,8 +30,7 @@ class AskedEditor:
     out. It is logged, once for each place. What fails around a real model
     says nothing of the instruction and is ours.
 
-    Raises ActionFailed for a refusal, TextModelError where none came. A model
-    that says nothing to this input, though it is well, has refused.
+    Raises ActionFailed for a refusal, TextModelError where no answer came.
     """
     if len(instruction) > MAX_INSTRUCTION_CHARS:
       raise ActionFailed(
@@ -47,8 +41,6 @@ class AskedEditor:
     except EditRefused as error:
       reason = ' '.join(error.reason.split())
       raise ActionFailed(f'the edit was refused: {reason}.') from error
-    except NoText as error:
-      raise ActionFailed('the edit was refused: no text came.') from error
     except TextModelError:
       raise
     except Exception as error:

@@ -7,8 +7,10 @@ output can name the stand-ins that took part in it.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 from jaxagent import types
@@ -35,6 +37,32 @@ class TextModelError(Exception):
 
 class NoText(TextModelError):
   """It answered and said nothing: of a model that is measured, its own doing."""
+
+
+_THOUGHTS: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
+  'thoughts', default=None
+)
+MOST_THOUGHTS = 100_000  # characters of a role that a trace keeps, the newest
+
+
+@contextlib.contextmanager
+def thinking() -> Iterator[dict[str, str]]:
+  """Gathers role -> what its model thought before its answers, in this thread."""
+  found: dict[str, str] = {}
+  token = _THOUGHTS.set(found)
+  try:
+    yield found
+  finally:
+    _THOUGHTS.reset(token)
+
+
+def thought(role: str, thoughts: str) -> None:
+  """Notes what the model of a role thought, for who gathers it."""
+  found = _THOUGHTS.get()
+  if found is None or not thoughts:
+    return
+  whole = '\n\n'.join(filter(None, [found.get(role), thoughts]))
+  found[role] = whole[-MOST_THOUGHTS:]
 
 
 @runtime_checkable

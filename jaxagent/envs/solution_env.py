@@ -17,6 +17,7 @@ from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
 from jaxagent.envs.execution import Run, ScriptRunner
 from jaxagent.envs.grading import credited
+from jaxagent.envs.interfaces import MOST_THOUGHTS
 from jaxagent.envs.solution import (
   Solution,
   SolutionError,
@@ -75,7 +76,8 @@ class SolutionEnvironment:
   ) -> tuple[types.Executed, Run | None]:
     """Runs what a response proposes; whatever it says, it ends in an outcome.
 
-    answer: of the model that instruments, where one was asked.
+    answer: of the model that instruments, where one was asked. What it and a model
+      that answered with `response` thought before is in their `thoughts`.
 
     Returns (what an interaction is told, the run where there was one).
     """
@@ -84,6 +86,7 @@ class SolutionEnvironment:
     except SolutionError as error:
       outcome = types.Outcome.INVALID_FORMAT
       record = self._record(task, response, message=str(error))
+      record |= _thoughts(response)
       told = types.Executed(
         outcome, FLOOR_S, message=str(error), info=record
       )
@@ -100,6 +103,7 @@ class SolutionEnvironment:
       own_work=True,
     )
     record = self._record(task, response, solution, made, run)
+    record |= _thoughts(response, answer)
     exec_s = max(run.execution.exec_s, FLOOR_S)
     told = types.Executed(
       run.outcome, exec_s, message=run.message, info=record
@@ -163,6 +167,16 @@ class SolutionEnvironment:
       'startup_s': execution.startup_s if execution else 0.0,
       'cpu_s': execution.cpu_s if execution else 0.0,
     }
+
+
+def _thoughts(response: str, answer: str | None = None) -> dict[str, str]:
+  """What models thought before they answered; JSON-able."""
+  found = {'thoughts': response, 'instrumenter_thoughts': answer}
+  return {
+    name: said[-MOST_THOUGHTS:]
+    for name, text in found.items()
+    if (said := getattr(text, 'thoughts', ''))
+  }
 
 
 def _diff(before: str, code: str) -> str:

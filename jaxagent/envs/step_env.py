@@ -50,6 +50,7 @@ class StepResult:
   diff: unified diff of an edit.
   message: one line for people.
   undone: the edit is not in `state`, for its run failed.
+  thoughts: role -> what its model thought that had a part in the step.
   """
 
   outcome: types.Outcome
@@ -67,6 +68,7 @@ class StepResult:
   message: str = ''
   entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
   undone: bool = False
+  thoughts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   @property
   def done(self) -> bool:
@@ -233,7 +235,8 @@ class StepEnvironment(ScriptRunner):
     }
     scene = self._scene(state, call)
     try:
-      effect = self.dialect.carry_out(scene, name, args)
+      with interfaces.thinking() as thoughts:
+        effect = self.dialect.carry_out(scene, name, args)
     except ActionFailed as error:
       effect = Effect(
         self.dialect.failed(name, args, error), types.Outcome.INVALID_ACTION
@@ -243,7 +246,9 @@ class StepEnvironment(ScriptRunner):
         f'a text model gave no answer: {error}', types.Outcome.INFRASTRUCTURE
       )
     result = self._finish(state, name, args, effect, text)
-    return dataclasses.replace(result, entries=response.entries)
+    return dataclasses.replace(
+      result, entries=response.entries, thoughts=thoughts
+    )
 
   def _scene(self, state: types.State, call: Mapping[str, Any]) -> Scene:
     """call: of `run_script`, for whatever the action runs."""

@@ -8,9 +8,9 @@ prints get marks. A model that rewrites, shortens or answers nonsense is refused
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from jaxagent import fences
 from jaxagent.instrumentation import marks
 from jaxagent.instrumentation.insert import Place, insert
 from jaxagent.instrumentation.program import Instrumented
@@ -37,7 +37,6 @@ markdown code block (wrapped in ```).
 Now please insert print statements for this python script:
 {code}
 """
-_BLOCK = re.compile(r'```[^\n`]*\n(.*?)```', re.S)
 
 
 def prompt(code: str) -> str:
@@ -47,26 +46,46 @@ def prompt(code: str) -> str:
 
 
 def instrument(code: str, answer: str, key: bytes) -> Instrumented:
-  """The program with marks where the model's answer prints; never raises.
+  """Returns the program with marks where the model's answer prints; never raises.
 
+  answer: without the model's thoughts. Of several blocks the last one counts that is
+    the program with prints in it.
   `refused` says why there are none: the answer has no code, or another program.
   """
-  found = _BLOCK.search(answer)
   try:
     own = parse(code)
   except FAULTS as error:
     return Instrumented(code, refused=f'the program: {error}')
-  try:
-    told = parse(found[1] if found else answer)
-    places = _places(own, told)
-  except FAULTS as error:
-    return Instrumented(code, refused=f'the answer: {error}')
-  if not places:
-    return Instrumented(code, refused='the answer: it prints no milestone.')
+  refused = ''
+  for told in _programs(answer):
+    try:
+      places = _places(own, parse(told))
+    except FAULTS as error:
+      refused = refused or f'the answer: {error}'
+      continue
+    if places:
+      break
+    refused = refused or 'the answer: it prints no milestone.'
+  else:
+    return Instrumented(code, refused=refused)
   try:
     return insert(code, own, places, key)
   except FAULTS as error:
     return Instrumented(code, refused=f'the marks: {error}')
+
+
+def _programs(answer: str) -> list[str]:
+  """What could be the program, the likeliest first: the last block."""
+  found = fences.blocks(answer, _parses)
+  return [block.code for block in reversed(found)] or [answer]
+
+
+def _parses(code: str) -> bool:
+  try:
+    parse(code)
+    return True
+  except FAULTS:
+    return False
 
 
 def _places(own: ast.Module, told: ast.Module) -> list[Place]:

@@ -8,9 +8,21 @@ import logging
 import os
 import pathlib
 import tempfile
-from typing import Any
+from typing import Any, NamedTuple
 
 _log = logging.getLogger(__name__)
+
+
+class Kept(NamedTuple):
+  """A stored answer.
+
+  tokens: that it took; None where nobody counted them.
+  thoughts: apart from the answer; None of a record from before they were.
+  """
+
+  answer: str
+  tokens: dict[str, int] | None
+  thoughts: str | None
 
 
 class AnswerCache:
@@ -30,15 +42,15 @@ class AnswerCache:
     digest = hashlib.sha256(text.encode()).hexdigest()
     return self.directory / digest[:2] / f'{digest}.json'
 
-  def get(
-    self, request: dict[str, Any]
-  ) -> tuple[str, dict[str, int] | None] | None:
-    """The stored answer and the tokens that it took, None without one."""
+  def get(self, request: dict[str, Any]) -> Kept | None:
+    """Returns the stored answer, None without one."""
     path = self.path(request)
     try:
       record = json.loads(path.read_text(encoding='utf-8'))
       if record['request'] == request and isinstance(record['answer'], str):
-        return record['answer'], record.get('tokens')
+        return Kept(
+          record['answer'], record.get('tokens'), record.get('thoughts')
+        )
     except FileNotFoundError:
       return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -51,9 +63,15 @@ class AnswerCache:
     request: dict[str, Any],
     answer: str,
     tokens: dict[str, int] | None = None,
+    thoughts: str | None = None,
   ) -> None:
     """Stores an answer; the last writer wins."""
-    record = {'request': request, 'answer': answer, 'tokens': tokens}
+    record = {
+      'request': request,
+      'answer': answer,
+      'tokens': tokens,
+      'thoughts': thoughts,
+    }
     path = self.path(request)
     path.parent.mkdir(exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix='.tmp')

@@ -6,8 +6,10 @@ import re
 import textwrap
 from collections.abc import Sequence
 
+from jaxagent import fences
 from jaxagent.envs import syntax
-from jaxagent.envs.interfaces import EditRefused
+from jaxagent.envs.interfaces import EditRefused, thought
+from jaxagent.llm import answer as answers
 from jaxagent.llm import base
 
 SYSTEM = (
@@ -23,8 +25,11 @@ AGAIN = (
   'script in one ```python code block, or with REFUSED: and the reason.'
 )
 _REFUSED = re.compile(r'^\s*REFUSED:\s*(.+)', re.M)
-_FENCE = re.compile(r'^[ \t]*```[ \t]*\w*[ \t]*\n(.*?)^[ \t]*```', re.M | re.S)
-_WHOLE = re.compile(r'^[ \t]*```[ \t]*\w*[ \t]*\n(.*)^[ \t]*```', re.M | re.S)
+# What stands before a block of Python; any other language is no script.
+_PYTHON = ('', 'python', 'python3', 'py', 'py3', 'ipython')
+# An answer of so many times its script, and this much more, does not come to an end
+# for what it was asked.
+ENDLESS, ENDLESS_CHARS = 4, 16_000
 
 
 def parses(code: str) -> bool:
@@ -39,15 +44,21 @@ def parses(code: str) -> bool:
 class ModelEditor:
   """Carries out instructions by asking a text model for the new script.
 
-  Only a model that cannot be reached is an infrastructure failure. An
-  answer without usable code depends on the instruction, so after
-  `attempts` of them the edit is refused, which the policy is charged for:
-  else an instruction that keeps the editor from writing code would be free.
-  No text at all, or a script that the model has no room for, is refused, too.
+  A model that cannot be reached is an infrastructure failure, and so is an answer
+  that is cut or empty, after the client asked again with more room. What depends on
+  the instruction is a refused edit, which the policy is charged for: else an
+  instruction that keeps the editor from writing code would be free. These are
+  `attempts` answers without usable code, no text of a model that answers other
+  questions, a script that the model has no room for, and an answer without end.
   """
 
   def __init__(
-    self, client: base.TextModel, *, max_tokens: int = 4096, attempts: int = 2
+    self,
+    client: base.TextModel,
+    *,
+    max_tokens: int = 4096,
+    temperature: float = 0.0,
+    attempts: int = 2,
   ):
     if attempts < 1:
       raise ValueError(f'attempts={attempts!r} must be at least 1.')
@@ -55,6 +66,7 @@ class ModelEditor:
     self.name = f'model_editor({client.name})'
     self.is_stand_in = client.is_stand_in
     self.max_tokens = max_tokens
+    self.temperature = temperature
     self.attempts = attempts
 
   def edit(self, script: str, instruction: str) -> str:
@@ -62,7 +74,7 @@ class ModelEditor:
 
     Raises EditRefused where the model refuses, has no answer to this input or
     gives no valid Python (checked where the script itself is valid),
-    TextModelError where it cannot be reached.
+    TextModelError where it cannot be reached or gives no whole answer.
     """
     if not instruction.strip():
       raise EditRefused('the instruction is empty')
@@ -76,8 +88,8 @@ class ModelEditor:
     ]
     why = ''
     for attempt in range(self.attempts):
-      answer = self._ask(messages, attempt)
-      code, why = self._read(answer, check=parses(script))
+      answer = self._ask(messages, attempt, len(script))
+      code, why = read(answer, script)
       if code is not None:
         return code
       messages += [
@@ -86,35 +98,64 @@ class ModelEditor:
       ]
     raise EditRefused(f"the editor's answer cannot be used: {why}")
 
-  def _ask(self, messages: Sequence[dict[str, str]], attempt: int) -> str:
+  def _ask(
+    self, messages: Sequence[dict[str, str]], attempt: int, size: int
+  ) -> answers.Answer:
+    """size: characters of the script."""
     try:
-      return base.ask(
+      answer = base.ask(
         self.client,
         messages,
         max_tokens=self.max_tokens,
-        temperature=0.0,
+        temperature=self.temperature,
         seed=attempt,
       )
     except base.Unanswerable as error:
       raise EditRefused(str(error)) from error
+    except base.Unfinished as error:
+      if len(error.text) < ENDLESS * size + ENDLESS_CHARS:
+        raise
+      raise EditRefused(
+        f'the edit of {size} characters had not ended after {len(error.text)}'
+      ) from error
+    thought('editor', answer.thoughts)
+    return answer
 
-  @staticmethod
-  def _read(answer: str, check: bool) -> tuple[str | None, str]:
-    """(code, '') or (None, what is wrong); EditRefused for a refusal."""
-    blocks = sorted(_FENCE.findall(answer), key=len, reverse=True)
-    whole = _WHOLE.search(answer)  # a script may hold a fence in a string
-    blocks += [whole.group(1)] if whole else []
-    blocks = [b for b in blocks if b.strip()]
-    if not blocks:
-      refused = _REFUSED.search(answer)
-      if refused:
-        raise EditRefused(refused.group(1).strip()[:200])
-      cut = ' (it was cut off)' if '```' in answer else ''
-      return None, f'it holds no complete code block{cut}'
-    for block in blocks:
-      if not check or parses(block):
-        return block, ''
+
+def read(answer: str, script: str) -> tuple[str | None, str]:
+  """Returns (the edited script, ''), or (None, what is wrong with an answer).
+
+  The last block of Python counts, valid where the script itself is: what stands before
+  it is a draft, or what it takes the place of. Raises EditRefused for a refusal.
+  """
+  check = parses(script)
+  found = [
+    block
+    for block in fences.blocks(answer, parses if check else lambda code: True)
+    if block.language in _PYTHON and block.code.strip()
+  ]
+  if not found:
+    refused = _REFUSED.search(answer)
+    if refused:
+      raise EditRefused(refused.group(1).strip()[:200])
+    cut = ' (it was cut off)' if '```' in answer or '~~~' in answer else ''
+    return None, f'it holds no complete code block{cut}'
+  valid = [b.code for b in found if not check or parses(b.code)]
+  if not valid:
     return None, 'its code is not valid Python'
+  if len(set(valid)) > 1 and 2 * len(valid[-1]) < len(script):
+    return None, (
+      f'it holds {len(valid)} code blocks, and the last one is less than half of '
+      'the script'
+    )
+  return _as_in(script, valid[-1]), ''
+
+
+def _as_in(script: str, code: str) -> str:
+  """The code with the script's line ends."""
+  if '\r\n' in script and '\n' not in script.replace('\r\n', ''):
+    return code.replace('\n', '\r\n')
+  return code
 
 
 def _ended(script: str) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from jaxagent import types
 from jaxagent.envs import agents, parser
 from jaxagent.envs.interfaces import NoText
+from jaxagent.llm import base
+from jaxagent.llm.answer import Answer
 from jaxagent.llm.base import Refused, TextModel
 
 SYSTEM = (
@@ -68,8 +70,10 @@ class ModelExpert:
     task: types.TaskSpec,
     rng: random.Random,
     ideas: Sequence[str] = (),
-  ) -> str:
-    """One response; raises TextModelError where the model gives none.
+  ) -> Answer:
+    """One response, whose `thoughts` are apart from it.
+
+    Raises TextModelError where the model gives none.
 
     Asked again with its own bad answer it may refuse, or say nothing: then that
     answer is what it gave.
@@ -101,12 +105,13 @@ class ModelExpert:
 
   def _asked(
     self, messages: Sequence[dict[str, str]], rng: random.Random
-  ) -> str:
-    answer = self.client.complete(
+  ) -> Answer:
+    answer = base.complete(
+      self.client,
       messages,
       max_tokens=self.max_tokens,
       temperature=self.temperature,
       stop=self.agent.stop,
       seed=rng.getrandbits(31),
     )
-    return answer.split(STOP)[0].strip()
+    return Answer(answer.split(STOP)[0].strip(), answer.thoughts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jaxagent.envs.interfaces import thought
 from jaxagent.envs.workspace import ActionFailed
 from jaxagent.llm import base
 
@@ -39,11 +40,18 @@ class ModelReader:
   the policy's doing, and TextModelError where it cannot be reached.
   """
 
-  def __init__(self, client: base.TextModel, *, max_tokens: int = 1024):
+  def __init__(
+    self,
+    client: base.TextModel,
+    *,
+    max_tokens: int = 1024,
+    temperature: float = 0.0,
+  ):
     self.client = client
     self.name = f'model_reader({client.name})'
     self.is_stand_in = client.is_stand_in
     self.max_tokens = max_tokens
+    self.temperature = temperature
 
   def describe(self, text: str, wanted: str) -> str:
     """What is wanted of a file: of its blocks, put together."""
@@ -70,14 +78,17 @@ class ModelReader:
 
   def _ask(self, question: str) -> str:
     try:
-      return base.ask(
+      answer = base.ask(
         self.client,
         [{'role': 'user', 'content': question}],
         max_tokens=self.max_tokens,
-        temperature=0.0,
-      ).strip()
+        temperature=self.temperature,
+        seed=0 if self.temperature else None,
+      )
     except base.Unanswerable as error:
       raise ActionFailed(f'{error}.', kind='model') from error
+    thought('reader', answer.thoughts)
+    return answer.strip()
 
 
 def blocks(text: str) -> Iterator[tuple[int, int, str]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import ipaddress
 import json
 import logging
 import os
@@ -19,14 +18,17 @@ import pathlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx
 import numpy as np
 
-from jaxagent.envs.interfaces import NoText, TextModelError
+from jaxagent.envs.interfaces import TextModelError
+from jaxagent.llm import answer as answers
 from jaxagent.llm import cache as answer_cache
+from jaxagent.llm import request, room, wire
 from jaxagent.llm.base import Refused
 
 _log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ class Usage:
 
 
 # (a 200 answer's JSON, key) -> what is made of it
-_Read = Callable[[Any, str], str]
+_Read = Callable[[Any, str], Any]
 
 
 class _Retry(Exception):
@@ -83,7 +85,14 @@ class OpenAIClient:
     cache_dir: answers are kept here by the hash of their request; None: no
       cache. A sampled answer (temperature > 0) without a seed is never
       looked up, for two samples must be able to differ.
+    extra: merged into the JSON of each request; a value None takes a key out.
+    is_measured: its answers are what is measured: one that its limit of tokens
+      cuts is its answer, too. Any other model is asked again with twice the room,
+      until that is `most_grown` times the first, where its answer is cut or empty.
+    room_key: what names that limit, for errors.
     timeout_s: of one attempt, from its start to the answer's last byte.
+    s_per_token: seconds that an attempt has for each token of its room, where
+      that is more than timeout_s.
     max_retries: further attempts after 429, 5xx, time-outs, lost connections.
     max_concurrency: requests in flight at the same time.
     api_key_env: environment variable with the key; unset or empty: no
@@ -102,7 +111,12 @@ class OpenAIClient:
     model: str,
     cache_dir: pathlib.Path | str | None = None,
     *,
+    extra: Mapping[str, Any] = types.MappingProxyType({}),
+    is_measured: bool = False,
+    most_grown: int = room.MOST_GROWN,
+    room_key: str = 'max_tokens',
     timeout_s: float = 120.0,
+    s_per_token: float = 0.0,
     max_retries: int = 4,
     max_concurrency: int = 8,
     api_key_env: str = 'OPENAI_API_KEY',
@@ -112,23 +126,26 @@ class OpenAIClient:
     max_backoff_s: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
   ):
-    self._url, loopback = _checked_url(base_url)
+    self._url, loopback = wire.checked_url(base_url)
     if not model:
       raise ValueError(
         f'model={model!r} is empty; name a model that {base_url} serves.'
       )
-    for name, value, least in (
-      ('timeout_s', timeout_s, 1e-9),
-      ('max_retries', max_retries, 0),
-      ('max_concurrency', max_concurrency, 1),
-      ('backoff_s', backoff_s, 0),
-      ('price_per_1k_prompt', price_per_1k_prompt, 0),
-      ('price_per_1k_completion', price_per_1k_completion, 0),
-    ):
-      if not value >= least:
-        raise ValueError(f'{name}={value!r} must be at least {least:g}.')
+    _check_least(
+      timeout_s=(timeout_s, 1e-9),
+      s_per_token=(s_per_token, 0),
+      max_retries=(max_retries, 0),
+      max_concurrency=(max_concurrency, 1),
+      backoff_s=(backoff_s, 0),
+      price_per_1k_prompt=(price_per_1k_prompt, 0),
+      price_per_1k_completion=(price_per_1k_completion, 0),
+    )
     self.name = model
+    self._room = room.Room(
+      f'{model} at {self._url}', room_key, is_measured, most_grown
+    )
     self.timeout_s = timeout_s
+    self._extra, self._s_per_token = _checked(extra), s_per_token
     self.max_retries = max_retries
     self.api_key_env = api_key_env
     self._prices = (price_per_1k_prompt, price_per_1k_completion)
@@ -208,15 +225,18 @@ class OpenAIClient:
     stop: Sequence[str] = (),
     seed: int | None = None,
   ) -> str:
-    """The answer's text.
+    """Returns the answer, an `answer.Answer`, without what its model thought.
 
     Raises TextModelError where no usable answer came: the endpoint refuses
     the request (`base.Refused` where for what is in it), fails more than
-    `max_retries` times, says nothing (`NoText`), or does not speak the protocol.
+    `max_retries` times, cuts its answer (`base.Unfinished`), says nothing
+    (`NoText`; `base.Declined` where it will not), or does not speak the protocol.
     """
     body: dict[str, Any] = {
       'model': self.name,
-      'messages': [{k: _encodable(v) for k, v in m.items()} for m in messages],
+      'messages': [
+        {k: wire.encodable(v) for k, v in m.items()} for m in messages
+      ],
       'max_tokens': max_tokens,
       'temperature': temperature,
     }
@@ -225,51 +245,74 @@ class OpenAIClient:
     if seed is not None:
       body['seed'] = seed
     cache = None if temperature > 0 and seed is None else self._cache
-    request = {'url': self._url, 'body': body}
-    return self._answer('chat/completions', request, self._read, cache)
+    wanted = self._request(self._url, body)
+    ask = functools.partial(self._with_retries, read=self._read)
+    whole = functools.partial(self._room.whole, ask)
+    found = self._answer('chat/completions', wanted, whole, cache)
+    # A server that may not be told to stop does not.
+    ends = [at for text in stop if (at := found.find(text)) >= 0]
+    if not ends:
+      return found
+    return answers.Answer(found[: min(ends)], found.thoughts)
 
   def embed(self, texts: Sequence[str]) -> np.ndarray:
-    """float64 [len(texts), D], a vector of the model's D for each text.
+    """Returns float64 [len(texts), D], a vector of the model's D for each text.
 
     Raises TextModelError as `complete` does.
     """
-    body = {'model': self.name, 'input': [_encodable(t) for t in texts]}
-    request = {'url': f'{self._url}/embeddings', 'body': body}
+    body = {'model': self.name, 'input': [wire.encodable(t) for t in texts]}
+    wanted = self._request(f'{self._url}/embeddings', body)
     read = functools.partial(self._read_vectors, n=len(texts))
+    ask = functools.partial(self._with_retries, read=read)
     return np.array(
-      json.loads(self._answer('embeddings', request, read, self._cache))
+      json.loads(self._answer('embeddings', wanted, ask, self._cache))
     )
+
+  def _request(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
+    """What an answer is kept by: also what is not sent, such as a seed."""
+    sent, left_out = request.merged(body, self._extra)
+    found = {'url': url, 'body': sent}
+    return found | {'left_out': left_out} if left_out else found
 
   def _answer(
     self,
     path: str,
-    request: dict[str, Any],
-    read: _Read,
+    wanted: dict[str, Any],
+    ask: room.Ask,
     cache: answer_cache.AnswerCache | None,
-  ) -> str:
-    """What `read` makes of the endpoint's answer, or made of it before."""
+  ) -> answers.Answer:
+    """What `ask` makes of the endpoint's answer, or made of it before."""
     self._count(calls=1)
     if cache is not None:
-      kept = cache.get(request)
-      if kept is not None:
+      kept = cache.get(wanted)
+      if kept is not None and (found := self._of_cache(kept)) is not None:
         self._count(cache_hits=1)
-        text, tokens = kept
-        self._meter_tokens(tokens)
-        return text
+        self._meter_tokens(kept.tokens)
+        return found
     key = self._key()
     try:
       with self._slots:
-        text, tokens = self._with_retries(path, request['body'], read, key)
+        text, tokens = ask(path, wanted['body'], key)
     except TextModelError:
       self._count(failures=1)
       raise
-    text = _without(text, key)  # an endpoint that echoes its headers
+    # An endpoint may echo its headers.
+    thoughts = wire.without(getattr(text, 'thoughts', ''), key)
+    found = answers.Answer(wire.without(text, key), thoughts)
     if cache is not None:
       try:
-        cache.put(request, text, tokens)
+        cache.put(wanted, str(found), tokens, thoughts)
       except OSError as error:  # the answer is there all the same
         _log.warning('%s: the answer is not cached: %s.', self.name, error)
-    return text
+    return found
+
+  @staticmethod
+  def _of_cache(kept: answer_cache.Kept) -> answers.Answer | None:
+    """None of an old record that was cut in its thoughts: it is asked again."""
+    if isinstance(kept.thoughts, str):
+      return answers.Answer(kept.answer, kept.thoughts)
+    found, is_cut = answers.proper(kept.answer)
+    return None if is_cut or not found.strip() else found
 
   def _key(self) -> str:
     key = os.environ.get(self.api_key_env, '').strip()
@@ -282,8 +325,8 @@ class OpenAIClient:
     return key
 
   def _with_retries(
-    self, path: str, body: dict[str, Any], read: _Read, key: str
-  ) -> tuple[str, dict[str, int] | None]:
+    self, path: str, body: dict[str, Any], key: str, *, read: _Read
+  ) -> tuple[Any, room.Tokens]:
     """What `read` made of the answer, and the tokens that it took."""
     for attempt in range(self.max_retries + 1):
       try:
@@ -292,7 +335,7 @@ class OpenAIClient:
         tokens = self._account(answer, path)
         return read(answer, key), tokens
       except _Retry as error:
-        message = _without(str(error), key)
+        message = wire.without(str(error), key)
         if attempt == self.max_retries:
           break
         wait = self._wait_s(attempt, error.wait_s)
@@ -314,11 +357,16 @@ class OpenAIClient:
   def _once(self, path: str, body: dict[str, Any], key: str) -> Any:
     """The JSON of a good answer."""
     headers = {'Authorization': f'Bearer {key}'} if key else {}
-    deadline = time.monotonic() + self.timeout_s
+    limit_s = max(self.timeout_s, self._s_per_token * (request.room(body) or 0))
+    deadline = time.monotonic() + limit_s
     data = bytearray()
     try:
       with self._http.stream(
-        'POST', f'{self._url}/{path}', json=body, headers=headers
+        'POST',
+        f'{self._url}/{path}',
+        json=body,
+        headers=headers,
+        timeout=limit_s,
       ) as response:
         for chunk in response.iter_bytes():
           data += chunk
@@ -328,14 +376,14 @@ class OpenAIClient:
               'bytes.'
             )
           if time.monotonic() > deadline:
-            raise _Retry(f'no whole answer within {self.timeout_s:g} s')
+            raise _Retry(f'no whole answer within {limit_s:g} s')
     except httpx.TimeoutException:
-      raise _Retry(f'time-out after {self.timeout_s:g} s') from None
+      raise _Retry(f'time-out after {limit_s:g} s') from None
     except httpx.TransportError as error:
       raise _Retry(f'{type(error).__name__}: {error}') from None
     except httpx.HTTPError as error:  # its request would hold the header
       raise TextModelError(
-        f'{self.name}: {_without(str(error), key)}'
+        f'{self.name}: {wire.without(str(error), key)}'
       ) from None
     if response.status_code != 200:
       raise self._refusal(response, bytes(data), key)
@@ -345,10 +393,10 @@ class OpenAIClient:
     self, response: httpx.Response, data: bytes, key: str
   ) -> Exception:
     status = response.status_code
-    said = _without(_error_text(data), key)
+    said = wire.without(wire.error_text(data), key)
     if status in RETRY_STATUS:
       return _Retry(
-        f'HTTP {status} {said}', _seconds(response.headers.get('retry-after'))
+        f'HTTP {status} {said}', wire.seconds(response.headers.get('retry-after'))
       )
     remedy = _REMEDIES.get(status, 'the request was not accepted')
     kind = Refused if status in REFUSED_STATUS else TextModelError
@@ -363,27 +411,18 @@ class OpenAIClient:
     except (ValueError, RecursionError):
       raise TextModelError(
         f'{self.name} at {self._url}: the answer is no JSON: '
-        f'{_without(_shown(data), key)}. Check base_url.'
+        f'{wire.without(wire.shown(data), key)}. Check base_url.'
       ) from None
 
-  def _read(self, answer: Any, key: str) -> str:
-    """The text of a 200 answer."""
+  def _read(self, answer: Any, key: str) -> answers.Reply:
+    """The first choice of a 200 answer."""
     try:
-      choice = answer['choices'][0]
-      message = choice['message']
-      text = message.get('content')
-      refusal = message.get('refusal')
-    except (KeyError, IndexError, TypeError, AttributeError):
+      return answers.read(answer)
+    except ValueError as error:
       raise TextModelError(
-        f'{self.name} at {self._url}: the answer has no '
-        f'choices[0].message: {_told(answer, key)}.'
+        f'{self.name} at {self._url}: the answer has {error}: '
+        f'{wire.told(answer, key)}.'
       ) from None
-    if isinstance(text, str) and text.strip():
-      return text
-    why = refusal or choice.get('finish_reason')
-    raise NoText(
-      f'{self.name} answered without text ({_without(str(why)[:200], key)}).'
-    )
 
   def _read_vectors(self, answer: Any, key: str, *, n: int) -> str:
     """The n vectors of a 200 answer, in the order of the texts, as JSON."""
@@ -402,7 +441,7 @@ class OpenAIClient:
       raise TextModelError(
         f'{self.name} at {self._url}: the answer is not a vector of finite '
         f'numbers, all of one length, for each of {n} texts: '
-        f'{_told(answer, key)}.'
+        f'{wire.told(answer, key)}.'
       )
     return json.dumps(vectors.tolist())
 
@@ -426,62 +465,15 @@ class OpenAIClient:
     return tokens
 
 
-def _checked_url(base_url: str) -> tuple[str, bool]:
-  """(URL without a slash at the end, is it this machine)."""
+def _check_least(**limits: tuple[float, float]) -> None:
+  for name, (value, least) in limits.items():
+    if not value >= least:
+      raise ValueError(f'{name}={value!r} must be at least {least:g}.')
+
+
+def _checked(extra: Mapping[str, Any]) -> dict[str, Any]:
   try:
-    url = httpx.URL(base_url or '')
-  except (httpx.InvalidURL, TypeError):
-    url = httpx.URL('')
-  if url.userinfo or url.query:
-    raise ValueError(
-      'base_url holds a user name or a query: keep secrets out of it and '
-      'give the key by the environment.'
-    )
-  if url.scheme not in ('http', 'https') or not url.host:
-    raise ValueError(
-      f'base_url={base_url!r} must be an http or https address such as '
-      "'http://127.0.0.1:8000/v1'."
-    )
-  try:
-    loopback = ipaddress.ip_address(url.host).is_loopback
-  except ValueError:
-    loopback = url.host == 'localhost'
-  return str(url).rstrip('/'), loopback
-
-
-def _encodable(text: str) -> str:
-  """Half characters, which a JSON escape can make, have no UTF-8."""
-  return text.encode('utf-8', 'replace').decode()
-
-
-def _without(text: str, key: str) -> str:
-  return text.replace(key, '[key]') if key else text
-
-
-def _shown(data: bytes) -> str:
-  """The answer's start, on one line."""
-  return ' '.join(data[:2000].decode('utf-8', 'replace').split())[:200]
-
-
-def _told(answer: Any, key: str) -> str:
-  """The start of an answer that is none."""
-  return _without(_shown(json.dumps(answer).encode()), key)
-
-
-def _error_text(data: bytes) -> str:
-  """The message of an error answer, its start where it has none."""
-  try:
-    error = json.loads(data)['error']
-    said = error['message'] if isinstance(error, dict) else error
-    return ' '.join(str(said).split())[:300]
-  except (ValueError, KeyError, TypeError, RecursionError):
-    return _shown(data)
-
-
-def _seconds(text: str | None) -> float | None:
-  """Retry-After in seconds; its form with a date is not read."""
-  try:
-    value = float(text)
-  except (TypeError, ValueError):
-    return None
-  return value if 0 <= value < float('inf') else None
+    request.check_extra(extra)
+  except ValueError as error:
+    raise ValueError(f'extra: {error}.') from None
+  return dict(extra)

@@ -18,19 +18,25 @@ def asked(
   spec: types.TaskSpec,
   rng: random.Random,
   ideas: Sequence[str] = (),
+  *,
+  is_measured: bool = False,
 ) -> Said:
-  """The response with what it took; empty where the model has no words.
+  """Returns the response with what it took.
 
-  Judging it is the environment's business. Raises TextModelError where the model
-  cannot be asked.
+  is_measured: where the model says nothing, that is its response: judging it is the
+    environment's business.
+  Raises TextModelError where the model gives no answer.
   """
   began = time.monotonic()
   with _meter(expert) as tokens:
     try:
       text = expert.act(state, spec, rng, ideas)
     except NoText:
+      if not is_measured:
+        raise
       text = ''
-  return Said(text, tokens, time.monotonic() - began)
+  answer_s = time.monotonic() - began
+  return Said(text, tokens, answer_s, getattr(text, 'thoughts', ''))
 
 
 def _meter(expert: Expert):

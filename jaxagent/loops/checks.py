@@ -15,6 +15,8 @@ from typing import Any
 from jaxagent.loops.errors import UserError
 
 WITHOUT_DEVICES = ('collect',)  # loops that never touch an accelerator
+# Options that are dictionaries of whatever a server or a template reads.
+OPEN = ('extra', 'chat_template_kwargs')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,10 +51,10 @@ def has(config, path: str) -> bool:
 
 
 def leaves(config, prefix: str = '') -> Iterator[tuple[str, Any]]:
-  """(dotted name, value) of everything that is no ConfigDict itself."""
+  """(dotted name, value) of everything that is no ConfigDict itself, and of OPEN."""
   for name in config:
     value = config[name]
-    if hasattr(value, 'keys'):
+    if hasattr(value, 'keys') and name not in OPEN:
       yield from leaves(value, f'{prefix}{name}.')
     else:
       yield prefix + name, value
@@ -192,7 +194,7 @@ def addresses(key: str) -> Rule:
 
   def check(config) -> str:
     given = get(config, key)
-    if isinstance(given, (tuple, list)) and all(map(_is_http, given)):
+    if isinstance(given, (tuple, list)) and all(map(is_http, given)):
       return ''
     return (
       f'config.{key}={given!r} must be a tuple of addresses, such as '
@@ -202,36 +204,8 @@ def addresses(key: str) -> Rule:
   return Rule((key,), check)
 
 
-def endpoint(role: str, without: str = 'scripted') -> tuple[Rule, Rule]:
-  """Rules of a model behind an address; `without`: the kind that needs none."""
-
-  def address(config) -> str:
-    options = config[role]
-    if options.kind != 'openai' or _is_http(options.base_url):
-      return ''
-    return (
-      f'config.{role}.base_url={options.base_url!r} must be an http or https '
-      "address without user name or query, such as 'http://127.0.0.1:8000/v1'."
-    )
-
-  def named(config) -> str:
-    options = config[role]
-    if options.kind != 'openai' or str(options.model).strip():
-      return ''
-    return (
-      f'config.{role}.model is empty: name the model that the endpoint '
-      f'{options.base_url} serves, or set config.{role}.kind={without}.'
-    )
-
-  kind = f'{role}.kind'
-  return (
-    Rule((kind, f'{role}.base_url'), address),
-    # The paper's variant is planned without an endpoint at hand.
-    Rule((kind, f'{role}.model'), named, 'run'),
-  )
-
-
-def _is_http(address) -> Any:
+def is_http(address) -> Any:
+  """Whether it is a server's address without user name or query."""
   try:
     url = urllib.parse.urlsplit(str(address))
     secret = url.username is not None or url.query
@@ -497,12 +471,14 @@ def tokenizer_fits(config) -> str:
   given = config.tokenizer.path or config.model.path
   if not given or config.loop in WITHOUT_DEVICES:
     return ''
-  from jaxagent.data import chat
+  from jaxagent.loops import templates
 
   try:
-    tokenizer = chat.load(given)
+    tokenizer = templates.load(config, given)
   except ValueError as error:
     return _line(error)
+  if complaint := templates.complaint(config, tokenizer):
+    return complaint
   where, hf = _model(config)
   entries = hf.get('vocab_size')
   if entries is not None and entries < tokenizer.vocab_size:

@@ -27,6 +27,7 @@ from jaxagent.loops.policy import seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, fresh_state, write_json
 from jaxagent.metrics import Progress
+from jaxagent.types import Outcome
 
 EXPERT = 'expert'  # the role: frozen, it speaks text
 
@@ -94,6 +95,7 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
   for record in cut:
     _keep(store, record)
   records = store.read()
+  _tell_invalid(host, records, store.path)
   return sorted(records, key=lambda r: (r['task'], r['index']))
 
 
@@ -140,6 +142,41 @@ def _tell_cut(cut: list[dict], total: int, path) -> None:
   print(f'collect: {what}')
 
 
+def _tell_invalid(host, records: list[dict], path) -> None:
+  """Says how many steps of a model were no valid action.
+
+  Raises UserError where all of them were: there is nothing to learn from.
+  """
+  steps_made = [step for record in records for step in record['steps']]
+  invalid = [
+    s for s in steps_made
+    if s['outcome'] in (Outcome.INVALID_FORMAT.value, Outcome.INVALID_ACTION.value)
+  ]
+  if not invalid or host.expert.is_stand_in:
+    return
+  kinds = Counter(step['outcome'] for step in invalid)
+  example = next(s for s in invalid if s['outcome'] == kinds.most_common(1)[0][0])
+  what = (
+    f'{" and ".join(f"{n} {kind}" for kind, n in kinds.most_common())} of '
+    f'{len(steps_made)} steps of {host.expert.name}, such as '
+    f'{_shown(example["response"])}: {_shown(example["observation"])}'
+  )
+  if len(invalid) < len(steps_made):
+    print(f'collect: {what}')
+    return
+  raise UserError(
+    f'collect: {what}. There is nothing to learn from: take another model with '
+    '--config.expert.model, more room with --config.expert.max_tokens, or a parser '
+    f'that takes more with --config.env.parse_mode=compatible, and remove {path} or '
+    'give --work_dir=NEW.'
+  )
+
+
+def _shown(text: str, most: int = 160) -> str:
+  text = ' '.join(text.split())
+  return repr(text if len(text) <= most else text[:most] + ' ...')
+
+
 def _ideas(host, initial: types.State, embed) -> list[str]:
   """The most diverse ideas of the task's pool."""
   config, task = host.config.collect, initial.task
@@ -177,6 +214,7 @@ def _pool(host, initial: types.State) -> list[str]:
       initial.files[initial.script],
       n=wanted,
       max_calls=max(12, wanted // 8),
+      max_tokens=max(idea_data.MAX_TOKENS, host.config.expert.max_tokens),
     )
   except TextModelError as error:
     raise UserError(

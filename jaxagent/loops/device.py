@@ -11,7 +11,7 @@ from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_of
 from jaxagent.envs.solution import SYSTEM
 from jaxagent.learner import Learner, LearnerConfig
-from jaxagent.loops import checks, crew, engines
+from jaxagent.loops import checks, crew, engines, templates
 from jaxagent.loops.agents import prompter_of, stop_of
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
@@ -26,7 +26,8 @@ def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
   try:
     if folder := tokenizer_folder(host.config):
       hf.copy_tokenizer(folder, own)
-      return chat.load(folder, system_of(host.config))
+      chat.bake(own, templates.kwargs_of(host.config))
+      return templates.load(host.config, folder, system_of(host.config))
     if (own / 'tokenizer.json').exists():
       return bpe.load(own)
   except ValueError as error:

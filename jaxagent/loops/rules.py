@@ -17,7 +17,7 @@ from jaxagent.envs import agents, parser, step_env
 from jaxagent.envs.solution_env import INSTRUMENTERS
 from jaxagent.interactions import MAX_CALLS
 from jaxagent.learner.config import CENTRED
-from jaxagent.loops import checks, engines
+from jaxagent.loops import checks, endpoints, engines, templates
 from jaxagent.rewards.mle import SCALES
 
 # Any text will do.
@@ -176,7 +176,6 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('collect.max_steps', most=MAX_CALLS // 2),
   checks.whole('collect.idea_pool'),
   checks.whole('collect.ideas_kept'),
-  checks.whole('instrumenter.max_tokens'),
   checks.whole('writer.samples', 0),
   checks.related(
     'writer.samples',
@@ -185,7 +184,6 @@ RULES: tuple[checks.Rule, ...] = (
     say='config.writer.samples={0} is of a model behind an endpoint '
     '(config.writer.kind=openai); a trained policy has its table in summary.json.',
   ),
-  checks.whole('writer.max_tokens'),
   checks.whole('search.runs'),
   checks.whole('search.steps'),
   checks.whole('search.drafts'),
@@ -484,9 +482,9 @@ RULES: tuple[checks.Rule, ...] = (
     'instrumenter.timeout_s',
     'rl.watchdog_s',
     'instrumenter.kind',
-    holds=lambda answer, watchdog, kind: kind != 'openai' or 3 * answer < watchdog,
-    say='config.instrumenter.timeout_s={0}: two tries and the wait between them must '
-    'end well before config.rl.watchdog_s={1}; lower the first or raise the second.',
+    holds=lambda answer, watchdog, kind: kind != 'openai' or 5 * answer < watchdog,
+    say='config.instrumenter.timeout_s={0}: two tries, two more of a cut answer and the '
+    'waits between them must end well before config.rl.watchdog_s={1}; lower the first or raise the second.',
   ),
   checks.related(
     'rl.lease_s',
@@ -616,12 +614,8 @@ RULES: tuple[checks.Rule, ...] = (
   ),
   checks.Rule((_HF + 'model_type',), checks.model_shape),
   checks.Rule(('mesh.fsdp', 'mesh.tensor'), checks.mesh_fits_model),
-  *checks.endpoint('expert'),
-  *checks.endpoint('editor'),
-  *checks.endpoint('reader'),
-  *checks.endpoint('instrumenter', 'syntax'),
-  *checks.endpoint('writer', 'policy'),
-  *checks.endpoint('embeddings', 'tfidf'),
+  *endpoints.rules(),
+  templates.RULE,
   # What this machine and this version have.
   checks.Rule(('sandbox.backend',), checks.backend_is_installed, 'run'),
   checks.Rule(

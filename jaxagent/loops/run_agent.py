@@ -81,7 +81,7 @@ def _answer(
   if host.config.agent == RandomAgent.name:
     return RandomAgent().act(state, spec, actions_of(host.config), rng)
   try:
-    return answers.asked(host.expert, state, spec, rng)
+    return answers.asked(host.expert, state, spec, rng, is_measured=True)
   except TextModelError as error:
     return error
 

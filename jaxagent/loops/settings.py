@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -11,7 +12,7 @@ import shutil
 from ml_collections import ConfigDict
 
 from jaxagent import disk
-from jaxagent.loops import checks, rules
+from jaxagent.loops import checks, endpoints, rules
 from jaxagent.loops.errors import UserError
 
 # Where results go, not what they are: left out of the config's hash.
@@ -66,6 +67,10 @@ def _refuse(complaint: str) -> None:
 def config_record(config) -> dict:
   """What decides the results: the config without its places."""
   record = json.loads(config.to_json_best_effort())
+  for name, value in checks.leaves(config):
+    *parents, last = name.split('.')
+    if last in checks.OPEN:  # the same whether it was given as text or not
+      functools.reduce(dict.get, parents, record)[last] = endpoints.as_dict(value)
   return {k: v for k, v in record.items() if k not in _PLACE}
 
 

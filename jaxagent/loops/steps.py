@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
+from jaxagent.envs.interfaces import MOST_THOUGHTS
 from jaxagent.rewards import ml_agent
 
 
@@ -86,11 +87,20 @@ class Said(str):
 
   tokens: `prompt_tokens` and `tokens`; empty where nobody counted them.
   answer_s: seconds until it was there.
+  thoughts: of the model before it; no part of the text.
   """
 
-  def __new__(cls, text: str, tokens: Mapping[str, int], answer_s: float):
+  def __new__(
+    cls,
+    text: str,
+    tokens: Mapping[str, int],
+    answer_s: float,
+    thoughts: str = '',
+  ):
     said = super().__new__(cls, text)
     said.cost = {**tokens, 'answer_s': answer_s}
+    if thoughts:
+      said.cost['thoughts'] = thoughts[-MOST_THOUGHTS:]
     return said
 
 
@@ -138,4 +148,5 @@ def trace_record(host, state: types.State, text: str, result) -> dict:
     'queue_s': execution.queue_s if execution else 0.0,
     'startup_s': execution.startup_s if execution else 0.0,
     'cpu_s': execution.cpu_s if execution else 0.0,
+    **{f'{role}_thoughts': said for role, said in result.thoughts.items()},
   }

@@ -14,16 +14,21 @@ from typing import Any
 
 import numpy as np
 
+from jaxagent import fences
 from jaxagent.data import ideas
 from jaxagent.envs.interfaces import Helper, NoText, TextModelError
 from jaxagent.envs.solution import SYSTEM
+from jaxagent.llm.answer import Answer
+from jaxagent.loops import endpoints
 from jaxagent.loops.agents import actions_of, agent_of
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 8  # as many as a client sends
 BYTES = 3  # a token of an endpoint's model, at least, but in numbers
 _NUMBER = re.compile(rb'[0-9]+[^0-9A-Za-z]?')
-ROLES = ('expert', 'editor')  # whose model may speak for another role, too
+# Seconds that an attempt has for each token of its room, where that is more than the
+# client's own: 33 tokens a second.
+S_PER_TOKEN = 0.03
 
 
 def make_expert(config, work: pathlib.Path):
@@ -34,7 +39,11 @@ def make_expert(config, work: pathlib.Path):
     return ScriptedExpert(agent=agent_of(config))
   from jaxagent.llm.model_expert import ModelExpert
 
-  limits: dict[str, Any] = {}
+  limits: dict[str, Any] = {
+    'max_tokens': config.expert.max_tokens,
+    'temperature': config.expert.temperature,
+  }
+  how: dict[str, Any] = {}
   if config.loop == 'agent':  # the model is what is measured
     rollout = config.rollout
     limits = {
@@ -42,8 +51,9 @@ def make_expert(config, work: pathlib.Path):
       'temperature': rollout.temperature,
       'fits': lambda text: tokens_of(text) <= rollout.max_prompt_tokens,
     }
+    how = {'is_measured': True, 'room_key': 'config.rollout.max_new_tokens'}
   return ModelExpert(
-    _client(config.expert, work),
+    _client(config, 'expert', work, **how),
     agent=agent_of(config),
     actions=actions_of(config),
     **limits,
@@ -62,35 +72,34 @@ def tokens_of(text: str) -> int:
   return numbers + math.ceil((len(data) - numbers) / BYTES)
 
 
-def endpoint_of(config, role: str):
-  """The options of who speaks for a role, which may be another role."""
-  while config[role].kind in ROLES:
-    role = config[role].kind
-  return config[role]
-
-
 def make_editor(config, work: pathlib.Path):
   """The editor that `config.editor.kind` names."""
-  options = endpoint_of(config, 'editor')
-  if options.kind == 'scripted':
+  if endpoints.speaker(config, 'editor').kind == 'scripted':
     from jaxagent.stand_ins.editor import ScriptedEditor
 
     return ScriptedEditor()
   from jaxagent.llm.model_editor import ModelEditor
 
-  return ModelEditor(_client(options, work))
+  return ModelEditor(
+    _client(config, 'editor', work),
+    max_tokens=config.editor.max_tokens,
+    temperature=config.editor.temperature,
+  )
 
 
 def make_reader(config, work: pathlib.Path):
   """The reader that `config.reader.kind` names."""
-  options = endpoint_of(config, 'reader')
-  if options.kind == 'scripted':
+  if endpoints.speaker(config, 'reader').kind == 'scripted':
     from jaxagent.stand_ins.reader import ScriptedReader
 
     return ScriptedReader()
   from jaxagent.llm.model_reader import ModelReader
 
-  return ModelReader(_client(options, work))
+  return ModelReader(
+    _client(config, 'reader', work),
+    max_tokens=config.reader.max_tokens,
+    temperature=config.reader.temperature,
+  )
 
 
 def make_helper(config):
@@ -136,7 +145,7 @@ def make_embedder(
   """
   if config.embeddings.kind == 'tfidf':
     return ideas.tfidf
-  return _client(config.embeddings, work).embed
+  return _client(config, 'embeddings', work).embed
 
 
 def make_instrumenter(config, work: pathlib.Path) -> Instrumenter | None:
@@ -144,8 +153,16 @@ def make_instrumenter(config, work: pathlib.Path) -> Instrumenter | None:
   options = config.instrumenter
   if options.kind != 'openai':
     return None
-  client = _client(options, work, timeout_s=options.timeout_s, max_retries=1)
-  return Instrumenter(client, options.max_tokens)
+  client = _client(
+    config,
+    'instrumenter',
+    work,
+    timeout_s=options.timeout_s,
+    s_per_token=0.0,
+    max_retries=1,
+    most_grown=2,
+  )
+  return Instrumenter(client, options.max_tokens, options.temperature)
 
 
 class Instrumenter:
@@ -158,8 +175,8 @@ class Instrumenter:
   PATIENCE = 8
   REST_S = 60.0
 
-  def __init__(self, client, max_tokens: int):
-    self._client, self._most = client, max_tokens
+  def __init__(self, client, max_tokens: int, temperature: float = 0.0):
+    self._client, self._most, self._heat = client, max_tokens, temperature
     self._lock = threading.Lock()
     self._failures, self._rests_until = 0, 0.0
 
@@ -173,7 +190,10 @@ class Instrumenter:
       return ''
     try:
       text = self._client.complete(
-        [{'role': 'user', 'content': question}], max_tokens=self._most
+        [{'role': 'user', 'content': question}],
+        max_tokens=self._most,
+        temperature=self._heat,
+        seed=0 if self._heat else None,
       )
     except TextModelError as error:
       _log.warning('instrumenter: %s', error)
@@ -198,13 +218,17 @@ class Instrumenter:
 
 
 class Writer:
-  """The model of `config.writer`, which writes programs; as a `Policy` does."""
+  """The model of `config.writer`, which writes programs; as a `Policy` does.
+
+  It is measured: what its limit of tokens cuts, and saying nothing, is its own doing.
+  How it fences its one program is not: that is written as a policy has to.
+  """
 
   def __init__(self, config, work: pathlib.Path):
-    self._client = _client(config.writer, work)
+    self._client = _client(config, 'writer', work, is_measured=True)
     system = config.rollout.prompt_style == 'full'
     self._before = [{'role': 'system', 'content': SYSTEM}] if system else []
-    self._most, self._heat = config.writer.max_tokens, config.rollout.temperature
+    self._most, self._heat = config.writer.max_tokens, config.writer.temperature
 
   def complete(
     self, prompts: Sequence[str], names: Sequence[str], seeds: Sequence[int]
@@ -213,12 +237,13 @@ class Writer:
 
     def answer(prompt: str, seed: int) -> str | TextModelError:
       try:
-        return self._client.complete(
+        said = self._client.complete(
           [*self._before, {'role': 'user', 'content': prompt}],
           max_tokens=self._most,
           temperature=self._heat,
           seed=seed,
         )
+        return Answer(fences.plain(said), said.thoughts)
       except NoText:
         return ''
       except TextModelError as error:
@@ -231,12 +256,19 @@ class Writer:
     return answer
 
 
-def _client(options, work: pathlib.Path, **limits):
+def _client(config, role: str, work: pathlib.Path, **how):
+  """The endpoint that speaks for a role; how: other options of the client."""
   from jaxagent.llm.openai_client import OpenAIClient
 
+  options = endpoints.speaker(config, role)
   return OpenAIClient(
     base_url=options.base_url,
     model=options.model,
     cache_dir=work / 'llm_cache',
-    **limits,
+    extra=endpoints.extra_of(config, role),
+    **{
+      'room_key': f'config.{role}.max_tokens',
+      's_per_token': S_PER_TOKEN,
+      **how,
+    },
   )

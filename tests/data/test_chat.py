@@ -181,3 +181,58 @@ def test_prompt_of_the_runs_own_kind_is_cut_before_the_separator():
   whole = tokenizer.encode_prompt('abcdefgh')
   assert tokenizer.encode_prompt('abcdefgh', 4) == whole[-4:]
   assert tokenizer.encode_prompt('abcdefgh', 1) == [tokenizer.sep_id]
+
+
+THINKING = (
+  '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n'
+  '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n'
+  '{% if enable_thinking is defined and enable_thinking is false %}'
+  '<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}{% endif %}'
+)
+OFF = {'enable_thinking': False}
+
+
+def test_a_template_that_opens_thoughts_is_told_and_its_switch_is_used(
+  folder, tmp_path
+):
+  changed = _changed(folder, tmp_path, chat_template=THINKING)
+  opened, closed = chat.load(changed), chat.load(changed, '', OFF)
+  assert (opened.opens_thoughts, closed.opens_thoughts) == ('<think>', '')
+  assert chat.load(folder).opens_thoughts == ''
+  want = closed._tokenizer.apply_chat_template(
+    [{'role': 'user', 'content': 'Improve'}],
+    add_generation_prompt=True, return_dict=False, **OFF,
+  )  # fmt: skip
+  assert closed.encode_prompt('Improve') == want != opened.encode_prompt('Improve')
+
+
+def test_a_variable_that_no_template_reads_is_refused(folder, tmp_path):
+  with pytest.raises(ValueError, match="no chat template that reads 'enable_thinkin'"):
+    chat.load(_changed(folder, tmp_path, chat_template=THINKING), '',
+              {'enable_thinkin': False})  # fmt: skip
+  with pytest.raises(ValueError, match="'enable_thinking'"):
+    chat.load(folder, '', OFF)
+  for given, says in (({'tools': 1}, 'set by the run'), ({'a b': 1}, 'no name')):
+    with pytest.raises(ValueError, match=says):
+      chat.check_template_kwargs(given)
+
+
+@pytest.mark.parametrize('apart', [False, True])
+def test_a_copy_renders_what_it_was_trained_with(folder, tmp_path, apart):
+  from transformers import AutoTokenizer
+
+  changed = _changed(folder, tmp_path, chat_template=THINKING)
+  if apart:
+    (changed / 'chat_template.jinja').write_text(THINKING)
+    raw = json.loads((changed / 'tokenizer_config.json').read_text())
+    del raw['chat_template']
+    (changed / 'tokenizer_config.json').write_text(json.dumps(raw))
+  given = {**OFF, 'more': {'a': [None, 1.5, 'x"y']}}
+  want = chat.load(changed, '', OFF).encode_prompt('Improve')
+  for _ in range(2):  # a resumed run bakes it again
+    chat.bake(changed, given)
+  got = AutoTokenizer.from_pretrained(changed).apply_chat_template(
+    [{'role': 'user', 'content': 'Improve'}],
+    add_generation_prompt=True, return_dict=False,
+  )  # fmt: skip
+  assert got == want

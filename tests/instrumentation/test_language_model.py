@@ -48,6 +48,18 @@ def test_its_prints_become_marks():
   assert [m.name for m in reached] == [marks.NAMES[i] for i in range(5)]
 
 
+def test_of_several_blocks_the_last_one_that_is_the_program_counts():
+  want = language_model.instrument(PROGRAM, GOOD, KEY)
+  bash = '\nRun it:\n```bash\npython train.py\n```\n'
+  for answer in (
+    f'```python\nprint("a draft")\n```\n{GOOD}',
+    f'{GOOD}{bash}',
+    GOOD.replace('\n', '\r\n'),
+    GOOD.replace('```', '~~~~'),
+  ):
+    assert language_model.instrument(PROGRAM, answer, KEY) == want
+
+
 def test_several_behind_one_line_keep_their_order():
   answer = _answer(
     ('import numpy  # numbers\n', 'print("imported packages")\n'),

@@ -17,7 +17,7 @@ from jaxagent.envs.interfaces import (
   TextModelError,
 )
 from jaxagent.envs.workspace import ActionFailed
-from jaxagent.llm.base import Refused
+from jaxagent.llm.base import Declined, Refused, Unfinished
 from jaxagent.llm.model_editor import ModelEditor
 from jaxagent.llm.model_expert import ModelExpert
 from jaxagent.testing import fake_runs
@@ -39,7 +39,7 @@ def test_takes_the_code_block():
   assert SCRIPT in told and 'Set a to 2' in told
 
 
-def test_longest_valid_block_and_fence_in_a_string():
+def test_last_valid_block_and_fence_in_a_string():
   code = 'a = 2\nb = """\n```\nx\n```\n"""\nprint(a)\n'
   assert ModelEditor(FixedTextModel([block(code)])).edit(SCRIPT, 'x') == code
   answer = block('a =\n' * 9) + '\n' + block('a = 3\n')
@@ -49,6 +49,75 @@ def test_longest_valid_block_and_fence_in_a_string():
 def test_indented_part_of_a_script():
   model = FixedTextModel([block('  x = 2\n  y = 3\n')])
   assert ModelEditor(model).edit('  x = 1\n', 'x') == '  x = 2\n  y = 3\n'
+
+
+DRAFT = '```python\na = 7\nfor i in range(9):\n  a += i\nprint(a)\n```\n'
+FINAL = '```python\na = 2\nprint(a)\n```\n'
+EDITED = 'a = 2\nprint(a)\n'
+
+
+@pytest.mark.parametrize(
+  'answer',
+  [
+    f'<think>\n{DRAFT}No.\n</think>\n\n{FINAL}',
+    f'{DRAFT}No.\n</think>\n\n{FINAL}',
+    f'<think>\n{DRAFT[:-4]}</think>\n{FINAL}',
+    f'[THINK]{DRAFT}[/THINK]{FINAL}',
+    f'I replace\n{DRAFT}by\n{FINAL}',
+    FINAL.replace('\n', '\r\n'),
+    FINAL.replace('```python', '```python title="train.py"'),
+    FINAL.replace('```python', '``` {.python .numberLines}'),
+    FINAL.replace('```', '~~~'),
+    FINAL.replace('```', '````'),
+    '1. So:\n' + ''.join(f'   {line}\n' for line in FINAL.splitlines()),
+    f'{FINAL}Run it:\n```bash\npython train.py\n```\n',
+    f'{FINAL}It prints:\n```text\n2\n```\n',
+  ],
+  ids=range(13),
+)
+def test_the_edit_is_the_last_block_of_the_answer_proper(answer):
+  assert ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'Set a to 2') == EDITED
+
+
+def test_thoughts_that_do_not_end_are_no_edit():
+  model = FixedTextModel([f'<think>\n{DRAFT}No, rather'])
+  with pytest.raises(TextModelError, match='cut off in its thoughts'):
+    AskedEditor(ModelEditor(model)).edited(SCRIPT, 'Set a to 2')
+
+
+def test_a_tag_within_the_script_is_a_part_of_it():
+  code = "a = 2\nT = '<think>.*?</think>'\nB = \'\'\'\n</think>\n\'\'\'\nprint(a)\n"
+  assert ModelEditor(FixedTextModel([block(code)])).edit(SCRIPT, 'x') == code
+
+
+def test_a_fence_within_a_longer_one_is_a_part_of_the_script():
+  code = 'B = """\n```python\nx\n```\n"""\n'
+  answer = f'````python\n{code}````\n'
+  assert ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'x') == code
+
+
+def test_a_snippet_behind_the_script_is_not_taken_for_it():
+  script = SCRIPT * 20
+  whole = script.replace('1', '2')
+  answers = [block(whole) + '\n' + block('print(a)\n'), block(whole)]
+  model = FixedTextModel(answers)
+  assert ModelEditor(model).edit(script, 'x') == whole
+  assert '2 code blocks' in model.asked[1][-1]['content']
+  with pytest.raises(EditRefused, match='less than half of the script'):
+    ModelEditor(FixedTextModel(answers[:1])).edit(script, 'x')
+
+
+def test_line_ends_stay_those_of_the_script():
+  windows = SCRIPT.replace('\n', '\r\n')
+  edited = ModelEditor(FixedTextModel([FINAL])).edit(windows, 'x')
+  assert edited == EDITED.replace('\n', '\r\n')
+
+
+def test_an_edit_without_end_is_the_instructions_and_any_other_cut_is_not():
+  for size, kind in ((20, TextModelError), (90_000, ActionFailed)):
+    model = FixedTextModel([Unfinished('cut', 'x' * size)])
+    with pytest.raises(kind):
+      AskedEditor(ModelEditor(model)).edited(SCRIPT, 'write on and on')
 
 
 def test_asks_again_then_refuses():
@@ -87,7 +156,8 @@ DOWN = TextModelError('down')
 @pytest.mark.parametrize(
   'answers, why',
   [
-    ([NONE], 'gave no text'),
+    ([NONE, 'ready'], 'gave no text'),
+    ([Declined('no')], 'refuses to answer'),
     ([LONG, 'ready'], 'no request of this length or content'),
     ([LONG, NONE], 'no request of this length or content'),
     (['no code', LONG, 'ready'], 'no request of this length or content'),
@@ -99,7 +169,9 @@ def test_an_input_without_an_answer_is_the_policys(answers, why):
     asked.edited(SCRIPT, 'x')
 
 
-@pytest.mark.parametrize('answers', [[DOWN], [LONG], [LONG, DOWN]])
+@pytest.mark.parametrize(
+  'answers', [[DOWN], [NONE], [NONE, DOWN], [LONG], [LONG, DOWN]]
+)
 def test_a_model_that_takes_nothing_at_all_is_ours(answers):
   model = FixedTextModel(answers)
   with pytest.raises(TextModelError):
@@ -108,9 +180,9 @@ def test_a_model_that_takes_nothing_at_all_is_ours(answers):
   assert all(len(str(m)) < 200 for m in model.asked[1:])
 
 
-def test_no_text_of_any_editor_is_its_refusal():
+def test_no_text_of_any_editor_is_no_fault_of_the_policy():
   editor = fake_runs.ReplaceEditor(EditRefused, NoText)
-  with pytest.raises(ActionFailed, match='no text came'):
+  with pytest.raises(TextModelError):
     AskedEditor(editor).edited(SCRIPT, 'down')
 
 

@@ -71,7 +71,8 @@ LONG_FILE = 'x' * BLOCK_CHARS * 2
 @pytest.mark.parametrize(
   'answers, kind',
   [
-    ([NoText('no text')], ActionFailed),
+    ([NoText('no text'), 'ready'], ActionFailed),
+    ([NoText('no text')], TextModelError),
     (['one', 'two', TOO_LONG, 'ready'], ActionFailed),
     (['one', 'two', TOO_LONG], TextModelError),
     ([TextModelError('down')], TextModelError),
@@ -83,7 +84,8 @@ def test_an_input_without_an_answer_is_told_from_an_outage(answers, kind):
 
 
 def test_every_question_fails_as_an_action():
-  reader = ModelReader(FixedTextModel([NoText('no text')]))
-  for ask in (reader.reflect, reader.retrieve):
+  for name in ('reflect', 'retrieve'):
+    reader = ModelReader(FixedTextModel([NoText('no text'), 'ready']))
+    ask = getattr(reader, name)
     with pytest.raises(ActionFailed, match='gave no text'):
       ask('Improve it.', 'Tried SVC.', 'why')

@@ -12,7 +12,7 @@ import pytest
 from configs import common, stepwise_ppo
 from jaxagent.envs import agents, parser, solution_env, step_env
 from jaxagent.learner import config as learner_config
-from jaxagent.loops import checks, engines, rules, settings
+from jaxagent.loops import checks, endpoints, engines, rules, settings
 from jaxagent.loops.errors import UserError
 from jaxagent.models import attention
 from jaxagent.models import config as model_config
@@ -137,6 +137,9 @@ NUMBERS = {
   'sandbox.timeout_s': ((-1,), 'at least 0'),
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
   'instrumenter.timeout_s': ((0, -1), 'above 0'),
+  **{
+    f'{role}.temperature': ((-0.1, -1), 'at least 0') for role in endpoints.WRITERS
+  },
   'collect.time_limit_s': ((0, -1), 'above 0'),
   'eval.time_limit_s': ((0, -1), 'above 0'),
   'episode.time_limit_s': ((0, -1), 'above 0'),
@@ -234,7 +237,7 @@ PAIRS = [
   ({'collect.time_limit_s': 2.9}, 'time_limit_s=2.9 .*timeout_s=3.0'),
   (
     {'instrumenter.kind': 'openai', 'instrumenter.timeout_s': 100.0},
-    'timeout_s=100.0: two tries .*watchdog_s=300.0',
+    'timeout_s=100.0: two tries, .*watchdog_s=300.0',
   ),
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
   ({'writer.samples': 5}, 'writer.samples=5 is of a model behind an endpoint'),

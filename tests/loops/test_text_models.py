@@ -13,9 +13,17 @@ from jaxagent.loops import text_models
 
 def _config(kind: str, url: str = 'http://127.0.0.1:9/v1', timeout_s: float = 5.0):
   options = stubs.SimpleNamespace(
-    kind=kind, base_url=url, model='m', max_tokens=64, timeout_s=timeout_s
-  )
-  return stubs.SimpleNamespace(instrumenter=options)
+    kind=kind, base_url=url, model='m', max_tokens=64, timeout_s=timeout_s,
+    temperature=0.0, extra={},
+  )  # fmt: skip
+  return Config(instrumenter=options)
+
+
+class Config(stubs.SimpleNamespace):
+  """Roles by attribute and by name, as a ConfigDict has them."""
+
+  def __getitem__(self, name):
+    return getattr(self, name)
 
 
 @pytest.fixture

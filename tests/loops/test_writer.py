@@ -6,13 +6,13 @@ import json
 import pathlib
 import subprocess
 import sys
-import types as stubs
 
 import pytest
 
+from configs import common
 from jaxagent import audit
 from jaxagent.envs.interfaces import TextModelError
-from jaxagent.envs.solution import SYSTEM
+from jaxagent.envs.solution import SYSTEM, Solution, parse
 from jaxagent.loops import text_models
 from tests.loops import environment
 from tests.loops.endpoint import serving
@@ -73,12 +73,24 @@ def test_a_prompted_model_has_the_table_of_a_trained_one(tmp_path, endpoint):
 
 
 def test_an_answer_that_does_not_come_is_missing_alone(tmp_path):
-  options = stubs.SimpleNamespace(
-    base_url='http://127.0.0.1:9/v1', model='m', max_tokens=8
-  )
-  rollout = stubs.SimpleNamespace(prompt_style='compact', temperature=0.0)
-  config = stubs.SimpleNamespace(writer=options, rollout=rollout)
+  config = common.base()
+  config.writer.kind, config.writer.model = 'openai', 'm'
+  config.writer.base_url = 'http://127.0.0.1:9/v1'
   writer = text_models.Writer(config, tmp_path)
   writer._client._sleep = lambda seconds: None
   answers = writer.complete(['a', 'b'], ['1', '2'], [0, 1])
   assert [type(a) for a in answers] == [TextModelError] * 2
+
+
+def test_what_the_writer_thinks_and_how_it_fences_is_not_its_program(tmp_path):
+  program = 'I try it.\n````python title="x"\r\nprint(1)\r\n````\n'
+  content = f'<think>\n{PROGRAM}\n</think>\n\n{program}'
+  said = {'choices': [{'message': {'content': content}, 'finish_reason': 'length'}]}
+  with serving(lambda body, number: said) as (url, asked):
+    config = common.base()
+    config.writer.update(kind='openai', model='m', base_url=url, temperature=0.3)
+    writer = text_models.Writer(config, tmp_path)
+    (answer,) = writer.complete(['a'], ['1'], [0])
+  assert parse(answer) == Solution('I try it.', 'print(1)\n')
+  assert 'most frequent' in answer.thoughts and asked[0]['temperature'] == 0.3
+  assert len(asked) == 1  # it is measured

@@ -1,0 +1,82 @@
+"""The policy's chat template: what it is rendered with, and whether it fits."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from jaxagent.data import chat
+from jaxagent.loops import checks, endpoints
+
+_log = logging.getLogger(__name__)
+_KEY = 'rollout.chat_template_kwargs'
+_SWITCHES = ('enable_thinking', 'thinking')  # Qwen3, GLM; DeepSeek, Granite
+_WITHOUT_POLICY = ('agent', 'collect')
+
+
+def kwargs_of(config) -> dict[str, Any]:
+  """Returns what a chat template is rendered with beside the messages."""
+  return endpoints.as_dict(checks.get(config, _KEY))
+
+
+def load(config, folder: str, system: str = ''):
+  """Returns the tokenizer of a folder, see `chat.load`."""
+  return chat.load(folder, system, kwargs_of(config))
+
+
+def complaint(config, tokenizer) -> str:
+  """Returns what is wrong with a template whose answers begin within thoughts.
+
+  '' where they do not. A parser that takes text before the format gets a warning.
+  """
+  tag = getattr(tokenizer, 'opens_thoughts', '')
+  if not tag or config.loop in _WITHOUT_POLICY:
+    return ''
+  what = (
+    f'the chat template in {tokenizer.folder} opens {tag} at the end of each prompt: '
+    'what the policy writes begins within its thoughts'
+  )
+  remedy = _remedy(config, tokenizer)
+  whole = config.loop in ('rl_for_mle', 'tree_search')
+  if whole or config.env.parse_mode == 'strict':
+    return f'{what}, and every response is of invalid format. {remedy}'
+  _log.warning('%s. %s', what, remedy)
+  return ''
+
+
+def _remedy(config, tokenizer) -> str:
+  own = kwargs_of(config)
+  for name in _SWITCHES:
+    try:
+      found = chat.load(tokenizer.folder, '', {**own, name: False})
+    except ValueError:
+      continue
+    if not found.opens_thoughts:
+      given = {**own, name: False}
+      return f'Give --config.{_KEY}="{given}".'
+  return (
+    'No switch of the template closes it: give --config.tokenizer.path=DIR, a copy of '
+    f"the tokenizer's files whose chat_template does not write {tokenizer.opens_thoughts}"
+    ', or closes it at once.'
+  )
+
+
+def _rule(config) -> str:
+  value = checks.get(config, _KEY)
+  try:
+    chosen = endpoints.as_dict(value)
+    chat.check_template_kwargs(chosen)
+  except ValueError as error:
+    return (
+      f'config.{_KEY}={value!r}: {error}; give a dictionary such as '
+      f'--config.{_KEY}="{{\'enable_thinking\': False}}", or {{}}.'
+    )
+  if chosen and not (config.tokenizer.path or config.model.path):
+    return (
+      f'config.{_KEY}={chosen!r} is of a chat template, and the tokenizer that a run '
+      'trains has none; leave it out, or give --config.model.path=DIR.'
+    )
+  return ''
+
+
+RULE = checks.Rule((_KEY, 'tokenizer.path', 'model.path'), _rule)
