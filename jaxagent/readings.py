@@ -12,14 +12,17 @@ import contextlib
 import importlib.metadata
 import itertools
 import json
+import logging
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 
 from jaxagent import model_files
+
+_log = logging.getLogger(__name__)
 
 # One of them says that a folder holds a tokenizer.
 ENTRY_FILES = ('tokenizer.json', 'vocab.json', 'tokenizer.model')
@@ -40,6 +43,11 @@ PROBES = (
 )
 PROBE_FILE = 'probes.json'  # beside a run's tokenizer
 _READ_CHARACTERS = 4_000_000  # of a run's texts that are compared
+# A word, as transformers/models/qwen2/tokenization_qwen2.py cuts them.
+_WORD = (
+  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+  r'| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
+)
 _RUN_FOLDERS = ('collect', 'rl/traces', 'eval', 'tasks')
 _PACKAGES = ('transformers', 'tokenizers')
 
@@ -66,6 +74,19 @@ def from_file(file: str | pathlib.Path) -> Tokenizer:
     ) from error
   tokenizer.no_truncation()
   tokenizer.no_padding()
+  return tokenizer
+
+
+def like_qwen2(tokenizer: Tokenizer) -> Tokenizer:
+  """Gives a tokenizer the parts that `transformers` 5 puts in for qwen2."""
+  tokenizer.normalizer = normalizers.NFC()
+  tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+    [
+      pre_tokenizers.Split(Regex(_WORD), behavior='isolated'),
+      pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
+  )
+  tokenizer.decoder = decoders.ByteLevel()
   return tokenizer
 
 
@@ -99,11 +120,13 @@ def check_readers(
   model: config.json of the model that is served with it.
   texts: compared after PROBES, up to some million characters.
 
-  Raises ValueError by example where ids or the way back differ.
+  Raises ValueError by example where ids or the way back differ. Where the
+  installed version is 4 and 5 would give other ids, the log says so.
   """
   folder = pathlib.Path(folder)
   if not (folder / 'tokenizer.json').is_file():
     return
+  texts = list(_some(itertools.chain(PROBES, texts)))
   named = from_file(folder / 'tokenizer.json')
   plain = from_file(folder / 'tokenizer.json')
   plain.encode_special_tokens = True
@@ -127,10 +150,8 @@ def check_readers(
       raise _Differs(f'turns {_short(ids)} back into {_cut(found, back)}')
 
   try:
-    for text in _some(itertools.chain(PROBES, texts)):
-      _smallest(
-        text, lambda t: compare(t, plain, split_special_tokens=True)
-      )
+    for text in texts:
+      _smallest(text, lambda t: compare(t, plain, split_special_tokens=True))
     for text in _rendered(theirs):
       compare(text, named)
   except _Differs as error:
@@ -140,6 +161,24 @@ def check_readers(
       'transformers that keeps the file (4.57 does), or give a tokenizer whose '
       f'files it keeps with model_type {model.get("model_type")!r}.'
     ) from error
+  if model.get('model_type') == 'qwen2' and _version('transformers')[:2] == '4.':
+    _tell_of_5(folder, plain, texts)
+
+
+def _tell_of_5(
+  folder: pathlib.Path, plain: Tokenizer, texts: Iterable[str]
+) -> None:
+  """Logs the first text that Qwen2Tokenizer of `transformers` 5 reads otherwise."""
+  later = like_qwen2(from_file(folder / 'tokenizer.json'))
+  later.encode_special_tokens = True
+  for text in texts:
+    ids = plain.encode(text, add_special_tokens=False).ids
+    if (found := later.encode(text, add_special_tokens=False).ids) != ids:
+      _log.warning(
+        '%s: transformers 5 (Qwen2Tokenizer), and servers that use it, %s.',
+        folder, _example(text, found, ids),
+      )  # fmt: skip
+      return
 
 
 class _Differs(Exception):
@@ -325,5 +364,5 @@ def _auto(folder: pathlib.Path, called: pathlib.Path | None = None):
   except Exception as error:  # noqa: BLE001 - the library raises many
     raise ValueError(
       f'{called or folder}: transformers {_version("transformers")} cannot read '
-      f'the tokenizer: {" ".join(str(error).split())}'
+      f'the tokenizer: {" ".join(str(error).split())[:400]}'
     ) from error

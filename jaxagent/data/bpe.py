@@ -14,24 +14,11 @@ import json
 import pathlib
 from collections.abc import Iterable, Sequence
 
-from tokenizers import (
-  Regex,
-  Tokenizer,
-  decoders,
-  models,
-  normalizers,
-  pre_tokenizers,
-  trainers,
-)
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from jaxagent import readings
 
 SPECIAL = ('<pad>', '<eos>', '<sep>')
-# A word, as transformers/models/qwen2/tokenization_qwen2.py cuts them.
-_WORD = (
-  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
-  r'| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+'
-)
 
 
 class ByteBPE:
@@ -121,16 +108,7 @@ def before_end(ids: Sequence[int], ends: Sequence[int]) -> list[int]:
 
 def untrained() -> Tokenizer:
   """A byte-level BPE without entries, with Qwen2's normalizer, cuts and decoder."""
-  tokenizer = Tokenizer(models.BPE())
-  tokenizer.normalizer = normalizers.NFC()
-  tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-    [
-      pre_tokenizers.Split(Regex(_WORD), behavior='isolated'),
-      pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ]
-  )
-  tokenizer.decoder = decoders.ByteLevel()
-  return tokenizer
+  return readings.like_qwen2(Tokenizer(models.BPE()))
 
 
 def word_count(text: str) -> int:

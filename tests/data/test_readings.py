@@ -140,6 +140,27 @@ def test_another_reading_is_refused_by_example(foreign, name):
     assert inside in str(ids)
 
 
+@pytest.mark.parametrize('name, told', (('gpt2', True), ('own', False)))
+def test_where_4_is_installed_what_5_reads_is_told(
+  foreign, own, tmp_path, monkeypatch, caplog, name, told
+):
+  """Transformers 4 keeps the file, so it finds no difference by itself."""
+  folder = foreign / name
+  if name == 'own':
+    own.save(folder := tmp_path)
+
+  def keeps(folder, called=None):
+    return transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+
+  version = readings._version
+  monkeypatch.setattr(readings, '_auto', keeps)
+  monkeypatch.setattr(
+    readings, '_version', lambda n: '4.57.6' if n == 'transformers' else version(n)
+  )
+  readings.check_readers(folder, {'model_type': 'qwen2'})
+  assert ('transformers 5 (Qwen2Tokenizer)' in caplog.text) == told
+
+
 def test_the_same_file_under_qwen3_is_kept(foreign):
   raw = json.loads((foreign / 'gpt2' / 'config.json').read_text())
   readings.check_readers(foreign / 'gpt2', raw | {'model_type': 'qwen3'})
@@ -220,8 +241,9 @@ def test_a_folder_of_vocabulary_and_merges_gets_a_tokenizer_json(foreign, tmp_pa
   (folder / 'vocab.json').write_text(json.dumps(raw['model']['vocab']))
   pairs = (m if isinstance(m, str) else ' '.join(m) for m in raw['model']['merges'])
   (folder / 'merges.txt').write_text('\n'.join(['#version: 0.2', *pairs]))
-  for name in ('config.json', 'tokenizer_config.json'):
-    shutil.copy(foreign / 'gpt2' / name, folder)
+  shutil.copy(foreign / 'gpt2' / 'config.json', folder)
+  told = {'tokenizer_class': 'Qwen2Tokenizer', 'eos_token': '<|im_end|>'}
+  (folder / 'tokenizer_config.json').write_text(json.dumps(told))
   tokenizer = chat.load(folder)
   readings.copy(folder, tmp_path / 'out')
   for text in TEXTS:
