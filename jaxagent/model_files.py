@@ -57,12 +57,7 @@ def parse_json(raw: bytes, where: str) -> dict[str, Any]:
   if not raw.strip():
     raise ValueError(f'{where}: empty; copy it again.')
   try:
-    value = json.loads(raw.decode('utf-8'))
-  except UnicodeDecodeError as error:
-    raise ValueError(
-      f'{where}: not UTF-8 ({error.reason} at byte {error.start}); save it as '
-      'UTF-8 or copy it again.'
-    ) from error
+    value = json.loads(_decoded(raw, where))
   except (json.JSONDecodeError, RecursionError) as error:
     raise ValueError(
       f'{where}: not JSON ({" ".join(str(error).split())}); copy it again.'
@@ -80,19 +75,39 @@ def copy_tokenizer(
   """Copies the tokenizer's files of one folder into another.
 
   They come as they are, but for what `transformers` 4 cannot read of what 5
-  saved (see `_for_both`).
+  saved (see `_for_both`). Raises ValueError for one that is damaged.
   """
   source, folder = pathlib.Path(source), pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
   for name in TOKENIZER_FILES:
     if (source / name).is_file():
-      refuse_pointer(source / name)
+      _check(source / name)
       shutil.copyfile(source / name, folder / name)
   options = folder / 'tokenizer_config.json'
   if options.is_file():
     raw = read_json(options)
     if (changed := _for_both(raw)) != raw:
       options.write_text(json.dumps(changed, indent=2), encoding='utf-8')
+
+
+def _check(file: pathlib.Path) -> None:
+  """Raises ValueError where a tokenizer's file is not what its name says."""
+  if file.suffix == '.json':
+    read_json(file)
+    return
+  refuse_pointer(file)
+  if file.suffix in ('.txt', '.jinja'):
+    _decoded(file.read_bytes(), str(file))
+
+
+def _decoded(raw: bytes, where: str) -> str:
+  try:
+    return raw.decode('utf-8')
+  except UnicodeDecodeError as error:
+    raise ValueError(
+      f'{where}: not UTF-8 ({error.reason} at byte {error.start}); save it as '
+      'UTF-8 or copy it again.'
+    ) from error
 
 
 def _for_both(options: dict[str, Any]) -> dict[str, Any]:

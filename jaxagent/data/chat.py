@@ -9,6 +9,7 @@ is never tokenised again after sampling.
 
 from __future__ import annotations
 
+import json
 import logging
 import pathlib
 import tempfile
@@ -213,7 +214,7 @@ def _read_folder(folder: pathlib.Path):
       readings.copy(folder, place)
       file = pathlib.Path(place) / 'tokenizer.json'
       named, plain = readings.from_file(file), readings.from_file(file)
-      # This class keeps tokenizer.json in every version.
+      _name_class(pathlib.Path(place) / 'tokenizer_config.json')
       renders = PreTrainedTokenizerFast.from_pretrained(place)
     except Exception as error:  # noqa: BLE001 - the library raises many
       said = ' '.join(str(error).split()).replace(place, str(folder))
@@ -221,6 +222,15 @@ def _read_folder(folder: pathlib.Path):
   # Text from outside makes no special token.
   plain.encode_special_tokens = True
   return renders, named, plain
+
+
+def _name_class(file: pathlib.Path) -> None:
+  """Names the class that keeps tokenizer.json in every version.
+
+  Else 4.x warns that the folder wants another one.
+  """
+  options = _read(file) | {'tokenizer_class': 'PreTrainedTokenizerFast'}
+  file.write_text(json.dumps(options), encoding='utf-8')
 
 
 def _is_byte_bpe(file: pathlib.Path) -> bool:

@@ -307,6 +307,25 @@ def test_texts_of_a_run_are_those_of_its_files(tmp_path):
   assert found == ['one', 'two', 'three', 'four', 'five']
 
 
+@pytest.mark.parametrize(
+  'name, raw, said',
+  [
+    ('special_tokens_map.json', b'{"eos_token": ', 'not JSON'),
+    ('added_tokens.json', b'[]', 'holds a list'),
+    ('tokenizer_config.json', b'', 'empty'),
+    ('generation_config.json', b'{', 'not JSON'),
+    ('chat_template.jinja', b'caf\xe9', 'not UTF-8'),
+    ('tokenizer.json', b'{"model": {"type": "BPE"}}', 'not a tokenizer'),
+  ],
+)
+def test_a_damaged_file_of_a_tokenizer_is_named(foreign, tmp_path, name, raw, said):
+  folder = shutil.copytree(foreign / 'gpt2', tmp_path / 'm')
+  (folder / name).write_bytes(raw)
+  with pytest.raises(ValueError, match=f'{folder / name}: {said}') as error:
+    chat.load(folder)
+  assert '\n' not in str(error.value)
+
+
 def test_a_pointer_among_the_copied_files_is_named(tmp_path):
   (tmp_path / 'tokenizer.model').write_text(
     'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n'
