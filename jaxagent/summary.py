@@ -53,6 +53,7 @@ _PACKAGES = (
   'numpy',
   'scikit-learn',
   'tokenizers',
+  'transformers',
 )
 
 

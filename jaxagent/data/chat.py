@@ -13,17 +13,18 @@ import json
 import logging
 import pathlib
 import re
+import tempfile
 import types
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxagent import model_files, readings
 from jaxagent.data import bpe
 from jaxagent.llm.answer import left_open
 
 _log = logging.getLogger(__name__)
 
-# One of them says that a folder holds a tokenizer.
-ENTRY_FILES = ('tokenizer.json', 'vocab.json', 'tokenizer.model')
 # What `apply_chat_template` is given by the run.
 _OWN = (
   'messages',
@@ -59,10 +60,10 @@ def load(
     template does not read `template_kwargs`.
   """
   folder = pathlib.Path(folder)
-  if not any((folder / name).is_file() for name in ENTRY_FILES):
+  if not readings.holds_tokenizer(folder):
     raise ValueError(
-      f'{folder} holds no tokenizer ({", ".join(ENTRY_FILES)}); give the '
-      "model's with --config.tokenizer.path=DIR."
+      f'{folder} holds no tokenizer ({", ".join(readings.ENTRY_FILES)}); give '
+      "the model's with --config.tokenizer.path=DIR."
     )
   if _is_byte_bpe(folder / 'tokenizer.json'):
     if template_kwargs:
@@ -126,8 +127,10 @@ def _unread(folder: pathlib.Path, name: str) -> str:
 
 
 class ChatTokenizer:
-  """`transformers`' tokenizer of a model folder, as the loops use one.
+  """The tokenizer of a model's folder, as the loops use one.
 
+  Ids and texts are those of tokenizer.json, whatever class its config names;
+  `transformers` renders the chat template and says which tokens are special.
   A tokenizer without a chat template puts prompt and response one after the
   other, as base models read text.
   """
@@ -138,39 +141,33 @@ class ChatTokenizer:
     system: str = '',
     template_kwargs: Mapping[str, Any] = types.MappingProxyType({}),
   ):
-    from transformers import AutoTokenizer
-
     self.folder = pathlib.Path(folder)
     # The tag of the thoughts that each prompt ends within; '' where it does not.
     self.opens_thoughts = ''
     self._kwargs = dict(template_kwargs)
-    try:
-      self._tokenizer = AutoTokenizer.from_pretrained(
-        str(self.folder), local_files_only=True, trust_remote_code=False
-      )
-    except Exception as error:  # noqa: BLE001 - the library raises many
-      raise ValueError(
-        f'the tokenizer in {self.folder} cannot be read: '
-        f'{" ".join(str(error).split())}'
-      ) from error
+    self._tokenizer, self._named, self._plain = _read_folder(self.folder)
     self._check_kwargs()
     self._head, self._tail, end = self._frame(self._opening(system))
     self.eos_ids = self._ends(end)
     self._end = self.eos_ids[0]
-    pad = self._tokenizer.pad_token_id
-    self.pad_id = self._end if pad is None else int(pad)
+    pad = self._id_of(self._tokenizer.pad_token)
+    self.pad_id = self._end if pad is None else pad
     self._check_plain()
+    self._check_way_back()
 
   @property
   def vocab_size(self) -> int:
     """One more than the largest id, which gaps may put above the count."""
-    return 1 + max(self._tokenizer.get_vocab().values())
+    return 1 + max(self._plain.get_vocab().values())
+
+  @property
+  def dated(self) -> bool:
+    """Whether the template writes the day, so that a prompt's ids change."""
+    return 'strftime_now' in str(self._tokenizer.chat_template)
 
   def encode(self, text: str) -> list[int]:
     """Ids of plain text; names of specials inside it stay plain text."""
-    return self._tokenizer.encode(
-      text, add_special_tokens=False, split_special_tokens=True
-    )
+    return self._plain.encode(text, add_special_tokens=False).ids
 
   def encode_prompt(
     self, text: str, max_tokens: int | None = None
@@ -191,9 +188,7 @@ class ChatTokenizer:
   def decode_response(self, ids: Sequence[int]) -> str:
     """Text up to the end token; other specials stay visible in it."""
     ids = bpe.before_end(ids, self.eos_ids)
-    return self._tokenizer.decode(
-      ids, skip_special_tokens=False, clean_up_tokenization_spaces=False
-    )
+    return self._plain.decode(ids, skip_special_tokens=False)
 
   def _opening(self, system: str) -> list[tuple[str, str]]:
     """The turns before the user's."""
@@ -210,8 +205,8 @@ class ChatTokenizer:
   def _frame(self, opening) -> tuple[list[int], list[int], list[int]]:
     """Ids before the prompt, between prompt and response, after them."""
     if not self._tokenizer.chat_template:
-      bos = self._tokenizer.bos_token_id
-      starts = self._tokenizer('')['input_ids'][:1] == [bos]
+      bos = self._id_of(self._tokenizer.bos_token)
+      starts = self._named.encode('').ids[:1] == [bos]
       return [bos] if bos is not None and starts else [], [], []
     asked = [*opening, ('user', _USER)]
     opened = self._render(asked, add_generation_prompt=True)
@@ -220,9 +215,13 @@ class ChatTokenizer:
     whole = self._render([*asked, ('assistant', _ASSISTANT)])
     _, end = self._split(whole, _ASSISTANT)
     return tuple(
-      self._tokenizer.encode(text, add_special_tokens=False)
+      self._named.encode(text, add_special_tokens=False).ids
       for text in (head, tail, end)
     )
+
+  def _id_of(self, token: str | None) -> int | None:
+    """Of a token's name; None where tokenizer.json has none such."""
+    return None if token is None else self._plain.token_to_id(str(token))
 
   def _render(self, turns, **options: Any) -> str:
     messages = [{'role': role, 'content': text} for role, text in turns]
@@ -254,7 +253,7 @@ class ChatTokenizer:
   def _ends(self, end: list[int]) -> tuple[int, ...]:
     """End tokens: the template's first, then those the folder names."""
     found = [i for i in end[:1] if i in self._specials()]
-    found += [self._tokenizer.eos_token_id]
+    found += [self._id_of(self._tokenizer.eos_token)]
     for name in ('generation_config.json', 'config.json'):
       listed = _read(self.folder / name).get('eos_token_id')
       found += listed if isinstance(listed, list) else [listed]
@@ -262,20 +261,21 @@ class ChatTokenizer:
     if not ends:
       raise ValueError(
         f'the tokenizer in {self.folder} names no end token; set eos_token in '
-        'its tokenizer_config.json.'
+        'its tokenizer_config.json to one that tokenizer.json has.'
       )
     return ends
 
   def _specials(self) -> set[int]:
     """Named in the tokenizer's config, or marked so among its own tokens."""
-    added = self._tokenizer.added_tokens_decoder.items()
+    added = self._plain.get_added_tokens_decoder().items()
     own = {i for i, token in added if token.special}
-    return own | set(self._tokenizer.all_special_ids)
+    named = map(self._id_of, self._tokenizer.all_special_tokens)
+    return own | {i for i in named if i is not None}
 
   def _check_plain(self) -> None:
     """Raises ValueError where text from outside could end a response."""
     for token in {*self.eos_ids, *self._specials()}:
-      name = self._tokenizer.convert_ids_to_tokens(token)
+      name = self._plain.id_to_token(token)
       if name is not None and token in self.encode(name):
         raise ValueError(
           f'the tokenizer in {self.folder} makes the special token {name!r} '
@@ -284,17 +284,62 @@ class ChatTokenizer:
         )
 
 
+  def _check_way_back(self) -> None:
+    """Raises ValueError where text does not come back as the code it was."""
+    for text in readings.PROBES:
+      want = unicodedata.normalize('NFC', text)
+      back = self.decode_response(self.encode(text))
+      if back == want:
+        continue
+      said = (
+        f'the tokenizer in {self.folder} turns {ascii(text)} into {ascii(back)}'
+      )
+      if text.isascii() and back.strip(' ') != want.strip(' '):
+        raise ValueError(
+          f'{said}: code would be lost; give one that keeps every character '
+          'with --config.tokenizer.path=DIR.'
+        )
+      _log.warning('%s.', said)
+
+
+def _read_folder(folder: pathlib.Path):
+  """(what renders and names, tokenizer.json, the same for plain text)."""
+  from transformers import PreTrainedTokenizerFast
+
+  with tempfile.TemporaryDirectory() as place:
+    try:
+      readings.copy(folder, place)
+      file = pathlib.Path(place) / 'tokenizer.json'
+      named, plain = readings.from_file(file), readings.from_file(file)
+      _name_class(pathlib.Path(place) / 'tokenizer_config.json')
+      renders = PreTrainedTokenizerFast.from_pretrained(place)
+    except Exception as error:  # noqa: BLE001 - the library raises many
+      said = ' '.join(str(error).split()).replace(place, str(folder))
+      raise ValueError(f'the tokenizer cannot be read: {said}') from error
+  # Text from outside makes no special token.
+  plain.encode_special_tokens = True
+  return renders, named, plain
+
+
+def _name_class(file: pathlib.Path) -> None:
+  """Names the class that keeps tokenizer.json in every version.
+
+  Else 4.x warns that the folder wants another one.
+  """
+  options = _read(file) | {'tokenizer_class': 'PreTrainedTokenizerFast'}
+  file.write_text(json.dumps(options), encoding='utf-8')
+
+
 def _is_byte_bpe(file: pathlib.Path) -> bool:
   """Whether `bpe.ByteBPE` wrote it: its specials at their ids."""
-  added = _read(file).get('added_tokens') or []
+  try:
+    added = _read(file).get('added_tokens') or []
+  except ValueError as error:
+    raise ValueError(f'the tokenizer cannot be read: {error}') from error
   names = {t.get('id'): t.get('content') for t in added if isinstance(t, dict)}
   return all(names.get(i) == name for i, name in enumerate(bpe.SPECIAL))
 
 
 def _read(file: pathlib.Path) -> dict[str, Any]:
-  """A JSON object, {} where there is none; a tokenizer's loader says why."""
-  try:
-    found = json.loads(file.read_text(encoding='utf-8'))
-  except (OSError, ValueError):
-    return {}
-  return found if isinstance(found, dict) else {}
+  """A JSON object, {} where there is none; ValueError where it is damaged."""
+  return model_files.read_json(file) if file.is_file() else {}

@@ -471,15 +471,17 @@ def tokenizer_fits(config) -> str:
   given = config.tokenizer.path or config.model.path
   if not given or config.loop in WITHOUT_DEVICES:
     return ''
+  from jaxagent import readings
   from jaxagent.loops import templates
 
+  where, hf = _model(config)
   try:
     tokenizer = templates.load(config, given)
+    readings.check_readers(given, hf)
   except ValueError as error:
     return _line(error)
   if complaint := templates.complaint(config, tokenizer):
     return complaint
-  where, hf = _model(config)
   entries = hf.get('vocab_size')
   if entries is not None and entries < tokenizer.vocab_size:
     return (
@@ -499,11 +501,10 @@ def prompt_room(config) -> str:
   """
   if config.tokenizer.path or config.model.path:
     return ''  # the tokenizer itself will tell
-  from tokenizers import pre_tokenizers
+  from jaxagent.data import bpe
 
-  cut = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
   separator = 1
-  shortest = _shortest(config, lambda text: len(cut(text)) + separator)
+  shortest = _shortest(config, lambda text: bpe.word_count(text) + separator)
   return too_short(config, shortest)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterable, Iterator
 
-from jaxagent import models, types
+from jaxagent import models, readings, types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_of
@@ -21,19 +21,30 @@ Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
 
 
 def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
-  """The configured one, the model's own, or one trained on `texts`."""
+  """The configured one, the model's own, or one trained on `texts`.
+
+  Raises UserError where the installed libraries give texts other ids than
+  tokenizer.json does, or than the run had when it began.
+  """
   own = host.work / 'tokenizer'
   try:
     if folder := tokenizer_folder(host.config):
-      hf.copy_tokenizer(folder, own)
+      tokenizer = templates.load(host.config, folder, system_of(host.config))
+      made = model_config(host.config, tokenizer.vocab_size)
+      readings.check_readers(folder, made.to_hf(), texts)
+    elif (own / 'tokenizer.json').exists():
+      tokenizer = bpe.load(own)
+    else:
+      tokenizer = bpe.train(texts, host.config.tokenizer.vocab_size)
+      tokenizer.save(own)
+    own.mkdir(parents=True, exist_ok=True)
+    # A run that goes on has the ids that it began with.
+    readings.check_same(own / readings.PROBE_FILE, tokenizer)
+    if folder:
+      readings.copy(folder, own)
       chat.bake(own, templates.kwargs_of(host.config))
-      return templates.load(host.config, folder, system_of(host.config))
-    if (own / 'tokenizer.json').exists():
-      return bpe.load(own)
   except ValueError as error:
     raise UserError(str(error)) from error
-  tokenizer = bpe.train(texts, host.config.tokenizer.vocab_size)
-  tokenizer.save(own)
   return tokenizer
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import pathlib
 
-from jaxagent import summary
+from jaxagent import readings, summary
 from jaxagent.algorithms import kl
-from jaxagent.data import chat
 from jaxagent.envs import agents, parser, step_env
 from jaxagent.envs.solution_env import INSTRUMENTERS
 from jaxagent.interactions import MAX_CALLS
@@ -623,7 +622,7 @@ RULES: tuple[checks.Rule, ...] = (
     engines.complaint,
     'run',
   ),
-  checks.folder('tokenizer.path', *chat.ENTRY_FILES),
+  checks.folder('tokenizer.path', *readings.ENTRY_FILES),
   checks.folder('model.path', 'config.json'),
   checks.folder('rl.critic_path', 'config.json'),
   checks.Rule(('rl.critic_path',), checks.critic_fits, 'run'),

@@ -11,7 +11,6 @@ score  --model HF_DIR --tokens F.npy --out G.npy
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import sys
 import time
@@ -21,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxagent import sharding
+from jaxagent import model_files, readings, sharding
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.models import hf
 from jaxagent.models.config import DTYPES, ModelConfig
@@ -76,6 +75,9 @@ def _import(args) -> None:
 
   _must_be_new(args.out)
   start = time.monotonic()
+  readings.check_readers(
+    args.model, model_files.read_json(args.model / 'config.json')
+  )
   config, _, params = hf.load_hf(
     args.model,
     param_dtype=args.dtype or 'float32',
@@ -83,7 +85,7 @@ def _import(args) -> None:
   )
   with ocp.StandardCheckpointer() as saver:
     saver.save(args.out.resolve() / 'params', nnx.to_pure_dict(params))
-  hf.copy_tokenizer(args.model, args.out)
+  readings.copy(args.model, args.out)
   hf.write_config(args.out, _all_ends(args.model, config))
   print(
     f'{config.model_type}: {config.num_params():,} weights from {args.model} '
@@ -95,9 +97,12 @@ def _export(args) -> None:
   if (args.model / 'model' / hf.RUN_FILE).is_file():
     config, params, origin = _trained(args.model, args.stage)
     tokenizer, temperature = args.model / 'tokenizer', _temperature(args.model)
+    texts = readings.texts_of_run(args.model)
   else:
     config, params = _imported(args.model)
     tokenizer, origin, temperature = args.model, args.model, 1.0
+    texts = ()
+  readings.check_readers(tokenizer, config.to_hf(), texts)
   hf.save_hf(
     args.out,
     config,
@@ -113,7 +118,7 @@ def _export(args) -> None:
 def _temperature(work: pathlib.Path) -> float:
   """What a run's policy was trained and evaluated at; 1 where nothing says so."""
   try:
-    return float(_json(work / 'config.json')['rollout']['temperature'])
+    return float(model_files.read_json(work / 'config.json')['rollout']['temperature'])
   except (OSError, KeyError, TypeError):
     return 1.0
 
@@ -121,7 +126,7 @@ def _temperature(work: pathlib.Path) -> float:
 def _all_ends(folder: pathlib.Path, config: ModelConfig) -> ModelConfig:
   """With the end tokens that `generation_config.json` alone names, too."""
   try:
-    more = _json(folder / 'generation_config.json').get('eos_token_id')
+    more = model_files.read_json(folder / 'generation_config.json').get('eos_token_id')
   except OSError:
     return config
   ends = tuple(dict.fromkeys((*_ids(config.eos_token_id), *_ids(more))))
@@ -132,10 +137,6 @@ def _ids(value: int | list[int] | tuple[int, ...] | None) -> tuple[int, ...]:
   if value is None:
     return ()
   return tuple(value) if isinstance(value, (list, tuple)) else (value,)
-
-
-def _json(path: pathlib.Path) -> dict:
-  return json.loads(path.read_text(encoding='utf-8'))
 
 
 def _imported(folder: pathlib.Path):

@@ -8,10 +8,11 @@ its name, so that no model is ever read half.
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
+
+from jaxagent import model_files
 
 MODEL_TYPES = ('qwen2', 'qwen3')
 REMAT = ('none', 'full', 'dots', 'dots_no_batch')
@@ -25,12 +26,23 @@ _ARCHITECTURES = {
 # Keys that change nothing in the forward pass, whatever their value.
 _INERT = frozenset(
   """_name_or_path architectures auto_map bos_token_id chunk_size_feed_forward
-  decoder_start_token_id dtype eos_token_id finetuning_task forced_bos_token_id
-  forced_eos_token_id id2label initializer_range label2id max_length
+  decoder_start_token_id dtype eos_token_id finetuning_task id2label
+  initializer_range is_decoder keys_to_ignore_at_inference label2id
   max_window_layers model_type name_or_path num_labels output_attentions
-  output_hidden_states output_scores pad_token_id prefix problem_type
+  output_hidden_states pad_token pad_token_id prefix problem_type
   return_dict sep_token_id sliding_window task_specific_params tokenizer_class
-  torch_dtype transformers_version use_cache""".split()
+  torch_dtype torchscript unsloth_fixed use_bfloat16 use_cache""".split()
+)
+# How `generate` draws where nobody says otherwise; transformers 4 writes what
+# is not its default into config.json.
+_GENERATION = frozenset(
+  """bad_words_ids begin_suppress_tokens diversity_penalty do_sample
+  early_stopping encoder_no_repeat_ngram_size exponential_decay_length_penalty
+  forced_bos_token_id forced_eos_token_id length_penalty max_length
+  max_new_tokens min_length min_new_tokens min_p no_repeat_ngram_size
+  num_beam_groups num_beams num_return_sequences output_logits output_scores
+  remove_invalid_values repetition_penalty return_dict_in_generate
+  suppress_tokens temperature top_k top_p typical_p""".split()
 )
 # Keys that must hold one of these values, or be absent or null.
 _FIXED: Mapping[str, tuple[Any, ...]] = {
@@ -237,19 +249,19 @@ def _load(source) -> tuple[dict[str, Any], str]:
     raise FileNotFoundError(
       f'no {path}: a model folder holds config.json and *.safetensors.'
     )
-  try:
-    raw = json.loads(path.read_text())
-  except json.JSONDecodeError as error:
-    raise ValueError(f'{path} is not JSON ({error}); copy it again.') from error
-  if not isinstance(raw, dict):
-    raise ValueError(f'{path} holds {type(raw).__name__}, not an object.')
-  return raw, str(path)
+  return model_files.read_json(path), str(path)
+
+
+def _is_inert(key: str) -> bool:
+  """Whether a key changes no forward pass: who made the file, how to draw."""
+  named = key in _INERT or key in _GENERATION
+  return named or key.startswith('_') or key.endswith('_version')
 
 
 def _refuse_unimplemented(raw: Mapping[str, Any], where: str) -> None:
   bad = []
   for key, value in raw.items():
-    if key in _INERT or key in _READ or key.startswith('_'):
+    if key in _READ or _is_inert(key):
       continue
     if key in _FIXED:
       if value is not None and value not in _FIXED[key]:
@@ -266,22 +278,28 @@ def _refuse_unimplemented(raw: Mapping[str, Any], where: str) -> None:
 
 
 def _rope_theta(raw: Mapping[str, Any], where: str) -> float:
-  """rope_theta of the new form (`rope_parameters`) or the old (top level)."""
-  theta = raw.get('rope_theta')
-  for name in ('rope_parameters', 'rope_scaling'):
-    rope = raw.get(name)
-    if rope is None:
-      continue
-    kind = rope.get('rope_type', rope.get('type', 'default'))
-    extra = {
-      k: v
-      for k, v in rope.items()
-      if k not in ('rope_type', 'type', 'rope_theta')
-      and not (k == 'partial_rotary_factor' and v == 1)
-    }
-    if kind != 'default' or extra:
-      raise ValueError(
-        f"{where}: not implemented: {name}={rope!r} (only rope_type 'default')."
-      )
-    theta = rope.get('rope_theta', theta)
-  return float(10_000.0 if theta is None else theta)
+  """The rotary base that `transformers` 5.24 takes.
+
+  Measured: `rope_scaling` where it is not empty, else `rope_parameters`; the
+  other one is not looked at. `rope_theta` of the top counts where the one that
+  is taken names none. (4.x takes that of the top alone.)
+  """
+  name = 'rope_scaling' if raw.get('rope_scaling') else 'rope_parameters'
+  rope = raw.get(name) or {}
+  if not isinstance(rope, Mapping):
+    raise ValueError(f'{where}: {name}={rope!r} must be an object.')
+  kind = rope.get('rope_type', rope.get('type', 'default'))
+  extra = {
+    k: v
+    for k, v in rope.items()
+    if k not in ('rope_type', 'type', 'rope_theta')
+    and not (k == 'partial_rotary_factor' and v == 1)
+  }
+  if kind != 'default' or extra:
+    raise ValueError(
+      f"{where}: not implemented: {name}={rope!r} (only rope_type 'default')."
+    )
+  theta = rope.get('rope_theta', raw.get('rope_theta', 10_000.0))
+  if isinstance(theta, bool) or not isinstance(theta, (int, float)) or theta <= 0:
+    raise ValueError(f'{where}: rope_theta={theta!r} must be a number above 0.')
+  return float(theta)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import shutil
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jaxagent import model_files, readings
 from jaxagent.models import safetensors_io as st
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.decoder import abstract_decoder
@@ -49,17 +50,6 @@ _TOP = {
   ('norm', 'scale'): 'model.norm.weight',
   ('lm_head',): 'lm_head.weight',
 }
-TOKENIZER_FILES = (
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'special_tokens_map.json',
-  'added_tokens.json',
-  'vocab.json',
-  'merges.txt',
-  'tokenizer.model',
-  'chat_template.jinja',
-)
-
 
 RUN_FILE = 'run.json'  # run options beside a config.json of ours
 
@@ -139,11 +129,15 @@ def load_hf(
 
 
 def check_folder(folder: str | pathlib.Path) -> None:
-  """Raises as `load_hf` would, without reading a weight."""
+  """Raises as `load_hf` would, without keeping a weight."""
   folder = pathlib.Path(folder)
   config = ModelConfig.from_hf(folder).replace(lora_rank=0)
   check_tokenizer(folder, config)
-  check_names(st.read_index(folder), weight_table(config), config, str(folder))
+  files, table = st.read_index(folder), weight_table(config)
+  check_names(files, table, config, str(folder))
+  for name in (n for weight in table for n in weight.names):
+    if not files[name].finite():
+      raise _not_finite(files[name], name)
 
 
 def check_names(
@@ -152,9 +146,16 @@ def check_names(
   config: ModelConfig,
   where: str,
 ) -> None:
-  """Raises ValueError with all that does not fit, at once."""
+  """Raises ValueError with all that does not fit, at once.
+
+  What is wrong alike in several layers is one line, and so is a prefix that
+  all names lack or have too many.
+  """
   wanted = {n: w for w in table for n in w.names}
   wrong = []
+  if prefix := _prefix(set(files), set(wanted)):
+    said, files = _renamed(files, *prefix)
+    wrong.append(said)
   for name, weight in wanted.items():
     if name not in files:
       wrong.append(f'missing {name} {weight.hf_shape}')
@@ -179,9 +180,78 @@ def check_names(
       continue
     wrong.append(f'unknown {name} {files[name].shape}')
   if wrong:
+    wrong = condensed(wrong)
+    between = '\n  ' if len(wrong) > 1 else ' '
     raise ValueError(
-      f'{where}: the weights do not fit the config:\n  ' + '\n  '.join(wrong)
+      between.join([f'{where}: the weights do not fit the config:', *wrong])
     )
+
+
+def condensed(lines: list[str]) -> list[str]:
+  """Joins lines that differ in the number of a layer alone."""
+  groups: dict[str, list[tuple[int, str]]] = {}
+  for line in lines:
+    key = re.sub(r'\blayers\.\d+\.', 'layers.*.', line, count=1)
+    found = re.search(r'\blayers\.(\d+)\.', line)
+    groups.setdefault(key, []).append((int(found[1]) if found else 0, line))
+  out = []
+  for key, members in groups.items():
+    layers = sorted(layer for layer, _ in members)
+    if len(members) == 1:
+      out.append(members[0][1])
+    elif layers == list(range(layers[0], layers[-1] + 1)):
+      out.append(f'{key} in layers {layers[0]} to {layers[-1]}')
+    else:
+      out.append(f'{key} in layers {", ".join(map(str, layers))}')
+  return out
+
+
+def _prefix(have: set[str], wanted: set[str]) -> tuple[str, bool] | None:
+  """(a common prefix, whether it is one too many), None without one.
+
+  With it, or without it, half of the names or more are as they should be.
+  """
+  if len(have & wanted) * 2 >= len(wanted):
+    return None
+  ends = 'embed_tokens.weight'
+  ours = next((n for n in wanted if n.endswith(ends)), '')
+  for name in have:
+    if not name.endswith(ends) or not ours:
+      continue
+    extra, lacking = name.removesuffix(ours), ours.removesuffix(name)
+    for prefix, renamed in (
+      (extra, {n.removeprefix(extra) for n in have}),
+      (lacking, {lacking + n for n in have}),
+    ):
+      if prefix not in (name, ours, '') and len(renamed & wanted) * 2 >= len(wanted):
+        return prefix, prefix == extra
+  return None
+
+
+def _renamed(
+  files: dict[str, st.Tensor], prefix: str, extra: bool
+) -> tuple[str, dict[str, st.Tensor]]:
+  """(what is to be said of a prefix, the tensors as if it were right)."""
+  file = next(iter(files.values())).file.name
+  if extra:
+    return (
+      f'the names in {file} begin with {prefix!r}, which is too much: unwrap '
+      'the model (an adapter: merge it) and save it again.'
+    ), {name.removeprefix(prefix): t for name, t in files.items()}
+  # The output head of a whole model never has it.
+  return (
+    f'the names in {file} lack {prefix!r}: they are those of the bare model; '
+    'save the one for causal LM.'
+  ), {
+    n if n == _TOP['lm_head',] else prefix + n: t for n, t in files.items()
+  }  # fmt: skip
+
+
+def _not_finite(tensor: st.Tensor, name: str) -> ValueError:
+  return ValueError(
+    f'{tensor.file}: {name} has NaN or infinite elements; copy the file again, '
+    'or take an earlier checkpoint.'
+  )
 
 
 def check_tokenizer(folder: pathlib.Path, config: ModelConfig) -> None:
@@ -189,10 +259,15 @@ def check_tokenizer(folder: pathlib.Path, config: ModelConfig) -> None:
   file = folder / 'tokenizer.json'
   if not file.is_file():
     return
-  raw = json.loads(file.read_text())
-  vocab = (raw.get('model') or {}).get('vocab') or {}
-  ids = list(vocab.values()) if isinstance(vocab, dict) else range(len(vocab))
-  ids = [*ids, *(t['id'] for t in raw.get('added_tokens') or [])]
+  raw = model_files.read_json(file)
+  try:
+    vocab = (raw.get('model') or {}).get('vocab') or {}
+    ids = list(vocab.values()) if isinstance(vocab, dict) else range(len(vocab))
+    ids = [*map(int, ids), *(int(t['id']) for t in raw.get('added_tokens') or [])]
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    raise ValueError(
+      f'{file}: not a tokenizer ({error!r}); copy it again.'
+    ) from error
   if ids and max(ids) >= config.vocab_size:
     raise ValueError(
       f"{file}: has id {max(ids)}, but the model's vocab_size is "
@@ -230,7 +305,7 @@ def save_hf(
     folder, pending, jnp.dtype(config.param_dtype), max_shard_bytes
   )
   if tokenizer is not None:
-    copy_tokenizer(tokenizer, folder)
+    readings.copy(tokenizer, folder)
     check_tokenizer(folder, config)
   generation = {
     k: hf[k]
@@ -285,18 +360,7 @@ def read_config(folder: pathlib.Path) -> ModelConfig:
       f'no {file}: give a folder that `import` wrote or the work directory of '
       'a run.'
     )
-  return ModelConfig.from_hf(folder, **json.loads(file.read_text()))
-
-
-def copy_tokenizer(
-  source: str | pathlib.Path, folder: str | pathlib.Path
-) -> None:
-  """Copies the tokenizer's files of one folder into another."""
-  source, folder = pathlib.Path(source), pathlib.Path(folder)
-  folder.mkdir(parents=True, exist_ok=True)
-  for name in TOKENIZER_FILES:
-    if (source / name).is_file():
-      shutil.copyfile(source / name, folder / name)
+  return ModelConfig.from_hf(folder, **model_files.read_json(file))
 
 
 def _write_json(file: pathlib.Path, value: Any) -> None:
@@ -322,8 +386,13 @@ def _load_weight(weight, files, sharding_of):
     parts = []
     for name in names:
       whole = files[name].read()
-      part = whole[rest[::-1]].T if weight.transpose else whole[rest]
-      parts.append(np.asarray(part, weight.dtype))
+      part = whole[rest[::-1]] if weight.transpose else whole[rest]
+      if not st.is_finite(part):
+        raise _not_finite(files[name], name)
+      part = part.T if weight.transpose else part
+      # A copy: on the CPU an array can be the memory that it is given, and the
+      # file that is mapped there may be written over.
+      parts.append(np.array(part, weight.dtype))
     return np.stack(parts) if weight.stacked else parts[0]
 
   sharding = sharding_of(weight.path, weight.shape) if sharding_of else None

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from jaxagent import model_files
+from jaxagent.models import hf
 from jaxagent.models import safetensors_io as st
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.decoder import (
@@ -31,6 +36,24 @@ _PEFT = {
   'down': 'mlp.down_proj',
 }
 _PREFIX = 'base_model.model.model.layers'
+# Options of PEFT's LoraConfig (0.21) that change nothing in what a finished
+# adapter computes, whatever their value.
+_PEFT_INERT = frozenset(
+  """auto_mapping base_model_name_or_path eva_config inference_mode lora_dropout
+  megatron_core qalora_group_size revision runtime_config""".split()
+)
+_PEFT_READ = frozenset(
+  'exclude_modules lora_alpha peft_type r target_modules'.split()
+)
+# Those that are plain at these values; any other one, unknown ones too, must be
+# null, false or empty. Of the ways to begin, these leave the base as it is
+# (measured with 0.21.2); PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA take from it
+# what they begin with.
+_PEFT_PLAIN: Mapping[str, tuple[Any, ...]] = {
+  'bias': ('none', None),
+  'init_lora_weights': (True, False, None, 'gaussian', 'orthogonal', 'eva', 'mica'),
+  'task_type': ('CAUSAL_LM', None),
+}
 
 
 def split_lora(params: nnx.State) -> tuple[nnx.State, nnx.State]:
@@ -147,42 +170,20 @@ def load_peft(
 ) -> tuple[ModelConfig, nnx.GraphDef, nnx.State]:
   """Adapters of a PEFT folder beside base `params`.
 
-  Raises ValueError with every missing, unknown or misshapen name, and on a
-  PEFT option that is not implemented.
+  Raises ValueError with every missing, unknown or misshapen name, on NaN, and
+  on every option of PEFT that makes of it another thing than a plain adapter.
   """
   folder = pathlib.Path(folder)
-  record = json.loads((folder / 'adapter_config.json').read_text())
-  odd = {
-    k: record[k]
-    for k, fine in (
-      ('peft_type', 'LORA'),
-      ('bias', 'none'),
-      ('use_dora', False),
-      ('use_rslora', False),
-      ('modules_to_save', None),
-      ('rank_pattern', {}),
-      ('alpha_pattern', {}),
-      ('fan_in_fan_out', False),
-    )
-    if record.get(k, fine) not in (fine, None)
-  }
-  if odd:
-    raise ValueError(f'{folder}: PEFT options not implemented: {odd}.')
-  ours = {v.rsplit('.')[-1]: k for k, v in _PEFT.items()}
-  unknown = set(record['target_modules']) - set(ours)
-  if unknown:
-    raise ValueError(
-      f'{folder}: target_modules {sorted(unknown)} unknown; choose from '
-      f'{tuple(ours)}.'
-    )
-  targets = tuple(t for t in _PEFT if t in {ours[m] for m in record['target_modules']})
+  file = folder / 'adapter_config.json'
+  record = model_files.read_json(file)
+  _refuse_other_adapters(record, file)
   config = config.replace(
     lora_rank=record['r'],
     lora_alpha=float(record['lora_alpha']),
-    lora_targets=targets,
+    lora_targets=_targets(record, config, file),
   )
   config, graphdef, params = add_lora(config, params, seed=0)
-  files = st.read_header(folder / 'adapter_model.safetensors')
+  files = _tensors(folder)
   leaves = dict(_flat(params))
   names = _peft_names(config)
   wrong = [f'unknown {n}' for n in sorted(set(files) - {n for n, _, _ in names})]
@@ -192,14 +193,129 @@ def load_peft(
       wrong.append(f'missing {name} {shape}')
     elif files[name].shape != shape:
       wrong.append(f'misshapen {name}: {files[name].shape}, not {shape}')
+    elif files[name].dtype not in st.DTYPES:
+      wrong.append(f'wrong dtype {name}: {files[name].dtype}')
+    elif not files[name].finite():
+      wrong.append(f'NaN or infinite elements in {name}')
   if wrong:
-    raise ValueError(f'{folder}: adapters do not fit:\n  ' + '\n  '.join(wrong))
+    raise ValueError(
+      f'{folder}: adapters do not fit: ' + '; '.join(hf.condensed(wrong))
+    )
   for name, path, layer in names:
-    value = jnp.asarray(np.asarray(files[name].read()).T, leaves[path].dtype)
+    # A copy: on the CPU an array can be the mapped file itself.
+    value = jnp.asarray(np.array(files[name].read()).T, leaves[path].dtype)
     if layer is not None:
       value = leaves[path][...].at[layer].set(value)
     leaves[path] = leaves[path].replace(value)
   return config, graphdef, nnx.from_flat_state(leaves)
+
+
+def _refuse_other_adapters(
+  record: Mapping[str, Any], file: pathlib.Path
+) -> None:
+  """Raises ValueError with each option that changes what the adapter computes."""
+  if record.get('peft_type') != 'LORA':
+    raise ValueError(
+      f"{file}: peft_type={record.get('peft_type')!r}; only 'LORA' is "
+      'implemented.'
+    )
+  odd = {}
+  for key, value in record.items():
+    if key in _PEFT_INERT or key in _PEFT_READ or key.endswith('_version'):
+      continue
+    if key in _PEFT_PLAIN:
+      plain = value in _PEFT_PLAIN[key]
+    else:  # 0 is not false: it is a layer's number
+      plain = value is None or value is False or value in ({}, [], '')
+    if not plain:
+      odd[key] = value
+  if odd:
+    said = ', '.join(f'{key}={value!r}' for key, value in odd.items())
+    raise ValueError(
+      f'{file}: PEFT options not implemented: {said}. Merge the adapter with '
+      'PEFT (merge_and_unload) and give the whole model.'
+    )
+  for key in ('r', 'lora_alpha'):
+    value = record.get(key)
+    kinds = int if key == 'r' else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or value <= 0:
+      raise ValueError(f'{file}: {key}={value!r} must be a number above 0.')
+
+
+def _targets(
+  record: Mapping[str, Any], config: ModelConfig, file: pathlib.Path
+) -> tuple[str, ...]:
+  """Kinds of kernels that have adapters, found as PEFT finds them.
+
+  Source: `check_target_module_exists` of peft/tuners/tuners_utils.py, 0.21.
+  Raises ValueError where some layers only would have them, or another module.
+  """
+  wanted = _names(record, 'target_modules', file)
+  without = _names(record, 'exclude_modules', file)
+  if isinstance(wanted, str) and wanted.lower() == 'all-linear':
+    wanted = list(_PEFT.values())
+  layers = range(config.num_hidden_layers)
+  keys = {t: [f'model.layers.{i}.{m}' for i in layers] for t, m in _PEFT.items()}
+  keys |= {name: [name] for name in ('lm_head', 'model.embed_tokens')}
+  unknown = [
+    name for name in (wanted if isinstance(wanted, list) else [])
+    if not any(_matches([name], key) for of in keys.values() for key in of)
+  ]  # fmt: skip
+  found = {
+    kind: [k for k in of if _matches(wanted, k) and not _matches(without, k)]
+    for kind, of in keys.items()
+  }
+  if unknown or not any(found.values()):
+    raise ValueError(
+      f'{file}: target_modules {unknown or wanted} unknown; choose from '
+      f'{tuple(m.rsplit(".")[-1] for m in _PEFT.values())}.'
+    )
+  part = [k[0] for t, k in found.items() if t in _PEFT and 0 < len(k) < len(layers)]
+  if other := [*part, *found['lm_head'], *found['model.embed_tokens']]:
+    raise ValueError(
+      f'{file}: target_modules={record["target_modules"]!r} means {other[0]} but '
+      'not this kernel in every layer, or not a kernel of a layer: not '
+      'implemented. Merge the adapter with PEFT (merge_and_unload) and give the '
+      'whole model.'
+    )
+  return tuple(target for target in _PEFT if found[target])
+
+
+def _names(
+  record: Mapping[str, Any], key: str, file: pathlib.Path
+) -> str | list[str] | None:
+  """Modules as PEFT names them: a list, a regular expression, None to exclude."""
+  value = record.get(key)
+  if isinstance(value, list) and all(isinstance(m, str) for m in value):
+    return value
+  if value is None and key == 'exclude_modules':
+    return None
+  try:
+    re.compile(value)
+  except (TypeError, re.error) as error:
+    raise ValueError(
+      f'{file}: {key}={value!r} must be a list of names or a regular expression '
+      f'({error}).'
+    ) from error
+  return value
+
+
+def _matches(wanted: str | list[str] | None, key: str) -> bool:
+  """Whether PEFT's names, or its regular expression, mean a module."""
+  if isinstance(wanted, str):
+    return bool(wanted) and re.fullmatch(wanted, key) is not None
+  return any(key == name or key.endswith(f'.{name}') for name in wanted or ())
+
+
+def _tensors(folder: pathlib.Path) -> dict[str, st.Tensor]:
+  file = folder / 'adapter_model.safetensors'
+  if not file.is_file():
+    hint = ' adapter_model.bin is pickle and is never loaded;'
+    hint = hint if (folder / 'adapter_model.bin').is_file() else ''
+    raise FileNotFoundError(
+      f'no {file};{hint} save it with safe_serialization=True.'
+    )
+  return st.read_header(file)
 
 
 def _flat(params):

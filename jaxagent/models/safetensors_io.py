@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
+import math
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +20,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from jaxagent import model_files
+
 DTYPES: Mapping[str, np.dtype] = {
   'F32': np.dtype(np.float32),
   'F16': np.dtype(np.float16),
@@ -25,6 +29,13 @@ DTYPES: Mapping[str, np.dtype] = {
 }
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MAX_HEADER = 100 << 20
+
+
+WHOLE = 'model.safetensors'
+LISTING = 'model.safetensors.index.json'
+_CHUNK = 1 << 22  # elements that are looked at together
+
+_log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,50 +49,101 @@ class Tensor:
   size: int
 
   def read(self) -> np.ndarray:
-    """A read-only view of the file; slice it before copying."""
+    """A read-only view of the file, which shows what is written there later.
+
+    Copy what is to be kept; slice it before.
+    """
     return np.memmap(
       self.file, DTYPES[self.dtype], 'r', self.start, self.shape
     ) if self.size else np.zeros(self.shape, DTYPES[self.dtype])
+
+  def finite(self) -> bool:
+    """Whether no element is NaN or infinite."""
+    flat = self.read().reshape(-1)
+    chunks = (flat[i : i + _CHUNK] for i in range(0, flat.size, _CHUNK))
+    return all(map(is_finite, chunks))
+
+
+def is_finite(values: np.ndarray) -> bool:
+  """Says whether no element is NaN or infinite."""
+  if values.dtype == DTYPES['BF16']:  # NumPy has no fast test of its own for it
+    bits = np.ascontiguousarray(values).view(np.uint16)
+    return not np.any((bits & 0x7F80) == 0x7F80)
+  return bool(np.isfinite(values).all())
 
 
 def read_index(folder: pathlib.Path) -> dict[str, Tensor]:
   """Every tensor of a folder by name; no weight is read.
 
-  Follows `model.safetensors.index.json` where there is one. Raises
-  FileNotFoundError or ValueError naming the file and the remedy.
+  As `transformers` 4.56 to 5.24 do: `model.safetensors` where there is one,
+  else the shards of `model.safetensors.index.json`. Where both are there, the
+  log says which counts. Raises FileNotFoundError or ValueError naming the file
+  and the remedy.
   """
-  listing = folder / 'model.safetensors.index.json'
-  if listing.is_file():
-    wanted = json.loads(listing.read_text())['weight_map']
-    files = sorted({folder / name for name in wanted.values()})
-    gone = [f.name for f in files if not f.is_file()]
-    if gone:
-      raise FileNotFoundError(
-        f'{folder}: shards {gone} of {listing.name} are not there; copy them.'
-      )
-  else:
-    wanted, files = None, sorted(folder.glob('*.safetensors'))
-  if not files:
-    pickles = sorted(p.name for p in folder.glob('*.bin'))
-    hint = f' {pickles} is pickle and is never loaded;' if pickles else ''
+  if (folder / WHOLE).is_file():
+    if (folder / LISTING).is_file():
+      _log.warning(
+        '%s: %s is read, as transformers does, not the shards of %s beside it; '
+        'remove the one that is not meant.', folder, WHOLE, LISTING,
+      )  # fmt: skip
+    return read_header(folder / WHOLE)
+  wanted = _listed(folder)
+  files = sorted({folder / name for name in wanted.values()})
+  gone = [f.name for f in files if not f.is_file()]
+  if gone:
     raise FileNotFoundError(
-      f'{folder}: no *.safetensors;{hint} save it with safe_serialization=True.'
+      f'{folder}: shards {gone} of {LISTING} are not there; copy them.'
     )
   out: dict[str, Tensor] = {}
   for file in files:
     for name, tensor in read_header(file).items():
       if name in out:
-        raise ValueError(f'{name} is in {out[name].file.name} and {file.name}.')
+        raise ValueError(
+          f'{folder}: {name} is in {out[name].file.name} and {file.name}; copy '
+          'the shards of one model again.'
+        )
       out[name] = tensor
-  if wanted is not None:
-    absent = sorted(set(wanted) - set(out))
-    if absent:
-      raise ValueError(f'{listing}: lists {absent}, which no shard holds.')
+  absent = sorted(set(wanted) - set(out))
+  if absent:
+    raise ValueError(
+      f'{folder / LISTING}: lists {_few(absent)}, which no shard holds; copy '
+      'index and shards of one model.'
+    )
   return out
 
 
+def _listed(folder: pathlib.Path) -> dict[str, str]:
+  """Name of a tensor to its shard, as the index has it."""
+  file = folder / LISTING
+  if not file.is_file():
+    others = sorted(p.name for p in folder.glob('*.safetensors'))
+    pickles = sorted(p.name for p in folder.glob('*.bin'))
+    hint = f' {_few(pickles)} is pickle and is never loaded;' if pickles else ''
+    if others:
+      hint += f' {_few(others)} alone says not what it is part of;'
+    raise FileNotFoundError(
+      f'{folder}: no {WHOLE} and no {LISTING};{hint} copy them, or save the '
+      'model with safe_serialization=True.'
+    )
+  wanted = model_files.read_json(file).get('weight_map')
+  if not isinstance(wanted, dict) or not all(
+    isinstance(shard, str) and pathlib.PurePath(shard).name == shard
+    for shard in wanted.values()
+  ):
+    raise ValueError(
+      f'{file}: weight_map is not an object of file names; copy it again.'
+    )
+  return wanted
+
+
+def _few(names: list[str], most: int = 3) -> str:
+  more = f' and {len(names) - most} more' if len(names) > most else ''
+  return f'{", ".join(names[:most])}{more}'
+
+
 def read_header(file: pathlib.Path) -> dict[str, Tensor]:
-  """The tensors of one file. Raises ValueError where it is truncated."""
+  """The tensors of one file; ValueError where it is damaged or no such file."""
+  model_files.refuse_pointer(file)
   total = file.stat().st_size
   with open(file, 'rb') as handle:
     length = int.from_bytes(handle.read(8), 'little')
@@ -90,27 +152,43 @@ def read_header(file: pathlib.Path) -> dict[str, Tensor]:
         f'{file}: not a safetensors file, or truncated ({total} bytes, header '
         f'of {length}); copy it again.'
       )
-    try:
-      header = json.loads(handle.read(length))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-      raise ValueError(f'{file}: damaged header ({error}).') from error
+    raw = handle.read(length)
+  header = model_files.parse_json(raw, f'{file}: damaged header')
   header.pop('__metadata__', None)
   base = 8 + length
-  end = max((e['data_offsets'][1] for e in header.values()), default=0)
-  if base + end != total:
+  try:
+    out = {
+      name: _entry(file, base, **entry) for name, entry in header.items()
+    }
+  except (TypeError, ValueError) as error:
     raise ValueError(
-      f'{file}: {total} bytes where the header says {base + end}; it is '
-      'truncated or damaged: copy it again.'
+      f'{file}: damaged header ({error}); copy it again.'
+    ) from error
+  end = max((t.start + t.size for t in out.values()), default=base)
+  if end != total:
+    raise ValueError(
+      f'{file}: {total} bytes where the header says {end}; it is truncated or '
+      'damaged: copy it again.'
     )
-  out = {}
-  for name, e in header.items():
-    start, stop = e['data_offsets']
-    shape = tuple(e['shape'])
-    width = DTYPES[e['dtype']].itemsize if e['dtype'] in DTYPES else None
-    if width and stop - start != width * int(np.prod(shape)):
-      raise ValueError(f'{file}: {name} has {stop - start} bytes for {shape}.')
-    out[name] = Tensor(file, e['dtype'], shape, base + start, stop - start)
+  for name, tensor in out.items():
+    width = DTYPES[tensor.dtype].itemsize if tensor.dtype in DTYPES else None
+    if width and tensor.size != width * math.prod(tensor.shape):
+      raise ValueError(
+        f'{file}: {name} has {tensor.size} bytes for {tensor.shape}; copy it '
+        'again.'
+      )
   return out
+
+
+def _entry(
+  file: pathlib.Path, base: int, dtype: str, shape: list, data_offsets: list
+) -> Tensor:
+  """A header's entry as a Tensor; TypeError or ValueError where it is none."""
+  start, stop = data_offsets
+  numbers = (*shape, start, stop)
+  if any(type(n) is not int or n < 0 for n in numbers) or stop < start:
+    raise ValueError(f'shape {shape}, data_offsets {data_offsets}')
+  return Tensor(file, str(dtype), tuple(shape), base + start, stop - start)
 
 
 @dataclasses.dataclass(frozen=True)

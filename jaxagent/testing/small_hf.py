@@ -12,8 +12,9 @@ import json
 import pathlib
 import sys
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, pre_tokenizers, trainers
 
+from jaxagent.data import bpe
 from jaxagent.models import ModelConfig, hf, init_decoder
 
 VOCABULARY = 5_000
@@ -78,9 +79,7 @@ def make(
 
 
 def _tokenizer(vocab_size: int) -> Tokenizer:
-  made = Tokenizer(models.BPE())
-  made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-  made.decoder = decoders.ByteLevel()
+  made = bpe.untrained()
   trainer = trainers.BpeTrainer(
     vocab_size=vocab_size,
     special_tokens=list(SPECIAL),

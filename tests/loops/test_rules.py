@@ -534,7 +534,7 @@ def test_folders_that_lack_something(small, tmp_path):
     settings.validate_devices(config)
   assert '\n' not in str(error.value)
   (folder / 'config.json').write_text('{')
-  assert 'not a valid JSON' in _refusal(changes)
+  assert 'config.json: not JSON' in _refusal(changes)
 
 
 def test_collecting_needs_no_engine_and_no_devices():

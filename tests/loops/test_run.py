@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors import numpy as st
 
-from jaxagent import audit, conversations
+from jaxagent import audit, conversations, readings
 from jaxagent.data import chat
 from jaxagent.data.ledger import Ledger
 from jaxagent.loops.results import read_traces
@@ -100,6 +100,22 @@ def test_a_run_leaves_summary_report_and_traces(finished):
   for word in ('summary', 'TensorBoard', 'report'):
     assert word in out
   assert audit.audit(work)['differences'] == []
+
+
+def test_an_export_gives_transformers_the_runs_ids(finished, tmp_path):
+  transformers = pytest.importorskip('transformers')
+  work, back = finished[0], tmp_path / 'back'
+  assert models_cli.main(['export', f'--model={work}', f'--out={back}']) == 0
+  theirs = transformers.AutoTokenizer.from_pretrained(back)
+  own = chat.load(work / 'tokenizer')
+  found = read_traces(work / 'rl' / 'traces')
+  texts = [t['response'] for t in found if t['valid_action']]
+  texts += readings.texts_of_run(work)
+  assert len(texts) > 100
+  for text in texts:
+    ids = own.encode(text)
+    assert theirs(text, add_special_tokens=False)['input_ids'] == ids
+    assert theirs.decode(ids) == own.decode_response(ids)
 
 
 def test_every_prompt_is_trained_exactly_once(finished):

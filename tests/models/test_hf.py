@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -12,8 +14,9 @@ import pytest
 from flax import nnx
 from safetensors import numpy as stnp
 
-from jaxagent import sharding
+from jaxagent import readings, sharding
 from jaxagent.checkpoint import CheckpointManager
+from jaxagent.data import bpe
 from jaxagent.models import __main__ as cli
 from jaxagent.models import hf, init_decoder, lora
 from tests.models.conftest import make_config, shake
@@ -219,14 +222,13 @@ def _checkpoint(work, stage, step, params):
 
 @SCANS
 def test_export_of_a_run_takes_its_newest_policy(tmp_path, capsys, scan):
-  config = make_config(scan_layers=scan)
+  config = make_config(scan_layers=scan).replace(vocab_size=300)
   work = tmp_path / 'work'
   policies = [shake(init_decoder(config, 0)[1], seed) for seed in range(4)]
   hf.write_config(work / 'model', config)
   (work / 'config.json').write_text('{"rollout": {"temperature": 0.7}}')
-  (work / 'tokenizer').mkdir()
-  vocab = json.dumps({'model': {'vocab': {'a': 0, 'b': 100}}})
-  (work / 'tokenizer' / 'tokenizer.json').write_text(vocab)
+  bpe.train(['some text'], 300).save(work / 'tokenizer')
+  vocab = (work / 'tokenizer' / 'tokenizer.json').read_text()
   export = ['export', f'--model={work}']
   assert cli.main([*export, f'--out={tmp_path / "none"}']) == 2
   assert 'holds no checkpoint of rl or sft' in capsys.readouterr().err
@@ -250,6 +252,63 @@ def test_export_of_a_run_takes_its_newest_policy(tmp_path, capsys, scan):
   assert _equal(
     hf.load_hf(tmp_path / 'before', scan_layers=scan)[2], policies[1]
   )
+
+
+@pytest.fixture(scope='module')
+def ran(tmp_path_factory):
+  """The folder of a run with a policy, its own tokenizer and its texts."""
+  work = tmp_path_factory.mktemp('ran')
+  library = pathlib.Path(json.__file__).parents[1]
+  texts = [f.read_text(errors='replace') for f in sorted(library.glob('[a-b]*.py'))]
+  tokenizer = bpe.train(texts, 600)
+  tokenizer.save(work / 'tokenizer')
+  config = make_config().replace(vocab_size=640)
+  hf.write_config(work / 'model', config)
+  _checkpoint(work, 'rl', 1, init_decoder(config, 0)[1])
+  (work / 'collect').mkdir()
+  steps = [{'response': text} for text in texts]
+  (work / 'collect' / 'trajectories.jsonl').write_text(json.dumps({'steps': steps}))
+  return work
+
+
+def test_an_exported_run_has_its_ids_in_transformers(ran, tmp_path):
+  transformers = pytest.importorskip('transformers')
+  assert cli.main(['export', f'--model={ran}', f'--out={tmp_path / "o"}']) == 0
+  theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / 'o')
+  own = bpe.load(ran / 'tokenizer')
+  texts = [*readings.PROBES, *readings.texts_of_run(ran)]
+  assert len(texts) > len(readings.PROBES)
+  for text in texts:
+    ids = own.encode(text)
+    assert theirs(text, add_special_tokens=False)['input_ids'] == ids
+    assert theirs.decode(ids) == own.decode_response(ids)
+
+
+def _cuts_otherwise(file):
+  """Makes a tokenizer.json cut its words as GPT-2 does."""
+  raw = json.loads(file.read_text())
+  raw['pre_tokenizer'] = {
+    'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': True,
+    'use_regex': True,
+  }  # fmt: skip
+  raw['normalizer'] = None
+  file.write_text(json.dumps(raw))
+
+
+def test_ids_that_transformers_does_not_give_are_refused(ran, tmp_path, capsys):
+  """In and out, before a weight is read or a file is written."""
+  pytest.importorskip('transformers', '5.0')
+  work = shutil.copytree(ran, tmp_path / 'work')
+  assert cli.main(['export', f'--model={work}', f'--out={tmp_path / "m"}']) == 0
+  for folder, command in ((work / 'tokenizer', 'export'), (tmp_path / 'm', 'import')):
+    _cuts_otherwise(folder / 'tokenizer.json')
+    source = work if command == 'export' else folder
+    capsys.readouterr()
+    assert cli.main([command, f'--model={source}', f'--out={tmp_path / "o"}']) == 2
+    said = capsys.readouterr().err
+    assert said.count('\n') == 1 and f'{folder}: transformers ' in said
+    assert 'gives ' in said and ' the ids [' in said
+    assert not (tmp_path / 'o').exists()
 
 
 def test_export_of_another_model_than_the_checkpoint(tmp_path, capsys):
