@@ -135,7 +135,8 @@ def test_another_reading_is_refused_by_example(foreign, name):
   found = theirs(text, add_special_tokens=False)['input_ids']
   want = _raw(folder, text)
   assert found != want
-  for ids, shown in zip((found, want), said.split(' the ids ')[1].split('tokenizer.json ')):
+  both = said.split(' the ids ')[1].split('tokenizer.json ')
+  for ids, shown in zip((found, want), both):
     inside = shown[: shown.index(']')].strip('[ .').split(' ..')[0]
     assert inside in str(ids)
 

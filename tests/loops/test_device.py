@@ -10,7 +10,8 @@ import pytest
 import transformers
 
 from configs import stepwise_ppo
-from jaxagent import readings
+from jaxagent import readings, summary
+from jaxagent.data import chat
 from jaxagent.loops import device
 from jaxagent.loops.errors import UserError
 from jaxagent.testing import small_hf
@@ -50,8 +51,9 @@ def test_the_copy_in_the_work_directory_is_the_models_own(folder, tmp_path):
   given = device.make_tokenizer(_host(tmp_path / 'work', folder), TEXTS)
   copied = tmp_path / 'work' / 'tokenizer' / 'tokenizer.json'
   assert copied.read_bytes() == (folder / 'tokenizer.json').read_bytes()
+  own = chat.load(copied.parent)
   for text in readings.PROBES:
-    assert device.chat.load(copied.parent).encode_prompt(text) == given.encode_prompt(text)
+    assert own.encode_prompt(text) == given.encode_prompt(text)
 
 
 def test_a_model_whose_tokenizer_was_exchanged_is_refused(folder, tmp_path):
@@ -75,3 +77,9 @@ def test_a_model_that_transformers_reads_otherwise_is_refused(folder, tmp_path):
   file.write_text(json.dumps(raw))
   with pytest.raises(UserError, match='gives .* the ids .*tokenizer.json'):
     device.make_tokenizer(_host(tmp_path / 'work', folder), TEXTS)
+
+
+def test_the_summary_names_what_decides_ids():
+  found = summary.package_versions()
+  assert found['transformers'] == transformers.__version__
+  assert 'tokenizers' in found
