@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent.sandbox import _linux
+from jaxagent.sandbox import _linux, _zygote
 
 
 def begin(command: Sequence[str], env: Mapping[str, str]) -> None:
@@ -27,6 +27,8 @@ def begin(command: Sequence[str], env: Mapping[str, str]) -> None:
   """
   os.environ.clear()
   os.environ.update(env)
+  for name, value in _zygote.SET.items():
+    os.environ.setdefault(name, value)
   _linux.show_as(command, env)
   sys.orig_argv[:] = command
   # As an interpreter does when it starts.
@@ -52,7 +54,7 @@ def _standard(fd: int, name: str) -> io.TextIOWrapper:
   (buffer.raw if reading else buffer).name = f'<{name}>'
   stream = io.TextIOWrapper(
     buffer, encoding=before.encoding, errors=before.errors, newline='\n',
-    write_through=not reading,
+    write_through=True,
   )
   stream.mode = 'r' if reading else 'w'
   return stream
@@ -77,6 +79,7 @@ def _forget_folders() -> None:
     del sys.path_importer_cache[path]
   _set('tempfile', tempdir=None, _name_sequence=None)
   _set('multiprocessing.process', ORIGINAL_DIR=os.getcwd())
+  _set('rich', _IMPORT_CWD=os.getcwd())
   # Of the environment's HOME.
   _set('site', USER_BASE=None, USER_SITE=None)
   site.getusersitepackages()
@@ -88,10 +91,14 @@ def _forget_folders() -> None:
 
 def _forget_process() -> None:
   process = _module('multiprocessing.process')
-  if hasattr(process, '_MainProcess'):  # it has a secret that jobs would share
-    process._current_process = process._MainProcess()
+  if hasattr(process, '_current_process'):  # its key would be that of all jobs
+    process._current_process = type(process._current_process)()
     process._process_counter = itertools.count(1)
     process._children = set()
+  _set('multiprocessing.util', MAXFD=os.sysconf('SC_OPEN_MAX'))
+  main = _module('threading').main_thread()
+  if hasattr(main, '_set_native_id'):  # a fork keeps its parent's
+    main._set_native_id()
   # The host's name, not the room's.
   _set('platform', _uname_cache=None, _platform_cache={})
   _set('uuid', _node=None, _last_timestamp=None)

@@ -50,7 +50,7 @@ def _be(control: socket.socket, config: dict[str, Any]) -> NoReturn:
   try:
     os.closerange(3, control.fileno())
     os.closerange(control.fileno() + 1, 4096)
-    with _shared_memory():
+    with _like_a_room():
       missing = _zygote.warm_up()
     _zygote.collapse()
     held = _zygote.held()
@@ -66,20 +66,23 @@ def _be(control: socket.socket, config: dict[str, Any]) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _shared_memory() -> Iterator[None]:
-  """Gives this process a /dev/shm for the time, as each job has one.
+def _like_a_room() -> Iterator[None]:
+  """Gives this process for the time what each job finds: its working folder,
+  and a /dev/shm. Jobs come in rooms of their own (`setns`).
 
   joblib looks when it is imported whether a semaphore can be made, and without
-  one never starts a process. Jobs come in rooms of their own (`setns`).
+  one never starts a process; multiprocessing keeps the folder.
   """
   _linux.unshare(_linux.NEWNS)
   _linux.mount('box', _room.BOX, 'tmpfs', _linux.MS_NOSUID | _linux.MS_NODEV,
                'size=1m,mode=0700')
-  for name in ('tmp', 'shm'):
+  for name in ('tmp', 'shm', 'workspace'):
     os.mkdir(f'{_room.BOX}/{name}', 0o700)
+  os.chdir(f'{_room.BOX}/workspace')
   try:
     yield
   finally:
+    os.chdir('/')
     _linux.umount(_room.BOX)
 
 

@@ -107,6 +107,7 @@ def finish(code: int) -> None:
 
 
 def main() -> None:
+  sys.path_importer_cache.pop(sys.argv[0], None)
   finish(run(sys.argv[1], sys.argv[2:]))
 
 

@@ -32,6 +32,9 @@ MODULES = (
   'datetime time pathlib io string warnings'
 ).split()
 
+# Variables that modules have set when they were imported, as KMP_INIT_AT_FORK.
+SET: dict[str, str] = {}
+
 # How interpreters are started, a job's and the one it is forked from: as -I but
 # for -E, under which PYTHONHASHSEED is not read either. No folder of the user's,
 # nor the working one, is on the path; variables are clean, for they are made
@@ -82,7 +85,7 @@ def warm_up() -> list[str]:
   missing = []
   # Not `catch_warnings`, which would take back the filters that modules set.
   warnings.simplefilter('ignore')
-  ours = warnings.filters[0]
+  ours, before = warnings.filters[0], dict(os.environ)
   for name in MODULES:
     try:
       importlib.import_module(name)
@@ -93,6 +96,7 @@ def warm_up() -> list[str]:
       raise ThreadsLeft(f'{name} leaves threads running ({", ".join(threads)})')
   warnings.filters[:] = [f for f in warnings.filters if f is not ours]
   warnings._filters_mutated()
+  SET.update((k, v) for k, v in os.environ.items() if before.get(k) != v)
   gc.collect()
   gc.freeze()
   return missing
