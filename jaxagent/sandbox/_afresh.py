@@ -20,6 +20,20 @@ from typing import Any
 from jaxagent.sandbox import _linux, _zygote
 
 
+def prepare() -> None:
+  """Forgets in the zygote itself what is no job's, whichever it is."""
+  _linux.layout()
+  ours = tuple(sys.path)
+  for path in [p for p in sys.path_importer_cache if not p.startswith(ours)]:
+    del sys.path_importer_cache[path]
+  # The host's name, not the room's.
+  _set('platform', _uname_cache=None, _platform_cache={})
+  _set('uuid', _node=None, _last_timestamp=None)
+  _set('linecache', cache={})
+  for name in [n for n in sys.modules if n.partition('.')[0] == 'jaxagent']:
+    del sys.modules[name]
+
+
 def begin(command: Sequence[str], env: Mapping[str, str]) -> None:
   """Forgets the zygote. Called once its frames are gone.
 
@@ -42,8 +56,6 @@ def begin(command: Sequence[str], env: Mapping[str, str]) -> None:
   _forget_folders()
   _forget_process()
   _reseed()
-  for name in [n for n in sys.modules if n.split('.')[0] == 'jaxagent']:
-    del sys.modules[name]
 
 
 def _standard(fd: int, name: str) -> io.TextIOWrapper:
@@ -74,9 +86,6 @@ def _set(name: str, **values: Any) -> None:
 
 
 def _forget_folders() -> None:
-  ours = tuple(sys.path)
-  for path in [p for p in sys.path_importer_cache if not p.startswith(ours)]:
-    del sys.path_importer_cache[path]
   _set('tempfile', tempdir=None, _name_sequence=None)
   _set('multiprocessing.process', ORIGINAL_DIR=os.getcwd())
   _set('rich', _IMPORT_CWD=os.getcwd())
@@ -86,7 +95,6 @@ def _forget_folders() -> None:
   known = getattr(_module('sysconfig'), '_CONFIG_VARS', None)
   if known:
     known['userbase'] = site.USER_BASE
-  _set('linecache', cache={})
 
 
 def _forget_process() -> None:
@@ -99,9 +107,6 @@ def _forget_process() -> None:
   main = _module('threading').main_thread()
   if hasattr(main, '_set_native_id'):  # a fork keeps its parent's
     main._set_native_id()
-  # The host's name, not the room's.
-  _set('platform', _uname_cache=None, _platform_cache={})
-  _set('uuid', _node=None, _last_timestamp=None)
   started = getattr(_module('logging'), '_startTime', None)
   if started is not None:  # a float, or from Python 3.13 on nanoseconds
     whole = isinstance(started, int)

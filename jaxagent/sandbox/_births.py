@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from jaxagent.sandbox import _job, _linux, _room, _wire, _zygote
+from jaxagent.sandbox import _afresh, _job, _linux, _room, _wire, _zygote
 
 
 def start(config: dict[str, Any]) -> tuple[int, socket.socket, dict]:
@@ -52,6 +52,7 @@ def _be(control: socket.socket, config: dict[str, Any]) -> NoReturn:
     os.closerange(control.fileno() + 1, 4096)
     with _like_a_room():
       missing = _zygote.warm_up()
+    _afresh.prepare()
     _zygote.collapse()
     held = _zygote.held()
     control.send(json.dumps({'missing': missing, **held}).encode())

@@ -71,6 +71,7 @@ def main(runner: str, cpu: dict[str, str]) -> None:
   except _zygote.Born as job:
     born = job.args
   if born:
+    _afresh.prepare()
     _afresh.begin(*born[:2])
     _runner.finish(_runner.run(*born[2:]))
 

@@ -28,6 +28,7 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 PR_SET_MM, PR_SET_MM_MAP = 35, 14
 ADDR_NO_RANDOMIZE = 0x0040000
 _SHOWN: list[ctypes.Array] = []
+_LAYOUT: dict[int, int] = {}
 
 # Numbers from 424 on are the same on every architecture.
 _COMMON = dict(
@@ -163,16 +164,32 @@ def fixed_addresses() -> None:
   LIBC.personality(ctypes.c_ulong(ADDR_NO_RANDOMIZE))
 
 
+def layout() -> dict[int, int]:
+  """Gives where code (26, 27), stack (28), data (45, 46), heap (47), arguments
+  (48, 49) and environment (50, 51) of this process lie; a fork keeps them.
+
+  By number in proc(5), /proc/PID/stat. Empty where /proc is out of reach.
+  """
+  if not _LAYOUT:
+    try:
+      with open('/proc/self/stat', 'rb') as f:
+        fields = f.read().rsplit(b')', 1)[1].split()
+    except OSError:
+      return {}
+    _LAYOUT.update({
+      n: int(fields[n - 3]) for n in (26, 27, 28, 45, 46, 47, 48, 49, 50, 51)
+    })
+  return _LAYOUT
+
+
 def show_as(command: Sequence[str], env: Mapping[str, str]) -> bool:
   """Gives this process a command line and an environment in /proc.
 
   Those that it was started with are overwritten. False where the kernel does
   not allow it (Linux 3.18, CONFIG_CHECKPOINT_RESTORE), or /proc is out of reach.
   """
-  try:
-    with open('/proc/self/stat', 'rb') as f:
-      fields = f.read().rsplit(b')', 1)[1].split()
-  except OSError:
+  at = layout()
+  if not at:
     return False
   words = b''.join(os.fsencode(word) + b'\0' for word in command)
   pairs = b''.join(os.fsencode(f'{k}={v}') + b'\0' for k, v in env.items())
@@ -180,8 +197,6 @@ def show_as(command: Sequence[str], env: Mapping[str, str]) -> bool:
   _SHOWN.append(ctypes.create_string_buffer(words + pairs))
   begin = ctypes.addressof(_SHOWN[-1])
   middle, end = begin + len(words), begin + len(words) + len(pairs)
-  # Numbers of proc(5): code 26-27, data 45-46, heap 47, stack 28.
-  at = {n: int(fields[n - 3]) for n in (26, 27, 45, 46, 47, 28, 48, 49, 50, 51)}
   LIBC.sbrk.restype = ctypes.c_void_p
   record = struct.pack(
     '11QQIi', at[26], at[27], at[45], at[46], at[47], LIBC.sbrk(0), at[28],

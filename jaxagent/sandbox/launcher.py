@@ -126,7 +126,9 @@ class Launcher:
     else:
       if config['landlock']:  # a job has no /dev/shm, and joblib looks once
         os.environ['JOBLIB_MULTIPROCESSING'] = '0'
-      missing, said = _zygote.warm_up(), _zygote.held()
+      missing = _zygote.warm_up()
+      _afresh.prepare()
+      said = _zygote.held()
     config.update(said)
     config['notes'] += [f'zygote: {n} cannot be imported' for n in missing]
 
