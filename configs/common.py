@@ -36,6 +36,8 @@ def base() -> ConfigDict:
   config.sandbox.slots = 2
   config.sandbox.threads = 1  # CPUs of one execution
   config.sandbox.zygote = True
+  # Vector units that jobs use, alike on every node: all | no-avx512 | no-avx2
+  config.sandbox.cpu_level = 'no-avx512'
   config.sandbox.timeout_s = 3.0  # one execution; 0: each task's own limit
   config.sandbox.step_timeout_s = 60.0  # editor, queue and execution
   config.sandbox.memory_mb = 2048  # 0: each task's own limit

@@ -67,7 +67,11 @@ MAX_LIMIT = 100_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-  """What one contained run may use."""
+  """Bounds what one contained run may use.
+
+  output_kb: text that is kept of each stream, half head and half tail; more is
+  read and cut, and a thousand times as much ends the run.
+  """
 
   timeout_s: float = 60.0
   memory_mb: int = 2048

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 
 from jaxagent.envs import mlagentbench_tasks
 from jaxagent.envs.tasks import PreparedTask
+from jaxagent.sandbox import cpu_levels
 from jaxagent.types import Outcome
 
 SPLITS = ('valid', 'private')
@@ -224,10 +225,12 @@ class Grader:
   def _start(self) -> None:
     keep = ('PATH', 'LANG', 'LC_ALL', 'TMPDIR', 'LD_LIBRARY_PATH')
     env = {key: os.environ[key] for key in keep if key in os.environ}
+    # Scores alike in every process and on every node, as scripts.
     env.update(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1')
+    env.update(PYTHONHASHSEED='0', **cpu_levels.here())
     self._buffer = b''
     self._worker = subprocess.Popen(
-      [sys.executable, '-I', str(_WORKER), str(self._memory_mb)],
+      [sys.executable, '-s', '-P', str(_WORKER), str(self._memory_mb)],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=subprocess.DEVNULL,

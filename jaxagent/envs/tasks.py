@@ -31,6 +31,7 @@ from jaxagent.envs.task_yaml import (
   number,
   read_yaml,
 )
+from jaxagent.sandbox import cpu_levels
 from jaxagent.types import TaskSpec
 
 REQUIRED_FILES = (
@@ -193,7 +194,8 @@ def _run_prepare(
       text=True,
       timeout=_PREPARE_TIMEOUT_S,
       cwd=cwd,
-      env={**os.environ, 'OMP_NUM_THREADS': '1'},
+      env={**os.environ, 'OMP_NUM_THREADS': '1', 'PYTHONHASHSEED': '0',
+           **cpu_levels.here()},
     )
   except subprocess.TimeoutExpired as error:
     raise ValueError(

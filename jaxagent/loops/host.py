@@ -183,6 +183,7 @@ def open_host(config, work: pathlib.Path) -> Iterator[Host]:
           backend=box.backend,
           min_tier=box.min_tier,
           zygote=box.zygote,
+          cpu_level=box.cpu_level,
           work_dir=work / 'sandbox',
           hidden=(
             work,

@@ -18,6 +18,7 @@ from jaxagent.interactions import MAX_CALLS
 from jaxagent.learner.config import CENTRED
 from jaxagent.loops import checks, endpoints, engines, templates
 from jaxagent.rewards.mle import SCALES
+from jaxagent.sandbox import cpu_levels
 
 # Any text will do.
 FREE = ('name', 'variant')
@@ -99,6 +100,7 @@ RULES: tuple[checks.Rule, ...] = (
     "config.sandbox.backend='ray', not {1!r}.",
   ),
   checks.one_of('sandbox.min_tier', 'T3', 'T2', 'T1', 'T0'),
+  checks.one_of('sandbox.cpu_level', *cpu_levels.LEVELS),
   checks.one_of('expert.kind', 'scripted', 'openai'),
   checks.one_of('editor.kind', 'scripted', 'openai', 'expert'),
   checks.one_of('agent', *agents.AGENTS),

@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 from jaxagent.sandbox import (
+  cpu_levels,
   docker_backend,
   errors,
   guard,
@@ -44,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument('--image', help='of the docker backend')
     command.add_argument('--address', help='of a cluster, for the ray backend')
     command.add_argument('--min_tier', default='T2')
+    command.add_argument('--cpu_level', default=cpu_levels.DEFAULT,
+                         choices=cpu_levels.LEVELS,
+                         help='vector units that jobs use')
     command.add_argument('--disable', action='append', default=[],
                          help='a primitive to do without (local backend)')
   return parser
@@ -88,7 +92,7 @@ def _options(flags: argparse.Namespace) -> dict:
   wanted = {
     'disable': ('local', 'ray'), 'image': ('docker',), 'address': ('ray',)
   }
-  options = {}
+  options = {'cpu_level': flags.cpu_level}
   for name, backends in wanted.items():
     if value := getattr(flags, name):
       if flags.backend not in backends:

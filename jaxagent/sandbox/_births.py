@@ -9,22 +9,24 @@ exit status and use come from here. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import signal
 import socket
 import traceback
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from jaxagent.sandbox import _job, _linux, _room, _wire, _zygote
+from jaxagent.sandbox import _afresh, _job, _linux, _room, _wire, _zygote
 
 
 def start(config: dict[str, Any]) -> tuple[int, socket.socket, dict]:
   """Starts the zygote of a launcher.
 
   Returns (its pid, the socket that supervisors ask on, what it has to say:
-  `missing` modules and `base_data`, the bytes of data that a job begins with).
+  `missing` modules and what a job begins with, `_zygote.held`).
   Raises OSError where it does not come up, and `_zygote.ThreadsLeft`.
   """
   ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -48,18 +50,41 @@ def _be(control: socket.socket, config: dict[str, Any]) -> NoReturn:
   try:
     os.closerange(3, control.fileno())
     os.closerange(control.fileno() + 1, 4096)
-    missing = _zygote.warm_up()
+    with _like_a_room():
+      missing = _zygote.warm_up()
+    _afresh.prepare()
     _zygote.collapse()
-    base_data = _zygote.data_bytes()
-    said = {'missing': missing, 'base_data': base_data}
-    control.send(json.dumps(said).encode())
-    _Zygote(control, {**config, 'base_data': base_data}).serve()
+    held = _zygote.held()
+    control.send(json.dumps({'missing': missing, **held}).encode())
+    _Zygote(control, {**config, **held}).serve()
+  except _zygote.Born:
+    raise  # a job's first process, on its way to where its script runs
   except _zygote.ThreadsLeft as error:
     control.send(json.dumps({'threads_left': str(error)}).encode())
   except BaseException:  # noqa: BLE001: the launcher's end says it
     traceback.print_exc()
+  os._exit(1)
+
+
+@contextlib.contextmanager
+def _like_a_room() -> Iterator[None]:
+  """Gives this process for the time what each job finds: its working folder,
+  and a /dev/shm. Jobs come in rooms of their own (`setns`).
+
+  joblib looks when it is imported whether a semaphore can be made, and without
+  one never starts a process; multiprocessing keeps the folder.
+  """
+  _linux.unshare(_linux.NEWNS)
+  _linux.mount('box', _room.BOX, 'tmpfs', _linux.MS_NOSUID | _linux.MS_NODEV,
+               'size=1m,mode=0700')
+  for name in ('tmp', 'shm', 'workspace'):
+    os.mkdir(f'{_room.BOX}/{name}', 0o700)
+  os.chdir(f'{_room.BOX}/workspace')
+  try:
+    yield
   finally:
-    os._exit(1)
+    os.chdir('/')
+    _linux.umount(_room.BOX)
 
 
 class _Zygote:

@@ -16,7 +16,16 @@ import sys
 import time
 import traceback
 
-from jaxagent.sandbox import _cgroup, _linux, _room, _supervisor, _wire
+from jaxagent.sandbox import (
+  _afresh,
+  _cgroup,
+  _linux,
+  _room,
+  _runner,
+  _supervisor,
+  _wire,
+  _zygote,
+)
 
 
 class Streams:
@@ -34,7 +43,7 @@ class Streams:
       left = left[os.write(self.target, left):]
 
 
-def _config(runner: str) -> dict:
+def _config(runner: str, cpu: dict[str, str]) -> dict:
   path = f'{_room.BOX}/.runner.py'
   with open(path, 'w') as f:
     f.write(runner)
@@ -45,16 +54,29 @@ def _config(runner: str) -> dict:
     # The container's own group counts memory, processes and CPU time.
     'cgroups': True, 'cpu_quota': True, 'cgroup_fds': (),
     'landlock': _linux.landlock_abi() > 0, 'seccomp': bool(_linux.NR),
-    'gpu_devices': [], 'base_data': 0, 'readable': [], 'slots': 1,
-    'environment': {'USER': 'sandbox', **keep},
+    'gpu_devices': [], 'base_data': 0, 'base_space': 0, 'readable': [],
+    'slots': 1, 'environment': {'USER': 'sandbox', **keep, **cpu},
   }
 
 
-def main(runner: str) -> None:
+def main(runner: str, cpu: dict[str, str]) -> None:
   """Runs one job; the frames are the supervisor's result and a trailer.
 
-  runner: the text of `_runner.py`.
+  runner: the text of `_runner.py`. cpu: variables of the jobs' CPU level. In a
+  job that was forked of the imports, runs the job's script.
   """
+  born = None
+  try:
+    _main(runner, cpu)
+  except _zygote.Born as job:
+    born = job.args
+  if born:
+    _afresh.prepare()
+    _afresh.begin(*born[:2])
+    _runner.finish(_runner.run(*born[2:]))
+
+
+def _main(runner: str, cpu: dict[str, str]) -> None:
   began = time.monotonic()
   _linux.prctl(_linux.PR_SET_DUMPABLE, 0)
   signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -62,8 +84,10 @@ def main(runner: str) -> None:
   trailer = {'dead': 0}
   try:
     request = {'uid': None, 'slot': 0, 'cloned_at': began}
-    _supervisor.supervise(streams, request, _config(runner))
+    _supervisor.supervise(streams, request, _config(runner, cpu))
     trailer.update(_cgroup.own_use())
+  except _zygote.Born:
+    raise
   except BaseException:  # noqa: BLE001: the pool sees it and retries
     trailer['launch_error'] = traceback.format_exc()[-2000:]
   _wire.send(streams, trailer)

@@ -8,22 +8,25 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import sys
 from typing import Any
 
-from jaxagent.sandbox import _counting, _linux, _runner
+from jaxagent.sandbox import _counting, _linux, _zygote
 from jaxagent.sandbox._room import Room
 
 MB = 1 << 20
 # RLIMIT_DATA over the limit: reserved memory that is never touched is free.
 DATA_FACTOR = 4
+# RLIMIT_AS over the limit: what is mapped, and never written, costs a page table
+# of 4 KB for every 2 MB of it, so a process's are an eighth of the limit at most.
+SPACE_FACTOR = 64
 INSIDE_UID = 65534
 
 
 def become_job(room: Room, header: dict, out: int, err: int, sync: int):
   """Never returns. `sync` gets 'R' when ready, or 'E' and the error.
 
-  out, err: its standard output and standard error; they may be one.
+  out, err: its standard output and standard error; they may be one. Raises
+  `_zygote.Born` in a fork of the zygote.
   """
   try:
     os.setsid()
@@ -44,19 +47,19 @@ def become_job(room: Room, header: dict, out: int, err: int, sync: int):
     if room.proc_fd >= 0:
       os.close(room.proc_fd)
     env = _environment(room, header)
-    for number in (signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD):
+    for number in (signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD,
+                   signal.SIGINT, signal.SIGXFSZ):
       signal.signal(number, signal.SIG_DFL)
-    if header['zygote']:
-      os.environ.clear()
-      os.environ.update(env)
-      os.write(sync, b'R')
-      os.close(sync)
-      _run_in_zygote(header)
-    # Unbuffered: what a job printed before it was killed is kept, in order.
-    command = [room.config['python'], '-I', '-B', '-u', room.config['runner'],
+    command = [room.config['python'], *_zygote.FLAGS, room.config['runner'],
                header['script'], *header['argv']]
     os.write(sync, b'R')
+    if header['zygote']:
+      os.close(sync)
+      raise _zygote.Born(command, env, header['script'], header['argv'])
+    _linux.fixed_addresses()
     os.execve(command[0], command, env)
+  except _zygote.Born:
+    raise
   except BaseException as error:  # noqa: BLE001: told to the supervisor
     try:
       os.write(sync, f'E{type(error).__name__}: {error}'.encode()[:900])
@@ -121,13 +124,16 @@ def _prefer_to_kill(room: Room) -> None:
 def _rlimits(header: dict[str, Any], config: dict, uid: int | None) -> None:
   # A second line only: the cgroup or the watch is to see what is held, not
   # the job to say it. CUDA reserves address space by the TB.
-  memory = resource.RLIM_INFINITY
+  memory = space = resource.RLIM_INFINITY
   if not header['gpus'] and not config['cgroups']:
     memory = DATA_FACTOR * header['memory_mb'] * MB
+    space = SPACE_FACTOR * header['memory_mb'] * MB
     memory += config['base_data'] if header['zygote'] else 0
+    space += config['base_space'] if header['zygote'] else 0
   pairs = [
     (resource.RLIMIT_CORE, 0),
     (resource.RLIMIT_DATA, memory),
+    (resource.RLIMIT_AS, space),
     (resource.RLIMIT_FSIZE, header['disk_mb'] * MB + header['initial_bytes']),
     (resource.RLIMIT_NOFILE, 512),
     (resource.RLIMIT_MSGQUEUE, 0),
@@ -173,7 +179,7 @@ def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
        '/bin']
     ),
     'HOME': room.root + '/tmp', 'TMPDIR': room.root + '/tmp',
-    'LANG': 'C.UTF-8', 'PYTHONHASHSEED': '0',
+    **_zygote.INTERPRETER,
     'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONUNBUFFERED': '1',  # children's
     'CUDA_VISIBLE_DEVICES': ','.join(header['gpu_ids']),
     **room.config['environment'],
@@ -183,20 +189,3 @@ def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
         else f'{name}_NUM_THREADS'] = threads
   env.update(header['env'])
   return env
-
-
-def _run_in_zygote(header: dict[str, Any]) -> None:
-  import random
-
-  signal.signal(signal.SIGINT, signal.default_int_handler)
-  random.seed()
-  if 'numpy' in sys.modules:
-    sys.modules['numpy'].random.seed()
-  for stream, fd in (('stdout', 1), ('stderr', 2)):
-    value = open(fd, 'w', buffering=1, closefd=False, encoding='utf-8',
-                 errors='backslashreplace')
-    setattr(sys, stream, value)
-    setattr(sys, f'__{stream}__', value)
-  for name in [n for n in sys.modules if n.split('.')[0] == 'jaxagent']:
-    del sys.modules[name]
-  _runner.finish(_runner.run(header['script'], header['argv']))

@@ -1,7 +1,7 @@
 """Runs the job's script as __main__, inside the sandbox. Trusts nothing.
 
 Used twice: called after the fork by the zygote, and executed as a file by a
-cold interpreter (`python -I _runner.py SCRIPT ARGS...`).
+cold interpreter (`python FLAGS _runner.py SCRIPT ARGS...`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 import os
 import sys
 
+_ONLY_TREE = 0x400  # ast.PyCF_ONLY_AST, without the import
+
 
 def run(script: str, argv: list[str]) -> int:
   """Returns the exit code that `python script argv...` would have."""
   import traceback
 
   sys.argv = [script, *argv]
-  sys.path[:0] = [os.path.dirname(os.path.abspath(script))]
+  home = os.path.dirname(os.path.abspath(script))
+  sys.path[:0] = [home]
   code = 0
   try:
+    _read_modules_alike(home)
     with open(script, 'rb') as f:
-      program = compile(f.read(), script, 'exec', dont_inherit=True)
+      program = compiled(f.read(), script)
     module = type(sys)('__main__')
     module.__file__ = script
     module.__builtins__ = __builtins__
@@ -36,6 +40,43 @@ def run(script: str, argv: list[str]) -> int:
     except BaseException:  # noqa: BLE001
       pass
   return code
+
+
+def compiled(source: bytes, path: str):
+  """Compiles a file's text to the same code whatever was imported before.
+
+  A constant set is built once more where one of its strings had been interned,
+  which turns its order (CPython, intern_constants of codeobject.c). So all are.
+  """
+  try:
+    tree = compile(source, path, 'exec', _ONLY_TREE, dont_inherit=True)
+    left = [tree]
+    while left:
+      node = left.pop()
+      if isinstance(node, list):
+        left += node
+      elif type(node).__name__ == 'Constant':
+        if type(node.value) is str:
+          node.value = sys.intern(node.value)
+      elif hasattr(node, '_fields'):
+        left += [getattr(node, name, None) for name in node._fields]
+    return compile(tree, path, 'exec', dont_inherit=True)
+  except RecursionError:  # a tree has less depth than a text
+    return compile(source, path, 'exec', dont_inherit=True)
+
+
+def _read_modules_alike(home: str) -> None:
+  """Has the modules that lie beside the script compiled as it is."""
+  from importlib.machinery import SourceFileLoader
+
+  usual = SourceFileLoader.source_to_code
+
+  def source_to_code(self, data, path, *, _optimization=-1):
+    if isinstance(data, bytes) and str(path).startswith(home + os.sep):
+      return compiled(data, path)
+    return usual(self, data, path, _optimization=_optimization)
+
+  SourceFileLoader.source_to_code = source_to_code
 
 
 def _code_of(value) -> int:
@@ -65,7 +106,10 @@ def finish(code: int) -> None:
   os._exit(code)
 
 
-if __name__ == '__main__':
-  if sys.path and not sys.flags.safe_path:
-    del sys.path[0]
+def main() -> None:
+  sys.path_importer_cache.pop(sys.argv[0], None)
   finish(run(sys.argv[1], sys.argv[2:]))
+
+
+if __name__ == '__main__':
+  main()  # on as many frames as a fork of the zygote has

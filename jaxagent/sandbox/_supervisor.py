@@ -16,7 +16,7 @@ import stat
 import time
 
 from jaxagent.sandbox import _changed, _job, _wire, _zygote
-from jaxagent.sandbox._room import ContainerRoom, Room
+from jaxagent.sandbox._room import BOX, ContainerRoom, Room
 from jaxagent.sandbox._watch import Watch
 
 MB = 1 << 20
@@ -27,10 +27,7 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   start = request['cloned_at']
   header, blobs = _wire.receive(conn)
   if header['zygote'] and config['container']:
-    try:
-      _zygote.warm_up()
-    except _zygote.ThreadsLeft:
-      header['zygote'] = False
+    _warm_up(header)
   room = (ContainerRoom if config['container'] else Room)(request, config)
   room.build(header, blobs)
   room.place_mounts(header)
@@ -62,6 +59,7 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   usage = resource.getrusage(resource.RUSAGE_CHILDREN)
   resident = max(usage.ru_maxrss * 1024, watch.resident)
   used, full = room.used(watch.disk)
+  watch.judge_disk(used)
   files: dict[str, bytes] = {}
   problems: list[str] = []
   if not error:
@@ -87,6 +85,19 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
     *(text.encode() for text in watch.texts()), *files.values(),
     *changes.files.values(),
   ])
+
+
+def _warm_up(header: dict) -> None:
+  """Imports for a job of this container, in a folder named as its own."""
+  os.mkdir(f'{BOX}/workspace')
+  os.chdir(f'{BOX}/workspace')
+  try:
+    _zygote.warm_up()
+  except _zygote.ThreadsLeft:
+    header['zygote'] = False
+  finally:
+    os.chdir('/')
+    os.rmdir(f'{BOX}/workspace')
 
 
 def _begin(room: Room, header: dict, out: int, err: int,

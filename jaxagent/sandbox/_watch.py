@@ -16,6 +16,8 @@ from jaxagent.sandbox._room import Room
 
 TICK_S = 0.05
 KILL_S = 10.0
+# Of `output_kb`: what prints more than this is ended. Less is read, and cut.
+FLOOD_FACTOR = 1024
 MB = 1 << 20
 
 
@@ -45,6 +47,23 @@ class _Stream:
     return (bytes(self.head) + middle + tail).decode('utf-8', 'replace')
 
 
+class _Pace:
+  """Says when something is looked at: every tick, or more seldom where a look
+  costs a tenth of that. In CPU time: a look is not put off because the machine
+  is busy, for then a job is no slower than we are."""
+
+  def __init__(self):
+    self.at = time.monotonic() + TICK_S
+    self._began = 0.0
+
+  def __enter__(self) -> None:
+    self._began = time.process_time()
+
+  def __exit__(self, *_) -> None:
+    cost = time.process_time() - self._began
+    self.at = time.monotonic() + max(TICK_S, 10 * cost)
+
+
 class Watch:
   """Follows the job to its end: output, memory, deadline.
 
@@ -63,15 +82,15 @@ class Watch:
     self.cpu_s, self.resident = 0.0, 0  # of processes that are not ours
     self.reason = ''
     self.status: int | None = None
-    self.total = 0  # bytes of output, one past the cap at most
+    self.total = 0  # bytes of output
     self.peak = 0
     self.disk = header['disk_mb'] * MB + header['initial_bytes']
     self.memory = header['memory_mb'] * MB
     if header['zygote']:  # what it holds from the start is not its own
       self.memory += room.config['base_data']
-    keep = header['keep_kb'] * 1024 // 2
+    keep = min(header['keep_kb'], header['output_kb']) * 1024 // 2
     self.streams = [_Stream(fd, keep) for fd in outs]
-    self.cap = header['output_kb'] * 1024
+    self.flood = header['output_kb'] * 1024 * FLOOD_FACTOR
 
   def follow(self) -> None:
     begin = time.monotonic()
@@ -80,16 +99,19 @@ class Watch:
     poll.register(self.end_fd, select.POLLIN)
     for stream in self.streams:
       poll.register(stream.fd, select.POLLIN)
-    sample_at = begin + TICK_S
+    held, filled = _Pace(), _Pace()
     while not self.reason:
       now = time.monotonic()
       if now >= deadline:
         self.reason = 'timeout'
         break
-      if now >= sample_at:
-        self._sample()
-        sample_at = now + max(TICK_S, 10 * (time.monotonic() - now))
-      wait = min(deadline, sample_at) - time.monotonic()
+      if now >= filled.at:
+        with filled:
+          self._look_at_disk()
+      if now >= held.at:
+        with held:
+          self._look_at_memory()
+      wait = min(deadline, held.at, filled.at) - time.monotonic()
       events = dict(poll.poll(max(0.0, wait) * 1000 + 0.5))
       for stream in self.streams:
         if stream.fd in events and not self._drain(stream, once=True):
@@ -98,7 +120,10 @@ class Watch:
         break
 
   def _drain(self, stream: _Stream, *, once: bool) -> bool:
-    """False at the end of the stream. Keeps head and tail of the first cap."""
+    """Returns False at the end of the stream, or of what may be printed.
+
+    All of it is read, so that a job does not wait; head and tail are kept.
+    """
     while True:
       try:
         part = os.read(stream.fd, 65536)
@@ -106,26 +131,34 @@ class Watch:
         return True
       if not part:
         return False
-      part = part[:max(0, self.cap + 1 - self.total)]
       self.total += len(part)
-      over = self.total > self.cap
-      stream.add(part[:-1] if over else part)
-      if over:
+      stream.add(part)
+      if self.total > self.flood:
         self.reason = self.reason or 'output'
         return False
       if once:
         return True
 
-  def _sample(self) -> None:
+  def _look_at_disk(self) -> None:
     self._reap(block=False)
-    used, _ = self.room.used(self.disk)
+    self.judge_disk(self.room.used(self.disk)[0])
+
+  def judge_disk(self, used: int) -> None:
+    """Ends a job with more on the disk than it may, where no file system does.
+
+    used: bytes. Called once more when it has ended: what it has written by
+    then is there however late anyone looks.
+    """
     if not self.room.namespaces and used > self.disk:
-      self.reason = 'disk'
+      self.reason = self.reason or 'disk'
+
+  def _look_at_memory(self) -> None:
     if self.room.config['cgroups']:
       return
     memory = 0
     if self.room.namespaces:
-      memory = used + _counting.sockets() * self.room.config['socket_bytes']
+      memory = self.room.used(self.disk)[0]
+      memory += _counting.sockets() * self.room.config['socket_bytes']
     pids = _counting.descendants(self.room.namespaces)
     memory += _counting.memory(pids, self.memory - memory)
     self.peak = max(self.peak, memory)

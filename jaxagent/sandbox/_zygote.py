@@ -32,12 +32,33 @@ MODULES = (
   'datetime time pathlib io string warnings'
 ).split()
 
+# Variables that modules have set when they were imported, as KMP_INIT_AT_FORK.
+SET: dict[str, str] = {}
+
+# How interpreters are started, a job's and the one it is forked from: as -I but
+# for -E, under which PYTHONHASHSEED is not read either. No folder of the user's,
+# nor the working one, is on the path; variables are clean, for they are made
+# anew. Unbuffered: what a job printed before it was killed is kept, in order.
+FLAGS = ('-s', '-P', '-B', '-u')
+# What such an interpreter reads when it starts. A set's order is part of what a
+# script does, so it is the same each time.
+INTERPRETER = {'LANG': 'C.UTF-8', 'PYTHONHASHSEED': '0'}
+
 # Without threads of numerical libraries, nor the one that pyarrow's allocator
 # starts when pandas imports it (apache/arrow#17285).
 ENVIRONMENT = {
   **{f'{name}_NUM_THREADS': '1' for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR')},
   'JE_ARROW_MALLOC_CONF': 'background_thread:false',
 }
+
+
+class Born(BaseException):
+  """Unwinds a job's first process to the frame that its script runs on, so
+  that nothing of the zygote's is above it.
+
+  Arguments: command line and environment of a job that starts anew, script,
+  its arguments.
+  """
 
 
 class ThreadsLeft(Exception):
@@ -62,16 +83,20 @@ def warm_up() -> list[str]:
   Raises ThreadsLeft.
   """
   missing = []
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')
-    for name in MODULES:
-      try:
-        importlib.import_module(name)
-      except ImportError:
-        missing.append(name)
-      threads = _threads()
-      if threads:
-        raise ThreadsLeft(f'{name} leaves threads running ({", ".join(threads)})')
+  # Not `catch_warnings`, which would take back the filters that modules set.
+  warnings.simplefilter('ignore')
+  ours, before = warnings.filters[0], dict(os.environ)
+  for name in MODULES:
+    try:
+      importlib.import_module(name)
+    except ImportError:
+      missing.append(name)
+    threads = _threads()
+    if threads:
+      raise ThreadsLeft(f'{name} leaves threads running ({", ".join(threads)})')
+  warnings.filters[:] = [f for f in warnings.filters if f is not ours]
+  warnings._filters_mutated()
+  SET.update((k, v) for k, v in os.environ.items() if before.get(k) != v)
   gc.collect()
   gc.freeze()
   return missing
@@ -106,13 +131,17 @@ def collapse() -> None:
       )
 
 
-def data_bytes() -> int:
-  """This process's data, as RLIMIT_DATA counts it."""
+def held() -> dict[str, int]:
+  """Gives what a job begins with, in bytes: `base_data`, as RLIMIT_DATA counts
+  this process's, and `base_space`, as RLIMIT_AS does."""
+  found = {'base_data': 0, 'base_space': 0}
   with open('/proc/self/status') as f:
     for line in f:
-      if line.startswith('VmData'):
-        return int(line.split()[1]) * 1024
-  return 0
+      name, _, rest = line.partition(':')
+      key = {'VmData': 'base_data', 'VmSize': 'base_space'}.get(name)
+      if key:
+        found[key] = int(rest.split()[0]) * 1024
+  return found
 
 
 def born(zygote: int, message: dict[str, Any], fds: dict[str, int],

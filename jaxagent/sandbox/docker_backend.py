@@ -19,9 +19,10 @@ import sys
 import threading
 import time
 import uuid
-from typing import Any, Callable, Sequence
+from types import MappingProxyType
+from typing import Any, Callable, Mapping, Sequence
 
-from jaxagent.sandbox import _wire, _zygote, errors, outcome
+from jaxagent.sandbox import _wire, _zygote, cpu_levels, errors, outcome
 from jaxagent.types import Execution, Job
 
 IMAGE = 'jaxagent-sandbox'
@@ -33,7 +34,7 @@ SUPERVISOR_MB, IMPORTS_MB = 24, 160
 UID_BASE = 0x5A000000
 MB = 1 << 20
 _MODULES = ('_linux', '_changed', '_wire', '_runner', '_cgroup', '_zygote',
-            '_counting', '_room', '_job', '_watch', '_supervisor',
+            '_counting', '_room', '_job', '_watch', '_supervisor', '_afresh',
             '_container')
 # What Docker hides by itself; the list has to be whole where it is given.
 _MASKED = (
@@ -43,18 +44,29 @@ _MASKED = (
   '/sys/devices/virtual/powercap', '/sys/firmware',
 )
 _INSPECT = '''
-import glob, json, os, sys, site
+import glob, json, os, platform, sys, site
+features = []
+for name in ('numpy._core._multiarray_umath', 'numpy.core._multiarray_umath'):
+  try:
+    features = list(__import__(name, fromlist='x').__cpu_dispatch__)
+    break
+  except Exception:
+    pass
 found = {os.path.realpath(p) for p in (*sys.path, *site.getsitepackages()) if p}
 for pattern in ('/usr/lib*/python3*/*-packages',
                 '/usr/local/lib*/python3*/*-packages'):
   found.update(map(os.path.realpath, glob.glob(pattern)))
 print(json.dumps({'version': sys.version_info[:3], 'folders': [
-  p for p in sorted(found) if os.path.isdir(p)]}))
+  p for p in sorted(found) if os.path.isdir(p)], 'features': features,
+  'machine': platform.machine(), 'cpuinfo': open('/proc/cpuinfo').read()[:20000]}))
 '''
 
 
-def start_text() -> str:
-  """Python text that makes our modules inside a container and runs them."""
+def start_text(cpu: Mapping[str, str] = MappingProxyType({})) -> str:
+  """Python text that makes our modules inside a container and runs them.
+
+  cpu: variables of the jobs' CPU level.
+  """
   here = pathlib.Path(__file__).parent
   sources = {n: (here / f'{n}.py').read_text('utf-8') for n in _MODULES}
   return f'''
@@ -69,7 +81,7 @@ for name, source in sources.items():
   module = sys.modules[full] = types.ModuleType(full)
   setattr(home, name, module)
   exec(compile(source, name + '.py', 'exec'), module.__dict__)
-sys.modules[full].main(sources['_runner'])
+sys.modules[full].main(sources['_runner'], {dict(cpu)!r})
 '''
 
 
@@ -130,6 +142,7 @@ class DockerBackend:
     work_dir: not needed; containers have their own file systems.
     keep_kb: how much of the output is kept, half head and half tail.
     collect_mb: size cap of each collected file.
+    cpu_level: as for LocalBackend, of the daemon's machine.
 
   The daemon is found as the docker command finds it (DOCKER_HOST). Mounts are
   bound by the daemon, so their folders must be on its machine.
@@ -140,11 +153,12 @@ class DockerBackend:
   def __init__(self, slots: int, *, image: str = IMAGE,
                hidden: Sequence[pathlib.Path | str] = (), zygote: bool = True,
                work_dir: pathlib.Path | None = None, keep_kb: int = 64,
-               collect_mb: int = 64):
+               collect_mb: int = 64, cpu_level: str = cpu_levels.DEFAULT):
     del work_dir
     self.slots, self.image, self.zygote = slots, image, zygote
     self.hidden = [os.path.abspath(h) for h in hidden]
     self.keep_kb, self.collect_mb = keep_kb, collect_mb
+    self.cpu_level = cpu_levels.check(cpu_level)
     self.tier = ''
     self.notes: list[str] = []
     self._owner = f'{os.getpid()}-{uuid.uuid4().hex[:8]}'
@@ -154,7 +168,9 @@ class DockerBackend:
     self._open: list[Any] = []
     self._uid_base, self._quota = 0, False
     self._masked: list[str] = list(_MASKED)
-    self._text = start_text()
+    self._cpu: dict[str, str] = {}
+    self._text = ''
+    self._variables: dict[str, str] = {}
 
   def _api(self):
     """The daemon's API, one connection pool per thread."""
@@ -171,6 +187,12 @@ class DockerBackend:
     _sweep(api)
     found = self._inspect_image(api)
     self._masked += sorted(_covered(self.hidden, found['folders']))
+    self._cpu = cpu_levels.environment(
+      self.cpu_level,
+      cpu_levels.flags_of(found['machine'], found['cpuinfo']),
+      found['features'],
+    )
+    self._text = start_text(self._cpu)
     self.tier = 'T3'
     return self.tier
 
@@ -203,11 +225,17 @@ class DockerBackend:
       'that jobs import'
     )
     try:
-      api.inspect_image(self.image)
+      image = api.inspect_image(self.image)
     except docker.errors.ImageNotFound:
       raise errors.BackendError(
         f'docker: the daemon has no image {self.image!r}: {remedy}.'
       ) from None
+    # Its own settings of Python are not those of jobs: empty is unset.
+    self._variables = {
+      name: '' for name, _, _ in (
+        pair.partition('=') for pair in image['Config'].get('Env') or ()
+      ) if name.startswith('PYTHON')
+    }
     container = ''
     try:
       container = self._create(
@@ -276,7 +304,8 @@ class DockerBackend:
       self.image, list(command), host_config=host_config,
       user=f'{uid}:{uid}', working_dir='/', hostname='sandbox',
       stdin_open=job is not None, network_disabled=True,
-      environment=_zygote.ENVIRONMENT,
+      environment={**self._variables, **_zygote.INTERPRETER,
+                   **_zygote.ENVIRONMENT, **self._cpu},
       labels={LABEL: self._owner, f'{LABEL}.host': _this_boot(),
               f'{LABEL}.process': _process_key(os.getpid())},
     )
@@ -314,8 +343,8 @@ class DockerBackend:
     header = self._header(job, timeout_s, gpu_ids, blobs)
     limits = job.limits
     container = self._create(
-      api, ['python3', '-I', '-B', '-c', self._text], slot, limits.memory_mb,
-      limits.pids, limits.disk_mb, job=job, gpu_ids=gpu_ids,
+      api, ['python3', *_zygote.FLAGS, '-c', self._text], slot,
+      limits.memory_mb, limits.pids, limits.disk_mb, job=job, gpu_ids=gpu_ids,
       extra_bytes=header['initial_bytes'],
     )
     try:
@@ -424,7 +453,7 @@ class DockerBackend:
   def stats(self) -> dict[str, Any]:
     return {'launcher_pid': None, 'image': self.image,
             'containers': len(self._runs), 'notes': list(self.notes),
-            'cpu_quota': self._quota}
+            'cpu_quota': self._quota, 'cpu_level': self.cpu_level}
 
   def close(self) -> None:
     """Removes every container of this backend."""

@@ -21,12 +21,14 @@ import traceback
 from typing import Any
 
 from jaxagent.sandbox import (
+  _afresh,
   _births,
   _cgroup,
   _counting,
   _linux,
   _remove,
   _root,
+  _runner,
   _supervisor,
   _wire,
   _zygote,
@@ -54,13 +56,14 @@ class Launcher:
       'python': os.path.abspath(sys.executable), 'namespaces': False,
       'container': False,
       'user_namespaces': False, 'cgroups': None, 'notes': [],
-      'gpu_devices': options['gpu_devices'], 'base_data': 0,
+      'gpu_devices': options['gpu_devices'], 'base_data': 0, 'base_space': 0,
       'real_root': options['root'], 'cpu_quota': False,
       'socket_bytes': _most_unread(), 'slot_uids': options['root'],
       'readable': [], 'environment': {}, 'slots': options['slots'],
       'runner': os.path.dirname(os.path.abspath(__file__)) + '/_runner.py',
       **(inside or {}),
     }
+    config['environment'] = {**config['environment'], **options['cpu']}
     notes = config['notes']
     config['landlock_abi'] = (
       0 if 'landlock' in off else _linux.landlock_abi()
@@ -119,9 +122,14 @@ class Launcher:
     config = self.config
     if config['namespaces']:
       self.zygote, self.zygote_socket, said = _births.start(config)
-      missing, config['base_data'] = said['missing'], said['base_data']
+      missing = said.pop('missing')
     else:
-      missing, config['base_data'] = _zygote.warm_up(), _zygote.data_bytes()
+      if config['landlock']:  # a job has no /dev/shm, and joblib looks once
+        os.environ['JOBLIB_MULTIPROCESSING'] = '0'
+      missing = _zygote.warm_up()
+      _afresh.prepare()
+      said = _zygote.held()
+    config.update(said)
     config['notes'] += [f'zygote: {n} cannot be imported' for n in missing]
 
   def hello(self) -> None:
@@ -221,14 +229,15 @@ class Launcher:
         {**self.config, 'cgroup_fds': fds, 'zygote_fd': zygote_fd},
       )
       code = 0
+    except _zygote.Born:
+      raise
     except BaseException:  # noqa: BLE001: the pool sees it and retries
       text = traceback.format_exc()
       try:
         _wire.send(conn, {'error': text[-2000:], 'fatal': True})
       except OSError:
         pass
-    finally:
-      os._exit(code)
+    os._exit(code)
 
   def _reap(self) -> None:
     while self.jobs or self.zygote:
@@ -344,16 +353,19 @@ def enter_namespaces(options: dict[str, Any]) -> dict[str, Any]:
   }
 
 
-def _start_again_inside(control: int, options: dict[str, Any]) -> None:
-  """Replaces this process by one whose modules come from inside."""
+def _start_again(control: int, options: dict[str, Any]) -> None:
+  """Replaces this process by one whose modules come from inside, where there
+  is an inside, and whose addresses are those of jobs."""
   os.set_inheritable(control, True)
-  python = options['inside']['python']
-  host = '/host' + options['package_root']
+  inside = options['inside'] or {'python': sys.executable, 'environment': {}}
+  host = '/host' if options['inside'] else ''
+  _linux.fixed_addresses()
   os.execve(
-    python,
-    [python, '-I', '-B', '-c', start_command(host), str(control),
+    inside['python'],
+    [inside['python'], *_zygote.FLAGS, '-c',
+     start_command(host + options['package_root']), str(control),
      json.dumps(options)],
-    {**os.environ, **options['inside']['environment']},
+    {**os.environ, **inside['environment']},
   )
 
 
@@ -367,20 +379,35 @@ def start_command(root: str) -> str:
 
 
 def main() -> None:
-  """Entry of the launcher process: argv = control descriptor, options."""
+  """Runs the launcher: argv = control descriptor, options.
+
+  In a job that it has forked of its imports, runs the job's script.
+  """
+  born = None
+  try:
+    _main()
+  except _zygote.Born as job:
+    born = job.args
+  if born:
+    _afresh.begin(*born[:2])
+    _runner.finish(_runner.run(*born[2:]))
+
+
+def _main() -> None:
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
   os.umask(0o022)
   control = int(sys.argv[1])
   options = json.loads(sys.argv[2])
   options.setdefault('root', os.geteuid() == 0)
-  if 'inside' not in options and 'namespaces' not in options['disable']:
-    try:
-      options['inside'] = enter_namespaces(options)
-      _start_again_inside(control, options)
-    except OSError as error:
-      options['inside'] = None
-      options['notes'] = [f'namespaces: {error}']
+  if 'inside' not in options:
+    options['inside'] = None
+    if 'namespaces' not in options['disable']:
+      try:
+        options['inside'] = enter_namespaces(options)
+      except OSError as error:
+        options['notes'] = [f'namespaces: {error}']
+    _start_again(control, options)
   _serve(socket.socket(fileno=control), options)
 
 
@@ -394,7 +421,11 @@ def _serve(control: socket.socket, options: dict[str, Any]) -> None:
       launcher.warm_up()
     launcher.hello()
     launcher.serve()
+  except _zygote.Born:
+    raise  # nothing of the launcher's is this process's to end
   except _zygote.ThreadsLeft as error:  # it is started again, without a zygote
     control.send(json.dumps({'threads_left': str(error)}).encode())
-  finally:
+  except BaseException:
     launcher.close()
+    raise
+  launcher.close()

@@ -20,6 +20,7 @@ from jaxagent.sandbox import (
   _changed,
   _wire,
   _zygote,
+  cpu_levels,
   errors,
   launcher,
   outcome,
@@ -61,6 +62,7 @@ class LocalBackend:
       The folder of this project is always among them.
     keep_kb: how much of the output is kept, half head and half tail.
     collect_mb: size cap of each collected file.
+    cpu_level: of `cpu_levels.LEVELS`; the vector units that jobs use.
   """
 
   name = 'local'
@@ -70,11 +72,13 @@ class LocalBackend:
                work_dir: pathlib.Path | None = None,
                disable: Sequence[str] = (), gpu_devices: Sequence[str] = (),
                hidden: Sequence[pathlib.Path | str] = (),
-               keep_kb: int = 64, collect_mb: int = 64):
+               keep_kb: int = 64, collect_mb: int = 64,
+               cpu_level: str = cpu_levels.DEFAULT):
     unknown = set(disable) - set(DISABLE)
     if unknown:
       raise ValueError(f'disable={sorted(unknown)}: choose from {DISABLE}.')
     self.slots, self.zygote = slots, zygote
+    self.cpu_level = cpu_levels.check(cpu_level)
     self.disable, self.gpu_devices = list(disable), list(gpu_devices)
     self.hidden = [os.path.abspath(h) for h in hidden]
     self.keep_kb, self.collect_mb = keep_kb, collect_mb
@@ -107,19 +111,20 @@ class LocalBackend:
     template = os.path.join(self.work_dir, 'root')
     os.makedirs(template, exist_ok=True)
     root = str(pathlib.Path(__file__).resolve().parents[2])
+    cpu = cpu_levels.here(self.cpu_level)
     options = {
-      'template': template, 'work_dir': self.work_dir, 'name': name,
+      'cpu': cpu, 'template': template, 'work_dir': self.work_dir, 'name': name,
       'disable': self.disable, 'gpu_devices': self.gpu_devices,
       'zygote': self.zygote, 'package_root': root, 'slots': self.slots,
       'hidden': [*self.hidden, self.work_dir, *_project_folder(root)],
       'uid_base': self.uid_base + (os.getpid() % 4096) * 256,
     }
-    env = {'PATH': '/usr/local/bin:/usr/bin:/bin', 'LANG': 'C.UTF-8',
-           'PYTHONHASHSEED': '0', **_zygote.ENVIRONMENT}
+    env = {'PATH': '/usr/local/bin:/usr/bin:/bin', **_zygote.INTERPRETER,
+           **_zygote.ENVIRONMENT, **cpu}
     # The launcher does not die with the thread that starts it; it watches
     # its parent and this socket instead.
     self._process = subprocess.Popen(
-      [sys.executable, '-I', '-B', '-c', launcher.start_command(root),
+      [sys.executable, *_zygote.FLAGS, '-c', launcher.start_command(root),
        str(theirs.fileno()), json.dumps(options)],
       env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd='/',
@@ -140,6 +145,7 @@ class LocalBackend:
     ours.settimeout(None)
     self._control = ours
     self.hello = json.loads(data)
+    self.hello['cpu_level'] = self.cpu_level
     if 'threads_left' in self.hello:
       return self._without_zygote(self.hello['threads_left'])
     tier = tier_of(self.hello)

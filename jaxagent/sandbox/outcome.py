@@ -53,7 +53,7 @@ def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],
   if reason == 'timeout':
     return Outcome.TIMEOUT, f'killed at its limit of {result["timeout_s"]:g} s'
   if reason == 'output':
-    return Outcome.OUTPUT_LIMIT, 'killed: it printed more than its limit'
+    return Outcome.OUTPUT_LIMIT, 'killed: it printed a thousand times its limit'
   if reason == 'disk':
     return Outcome.DISK_LIMIT, 'killed: it wrote more than its limit'
   if reason == 'memory':

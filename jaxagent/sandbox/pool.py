@@ -17,6 +17,7 @@ from typing import Any, Callable, Protocol, Sequence
 from jaxagent.clock import Deadline
 from jaxagent.sandbox import (
   checks,
+  cpu_levels,
   docker_backend,
   errors,
   local,
@@ -89,13 +90,15 @@ class SandboxPool:
     work_dir: scratch space; a temporary folder when None.
     max_queue: submit() waits while this many jobs are queued.
     gpus: ids handed out to jobs that ask for GPUs.
+    cpu_level: 'all', 'no-avx512' or 'no-avx2': the vector units that the
+      libraries of jobs use, so that one script does the same on every node.
   """
 
   def __init__(self, slots: int, *, backend: str = 'local',
                min_tier: str = 'T2', zygote: bool = True,
                work_dir: pathlib.Path | None = None,
                max_queue: int | None = None, gpus: Sequence[str] = (),
-               **backend_options):
+               cpu_level: str = cpu_levels.DEFAULT, **backend_options):
     if slots < 1:
       raise ValueError(f'slots={slots} must be at least 1.')
     if max_queue is not None and max_queue < 1:
@@ -103,7 +106,8 @@ class SandboxPool:
     errors.tier_number(min_tier)
     self.slots, self.max_queue = slots, max_queue
     self._backend = make_backend(
-      backend, slots, zygote=zygote, work_dir=work_dir, **backend_options
+      backend, slots, zygote=zygote, work_dir=work_dir, cpu_level=cpu_level,
+      **backend_options,
     )
     self._changed = threading.Condition()
     self._heap: list[_Entry] = []

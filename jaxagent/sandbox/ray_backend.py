@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jaxagent.sandbox import (
+  cpu_levels,
   errors,
   local,
   outcome,
@@ -146,8 +147,8 @@ class RayBackend:
       this process has joined before is used and left running.
     work_dir: scratch space of a private Ray; on a cluster every node uses its
       own temporary folder.
-    zygote, hidden, disable, gpu_devices, keep_kb, collect_mb: as for
-      LocalBackend, on every node.
+    zygote, hidden, disable, gpu_devices, keep_kb, collect_mb, cpu_level: as
+      for LocalBackend, on every node.
   """
 
   name = 'ray'
@@ -156,7 +157,8 @@ class RayBackend:
                work_dir: pathlib.Path | None = None,
                hidden: Sequence[pathlib.Path | str] = (),
                disable: Sequence[str] = (), gpu_devices: Sequence[str] = (),
-               keep_kb: int = 64, collect_mb: int = 64):
+               keep_kb: int = 64, collect_mb: int = 64,
+               cpu_level: str = cpu_levels.DEFAULT):
     unknown = set(disable) - set(local.DISABLE)
     if unknown:
       raise ValueError(
@@ -169,6 +171,7 @@ class RayBackend:
       'zygote': zygote, 'disable': list(disable), 'keep_kb': keep_kb,
       'gpu_devices': list(gpu_devices), 'collect_mb': collect_mb,
       'hidden': [os.path.abspath(h) for h in hidden],
+      'cpu_level': cpu_levels.check(cpu_level),
     }
     self._ray: Any = None
     self._joined = False  # by this backend, so that it leaves at the end

@@ -7,11 +7,13 @@ import contextlib
 import pathlib
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 
 from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader, WorkerDied
 from jaxagent.envs.task_yaml import MODALITIES, SPLITS
+from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import BackendError, TierError
 from jaxagent.tasks import check as check_lib
 from jaxagent.tasks import measure as measure_lib
@@ -92,6 +94,29 @@ def command_prepare(args) -> int:
   return 0
 
 
+def runs_at(
+  levels: Sequence[str],
+  min_tier: str,
+  prepared: Mapping[str, task_lib.PreparedTask],
+  stack: contextlib.ExitStack,
+) -> dict[str, check_lib.Run]:
+  """Opens a sandbox for each CPU level; says what a level is here."""
+  from jaxagent.sandbox import SandboxPool
+
+  hidden = label_sources.folders(t.spec for t in prepared.values())
+  flags, runs = cpu_levels.machine_flags(), {}
+  for level in levels:
+    said = cpu_levels.note(level, flags)
+    print(said or f'cpu_level={level}', file=sys.stderr, flush=True)
+    pool = stack.enter_context(
+      SandboxPool(
+        1, min_tier=min_tier, hidden=hidden, zygote=False, cpu_level=level
+      )
+    )
+    runs[level] = lambda job, pool=pool: pool.submit(job).result()
+  return runs
+
+
 def command_check(args) -> int:
   prepared = {
     spec.name: task_lib.prepare_task(spec, data_dir(args))
@@ -104,23 +129,13 @@ def command_check(args) -> int:
   reports = []
   with contextlib.ExitStack() as stack:
     grader = stack.enter_context(Grader(prepared))
-    run = None
+    runs = {}
     if not args.no_run:
-      from jaxagent.sandbox import SandboxPool
-
-      pool = stack.enter_context(
-        SandboxPool(
-          1,
-          min_tier=args.min_tier,
-          hidden=label_sources.folders(t.spec for t in prepared.values()),
-        )
-      )
-
-      def run(job):
-        return pool.submit(job).result()
-
+      levels = [args.cpu_level] if args.cpu_level else cpu_levels.LEVELS
+      runs = runs_at(levels, args.min_tier, prepared, stack)
+    run = runs.pop(next(iter(runs))) if runs else None
     for name, task in prepared.items():
-      report = check_lib.check_task(task, grader, run)
+      report = check_lib.check_task(task, grader, run, runs)
       reports.append(report)
       state = 'failed' if report.failures else 'ok'
       print(f'{name}: {state}', file=sys.stderr, flush=True)
@@ -193,6 +208,11 @@ def make_parser() -> argparse.ArgumentParser:
     if name == 'check':
       sub.add_argument('--no_run', action='store_true')
       sub.add_argument('--min_tier', default='T2')
+      sub.add_argument(
+        '--cpu_level',
+        choices=cpu_levels.LEVELS,
+        help='vector units of the starters; default: each level, compared',
+      )
     if name == 'measure':
       sub.add_argument('--search', action='store_true')
       sub.add_argument('--dry_run', action='store_true')

@@ -7,7 +7,8 @@ import hashlib
 import json
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,11 @@ from jaxagent.envs.grading import Grader
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.types import Execution, Job, Limits, Outcome, TaskSpec
 
+Run = Callable[[Job], Execution]
+
 LEAK_CORRELATION = 0.999
+# Of a score, between CPU levels: last digits of sums may differ, no more.
+LEVEL_TOLERANCE = 1e-6
 MAX_STARTER_S = 10.0
 
 
@@ -194,24 +199,62 @@ def check_grading(data: Data, grader: Grader, report: Report) -> None:
     )
 
 
+def _starter_job(prepared: PreparedTask) -> Job:
+  spec = prepared.spec
+  return Job(
+    job_id=f'check-{spec.name}-{uuid.uuid4().hex[:8]}',
+    script='train.py',
+    files=prepared.starter_files,
+    mounts=prepared.mounts,
+    collect=(spec.submission,),
+    limits=spec.limits,
+  )
+
+
+def check_levels(
+  prepared: PreparedTask,
+  runs: Mapping[str, Run],
+  grader: Grader,
+  report: Report,
+) -> None:
+  """The starter scores the same whatever vector units a node has.
+
+  runs: how jobs run at each CPU level beside the one that `check_starter` has
+  run it at (`sandbox.cpu_levels`).
+  """
+  first = report.figures.get('starter')
+  for level, run in runs.items() if first is not None else ():
+    execution = run(_starter_job(prepared))
+    data = execution.collected.get(prepared.spec.submission)
+    report.claim(
+      data is not None,
+      f'at cpu_level={level} the starter ends with '
+      f'{execution.outcome.value}: {execution.message} '
+      f'{execution.output[-500:]}',
+    )
+    if data is None:
+      continue
+    got = grader.grade(prepared.spec.name, data, 'valid').score
+    report.claim(
+      got is not None and math.isclose(
+        got, first, rel_tol=LEVEL_TOLERANCE, abs_tol=LEVEL_TOLERANCE
+      ),
+      f'the starter scores {got if got is None else format(got, ".6g")} at '
+      f'cpu_level={level} and {first:.6g} at the first one: what it prints '
+      'depends on the CPU. NumPy sorts equal numbers in another order on '
+      'each; sort with kind="stable", or take what has no ties.',
+    )
+
+
 def check_starter(
   prepared: PreparedTask,
-  run: Callable[[Job], Execution],
+  run: Run,
   grader: Grader,
   report: Report,
 ) -> None:
   """The starter runs in the sandbox and scores m_init."""
   spec = prepared.spec
-  execution = run(
-    Job(
-      job_id=f'check-{spec.name}-{uuid.uuid4().hex[:8]}',
-      script='train.py',
-      files=prepared.starter_files,
-      mounts=prepared.mounts,
-      collect=(spec.submission,),
-      limits=spec.limits,
-    )
-  )
+  execution = run(_starter_job(prepared))
   report.figures['exec_s'] = execution.exec_s
   report.figures['tier'] = execution.tier
   data = execution.collected.get(spec.submission)
@@ -279,7 +322,7 @@ def label_files(spec: TaskSpec) -> dict[int, list[str]]:
 
 def check_labels(
   spec: TaskSpec,
-  run: Callable[[Job], Execution] | None,
+  run: Run | None,
   report: Report,
 ) -> None:
   """No file of the labels can be read where the task's scripts run."""
@@ -320,9 +363,13 @@ def sizes(prepared: PreparedTask, data: Data, report: Report) -> None:
 def check_task(
   prepared: PreparedTask,
   grader: Grader,
-  run: Callable[[Job], Execution] | None,
+  run: Run | None,
+  levels: Mapping[str, Run] = MappingProxyType({}),
 ) -> Report:
-  """Every check; `run=None` leaves the sandboxed run of the starter out."""
+  """Makes every check; `run=None` leaves the sandboxed runs of the starter out.
+
+  levels: how jobs run at further CPU levels, by their names.
+  """
   report = Report(prepared.spec.name)
   data = Data(prepared)
   sizes(prepared, data, report)
@@ -331,4 +378,5 @@ def check_task(
   check_labels(prepared.spec, run, report)
   if run is not None:
     check_starter(prepared, run, grader, report)
+    check_levels(prepared, levels, grader, report)
   return report

@@ -2,12 +2,14 @@
 
 Both are on the valid split, the scale of the reward (paper 000, equation 6);
 the same scripts' scores on the private split are kept beside them. Runs the
-task folders' own scripts only, which are trusted, in worker processes.
+task folders' own scripts only, which are trusted, in worker processes with the
+hash seed and the CPU level of the sandbox's jobs.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import multiprocessing
 import os
@@ -17,9 +19,11 @@ import signal
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.tasks import PreparedTask
+from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import candidates
 
 _MODEL = re.compile(
@@ -81,6 +85,18 @@ def _prepare_worker() -> None:
   exec(candidates.IMPORTS, {})
 
 
+@contextlib.contextmanager
+def _as_jobs() -> Iterator[None]:
+  """Has processes that are started meanwhile compute as the sandbox's jobs."""
+  before = dict(os.environ)
+  os.environ.update(PYTHONHASHSEED='0', **cpu_levels.here())
+  try:
+    yield
+  finally:
+    os.environ.clear()
+    os.environ.update(before)
+
+
 def with_pipeline(starter: str, steps: str) -> str:
   """The starter with another pipeline. Raises ValueError where it has none."""
   found = _MODEL.search(starter)
@@ -115,11 +131,14 @@ def measure(
       for steps in candidates.pipelines(spec.modality, spec.kind)
     ]
   out = []
-  with concurrent.futures.ProcessPoolExecutor(
-    workers,
-    mp_context=multiprocessing.get_context('spawn'),
-    initializer=_prepare_worker,
-  ) as pool:
+  with (
+    _as_jobs(),
+    concurrent.futures.ProcessPoolExecutor(
+      workers,
+      mp_context=multiprocessing.get_context('spawn'),
+      initializer=_prepare_worker,
+    ) as pool,
+  ):
     limit = spec.limits.timeout_s
     runs = pool.map(
       run_script,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
-from jaxagent.sandbox import SandboxPool
+from jaxagent.sandbox import SandboxPool, cpu_levels
 from jaxagent.sandbox.pool import BACKENDS
 from jaxagent.types import Job, Limits, Outcome
 
@@ -130,6 +132,50 @@ def test_nothing_is_left_for_the_next_job(pool):
     result = run(pool, "import os; print(os.path.exists('kept'), "
                        "os.path.exists('/tmp/kept'))")
     assert result.output == 'False False\n'
+
+
+SAME = '''
+import multiprocessing, os, subprocess, sys
+ASK = "print(hash('abc'), [*{'red', 'green', 'blue', 'black'}])"
+def say(): print(hash('abc'), [*{'red', 'green', 'blue', 'black'}])
+if __name__ == '__main__':
+  say()
+  subprocess.run([sys.executable, '-c', ASK], check=True)
+  child = multiprocessing.get_context('spawn').Process(target=say)
+  child.start(); child.join()
+  print(child.exitcode, os.environ.get('OPENBLAS_CORETYPE', ''))
+'''
+
+
+def test_a_script_does_the_same_in_every_backend(pool):
+  """PYTHONHASHSEED is 0, the vector units are those of the level."""
+  ask = "print(hash('abc'), [*set(['red', 'green', 'blue', 'black'])])"
+  wanted = subprocess.run(
+    [sys.executable, '-c', ask], env={'PYTHONHASHSEED': '0'}, text=True,
+    capture_output=True, check=True).stdout.split()[0]
+  kernels = cpu_levels.here().get('OPENBLAS_CORETYPE', '')
+  outputs = [run(pool, SAME, zygote=z).output for z in (False, True)]
+  lines = outputs[0].splitlines()
+  assert [line.split()[0] for line in lines] == [wanted] * 3 + ['0'], lines
+  assert lines[3] == f'0 {kernels}'
+  assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize('zygote', [False, True])
+def test_a_long_progress_bar_ends_nothing(pool, zygote):
+  script = (
+    'import sys\n'
+    'for i in range(7000):\n'
+    "  print(f'\\rstep {i} |{i * 40 // 7000 * chr(35):40}| 12.3 it/s', end='', "
+    'file=sys.stderr)\n'
+    "open('a.csv', 'w').write('1'); print('done')"
+  )
+  result = run(pool, script, zygote=zygote, collect=('a.csv',))
+  assert result.outcome is Outcome.OK, result.message
+  assert result.output_bytes > 6 * 1024 * SMALL.output_kb
+  assert result.output.startswith('\rstep 0 ') and result.output.endswith('done\n')
+  assert '[... cut ...]' in result.output and len(result.output) < 70_000
+  assert result.collected == {'a.csv': b'1'}
 
 
 def test_output_keeps_head_and_tail(pool):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+
 import pytest
 
 from jaxagent import sandbox
+from jaxagent.envs import tasks as task_lib
+from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks.__main__ import main
 
 
@@ -86,10 +91,54 @@ def test_check_walks_the_sandbox_for_labels(
   monkeypatch.setattr(
     sandbox,
     'SandboxPool',
-    lambda n, *, min_tier, hidden: real(n, min_tier='T1'),
+    lambda n, *, min_tier, hidden, **rest: real(n, min_tier='T1', **rest),
   )
   assert call(tasks_dir, tmp_path, *command) == 1
   assert 'a script can read the labels' in capsys.readouterr().err
+
+
+# As the bundled starter once was: 60 of the words, many of which are as frequent
+# as the last of them.
+TIED = ('max_features=55', 'max_features=60')
+
+
+@pytest.mark.slow
+def test_check_refuses_a_starter_that_differs_by_cpu(tasks_dir, tmp_path, capsys):
+  if 'avx2' not in cpu_levels.machine_flags():
+    pytest.skip('this CPU has no vector units to leave out')
+  tasks = tmp_path / 'tasks'
+  shutil.copytree(tasks_dir / 'unicode-category', tasks / 'unicode-category')
+  script = tasks / 'unicode-category/env/train.py'
+  assert TIED[0] in script.read_text()
+  command = 'check', 'unicode-category', '--min_tier', 'T1'
+  assert call(tasks, tmp_path, *command) == 0, capsys.readouterr()
+  assert 'cpu_level=no-avx2' in capsys.readouterr().err
+  script.write_text(script.read_text().replace(*TIED))
+  assert call(tasks, tmp_path, *command) == 1
+  failed = [line for line in capsys.readouterr().err.splitlines()
+            if line.startswith('FAILED')]
+  assert len(failed) == 1 and 'unicode-category: the starter scores' in failed[0]
+  assert 'cpu_level=no-avx2' in failed[0] and 'kind="stable"' in failed[0]
+  # At one level alone there is nothing to differ from.
+  one = '--cpu_level', 'no-avx512'
+  assert call(tasks, tmp_path, *command, *one) == 0, capsys.readouterr()
+
+
+@pytest.mark.parametrize('task, column', [
+  ('unicode-category', 'Tfidf'), ('unicode-script', 'Count')])
+def test_words_of_the_text_starters_are_cut_where_there_is_no_tie(
+  tasks_dir, tmp_path, task, column
+):
+  import numpy as np
+  import pandas as pd
+  from sklearn.feature_extraction.text import CountVectorizer
+
+  prepared = task_lib.prepare_task(task_lib.load_task(task, tasks_dir), tmp_path)
+  text = prepared.starter_files['train.py']
+  number = int(re.search(rf'{column}Vectorizer\(max_features=(\d+)\)', text)[1])
+  train = pd.read_csv(prepared.public_dir / 'train.csv', keep_default_na=False)
+  counts = np.sort(CountVectorizer().fit_transform(train['text']).sum(axis=0).A1)
+  assert counts[-number] > counts[-number - 1]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ x_train = train['text']
 x_test = test['text']
 y_train = train['category']
 
-model = make_pipeline(TfidfVectorizer(max_features=60), MultinomialNB())
+model = make_pipeline(TfidfVectorizer(max_features=55), MultinomialNB())
 model.fit(x_train, y_train)
 pred = model.predict(x_test)
 

@@ -11,7 +11,7 @@ x_train = train['text']
 x_test = test['text']
 y_train = train['script']
 
-model = make_pipeline(CountVectorizer(max_features=100), BernoulliNB())
+model = make_pipeline(CountVectorizer(max_features=98), BernoulliNB())
 model.fit(x_train, y_train)
 pred = model.predict(x_test)
 
