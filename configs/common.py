@@ -299,7 +299,7 @@ def base() -> ConfigDict:
 
 
 def _open() -> FieldReference:
-  """A dictionary of names that are not ours; on the command line its text."""
+  """Makes an option that is a dictionary with free keys; on the command line its text."""
   return FieldReference({}, field_type=object)
 
 

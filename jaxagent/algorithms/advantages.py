@@ -99,7 +99,9 @@ def _as_groups(group_ids) -> jax.Array:
   return jnp.asarray(group_ids)
 
 
-def _centred(scores, group_ids, valid):
+def _centred(
+  scores: jax.Array, group_ids: jax.Array, valid: jax.Array | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
   """Centres scores [B] on their group's mean.
 
   Returns the centred scores [B], 0 for invalid members, the sum of their squares

@@ -88,7 +88,7 @@ def check_template_kwargs(given: Mapping[str, Any]) -> None:
 def bake(folder: str | pathlib.Path, template_kwargs: Mapping[str, Any]) -> None:
   """Sets variables in the chat template of a folder itself.
 
-  Whoever renders it there has the prompts that it was trained with.
+  Any program that renders it there has the prompts that the policy was trained with.
   """
   if not template_kwargs:
     return
@@ -220,7 +220,7 @@ class ChatTokenizer:
     )
 
   def _id_of(self, token: str | None) -> int | None:
-    """Of a token's name; None where tokenizer.json has none such."""
+    """Returns the id of a token's name; None where tokenizer.json has none."""
     return None if token is None else self._plain.token_to_id(str(token))
 
   def _render(self, turns, **options: Any) -> str:

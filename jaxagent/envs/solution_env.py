@@ -170,7 +170,7 @@ class SolutionEnvironment:
 
 
 def _thoughts(response: str, answer: str | None = None) -> dict[str, str]:
-  """What models thought before they answered; JSON-able."""
+  """Returns what models thought before they answered; JSON-able."""
   found = {'thoughts': response, 'instrumenter_thoughts': answer}
   return {
     name: said[-MOST_THOUGHTS:]

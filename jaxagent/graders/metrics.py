@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 def _floats(values) -> np.ndarray:
@@ -94,7 +95,7 @@ def quadratic_kappa(y_true, y_pred) -> float:
   return float(cohen_kappa_score(y_pred, y_true, weights='quadratic'))
 
 
-def grade_kappa(y_true, y_pred) -> float:
+def grade_kappa(y_true: ArrayLike, y_pred: ArrayLike) -> float:
   """Quadratic kappa by the distance of the grades themselves; NaN if undefined.
 
   1 - mean((t - p)^2) / mean over all pairs of rows i, j of (t_i - p_j)^2.

@@ -75,7 +75,7 @@ def instrument(code: str, answer: str, key: bytes) -> Instrumented:
 
 
 def _programs(answer: str) -> list[str]:
-  """What could be the program, the likeliest first: the last block."""
+  """Returns candidates for the program, the likeliest first: the last block."""
   found = fences.blocks(answer, _parses)
   return [block.code for block in reversed(found)] or [answer]
 

@@ -211,7 +211,7 @@ def _next(
 def _opened(
   text: str, opened: re.Match
 ) -> tuple[_Span, int, int | None]:
-  """Of thoughts that a tag opens: to the tag that closes them, or to the end."""
+  """Finds the end of thoughts that a tag opens: the tag that closes them, or the end."""
   at = opened.end()
   hidden, _ = _code(text, at)
   shut = (

@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 class Kept(NamedTuple):
   """A stored answer.
 
-  tokens: that it took; None where nobody counted them.
+  tokens: that it took; None where they were not counted.
   thoughts: apart from the answer; None of a record from before they were.
   """
 

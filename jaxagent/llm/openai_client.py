@@ -269,7 +269,7 @@ class OpenAIClient:
     )
 
   def _request(self, url: str, body: dict[str, Any]) -> dict[str, Any]:
-    """What an answer is kept by: also what is not sent, such as a seed."""
+    """Returns the key of an answer in the cache, with what is not sent, such as a seed."""
     sent, left_out = request.merged(body, self._extra)
     found = {'url': url, 'body': sent}
     return found | {'left_out': left_out} if left_out else found
@@ -281,7 +281,7 @@ class OpenAIClient:
     ask: room.Ask,
     cache: answer_cache.AnswerCache | None,
   ) -> answers.Answer:
-    """What `ask` makes of the endpoint's answer, or made of it before."""
+    """Returns what `ask` makes of the endpoint's answer, or made of it before."""
     self._count(calls=1)
     if cache is not None:
       kept = cache.get(wanted)
@@ -308,7 +308,7 @@ class OpenAIClient:
 
   @staticmethod
   def _of_cache(kept: answer_cache.Kept) -> answers.Answer | None:
-    """None of an old record that was cut in its thoughts: it is asked again."""
+    """Reads a stored answer; None for an old one that was cut in its thoughts."""
     if isinstance(kept.thoughts, str):
       return answers.Answer(kept.answer, kept.thoughts)
     found, is_cut = answers.proper(kept.answer)

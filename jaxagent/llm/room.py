@@ -94,7 +94,7 @@ class Room:
   def _error(
     self, reply: Reply, most: int | None, refused: str, key: str
   ) -> TextModelError:
-    """Of an answer that is cut or empty."""
+    """Returns the error for an answer that is cut or empty."""
     is_cut = bool(reply.is_cut or reply.thoughts)
     if self.is_measured or not is_cut:
       if is_cut:

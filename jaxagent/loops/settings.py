@@ -30,7 +30,7 @@ _PATHS = (
 )
 
 
-def expand_home(config) -> None:
+def expand_home(config: ConfigDict) -> None:
   """Replaces a leading `~` in each path of the config, in place.
 
   Raises UserError for the home of a user that is not there.

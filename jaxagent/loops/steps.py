@@ -85,7 +85,7 @@ def kept_files(host, state: types.State, result) -> dict:
 class Said(str):
   """A model's text, with what it took.
 
-  tokens: `prompt_tokens` and `tokens`; empty where nobody counted them.
+  tokens: `prompt_tokens` and `tokens`; empty where they were not counted.
   answer_s: seconds until it was there.
   thoughts: of the model before it; no part of the text.
   """
