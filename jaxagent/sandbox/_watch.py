@@ -49,8 +49,9 @@ class _Stream:
 
 class _Pace:
   """Says when something is looked at: every tick, or more seldom where a look
-  costs a tenth of that. In CPU time: a look is not put off because the machine
-  is busy, for then a job is no slower than we are."""
+  costs more than a tenth of that. Counted in CPU time: a busy machine, which makes
+  a look long, does not put off the next one.
+  """
 
   def __init__(self):
     self.at = time.monotonic() + TICK_S
