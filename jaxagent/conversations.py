@@ -16,6 +16,7 @@ import pathlib
 import sys
 from collections.abc import Iterator, Sequence
 
+from jaxagent import disk
 from jaxagent.data import conversations
 from jaxagent.data.conversations import Conversation
 from jaxagent.data.expert_steps import training_steps
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     help='equal prompts with equal responses as often as they were',
   )
   parser.add_argument(
-    '--tasks_dir', type=pathlib.Path, default=pathlib.Path('tasks')
+    '--tasks_dir', type=disk.user_path, default=pathlib.Path('tasks')
   )
   flags = parser.parse_args(argv)
   try:

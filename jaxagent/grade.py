@@ -29,7 +29,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxagent import graders
+from jaxagent import disk, graders
 from jaxagent.graders import limited
 from jaxagent.graders import report as report_lib
 
@@ -141,9 +141,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     description=__doc__,
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
-  parser.add_argument('--jsonl', required=True, type=pathlib.Path)
+  parser.add_argument('--jsonl', required=True, type=disk.user_path)
   parser.add_argument('--report', nargs='?', const='', metavar='PATH')
-  parser.add_argument('--leaderboards', type=pathlib.Path, metavar='DIR')
+  parser.add_argument('--leaderboards', type=disk.user_path, metavar='DIR')
   parser.add_argument('--mode', choices=graders.MODES, default='compat')
   parser.add_argument('--timeout_s', type=_seconds, default=600.0, metavar='S')
   parser.add_argument('--memory_mb', type=_mib, default=8192, metavar='M')
@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       reports.append(report)
   if args.report is not None:
     stamp = time.strftime('%Y-%m-%dT%H-%M-%S-%Z', time.gmtime())
-    path = args.report or f'{stamp}_grading_report.json'
+    path = disk.user_path(args.report or f'{stamp}_grading_report.json')
     path = report_lib.write_report(path, reports)
     print(f'Saved summary report to {path}', file=sys.stderr)
   return 1 if faulty else 0

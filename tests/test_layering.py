@@ -77,6 +77,7 @@ MAY_IMPORT = {
   'checkpoint': {'disk'},
   'models': {
     'types',
+    'disk',
     'model_files',
     'readings',
     'sharding',
@@ -95,7 +96,7 @@ MAY_IMPORT = {
   'llm': {'types', 'clock', 'fences', 'sandbox', 'envs'},
   'stand_ins': {'types', 'envs'},
   'graders': {'types'},
-  'grade': {'types', 'graders'},
+  'grade': {'types', 'disk', 'graders'},
   'rewards': {'types'},
   'instrumentation': {'fences', 'rewards'},
   'envs': {'types', 'clock', 'sandbox', 'instrumentation'},
@@ -124,14 +125,14 @@ MAY_IMPORT = {
   'metrics': {'types'},
   'evaluation': {'types'},
   'behaviour': {'types'},
-  'traces': {'types', 'envs'},
+  'traces': {'types', 'disk', 'envs'},
   'benchmark_figures': {'types', 'evaluation', 'traces'},
   'failure_modes': {'types', 'benchmark_figures', 'traces'},
   'diversity': {'envs', 'traces'},
   'summary': {'types', 'behaviour'},
   'report': {'types', 'metrics', 'evaluation', 'summary'},
   'audit': {'types', 'rewards', 'summary'},
-  'tasks': {'types', 'clock', 'sandbox', 'envs'},
+  'tasks': {'types', 'clock', 'disk', 'sandbox', 'envs'},
 }
 CONFIG_READERS = {'loops', 'main', 'testing'}
 

@@ -23,6 +23,7 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from jaxagent import model_files
 from jaxagent.envs import parser
 
 _log = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ def read(path: str | pathlib.Path) -> list[Conversation]:
   the file cannot be read.
   """
   path = pathlib.Path(path)
+  model_files.refuse_pointer(path)
   try:
     text = path.read_text(encoding='utf-8')
   except UnicodeDecodeError as error:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxagent import model_files, readings, sharding
+from jaxagent import disk, model_files, readings, sharding
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.models import hf
 from jaxagent.models.config import DTYPES, ModelConfig
@@ -55,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
   ):
     command = commands.add_parser(name)
     command.set_defaults(run=run)
-    command.add_argument('--model', required=True, type=pathlib.Path)
-    command.add_argument('--out', required=True, type=pathlib.Path)
+    command.add_argument('--model', required=True, type=disk.user_path)
+    command.add_argument('--out', required=True, type=disk.user_path)
     command.add_argument('--dtype', choices=DTYPES, default=None)
     if name == 'import':
       command.add_argument('--scan_layers', action='store_true')
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
       command.add_argument('--max_shard_mb', type=int, default=4096)
       command.add_argument('--stage', choices=STAGES, default=None)
     if name == 'score':
-      command.add_argument('--tokens', required=True, type=pathlib.Path)
+      command.add_argument('--tokens', required=True, type=disk.user_path)
       command.add_argument('--temperature', type=float, default=1.0)
       command.add_argument('--batch', type=int, default=8)
   return parser

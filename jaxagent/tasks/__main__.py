@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
+from jaxagent import disk
 from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader, WorkerDied
@@ -185,10 +186,10 @@ def make_parser() -> argparse.ArgumentParser:
     prog='python -m jaxagent.tasks', description='Task folders.'
   )
   parser.add_argument(
-    '--tasks_dir', type=pathlib.Path, default=pathlib.Path('tasks')
+    '--tasks_dir', type=disk.user_path, default=pathlib.Path('tasks')
   )
   parser.add_argument(
-    '--data_dir', type=pathlib.Path, help='where prepared data is kept'
+    '--data_dir', type=disk.user_path, help='where prepared data is kept'
   )
   commands = parser.add_subparsers(dest='command', required=True)
   listing = commands.add_parser('list', help='a table of the tasks')

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jaxagent import disk
 from jaxagent.envs import tasks
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.traces import folders
@@ -94,9 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   flag_parser.add_argument('run', type=pathlib.Path)
-  flag_parser.add_argument('--out', type=pathlib.Path, help='default: RUN/mlagentbench')
+  flag_parser.add_argument('--out', type=disk.user_path, help='default: RUN/mlagentbench')
   flag_parser.add_argument(
-    '--tasks_dir', type=pathlib.Path, default=pathlib.Path('tasks')
+    '--tasks_dir', type=disk.user_path, default=pathlib.Path('tasks')
   )
   flag_parser.add_argument(
     '--workspaces', choices=folders.WORKSPACES, default='final'

@@ -100,6 +100,13 @@ def test_bytes_that_are_no_text(tmp_path):
     conversations.read(path)
 
 
+def test_what_git_lfs_leaves_is_named(tmp_path):
+  path = tmp_path / 'a.json'
+  path.write_text('version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n')
+  with pytest.raises(ValueError, match='a.json: a Git LFS pointer, .*git lfs pull'):
+    conversations.read(path)
+
+
 def test_an_empty_system_text_is_none(tmp_path):
   path = tmp_path / 'a.json'
   path.write_text(json.dumps([{**GOOD, 'system': ''}]))
