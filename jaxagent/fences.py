@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 MOST_TRIED = 16  # closing fences of one block, where code holds fences of its own
 MOST_FENCES = 1000  # that are looked at, of one text
+# Of `python title="a"`, `python:a.py`, `{.python}` the word that names it.
+_LANGUAGE = re.compile(r'[\s{.]*([\w+#-]+)')
 _FENCE = re.compile(r'^([ \t]*)(`{3,}|~{3,})([^\n]*)$', re.M)
 
 
@@ -130,6 +132,6 @@ def _block(text: str, opened: re.Match, closed: re.Match) -> Block:
       line.removeprefix(indent) for line in code.splitlines(keepends=True)
     )
     code = ''.join(lines)
-  words = opened[3].split()
-  language = words[0].strip('{.}').lower() if words else ''
+  word = _LANGUAGE.match(opened[3])
+  language = word[1].lower() if word else ''
   return Block(opened.start(), closed.end(), language, code)

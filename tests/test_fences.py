@@ -22,6 +22,8 @@ from jaxagent import fences
     ('```python\nx', []),
     ('no code', []),
     ('```\n```', [('', '')]),
+    ('```python:a.py\nx\n```', [('python', 'x\n')]),
+    ('```{.c++ .wide}\nx\n```', [('c++', 'x\n')]),
   ],
 )
 def test_blocks(text, found):

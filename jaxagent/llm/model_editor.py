@@ -134,12 +134,14 @@ def read(answer: str, script: str) -> tuple[str | None, str]:
     for block in fences.blocks(answer, parses if check else lambda code: True)
     if block.language in _PYTHON and block.code.strip()
   ]
+  # Where one says that it is Python, one that says nothing is its output.
+  found = [block for block in found if block.language] or found
   if not found:
     refused = _REFUSED.search(answer)
     if refused:
       raise EditRefused(refused.group(1).strip()[:200])
-    cut = ' (it was cut off)' if '```' in answer or '~~~' in answer else ''
-    return None, f'it holds no complete code block{cut}'
+    cut = ' (it was cut off)' if fences.spans(answer)[1] else ''
+    return None, f'it holds no complete block of Python{cut}'
   valid = [b.code for b in found if not check or parses(b.code)]
   if not valid:
     return None, 'its code is not valid Python'

@@ -72,8 +72,11 @@ EDITED = 'a = 2\nprint(a)\n'
     '1. So:\n' + ''.join(f'   {line}\n' for line in FINAL.splitlines()),
     f'{FINAL}Run it:\n```bash\npython train.py\n```\n',
     f'{FINAL}It prints:\n```text\n2\n```\n',
+    f'{FINAL}It prints:\n```\n2\n```\n',
+    FINAL.replace('```python', '```python:train.py'),
+    FINAL.replace('```python', '```'),
   ],
-  ids=range(13),
+  ids=range(16),
 )
 def test_the_edit_is_the_last_block_of_the_answer_proper(answer):
   assert ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'Set a to 2') == EDITED
@@ -123,7 +126,7 @@ def test_an_edit_without_end_is_the_instructions_and_any_other_cut_is_not():
 def test_asks_again_then_refuses():
   model = FixedTextModel(['no code', block('a = 2\n')])
   assert ModelEditor(model).edit(SCRIPT, 'x') == 'a = 2\n'
-  assert 'no complete code block' in model.asked[1][-1]['content']
+  assert 'no complete block of Python' in model.asked[1][-1]['content']
   model = FixedTextModel([block('a = = 2\n')])
   with pytest.raises(EditRefused, match='not valid Python'):
     ModelEditor(model).edit(SCRIPT, 'x')
