@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
-import types as stubs
 
 import pytest
 
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.instrumentation import language_model
+from jaxagent.llm.base import Unfinished
 from jaxagent.llm.openai_client import OpenAIClient
 from jaxagent.loops import text_models
 from jaxagent.rollout.vllm_fleet import LaunchedFleet
@@ -41,6 +41,8 @@ def url(fleet):
 
 
 def _client(url, tmp_path, **options) -> OpenAIClient:
+  """Takes what the limit cuts: random weights never write an end token in time."""
+  options = {'is_measured': True, **options}
   return OpenAIClient(url, 'policy', tmp_path / 'cache', **options)
 
 
@@ -88,16 +90,19 @@ def test_what_it_refuses_is_named_and_holds_no_key(
   assert files and all(KEY.encode() not in p.read_bytes() for p in files)
 
 
+def test_a_cut_answer_is_asked_for_with_more_room_and_then_named(url, tmp_path):
+  with _client(url, tmp_path, is_measured=False, room_key='config.a') as client:
+    with pytest.raises(Unfinished, match='not whole within 96 tokens.*Raise config.a'):
+      client.complete(HELLO, max_tokens=12)
+    assert client.usage().requests == 4  # of 12, 24, 48 and 96 tokens
+
+
 def test_a_model_that_writes_nonsense_instruments_nothing(url, tmp_path):
   """Its answers are refused and the programs run as they are."""
-  config = stubs.SimpleNamespace(
-    instrumenter=stubs.SimpleNamespace(
-      kind='openai', base_url=url, model='policy', max_tokens=64, timeout_s=120.0
-    )
-  )
-  ask = text_models.make_instrumenter(config, tmp_path)
   programs = [f'import numpy\nx = {i}\n' for i in range(6)]
-  answers = list(ask([language_model.prompt(code) for code in programs]))
+  questions = [language_model.prompt(code) for code in programs]
+  with _client(url, tmp_path) as client:
+    answers = list(text_models.Instrumenter(client, 64)(questions))
   assert len(answers) == 6 and all(answers)
   for code, answer in zip(programs, answers):
     made = language_model.instrument(code, answer, b'key')
