@@ -83,7 +83,8 @@ for name in ('cmdline', 'environ', 'comm', 'oom_score_adj'):
 see('limits', [(n, resource.getrlimit(getattr(resource, n))) for n in dir(resource)
   if n.startswith('RLIMIT_') and n not in ('RLIMIT_DATA', 'RLIMIT_AS')])
 see('of the process', [os.umask(0), os.getuid(), os.getgid(), os.getgroups(),
-  os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)), os.getsid(0) == os.getpid(),
+  os.getpriority(os.PRIO_PROCESS, 0), sorted(os.sched_getaffinity(0)),
+  os.getsid(0) == os.getpid(),
   os.getpgid(0) == os.getpid(), os.cpu_count(), os.getcwd()])
 see('signals', [(n, str(signal.getsignal(n)).partition(' at 0x')[0])
                 for n in sorted(signal.valid_signals())])
@@ -100,7 +101,8 @@ see('multiprocessing', [multiprocessing.current_process().name,
   multiprocessing.spawn.get_preparation_data('x')['orig_dir'],
   {{k: v for k, v in multiprocessing.spawn.get_preparation_data('x').items()
    if k != 'authkey'}}, multiprocessing.util._args_from_interpreter_flags(),
-  type(multiprocessing.context._default_context._actual_context), multiprocessing.util.MAXFD,
+  type(multiprocessing.context._default_context._actual_context),
+  multiprocessing.util.MAXFD,
   multiprocessing.resource_tracker._resource_tracker._fd,
   multiprocessing.resource_tracker._resource_tracker._pid,
   multiprocessing.forkserver._forkserver._forkserver_pid,
