@@ -108,12 +108,12 @@ def runs_at(
   flags, runs = cpu_levels.machine_flags(), {}
   for level in levels:
     said = cpu_levels.note(level, flags)
-    print(said or f'cpu_level={level}', file=sys.stderr, flush=True)
     pool = stack.enter_context(
       SandboxPool(
         1, min_tier=min_tier, hidden=hidden, zygote=False, cpu_level=level
       )
     )
+    print(said or f'cpu_level={level}', file=sys.stderr, flush=True)
     runs[level] = lambda job, pool=pool: pool.submit(job).result()
   return runs
 
