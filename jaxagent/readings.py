@@ -182,7 +182,7 @@ def _tell_of_5(
 
 
 class _Differs(Exception):
-  """Two readers differ; the message goes on after a reader's name."""
+  """Two readers differ; the message continues a reader's name."""
 
 
 def _smallest(text: str, compare: Callable[[str], None]) -> None:

@@ -25,10 +25,10 @@ class AskedEditor:
     """The editor's answer: the one place where the environment asks it.
 
     A scripted stand-in is a function of text that the policy chose, so a
-    fault inside it is its refusal, charged to the policy: booked as ours it
+    fault inside it is its refusal, charged to the policy: booked as the machinery's it
     would be tried again in vain, and then hide with the prompt that it took
     out. It is logged, once for each place. What fails around a real model
-    says nothing of the instruction and is ours.
+    says nothing of the instruction and is the machinery's.
 
     Raises ActionFailed for a refusal, TextModelError where no answer came.
     """

@@ -38,7 +38,7 @@ DIALECTS: dict[str, type[Actions]] = {
 
 @dataclasses.dataclass(frozen=True)
 class StepResult:
-  """What one response did.
+  """Holds what one response did.
 
   outcome: typed; OK for a valid action without an execution, too.
   valid_action: the response parsed and named a known action with its
