@@ -16,6 +16,7 @@ import pytest
 
 from jaxagent import audit
 from jaxagent.data.ledger import Ledger
+from jaxagent.loops.results import read_traces
 from jaxagent.sandbox import docker_backend
 from jaxagent.summary import load
 from tests.loops import environment
@@ -110,9 +111,11 @@ def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
   assert audit.audit(work)['differences'] == []
   assert load(work / 'summary.json')['isolation_tier'] == 'T3'
   assert _of_rl(work)
+  # What still runs 10 s after the last update is stopped: no step that is trained.
+  trained = [step['outcome'] for step in read_traces(work / 'rl' / 'traces')]
+  assert trained and not {'killed', 'infrastructure'} & set(trained)
   outcomes = [e['outcome'] for e in _executions(work)]
   # A job whose every attempt was hit is `infrastructure`: run again, unpaid.
-  assert 'killed' not in outcomes
   assert outcomes.count('infrastructure') <= KILLS
 
 
