@@ -61,6 +61,32 @@ class Outcome(str, enum.Enum):
     )
 
 
+class NoReward(str, enum.Enum):
+  """The reason why something has no reward.
+
+  infrastructure, grader_error and deadline are faults of the machinery, as in
+  Outcome; no_scale: a gain on a task without a known best score; not_credited: the
+  recipe learns nothing from it; interaction_broken: the recipe broke its contract;
+  generation_failed: no completion came; lease_expired: no answer within
+  `rl.lease_s`; prompt_gone: its item left the pool while the run was stopped.
+  """
+
+  INFRASTRUCTURE = 'infrastructure'
+  GRADER_ERROR = 'grader_error'
+  DEADLINE = 'deadline'
+  NO_SCALE = 'no_scale'
+  NOT_CREDITED = 'not_credited'
+  INTERACTION_BROKEN = 'interaction_broken'
+  GENERATION_FAILED = 'generation_failed'
+  LEASE_EXPIRED = 'lease_expired'
+  PROMPT_GONE = 'prompt_gone'
+
+  @classmethod
+  def of(cls, outcome: Outcome) -> NoReward:
+    """The reason that a failure of the machinery gives."""
+    return cls(outcome.value)
+
+
 # Above every real machine and every real run, below what overflows in C.
 MAX_LIMIT = 100_000_000
 

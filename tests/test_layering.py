@@ -38,6 +38,7 @@ HOST = {
   'diversity',
   'summary',
   'audit',
+  'why',
   'report',
   'tasks',
   'graders',
@@ -132,6 +133,7 @@ MAY_IMPORT = {
   'summary': {'types', 'behaviour'},
   'report': {'types', 'metrics', 'evaluation', 'summary'},
   'audit': {'types', 'rewards', 'summary'},
+  'why': {'rollout'},
   'tasks': {'types', 'clock', 'disk', 'sandbox', 'envs'},
 }
 CONFIG_READERS = {'loops', 'main', 'testing'}

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from jaxagent.types import Outcome
+from jaxagent.types import NoReward, Outcome
 
 # The role that is trained. Every other one is frozen: it has an endpoint of
 # its own, no rows, and no staleness.
@@ -51,16 +51,24 @@ Call = Generate | Execute
 class Credit:
   """What the tokens of one policy call led to.
 
-  reward: of this call alone; later ones are added where returns are computed.
-    None: nothing is to be learned from it (its tokens become observation).
+  reward: of this call alone; later ones are added where returns are computed. Or
+    the reason why there is none: nothing is learned from it then, and its tokens
+    become observation. None is `not_credited`.
   exec_s: seconds of the execution clock, > 0; the call's duration weight.
   info: JSON-able, for traces.
   """
 
-  reward: float | None
+  reward: float | NoReward | None
   exec_s: float
   outcome: Outcome = Outcome.OK
   info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @property
+  def reason(self) -> NoReward | None:
+    """Why it has no reward; None where it has one."""
+    if self.reward is None:
+      return NoReward.NOT_CREDITED
+    return self.reward if isinstance(self.reward, NoReward) else None
 
 
 @dataclasses.dataclass(frozen=True)

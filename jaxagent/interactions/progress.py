@@ -159,7 +159,7 @@ class Progress:
         f'{sorted(mine)}.'
       )
     for number, credit in credits.items():
-      if credit.reward is not None and not math.isfinite(credit.reward):
+      if credit.reason is None and not math.isfinite(credit.reward):
         raise InteractionError(
           f'{self._name} gives call {number} the reward {credit.reward}.'
         )

@@ -32,7 +32,7 @@ class _Row:
   def act(self, completion: Completion, credit: Credit) -> None:
     ids = np.asarray(completion.token_ids, np.int32)
     start = self.length
-    learned = credit.reward is not None
+    learned = credit.reason is None
     logprobs = np.asarray(completion.logprobs, np.float32)
     self._add(ids, np.full(len(ids), learned), logprobs)
     if learned:

@@ -12,6 +12,7 @@ from jaxagent import behaviour, evaluation
 from jaxagent.envs import label_sources
 from jaxagent.loops import agent_figures, evaluate, executions, kept, settings
 from jaxagent.report import write_report
+from jaxagent.rollout import rollout_log
 from jaxagent.summary import POLICIES, Summary
 
 # What summary and report read of a trained step.
@@ -124,6 +125,8 @@ def _summary(
   for stage, seconds in host.wall_s.items():
     summary.set_wall(stage, seconds)
   summary.add_outcomes(executions.count(host.work / executions.LOG))
+  seconds = rollout_log.seconds_by_task(host.work / rollout_log.LOG)
+  summary.set_extra('rl_seconds', seconds)
   summary.set_extra('mlagentbench', agent_figures.figures(host, starts, evaluated))
   for name, part, steps in behaviour_parts(evaluated, traces):
     summary.set_behaviour(name, part, behaviour.figures(steps))

@@ -22,11 +22,13 @@ from jaxagent.loops.errors import MachineryError, UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.loops.recipes import Recipe
 from jaxagent.metrics import MetricWriter, Progress
+from jaxagent.rollout import rollout_log
 from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.pump import Pump
 from jaxagent.rollout.records import SchedulerConfig, StalledError
+from jaxagent.rollout.rollout_log import RolloutLog
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
@@ -54,7 +56,8 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
       **{role: ThreadSampler(inbox, d) for role, d in recipe.draws.items()},
     }
   )
-  scheduler = _scheduler(host, recipe, sampler, inbox, journal)
+  log = RolloutLog(host.work / rollout_log.LOG, RealClock())
+  scheduler = _scheduler(host, recipe, sampler, inbox, journal, log)
   try:
     start, counts = _resume(checkpoints, learner, scheduler, recipe.name)
     policy.engine.update_weights(learner.policy_params, start)
@@ -73,6 +76,7 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
     raise UserError(f'rl: {error} It is kept in {journal.directory}.') from error
   finally:
     scheduler.close()
+    log.close()
     journal.close()
 
 
@@ -205,7 +209,9 @@ def _resume(checkpoints, learner, scheduler, recipe: str) -> tuple[int, Counter]
   return restored.step, Counter(restored.host['outcomes'])
 
 
-def _scheduler(host, recipe: Recipe, sampler, inbox, journal) -> Scheduler:
+def _scheduler(
+  host, recipe: Recipe, sampler, inbox, journal, log: RolloutLog
+) -> Scheduler:
   config, seed = host.config.rl, host.config.seed
   synchronous = config.rest == 'wait'
   # As many again prepare a work or read its result.
@@ -247,4 +253,5 @@ def _scheduler(host, recipe: Recipe, sampler, inbox, journal) -> Scheduler:
     seed=seed,
     journal=journal,
     roles=(POLICY, *recipe.draws),
+    log=log,
   )

@@ -191,6 +191,7 @@ def write_report(
       histogram=charts.log_histogram(list(durations), 'seconds'),
       duration_facts=_quantiles(durations),
       outcomes=_outcomes(summary),
+      seconds=_seconds(summary),
       stages=_stages(summary),
       trajectories=[_trajectory(t, i) for i, t in enumerate(shown)],
       total_trajectories=len(trajectories),
@@ -422,6 +423,17 @@ def _outcomes(summary: Mapping) -> list[tuple[str, int, float]]:
   top = max(counts.values(), default=1) or 1
   rows = sorted(counts.items(), key=lambda item: -item[1])
   return [(name, n, n / total, 100 * n / top) for name, n in rows if n]
+
+
+def _seconds(summary: Mapping) -> list[tuple[str, str, int, float]]:
+  """(task, outcome, count, seconds) of RL's executions, the most seconds first."""
+  held = (summary.get('extra') or {}).get('rl_seconds') or {}
+  rows = [
+    (task or 'unknown', outcome, cell['count'], cell['exec_s'])
+    for task, outcomes in held.items()
+    for outcome, cell in outcomes.items()
+  ]
+  return sorted(rows, key=lambda row: -row[3])
 
 
 def _stages(summary: Mapping) -> list[tuple[str, float, float]]:

@@ -105,3 +105,15 @@ def reward_of(
     alpha=info['alpha'],
     **switches,
   )
+
+
+def reward_or_reason(
+  outcome: types.Outcome, info: Mapping[str, Any], **switches: bool
+) -> float | types.NoReward:
+  """`reward_of`, or the reason why there is none."""
+  reward = reward_of(outcome, info, **switches)
+  if reward is not None:
+    return reward
+  if outcome.is_infrastructure:
+    return types.NoReward.of(outcome)
+  return types.NoReward.NO_SCALE

@@ -26,8 +26,9 @@ from jaxagent.rollout import events, members
 from jaxagent.rollout.buffer import Buffer
 from jaxagent.rollout.journal import JournalError
 from jaxagent.rollout.members import Group, Member
+from jaxagent.rollout.rollout_log import Fate, RolloutLog
 from jaxagent.rollout.work import Key, Sampled, WorkResult
-from jaxagent.types import Prompt
+from jaxagent.types import NoReward, Prompt
 
 
 class Book:
@@ -42,6 +43,7 @@ class Book:
   Args:
     count: called with the name of each thing that is counted.
     cancel: called with the key of each call that is no longer wanted.
+    log: gets what becomes of each; None where nothing is to be written.
   """
 
   def __init__(
@@ -54,13 +56,14 @@ class Book:
     roles: Collection[str],
     count: Callable[[str], None],
     cancel: Callable[[Key], None],
+    log: RolloutLog | None = None,
   ):
     self.ledger = ledger
     self.source = source
     self.exhausted = False
     self._interaction, self._roles = interaction, roles
     self._max_attempts = max_attempts
-    self._count, self._cancel = count, cancel
+    self._count, self._cancel, self._log = count, cancel, log
     self._seq = 0
     self.clear()
 
@@ -104,6 +107,8 @@ class Book:
     """A pending member begins."""
     del self.pending[member.prompt_id]
     member.draws += 1
+    if self._log is not None:
+      self._log.begun(member)
     self._run(member)
     self.under_way.add(member.prompt_id)
     try:
@@ -118,14 +123,17 @@ class Book:
     entry = self.calls.get(result.key)
     if entry is None:
       return False
-    if isinstance(result, Sampled):
-      return self._take_sampled(*entry, result)
-    if result.attempt != self.attempts[result.key]:
+    sampled = isinstance(result, Sampled)
+    if not sampled and result.attempt != self.attempts[result.key]:
       return False
+    if self._log is not None:
+      self._log.returned(result)
+    if sampled:
+      return self._take_sampled(*entry, result)
     executed = result.executed
     if executed.outcome.is_infrastructure:
       error = executed.message or executed.outcome.value
-      self._failed(entry[0], result.key, error)
+      self._failed(entry[0], result.key, error, NoReward.of(executed.outcome))
     else:
       self._answer(entry[0], result.key, executed)
     return True
@@ -136,14 +144,17 @@ class Book:
       return False
     self._cancel(key)
     self._count('expired')
-    self._failed(self.calls[key][0], key, error)
+    if self._log is not None:
+      self._log.expired(key, attempt, error)
+    self._failed(self.calls[key][0], key, error, NoReward.LEASE_EXPIRED)
     return True
 
-  def discard(self, group: Group) -> None:
+  def discard(self, group: Group, fate: Fate) -> None:
     """Throws a group's interactions away; its prompts begin anew."""
     for member in group.members:
       if member.finished or member.progress is not None:
         self._end(member)
+        self._tell(member, fate)
         self._requeue(member)
         self.pending[member.prompt_id] = member
     self.buffer.reset(group)
@@ -169,13 +180,21 @@ class Book:
         )
     self.ledger.train(prompt_ids, update)
     for prompt_id in prompt_ids:
-      del self.emitted[prompt_id]
+      group = self.emitted.pop(prompt_id)
+      member = next(m for m in group.members if m.prompt_id == prompt_id)
+      self._tell(member, Fate.TRAINED, update=update)
 
   def halt(self) -> None:
     """Nothing runs any more: what is under way is pending in the ledger."""
     for prompt_id in self.under_way:
       if self.ledger.status(prompt_id) is Status.RUNNING:
         self.ledger.requeue(prompt_id)
+    groups = {id(g): g for g in (*self.buffer.groups.values(), *self.emitted.values())}
+    for member in (m for group in groups.values() for m in group.members):
+      if member.finished and self.ledger.update_of(member.prompt_id) is None:
+        self._tell(member, Fate.UNUSED)
+      elif member.prompt_id in self.under_way:
+        self._tell(member, Fate.UNFINISHED)
 
   # Calls ----------------------------------------------------------------------
 
@@ -215,7 +234,7 @@ class Book:
     self, member: Member, call: Call, result: Sampled
   ) -> bool:
     if result.completion is None:
-      self._failed(member, result.key, result.error)
+      self._failed(member, result.key, result.error, NoReward.GENERATION_FAILED)
       return True
     if call.role == POLICY:
       self.buffer.set_version(member.group, result.completion.version)
@@ -237,9 +256,13 @@ class Book:
 
   def _finish(self, member: Member) -> None:
     progress = member.progress
+    if self._log is not None:
+      self._log.finished(member, progress.credits)
     samples = rows(member.prompt, progress.completions, progress.credits)
     if not samples:
-      self._broken(member, 'no token of it has a reward')
+      reasons = [c.reason for c in progress.credits.values() if c.reason]
+      reason = reasons[-1] if reasons else NoReward.NOT_CREDITED
+      self._broken(member, f'no token of it has a reward ({reason.value})', reason)
       return
     member.samples, member.progress, member.finished = samples, None, True
     self.under_way.discard(member.prompt_id)
@@ -250,37 +273,51 @@ class Book:
 
   # Faults ---------------------------------------------------------------------
 
-  def _failed(self, member: Member, key: Key, error: str) -> None:
-    """A call was lost through a fault of ours: the same call again."""
+  def _failed(
+    self, member: Member, key: Key, error: str, reason: NoReward
+  ) -> None:
+    """A call was lost through a fault of the machinery: the same call again."""
     self._count('infrastructure')
     attempts = self._requeue(member, failed=True)
     if attempts >= self._max_attempts:
-      self._quarantine(member, f'infrastructure {attempts} times: {error}')
+      text = f'infrastructure {attempts} times: {error}'
+      self._quarantine(member, text, reason)
       return
     _, call = self.calls[key]
     self._queue(call).appendleft(key)
 
-  def _broken(self, member: Member, error: InteractionError | str) -> None:
-    """The interaction broke its contract: it begins anew."""
+  def _broken(
+    self,
+    member: Member,
+    error: InteractionError | str,
+    reason: NoReward = NoReward.INTERACTION_BROKEN,
+  ) -> None:
+    """The interaction broke its contract, or earned nothing: it begins anew."""
     self._count('rejected')
     self._end(member)
     attempts = self._requeue(member, failed=True)
     if attempts >= self._max_attempts:
-      self._quarantine(member, f'rejected {attempts} times: {error}')
+      self._quarantine(member, f'rejected {attempts} times: {error}', reason)
       return
+    self._tell(member, Fate.RESTARTED, reason=reason, message=str(error))
     member.forget()
     self.pending[member.prompt_id] = member
     self.pending.move_to_end(member.prompt_id, last=False)
 
-  def _quarantine(self, member: Member, reason: str) -> None:
+  def _quarantine(self, member: Member, message: str, reason: NoReward) -> None:
     self._end(member)
+    self._tell(member, Fate.QUARANTINED, reason=reason, message=message)
     member.forget()
     member.dead = True
-    self.ledger.quarantine(member.prompt_id, reason)
+    self.ledger.quarantine(member.prompt_id, message)
     self._count('quarantined')
     group = self.buffer.settle(member)
     if group is not None and not group.n_finished:
       self.buffer.remove(group)
+
+  def _tell(self, member: Member, fate: Fate, **more: Any) -> None:
+    if self._log is not None:
+      self._log.ended(member, fate, **more)
 
   def _run(self, member: Member) -> None:
     if self.ledger.status(member.prompt_id) is Status.PENDING:
@@ -352,7 +389,10 @@ class Book:
     self.buffer.add(group)
     for member in group.members:
       if member.prompt_id in gone:
-        self.ledger.quarantine(member.prompt_id, 'its item left the pool')
+        text = 'its item left the pool'
+        self.ledger.quarantine(member.prompt_id, text)
+        reason = NoReward.PROMPT_GONE
+        self._tell(member, Fate.QUARANTINED, reason=reason, message=text)
         member.dead = True
       elif member.progress is not None:
         self.under_way.add(member.prompt_id)
@@ -424,7 +464,8 @@ class Book:
       elif kind == 'discarded':
         group = self.buffer.groups.get(event['group'])
         if group is not None:
-          self.discard(group)
+          # Journals before this field do not say which of the two it was.
+          self.discard(group, Fate(event.get('fate', Fate.CANCELLED)))
       elif kind == 'batch' and event['version'] not in dict(batches):
         batch = [self.buffer.ready.get(g) for g in event['groups']]
         whole = whole and None not in batch

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaxagent.data import codec
+from jaxagent.rollout.rollout_log import Fate
 from jaxagent.rollout.work import Key, Sampled, WorkResult
 
 
@@ -68,9 +69,9 @@ def expired(key: Key, attempt: int) -> dict[str, Any]:
   return _of_key('expired', key) | {'a': attempt}
 
 
-def discarded(group_id: str) -> dict[str, Any]:
+def discarded(group_id: str, fate: Fate) -> dict[str, Any]:
   """A group's interactions are to begin anew: cancelled, or too old."""
-  return {'e': 'discarded', 'group': group_id}
+  return {'e': 'discarded', 'group': group_id, 'fate': fate.value}
 
 
 def batch(version: int, group_ids: list[str]) -> dict[str, Any]:

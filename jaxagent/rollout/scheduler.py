@@ -38,6 +38,7 @@ from jaxagent.rollout.records import (
   SourceExhausted,
   StalledError,
 )
+from jaxagent.rollout.rollout_log import Fate, RolloutLog
 from jaxagent.rollout.scheduler_stats import Stats
 from jaxagent.rollout.sojourns import Stopwatch
 from jaxagent.rollout.watchdog import Watchdog
@@ -62,6 +63,7 @@ class Scheduler:
     inbox: where sampler and executor put their results.
     journal: None where nothing is to be resumed.
     roles: those that the sampler serves.
+    log: gets a line for each rollout that ends; None for none.
 
   Raises:
     ValueError: the batch is larger than the pool, or the group sizes differ.
@@ -81,12 +83,14 @@ class Scheduler:
     seed: int = 0,
     journal: Journal | None = None,
     roles: Collection[str] = (POLICY,),
+    log: RolloutLog | None = None,
   ):
     _check_fit(source, executor, config)
     self.config = config
     self.ledger = ledger
     self._sampler, self._executor, self._inbox = sampler, executor, inbox
     self._clock, self._seed, self._journal = clock, seed, journal
+    self._log = log
     self._policy = make_policy(config)
     # Executions with the executor: key -> (submitted at, attempt), in order.
     self._running: dict[Key, tuple[float, int]] = {}
@@ -115,6 +119,7 @@ class Scheduler:
       roles=roles,
       count=self._count,
       cancel=self._cancel,
+      log=log,
     )
 
   # The loop's side -----------------------------------------------------------
@@ -270,6 +275,8 @@ class Scheduler:
         f'version={version} is below {self._version}, which was given before.'
       )
     self._version = version
+    if self._log is not None:
+      self._log.version = version
 
   def _fill(self) -> int:
     """Issues what can be issued; returns how many calls."""
@@ -323,6 +330,7 @@ class Scheduler:
         member, call = book.calls[key]
         self._note(events.asked(key))
         asked[key] = now
+        self._issued(key)
         asks.append(Ask(key, member.prompt, call))
     if asks:
       self._sampler.submit(asks)
@@ -342,9 +350,14 @@ class Scheduler:
       self._running[key] = (now, attempt)
       self.stats.running(now, len(self._running))
       self.stats.add('issued')
+      self._issued(key)
       self._executor.submit(Work(key, member.prompt, call, attempt))
       issued += 1
     return issued
+
+  def _issued(self, key: Key) -> None:
+    if self._log is not None:
+      self._log.issued(key)
 
   def _count(self, name: str) -> None:
     self.stats.add(name)
@@ -425,7 +438,7 @@ class Scheduler:
       self.stats.running(now, len(self._running))
       self.stats.dispatched.append(now - started)
 
-  def _discard(self, group: Group, count) -> None:
+  def _discard(self, group: Group, fate: Fate, count) -> None:
     """Throws a group away, to begin anew; `count` gets each age in seconds."""
     now = self._clock.now()
     for member in group.members:
@@ -434,9 +447,9 @@ class Scheduler:
       for key in member.keys:
         if key in self._running:
           count(now - self._running[key][0])
-    self._note(events.discarded(group.group_id))
+    self._note(events.discarded(group.group_id, fate))
     self._stopwatch.discard(group.group_id, now)
-    self._book.discard(group)
+    self._book.discard(group, fate)
 
   def _drop_stale(self, version: int) -> None:
     bound, buffer = self.config.max_staleness, self._book.buffer
@@ -449,7 +462,7 @@ class Scheduler:
       return
     for group in list(buffer.groups.values()):
       if group.version is not None and group.version < version - bound:
-        self._discard(group, self.stats.drop)
+        self._discard(group, Fate.STALE, self.stats.drop)
 
   # Batches -------------------------------------------------------------------
 
@@ -477,7 +490,8 @@ class Scheduler:
     self._book.emit(chosen)
     self._policy.handed_out()
     for group in self._policy.leftover(self._book.buffer):
-      self._discard(group, lambda s: self.stats.add('cancelled'))
+      count = lambda s: self.stats.add('cancelled')
+      self._discard(group, Fate.CANCELLED, count)
     return self._batch(chosen, version, start)
 
   def _hand_out_again(self, version: int, start: float) -> CollectedBatch:

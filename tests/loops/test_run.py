@@ -21,6 +21,7 @@ from jaxagent.data.ledger import Ledger
 from jaxagent.loops.results import read_traces
 from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
+from jaxagent.rollout import rollout_log
 from jaxagent.summary import load
 from jaxagent.testing import process_tree, small_hf
 from tests.loops import SMALL, environment
@@ -116,6 +117,22 @@ def test_an_export_gives_transformers_the_runs_ids(finished, tmp_path):
     ids = own.encode(text)
     assert theirs(text, add_special_tokens=False)['input_ids'] == ids
     assert theirs.decode(ids) == own.decode_response(ids)
+
+
+def test_every_trained_prompt_has_one_line_that_agrees_with_its_trace(finished):
+  work, _ = finished
+  lines = {
+    r['prompt_id']: r
+    for r in rollout_log.read(work / rollout_log.LOG)
+    if r['fate'] == 'trained'
+  }
+  traces = read_traces(work / 'rl' / 'traces')
+  assert len(lines) == len(traces) == UPDATES * BATCH
+  for trace in traces:
+    line = lines[trace['prompt_id']]
+    same = ('update', 'outcome', 'reward', 'task')
+    assert [line[k] for k in same] == [trace[k] for k in same]
+    assert line['seconds']['execution'] <= line['seconds']['total']
 
 
 def test_every_prompt_is_trained_exactly_once(finished):

@@ -285,3 +285,14 @@ def test_in_a_browser_filters_run_and_nothing_else(tmp_path, arguments):
   )
   # The script that ships ran (it fills the count), under the policy.
   assert f'{len(trajectories)} of {len(trajectories)} shown' in done.stdout
+
+
+def test_seconds_of_rl_are_shown_by_task_and_outcome(tmp_path, arguments):
+  seconds = {
+    'wine': {'ok': {'count': 3, 'exec_s': 7.5}},
+    '<b>x': {'timeout': {'count': 1, 'exec_s': 1234.0}},
+  }
+  summary = arguments['summary'] | {'extra': {'rl_seconds': seconds}}
+  seen = _Page(_write(tmp_path, arguments, summary=summary)).seen
+  text = ' '.join(' '.join(seen).split())
+  assert '<b>x timeout 1 1,234.0 wine ok 3 7.5' in text

@@ -46,7 +46,9 @@ class Stepwise(Trajectory):
       policy.text,
       max_steps=max_steps,
       time_limit_s=time_limit_s,
-      reward=lambda done: ml_agent.reward_of(done.outcome, done.info, **switches),
+      reward=lambda done: ml_agent.reward_or_reason(
+        done.outcome, done.info, **switches
+      ),
     )
     self._host, self._pool, self._policy = host, pool, policy
 

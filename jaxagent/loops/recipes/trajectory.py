@@ -33,7 +33,7 @@ class Trajectory:
   Args:
     prompt: state -> what the role is shown.
     text: the role's result -> its response.
-    reward: of one executed step; not asked where the role is frozen.
+    reward: of one executed step, or why it has none; not asked where the role is frozen.
   """
 
   def __init__(
@@ -44,7 +44,7 @@ class Trajectory:
     max_steps: int,
     time_limit_s: float = math.inf,
     role: str = POLICY,
-    reward: Callable[[types.Executed], float | None] | None = None,
+    reward: Callable[[types.Executed], float | types.NoReward] | None = None,
   ):
     self._prompt, self._text, self._reward = prompt, text, reward
     self._max_steps, self._time_limit_s = max_steps, time_limit_s
