@@ -43,8 +43,17 @@ def test_errors_name_the_remedy(model_config):
     sharding.make_mesh({'data': 64})
   with pytest.raises(ValueError, match="axes \\['pipe'\\] are not known"):
     sharding.make_mesh({'pipe': 2})
-  with pytest.raises(ValueError, match='num_key_value_heads=2.*tensor=4'):
-    sharding.check_model(model_config, {'tensor': 4})
+  with pytest.raises(ValueError, match='num_attention_heads=4.*tensor=8.*1, 2, 4'):
+    sharding.check_model(model_config, {'tensor': 8})
+
+
+def test_key_heads_divide_tensor_or_are_divided_by_it(model_config):
+  sharding.check_model(model_config, {'tensor': 4})
+  odd = model_config.replace(
+    num_attention_heads=12, num_key_value_heads=6, intermediate_size=48, vocab_size=48
+  )
+  with pytest.raises(ValueError, match='num_key_value_heads=6 .* choose tensor from'):
+    sharding.check_model(odd, {'tensor': 4})
 
 
 def test_settings_from_the_environment():
