@@ -78,4 +78,6 @@ def in_turns(program: Callable[..., Any]) -> Callable[..., Any]:
     with turn():
       return jax.block_until_ready(program(*args))
 
+  # To be compiled without being run.
+  run.lower = getattr(program, 'lower', None)
   return run

@@ -10,12 +10,13 @@ prints it.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
+import os
 import pathlib
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxagent.models import attention
@@ -359,37 +360,101 @@ def text(name: str, found: Mapping[str, Any]) -> str:
   return '\n'.join(lines)
 
 
-def main(argv: list[str] | None = None) -> int:
-  """Prints a config's plan; exit 1 where it does not fit."""
-  parser = argparse.ArgumentParser(prog='python -m jaxagent.plan')
-  parser.add_argument('--config', required=True, metavar='FILE[:VARIANT]')
-  parser.add_argument('--device', default='a100', choices=sorted(PEAK_FLOPS))
-  parser.add_argument('--device_gb', type=float, default=80.0)
-  parser.add_argument('--mfu', type=float, default=0.4)
-  parser.add_argument('--json', action='store_true')
-  args = parser.parse_args(argv)
-  file, _, variant = args.config.partition(':')
-  path = pathlib.Path(file)
-  if not path.is_file():
-    parser.error(f'--config={file}: no such file.')
-  sys.path.insert(0, str(pathlib.Path.cwd()))
-  spec = importlib.util.spec_from_file_location('_plan_config', path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
+def main(argv: Sequence[str] | None = None) -> int:
+  """Prints a config's plan; exit 1 where it does not fit, 2 where it is refused."""
+  argv = list(sys.argv[1:] if argv is None else argv)
   from jaxagent.loops import UserError
-  from jaxagent.loops.dry_run import plan_of
 
   try:
-    found = plan_of(
-      module.get_config(variant),
-      device=args.device,
-      device_gb=args.device_gb,
-      mfu=args.mfu,
-    )
-  except (ValueError, UserError) as error:
-    parser.error(str(error))
-  print(json.dumps(found, indent=1) if args.json else text(args.config, found))
+    args, overrides = read_arguments(argv)
+    if args.target is not None:
+      return _compiled(args, argv)
+    found = _by_arithmetic(args, overrides)
+  except (ValueError, OSError, UserError) as error:
+    return refuse(error)
+  if args.json == '':
+    print(json.dumps(found, indent=1))
+  else:
+    print(text(args.config, found))
+    write_json(args.json, found)
   return 0 if found['fits'] else 1
+
+
+def refuse(reason: object) -> int:
+  """Says why nothing is planned, in one line; returns the exit code."""
+  print(f'error: {" ".join(str(reason).split())}', file=sys.stderr)
+  return 2
+
+
+def write_json(file: str | None, found: Mapping[str, Any]) -> None:
+  """Writes a plan where `--json FILE` names a file."""
+  if file:
+    pathlib.Path(file).write_text(json.dumps(found, indent=1) + '\n')
+
+
+def read_arguments(
+  argv: Sequence[str],
+) -> tuple[argparse.Namespace, list[str]]:
+  """(the command line's own options, those that are the experiment's).
+
+  Raises ValueError for what is neither.
+  """
+  parser = argparse.ArgumentParser(
+    prog='python -m jaxagent.plan',
+    description='Memory, FLOPs and time of a run, by arithmetic or compiled.',
+    epilog='--config.KEY=VALUE changes the experiment, as for jaxagent.main.',
+    allow_abbrev=False,
+    exit_on_error=False,
+  )
+  parser.add_argument('--config', required=True, metavar='FILE[:VARIANT]')
+  parser.add_argument(
+    '--target',
+    metavar='FAMILY:SHAPE',
+    help='compile every program for these devices, such as cpu:8 or a100:1x1x8',
+  )
+  parser.add_argument('--device', choices=sorted(PEAK_FLOPS))
+  parser.add_argument('--device_gb', type=float)
+  parser.add_argument('--mfu', type=float)
+  parser.add_argument(
+    '--json', nargs='?', const='', metavar='FILE', help='alone: printed'
+  )
+  try:
+    args, rest = parser.parse_known_args(argv)
+  except argparse.ArgumentError as error:
+    raise ValueError(str(error)) from error
+  if args.json and not pathlib.Path(args.json).absolute().parent.is_dir():
+    raise ValueError(
+      f'--json={args.json}: there is no folder {pathlib.Path(args.json).parent}; '
+      'make it, or give another file.'
+    )
+  return args, rest
+
+
+def _by_arithmetic(args: argparse.Namespace, overrides: list[str]) -> dict:
+  from jaxagent.loops import command_line, settings
+  from jaxagent.loops.dry_run import plan_of
+
+  sys.path.insert(0, str(pathlib.Path.cwd()))
+  config = command_line.read([f'--config={args.config}', *overrides])
+  settings.expand_home(config)
+  options = {name: getattr(args, name) for name in ('device', 'device_gb', 'mfu')}
+  return plan_of(config, **{k: v for k, v in options.items() if v is not None})
+
+
+def _compiled(args: argparse.Namespace, argv: Sequence[str]) -> int:
+  """Starts a process whose environment is the target's; its exit code."""
+  from jaxagent.compiled import targets
+
+  given = [n for n in ('device', 'device_gb', 'mfu') if getattr(args, n) is not None]
+  if given:
+    raise ValueError(
+      f'--{given[0]} is for the plan by arithmetic; leave it out with --target.'
+    )
+  target = targets.parse(args.target)
+  targets.check_packages(target)
+  command = [sys.executable, '-m', 'jaxagent.compiled', *argv]
+  environment = targets.environment(target, os.environ)
+  return subprocess.run(command, env=environment, check=False).returncode
 
 
 if __name__ == '__main__':
