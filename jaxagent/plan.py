@@ -19,18 +19,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxagent import accelerator
 from jaxagent.models import attention
 from jaxagent.models.config import ModelConfig
+from jaxagent.models.flops import flops_per_token, training_factor
 
 GB = 10**9  # a device sold as 80 GB holds 80e9 bytes
-PEAK_FLOPS = {
-  'a100': 312e12,
-  'h100': 989e12,
-  'h200': 989e12,
-  'tpu-v5e': 197e12,
-  'tpu-v5p': 459e12,
-  'cpu': 1e11,
-}
+PEAK_FLOPS = accelerator.PEAK_FLOPS | {'cpu': 1e11}
 RESERVED = 0.08  # of the device: runtime, collectives, fragmentation
 
 
@@ -52,22 +47,6 @@ def trained_params(model: ModelConfig) -> int:
   }
   per_layer = sum(sides[name] for name in model.lora_targets)
   return model.lora_rank * per_layer * model.num_hidden_layers
-
-
-def flops_per_token(
-  model: ModelConfig, context: float, head: bool = True
-) -> float:
-  """One forward pass: 2 a weight used, plus 4 L H h (context / 2).
-
-  `context` is the mean length of a sequence: a causal token sees half of it
-  on average, in two products of 2 H h each. The input table is looked up,
-  not multiplied; `head` counts the output table.
-  """
-  table = model.vocab_size * model.hidden_size
-  body = model.num_params() - table * (1 if model.tie_word_embeddings else 2)
-  width = model.num_attention_heads * model.head_dim
-  attention = 4 * model.num_hidden_layers * width * context / 2
-  return 2.0 * (body + (table if head else 0)) + attention
 
 
 def activation_bytes(
@@ -302,13 +281,10 @@ def _update_flops(
   the values, then as the policy, without the output table.
   """
   policy = flops_per_token(model, context)
-  # A frozen base needs no weight gradients: the backward costs one forward.
-  backward = 1 if model.lora_rank else 2
-  step = 1 + backward
-  total = policy * (1 + bool(with_reference) + epochs * step)
+  total = policy * (1 + bool(with_reference) + epochs * training_factor(model))
   if critic is not None:
     value = flops_per_token(critic, context, head=False)
-    total += value * (1 + epochs * (2 if critic.lora_rank else 3))
+    total += value * (1 + epochs * training_factor(critic))
   return tokens * total
 
 

@@ -16,7 +16,7 @@ import jax
 from jax.sharding import Mesh
 
 from jaxagent import plan, sharding
-from jaxagent.compiled import analytic, hlo, products, sampling, targets
+from jaxagent.compiled import analytic, hlo, products, sampling
 from jaxagent.compiled.programs import Learner, Program, Run, device_bytes
 
 GB = plan.GB
