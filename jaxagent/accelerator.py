@@ -24,7 +24,6 @@ from typing import Any
 import jax
 import jax.extend
 
-
 # Of products in bfloat16 without sparsity, by the makers' data sheets.
 PEAK_FLOPS = {
   'a100': 312e12,

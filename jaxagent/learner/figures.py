@@ -10,7 +10,6 @@ from jax.sharding import Mesh
 
 from jaxagent import accelerator, types
 
-
 _MFU = {'actor': 'perf/mfu/actor', 'critic': 'perf/mfu/critic'}
 
 
