@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent import accelerator
+from jaxagent import accelerator, sharding
 from jaxagent.models import attention
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.flops import flops_per_token, training_factor
@@ -165,14 +165,14 @@ def plan(
       f'device={device!r} is not known; choose from {tuple(PEAK_FLOPS)}.'
     )
   sizes = {axis: int(mesh_shape.get(axis, 1)) for axis in _AXES}
-  _check_divides(model, sizes)
+  sharding.check_model(model, sizes)
   split = sizes['fsdp'] * sizes['tensor']
   devices = split * sizes['data']
   total, trained = model.num_params(), trained_params(model)
   roles = _roles(model, total, trained, with_reference)
   if with_value:
     critic = critic or model
-    _check_divides(critic, sizes)
+    sharding.check_model(critic, sizes)
     roles |= _value_roles(critic)
   memory = {name: bytes_ / split for name, bytes_ in roles.items()}
   host = {k: memory.pop(k) for k in list(memory) if k in offload}
@@ -226,19 +226,6 @@ def plan(
 
 
 _AXES = ('data', 'fsdp', 'tensor')
-
-
-def _check_divides(model: ModelConfig, sizes: Mapping[str, int]) -> None:
-  for name, axis in (
-    ('num_attention_heads', 'tensor'),
-    ('num_key_value_heads', 'tensor'),
-    ('hidden_size', 'fsdp'),
-  ):
-    if getattr(model, name) % sizes[axis]:
-      raise ValueError(
-        f'{name}={getattr(model, name)} does not divide by the mesh axis '
-        f'{axis}={sizes[axis]}; lower that axis.'
-      )
 
 
 def _roles(model, total, trained, with_reference) -> dict:

@@ -58,6 +58,7 @@ DEVICE = {
   'algorithms',
   'models',
   'sharding',
+  'placement',
   'learner',
   'checkpoint',
 }
@@ -82,6 +83,7 @@ MAY_IMPORT = {
   'accelerator': set(),
   'processes': set(),
   'sharding': {'types', 'accelerator'},
+  'placement': {'sharding'},
   'checkpoint': {'disk'},
   'models': {
     'types',
@@ -89,6 +91,7 @@ MAY_IMPORT = {
     'model_files',
     'readings',
     'sharding',
+    'placement',
     'algorithms',
     'checkpoint',
   },
@@ -96,6 +99,7 @@ MAY_IMPORT = {
     'types',
     'accelerator',
     'sharding',
+    'placement',
     'models',
     'algorithms',
     'data',
