@@ -6,14 +6,13 @@ have the same ones); L layers of width D; V entries of the vocabulary; M weights
 kernels of the layers, B biases, S scales of norms. c bytes of the compute type, r of
 the type that gradients are reduced in; XLA on CPUs moves bfloat16 as float32, c = 4.
 
-weights   f > 1: all-gather of each kernel, c M / t, for the forward pass, and once
-          more for the backward pass. Of each table, c V D / t: what tokens are looked
-          up in and the loss head multiplies by, once each, once in all where tied.
+weights   f > 1: all-gather of each kernel, c M / t, for the forward pass, and with
+          remat once more for the backward pass. Of each table, c V D / t: what tokens
+          are looked up in and the loss head multiplies by, once each, once in all
+          where tied.
 gradients reduced once in r. f > 1: reduce-scatter, whose result is a device's part,
-          r (M + tables) / (f t); d > 1: all-reduce of that part. XLA on CPUs has no
-          reduce-scatter of its own making: one all-reduce of r (M + tables) / t where
-          d f > 1. Biases, r B / t, and scales, r S, are whole on every device: an
-          all-reduce where d f > 1.
+          r (M + tables) / (f t); d > 1: all-reduce of that part. Biases, r B / t, and
+          scales, r S, are whole on every device: an all-reduce where d f > 1.
 tensor    t > 1: all-reduce of activations, c N D each. Forward two a layer (after o
           and down) and one of the looked-up tokens; backward two a layer (before q, k,
           v and before gate, up), one of the loss head; with remat one more a layer,
@@ -89,7 +88,7 @@ class Volumes:
     if self.f == 1:
       return {}
     kernels, tables, _, _ = counts(model, critic)
-    passes = 2 if grads else 1
+    passes = 2 if grads and model.remat != 'none' else 1
     size = self._width(model) * (passes * kernels + tables) / self.t
     return {'all-gather': size}
 
@@ -97,20 +96,17 @@ class Volumes:
     if self.d * self.f == 1:
       return {}
     kernels, tables, biases, scales = counts(model, critic)
-    reduced = 4 if self.platform == 'cpu' else self.reduction_bytes()
+    wide = self.platform == 'cpu' or self.run.options.grad_reduce_dtype == 'float32'
+    reduced = 4 if wide else 2
     split = reduced * (kernels + tables) / self.t
     whole = reduced * (biases / self.t + scales)
-    if self.platform == 'cpu' or self.f == 1:
+    if self.f == 1:
       return {'all-reduce': split + whole}
     part = split / self.f
     return {
       'reduce-scatter': part,
       'all-reduce': whole + (part if self.d > 1 else 0),
     }
-
-  def reduction_bytes(self) -> int:
-    """Of the type that gradients are reduced in."""
-    return 4
 
   def _activations(self, model, critic: bool, grads: bool) -> dict[str, float]:
     if self.t == 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -105,8 +105,9 @@ def compiled_plan(
   mesh: Mesh,
   room: float | None,
   say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+  only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-  """All programs of a run, compiled for the mesh's devices.
+  """All programs of a run, or those named, compiled for the mesh's devices.
 
   room: bytes that a device has for them; None is no limit. say: gets a line for each
   program as it is done. Returns what `plan --json FILE` writes, figures a device.
@@ -118,6 +119,8 @@ def compiled_plan(
   found: dict[str, dict[str, Any]] = {}
   every = [*learner.each(), *(sampler.each() if sampler else ())]
   for program in every:
+    if only is not None and program.name not in only:
+      continue
     measured = measure(program)
     beside = sum(size for name, size in alive.items() if name not in program.holds)
     found[program.name] = _record(
