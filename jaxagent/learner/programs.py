@@ -183,7 +183,10 @@ class Programs:
 
 
 class Optimizer:
-  """AdamW with clipping by global norm; a non-finite gradient changes nothing."""
+  """AdamW with clipping by global norm; a non-finite gradient changes nothing.
+
+  program: the jitted step, for whoever compiles it without running it.
+  """
 
   def __init__(self, config: LearnerConfig, schedule, train_sharding, like):
     self.config, self.schedule = config, schedule
@@ -203,7 +206,7 @@ class Optimizer:
     )
     # With the weights donated no output is left for the gradients.
     donate = (0, 1) if config.donate_params else (1, 2)
-    self._apply = _jit(
+    self.program = _jit(
       self._step,
       in_shardings=(train_sharding, self.sharding, train_sharding, one),
       out_shardings=(train_sharding, self.sharding, one),
@@ -232,7 +235,7 @@ class Optimizer:
 
     factor: of the learning rate, which `lr` includes.
     """
-    return self._apply(trained, state, grads, np.float32(factor))
+    return self.program(trained, state, grads, np.float32(factor))
 
   def _step(self, trained, state, grads, factor):
     norm = optax.global_norm(grads)
