@@ -14,12 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jax.experimental.pallas.ops.tpu.splash_attention import (
-  splash_attention_kernel as splash,
-)
-from jax.experimental.pallas.ops.tpu.splash_attention import (
-  splash_attention_mask as splash_mask,
-)
 
 from jaxagent import placement
 
@@ -29,6 +23,10 @@ _MASKED = -1e30
 _QUERY_BLOCKS = 4
 _LANES = 128  # of a TPU's vector unit
 _SPLASH_BLOCKS = (512, 384, 256, 128)
+_SPLASH_SIZES = tuple(
+  f'block_{of}'
+  for of in 'q kv kv_compute q_dkv kv_dkv kv_dkv_compute q_dq kv_dq'.split()
+)
 
 _log = logging.getLogger(__name__)
 
@@ -271,24 +269,22 @@ def _splash(q, k, v, segment_ids, interpret: bool = False):
   Heads are padded with zeros to whole lanes, which changes no product. interpret:
   run by the interpreter, on any device.
   """
+  # Here, for Pallas takes long to import and serves TPUs alone.
+  from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
   t, heads, h = q.shape[1:]
   wide = ((0, 0),) * 3 + ((0, -h % _LANES),)
   q, k, v = (
     jnp.pad(a, wide).transpose(0, 2, 1, 3) for a in (q * h**-0.5, k, v)
   )
-  kernel = _splash_kernel(t, heads, interpret)
-  run = lambda q, k, v, ids: kernel(q, k, v, splash.SegmentIds(ids, ids))  # noqa: E731
-  out = jax.vmap(run)(q, k, v, segment_ids.astype(jnp.int32))
-  return out.transpose(0, 2, 1, 3)[..., :h]
-
-
-def _splash_kernel(t: int, heads: int, interpret: bool):
   block = next(b for b in _SPLASH_BLOCKS if t % b == 0)
-  names = ('q', 'kv', 'kv_compute', 'q_dkv', 'kv_dkv', 'kv_dkv_compute', 'q_dq', 'kv_dq')
-  causal = splash_mask.CausalMask((t, t))
-  return splash.make_splash_mha_single_device(
-    splash_mask.MultiHeadMask([causal] * heads),
-    block_sizes=splash.BlockSizes(**{f'block_{name}': block for name in names}),
+  causal = splash.CausalMask((t, t))
+  kernel = splash.make_splash_mha_single_device(
+    splash.MultiHeadMask([causal] * heads),
+    block_sizes=splash.BlockSizes(**dict.fromkeys(_SPLASH_SIZES, block)),
     residual_checkpoint_name=NAME,
     interpret=interpret,
   )
+  run = lambda q, k, v, ids: kernel(q, k, v, splash.SegmentIds(ids, ids))  # noqa: E731
+  out = jax.vmap(run)(q, k, v, segment_ids.astype(jnp.int32))
+  return out.transpose(0, 2, 1, 3)[..., :h]
