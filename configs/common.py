@@ -168,8 +168,9 @@ def base() -> ConfigDict:
   )
   config.model.dtype = 'float32'
   config.model.scan_layers = False
+  # none | full | dots | dots_no_batch | attention (its output kept)
   config.model.remat = 'none'
-  config.model.attention = 'auto'  # 'mapped', 'xla', 'cudnn'
+  config.model.attention = 'auto'  # 'mapped', 'xla', 'cudnn', 'splash'
 
   config.mesh = ConfigDict(dict(data=1, fsdp=1, tensor=1))
 
@@ -274,6 +275,7 @@ def base() -> ConfigDict:
   config.rl.max_grad_norm = 1.0
   config.rl.aggregation = 'token-mean'
   config.rl.micro_batch_tokens = 4096
+  config.rl.grad_reduce_dtype = 'float32'  # float32 | bfloat16; of sums over devices
   config.rl.importance_level = 'token'  # none | token | sequence
   config.rl.importance_cap = 2.0
   # Against the variance of duration weight times importance ratio:

@@ -24,6 +24,37 @@ from typing import Any
 import jax
 import jax.extend
 
+# Of products in bfloat16 without sparsity, by the makers' data sheets.
+PEAK_FLOPS = {
+  'a100': 312e12,
+  'h100': 989e12,
+  'h200': 989e12,
+  'tpu-v5e': 197e12,
+  'tpu-v5p': 459e12,
+  'tpu-v6e': 918e12,
+}
+# How jax names the devices (`device_kind`), whole or up to a space or hyphen.
+_KINDS = {
+  'NVIDIA A100': 'a100',
+  'NVIDIA H100 80GB HBM3': 'h100',
+  'NVIDIA H200': 'h200',
+  'TPU v5 lite': 'tpu-v5e',
+  'TPU v5e': 'tpu-v5e',
+  'TPU v5p': 'tpu-v5p',
+  'TPU v5': 'tpu-v5p',
+  'TPU v6 lite': 'tpu-v6e',
+  'TPU v6e': 'tpu-v6e',
+}
+
+
+def peak_flops(device_kind: str) -> float | None:
+  """FLOPs a second of a device as jax names it; None for one that is not known."""
+  for name, key in _KINDS.items():
+    rest = device_kind.removeprefix(name)
+    if rest != device_kind and (not rest or rest[0] in ' -'):
+      return PEAK_FLOPS[key]
+  return None
+
 
 @functools.cache
 def is_cuda() -> bool:
@@ -78,4 +109,6 @@ def in_turns(program: Callable[..., Any]) -> Callable[..., Any]:
     with turn():
       return jax.block_until_ready(program(*args))
 
+  # To be compiled without being run.
+  run.lower = getattr(program, 'lower', None)
   return run

@@ -6,7 +6,6 @@ Flags, nothing else: the loop that `config.loop` names does the work.
 from __future__ import annotations
 
 import os
-import runpy
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036
@@ -77,65 +76,13 @@ def _refuse(reason: object, code: int = 2) -> int:
   return code
 
 
-def check_overrides(argv: list[str]) -> None:
-  """Raises ValueError for what ml_collections would not name as clearly.
-
-  No or another file, a --config.KEY that the experiment has not, no number
-  where it has one.
-  """
-  given = [a[len('--config=') :] for a in argv if a.startswith('--config=')]
-  given += [b for a, b in zip(argv, argv[1:]) if a == '--config']
-  if not given:
-    raise ValueError(
-      '--config is missing; give --config=FILE.py[:VARIANT], such as '
-      '--config=configs/stepwise_ppo.py.'
-    )
-  file, _, variant = given[-1].partition(':')
-  if not os.path.isfile(file):
-    raise ValueError(
-      f'--config={file}: no such file here ({os.getcwd()}); run from a '
-      'checkout, whose configs/ and tasks/ an installed package has not, or '
-      'give the path of one, such as CHECKOUT/configs/stepwise_ppo.py with '
-      '--config.tasks_dir=CHECKOUT/tasks.'
-    )
-  # The experiments of a checkout import each other, from wherever it is run.
-  sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(file))))
-  config = runpy.run_path(file)['get_config'](variant)
-  for arg in argv:
-    if not arg.startswith('--config.'):
-      continue
-    path, _, text = arg[len('--config.') :].partition('=')
-    node = config
-    for depth, part in enumerate(path.split('.')):
-      if not hasattr(node, 'keys') or part not in node:
-        where = '.'.join(['config', *path.split('.')[:depth]])
-        known = ', '.join(sorted(node.keys())) if hasattr(node, 'keys') else '-'
-        if hasattr(node, 'keys') and not known:
-          raise ValueError(
-            f"--config.{path}: give {where} as a whole, --{where}=\"{{{part!r}: ...}}\"."
-          )
-        raise ValueError(
-          f'--config.{path}: {where} has no {part!r}; it has: {known}.'
-        )
-      node = node[part]
-    _check_number(arg, text, type(node))
-
-
-def _check_number(arg: str, text: str, kind: type) -> None:
-  words = {int: 'a whole number', float: 'a number'}.get(kind)
-  if not words or '=' not in arg:
-    return
-  try:
-    kind(text)
-  except ValueError:
-    raise ValueError(f'{arg}: {text!r} must be {words}.') from None
-
-
 def _parse(argv: list[str]) -> list[str]:
   """absl's flags; what it cannot read is refused like a bad config."""
   try:
     if not any(a.lstrip('-').startswith('help') for a in argv[1:]):
-      check_overrides(argv[1:])
+      from jaxagent.loops import command_line
+
+      command_line.check_overrides(argv[1:])
     return flags.FLAGS(argv)
   except (flags.Error, ValueError) as error:
     raise SystemExit(_refuse(error)) from None

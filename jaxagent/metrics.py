@@ -57,6 +57,11 @@ def _verl() -> dict[str, str]:
     'response_length/clip_ratio': 'share of responses cut at the token limit',
     'perf/total_num_tokens': 'tokens in the update, prompts included',
     'perf/throughput': 'tokens per second and device',
+    'perf/mfu/actor': (
+      "share of the devices' peak FLOPs (bfloat16) that the policy's gradients and "
+      'steps use, by the FLOPs of the model; not on a CPU or an unknown accelerator'
+    ),
+    'perf/mfu/critic': 'the same of the value model',
     'training/global_step': 'updates finished',
     'training/rollout_probs_diff_mean': (
       'mean |p sampler - p trainer| over policy tokens'

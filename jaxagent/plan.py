@@ -10,26 +10,22 @@ prints it.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import math
+import os
 import pathlib
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxagent import accelerator, sharding
 from jaxagent.models import attention
 from jaxagent.models.config import ModelConfig
+from jaxagent.models.flops import flops_per_token, training_factor
 
 GB = 10**9  # a device sold as 80 GB holds 80e9 bytes
-PEAK_FLOPS = {
-  'a100': 312e12,
-  'h100': 989e12,
-  'h200': 989e12,
-  'tpu-v5e': 197e12,
-  'tpu-v5p': 459e12,
-  'cpu': 1e11,
-}
+PEAK_FLOPS = accelerator.PEAK_FLOPS | {'cpu': 1e11}
 RESERVED = 0.08  # of the device: runtime, collectives, fragmentation
 
 
@@ -51,22 +47,6 @@ def trained_params(model: ModelConfig) -> int:
   }
   per_layer = sum(sides[name] for name in model.lora_targets)
   return model.lora_rank * per_layer * model.num_hidden_layers
-
-
-def flops_per_token(
-  model: ModelConfig, context: float, head: bool = True
-) -> float:
-  """One forward pass: 2 a weight used, plus 4 L H h (context / 2).
-
-  `context` is the mean length of a sequence: a causal token sees half of it
-  on average, in two products of 2 H h each. The input table is looked up,
-  not multiplied; `head` counts the output table.
-  """
-  table = model.vocab_size * model.hidden_size
-  body = model.num_params() - table * (1 if model.tie_word_embeddings else 2)
-  width = model.num_attention_heads * model.head_dim
-  attention = 4 * model.num_hidden_layers * width * context / 2
-  return 2.0 * (body + (table if head else 0)) + attention
 
 
 def activation_bytes(
@@ -185,14 +165,14 @@ def plan(
       f'device={device!r} is not known; choose from {tuple(PEAK_FLOPS)}.'
     )
   sizes = {axis: int(mesh_shape.get(axis, 1)) for axis in _AXES}
-  _check_divides(model, sizes)
+  sharding.check_model(model, sizes)
   split = sizes['fsdp'] * sizes['tensor']
   devices = split * sizes['data']
   total, trained = model.num_params(), trained_params(model)
   roles = _roles(model, total, trained, with_reference)
   if with_value:
     critic = critic or model
-    _check_divides(critic, sizes)
+    sharding.check_model(critic, sizes)
     roles |= _value_roles(critic)
   memory = {name: bytes_ / split for name, bytes_ in roles.items()}
   host = {k: memory.pop(k) for k in list(memory) if k in offload}
@@ -248,19 +228,6 @@ def plan(
 _AXES = ('data', 'fsdp', 'tensor')
 
 
-def _check_divides(model: ModelConfig, sizes: Mapping[str, int]) -> None:
-  for name, axis in (
-    ('num_attention_heads', 'tensor'),
-    ('num_key_value_heads', 'tensor'),
-    ('hidden_size', 'fsdp'),
-  ):
-    if getattr(model, name) % sizes[axis]:
-      raise ValueError(
-        f'{name}={getattr(model, name)} does not divide by the mesh axis '
-        f'{axis}={sizes[axis]}; lower that axis.'
-      )
-
-
 def _roles(model, total, trained, with_reference) -> dict:
   stored = 2 if model.param_dtype == 'bfloat16' else 4
   roles = {'policy': stored * total, 'policy_optimizer': 8 * trained}
@@ -301,13 +268,10 @@ def _update_flops(
   the values, then as the policy, without the output table.
   """
   policy = flops_per_token(model, context)
-  # A frozen base needs no weight gradients: the backward costs one forward.
-  backward = 1 if model.lora_rank else 2
-  step = 1 + backward
-  total = policy * (1 + bool(with_reference) + epochs * step)
+  total = policy * (1 + bool(with_reference) + epochs * training_factor(model))
   if critic is not None:
     value = flops_per_token(critic, context, head=False)
-    total += value * (1 + epochs * (2 if critic.lora_rank else 3))
+    total += value * (1 + epochs * training_factor(critic))
   return tokens * total
 
 
@@ -359,37 +323,101 @@ def text(name: str, found: Mapping[str, Any]) -> str:
   return '\n'.join(lines)
 
 
-def main(argv: list[str] | None = None) -> int:
-  """Prints a config's plan; exit 1 where it does not fit."""
-  parser = argparse.ArgumentParser(prog='python -m jaxagent.plan')
-  parser.add_argument('--config', required=True, metavar='FILE[:VARIANT]')
-  parser.add_argument('--device', default='a100', choices=sorted(PEAK_FLOPS))
-  parser.add_argument('--device_gb', type=float, default=80.0)
-  parser.add_argument('--mfu', type=float, default=0.4)
-  parser.add_argument('--json', action='store_true')
-  args = parser.parse_args(argv)
-  file, _, variant = args.config.partition(':')
-  path = pathlib.Path(file)
-  if not path.is_file():
-    parser.error(f'--config={file}: no such file.')
-  sys.path.insert(0, str(pathlib.Path.cwd()))
-  spec = importlib.util.spec_from_file_location('_plan_config', path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
+def main(argv: Sequence[str] | None = None) -> int:
+  """Prints a config's plan; exit 1 where it does not fit, 2 where it is refused."""
+  argv = list(sys.argv[1:] if argv is None else argv)
   from jaxagent.loops import UserError
-  from jaxagent.loops.dry_run import plan_of
 
   try:
-    found = plan_of(
-      module.get_config(variant),
-      device=args.device,
-      device_gb=args.device_gb,
-      mfu=args.mfu,
-    )
-  except (ValueError, UserError) as error:
-    parser.error(str(error))
-  print(json.dumps(found, indent=1) if args.json else text(args.config, found))
+    args, overrides = read_arguments(argv)
+    if args.target is not None:
+      return _compiled(args, argv)
+    found = _by_arithmetic(args, overrides)
+  except (ValueError, OSError, UserError) as error:
+    return refuse(error)
+  if args.json == '':
+    print(json.dumps(found, indent=1))
+  else:
+    print(text(args.config, found))
+    write_json(args.json, found)
   return 0 if found['fits'] else 1
+
+
+def refuse(reason: object) -> int:
+  """Says why nothing is planned, in one line; returns the exit code."""
+  print(f'error: {" ".join(str(reason).split())}', file=sys.stderr)
+  return 2
+
+
+def write_json(file: str | None, found: Mapping[str, Any]) -> None:
+  """Writes a plan where `--json FILE` names a file."""
+  if file:
+    pathlib.Path(file).write_text(json.dumps(found, indent=1) + '\n')
+
+
+def read_arguments(
+  argv: Sequence[str],
+) -> tuple[argparse.Namespace, list[str]]:
+  """(the command line's own options, those that are the experiment's).
+
+  Raises ValueError for what is neither.
+  """
+  parser = argparse.ArgumentParser(
+    prog='python -m jaxagent.plan',
+    description='Memory, FLOPs and time of a run, by arithmetic or compiled.',
+    epilog='--config.KEY=VALUE changes the experiment, as for jaxagent.main.',
+    allow_abbrev=False,
+    exit_on_error=False,
+  )
+  parser.add_argument('--config', required=True, metavar='FILE[:VARIANT]')
+  parser.add_argument(
+    '--target',
+    metavar='FAMILY:SHAPE',
+    help='compile every program for these devices, such as cpu:8 or a100:1x1x8',
+  )
+  parser.add_argument('--device', choices=sorted(PEAK_FLOPS))
+  parser.add_argument('--device_gb', type=float)
+  parser.add_argument('--mfu', type=float)
+  parser.add_argument(
+    '--json', nargs='?', const='', metavar='FILE', help='alone: printed'
+  )
+  try:
+    args, rest = parser.parse_known_args(argv)
+  except argparse.ArgumentError as error:
+    raise ValueError(str(error)) from error
+  if args.json and not pathlib.Path(args.json).absolute().parent.is_dir():
+    raise ValueError(
+      f'--json={args.json}: there is no folder {pathlib.Path(args.json).parent}; '
+      'make it, or give another file.'
+    )
+  return args, rest
+
+
+def _by_arithmetic(args: argparse.Namespace, overrides: list[str]) -> dict:
+  from jaxagent.loops import command_line, settings
+  from jaxagent.loops.dry_run import plan_of
+
+  sys.path.insert(0, str(pathlib.Path.cwd()))
+  config = command_line.read([f'--config={args.config}', *overrides])
+  settings.expand_home(config)
+  options = {name: getattr(args, name) for name in ('device', 'device_gb', 'mfu')}
+  return plan_of(config, **{k: v for k, v in options.items() if v is not None})
+
+
+def _compiled(args: argparse.Namespace, argv: Sequence[str]) -> int:
+  """Starts a process whose environment is the target's; its exit code."""
+  from jaxagent.compiled import targets
+
+  given = [n for n in ('device', 'device_gb', 'mfu') if getattr(args, n) is not None]
+  if given:
+    raise ValueError(
+      f'--{given[0]} is for the plan by arithmetic; leave it out with --target.'
+    )
+  target = targets.parse(args.target)
+  targets.check_packages(target)
+  command = [sys.executable, '-m', 'jaxagent.compiled', *argv]
+  environment = targets.environment(target, os.environ)
+  return subprocess.run(command, env=environment, check=False).returncode
 
 
 if __name__ == '__main__':

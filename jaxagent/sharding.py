@@ -9,6 +9,7 @@ mesh axis each of those goes to; what neither names is replicated.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxagent import accelerator
@@ -28,7 +30,8 @@ _SLURM_RESERVED_STEPS = 0xFFFFFFF0
 AXES = ('data', 'fsdp', 'tensor')
 ROWS = ('data', 'fsdp')
 
-LOGICAL_RULES: dict[str, str | None] = {
+LOGICAL_RULES: dict[str, str | tuple[str, ...] | None] = {
+  'rows': ROWS,
   'embed': 'fsdp',
   'heads': 'tensor',
   'kv_heads': 'tensor',
@@ -64,6 +67,9 @@ def make_mesh(
 ) -> Mesh:
   """A mesh with axes data, fsdp, tensor over the first devices.
 
+  Where all devices are taken, neighbours in the mesh are neighbours on a TPU's torus
+  or in a GPU's node, and slices are split by the outermost axes.
+
   Raises ValueError where the shape names another axis, holds a size below
   one, or is larger than the devices there are.
   """
@@ -86,16 +92,50 @@ def make_mesh(
       f'mesh {dict(zip(AXES, shape))} needs {need} devices, but there are '
       f'{len(devices)}; lower an axis or start more processes.'
     )
-  return Mesh(np.asarray(devices[:need]).reshape(shape), AXES)
+  return Mesh(_arranged(shape, devices[:need], need == len(devices)), AXES)
+
+
+def _arranged(
+  shape: tuple[int, ...], devices: list[jax.Device], whole: bool
+) -> np.ndarray:
+  """The devices by mesh axes. Part of a torus and simulated devices: in order."""
+  plain = np.asarray(devices).reshape(shape)
+  if not whole or len(devices) == 1 or devices[0].platform == 'cpu':
+    return plain
+  slices = len({getattr(d, 'slice_index', 0) for d in devices})
+  outer, left = [], slices
+  for size in shape:
+    outer.append(math.gcd(size, left))
+    left //= outer[-1]
+  try:
+    if slices > 1 and left == 1:
+      inner = [size // by for size, by in zip(shape, outer)]
+      return mesh_utils.create_hybrid_device_mesh(
+        inner, outer, devices, allow_split_physical_axes=True
+      )
+    return mesh_utils.create_device_mesh(
+      shape, devices, allow_split_physical_axes=True
+    )
+  except (ValueError, NotImplementedError, AssertionError) as error:
+    _log.warning(
+      'mesh %s: devices are taken in their own order, which may be slow '
+      '(mesh_utils: %s).',
+      dict(zip(AXES, shape)),
+      error,
+    )
+    return plain
 
 
 def check_model(config: Any, mesh: Mesh | Mapping[str, int]) -> None:
-  """Stops where heads, feed-forward or width do not divide by the mesh."""
+  """Stops where heads, feed-forward or width do not divide by the mesh.
+
+  Key heads may be fewer than `tensor` where they divide it: each is then computed
+  by several devices.
+  """
   sizes = dict(mesh.shape) if isinstance(mesh, Mesh) else dict(mesh)
   tensor, fsdp = sizes.get('tensor', 1), sizes.get('fsdp', 1)
   for name, axis, by in (
     ('num_attention_heads', 'tensor', tensor),
-    ('num_key_value_heads', 'tensor', tensor),
     ('intermediate_size', 'tensor', tensor),
     ('vocab_size', 'tensor', tensor),
     ('hidden_size', 'fsdp', fsdp),
@@ -107,6 +147,20 @@ def check_model(config: Any, mesh: Mesh | Mapping[str, int]) -> None:
         f'{name}={value} does not divide by the mesh axis {axis}={by}; '
         f'choose {axis} from {allowed}.'
       )
+  keys, heads = config.num_key_value_heads, config.num_attention_heads
+  if not keys_divide(keys, tensor):
+    allowed = [
+      k for k in range(1, heads + 1) if heads % k == 0 and keys_divide(keys, k)
+    ]
+    raise ValueError(
+      f'num_key_value_heads={keys} and the mesh axis tensor={tensor}: neither '
+      f'divides the other; choose tensor from {allowed}.'
+    )
+
+
+def keys_divide(key_heads: int, tensor: int) -> bool:
+  """Whether each part has whole key heads, or several parts share one."""
+  return key_heads % tensor == 0 or tensor % key_heads == 0
 
 
 def path_of(key_path: Sequence[Any]) -> str:
@@ -124,14 +178,31 @@ def parameter_spec(path: str, shape: Sequence[int], mesh: Mesh):
     if not re.search(pattern, path):
       continue
     logical = logical[-len(shape) :] if shape else ()
-    lead = [None] * (len(shape) - len(logical))
-    axes = lead + [LOGICAL_RULES.get(name) for name in logical]
-    axes = [
-      axis if axis and size % mesh.shape[axis] == 0 else None
-      for axis, size in zip(axes, shape)
-    ]
-    return PartitionSpec(*axes)
+    lead = (None,) * (len(shape) - len(logical))
+    return divided(lead + logical, shape, mesh)
   return PartitionSpec()
+
+
+def divided(
+  names: Sequence[str | None], shape: Sequence[int], mesh: Mesh
+) -> PartitionSpec:
+  """PartitionSpec of an array by the names of its axes.
+
+  An axis that the mesh does not divide stays whole; rows must divide.
+  """
+
+  def one(name, size):
+    axis = LOGICAL_RULES.get(name) if name else None
+    if axis == ROWS:
+      if size % rows_multiple(mesh):
+        raise ValueError(
+          f'{size} rows do not divide by data x fsdp = {rows_multiple(mesh)}; '
+          'give rows in multiples of that.'
+        )
+      return ROWS
+    return axis if axis and size % mesh.shape[axis] == 0 else None
+
+  return PartitionSpec(*(one(name, size) for name, size in zip(names, shape)))
 
 
 def parameter_shardings(

@@ -59,10 +59,19 @@ DEVICE = {
   'algorithms',
   'models',
   'sharding',
+  'placement',
   'learner',
   'checkpoint',
 }
-ABOVE = {'conversations', 'loops', 'main', 'pause', 'plan', 'testing'}
+ABOVE = {
+  'compiled',
+  'conversations',
+  'loops',
+  'main',
+  'pause',
+  'plan',
+  'testing',
+}
 # Room -> rooms it may import. Rooms not named here are free of this check.
 MAY_IMPORT = {
   'types': set(),
@@ -75,6 +84,7 @@ MAY_IMPORT = {
   'accelerator': set(),
   'processes': set(),
   'sharding': {'types', 'accelerator'},
+  'placement': {'sharding'},
   'checkpoint': {'disk'},
   'models': {
     'types',
@@ -82,6 +92,7 @@ MAY_IMPORT = {
     'model_files',
     'readings',
     'sharding',
+    'placement',
     'algorithms',
     'checkpoint',
   },
@@ -89,6 +100,7 @@ MAY_IMPORT = {
     'types',
     'accelerator',
     'sharding',
+    'placement',
     'models',
     'algorithms',
     'data',
@@ -136,6 +148,8 @@ MAY_IMPORT = {
   'why': {'rollout'},
   'tasks': {'types', 'clock', 'disk', 'sandbox', 'envs'},
 }
+# What stands above the loops: no other room may lean on these.
+TOPS = {'compiled': {'plan'}}
 CONFIG_READERS = {'loops', 'main', 'testing'}
 
 
@@ -186,6 +200,10 @@ def test_direction(path):
     assert not wrong, (
       f'{room} may import {sorted(MAY_IMPORT[room])}, not {sorted(wrong)}; '
       'move the code, or change the rule here and in docs/architecture.md'
+    )
+  for top, users in TOPS.items():
+    assert top not in _rooms_of(names) or room in users | {top, 'testing'}, (
+      f'{top} stands above the other rooms; only {sorted(users)} may import it'
     )
   if room not in CONFIG_READERS and room:
     tops = {n.split('.')[0] for n in names}

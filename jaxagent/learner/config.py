@@ -18,6 +18,7 @@ CHOICES = {
   'step_size': ('fixed', 'ess'),
   'schedule': ('cosine', 'constant'),
   'sft_schedule': ('cosine', 'constant'),
+  'grad_reduce_dtype': ('float32', 'bfloat16'),
 }
 
 CENTRED = ('gae', 'reinforce_pp')  # estimators whose batch is whitened
@@ -30,7 +31,8 @@ class LearnerConfig:
   warmup_steps, steps, sft_steps: optimizer steps; `steps` and `sft_steps` are
   the lengths of a cosine, which ends at a tenth of the rate. micro_batch_tokens: padded tokens
   that one compiled pass holds. row_tokens: row lengths allowed, each a
-  static shape. chunk_rows: tokens whose logits exist at once.
+  static shape. chunk_rows: tokens whose logits exist at once on a device.
+  grad_reduce_dtype: of gradients while they are summed over devices.
   baseline: what advantages are centred on before they are scaled, for 'gae' and
     'reinforce_pp': their mean, or `algorithms.optimal_baseline` under duration
     weight times importance ratio.
@@ -80,6 +82,7 @@ class LearnerConfig:
   micro_batch_tokens: int = 4096
   row_tokens: tuple[int, ...] = batching.DEFAULT_ROW_TOKENS
   chunk_rows: int = 1024
+  grad_reduce_dtype: str = 'float32'
   max_nonfinite: int = 5
   offload: tuple[str, ...] = ()
   donate_params: bool = False

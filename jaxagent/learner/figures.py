@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from jax.sharding import Mesh
 
-from jaxagent import types
+from jaxagent import accelerator, types
+
+_MFU = {'actor': 'perf/mfu/actor', 'critic': 'perf/mfu/critic'}
+
+
+def utilisation(
+  mesh: Mesh,
+  seconds: Mapping[str, float],
+  work: Mapping[str, float],
+) -> dict[str, float]:
+  """Model FLOPs utilisation by role: `work` over what the mesh could do meanwhile.
+
+  work: FLOPs of 'actor' and 'critic'. seconds: of stages, by name, of which
+  `update_actor` and `update_critic` count. Nothing where the accelerator's peak is
+  not known.
+  """
+  peak = accelerator.peak_flops(mesh.devices.flat[0].device_kind)
+  if peak is None:
+    return {}
+  return {
+    _MFU[role]: flops / (seconds[f'update_{role}'] * mesh.size * peak)
+    for role, flops in work.items()
+  }
 
 
 def usable(

@@ -19,6 +19,7 @@ from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.nonfinite import Skips
 from jaxagent.learner.roles import Roles
 from jaxagent.learner.work import Clock, Packer, Work
+from jaxagent.models import flops
 
 # The second one meets what the first leaves behind: carried-over samples,
 # refills of the slots that are free.
@@ -51,6 +52,7 @@ class Learner:
     self.model_config, self.config = model_config, config
     self.mesh = sharding.make_mesh() if mesh is None else mesh
     self.seed = seed
+    self._critic = model_config if critic is None else critic[0]
     self._roles = Roles(
       model_config,
       config,
@@ -262,8 +264,20 @@ class Learner:
     tokens = float(work.lengths.sum())
     metrics['perf/total_num_tokens'] = tokens
     metrics['perf/throughput'] = tokens / wall / self.mesh.size
+    metrics |= figures.utilisation(
+      self.mesh, clock.seconds, self._flops(work.lengths)
+    )
     metrics |= self._recompiles.measure()
     return metrics
+
+  def _flops(self, lengths: np.ndarray) -> dict[str, float]:
+    """Of an update's gradients over texts of these lengths, by role."""
+    epochs, lengths = self.config.ppo_epochs, lengths.tolist()
+    found = {'actor': epochs * flops.training_flops(self.model_config, lengths)}
+    if self._roles.value is not None:
+      critic = epochs * flops.training_flops(self._critic, lengths, head=False)
+      found['critic'] = critic
+    return found
 
   def value_update(
     self, samples: Sequence[types.Sample], name: str = 'value warm-up'

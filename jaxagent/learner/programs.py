@@ -7,6 +7,7 @@ the log-prob or value of a token comes from the position before it.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from jaxagent import accelerator, algorithms, models, sharding
+from jaxagent import accelerator, algorithms, models, placement, sharding
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.weights import Flat, Layout
 
@@ -27,7 +28,11 @@ def _jit(function, **options):
 
 
 class Programs:
-  """jitted functions over one mesh; each compiles once a shape."""
+  """jitted functions over one mesh; each compiles once a shape.
+
+  Traced under a placement: rows over data and fsdp, weights gathered where they are
+  used, heads, feed-forward and vocabulary over tensor.
+  """
 
   def __init__(
     self,
@@ -38,18 +43,28 @@ class Programs:
     place: dict[str, Any],
   ):
     self.config, self.policy, self.value = config, policy, value
+    placed = placement.Placement(mesh, config.grad_reduce_dtype)
+
+    def jit(method, **options):
+      @functools.wraps(method)
+      def traced(*args: Any) -> Any:
+        with placement.use(placed):
+          return method(*args)
+
+      return accelerator.in_turns(jax.jit(traced, **options))
+
     rows, one = sharding.rows_sharding(mesh), sharding.replicated(mesh)
     train, frozen = place['policy'], place['frozen']
-    self.logprobs = _jit(
+    self.logprobs = jit(
       self._logprobs, in_shardings=(train, frozen, rows), out_shardings=one
     )
-    self.policy_grads = _jit(
+    self.policy_grads = jit(
       self._policy_grads,
       in_shardings=(train, train, frozen, rows, one),
       out_shardings=(train, one),
       donate_argnums=(0,),
     )
-    self.sft_grads = _jit(
+    self.sft_grads = jit(
       self._sft_grads,
       in_shardings=(train, train, frozen, rows),
       out_shardings=(train, one),
@@ -57,10 +72,10 @@ class Programs:
     )
     if value is not None:
       vtrain, vfrozen = place['value'], place['value_frozen']
-      self.values = _jit(
+      self.values = jit(
         self._values, in_shardings=(vtrain, vfrozen, rows), out_shardings=one
       )
-      self.value_grads = _jit(
+      self.value_grads = jit(
         self._value_grads,
         in_shardings=(vtrain, vtrain, vfrozen, rows),
         out_shardings=(vtrain, one),
@@ -168,7 +183,10 @@ class Programs:
 
 
 class Optimizer:
-  """AdamW with clipping by global norm; a non-finite gradient changes nothing."""
+  """AdamW with clipping by global norm; a non-finite gradient changes nothing.
+
+  program: the jitted step, for whoever compiles it without running it.
+  """
 
   def __init__(self, config: LearnerConfig, schedule, train_sharding, like):
     self.config, self.schedule = config, schedule
@@ -188,7 +206,7 @@ class Optimizer:
     )
     # With the weights donated no output is left for the gradients.
     donate = (0, 1) if config.donate_params else (1, 2)
-    self._apply = _jit(
+    self.program = _jit(
       self._step,
       in_shardings=(train_sharding, self.sharding, train_sharding, one),
       out_shardings=(train_sharding, self.sharding, one),
@@ -217,7 +235,7 @@ class Optimizer:
 
     factor: of the learning rate, which `lr` includes.
     """
-    return self._apply(trained, state, grads, np.float32(factor))
+    return self.program(trained, state, grads, np.float32(factor))
 
   def _step(self, trained, state, grads, factor):
     norm = optax.global_norm(grads)

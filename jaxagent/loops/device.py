@@ -164,6 +164,7 @@ def learner_config(config) -> LearnerConfig:
     step_size=rl.step_size,
     temperature=roll.temperature,
     micro_batch_tokens=rl.micro_batch_tokens,
+    grad_reduce_dtype=rl.grad_reduce_dtype,
     row_tokens=(*buckets, longest),
   )
 

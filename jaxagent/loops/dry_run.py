@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from jaxagent import plan
+from jaxagent import models, plan
+from jaxagent.learner import LearnerConfig
 from jaxagent.loops import settings
 from jaxagent.loops.host import choose_tasks
 
@@ -125,11 +127,28 @@ def _of_solutions(config):
   return collected, evaluated
 
 
-def plan_of(config, **changes: Any) -> dict[str, Any]:
-  """`plan.plan` of a config; changes: its other arguments.
+@dataclasses.dataclass(frozen=True)
+class Parts:
+  """What a config says of its models and of what is done with them.
 
-  Raises UserError for a model that is none, ValueError for a mesh that does
-  not divide it.
+  critic: the value model's, where it is not the policy's. prompt_tokens,
+  new_tokens: of the longest text. engine_slots: of the native engine, 0 without.
+  cut: whether tokens are drawn from a truncated distribution.
+  """
+
+  model: models.ModelConfig
+  critic: models.ModelConfig | None
+  learner: LearnerConfig
+  prompt_tokens: int
+  new_tokens: int
+  engine_slots: int
+  cut: bool
+
+
+def parts_of(config) -> Parts:
+  """What is planned and compiled of a config.
+
+  Raises UserError for a model that is none.
   """
   from jaxagent.loops import device
 
@@ -138,22 +157,40 @@ def plan_of(config, **changes: Any) -> dict[str, Any]:
   given = device.tokenizer_folder(config)
   entries = 1 if given else config.tokenizer.vocab_size
   model = device.model_config(config, entries)
-  learner = device.learner_config(config)
   roll = config.rollout
+  return Parts(
+    model=model,
+    critic=device.critic_config(config, model),
+    learner=device.learner_config(config),
+    prompt_tokens=roll.max_prompt_tokens,
+    new_tokens=roll.max_new_tokens,
+    engine_slots=_engine_slots(config),
+    cut=bool(roll.top_k or roll.top_p < 1),
+  )
+
+
+def plan_of(config, **changes: Any) -> dict[str, Any]:
+  """`plan.plan` of a config; changes: its other arguments.
+
+  Raises UserError for a model that is none, ValueError for a mesh that does
+  not divide it.
+  """
+  parts = parts_of(config)
+  learner = parts.learner
   options = dict(
     samples=config.rl.batch_size,
-    tokens_per_sample=float(roll.max_prompt_tokens + roll.max_new_tokens),
+    tokens_per_sample=float(parts.prompt_tokens + parts.new_tokens),
     micro_batch_tokens=learner.micro_batch_tokens,
     ppo_epochs=learner.ppo_epochs,
     chunk_rows=learner.chunk_rows,
     with_value=learner.uses_value,
-    critic=device.critic_config(config, model),
+    critic=parts.critic,
     with_reference=learner.uses_reference,
     offload=learner.offload,
-    engine_slots=_engine_slots(config),
+    engine_slots=parts.engine_slots,
   )
-  found = plan.plan(model, dict(config.mesh), **(options | changes))
-  return found | {'model_type': model.model_type}
+  found = plan.plan(parts.model, dict(config.mesh), **(options | changes))
+  return found | {'model_type': parts.model.model_type}
 
 
 def _engine_slots(config) -> int:

@@ -9,13 +9,19 @@ from jaxagent.models.decoder import (
   split_model,
 )
 from jaxagent.models.logprobs import token_logprobs
-from jaxagent.models.value import ValueModel, init_value, value_from_policy
+from jaxagent.models.value import (
+  ValueModel,
+  abstract_value,
+  init_value,
+  value_from_policy,
+)
 
 __all__ = [
   'Decoder',
   'ModelConfig',
   'ValueModel',
   'abstract_decoder',
+  'abstract_value',
   'init_decoder',
   'init_value',
   'logical_axes',

@@ -9,59 +9,126 @@ from __future__ import annotations
 
 import functools
 import logging
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
-KERNELS = ('auto', 'mapped', 'xla', 'cudnn')
+from jaxagent import placement
+
+KERNELS = ('auto', 'mapped', 'xla', 'cudnn', 'splash')
+NAME = 'attended'  # of what remat='attention' keeps
 _MASKED = -1e30
 _QUERY_BLOCKS = 4
+_LANES = 128  # of a TPU's vector unit
+_SPLASH_BLOCKS = (512, 384, 256, 128)
+_SPLASH_SIZES = tuple(
+  f'block_{of}'
+  for of in 'q kv kv_compute q_dkv kv_dkv kv_dkv_compute q_dq kv_dq'.split()
+)
 
 _log = logging.getLogger(__name__)
 
 
-@functools.cache
 def choose(
-  kernel: str, dtype: str = 'bfloat16', head_dim: int = 128, tokens: int = 2
+  kernel: str,
+  dtype: str = 'bfloat16',
+  head_dim: int = 128,
+  tokens: int | None = None,
+  device: Any = None,
 ) -> str:
-  """The kernel that runs, logged once. 'auto' goes by the default backend.
+  """Returns the kernel that runs on a device, logged once.
 
-  dtype, head_dim, tokens: of what attends, its row length last. 'auto' takes
-  'mapped' on a CPU, 'cudnn' on a GPU where that can be, and else 'xla'.
-  Raises ValueError for a kernel that is not known or cannot be here.
+  dtype, head_dim, tokens: of what attends, its row length last, None where it is not
+  known yet. device: by default the one that the program of now is made for. 'auto'
+  takes 'mapped' on a CPU, 'cudnn' on a GPU and 'splash' on a TPU where that can be,
+  and else 'xla'. Raises ValueError for a kernel that is not known or cannot be there.
   """
+  device = placement.device() if device is None else device
+  # A device of a topology has no version of its platform; no other is ROCm's.
+  version = str(getattr(device.client, 'platform_version', ''))
+  capability = getattr(device, 'compute_capability', None)
+  nvidia = device.platform == 'gpu' and capability and 'rocm' not in version
+  return _choose(
+    kernel,
+    dtype,
+    head_dim,
+    tokens,
+    (device.platform, device.device_kind, capability if nvidia else ''),
+  )
+
+
+@functools.cache
+def _choose(
+  kernel: str,
+  dtype: str,
+  head_dim: int,
+  tokens: int | None,
+  device: tuple[str, str, str],
+) -> str:
+  """`choose` for (platform, kind, compute capability of NVIDIA's, else '')."""
   if kernel not in KERNELS:
     raise ValueError(f'attention={kernel!r} is not one of {KERNELS}.')
-  backend = jax.default_backend()
-  if kernel == 'auto' and backend == 'cpu':
+  (platform, kind, capability), why_not = device, ''
+  if kernel == 'auto' and platform == 'cpu':
     kernel = 'mapped'
-  elif kernel in ('auto', 'cudnn'):
-    why_not = _cudnn_here(dtype, head_dim, tokens)
-    if kernel == 'cudnn' and why_not:
-      raise ValueError(f"attention='cudnn': {why_not}; choose 'auto'.")
-    kernel = 'xla' if why_not else 'cudnn'
+  elif kernel in ('auto', 'cudnn', 'splash'):
+    flash = 'splash' if kernel == 'auto' and platform == 'tpu' else kernel
+    flash = 'cudnn' if flash == 'auto' else flash
+    why_not = (
+      no_splash(platform, tokens)
+      if flash == 'splash'
+      else _no_cudnn_on(platform, capability, dtype, head_dim, tokens)
+    )
+    if kernel == flash and why_not:
+      raise ValueError(f"attention='{flash}': {why_not}; choose 'auto'.")
+    why_not = f'{flash} {why_not}' if why_not else ''
+    kernel = 'xla' if why_not else flash
+  if tokens is None:
+    return kernel
   _log.info(
     'attention kernel: %s on %s (%s, heads of %d, %d tokens a row)',
     kernel,
-    backend,
+    platform,
     dtype,
     head_dim,
     tokens,
   )
+  if kernel == 'xla' and platform != 'cpu':
+    _log.warning(
+      "attention by einsums holds scores float32 [rows, heads, %d, %d] on %s, which "
+      'grow with the square of a row: %s.',
+      tokens,
+      tokens,
+      kind,
+      why_not or "model.attention='xla' asks for it; choose 'auto'",
+    )
   return kernel
 
 
-def _cudnn_here(dtype: str, head_dim: int, tokens: int) -> str:
-  """Why the first device cannot run cuDNN's flash attention, or ''."""
-  device = jax.devices()[0]
-  if 'cuda' not in device.client.platform_version:
-    return f'needs an NVIDIA GPU, and the backend is {device.platform}'
-  major, minor = map(int, device.compute_capability.split('.'))
-  return no_cudnn((major, minor), dtype, head_dim, tokens)
+def _no_cudnn_on(platform: str, capability: str, *what) -> str:
+  """Why a device cannot run cuDNN's flash attention, or ''."""
+  if not capability:
+    return f'needs an NVIDIA GPU, and the backend is {platform}'
+  major, minor = map(int, capability.split('.'))
+  return no_cudnn((major, minor), *what)
+
+
+def no_splash(platform: str, tokens: int | None = None) -> str:
+  """Why splash attention cannot be had for rows of `tokens`, or ''."""
+  if platform != 'tpu':
+    return f'needs a TPU, and the backend is {platform}'
+  if tokens is not None and tokens % _LANES:
+    return f'needs rows in multiples of {_LANES} tokens, not {tokens}'
+  return ''
 
 
 def no_cudnn(
-  capability: tuple[int, int], dtype: str, head_dim: int, tokens: int = 2
+  capability: tuple[int, int],
+  dtype: str,
+  head_dim: int,
+  tokens: int | None = None,
 ) -> str:
   """Why cuDNN's flash attention cannot be had, or ''.
 
@@ -74,7 +141,7 @@ def no_cudnn(
   most = 256 if capability >= (9, 0) else 128
   if head_dim % 8 or head_dim > most:
     return f'needs head_dim a multiple of 8 up to {most}, not {head_dim}'
-  if tokens % 2:
+  if tokens is not None and tokens % 2:
     return f'needs rows of an even number of tokens, not {tokens}'
   return ''
 
@@ -86,11 +153,24 @@ def attend(
   segment_ids: jax.Array,
   kernel: str = 'auto',
 ) -> jax.Array:
-  """q [B, T, H, h], k and v [B, T, K, h], segment_ids [B, T] -> [B, T, H, h]."""
+  """q [B, T, H, h], k and v [B, T, K, h], segment_ids [B, T] -> [B, T, H, h].
+
+  On a mesh each device attends for its own rows and heads: no kernel is cut by the
+  partitioner, which cuDNN's would refuse.
+  """
   segment_ids = jnp.asarray(segment_ids)
   chosen = choose(kernel, str(q.dtype), q.shape[-1], q.shape[1])
-  run = {'mapped': _mapped, 'xla': _xla, 'cudnn': _cudnn}[chosen]
-  return run(q, k, v, segment_ids)
+  run = {'mapped': _mapped, 'xla': _xla, 'cudnn': _cudnn, 'splash': _splash}[chosen]
+  place = placement.here()
+  if place is None:
+    return run(q, k, v, segment_ids)
+  if k.shape[2] % place.tensor:
+    # Fewer key heads than parts: several parts have the same one.
+    k, v = (jnp.repeat(a, place.tensor // k.shape[2], axis=2) for a in (k, v))
+  names = ('rows', None, 'heads', None)
+  parts = [place.active(names, a.shape) for a in (q, k, v)]
+  rows = place.active(('rows', None), segment_ids.shape)
+  return place.on_parts(run, (*parts, rows), parts[0])(q, k, v, segment_ids)
 
 
 def _mask(
@@ -137,7 +217,7 @@ def _mapped(q, k, v, segment_ids):
 
   out = jax.lax.map(one, (q, k, v, rows))
   out = out.reshape(b, kv, group, t, h).transpose(0, 3, 1, 2, 4)
-  return out.reshape(b, t, heads, h)
+  return checkpoint_name(out.reshape(b, t, heads, h), NAME)
 
 
 def _block_size(t: int) -> int:
@@ -168,7 +248,8 @@ def _xla(q, k, v, segment_ids):
   mask = jax.vmap(_mask)(segment_ids)[:, None, None]
   scores = jnp.where(mask, scores * h**-0.5, _MASKED)
   probs = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
-  return jnp.einsum('bkgts,bskh->btkgh', probs, v).reshape(b, t, heads, h)
+  out = jnp.einsum('bkgts,bskh->btkgh', probs, v).reshape(b, t, heads, h)
+  return checkpoint_name(out, NAME)
 
 
 def _cudnn(q, k, v, segment_ids):
@@ -180,3 +261,30 @@ def _cudnn(q, k, v, segment_ids):
   return jax.nn.dot_product_attention(
     q, k, v, mask=same[:, None], is_causal=True, implementation='cudnn'
   )
+
+
+def _splash(q, k, v, segment_ids, interpret: bool = False):
+  """Flash attention on TPUs: blocks above the diagonal are skipped.
+
+  Heads are padded with zeros to whole lanes, which changes no product. interpret:
+  run by the interpreter, on any device.
+  """
+  # Here, for Pallas takes long to import and serves TPUs alone.
+  from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+  t, heads, h = q.shape[1:]
+  wide = ((0, 0),) * 3 + ((0, -h % _LANES),)
+  q, k, v = (
+    jnp.pad(a, wide).transpose(0, 2, 1, 3) for a in (q * h**-0.5, k, v)
+  )
+  block = next(b for b in _SPLASH_BLOCKS if t % b == 0)
+  causal = splash.CausalMask((t, t))
+  kernel = splash.make_splash_mha_single_device(
+    splash.MultiHeadMask([causal] * heads),
+    block_sizes=splash.BlockSizes(**dict.fromkeys(_SPLASH_SIZES, block)),
+    residual_checkpoint_name=NAME,
+    interpret=interpret,
+  )
+  run = lambda q, k, v, ids: kernel(q, k, v, splash.SegmentIds(ids, ids))  # noqa: E731
+  out = jax.vmap(run)(q, k, v, segment_ids.astype(jnp.int32))
+  return out.transpose(0, 2, 1, 3)[..., :h]

@@ -15,7 +15,7 @@ from typing import Any
 from jaxagent import model_files
 
 MODEL_TYPES = ('qwen2', 'qwen3')
-REMAT = ('none', 'full', 'dots', 'dots_no_batch')
+REMAT = ('none', 'full', 'dots', 'dots_no_batch', 'attention')
 DTYPES = ('float32', 'bfloat16')
 
 _ARCHITECTURES = {

@@ -2,8 +2,8 @@
 
 Weights are stored as [in, out] kernels. Every matmul is done on a flattened
 [B*T, d] matrix: on the CPU the gradient of the 3-D form is twice as slow.
-Nothing here knows of a mesh: `logical_axes` names the axes of a weight and
-`jaxagent.sharding` maps the names.
+Nothing here knows of a mesh: `logical_axes` names the axes of a weight, activations
+are named where they are made, and `jaxagent.placement` maps the names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxagent.models import attention
+from jaxagent import placement
+from jaxagent.models import attention, products
 from jaxagent.models.config import ModelConfig
 
 # (key, value) of every layer: a tuple of [B, K, S, h] pairs where the layers
@@ -41,12 +42,14 @@ class Linear(nnx.Module):
     d_in: int,
     d_out: int,
     *,
+    axes: tuple[str, str],
     bias: bool,
     lora: bool,
     config: ModelConfig,
     rngs: nnx.Rngs,
   ):
     dtype = jnp.dtype(config.param_dtype)
+    self.axes = axes
     self.dtype = jnp.dtype(config.dtype)
     self.kernel = nnx.Param(
       _normal(rngs.params(), (d_in, d_out), config.initializer_range, dtype)
@@ -62,13 +65,31 @@ class Linear(nnx.Module):
       self.lora_b = LoraParam(jnp.zeros((rank, d_out), dtype))
 
   def __call__(self, x: jax.Array) -> jax.Array:
-    y = x @ self.kernel[...].astype(self.dtype)
-    if self.bias is not None:
-      y += self.bias[...].astype(self.dtype)
-    if self.scale:
-      low = x @ self.lora_a[...].astype(self.dtype)
-      y += self.scale * (low @ self.lora_b[...].astype(self.dtype))
-    return y
+    return together(x, self)[0]
+
+  def adapted(self, x: jax.Array, y: jax.Array) -> jax.Array:
+    """y [N, out], the product of x, and what the adapter adds."""
+    if not self.scale:
+      return y
+    first, last = self.axes
+    (low,) = products.products(x, [self.lora_a[...]], [None], [(first, 'rank')])
+    (add,) = products.products(low, [self.lora_b[...]], [None], [('rank', last)])
+    return y + self.scale * add
+
+
+def together(x: jax.Array, *linears: Linear) -> list[jax.Array]:
+  """Each of `linears` of one x [N, in]; on a mesh their gradients to x are one sum."""
+  groups = [linears] if placement.here() else [(one,) for one in linears]
+  out = []
+  for group in groups:
+    made = products.products(
+      x.astype(group[0].dtype),
+      [one.kernel[...] for one in group],
+      [one.bias if one.bias is None else one.bias[...] for one in group],
+      [one.axes for one in group],
+    )
+    out += [one.adapted(x, y) for one, y in zip(group, made)]
+  return out
 
 
 class RMSNorm(nnx.Module):
@@ -121,7 +142,9 @@ class Layer(nnx.Module):
 
     def linear(name, d_in, d_out, bias=False):
       lora = c.lora_rank > 0 and name in c.lora_targets
-      return Linear(d_in, d_out, bias=bias, lora=lora, config=c, rngs=rngs)
+      return Linear(
+        d_in, d_out, axes=_AXES[name], bias=bias, lora=lora, config=c, rngs=rngs
+      )
 
     self.input_norm = RMSNorm(d, c)
     self.q = linear('q', d, q, bias)
@@ -137,11 +160,13 @@ class Layer(nnx.Module):
 
   def qkv(self, x: jax.Array, angles: tuple[jax.Array, ...]):
     """x [N, D], angles [N, 1, h] -> q [N, H, h], k and v [N, K, h]."""
-    h = self.config.head_dim
-    y = self.input_norm(x)
-    q = self.q(y).reshape(x.shape[0], -1, h)
-    k = self.k(y).reshape(x.shape[0], -1, h)
-    v = self.v(y).reshape(x.shape[0], -1, h)
+    h, heads = self.config.head_dim, ('heads', 'kv_heads', 'kv_heads')
+    out = together(self.input_norm(x), self.q, self.k, self.v)
+    # By whole heads, where the columns of a few heads are split further.
+    q, k, v = (
+      placement.constrain(a.reshape(x.shape[0], -1, h), 'rows', name, None)
+      for a, name in zip(out, heads)
+    )
     if self.q_norm is not None:
       q, k = self.q_norm(q), self.k_norm(k)
     return _rotate(q, angles), _rotate(k, angles), v
@@ -151,7 +176,10 @@ class Layer(nnx.Module):
     x = x + self.o(attended.reshape(x.shape[0], -1))
     chunks = 1
     c = self.config
-    if attention.choose(c.attention, c.dtype, c.head_dim) == 'mapped':
+    if (
+      attention.choose(c.attention, c.dtype, c.head_dim) == 'mapped'
+      and not placement.here()
+    ):
       chunks = _chunks(x.shape[0])
     if chunks == 1:
       return x + self._mlp(x)
@@ -161,14 +189,17 @@ class Layer(nnx.Module):
 
   def _mlp(self, x: jax.Array) -> jax.Array:
     y = self.post_norm(x)
-    return self.down(jax.nn.silu(self.gate(y)) * self.up(y))
+    gate, up = together(y, self.gate, self.up)
+    return self.down(jax.nn.silu(gate) * up)
 
   def __call__(self, x, angles, segment_ids):
     """x [B*T, D] -> x [B*T, D], (k, v) each [B, T, K, h]."""
     b, t = segment_ids.shape
+    x = placement.constrain(x, 'rows', None)
     q, k, v = (a.reshape(b, t, *a.shape[1:]) for a in self.qkv(x, angles))
     out = attention.attend(q, k, v, segment_ids, self.config.attention)
-    return self.finish(x, out.reshape(b * t, *out.shape[2:])), (k, v)
+    x = self.finish(x, out.reshape(b * t, *out.shape[2:]))
+    return placement.constrain(x, 'rows', None), (k, v)
 
 
 class Decoder(nnx.Module):
@@ -267,8 +298,10 @@ class Decoder(nnx.Module):
 
   def _start(self, tokens, positions):
     tokens, positions = jnp.asarray(tokens), jnp.asarray(positions)
-    x = self.embed[...][tokens.reshape(-1)].astype(self.config.dtype)
-    return x, rope(positions.reshape(-1), self.config)
+    tokens = placement.constrain(tokens.reshape(-1), 'rows')
+    positions = placement.constrain(positions.reshape(-1), 'rows')
+    x = products.lookup(self.embed[...], tokens, self.config.dtype)
+    return x, rope(positions, self.config)
 
   def _layer_list(self) -> Sequence[Layer]:
     if not self.config.scan_layers:
@@ -286,7 +319,7 @@ class Decoder(nnx.Module):
       x, pair = nnx.merge(graph, state)(x, angles, segment_ids)
       return x, (collect(pair) if collect else None)
 
-    apply = _remat(apply, self.config.remat)
+    apply = _remat(apply, self.config.remat, self.config.scan_layers)
     if self.config.scan_layers:
       graph, state = nnx.split(self.layers)
       x, cache = jax.lax.scan(lambda x, s: apply(graph, s, x), x, state)
@@ -300,18 +333,48 @@ class Decoder(nnx.Module):
     return x, (cache if collect else None)
 
 
-def _remat(apply, policy: str):
-  """Wraps `apply(graph, state, x)` by the named rematerialisation policy."""
+# What a placement and a kernel of attention do, by the names of JAX's primitives.
+_GATHERING = ('sharding_constraint', 'all_gather')
+_ATTENDING = ('dot_product_attention_fwd', 'dot_product_attention_fwd_wrapper')
+
+
+def _keeps_attention(primitive, *_, **settings) -> bool:
+  """Saves what attention gave and what its backward pass needs of that."""
+  named = primitive.name == 'name' and settings['name'] == attention.NAME
+  return named or primitive.name in _ATTENDING
+
+
+def _keeps_all_but_weights(primitive, *_, **__) -> bool:
+  """Saves everything but weights gathered from other devices."""
+  return primitive.name not in _GATHERING
+
+
+def _remat(apply, policy: str, scanned: bool):
+  """Wraps `apply(graph, state, x)` by the named rematerialisation policy.
+
+  Where weights are gathered, 'none' gathers them again for the backward pass: kept,
+  they would be a whole model on each device.
+  """
   policies = {
     'full': None,
     'dots': jax.checkpoint_policies.checkpoint_dots,
     'dots_no_batch': (
       jax.checkpoint_policies.checkpoint_dots_with_no_batch_dims
     ),
+    'attention': _keeps_attention,
+    'none': _keeps_all_but_weights,
   }
-  if policy == 'none':
+  place = placement.here()
+  if policy == 'none' and not (place and place.gathers):
     return apply
-  return jax.checkpoint(apply, policy=policies[policy], static_argnums=(0,))
+  # In a scan nothing can be merged with the forward pass, and the barriers that
+  # prevent it would keep XLA from overlapping and fusing.
+  return jax.checkpoint(
+    apply,
+    policy=policies[policy],
+    static_argnums=(0,),
+    prevent_cse=not scanned,
+  )
 
 
 def _stack(layers: Sequence[Layer]) -> Layer:

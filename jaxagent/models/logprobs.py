@@ -10,6 +10,11 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
+
+from jaxagent import placement
+
+_TABLE = ('vocab', 'embed')
 
 
 def token_logprobs(
@@ -25,36 +30,25 @@ def token_logprobs(
 
   hidden [..., D] (any leading shape), unembed [V, D], targets int [...]
   -> (logp [...], entropy [...] in nats or None). Differentiable in hidden
-  and unembed; at most [chunk_rows, V] logits exist at once. The caller
-  shifts: `hidden[:, :-1]` predicts `tokens[:, 1:]`.
+  and unembed; at most [chunk_rows, V] logits exist at once on a device, on a mesh of
+  its own rows, with `tensor` of its own part of the vocabulary. The caller shifts:
+  `hidden[:, :-1]` predicts `tokens[:, 1:]`.
   """
-  shape = targets.shape
-  d = hidden.shape[-1]
-  if hidden.shape[:-1] != shape:
+  if hidden.shape[:-1] != targets.shape:
     raise ValueError(
-      f'hidden {hidden.shape} and targets {shape} must agree but for the last '
+      f'hidden {hidden.shape} and targets {targets.shape} must agree but for the last '
       'axis of hidden.'
     )
   if chunk_rows < 1:
     raise ValueError(f'chunk_rows={chunk_rows} must be at least 1.')
-  rows = targets.size
-  chunks = max(1, -(-rows // chunk_rows))
-  size = -(-rows // chunks)
-  pad = chunks * size - rows
-  flat = jnp.pad(hidden.reshape(rows, d), ((0, pad), (0, 0)))
-  flat = flat.reshape(chunks, size, d)
-  ids = jnp.pad(targets.reshape(rows), (0, pad)).reshape(chunks, size)
   logp, entropy = _chunked(
-    flat,
-    unembed.astype(hidden.dtype),
-    ids,
+    (placement.here(), chunk_rows, with_entropy, str(unembed.dtype)),
+    hidden,
+    unembed,
+    targets,
     jnp.asarray(temperature, jnp.float32),
-    with_entropy,
   )
-  logp = logp.reshape(-1)[:rows].reshape(shape)
-  if not with_entropy:
-    return logp, None
-  return logp, entropy.reshape(-1)[:rows].reshape(shape)
+  return logp, (entropy if with_entropy else None)
 
 
 def logits_of(
@@ -78,41 +72,121 @@ def _each(body, args, unroll):
   return jax.lax.map(body, args)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-def _chunked(hidden, unembed, targets, temperature, with_entropy):
-  return _forward(hidden, unembed, targets, temperature, with_entropy)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _chunked(how, hidden, unembed, targets, temperature):
+  return _forward(how, hidden, unembed, targets, temperature)[0]
 
 
-def _forward(hidden, unembed, targets, temperature, with_entropy):
+def _forward(how, hidden, unembed, targets, temperature):
+  """All rows, or on a mesh each device its own against its part of the table."""
+  place, *_ = how
+  run = functools.partial(_local_forward, how)
+  if place is None:
+    table = unembed.astype(hidden.dtype)
+  else:
+    table = place.gathered(unembed, _TABLE, hidden.dtype)
+    ins, outs = _parts(place, hidden, unembed, targets)
+    run = place.on_parts(run, (*ins, PartitionSpec()), (outs,) * 3)
+  logp, entropy, lse = run(hidden, table, targets, temperature)
+  return (logp, entropy), (hidden, table, targets, temperature, lse)
+
+
+def _parts(place, hidden, table, targets):
+  """Specs of (hidden, table, targets), and of a number for each target."""
+  lead = (None,) * (targets.ndim - 1)
+  rows = place.active(('rows', *lead), targets.shape)
+  wide = place.active(('rows', *lead, None), hidden.shape)
+  return (wide, place.active(_TABLE, table.shape), rows), rows
+
+
+def _in_chunks(chunk_rows: int, *arrays):
+  """Arrays of equally many rows [R, ...] -> [chunks, size, ...] each, padded."""
+  rows = arrays[0].shape[0]
+  chunks = max(1, -(-rows // chunk_rows))
+  size = -(-rows // chunks)
+  pad = chunks * size - rows
+  return [
+    jnp.pad(a, ((0, pad),) + ((0, 0),) * (a.ndim - 1)).reshape(
+      chunks, size, *a.shape[1:]
+    )
+    for a in arrays
+  ]
+
+
+def _local_forward(how, hidden, table, targets, temperature):
+  place, chunk_rows, with_entropy, _ = how
+  shape = targets.shape
+
   def body(args):
     h, ids = args
-    logits = logits_of(h, unembed, temperature)
-    lse = jax.nn.logsumexp(logits, axis=-1)
-    logp = jnp.take_along_axis(logits, ids[:, None], -1)[:, 0] - lse
+    logits = logits_of(h, table, temperature)
+    lse = _logsumexp(place, logits)
+    logp = _at(place, logits, ids) - lse
     if not with_entropy:
       return logp, jnp.zeros_like(logp), lse
     # Not lse - sum(p logits): the two nearly cancel and lose digits.
     each = logits - lse[:, None]
-    return logp, -jnp.sum(jnp.exp(each) * each, -1), lse
+    return logp, -_sum(place, jnp.exp(each) * each), lse
 
-  logp, entropy, lse = _each(body, (hidden, targets), hidden.shape[0] == 1)
-  saved = (hidden, unembed, targets, temperature, lse)
-  return (logp, entropy), saved
+  args = _in_chunks(
+    chunk_rows, hidden.reshape(-1, hidden.shape[-1]), targets.reshape(-1)
+  )
+  found = _each(body, args, args[0].shape[0] == 1)
+  return tuple(a.reshape(-1)[: targets.size].reshape(shape) for a in found)
 
 
-def _backward(with_entropy, saved, grads):
+def _sum(place, x):
+  """[N, V or a part of it] -> [N]: the sum over the whole vocabulary."""
+  part = jnp.sum(x, -1)
+  return place.over_tensor(part) if place else part
+
+
+def _logsumexp(place, logits):
+  if place is None or place.tensor == 1:
+    return jax.nn.logsumexp(logits, axis=-1)
+  most = jax.lax.pmax(jnp.max(logits, -1), 'tensor')
+  return most + jnp.log(_sum(place, jnp.exp(logits - most[:, None])))
+
+
+def _at(place, logits, ids):
+  """The logit of each target, which one part of the vocabulary has."""
+  if place is None or place.tensor == 1:
+    return jnp.take_along_axis(logits, ids[:, None], -1)[:, 0]
+  size = logits.shape[1]
+  at = ids - place.first_of(size)
+  found = jnp.take_along_axis(logits, jnp.clip(at, 0, size - 1)[:, None], -1)[:, 0]
+  return place.over_tensor(jnp.where((at >= 0) & (at < size), found, 0.0))
+
+
+def _backward(how, saved, grads):
   """d logp = onehot - p;  d entropy = -p (log p + entropy);  both over T."""
-  hidden, unembed, targets, temperature, lse = saved
-  vocab = unembed.shape[0]
+  place, *_, stored = how
+  hidden, table, targets, temperature, lse = saved
+  run = functools.partial(_local_backward, how, table.shape)
+  if place is not None:
+    ins, rows = _parts(place, hidden, table, targets)
+    outs = ins[0], place.stored(_TABLE, table.shape)
+    run = place.on_parts(run, (*ins, PartitionSpec(), rows, rows, rows), outs)
+  d_hidden, d_table = run(hidden, table, targets, temperature, lse, *grads)
+  if place is None:
+    d_table = d_table.astype(table.dtype)  # as the gradient of any other weight
+  # The temperature is a setting, not a weight: its gradient is not taken.
+  return d_hidden, d_table.astype(stored), None, jnp.zeros_like(temperature)
+
+
+def _local_backward(how, shape, hidden, table, targets, temperature, *rows):
+  """(d hidden, d table); the table's is summed over chunks, then over devices."""
+  place, chunk_rows, with_entropy, _ = how
+  index = jnp.arange(table.shape[0]) + (place.first_of(len(table)) if place else 0)
 
   def body(args):
     h, ids, lse_n, g_logp, g_ent = args
-    logp = logits_of(h, unembed, temperature) - lse_n[:, None]
+    logp = logits_of(h, table, temperature) - lse_n[:, None]
     probs = jnp.exp(logp)
-    hot = ids[:, None] == jnp.arange(vocab)[None]
+    hot = ids[:, None] == index[None]
     d_logits = jnp.where(hot, g_logp[:, None], 0.0) - g_logp[:, None] * probs
     if with_entropy:
-      ent = -jnp.sum(probs * logp, -1, keepdims=True)
+      ent = -_sum(place, probs * logp)[:, None]
       d_logits -= g_ent[:, None] * probs * (logp + ent)
     d_logits = (d_logits / temperature).astype(h.dtype)
     d_table = jax.lax.dot_general(
@@ -121,22 +195,25 @@ def _backward(with_entropy, saved, grads):
       (((0,), (0,)), ((), ())),
       preferred_element_type=jnp.float32,
     )
-    return d_logits @ unembed, d_table
+    d_hidden = d_logits @ table
+    return (place.over_tensor(d_hidden) if place else d_hidden), d_table
 
-  args = (hidden, targets, lse, *grads)
-  if hidden.shape[0] == 1:
-    d_hidden, d_table = body(jax.tree.map(lambda a: a[0], args))
-    d_hidden = d_hidden[None]
+  wide = hidden.reshape(-1, hidden.shape[-1])
+  args = _in_chunks(chunk_rows, wide, *(a.reshape(-1) for a in (targets, *rows)))
+  if args[0].shape[0] == 1:
+    d_hidden, d_table = body([a[0] for a in args])
   else:
 
     def accumulate(total, chunk):
       d_h, d_t = body(chunk)
       return total + d_t, d_h
 
-    start = jnp.zeros(unembed.shape, jnp.float32)
+    start = jnp.zeros(table.shape, jnp.float32)
     d_table, d_hidden = jax.lax.scan(accumulate, start, args)
-  # The temperature is a setting, not a weight: its gradient is not taken.
-  return d_hidden, d_table.astype(unembed.dtype), None, jnp.zeros_like(lse[0, 0])
+  if place:
+    d_table = place.total(d_table, _TABLE, shape)
+  d_hidden = d_hidden.reshape(-1, hidden.shape[-1])[: len(wide)]
+  return d_hidden.reshape(hidden.shape), d_table
 
 
 _chunked.defvjp(_forward, _backward)

@@ -37,6 +37,13 @@ def init_value(
   return split_model(ValueModel(config, rngs=nnx.Rngs(params=seed)))
 
 
+def abstract_value(config: ModelConfig) -> tuple[nnx.GraphDef, nnx.State]:
+  """(graphdef, params) with shapes and dtypes only: nothing is allocated."""
+  return split_model(
+    nnx.eval_shape(lambda: ValueModel(config, rngs=nnx.Rngs(params=0)))
+  )
+
+
 def value_from_policy(
   config: ModelConfig, params: nnx.State
 ) -> tuple[nnx.GraphDef, nnx.State]:
@@ -44,9 +51,7 @@ def value_from_policy(
 
   The copy is real: donating either model's buffers leaves the other whole.
   """
-  graphdef, abstract = split_model(
-    nnx.eval_shape(lambda: ValueModel(config, rngs=nnx.Rngs(params=0)))
-  )
+  graphdef, abstract = abstract_value(config)
   trunk = nnx.to_pure_dict(params)
   trunk.pop('lm_head', None)
   pure = {

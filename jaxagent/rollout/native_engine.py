@@ -135,9 +135,9 @@ class NativeEngine(Calls):
     self._columns = _column_buckets(longest)
     reads = _column_buckets(longest, halves=True)  # by a decode
     self._slots = Slots(self._batch[-1], longest, share=not batch_invariant)
-    self._prefills, self._steps, decodes = self._batch, _STEPS, self._batch
+    self._prefills, decodes = self._batch, self._batch
+    self._steps = round_steps(jax.default_backend())
     if jax.default_backend() != 'cpu':
-      self._steps = _STEPS_BESIDE
       decodes = _buckets('', [max(rows, _ROWS_BESIDE) for rows in self._batch])
     self._alone = batch_invariant
     if batch_invariant:
@@ -327,7 +327,7 @@ class NativeEngine(Calls):
       self._cache = programs.empty_cache(
         self._config,
         self._slots.n,
-        self._slots.columns + max(self._steps, prompt_rows.BLOCK),
+        cache_columns(self._slots.columns, self._steps),
       )
     self._admit()
     for slots, rows, columns in self._groups():
@@ -486,17 +486,32 @@ class NativeEngine(Calls):
       _log.info('native engine: program %d: %s', len(self._shapes), shape)
 
 
+def round_steps(platform: str) -> int:
+  """Tokens that a round draws at most."""
+  return _STEPS if platform == 'cpu' else _STEPS_BESIDE
+
+
+def cache_columns(longest: int, steps: int) -> int:
+  """Columns of the cache for texts of `longest` tokens and rounds of `steps`."""
+  return longest + max(steps, prompt_rows.BLOCK)
+
+
+def settings_arrays(n: int) -> dict[str, np.ndarray]:
+  """Sampling settings [n] of as many rows, and stop ids [n, most of a request]."""
+  return {
+    'temperature': np.ones(n, np.float32),
+    'seed': np.zeros(n, np.uint32),
+    'top_k': np.zeros(n, np.int32),
+    'top_p': np.ones(n, np.float32),
+    'stops': np.full((n, _MAX_STOPS), -1, np.int32),
+  }
+
+
 class _Settings:
   """Sampling settings of every slot, as arrays."""
 
   def __init__(self, n: int):
-    self._arrays = {
-      'temperature': np.ones(n, np.float32),
-      'seed': np.zeros(n, np.uint32),
-      'top_k': np.zeros(n, np.int32),
-      'top_p': np.ones(n, np.float32),
-      'stops': np.full((n, _MAX_STOPS), -1, np.int32),
-    }
+    self._arrays = settings_arrays(n)
 
   def set(self, slot: int, request, eos: tuple[int, ...], seed: int) -> None:
     s, arrays = request.sampling, self._arrays

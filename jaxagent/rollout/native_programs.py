@@ -173,14 +173,14 @@ def extend(
 
 def decode(*args):
   """See `_decode`."""
-  return decode_program()(*args)
+  return decode_program(accelerator.is_cuda())(*args)
 
 
 @functools.cache
-def decode_program():
-  """`_decode`, compiled for the default backend."""
+def decode_program(cuda: bool):
+  """`_decode`, to be compiled for CUDA devices or for others."""
   options = None
-  if accelerator.is_cuda():
+  if cuda:
     # The whole loop is one graph: the host is not asked after each step.
     options = {'xla_gpu_enable_command_buffer': ','.join(_GRAPHS)}
   return jax.jit(
