@@ -20,7 +20,7 @@ from jaxagent import accelerator, models, processes, sharding
 from jaxagent.checkpoint import CheckpointManager, Restored
 from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.loops.host import StopFlag
-from jaxagent.models import hf
+from jaxagent.models import attention, hf
 
 _FAREWELL_S = 120.0  # in which a process that ends closes what it has open
 # Methods of the learner that run programs, or change what decides about them.
@@ -65,7 +65,13 @@ def run_options(model: models.ModelConfig) -> dict[str, Any]:
 
 
 def build(plan: Plan) -> Learner:
-  """The learner. Raises ValueError where a folder or the mesh does not fit."""
+  """The learner. Raises ValueError where a folder, mesh or kernel does not fit."""
+  mesh, model = sharding.make_mesh(plan.mesh), plan.model
+  # Before anything is loaded, which takes minutes.
+  sharding.check_model(model, mesh)
+  attention.choose(
+    model.attention, model.dtype, model.head_dim, device=mesh.devices.flat[0]
+  )
   params = critic = None
   if plan.path:
     _, params = _load(plan.path, plan.model)
@@ -74,7 +80,7 @@ def build(plan: Plan) -> Learner:
   return Learner(
     plan.model,
     plan.options,
-    mesh=sharding.make_mesh(plan.mesh),
+    mesh=mesh,
     seed=plan.seed,
     policy_params=params,
     critic=critic,

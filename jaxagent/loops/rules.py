@@ -116,6 +116,13 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('model.dtype', 'float32', 'bfloat16'),
   checks.one_of('model.remat', 'none', 'full', 'dots', 'dots_no_batch', 'attention'),
   checks.one_of('model.attention', 'auto', 'mapped', 'xla', 'cudnn', 'splash'),
+  checks.related(
+    'model.attention',
+    'model.dtype',
+    holds=lambda kernel, dtype: kernel != 'cudnn' or dtype == 'bfloat16',
+    say="config.model.attention='cudnn' needs config.model.dtype='bfloat16', not "
+    "{1!r}; set that, or config.model.attention='auto'.",
+  ),
   checks.one_of('sft.schedule', 'cosine', 'constant'),
   checks.one_of('embeddings.kind', 'tfidf', 'openai'),
   checks.one_of('sft.steps', 'ran', 'improved'),

@@ -14,12 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jax.experimental.pallas.ops.tpu.splash_attention import (
-  splash_attention_kernel as splash,
-)
-from jax.experimental.pallas.ops.tpu.splash_attention import (
-  splash_attention_mask as splash_mask,
-)
 
 from jaxagent import placement
 
@@ -29,6 +23,10 @@ _MASKED = -1e30
 _QUERY_BLOCKS = 4
 _LANES = 128  # of a TPU's vector unit
 _SPLASH_BLOCKS = (512, 384, 256, 128)
+_SPLASH_SIZES = tuple(
+  f'block_{of}'
+  for of in 'q kv kv_compute q_dkv kv_dkv kv_dkv_compute q_dq kv_dq'.split()
+)
 
 _log = logging.getLogger(__name__)
 
@@ -48,25 +46,40 @@ def choose(
   and else 'xla'. Raises ValueError for a kernel that is not known or cannot be there.
   """
   device = placement.device() if device is None else device
-  return _choose(kernel, dtype, head_dim, tokens, device)
+  # A device of a topology has no version of its platform; no other is ROCm's.
+  version = str(getattr(device.client, 'platform_version', ''))
+  capability = getattr(device, 'compute_capability', None)
+  nvidia = device.platform == 'gpu' and capability and 'rocm' not in version
+  return _choose(
+    kernel,
+    dtype,
+    head_dim,
+    tokens,
+    (device.platform, device.device_kind, capability if nvidia else ''),
+  )
 
 
 @functools.cache
 def _choose(
-  kernel: str, dtype: str, head_dim: int, tokens: int | None, device: Any
+  kernel: str,
+  dtype: str,
+  head_dim: int,
+  tokens: int | None,
+  device: tuple[str, str, str],
 ) -> str:
+  """`choose` for (platform, kind, compute capability of NVIDIA's, else '')."""
   if kernel not in KERNELS:
     raise ValueError(f'attention={kernel!r} is not one of {KERNELS}.')
-  platform, why_not = device.platform, ''
+  (platform, kind, capability), why_not = device, ''
   if kernel == 'auto' and platform == 'cpu':
     kernel = 'mapped'
   elif kernel in ('auto', 'cudnn', 'splash'):
     flash = 'splash' if kernel == 'auto' and platform == 'tpu' else kernel
     flash = 'cudnn' if flash == 'auto' else flash
     why_not = (
-      _no_splash_on(device, tokens)
+      no_splash(platform, tokens)
       if flash == 'splash'
-      else _no_cudnn_on(device, dtype, head_dim, tokens)
+      else _no_cudnn_on(platform, capability, dtype, head_dim, tokens)
     )
     if kernel == flash and why_not:
       raise ValueError(f"attention='{flash}': {why_not}; choose 'auto'.")
@@ -88,34 +101,24 @@ def _choose(
       'grow with the square of a row: %s.',
       tokens,
       tokens,
-      device.device_kind,
+      kind,
       why_not or "model.attention='xla' asks for it; choose 'auto'",
     )
   return kernel
 
 
-def _no_cudnn_on(
-  device: Any, dtype: str, head_dim: int, tokens: int | None
-) -> str:
+def _no_cudnn_on(platform: str, capability: str, *what) -> str:
   """Why a device cannot run cuDNN's flash attention, or ''."""
-  # A device of a topology has no version of its platform.
-  version = getattr(device.client, 'platform_version', 'cuda')
-  capability = getattr(device, 'compute_capability', None)
-  if device.platform != 'gpu' or capability is None or 'rocm' in version:
-    return f'needs an NVIDIA GPU, and the backend is {device.platform}'
-  major, minor = map(int, str(capability).split('.'))
-  return no_cudnn((major, minor), dtype, head_dim, tokens)
+  if not capability:
+    return f'needs an NVIDIA GPU, and the backend is {platform}'
+  major, minor = map(int, capability.split('.'))
+  return no_cudnn((major, minor), *what)
 
 
-def _no_splash_on(device: Any, tokens: int | None) -> str:
-  """Why a device cannot run splash attention, or ''."""
-  if device.platform != 'tpu':
-    return f'needs a TPU, and the backend is {device.platform}'
-  return no_splash(tokens)
-
-
-def no_splash(tokens: int | None) -> str:
+def no_splash(platform: str, tokens: int | None = None) -> str:
   """Why splash attention cannot be had for rows of `tokens`, or ''."""
+  if platform != 'tpu':
+    return f'needs a TPU, and the backend is {platform}'
   if tokens is not None and tokens % _LANES:
     return f'needs rows in multiples of {_LANES} tokens, not {tokens}'
   return ''
@@ -266,24 +269,22 @@ def _splash(q, k, v, segment_ids, interpret: bool = False):
   Heads are padded with zeros to whole lanes, which changes no product. interpret:
   run by the interpreter, on any device.
   """
+  # Here, for Pallas takes long to import and serves TPUs alone.
+  from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
   t, heads, h = q.shape[1:]
   wide = ((0, 0),) * 3 + ((0, -h % _LANES),)
   q, k, v = (
     jnp.pad(a, wide).transpose(0, 2, 1, 3) for a in (q * h**-0.5, k, v)
   )
-  kernel = _splash_kernel(t, heads, interpret)
-  run = lambda q, k, v, ids: kernel(q, k, v, splash.SegmentIds(ids, ids))  # noqa: E731
-  out = jax.vmap(run)(q, k, v, segment_ids.astype(jnp.int32))
-  return out.transpose(0, 2, 1, 3)[..., :h]
-
-
-def _splash_kernel(t: int, heads: int, interpret: bool):
   block = next(b for b in _SPLASH_BLOCKS if t % b == 0)
-  names = ('q', 'kv', 'kv_compute', 'q_dkv', 'kv_dkv', 'kv_dkv_compute', 'q_dq', 'kv_dq')
-  causal = splash_mask.CausalMask((t, t))
-  return splash.make_splash_mha_single_device(
-    splash_mask.MultiHeadMask([causal] * heads),
-    block_sizes=splash.BlockSizes(**{f'block_{name}': block for name in names}),
+  causal = splash.CausalMask((t, t))
+  kernel = splash.make_splash_mha_single_device(
+    splash.MultiHeadMask([causal] * heads),
+    block_sizes=splash.BlockSizes(**dict.fromkeys(_SPLASH_SIZES, block)),
     residual_checkpoint_name=NAME,
     interpret=interpret,
   )
+  run = lambda q, k, v, ids: kernel(q, k, v, splash.SegmentIds(ids, ids))  # noqa: E731
+  out = jax.vmap(run)(q, k, v, segment_ids.astype(jnp.int32))
+  return out.transpose(0, 2, 1, 3)[..., :h]

@@ -79,13 +79,17 @@ class Linear(nnx.Module):
 
 def together(x: jax.Array, *linears: Linear) -> list[jax.Array]:
   """Each of `linears` of one x [N, in]; on a mesh their gradients to x are one sum."""
-  out = products.products(
-    x.astype(linears[0].dtype),
-    [one.kernel[...] for one in linears],
-    [one.bias if one.bias is None else one.bias[...] for one in linears],
-    [one.axes for one in linears],
-  )
-  return [one.adapted(x, y) for one, y in zip(linears, out)]
+  groups = [linears] if placement.here() else [(one,) for one in linears]
+  out = []
+  for group in groups:
+    made = products.products(
+      x.astype(group[0].dtype),
+      [one.kernel[...] for one in group],
+      [one.bias if one.bias is None else one.bias[...] for one in group],
+      [one.axes for one in group],
+    )
+    out += [one.adapted(x, y) for one, y in zip(group, made)]
+  return out
 
 
 class RMSNorm(nnx.Module):

@@ -108,7 +108,7 @@ def test_a_critic_of_its_own_counts_with_its_own_size():
   assert memory['policy'] == same['memory_per_device']['policy']
   assert found['flops_per_update'] < same['flops_per_update']
   with pytest.raises(ValueError, match='does not divide'):
-    few = critic.replace(num_key_value_heads=2)
+    few = critic.replace(num_attention_heads=30, num_key_value_heads=2)
     plan_lib.plan(QWEN_7B, {'tensor': 4}, critic=few)
 
 

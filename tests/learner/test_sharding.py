@@ -43,8 +43,46 @@ def test_errors_name_the_remedy(model_config):
     sharding.make_mesh({'data': 64})
   with pytest.raises(ValueError, match="axes \\['pipe'\\] are not known"):
     sharding.make_mesh({'pipe': 2})
-  with pytest.raises(ValueError, match='num_key_value_heads=2.*tensor=4'):
-    sharding.check_model(model_config, {'tensor': 4})
+  with pytest.raises(ValueError, match='num_attention_heads=4.*tensor=8.*1, 2, 4'):
+    sharding.check_model(model_config, {'tensor': 8})
+
+
+def test_key_heads_divide_tensor_or_are_divided_by_it(model_config):
+  sharding.check_model(model_config, {'tensor': 4})
+  odd = model_config.replace(
+    num_attention_heads=12, num_key_value_heads=6, intermediate_size=48, vocab_size=48
+  )
+  with pytest.raises(ValueError, match='num_key_value_heads=6 .* choose tensor from'):
+    sharding.check_model(odd, {'tensor': 4})
+
+
+class Gpu:
+  """A device that is not there."""
+
+  platform, device_kind, process_index = 'gpu', 'NVIDIA of a test', 0
+
+  def __init__(self, id: int, slice_index: int = 0):
+    self.id, self.slice_index = id, slice_index
+
+
+@pytest.mark.parametrize('shape', [(2, 4, 1), (1, 8, 1), (1, 4, 2)])
+def test_slices_are_split_by_the_outermost_axis_that_they_divide(shape):
+  mixed = [Gpu(i, slice_index=i % 2) for i in range(8)]
+  slices = [d.slice_index for d in sharding._arranged(shape, mixed, True).flat]
+  assert slices == [0] * 4 + [1] * 4
+
+
+def test_devices_of_a_node_are_neighbours_whatever_their_order():
+  devices = [Gpu(i) for i in (3, 0, 2, 1)]
+  found = sharding._arranged((1, 2, 2), devices, True)
+  assert [d.id for d in found.flat] == [0, 1, 2, 3]
+
+
+def test_devices_without_an_arrangement_are_taken_in_order(caplog):
+  uneven = [Gpu(i, slice_index=i >= 3) for i in range(4)]
+  found = sharding._arranged((2, 2, 1), uneven, True)
+  assert [d.id for d in found.flat] == [0, 1, 2, 3]
+  assert 'devices are taken in their own order' in caplog.text
 
 
 def test_settings_from_the_environment():

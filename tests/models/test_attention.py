@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jaxagent import placement, sharding
 from jaxagent.models import attention
 
 GPU = jax.default_backend() == 'gpu'
@@ -28,9 +30,7 @@ def device(monkeypatch):
     monkeypatch.setattr(jax, 'devices', lambda: [found])
     monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
 
-  attention.choose.cache_clear()
-  yield become
-  attention.choose.cache_clear()
+  return become
 
 
 def test_auto_takes_flash_attention_where_it_can(device):
@@ -65,6 +65,46 @@ def test_cudnn_by_name_is_refused_with_the_reason(device, asked, why):
   device('cuda')
   with pytest.raises(ValueError, match=f"attention='cudnn': .*{why}.*'auto'"):
     attention.choose('cudnn', *asked)
+
+
+def _tpu():
+  return types.SimpleNamespace(
+    client=types.SimpleNamespace(), device_kind='TPU v5', platform='tpu'
+  )
+
+
+def test_auto_on_tpus_takes_splash_for_rows_of_whole_lanes():
+  choose = lambda t: attention.choose('auto', 'bfloat16', 64, t, _tpu())  # noqa: E731
+  assert choose(256) == 'splash'
+  assert choose(320) == 'xla'
+
+
+def test_scores_on_an_accelerator_are_named_once(caplog):
+  for _ in range(2):
+    attention.choose('auto', 'bfloat16', 64, 1090, _tpu())
+  attention.choose('xla', 'float32', 64, 1090, _tpu())
+  said = [r.getMessage() for r in caplog.records if r.levelname == 'WARNING']
+  assert len(said) == 2
+  assert '[rows, heads, 1090, 1090]' in said[0]
+  assert 'splash needs rows in multiples of 128 tokens, not 1090' in said[0]
+  assert "model.attention='xla' asks for it; choose 'auto'" in said[1]
+
+
+def test_splash_by_name_is_refused_with_the_reason():
+  with pytest.raises(ValueError, match="attention='splash': .*TPU.*cpu; choose 'auto'"):
+    attention.choose('splash', device=jax.devices('cpu')[0])
+  with pytest.raises(ValueError, match="'splash': needs rows in multiples of 128.*100"):
+    attention.choose('splash', tokens=100, device=_tpu())
+
+
+def test_the_kernel_is_that_of_the_devices_the_program_is_for(device):
+  device('cuda')
+  cpu = jax.sharding.Mesh(
+    np.asarray(jax.local_devices(backend='cpu')[:1]).reshape(1, 1, 1), sharding.AXES
+  )
+  with placement.use(placement.Placement(cpu)):
+    assert attention.choose('auto') == 'mapped'
+  assert attention.choose('auto') == 'cudnn'
 
 
 @pytest.mark.skipif(GPU, reason='on a GPU it may be had')
@@ -118,3 +158,21 @@ def test_kernels_and_their_gradients_equal_the_plain_one(
       np.testing.assert_allclose(
         got, want, atol=tolerance * np.abs(want).max()
       )
+
+
+@pytest.mark.parametrize('h', [128, 32])
+def test_splash_equals_the_plain_one_under_the_interpreter(h):
+  q, k, v, segments, real = _rows('float32', heads=2, kv=1, h=h)
+
+  def run(kernel):
+    def loss(q, k, v):
+      out = jnp.where(real, kernel(q, k, v, segments), 0)
+      return jnp.sum(jnp.sin(out)), out
+
+    grads, out = jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))(q, k, v)
+    return [np.asarray(x) for x in (out, *grads)]
+
+  splash = functools.partial(attention._splash, interpret=True)
+  with jax.default_matmul_precision('highest'):
+    for got, want in zip(run(splash), run(attention._xla)):
+      np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())

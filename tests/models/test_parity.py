@@ -145,7 +145,7 @@ def test_packed_rows_equal_rows_alone():
     *(
       pytest.param(scan, remat, marks=pytest.mark.slow)
       for scan in (False, True)
-      for remat in ('none', 'full', 'dots', 'dots_no_batch')
+      for remat in ('none', 'full', 'dots', 'dots_no_batch', 'attention')
       if (scan, remat) != (True, 'full')
     ),
   ],
