@@ -137,12 +137,13 @@ def _meeting(base: int, window: int, out: int, w: dict) -> int:
 
 
 def _splash(part: hlo.Instruction, products: int) -> float:
-  """Causal products of q and k [B, heads, T, h], its first operands of four axes."""
+  """Causal products of q and k [.., heads, T, h], its first operands of numbers."""
   found = re.search(r'operand_layout_constraints=\{(.*?\})\}', part.attributes)
-  wide = [dims for _, dims in hlo.arrays(found[1] if found else '') if len(dims) == 4]
+  arrays = hlo.arrays(found[1] if found else '')
+  wide = [dims for dtype, dims in arrays if 'f' in dtype and len(dims) > 2]
   if len(wide) < 2:
     return 0.0
-  return 2.0 * products * math.prod(wide[0]) * wide[1][2] / 2
+  return 2.0 * products * math.prod(wide[0]) * wide[1][-2] / 2
 
 
 def _call(part: hlo.Instruction, beside) -> float | None:

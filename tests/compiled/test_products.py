@@ -67,6 +67,12 @@ SPLASH = (
     (('s8[1]{0}',), f'f32[8]{{0}} {SPLASH.replace("%s", "fwd")}', 2 * ATTENDED),
     (('s8[1]{0}',), f'f32[8]{{0}} {SPLASH.replace("%s", "dq")}', 3 * ATTENDED),
     (('s8[1]{0}',), f'f32[8]{{0}} {SPLASH.replace("%s", "dkv")}', 4 * ATTENDED),
+    # One row a device has no axis of its own.
+    (
+      ('s8[1]{0}',),
+      f'f32[8]{{0}} {SPLASH.replace("%s", "fwd").replace("[2,4,", "[4,")}',
+      ATTENDED,
+    ),
     (
       ('f32[8]{0}',),
       'f32[8]{0} custom-call(%a), custom_call_target="tpu_custom_call", '
