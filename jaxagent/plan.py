@@ -57,12 +57,15 @@ def activation_bytes(
   *,
   gradients: float = 0.0,
   scores_row: float = 0.0,
+  gathers: bool = False,
 ) -> float:
   """Peak of one micro-batch's pass on one device that holds `tokens`.
 
   gradients: bytes of its own gradients, which are made before they are added to
   those of the micro-batches before. scores_row: length of a row where scores of
-  attention are arrays (`xla`), else 0.
+  attention are arrays (`xla`), else 0. gathers: whether weights are split over fsdp,
+  and gathered in the compute dtype where they are used: two layers at a time, and
+  the table while there are logits.
 
   c = bytes of the compute dtype. Inside of a layer = norms and residuals 4 D, q and
   output 2 H h, k and v 2 K h, feed-forward 3 F, the last two groups split over
@@ -91,6 +94,9 @@ def activation_bytes(
     backward += 2 * inside + scores
   rows = min(chunk_rows, tokens)
   logits = 2 * 4 * (rows + d) * model.vocab_size / tensor
+  if gathers:
+    layer, table = _gathered(model, tensor)
+    logits, backward = logits + table, backward + 2 * layer
   return saved + max(logits, backward)
 
 
@@ -153,8 +159,7 @@ def plan(
   parameter), the float32 sum of gradients while a role is updated (only one role
   at a time), and a float32 frozen copy for the reference (adapters alone where
   LoRA is used: it shares the base). fsdp and tensor split all of that, data
-  copies it. In FSDP one layer's weights are gathered in the compute dtype,
-  two at a time. The value model's trunk is `critic`, or the policy's.
+  copies it. The value model's trunk is `critic`, or the policy's.
 
   `engine_slots` texts of `tokens_per_sample` are in the native engine's cache. It
   is counted whole on a device, for nothing says how it is split, and twice: a round
@@ -179,10 +184,6 @@ def plan(
   # Of the role that is updated: the larger of the two.
   updated = max(trained, trained_params(critic) if with_value else 0)
   memory['gradients'] = 4 * updated / split
-  # Rollouts may still read the old policy while the new one is written.
-  memory['policy_copy'] = 4 * trained / split
-  if sizes['fsdp'] > 1:
-    memory['gathered'] = _gathered(model, sizes['tensor'])
   local = math.ceil(micro_batch_tokens / (sizes['data'] * sizes['fsdp']))
   memory['activations'] = activation_bytes(
     model,
@@ -191,6 +192,13 @@ def plan(
     sizes['tensor'],
     gradients=memory['gradients'],
     scores_row=_scores_row(model, device, tokens_per_sample),
+    gathers=sizes['fsdp'] > 1,
+  )
+  # A step writes the new policy beside the old one, which a native engine reads on;
+  # else it lies where activations were.
+  copy = 4 * trained / split
+  memory['policy_copy'] = (
+    copy if engine_slots else max(0.0, copy - memory['activations'])
   )
   if engine_slots:
     cache = cache_bytes(model, engine_slots, tokens_per_sample)
@@ -251,12 +259,13 @@ def _value_roles(model: ModelConfig) -> dict[str, float]:
   }
 
 
-def _gathered(model: ModelConfig, tensor: int) -> float:
+def _gathered(model: ModelConfig, tensor: int) -> tuple[float, float]:
+  """Bytes of a layer's weights and of a table, whole but for `tensor`."""
   c = 2 if model.dtype == 'bfloat16' else 4
   table = model.vocab_size * model.hidden_size
   tables = table * (1 if model.tie_word_embeddings else 2)
   layer = (model.num_params() - tables) / model.num_hidden_layers
-  return c * (2 * layer + table) / tensor
+  return c * layer / tensor, c * table / tensor
 
 
 def _update_flops(
