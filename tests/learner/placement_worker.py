@@ -76,10 +76,11 @@ class Case:
       'value_grads': (zeros('value'), *value),
     }
 
-  def results(self) -> dict[str, list[np.ndarray]]:
+  def results(self, names: tuple[str, ...]) -> dict[str, list[np.ndarray]]:
     """Program -> all arrays that it gives but metrics."""
-    found = {}
-    for name, args in self.calls().items():
+    found, calls = {}, self.calls()
+    for name in names:
+      args = calls[name]
       out = getattr(self.programs, name)(*args)
       out = out if name == 'logprobs' else out[0]
       found[name] = [np.asarray(a) for a in jax.tree.leaves(out)]
@@ -116,9 +117,9 @@ def _micro(rows: int, tokens: int) -> dict[str, np.ndarray]:
   }
 
 
-def compared(variant: str, shapes: list[str]) -> dict:
+def compared(variant: str, shapes: list[str], names: tuple[str, ...]) -> dict:
   """Mesh -> program -> greatest difference from one device's."""
-  want = Case(variant, '1x1x1').results()
+  want = Case(variant, '1x1x1').results(names)
 
   def worst(name, got):
     return max(
@@ -126,13 +127,13 @@ def compared(variant: str, shapes: list[str]) -> dict:
     )
 
   return {
-    shape: {k: worst(k, v) for k, v in Case(variant, shape).results().items()}
+    shape: {k: worst(k, v) for k, v in Case(variant, shape).results(names).items()}
     for shape in shapes
   }
 
 
 def compiled(shape: str, tokens: int) -> dict:
-  """Collective bytes by kind, and first dimensions of arrays [., hidden or wider]."""
+  """Collective bytes by kind, and first dimensions of arrays as wide as a layer."""
   text = Case('scanned', shape, tokens).text('policy_grads')
   wide = re.findall(r'f32\[(\d+),96\]', text)
   return {
@@ -142,12 +143,17 @@ def compiled(shape: str, tokens: int) -> dict:
 
 
 def main() -> None:
-  six = ['8x1x1', '1x8x1', '2x4x1', '1x4x2', '2x2x2', '1x2x4']
-  found = {'unrolled': compared('unrolled', six)}
-  found |= {v: compared(v, ['2x2x2', '1x2x4']) for v in ('scanned', 'adapters')}
-  found['compiled'] = {n: compiled('1x8x1', n) for n in (40, 160)}
+  what = sys.argv[1]
+  if what == 'compiled':
+    found = {n: compiled('1x8x1', n) for n in (40, 160)}
+  elif what == 'unrolled':
+    six = ['8x1x1', '1x8x1', '2x4x1', '1x4x2', '2x2x2', '1x2x4']
+    names = ('logprobs', 'policy_grads', 'sft_grads', 'value_grads')
+    found = compared(what, six, names)
+  else:
+    found = compared(what, ['2x2x2', '1x2x4'], ('policy_grads',))
   print(json.dumps(found))
 
 
 if __name__ == '__main__':
-  sys.exit(main())
+  main()

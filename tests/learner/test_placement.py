@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -13,43 +14,49 @@ from jax.sharding import AbstractMesh, PartitionSpec
 from jaxagent import placement, sharding
 
 ROWS = ('data', 'fsdp')
-PROGRAMS = ('logprobs', 'policy_grads', 'sft_grads', 'value_grads')
+WORKER = 'tests.learner.placement_worker'
+FLAGS = '--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0'
+slow = lambda test: pytest.mark.slow(pytest.mark.timeout(900)(test))  # noqa: E731
 
 
-@pytest.fixture(scope='module')
-def found():
-  """What `placement_worker` prints, on eight simulated devices."""
-  flags = (
-    '--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0'
-  )
+@functools.cache
+def _found(what: str) -> dict:
+  """What the worker prints, on eight simulated devices."""
   out = subprocess.run(
-    [sys.executable, '-m', 'tests.learner.placement_worker'],
+    [sys.executable, '-m', WORKER, what],
     capture_output=True,
     text=True,
-    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flags},
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': FLAGS},
   )
   assert out.returncode == 0, out.stderr[-2000:]
   return json.loads(out.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('program', PROGRAMS)
-@pytest.mark.parametrize('variant', ['unrolled', 'scanned', 'adapters'])
-def test_every_mesh_gives_one_devices_arrays(found, variant, program):
-  worst = {mesh: of[program] for mesh, of in found[variant].items()}
-  assert len(worst) == (6 if variant == 'unrolled' else 2)
-  assert max(worst.values()) < 1e-5, worst
+@slow
+@pytest.mark.parametrize(
+  'program', ['logprobs', 'policy_grads', 'sft_grads', 'value_grads']
+)
+def test_six_meshes_give_one_devices_arrays(program):
+  worst = {mesh: of[program] for mesh, of in _found('unrolled').items()}
+  assert len(worst) == 6 and max(worst.values()) < 1e-5, worst
 
 
-@pytest.mark.slow
-def test_feed_forward_is_of_a_devices_own_rows(found):
+@slow
+@pytest.mark.parametrize('variant', ['scanned', 'adapters'])
+def test_scanned_layers_adapters_and_untied_tables_give_one_devices_arrays(variant):
+  worst = {mesh: of['policy_grads'] for mesh, of in _found(variant).items()}
+  assert len(worst) == 2 and max(worst.values()) < 1e-5, worst
+
+
+@slow
+def test_feed_forward_is_of_a_devices_own_rows():
   # 8 rows of 40 tokens on 8 devices; 32 and 4 are of the kernels themselves.
-  assert found['compiled']['40']['rows'] == [4, 32, 40]
+  assert _found('compiled')['40']['rows'] == [4, 32, 40]
 
 
-@pytest.mark.slow
-def test_fsdp_sums_no_activation_and_moves_the_same_at_any_number_of_tokens(found):
-  few, many = (found['compiled'][n]['bytes'] for n in ('40', '160'))
+@slow
+def test_fsdp_sums_no_activation_and_moves_the_same_at_any_number_of_tokens():
+  few, many = (_found('compiled')[n]['bytes'] for n in ('40', '160'))
   assert few == many
   # Norms and biases alone are summed whole; weights are gathered and scattered.
   assert few['all-reduce'] < 0.1 * few['all-gather']

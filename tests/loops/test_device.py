@@ -12,7 +12,8 @@ import transformers
 from configs import stepwise_ppo
 from jaxagent import readings, summary
 from jaxagent.data import chat
-from jaxagent.loops import device
+from jaxagent.learner import LearnerConfig
+from jaxagent.loops import crew, device
 from jaxagent.loops.errors import UserError
 from jaxagent.testing import small_hf
 
@@ -83,3 +84,17 @@ def test_the_summary_names_what_decides_ids():
   found = summary.package_versions()
   assert found['transformers'] == transformers.__version__
   assert 'tokenizers' in found
+
+
+def test_a_kernel_that_cannot_be_is_named_before_anything_is_loaded():
+  model = device.model_config(stepwise_ppo.get_config('tiny'), 512)
+  plan = crew.Plan(
+    model.replace(attention='splash'),
+    LearnerConfig(),
+    mesh={'fsdp': 1},
+    seed=0,
+    pad_id=0,
+    path='no/such/folder',
+  )
+  with pytest.raises(ValueError, match="attention='splash': needs a TPU.*choose 'auto'"):
+    crew.build(plan)

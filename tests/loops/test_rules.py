@@ -100,6 +100,12 @@ def test_unknown_choice_is_named_with_the_choices(path):
   assert f"config.{path}='nonsense'" in text and CHOICES[path] in text
 
 
+def test_cudnn_needs_bfloat16():
+  text = _refusal({'model.attention': 'cudnn'}, dry_run=True)
+  assert "needs config.model.dtype='bfloat16', not 'float32'" in text
+  assert "config.model.attention='auto'" in text
+
+
 def _paths(kind):
   rows = checks.leaves(_config())
   return sorted(n for n, v in rows if type(v) is kind and n not in rules.FREE)
