@@ -126,6 +126,8 @@ def _scores_row(model: ModelConfig, device: str, row: float) -> float:
   kernel = model.attention
   if kernel == 'auto' and device == 'cpu':
     kernel = 'mapped'
+  elif kernel == 'auto' and device.startswith('tpu'):
+    kernel = 'xla' if attention.no_splash(int(row)) else 'splash'
   elif kernel == 'auto':
     capability = _CAPABILITY.get(device)
     fits = capability and not attention.no_cudnn(
@@ -144,13 +146,15 @@ def plan(
   mfu: float = 0.4,
   samples: int = 256,
   tokens_per_sample: float = 2048.0,
-  micro_batch_tokens: int = 16384,
+  micro_batch_tokens: int = 2048,
   ppo_epochs: int = 1,
   chunk_rows: int = 1024,
   with_value: bool = True,
   critic: ModelConfig | None = None,
   with_reference: bool = True,
+  reference_dtype: str = 'float32',
   offload: tuple[str, ...] = (),
+  donate: bool = False,
   engine_slots: int = 0,
 ) -> dict[str, Any]:
   """Memory (bytes a device), FLOPs and seconds of one update.
@@ -159,7 +163,12 @@ def plan(
   parameter), the float32 sum of gradients while a role is updated (only one role
   at a time), and a float32 frozen copy for the reference (adapters alone where
   LoRA is used: it shares the base). fsdp and tensor split all of that, data
-  copies it. The value model's trunk is `critic`, or the policy's.
+  copies it. The value model's trunk is `critic`, or the policy's. A device
+  passes `micro_batch_tokens`, or one text of `tokens_per_sample` where that is longer.
+
+  What is in `offload` lies on the host and comes to the device to be used; of that
+  `brought_back` has what no activations make room for. Loading and resuming need no
+  more than the roles, which are read one array after another into their places.
 
   `engine_slots` texts of `tokens_per_sample` are in the native engine's cache. It
   is counted whole on a device, for nothing says how it is split, and twice: a round
@@ -174,7 +183,11 @@ def plan(
   split = sizes['fsdp'] * sizes['tensor']
   devices = split * sizes['data']
   total, trained = model.num_params(), trained_params(model)
-  roles = _roles(model, total, trained, with_reference)
+  roles = _roles(model, total, trained)
+  if with_reference:
+    roles['reference'] = trained * (
+      2 if 'bfloat16' in (reference_dtype, model.param_dtype) else 4
+    )
   if with_value:
     critic = critic or model
     sharding.check_model(critic, sizes)
@@ -184,10 +197,9 @@ def plan(
   # Of the role that is updated: the larger of the two.
   updated = max(trained, trained_params(critic) if with_value else 0)
   memory['gradients'] = 4 * updated / split
-  local = math.ceil(micro_batch_tokens / (sizes['data'] * sizes['fsdp']))
   memory['activations'] = activation_bytes(
     model,
-    local,
+    math.ceil(max(micro_batch_tokens, tokens_per_sample)),
     chunk_rows,
     sizes['tensor'],
     gradients=memory['gradients'],
@@ -196,10 +208,12 @@ def plan(
   )
   # A step writes the new policy beside the old one, which a native engine reads on;
   # else it lies where activations were.
-  copy = 4 * trained / split
+  copy = 0.0 if donate else 4 * trained / split
   memory['policy_copy'] = (
     copy if engine_slots else max(0.0, copy - memory['activations'])
   )
+  if host:
+    memory['brought_back'] = _brought_back(host, memory['activations'])
   if engine_slots:
     cache = cache_bytes(model, engine_slots, tokens_per_sample)
     memory |= {'engine_cache': cache, 'engine_round': cache}
@@ -225,7 +239,9 @@ def plan(
     'room_bytes': room,
     'fits': need <= room,
     'short_bytes': max(0.0, need - room),
-    'advice': _advice(need - room, memory, model),
+    'advice': _advice(
+      need - room, memory, model, micro_batch_tokens > tokens_per_sample
+    ),
     'tokens_per_update': tokens,
     'flops_per_update': flops,
     'mfu': mfu,
@@ -236,12 +252,21 @@ def plan(
 _AXES = ('data', 'fsdp', 'tensor')
 
 
-def _roles(model, total, trained, with_reference) -> dict:
+def _roles(model, total, trained) -> dict[str, float]:
   stored = 2 if model.param_dtype == 'bfloat16' else 4
-  roles = {'policy': stored * total, 'policy_optimizer': 8 * trained}
-  if with_reference:
-    roles['reference'] = stored * trained
-  return roles
+  return {'policy': stored * total, 'policy_optimizer': 8 * trained}
+
+
+def _brought_back(host: Mapping[str, float], activations: float) -> float:
+  """Bytes of offloaded roles on a device at once, beyond those of activations.
+
+  A pass has the reference, or the value model, beside its activations; a step of an
+  optimizer has moments, and the value model, and no activations.
+  """
+  get = lambda name: host.get(name, 0.0)
+  passes = activations + max(get('reference'), get('value'))
+  critic = get('value') + get('value_optimizer')
+  return max(passes, critic, get('policy_optimizer')) - activations
 
 
 def _value_roles(model: ModelConfig) -> dict[str, float]:
@@ -284,15 +309,18 @@ def _update_flops(
   return tokens * total
 
 
-def _advice(short: float, memory: dict, model: ModelConfig) -> str:
-  """What a config can do about it."""
+def _advice(
+  short: float, memory: dict, model: ModelConfig, several_rows: bool
+) -> str:
+  """What a config can do about it; several_rows: of the longest, on a device."""
   if short <= 0:
     return 'fits'
   tips = []
   if memory['activations'] > short:
     if model.remat != 'full':
       tips.append('set model.remat=full')
-    tips.append('halve rl.micro_batch_tokens')
+    if several_rows:
+      tips.append('halve rl.micro_batch_tokens')
   if 2 * memory.get('engine_cache', 0) > short:
     tips.append('lower rollout.max_num_seqs')
   tips.append('raise mesh.fsdp')

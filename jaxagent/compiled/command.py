@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
       config.mesh.update(sizes)
     settings.expand_home(config)
     settings.validate(config)
-    parts = parts_of(config)
+    parts = parts_of(config, 'cpu' if target.name.startswith('cpu') else 'gpu')
     check_attention(target, parts)
     run = run_of(parts, sizes)
     mesh = sharding.make_mesh(sizes, targets.devices(target))

@@ -46,8 +46,6 @@ def test_volume_by_hand():
     'reduce-scatter': 4 * (KERNELS + 2 * TABLE) // 8,
     'all-reduce': 4 * (BIASES + SCALES),
   }
-  kept = _volume('1x8x1', 'policy_grads', remat='none')
-  assert kept['all-gather'] == 4 * (KERNELS + 2 * TABLE)
   tied = _volume('1x8x1', 'logprobs', tie_word_embeddings=True)
   assert tied == {'all-gather': 4 * (KERNELS + TABLE) + 4 * 16 * 64}
   # Of 128 tokens a device: 2 sums a layer and direction, one again, 2 of the tables.
