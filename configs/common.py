@@ -274,7 +274,15 @@ def base() -> ConfigDict:
   config.rl.entropy_metric = True  # costs a pass over the logits
   config.rl.max_grad_norm = 1.0
   config.rl.aggregation = 'token-mean'
+  # That one device holds in a pass; a row that is longer is one row a device.
   config.rl.micro_batch_tokens = 4096
+  config.rl.chunk_rows = 1024  # tokens of a device whose logits exist at once
+  config.rl.reference_dtype = 'float32'  # float32 | bfloat16
+  # What lies in pinned host memory while it is not used, on accelerators: of
+  # reference | value | policy_optimizer | value_optimizer
+  config.rl.offload = ()
+  # Write the new policy over the old one, which the engine then must not need.
+  config.rl.donate = False
   config.rl.grad_reduce_dtype = 'float32'  # float32 | bfloat16; of sums over devices
   config.rl.importance_level = 'token'  # none | token | sequence
   config.rl.importance_cap = 2.0

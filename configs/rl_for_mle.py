@@ -110,5 +110,5 @@ def _paper(config: common.ConfigDict) -> None:
   config.rl.kl_coef = 0.001
   config.rl.lease_s = 5400.0
   config.rl.watchdog_s = 7200.0
-  config.rl.micro_batch_tokens = 16384  # 8 rows of 2048
+  config.rl.micro_batch_tokens = 2048  # the longest row
   config.eval.policies = ('starter', 'rl')

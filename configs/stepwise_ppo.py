@@ -80,6 +80,6 @@ def _paper(config: common.ConfigDict) -> None:
   config.rl.kl_coef = 0.001
   config.rl.lease_s = 5400.0
   config.rl.watchdog_s = 7200.0
-  config.rl.micro_batch_tokens = 16384
+  config.rl.micro_batch_tokens = 14336  # the longest row
   config.eval.trajectories_per_task = 16
   config.eval.max_steps = 15

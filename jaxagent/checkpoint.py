@@ -18,7 +18,7 @@ import os
 import pathlib
 import shutil
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -124,9 +124,18 @@ class CheckpointManager:
   ) -> Restored | None:
     """The newest undamaged checkpoint, or None where there is none at all.
 
-    abstract: pytree like the saved one whose leaves have shape, dtype and
-    (for jax arrays) a sharding, which may be of another mesh. part: key of
-    the saved mapping that alone is read, and that `abstract` is like.
+    abstract, part: see `read`. Raises CheckpointError where there are checkpoints
+    but all are damaged.
+    """
+    found = self.latest()
+    if found is None:
+      return None
+    arrays = self.read(found.step, abstract, part)
+    return dataclasses.replace(found, arrays=arrays)
+
+  def latest(self) -> Restored | None:
+    """The newest undamaged checkpoint without its arrays, None where there is none.
+
     Raises CheckpointError where there are checkpoints but all are damaged.
     """
     skipped = []
@@ -134,15 +143,7 @@ class CheckpointManager:
       path = self.path(step)
       problem = verify(path)
       if not problem:
-        host, files = _read_host(path)
-        try:
-          arrays = self._restore(path / 'arrays', abstract, part)
-        except (OSError, ValueError, KeyError) as error:
-          _let_go(error)
-          raise CheckpointError(
-            f'{path} cannot be read: {_reason(error)[:300]}.{_misplaced(path)}'
-          ) from error
-        return Restored(step, arrays, host, files, tuple(skipped))
+        return Restored(step, None, *_read_host(path), tuple(skipped))
       log.warning(
         'checkpoint %s is damaged (%s); going back to the one before.',
         path,
@@ -157,7 +158,30 @@ class CheckpointManager:
       )
     return None
 
-  def _restore(self, path: pathlib.Path, abstract: Any, part) -> Any:
+  def read(
+    self,
+    step: int,
+    abstract: Any,
+    part: str | None = None,
+    before: Callable[[], None] = lambda: None,
+  ) -> Any:
+    """The arrays of a checkpoint that `latest` has found, each on its own places.
+
+    abstract: pytree like the saved one whose leaves have shape, dtype and
+    (for jax arrays) a sharding, which may be of another mesh. part: key of
+    the saved mapping that alone is read, and that `abstract` is like. before: is
+    called once the saved arrays are known to fit and none has been read.
+    """
+    path = self.path(step)
+    try:
+      return self._restore(path / 'arrays', abstract, part, before)
+    except (OSError, ValueError, KeyError) as error:
+      _let_go(error)
+      raise CheckpointError(
+        f'{path} cannot be read: {_reason(error)[:300]}.{_misplaced(path)}'
+      ) from error
+
+  def _restore(self, path: pathlib.Path, abstract: Any, part, before) -> Any:
     flat = _flatten(abstract)
     saved = self._saved(path)
     options = {}
@@ -166,6 +190,7 @@ class CheckpointManager:
       options = {'item': flat, 'partial_restore': True}
     _check_tree(path, flat, saved)
     args = {key: _restore_args(leaf) for key, leaf in flat.items()}
+    before()
     loaded = self._orbax.restore(
       path, args=ocp.args.PyTreeRestore(restore_args=args, **options)
     )

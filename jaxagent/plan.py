@@ -57,12 +57,15 @@ def activation_bytes(
   *,
   gradients: float = 0.0,
   scores_row: float = 0.0,
+  gathers: bool = False,
 ) -> float:
   """Peak of one micro-batch's pass on one device that holds `tokens`.
 
   gradients: bytes of its own gradients, which are made before they are added to
   those of the micro-batches before. scores_row: length of a row where scores of
-  attention are arrays (`xla`), else 0.
+  attention are arrays (`xla`), else 0. gathers: whether weights are split over fsdp,
+  and gathered in the compute dtype where they are used: two layers at a time, and
+  the table while there are logits.
 
   c = bytes of the compute dtype. Inside of a layer = norms and residuals 4 D, q and
   output 2 H h, k and v 2 K h, feed-forward 3 F, the last two groups split over
@@ -91,6 +94,9 @@ def activation_bytes(
     backward += 2 * inside + scores
   rows = min(chunk_rows, tokens)
   logits = 2 * 4 * (rows + d) * model.vocab_size / tensor
+  if gathers:
+    layer, table = _gathered(model, tensor)
+    logits, backward = logits + table, backward + 2 * layer
   return saved + max(logits, backward)
 
 
@@ -120,6 +126,8 @@ def _scores_row(model: ModelConfig, device: str, row: float) -> float:
   kernel = model.attention
   if kernel == 'auto' and device == 'cpu':
     kernel = 'mapped'
+  elif kernel == 'auto' and device.startswith('tpu'):
+    kernel = 'xla' if attention.no_splash(int(row)) else 'splash'
   elif kernel == 'auto':
     capability = _CAPABILITY.get(device)
     fits = capability and not attention.no_cudnn(
@@ -138,13 +146,15 @@ def plan(
   mfu: float = 0.4,
   samples: int = 256,
   tokens_per_sample: float = 2048.0,
-  micro_batch_tokens: int = 16384,
+  micro_batch_tokens: int = 2048,
   ppo_epochs: int = 1,
   chunk_rows: int = 1024,
   with_value: bool = True,
   critic: ModelConfig | None = None,
   with_reference: bool = True,
+  reference_dtype: str = 'float32',
   offload: tuple[str, ...] = (),
+  donate: bool = False,
   engine_slots: int = 0,
 ) -> dict[str, Any]:
   """Memory (bytes a device), FLOPs and seconds of one update.
@@ -153,8 +163,12 @@ def plan(
   parameter), the float32 sum of gradients while a role is updated (only one role
   at a time), and a float32 frozen copy for the reference (adapters alone where
   LoRA is used: it shares the base). fsdp and tensor split all of that, data
-  copies it. In FSDP one layer's weights are gathered in the compute dtype,
-  two at a time. The value model's trunk is `critic`, or the policy's.
+  copies it. The value model's trunk is `critic`, or the policy's. A device
+  passes `micro_batch_tokens`, or one text of `tokens_per_sample` where that is longer.
+
+  What is in `offload` lies on the host and comes to the device to be used; of that
+  `brought_back` has what no activations make room for. Loading and resuming need no
+  more than the roles, which are read one array after another into their places.
 
   `engine_slots` texts of `tokens_per_sample` are in the native engine's cache. It
   is counted whole on a device, for nothing says how it is split, and twice: a round
@@ -169,7 +183,11 @@ def plan(
   split = sizes['fsdp'] * sizes['tensor']
   devices = split * sizes['data']
   total, trained = model.num_params(), trained_params(model)
-  roles = _roles(model, total, trained, with_reference)
+  roles = _roles(model, total, trained)
+  if with_reference:
+    roles['reference'] = trained * (
+      2 if 'bfloat16' in (reference_dtype, model.param_dtype) else 4
+    )
   if with_value:
     critic = critic or model
     sharding.check_model(critic, sizes)
@@ -179,19 +197,23 @@ def plan(
   # Of the role that is updated: the larger of the two.
   updated = max(trained, trained_params(critic) if with_value else 0)
   memory['gradients'] = 4 * updated / split
-  # Rollouts may still read the old policy while the new one is written.
-  memory['policy_copy'] = 4 * trained / split
-  if sizes['fsdp'] > 1:
-    memory['gathered'] = _gathered(model, sizes['tensor'])
-  local = math.ceil(micro_batch_tokens / (sizes['data'] * sizes['fsdp']))
   memory['activations'] = activation_bytes(
     model,
-    local,
+    math.ceil(max(micro_batch_tokens, tokens_per_sample)),
     chunk_rows,
     sizes['tensor'],
     gradients=memory['gradients'],
     scores_row=_scores_row(model, device, tokens_per_sample),
+    gathers=sizes['fsdp'] > 1,
   )
+  # A step writes the new policy beside the old one, which a native engine reads on;
+  # else it lies where activations were.
+  copy = 0.0 if donate else 4 * trained / split
+  memory['policy_copy'] = (
+    copy if engine_slots else max(0.0, copy - memory['activations'])
+  )
+  if host:
+    memory['brought_back'] = _brought_back(host, memory['activations'])
   if engine_slots:
     cache = cache_bytes(model, engine_slots, tokens_per_sample)
     memory |= {'engine_cache': cache, 'engine_round': cache}
@@ -217,7 +239,9 @@ def plan(
     'room_bytes': room,
     'fits': need <= room,
     'short_bytes': max(0.0, need - room),
-    'advice': _advice(need - room, memory, model),
+    'advice': _advice(
+      need - room, memory, model, micro_batch_tokens > tokens_per_sample
+    ),
     'tokens_per_update': tokens,
     'flops_per_update': flops,
     'mfu': mfu,
@@ -228,12 +252,21 @@ def plan(
 _AXES = ('data', 'fsdp', 'tensor')
 
 
-def _roles(model, total, trained, with_reference) -> dict:
+def _roles(model, total, trained) -> dict[str, float]:
   stored = 2 if model.param_dtype == 'bfloat16' else 4
-  roles = {'policy': stored * total, 'policy_optimizer': 8 * trained}
-  if with_reference:
-    roles['reference'] = stored * trained
-  return roles
+  return {'policy': stored * total, 'policy_optimizer': 8 * trained}
+
+
+def _brought_back(host: Mapping[str, float], activations: float) -> float:
+  """Bytes of offloaded roles on a device at once, beyond those of activations.
+
+  A pass has the reference, or the value model, beside its activations; a step of an
+  optimizer has moments, and the value model, and no activations.
+  """
+  get = lambda name: host.get(name, 0.0)
+  passes = activations + max(get('reference'), get('value'))
+  critic = get('value') + get('value_optimizer')
+  return max(passes, critic, get('policy_optimizer')) - activations
 
 
 def _value_roles(model: ModelConfig) -> dict[str, float]:
@@ -251,12 +284,13 @@ def _value_roles(model: ModelConfig) -> dict[str, float]:
   }
 
 
-def _gathered(model: ModelConfig, tensor: int) -> float:
+def _gathered(model: ModelConfig, tensor: int) -> tuple[float, float]:
+  """Bytes of a layer's weights and of a table, whole but for `tensor`."""
   c = 2 if model.dtype == 'bfloat16' else 4
   table = model.vocab_size * model.hidden_size
   tables = table * (1 if model.tie_word_embeddings else 2)
   layer = (model.num_params() - tables) / model.num_hidden_layers
-  return c * (2 * layer + table) / tensor
+  return c * layer / tensor, c * table / tensor
 
 
 def _update_flops(
@@ -275,15 +309,18 @@ def _update_flops(
   return tokens * total
 
 
-def _advice(short: float, memory: dict, model: ModelConfig) -> str:
-  """What a config can do about it."""
+def _advice(
+  short: float, memory: dict, model: ModelConfig, several_rows: bool
+) -> str:
+  """What a config can do about it; several_rows: of the longest, on a device."""
   if short <= 0:
     return 'fits'
   tips = []
   if memory['activations'] > short:
     if model.remat != 'full':
       tips.append('set model.remat=full')
-    tips.append('halve rl.micro_batch_tokens')
+    if several_rows:
+      tips.append('halve rl.micro_batch_tokens')
   if 2 * memory.get('engine_cache', 0) > short:
     tips.append('lower rollout.max_num_seqs')
   tips.append('raise mesh.fsdp')

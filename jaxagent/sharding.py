@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -249,6 +249,8 @@ def put(tree: Any, sharding: Any) -> Any:
 
   def place(leaf):
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+      if leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
+        return leaf  # a program would make a copy of it
       return jax.jit(lambda x: x, out_shardings=sharding)(leaf)
     leaf = np.asarray(leaf)
     return jax.make_array_from_callback(
@@ -416,3 +418,10 @@ def initialize_distributed(
     os.environ.setdefault('NPROC', str(max(_THREADS, os.cpu_count() or 1)))
     jax.distributed.initialize(**settings)
   return jax.process_index(), jax.process_count()
+
+
+def parameter_place(mesh: Mesh) -> Callable[[Sequence[Any], Sequence[int]], Any]:
+  """(path of keys, shape) -> NamedSharding of that parameter on the mesh."""
+  return lambda path, shape: NamedSharding(
+    mesh, parameter_spec('/'.join(map(str, path)), shape, mesh)
+  )

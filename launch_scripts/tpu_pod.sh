@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A TPU pod slice: the same command on every worker; jax finds the others.
 # usage: bash launch_scripts/tpu_pod.sh --tpu=NAME --zone=ZONE [--dry_run]
-#   [--chips=16] [--dir=jaxagent] [--python=.venv/bin/python]
+#   [--chips=8] [--dir=jaxagent] [--python=.venv/bin/python]
 #   [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
 # The package must lie in --dir on every worker, installed with the extra tpu for
 # --python, a path there.
@@ -18,7 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 OPTIONS=(tpu zone chips dir python)
 TPU=""
 ZONE=""
-CHIPS=16
+CHIPS=8 # of a v5p-16, whose name counts cores, two a chip
 DIR=jaxagent
 PYTHON=.venv/bin/python # of the workers, whatever environment is active here
 parse_launch "$@"

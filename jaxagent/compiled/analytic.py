@@ -6,8 +6,8 @@ have the same ones); L layers of width D; V entries of the vocabulary; M weights
 kernels of the layers, B biases, S scales of norms. c bytes of the compute type, r of
 the type that gradients are reduced in; XLA on CPUs moves bfloat16 as float32, c = 4.
 
-weights   f > 1: all-gather of each kernel, c M / t, for the forward pass, and with
-          remat once more for the backward pass. Of each table, c V D / t: what tokens
+weights   f > 1: all-gather of each kernel, c M / t, for the forward pass, and once
+          more for the backward pass. Of each table, c V D / t: what tokens
           are looked up in and the loss head multiplies by, once each, once in all
           where tied.
 gradients reduced once in r. f > 1: reduce-scatter, whose result is a device's part,
@@ -88,7 +88,7 @@ class Volumes:
     if self.f == 1:
       return {}
     kernels, tables, _, _ = counts(model, critic)
-    passes = 2 if grads and model.remat != 'none' else 1
+    passes = 2 if grads else 1
     size = self._width(model) * (passes * kernels + tables) / self.t
     return {'all-gather': size}
 

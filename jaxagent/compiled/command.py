@@ -33,10 +33,18 @@ def main(argv: Sequence[str]) -> int:
       config.mesh.update(sizes)
     settings.expand_home(config)
     settings.validate(config)
-    parts = parts_of(config)
+    parts = parts_of(config, 'cpu' if target.name.startswith('cpu') else 'gpu')
     check_attention(target, parts)
     run = run_of(parts, sizes)
     mesh = sharding.make_mesh(sizes, targets.devices(target))
+    for model in filter(None, (parts.model, parts.critic)):
+      attention.choose(
+        model.attention,
+        model.dtype,
+        model.head_dim,
+        run.row_tokens,
+        mesh.devices.flat[0],
+      )
     room, why = targets.room_bytes(target)
   except (ValueError, OSError, UserError) as error:
     return plan.refuse(error)

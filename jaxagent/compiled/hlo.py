@@ -29,6 +29,7 @@ _BITS = {'pred': 8, 'token': 0, 'opaque': 0}
 _ARRAY = re.compile(r'\b([a-z]+[0-9]*[a-z0-9]*)\[([0-9,<=]*)\]')
 _HEADER = re.compile(r'^(ENTRY\s+)?%?([\w.\-]+)\s+\(.*\{\s*$')
 _LINE = re.compile(r'^\s+(ROOT\s+)?%?([\w.\-]+) = (.*)$')
+_END = re.compile(r'^\}(, execution_thread="[^"]*")?\s*$')
 _CALLED = re.compile(
   r'\b(body|condition|calls|to_apply|true_computation|false_computation|'
   r'branch_computations|called_computations)=(\{[^}]*\}|%?[\w.\-]+)'
@@ -235,19 +236,29 @@ def parse(text: str) -> Module:
 
   Raises ValueError where it has no entry computation.
   """
-  computations: dict[str, dict[str, Instruction]] = {}
-  entry, now = '', None
+  lines: dict[str, dict[str, str]] = {}
+  entry, now, last = '', None, ''
   for line in text.splitlines():
-    if header := _HEADER.match(line):
-      now = computations.setdefault(header[2], {})
-      entry = header[2] if header[1] else entry
-    elif line.startswith('}'):
+    if now is None:
+      if header := _HEADER.match(line):
+        now = lines.setdefault(header[2], {})
+        entry = header[2] if header[1] else entry
+    elif _END.match(line):
       now = None
-    elif now is not None and (found := _LINE.match(line)):
-      now[found[2]] = _instruction(found[2], found[3])
+    elif found := _LINE.match(line):
+      last = found[2]
+      now[last] = found[3]
+    elif last in now:
+      now[last] += line  # attributes of some kernels have lines of their own
   if not entry:
     raise ValueError('this is no HLO text: it has no ENTRY computation.')
-  return Module(computations, entry)
+  return Module(
+    {
+      name: {key: _instruction(key, rest) for key, rest in some.items()}
+      for name, some in lines.items()
+    },
+    entry,
+  )
 
 
 def _instruction(name: str, rest: str) -> Instruction:

@@ -17,6 +17,9 @@ from jaxagent.compiled import hlo
 
 _TARGET = re.compile(r'custom_call_target="([^"]+)"')
 _CUSTOM_FLOPS = re.compile(r'"?flops"?\s*:\s*"?(\d+)')
+# Splash attention on TPUs, by the names of its kernels: products of each.
+_SPLASH = re.compile(r'splash_m[hq]a_(fwd|dq|dkv)')
+_SPLASH_PRODUCTS = {'fwd': 2, 'dq': 3, 'dkv': 4}
 # Calls that may multiply matrices in a way that nothing here reads.
 _MULTIPLIES = re.compile(r'^tpu_custom_call$|triton|matmul|conv|mosaic|fmha', re.I)
 
@@ -133,6 +136,16 @@ def _meeting(base: int, window: int, out: int, w: dict) -> int:
   )
 
 
+def _splash(part: hlo.Instruction, products: int) -> float:
+  """Causal products of q and k [.., heads, T, h], its first operands of numbers."""
+  found = re.search(r'operand_layout_constraints=\{(.*?\})\}', part.attributes)
+  arrays = hlo.arrays(found[1] if found else '')
+  wide = [dims for dtype, dims in arrays if 'f' in dtype and len(dims) > 2]
+  if len(wide) < 2:
+    return 0.0
+  return 2.0 * products * math.prod(wide[0]) * wide[1][-2] / 2
+
+
 def _call(part: hlo.Instruction, beside) -> float | None:
   """Of a library's kernel; 0 where it multiplies nothing, None where unknown."""
   target = _TARGET.search(part.attributes)
@@ -146,6 +159,8 @@ def _call(part: hlo.Instruction, beside) -> float | None:
     q, k = _operand(part, beside, 0), _operand(part, beside, 1)
     each = 2.0 * math.prod(q) * k[1] / 2
     return each * (5 if name.endswith('Backward') else 2)
+  if name == 'tpu_custom_call' and (kernel := _SPLASH.search(part.attributes)):
+    return _splash(part, _SPLASH_PRODUCTS[kernel[1]])
   if found := _CUSTOM_FLOPS.search(part.attributes):
     return float(found[1])
   return None if _MULTIPLIES.search(name) else 0.0

@@ -109,7 +109,15 @@ class Learner:
     self.policy_layout = self._model('policy', models.abstract_decoder(run.model))
     self.optimizer = self._optimizer('policy', run.options.policy_lr)
     if run.options.uses_reference:
-      self.roles['reference'] = self.roles['policy']
+      kept = run.options.reference_dtype
+      self.roles['reference'] = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct(
+          leaf.shape,
+          leaf.dtype if kept == 'float32' else kept,
+          sharding=leaf.sharding,
+        ),
+        self.roles['policy'],
+      )
     self.value_layout = None
     if run.options.uses_value:
       critic = run.critic or run.model

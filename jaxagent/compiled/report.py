@@ -42,13 +42,19 @@ class Measured:
   error: str = ''
 
 
-def measure(program: Program) -> Measured:
-  """Compiles it. What the compiler refuses is an error in the result."""
+def measure(program: Program, known: dict[str, Any] | None = None) -> Measured:
+  """Compiles it. What the compiler refuses is an error in the result.
+
+  known: compiled before, by its text, which is not compiled again; added to.
+  """
   began = time.monotonic()
-  found = Measured()
+  found, known = Measured(), {} if known is None else known
   try:
     for lowered, times in program.lower():
-      found = _joined(found, lowered.compile(), times)
+      text = lowered.as_text()
+      if text not in known:
+        known[text] = lowered.compile()
+      found = _joined(found, known[text], times)
   except Exception as error:  # noqa: BLE001 - a compiler's, of many kinds
     text = ' '.join(str(error).split())
     return Measured(error=f'{type(error).__name__}: {text[:500]}')
@@ -117,11 +123,12 @@ def compiled_plan(
   alive = roles(learner, sampler)
   volumes = analytic.Volumes(run, dict(mesh.shape), mesh.devices.flat[0].platform)
   found: dict[str, dict[str, Any]] = {}
+  known: dict[str, Any] = {}
   every = [*learner.each(), *(sampler.each() if sampler else ())]
   for program in every:
     if only is not None and program.name not in only:
       continue
-    measured = measure(program)
+    measured = measure(program, known)
     beside = sum(size for name, size in alive.items() if name not in program.holds)
     found[program.name] = _record(
       program, measured, beside, volumes.of(program.name), mesh.size, run

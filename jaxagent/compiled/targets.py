@@ -142,8 +142,9 @@ def environment(target: Target, base: Mapping[str, str]) -> dict[str, str]:
   out = dict(base) | {'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ' '.join(flags)}
   out.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   if target.of.kind == 'tpu':
-    # No TPU is asked for, and no metadata server of a cloud that is not there.
-    out['TPU_SKIP_MDS_QUERY'] = '1'
+    # No metadata server of a cloud is asked, and no TPU taken: libtpu's lock on the
+    # machine's would refuse a second process.
+    out |= {'TPU_SKIP_MDS_QUERY': '1', 'ALLOW_MULTIPLE_LIBTPU_LOAD': '1'}
   return out
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 from jaxagent.algorithms import kl
 from jaxagent.data import batching
@@ -19,7 +20,10 @@ CHOICES = {
   'schedule': ('cosine', 'constant'),
   'sft_schedule': ('cosine', 'constant'),
   'grad_reduce_dtype': ('float32', 'bfloat16'),
+  'reference_dtype': ('float32', 'bfloat16'),
 }
+# What may lie in pinned host memory while it is not used.
+OFFLOADED = ('reference', 'value', 'policy_optimizer', 'value_optimizer')
 
 CENTRED = ('gae', 'reinforce_pp')  # estimators whose batch is whitened
 
@@ -30,7 +34,7 @@ class LearnerConfig:
 
   warmup_steps, steps, sft_steps: optimizer steps; `steps` and `sft_steps` are
   the lengths of a cosine, which ends at a tenth of the rate. micro_batch_tokens: padded tokens
-  that one compiled pass holds. row_tokens: row lengths allowed, each a
+  that one device holds in a compiled pass; a longer row is one row a device. row_tokens: row lengths allowed, each a
   static shape. chunk_rows: tokens whose logits exist at once on a device.
   grad_reduce_dtype: of gradients while they are summed over devices.
   baseline: what advantages are centred on before they are scaled, for 'gae' and
@@ -39,9 +43,10 @@ class LearnerConfig:
   step_size: 'ess' multiplies the policy's step by the square root of the
     effective share of duration weight times importance ratio (VCPO).
   entropy_metric: measure the entropy even where entropy_coef is 0.
-  offload: roles ('reference', 'value') kept in pinned host memory.
-  donate_params: update the policy in place; whoever holds `policy_params`
-    must then have copied them before the next update.
+  reference_dtype: that the frozen reference is kept in.
+  offload: of `OFFLOADED`, what lies in pinned host memory while it is not used.
+  donate_params: update weights in place; a holder of `policy_params` must have
+    copied them before the next update.
   """
 
   policy_lr: float = 1e-6
@@ -84,6 +89,7 @@ class LearnerConfig:
   chunk_rows: int = 1024
   grad_reduce_dtype: str = 'float32'
   max_nonfinite: int = 5
+  reference_dtype: str = 'float32'
   offload: tuple[str, ...] = ()
   donate_params: bool = False
 
@@ -126,12 +132,22 @@ class LearnerConfig:
     for name, steps in (('schedule', 'steps'), ('sft_schedule', 'sft_steps')):
       if getattr(self, name) == 'cosine' and getattr(self, steps) < 1:
         raise ValueError(f"{name}='cosine' needs {steps}, its length.")
-    unknown = set(self.offload) - {'reference', 'value'}
+    unknown = set(self.offload) - set(OFFLOADED)
     if unknown:
       raise ValueError(
-        f"offload={sorted(unknown)} is not known; choose from 'reference', "
-        "'value'."
+        f'offload={sorted(unknown)} is not known; choose from {OFFLOADED}.'
       )
+    if absent := self.absent(self.offload):
+      raise ValueError(
+        f'offload={absent} is not of this run: estimator={self.estimator!r} and '
+        f'kl_coef={self.kl_coef} make none; leave it out.'
+      )
+
+  def absent(self, roles: Sequence[str]) -> list[str]:
+    """Those of some roles that a run of this config does not have."""
+    without = {'value': self.uses_value, 'value_optimizer': self.uses_value}
+    without['reference'] = self.uses_reference
+    return [role for role in roles if not without.get(role, True)]
 
   @property
   def uses_value(self) -> bool:

@@ -15,9 +15,10 @@ from jaxagent import algorithms, models, sharding, types
 from jaxagent.data import batching
 from jaxagent.learner import advantages as advantages_lib
 from jaxagent.learner import compiles, figures
+from jaxagent.learner import weights as weights_lib
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.nonfinite import Skips
-from jaxagent.learner.roles import Roles
+from jaxagent.learner.roles import Critic, Roles
 from jaxagent.learner.work import Clock, Packer, Work
 from jaxagent.models import flops
 
@@ -30,8 +31,8 @@ class Learner:
   """Policy, value model, frozen reference and their optimizers on a mesh.
 
   A new learner is ready for RL: the reference is a copy of the policy, the
-  value model's trunk too, unless `critic` is given: (config, params) of a model
-  of its own with the same tokenizer. `start_sft` turns to fine-tuning (only the policy
+  value model's trunk too, unless `critic` is given: the config of a model of its own
+  with the same tokenizer, and what makes its weights on their places. `start_sft` turns to fine-tuning (only the policy
   and its own optimizer then exist in `state()`); `start_rl` turns back, with
   reference and value model made anew from the policy of that moment.
   """
@@ -44,7 +45,7 @@ class Learner:
     mesh: Mesh | None = None,
     seed: int = 0,
     policy_params: Any = None,
-    critic: tuple[models.ModelConfig, Any] | None = None,
+    critic: Critic | None = None,
     with_value: bool | None = None,
     with_reference: bool | None = None,
     pad_id: int = 0,
@@ -141,6 +142,17 @@ class Learner:
     counters['kl_coef'] = np.float64(self._kl.coefficient)
     return self._roles.state() | {'counters': counters}
 
+  def shapes(self) -> dict[str, Any]:
+    """`state()` with shape, dtype and sharding in place of each device array."""
+    return weights_lib.shapes(self.state())
+
+  def let_go(self) -> None:
+    """Drops the arrays, before a saved state is read in their place.
+
+    `state()` has their shapes from then on; `load_state` must follow.
+    """
+    self._roles.let_go()
+
   def load_state(self, tree: Mapping[str, Any]) -> None:
     """Takes over what `state()` gave, of the same phase and config."""
     expected = jax.tree.structure(self.state())
@@ -185,6 +197,7 @@ class Learner:
     total = sum(float(b.mask.sum()) for b in batches)
     if total == 0:
       raise ValueError('no token of this SFT batch carries loss.')
+    self._packer.note_row(max(b.tokens.shape[1] for b in batches))
     micros = (
       self._packer.put(
         {
@@ -297,7 +310,7 @@ class Learner:
     samples, _, _ = figures.usable(samples, None)
     work = Work(self._packer, samples)
     tables = batching.sample_tables(work.samples, work.width)
-    tables['values'] = work.per_token(self._roles.values)
+    tables['values'] = work.per_token(self._roles.values())
     returns = advantages_lib.returns_to_go(
       tables['rewards'] + tables['later'], tables['mask'], self.config.gamma
     )
@@ -334,7 +347,7 @@ class Learner:
         tables['ref_logp'] = work.per_token(self._roles.reference_logprobs())
     if self._roles.value is not None:
       with clock('values'):
-        tables['values'] = work.per_token(self._roles.values)
+        tables['values'] = work.per_token(self._roles.values())
     return tables
 
   def _advantages(self, work: Work, tables, weights) -> dict:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,8 +13,17 @@ from jax.sharding import Mesh
 from jaxagent import models, sharding
 from jaxagent.learner import programs, weights
 from jaxagent.learner.config import LearnerConfig
+from jaxagent.learner.offload import HOST, Offload
 
-log = logging.getLogger(__name__)
+# From (path, shape) of a weight to its sharding; see `sharding.parameter_place`.
+PlaceOf = Callable[[Sequence[Any], Sequence[int]], Any]
+# A model's config, and what makes its weights: new arrays at each call.
+Critic = tuple[models.ModelConfig, Callable[[PlaceOf], Any]]
+
+_HEAD, _TRUNK = 'head', 'trunk/'  # paths of a value model
+_ARRAYS = (
+  'policy', 'frozen', 'opt', 'value', 'value_frozen', 'value_opt', 'reference'
+)  # fmt: skip
 
 
 class Roles:
@@ -23,7 +31,8 @@ class Roles:
 
   Fine-tuning has a policy and its optimizer; RL has the reference and the
   value model besides, both made from the policy of that moment; the value
-  model's trunk from `critic`, (its config, params), where that is given.
+  model's trunk from `critic`, where that is given: its weights are made each time
+  that RL begins, and nothing keeps a second copy of them.
   """
 
   def __init__(
@@ -34,7 +43,7 @@ class Roles:
     *,
     seed: int = 0,
     policy_params: Any = None,
-    critic: tuple[models.ModelConfig, Any] | None = None,
+    critic: Critic | None = None,
     with_value: bool = True,
     with_reference: bool = True,
   ):
@@ -44,6 +53,7 @@ class Roles:
       _check_critic(critic[0], model_config, mesh)
     self.model_config, self.config, self.mesh = model_config, config, mesh
     self.with_value, self.with_reference = with_value, with_reference
+    self._offload = Offload(config.offload, mesh)
     self.place: dict[str, Any] = {}
     self._make_policy(policy_params, seed)
     self.start_rl()
@@ -62,24 +72,24 @@ class Roles:
 
   def start_sft(self, config: LearnerConfig) -> None:
     """A fresh optimizer for the policy, which is then alone."""
-    self.value = self.reference = self.opt = self.value_opt = None
+    self._clear()
     self.optimizer = programs.Optimizer(
       config,
       programs.sft_schedule(config),
       self.place['policy'],
       self.policy,
     )
-    self.opt = self.optimizer.init(self.policy)
+    self.opt = self._fresh('policy', self.optimizer, self.policy)
 
   def start_rl(self) -> None:
     """Fresh optimizers; reference and value from the policy of now."""
     config = self.config
-    self.reference = self.value = self.value_opt = None
-    self.value_layout, self.value_frozen = None, {}
+    self._clear()
     if self.with_reference:
-      self.reference = weights.copy(self.policy)
-      if 'reference' in config.offload:
-        self.reference = self._offload(self.reference, 'policy')
+      kept = config.reference_dtype
+      copied = weights.copy(self.policy, None if kept == 'float32' else kept)
+      self.reference = self._offload.away('reference', copied)
+      del copied
     if self.with_value:
       self._make_value()
     self.optimizer = programs.Optimizer(
@@ -88,57 +98,70 @@ class Roles:
       self.place['policy'],
       self.policy,
     )
-    self.opt = self.optimizer.init(self.policy)
+    self.opt = self._fresh('policy', self.optimizer, self.policy)
     self.programs = programs.Programs(
       config, self.mesh, self.policy_layout, self.value_layout, self.place
     )
 
+  def _clear(self) -> None:
+    """Lets go of all but the policy, before anything new is made."""
+    self.value = self.reference = self.opt = self.value_opt = None
+    self.value_layout, self.value_frozen = None, {}
+
+  def _fresh(self, role: str, optimizer, trained: weights.Flat) -> Any:
+    return self._offload.away(f'{role}_optimizer', optimizer.init(trained))
+
   def restart_value_schedule(self) -> None:
-    self.value_opt = self.value_optimizer.restarted(self.value_opt)
+    """The critic's schedule is at its beginning again; its moments stay."""
+    opt = self._offload.back('value_optimizer', self.value_opt)
+    restarted = self.value_optimizer.restarted(opt)
+    self.value_opt = self._offload.away('value_optimizer', restarted)
 
   def _make_policy(self, params: Any, seed: int) -> None:
-    graphdef, abstract = models.abstract_decoder(self.model_config)
-    if params is None:
-      graphdef, params = models.init_decoder(self.model_config, seed)
-    self.policy_layout, train, frozen = weights.flatten(graphdef, params)
-    _check_shapes(abstract, train | frozen)
+    made = models.abstract_decoder(self.model_config)
+    self.policy_layout, train, frozen = weights.flatten(*made)
     self.place['policy'] = sharding.parameter_shardings(train, self.mesh)
     self.place['frozen'] = sharding.parameter_shardings(frozen, self.mesh)
-    self.policy = sharding.put(train, self.place['policy'])
-    self.frozen = sharding.put(frozen, self.place['frozen'])
+    place = self.place['policy'] | self.place['frozen']
+    if params is None:
+      flat = weights.drawn(self.model_config, seed, place)
+    else:
+      flat = weights.by_path(params)
+      _check_shapes(train | frozen, flat)
+    self.policy = sharding.put({p: flat[p] for p in train}, self.place['policy'])
+    self.frozen = sharding.put({p: flat[p] for p in frozen}, self.place['frozen'])
 
   def _make_value(self) -> None:
-    trunk = self._critic or (self.model_config, self.policy_params)
-    graphdef, params = models.value_from_policy(*trunk)
-    self.value_layout, train, frozen = weights.flatten(graphdef, params)
+    config = self._critic[0] if self._critic else self.model_config
+    self.value_layout, train, frozen = weights.flatten(
+      *models.abstract_value(config)
+    )
     self.place['value'] = sharding.parameter_shardings(train, self.mesh)
     self.place['value_frozen'] = sharding.parameter_shardings(frozen, self.mesh)
-    self.value = sharding.put(train, self.place['value'])
-    self.value_frozen = sharding.put(frozen, self.place['value_frozen'])
+    trunk = {p: v for p, v in (train | frozen).items() if p != _HEAD}
+    if self._critic:
+      made = self._critic[1](sharding.parameter_place(self.mesh))
+      flat = {_TRUNK + p: v for p, v in weights.by_path(made).items()}
+      del made
+    else:
+      policy = self.policy | self.frozen
+      flat = weights.copy({p: policy[p.removeprefix(_TRUNK)] for p in trunk})
+    _check_shapes(trunk, {p: flat[p] for p in flat if p in trunk})
+    # The value of every state is 0 at first, and the trunk is not shaken.
+    flat[_HEAD] = jnp.zeros(train[_HEAD].shape, train[_HEAD].dtype)
+    value = sharding.put({p: flat[p] for p in train}, self.place['value'])
+    self.value_frozen = sharding.put(
+      {p: flat[p] for p in frozen}, self.place['value_frozen']
+    )
+    del flat
     self.value_optimizer = programs.Optimizer(
       self.config,
       programs.rl_schedule(self.config, self.config.value_lr),
       self.place['value'],
-      self.value,
+      value,
     )
-    self.value_opt = self.value_optimizer.init(self.value)
-
-  def _offload(self, flat, role: str):
-    kinds = {m.kind for m in self.mesh.devices.flat[0].addressable_memories()}
-    if 'pinned_host' not in kinds:
-      log.warning('no pinned host memory here (%s): kept on device.', kinds)
-      return flat
-    place = jax.tree.map(
-      lambda s: s.with_memory_kind('pinned_host'), self.place[role]
-    )
-    return jax.device_put(flat, place)
-
-  def _on_device(self, flat, role: str):
-    """Brings an offloaded role back for one use; others pass unchanged."""
-    leaf = next(iter(flat.values()))
-    if leaf.sharding.memory_kind == 'pinned_host':
-      return jax.device_put(flat, self.place[role])
-    return flat
+    self.value_opt = self._fresh('value', self.value_optimizer, value)
+    self.value = self._offload.away('value', value)
 
   # Passes over a micro-batch, or several with their gradients summed
 
@@ -148,12 +171,13 @@ class Roles:
 
   def reference_logprobs(self) -> Callable[[programs.Micro], jax.Array]:
     """`logprobs` under the reference, which stays on the device meanwhile."""
-    reference = self._on_device(self.reference, 'policy')
+    reference = self._offload.back('reference', self.reference)
     return lambda micro: self.programs.logprobs(reference, self.frozen, micro)
 
-  def values(self, micro: programs.Micro) -> jax.Array:
-    """[B, T]: values of the critic."""
-    return self.programs.values(self.value, self.value_frozen, micro)
+  def values(self) -> Callable[[programs.Micro], jax.Array]:
+    """[B, T]: values of the critic, which stays on the device meanwhile."""
+    value = self._offload.back('value', self.value)
+    return lambda micro: self.programs.values(value, self.value_frozen, micro)
 
   def sft_grads(self, micros: Iterable[programs.Micro]):
     """(gradients of the policy, metrics of each micro-batch)."""
@@ -177,10 +201,11 @@ class Roles:
 
   def value_grads(self, micros: Iterable[programs.Micro]):
     """(gradients of the value model, metrics of each micro-batch)."""
-    total, found = self.value_optimizer.zeros(self.value), []
+    value = self._offload.back('value', self.value)
+    total, found = self.value_optimizer.zeros(value), []
     for micro in micros:
       total, metrics = self.programs.value_grads(
-        total, self.value, self.value_frozen, micro
+        total, value, self.value_frozen, micro
       )
       found.append(metrics)
     return total, found
@@ -192,14 +217,21 @@ class Roles:
 
     factor: of the learning rate.
     """
+    back, away = self._offload.back, self._offload.away
     if role == 'actor':
-      self.policy, self.opt, info = self.optimizer.apply(
-        self.policy, self.opt, grads, factor
+      self.policy, opt, info = self.optimizer.apply(
+        self.policy, back('policy_optimizer', self.opt), grads, factor
       )
+      self.opt = away('policy_optimizer', opt)
     else:
-      self.value, self.value_opt, info = self.value_optimizer.apply(
-        self.value, self.value_opt, grads, factor
+      value, opt, info = self.value_optimizer.apply(
+        back('value', self.value),
+        back('value_optimizer', self.value_opt),
+        grads,
+        factor,
       )
+      self.value = away('value', value)
+      self.value_opt = away('value_optimizer', opt)
     return sharding.fetch(info)
 
   # State
@@ -217,24 +249,38 @@ class Roles:
       tree['reference'] = self.reference
     return tree
 
+  def let_go(self) -> None:
+    """Keeps shapes alone, in which a saved state is read; `load_state` must follow."""
+    for name in _ARRAYS:
+      setattr(self, name, weights.shapes(getattr(self, name)))
+
   def load_state(self, tree: Mapping[str, Any]) -> None:
     """Takes over what `state()` gave, with the same parts."""
-    put = sharding.put
+    put, place = sharding.put, self.place
     policy = tree['policy']
-    self.policy = put({k: policy[k] for k in self.policy}, self.place['policy'])
-    self.frozen = put({k: policy[k] for k in self.frozen}, self.place['frozen'])
-    self.opt = put(tree['opt'], self.optimizer.sharding)
+    self.policy = put({k: policy[k] for k in self.policy}, place['policy'])
+    self.frozen = put({k: policy[k] for k in self.frozen}, place['frozen'])
+    self.opt = self._kept('policy_optimizer', tree['opt'], self.optimizer.sharding)
     if self.value is not None:
       value = tree['value']
-      self.value = put({k: value[k] for k in self.value}, self.place['value'])
+      trained = {k: value[k] for k in self.value}
+      self.value = self._kept('value', trained, place['value'])
       self.value_frozen = put(
-        {k: value[k] for k in self.value_frozen}, self.place['value_frozen']
+        {k: value[k] for k in self.value_frozen}, place['value_frozen']
       )
-      self.value_opt = put(tree['value_opt'], self.value_optimizer.sharding)
+      self.value_opt = self._kept(
+        'value_optimizer', tree['value_opt'], self.value_optimizer.sharding
+      )
     if self.reference is not None:
-      self.reference = put(dict(tree['reference']), self.place['policy'])
-      if 'reference' in self.config.offload:
-        self.reference = self._offload(self.reference, 'policy')
+      self.reference = self._kept(
+        'reference', dict(tree['reference']), place['policy']
+      )
+
+  def _kept(self, name: str, tree: Any, place: Any) -> Any:
+    """A role of a saved state where it is kept, by way of no other memory."""
+    if name in self.config.offload:
+      place = jax.tree.map(lambda s: s.with_memory_kind(HOST), place)
+    return sharding.put(tree, place)
 
 
 def _check_critic(
@@ -248,9 +294,8 @@ def _check_critic(
     )
 
 
-def _check_shapes(abstract: Any, flat: Mapping[str, Any]) -> None:
-  leaves = jax.tree_util.tree_flatten_with_path(abstract)[0]
-  want = {sharding.path_of(p): tuple(v.shape) for p, v in leaves}
+def _check_shapes(abstract: Mapping[str, Any], flat: Mapping[str, Any]) -> None:
+  want = {p: tuple(v.shape) for p, v in abstract.items()}
   have = {p: tuple(jnp.shape(v)) for p, v in flat.items()}
   wrong = [
     f'{p}: {have.get(p, "missing")}, wanted {want.get(p, "none")}'

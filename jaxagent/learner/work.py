@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Sequence
 
@@ -13,6 +14,8 @@ from jax.sharding import Mesh
 from jaxagent import models, sharding, types
 from jaxagent.data import batching
 from jaxagent.learner.config import LearnerConfig
+
+_log = logging.getLogger(__name__)
 
 
 class Packer:
@@ -31,6 +34,7 @@ class Packer:
     pad_id: int,
   ):
     self.config, self.mesh, self.pad_id = config, mesh, pad_id
+    self._said = False
     self.shapes: set[tuple[int, int]] = set()
     self._attention_tokens = _attention_tokens(model_config)
 
@@ -38,16 +42,28 @@ class Packer:
     """Rows of a micro-batch [B, T], on the mesh."""
     return sharding.put(arrays, sharding.rows_sharding(self.mesh))
 
+  def note_row(self, row_tokens: int) -> None:
+    """Says once that a row is longer than what a device is to hold."""
+    most = self.config.micro_batch_tokens
+    if row_tokens > most and not self._said:
+      self._said = True
+      _log.warning(
+        'rows of %d tokens are longer than micro_batch_tokens=%d: each device holds '
+        'one row.', row_tokens, most,
+      )  # fmt: skip
+
   def pack(self, sequences: Sequence[np.ndarray], lengths: np.ndarray):
     """(packing, device arrays of each micro-batch) of some sequences."""
+    parts = sharding.rows_multiple(self.mesh)
     packing = batching.plan_packing(
       lengths,
       row_tokens_buckets=self.config.row_tokens,
-      max_tokens=self.config.micro_batch_tokens,
-      rows_multiple=sharding.rows_multiple(self.mesh),
+      max_tokens=self.config.micro_batch_tokens * parts,
+      rows_multiple=parts,
       prefer=self.shapes,
       attention_tokens=self._attention_tokens,
     )
+    self.note_row(packing.row_tokens)
     self.shapes.add((packing.rows, packing.row_tokens))
     ids = batching.pack_tokens(packing, sequences, self.pad_id)
     names = ('tokens', 'positions', 'segment_ids')

@@ -422,6 +422,18 @@ def mesh_fits_devices(config) -> str:
   )
 
 
+def offload_fits_devices(config) -> str:
+  """Devices with a memory that is not the host's."""
+  roles = tuple(config.rl.offload)
+  if not roles or config.loop in WITHOUT_DEVICES:
+    return ''
+  from jaxagent import sharding
+  from jaxagent.learner import offload
+
+  said = offload.complaint(roles, sharding.make_mesh(dict(config.mesh)))
+  return said and f'config.rl.{said}'
+
+
 def chosen_tasks(config) -> str:
   """Names, splits, and what the statistics and the ideas need of a task."""
   from jaxagent.data.ideas import idea_pool

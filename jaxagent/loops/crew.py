@@ -18,7 +18,8 @@ import jax
 
 from jaxagent import accelerator, models, processes, sharding
 from jaxagent.checkpoint import CheckpointManager, Restored
-from jaxagent.learner import Learner, LearnerConfig
+from jaxagent.learner import Learner, LearnerConfig, offload
+from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import StopFlag
 from jaxagent.models import attention, hf
 
@@ -65,20 +66,29 @@ def run_options(model: models.ModelConfig) -> dict[str, Any]:
 
 
 def build(plan: Plan) -> Learner:
-  """The learner. Raises ValueError where a folder, mesh or kernel does not fit."""
+  """The learner. Raises ValueError where a folder, mesh or kernel does not fit.
+
+  Weights go from their files to the devices that keep them, one after another.
+  """
   mesh, model = sharding.make_mesh(plan.mesh), plan.model
   # Before anything is loaded, which takes minutes.
   sharding.check_model(model, mesh)
   attention.choose(
     model.attention, model.dtype, model.head_dim, device=mesh.devices.flat[0]
   )
+  offload.check(plan.options.offload, mesh)
   params = critic = None
   if plan.path:
-    _, params = _load(plan.path, plan.model)
+    place = sharding.parameter_place(mesh)
+    params = hf.load_hf(plan.path, sharding_of=place, **run_options(model))[-1]
   if plan.critic_path and plan.options.uses_value:
-    critic = _load(plan.critic_path, plan.model)
+    options = run_options(model)
+    critic = (
+      models.ModelConfig.from_hf(plan.critic_path, **options),
+      functools.partial(_read_critic, plan.critic_path, options),
+    )
   return Learner(
-    plan.model,
+    model,
     plan.options,
     mesh=mesh,
     seed=plan.seed,
@@ -88,10 +98,12 @@ def build(plan: Plan) -> Learner:
   )
 
 
-def _load(folder: str, like: models.ModelConfig):
-  """(config, params) of a Hugging Face folder, to run as `like` does."""
-  config, _, params = hf.load_hf(folder, **run_options(like))
-  return config, params
+def _read_critic(folder: str, options: Mapping[str, Any], place: hf.ShardingOf) -> Any:
+  """The trunk's weights, read anew each time that RL begins; UserError if gone."""
+  try:
+    return hf.load_hf(folder, sharding_of=place, head=False, **options)[-1]
+  except (OSError, ValueError) as error:
+    raise UserError(f'config.rl.critic_path={folder!r}: {error}') from error
 
 
 def make_learner(plan: Plan) -> Learner | Leader:
@@ -145,21 +157,25 @@ def restore(
 ) -> Restored | None:
   """Loads the newest checkpoint into the learner; None where there is none.
 
-  check: raises where it is not to be loaded. The learner's host state is the caller's
-  to load.
+  The learner lets go of what it has before the new is read: after an error in that
+  it has nothing. check: raises where the checkpoint is not to be loaded. The
+  learner's host state is the caller's to load; arrays are not given.
   """
+  found = manager.latest()
+  if found is None:
+    return None
+  check(found)
   if isinstance(learner, Leader):
-    processes.tell((_Follower.restore, (str(manager.directory),), {}))
-  return _restore(learner, manager, check)
+    where = str(manager.directory), found.step
+    processes.tell((_Follower.restore, where, {}))
+  _restore(learner, manager, found.step)
+  return found
 
 
-def _restore(learner, manager, check=lambda restored: None) -> Restored | None:
+def _restore(learner, manager: CheckpointManager, step: int) -> None:
   with accelerator.turn():
-    restored = manager.restore_latest(learner.state())
-    if restored is not None:
-      check(restored)
-      learner.load_state(restored.arrays)
-  return restored
+    shapes = learner.shapes()
+    learner.load_state(manager.read(step, shapes, before=learner.let_go))
 
 
 class _Follower:
@@ -181,8 +197,8 @@ class _Follower:
     manager = CheckpointManager(pathlib.Path(directory), keep)
     manager.save(step, self.learner.state())
 
-  def restore(self, directory: str) -> None:
-    _restore(self.learner, CheckpointManager(pathlib.Path(directory)))
+  def restore(self, directory: str, step: int) -> None:
+    _restore(self.learner, CheckpointManager(pathlib.Path(directory)), step)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterable, Iterator
 
+import jax
+
 from jaxagent import models, readings, types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import bpe, chat
@@ -127,11 +129,31 @@ def critic_config(
   )
 
 
-def learner_config(config) -> LearnerConfig:
-  """`config.rl` and `config.rollout` as the learner's dataclass."""
+_LANES = 128  # rows are multiples of it where attention has a flash kernel
+
+
+def row_lengths(longest: int, platform: str) -> tuple[int, ...]:
+  """Powers of two from 256 on, and the longest; on accelerators a multiple of 128.
+
+  >>> row_lengths(544, 'cpu'), row_lengths(544, 'gpu')
+  ((256, 512, 544), (256, 512, 640))
+  """
+  if platform != 'cpu':
+    longest = -(-longest // _LANES) * _LANES
+  powers, length = [], 256
+  while length < longest:
+    powers.append(length)
+    length *= 2
+  return (*powers, longest)
+
+
+def learner_config(config, platform: str = '') -> LearnerConfig:
+  """`config.rl` and `config.rollout` as the learner's dataclass.
+
+  platform: of the devices it is for, '' for those here.
+  """
   rl, roll = config.rl, config.rollout
   longest = roll.max_prompt_tokens + roll.max_new_tokens
-  buckets = tuple(b for b in (256, 512, 1024, 2048, 4096) if b < longest)
   return LearnerConfig(
     policy_lr=rl.policy_lr,
     value_lr=rl.value_lr,
@@ -165,7 +187,11 @@ def learner_config(config) -> LearnerConfig:
     temperature=roll.temperature,
     micro_batch_tokens=rl.micro_batch_tokens,
     grad_reduce_dtype=rl.grad_reduce_dtype,
-    row_tokens=(*buckets, longest),
+    row_tokens=row_lengths(longest, platform or jax.default_backend()),
+    chunk_rows=rl.chunk_rows,
+    reference_dtype=rl.reference_dtype,
+    offload=tuple(rl.offload),
+    donate_params=rl.donate,
   )
 
 

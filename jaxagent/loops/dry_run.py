@@ -145,8 +145,8 @@ class Parts:
   cut: bool
 
 
-def parts_of(config) -> Parts:
-  """What is planned and compiled of a config.
+def parts_of(config, platform: str = 'gpu') -> Parts:
+  """What is planned and compiled of a config, for devices of a platform.
 
   Raises UserError for a model that is none.
   """
@@ -161,7 +161,7 @@ def parts_of(config) -> Parts:
   return Parts(
     model=model,
     critic=device.critic_config(config, model),
-    learner=device.learner_config(config),
+    learner=device.learner_config(config, platform),
     prompt_tokens=roll.max_prompt_tokens,
     new_tokens=roll.max_new_tokens,
     engine_slots=_engine_slots(config),
@@ -186,7 +186,9 @@ def plan_of(config, **changes: Any) -> dict[str, Any]:
     with_value=learner.uses_value,
     critic=parts.critic,
     with_reference=learner.uses_reference,
+    reference_dtype=learner.reference_dtype,
     offload=learner.offload,
+    donate=learner.donate_params,
     engine_slots=parts.engine_slots,
   )
   found = plan.plan(parts.model, dict(config.mesh), **(options | changes))
@@ -209,5 +211,6 @@ def _shapes(config, found) -> list[str]:
     f'{mesh["tensor"]} = {found["devices"]} devices',
     f'rows       prompt up to {config.rollout.max_prompt_tokens} + response '
     f'up to {config.rollout.max_new_tokens} tokens; '
-    f'{config.rl.micro_batch_tokens} tokens a micro-batch',
+    f'at most {config.rl.micro_batch_tokens} tokens of a '
+    'micro-batch on a device, or one row that is longer',
   ]

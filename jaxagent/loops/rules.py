@@ -15,7 +15,7 @@ from jaxagent.algorithms import kl
 from jaxagent.envs import agents, parser, step_env
 from jaxagent.envs.solution_env import INSTRUMENTERS
 from jaxagent.interactions import MAX_CALLS
-from jaxagent.learner.config import CENTRED
+from jaxagent.learner.config import CENTRED, OFFLOADED
 from jaxagent.loops import checks, endpoints, engines, templates
 from jaxagent.rewards.mle import SCALES
 from jaxagent.sandbox import cpu_levels
@@ -128,6 +128,40 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('sft.steps', 'ran', 'improved'),
   checks.one_of('rl.schedule', 'cosine', 'constant'),
   checks.one_of('rl.grad_reduce_dtype', 'float32', 'bfloat16'),
+  checks.one_of('rl.reference_dtype', 'float32', 'bfloat16'),
+  checks.names('rl.offload', OFFLOADED),
+  checks.related(
+    'rl.reference_dtype',
+    'rl.kl_coef',
+    holds=lambda dtype, coefficient: dtype == 'float32' or coefficient > 0,
+    say='config.rl.reference_dtype={0!r} is of the reference, which no run with '
+    "config.rl.kl_coef={1} has; set it to 'float32'.",
+  ),
+  checks.related(
+    'rl.offload',
+    'rl.kl_coef',
+    holds=lambda roles, coefficient: 'reference' not in roles or coefficient > 0,
+    say='config.rl.offload={0!r}: no run with config.rl.kl_coef={1} has a '
+    'reference; leave it out.',
+  ),
+  checks.related(
+    'rl.offload',
+    'rl.estimator',
+    holds=lambda roles, name: name == 'gae'
+    or not {'value', 'value_optimizer'} & set(roles),
+    say='config.rl.offload={0!r}: config.rl.estimator={1!r} has no value model; '
+    'leave it out.',
+  ),
+  checks.related(
+    'rl.donate',
+    'rl.rest',
+    'rollout.engine',
+    holds=lambda donate, rest, engine: not donate
+    or (rest == 'wait' and engine == 'native'),
+    say='config.rl.donate={0} writes the new policy over the old one, from which '
+    'config.rl.rest={1!r} with config.rollout.engine={2!r} may still draw or be '
+    "checked; set it to False, or take rest='wait' and engine='native'.",
+  ),
   checks.one_of('rollout.engine', 'native', 'vllm'),
   checks.one_of('rollout.vllm.sync', 'shared_memory', 'folder', 'nccl'),
   checks.one_of('rollout.prompt_style', 'compact', 'full'),
@@ -162,6 +196,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.flag('model.scan_layers'),
   checks.flag('sft.deduplicate'),
   checks.flag('rl.shuffle_rewards'),
+  checks.flag('rl.donate'),
   checks.flag('rl.entropy_metric'),
   checks.flag('rollout.batch_invariant'),
   checks.flag('rollout.vllm.enforce_eager'),
@@ -232,6 +267,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.whole('rl.kl_horizon'),
   checks.whole('rl.minibatches'),
   checks.whole('rl.micro_batch_tokens'),
+  checks.whole('rl.chunk_rows'),
   checks.whole('rl.checkpoint_every'),
   checks.whole('rl.keep_checkpoints'),
   checks.whole('eval.trajectories_per_task'),
@@ -649,6 +685,7 @@ RULES: tuple[checks.Rule, ...] = (
     checks.mesh_fits_devices,
     'devices',
   ),
+  checks.Rule(('rl.offload',), checks.offload_fits_devices, 'devices'),
   checks.Rule(
     ('rollout.engine', *_vllm('sync')), engines.nccl_complaint, 'devices'
   ),

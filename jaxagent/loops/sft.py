@@ -60,8 +60,7 @@ def run(host, learner, rows: Sequence[Row]) -> None:
   if restored is not None:
     learner.load_host_state(restored.host['learner'])
     start = restored.step
-  buckets = host.config.rollout
-  longest = buckets.max_prompt_tokens + buckets.max_new_tokens
+  parts = sharding.rows_multiple(learner.mesh)
   with (
     MetricWriter(host.work / 'logs' / 'sft', resume_step=start) as writer,
     Progress('sft', total, initial=start) as progress,
@@ -71,9 +70,9 @@ def run(host, learner, rows: Sequence[Row]) -> None:
       chosen = _batch(rows, step, per_epoch, config.batch_size, host)
       batches = pack_conversations(
         chosen,
-        row_tokens_buckets=(longest,),
-        max_tokens=host.config.rl.micro_batch_tokens,
-        rows_multiple=sharding.rows_multiple(learner.mesh),
+        row_tokens_buckets=learner.config.row_tokens[-1:],
+        max_tokens=learner.config.micro_batch_tokens * parts,
+        rows_multiple=parts,
         pad_id=0,
       )
       metrics = learner.sft_step(batches)

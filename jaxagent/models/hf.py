@@ -100,10 +100,13 @@ def load_hf(
   folder: str | pathlib.Path,
   *,
   sharding_of: ShardingOf | None = None,
+  head: bool = True,
   **run_options: Any,
 ) -> tuple[ModelConfig, nnx.GraphDef, nnx.State]:
   """Reads an HF folder tensor by tensor, each slice straight to its shard.
 
+  The host holds one weight at most, of this process's devices. head: without it
+  an output table of its own is checked but not read: its leaf is a shape.
   `run_options` go to `ModelConfig.from_hf` (dtype, scan_layers, ...).
   Raises before loading: ValueError with every unknown, missing or misshapen
   name; FileNotFoundError where config or shards are not there.
@@ -118,6 +121,8 @@ def load_hf(
   graphdef, abstract = abstract_decoder(base)
   leaves = dict(nnx.to_flat_state(abstract))
   for weight in table:
+    if not head and weight.path == ('lm_head',):
+      continue
     value = _load_weight(weight, files, sharding_of)
     leaves[weight.path] = leaves[weight.path].replace(value)
   params = nnx.from_flat_state(leaves)
@@ -379,26 +384,40 @@ def _same_bytes(files, a: str, b: str) -> bool:
 
 def _load_weight(weight, files, sharding_of):
   """One weight, each device's slice read on its own."""
-
-  def read(index: tuple[slice, ...]) -> np.ndarray:
-    names = weight.names[index[0]] if weight.stacked else weight.names
-    rest = index[1:] if weight.stacked else index
-    parts = []
-    for name in names:
-      whole = files[name].read()
-      part = whole[rest[::-1]] if weight.transpose else whole[rest]
-      if not st.is_finite(part):
-        raise _not_finite(files[name], name)
-      part = part.T if weight.transpose else part
-      # A copy: on the CPU an array can be the memory that it is given, and the
-      # file that is mapped there may be written over.
-      parts.append(np.array(part, weight.dtype))
-    return np.stack(parts) if weight.stacked else parts[0]
-
   sharding = sharding_of(weight.path, weight.shape) if sharding_of else None
   if sharding is None:
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  on_host = next(iter(sharding.device_set)).platform == 'cpu'
+  parts: dict[tuple, np.ndarray] = {}
+
+  def read(index: tuple[slice, ...]) -> np.ndarray:
+    key = tuple(part.indices(size) for part, size in zip(index, weight.shape))
+    # Devices that hold the same are sent the same bytes; on the CPU an array can be
+    # the memory that it is given, and each needs its own.
+    if on_host or key not in parts:
+      parts[key] = _read_part(weight, files, index)
+    return parts[key]
+
   return jax.make_array_from_callback(weight.shape, sharding, read)
+
+
+def _read_part(weight, files, index: tuple[slice, ...]) -> np.ndarray:
+  """A part of a weight; of a scanned one, layer by layer into its place.
+
+  Always a copy: on the CPU an array can be the memory that it is given, and the
+  file that is mapped there may be written over.
+  """
+  shape = [len(range(*s.indices(n))) for s, n in zip(index, weight.shape)]
+  out = np.empty(shape, weight.dtype)
+  names = weight.names[index[0]] if weight.stacked else weight.names
+  rest = index[1:] if weight.stacked else index
+  for i, name in enumerate(names):
+    whole = files[name].read()
+    part = whole[rest[::-1]] if weight.transpose else whole[rest]
+    if not st.is_finite(part):
+      raise _not_finite(files[name], name)
+    out[i if weight.stacked else ...] = part.T if weight.transpose else part
+  return out
 
 
 def _slice_of(leaf, weight, i):

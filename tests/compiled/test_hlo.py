@@ -150,6 +150,18 @@ def test_trips_of_a_loop(operands, direction, config, trips):
   assert found.counts == {'all-reduce': trips} and not found.unknown_loops
 
 
+def test_attributes_of_several_lines_end_no_computation():
+  text = _module(
+    '%k = f32[4]{0} custom-call(%p), frontend_attributes={kernel_metadata={',
+    '',
+    'ROOT %ar = f32[2]{0} all-reduce(%k), to_apply=%add',
+  ).replace('{\n  \n', '{\n"x":"y"\n}}, backend_config={"flops":"7"}\n')
+  assert '\n}}, backend_config' in text
+  assert hlo.collectives(text).bytes == {'all-reduce': 8}
+  (entry,) = hlo.parse(text).computations.values()
+  assert entry['k'].attributes.endswith('}}, backend_config={"flops":"7"}')
+
+
 def test_small_results_can_be_left_out():
   text = _module('ROOT %ar = f32[] all-reduce(%p), to_apply=%add')
   assert hlo.collectives(text).total == 4

@@ -82,10 +82,10 @@ def test_a_critic_of_its_own_has_its_own_shape(model_config, tmp_path):
   own = model_config.replace(
     hidden_size=48, head_dim=12, num_hidden_layers=2, vocab_size=96
   )
-  _, params = init_decoder(own, seed=7)
 
   def make():
-    return Learner(model_config, BASE, seed=1, critic=(own, params))
+    weights = lambda place: init_decoder(own, seed=7)[1]
+    return Learner(model_config, BASE, seed=1, critic=(own, weights))
 
   learner = make()
   trunk = learner.value_params['trunk']
@@ -108,7 +108,7 @@ def test_a_critic_of_its_own_has_its_own_shape(model_config, tmp_path):
 def test_a_critic_with_fewer_tokens_is_refused(model_config):
   own = model_config.replace(vocab_size=32)
   with pytest.raises(ValueError, match='critic knows 32 tokens, the policy 64'):
-    Learner(model_config, BASE, critic=(own, init_decoder(own, 0)[1]))
+    Learner(model_config, BASE, critic=(own, None))
 
 
 def test_the_rates_of_both_roles_follow_the_schedule():

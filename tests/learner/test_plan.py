@@ -50,15 +50,20 @@ def test_memory_by_hand():
   assert memory['value'] == 4 * value / 8
   assert memory['value_optimizer'] == 8 * value / 8
   # 2048 tokens a device in bf16: 28 residuals, then either the logits of 1024
-  # tokens and the table's gradient, twice, or two insides and all gradients.
+  # tokens and the table's gradient, twice, beside the gathered table, or two insides
+  # and all gradients beside two gathered layers.
   inside = 2 * 2048 * (4 * 3584 + 2 * 3584 + 2 * 512 + 3 * 18944)
-  logits = 2 * 4 * (1024 + 3584) * 152064
+  logits = 2 * 4 * (1024 + 3584) * 152064 + 2 * 152064 * 3584
   residuals = 28 * 2 * 2048 * 3584
   backward = 2 * inside + memory['gradients']
+  backward += 2 * 2 * (n - 2 * 152064 * 3584) / 28
   assert logits > backward
   assert memory['activations'] == residuals + logits
-  few = plan_lib.plan(QWEN_7B, {'fsdp': 8}, chunk_rows=64)
-  assert few['memory_per_device']['activations'] == residuals + backward
+  many = plan_lib.plan(
+    QWEN_7B, {'fsdp': 8}, chunk_rows=64, micro_batch_tokens=4096
+  )
+  backward += 2 * inside
+  assert many['memory_per_device']['activations'] == 2 * residuals + backward
 
 
 def test_scores_count_where_they_are_arrays():
@@ -72,12 +77,12 @@ def test_scores_count_where_they_are_arrays():
     )
     return found['memory_per_device']['activations']
 
-  scores = 12.7 * 28 * 2048 * 4096
+  scores = 12.7 * 28 * 4096 * 4096  # a row is longer than micro_batch_tokens
   flash = activations('a100')
-  assert activations('h200') == flash == activations('a100', row=8192.0)
+  assert activations('h200') == flash < activations('a100', row=8192.0)
   for device, changes in (
     ('a100', {'attention': 'xla'}),
-    ('tpu-v5p', {}),
+    ('tpu-v5p', {'attention': 'xla'}),
   ):
     more = activations(device, **changes) - flash
     assert more == pytest.approx(scores)
@@ -128,12 +133,14 @@ def test_the_engines_cache_has_its_shape(scanned):
     assert memory['engine_cache'] == memory['engine_round'] == bytes_
     without = plan_lib.plan(model, mesh)
     more = found['need_bytes'] - without['need_bytes']
-    assert more == pytest.approx(2 * bytes_)
+    # Where nothing reads the old policy on, the new one lies where activations were.
+    assert without['memory_per_device']['policy_copy'] == 0
+    assert more == pytest.approx(2 * bytes_ + memory['policy_copy'])
 
 
 def _native_on_tpus(slots: int):
   config = stepwise_ppo.get_config('qwen2.5-7b')
-  config.mesh.fsdp = 16
+  config.mesh.fsdp = 8
   config.rollout.engine = 'native'
   config.rollout.max_num_seqs = slots
   return dry_run.plan_of(config, device='tpu-v5p', device_gb=95.0)
@@ -179,7 +186,10 @@ def test_says_by_how_much_it_does_not_fit():
   advice = f'short by {short / 1e9:.1f} GB a device: '
   assert found['advice'] == advice + 'raise mesh.fsdp'
   found = plan_lib.plan(
-    QWEN_7B.replace(remat='none'), {'fsdp': 8}, device_gb=60
+    QWEN_7B.replace(remat='none'),
+    {'fsdp': 8},
+    device_gb=60,
+    micro_batch_tokens=4096,
   )
   assert found['advice'].endswith(
     'set model.remat=full; halve rl.micro_batch_tokens; raise mesh.fsdp'
@@ -187,6 +197,52 @@ def test_says_by_how_much_it_does_not_fit():
   moved = plan_lib.plan(QWEN_7B, {'fsdp': 8}, offload=('reference',))
   assert 'reference' not in moved['memory_per_device']
   assert moved['host_memory_per_device']['reference'] > 0
+
+
+def test_a_device_passes_its_own_tokens_or_one_longer_row():
+  def activations(**options):
+    found = plan_lib.plan(QWEN_7B, {'data': 2, 'fsdp': 8}, **options)
+    return found['memory_per_device']['activations']
+
+  # As many on one device alone: the mesh does not divide them.
+  alone = plan_lib.plan(QWEN_7B, {'fsdp': 8}, micro_batch_tokens=8192)
+  assert activations(micro_batch_tokens=8192) == (
+    alone['memory_per_device']['activations']
+  )
+  longer = activations(micro_batch_tokens=2048, tokens_per_sample=8192.0)
+  assert longer == activations(micro_batch_tokens=8192)
+
+
+def test_a_reference_in_bfloat16_is_half():
+  full = plan_lib.plan(QWEN_7B, {'fsdp': 8})['memory_per_device']
+  half = plan_lib.plan(QWEN_7B, {'fsdp': 8}, reference_dtype='bfloat16')
+  assert half['memory_per_device']['reference'] == full['reference'] / 2
+
+
+def test_what_is_offloaded_counts_where_it_is_used():
+  def of(*roles):
+    return plan_lib.plan(QWEN_7B, {'fsdp': 8}, offload=roles)
+
+  whole = of()
+  sizes = whole['memory_per_device']
+  # Beside the activations of its own pass.
+  found = of('reference')
+  assert found['memory_per_device']['brought_back'] == sizes['reference']
+  assert found['need_bytes'] == pytest.approx(whole['need_bytes'])
+  # Two that are not used together; moments come when activations have gone.
+  found = of('reference', 'value', 'policy_optimizer', 'value_optimizer')
+  together = sizes['value'] + sizes['value_optimizer']
+  brought = found['memory_per_device']['brought_back']
+  assert brought == pytest.approx(
+    max(together - sizes['activations'], sizes['reference'])
+  )
+  saved = whole['need_bytes'] - found['need_bytes']
+  assert saved > sizes['policy_optimizer']
+
+
+def test_the_policys_copy_is_not_there_where_it_is_donated():
+  donated = plan_lib.plan(QWEN_7B, {'fsdp': 8}, donate=True)
+  assert donated['memory_per_device']['policy_copy'] == 0
 
 
 def test_refuses_a_mesh_that_does_not_divide():

@@ -133,8 +133,8 @@ def test_what_the_last_update_left_is_saved(every, saved, tmp_path, monkeypatch)
 def test_another_recipes_checkpoint_is_refused(tmp_path):
   restored = stubs.SimpleNamespace(host={'recipe': 'stepwise'}, step=3)
   checkpoints = stubs.SimpleNamespace(
-    restore_latest=lambda state: restored, directory=tmp_path
+    latest=lambda: restored, directory=tmp_path
   )
-  learner = stubs.SimpleNamespace(state=dict)
+  learner = None  # is not asked
   with pytest.raises(UserError, match='stepwise RL, not of episodewise.*work_dir'):
     train._resume(checkpoints, learner, None, 'episodewise')
