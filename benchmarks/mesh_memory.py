@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from typing import Any
 
 DEVICES = 8
-MESHES = ({'fsdp': 8}, {'fsdp': 4, 'tensor': 2})
+MESHES = ({'fsdp': DEVICES},)
 
 
 def live_bytes() -> Counter[int]:
@@ -72,7 +72,7 @@ def watched() -> Iterator[Peak]:
     while not done.is_set():
       with contextlib.suppress(RuntimeError):
         peak.look()
-      time.sleep(0.002)
+      time.sleep(0.02)
 
   thread = threading.Thread(target=look, daemon=True)
   jax.make_array_from_callback = placed
@@ -141,7 +141,7 @@ def _arms(root: pathlib.Path) -> list[dict[str, Any]]:
     vocab_size=2048,
     hidden_size=256,
     intermediate_size=768,
-    num_hidden_layers=8,
+    num_hidden_layers=4,
     num_attention_heads=8,
     num_key_value_heads=2,
     head_dim=32,

@@ -130,38 +130,6 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('rl.grad_reduce_dtype', 'float32', 'bfloat16'),
   checks.one_of('rl.reference_dtype', 'float32', 'bfloat16'),
   checks.names('rl.offload', OFFLOADED),
-  checks.related(
-    'rl.reference_dtype',
-    'rl.kl_coef',
-    holds=lambda dtype, coefficient: dtype == 'float32' or coefficient > 0,
-    say='config.rl.reference_dtype={0!r} is of the reference, which no run with '
-    "config.rl.kl_coef={1} has; set it to 'float32'.",
-  ),
-  checks.related(
-    'rl.offload',
-    'rl.kl_coef',
-    holds=lambda roles, coefficient: 'reference' not in roles or coefficient > 0,
-    say='config.rl.offload={0!r}: no run with config.rl.kl_coef={1} has a '
-    'reference; leave it out.',
-  ),
-  checks.related(
-    'rl.offload',
-    'rl.estimator',
-    holds=lambda roles, name: name == 'gae'
-    or not {'value', 'value_optimizer'} & set(roles),
-    say='config.rl.offload={0!r}: config.rl.estimator={1!r} has no value model; '
-    'leave it out.',
-  ),
-  checks.related(
-    'rl.donate',
-    'rl.rest',
-    'rollout.engine',
-    holds=lambda donate, rest, engine: not donate
-    or (rest == 'wait' and engine == 'native'),
-    say='config.rl.donate={0} writes the new policy over the old one, from which '
-    'config.rl.rest={1!r} with config.rollout.engine={2!r} may still draw or be '
-    "checked; set it to False, or take rest='wait' and engine='native'.",
-  ),
   checks.one_of('rollout.engine', 'native', 'vllm'),
   checks.one_of('rollout.vllm.sync', 'shared_memory', 'folder', 'nccl'),
   checks.one_of('rollout.prompt_style', 'compact', 'full'),
@@ -313,6 +281,38 @@ RULES: tuple[checks.Rule, ...] = (
   checks.number('rl.max_grad_norm', above=0),
   checks.number('rl.importance_cap', above=0),
   # What belongs together.
+  checks.related(
+    'rl.reference_dtype',
+    'rl.kl_coef',
+    holds=lambda dtype, coefficient: dtype == 'float32' or coefficient > 0,
+    say='config.rl.reference_dtype={0!r} is of the reference, which no run with '
+    "config.rl.kl_coef={1} has; set it to 'float32'.",
+  ),
+  checks.related(
+    'rl.offload',
+    'rl.kl_coef',
+    holds=lambda roles, coefficient: 'reference' not in roles or coefficient > 0,
+    say='config.rl.offload={0!r}: no run with config.rl.kl_coef={1} has a '
+    'reference; leave it out.',
+  ),
+  checks.related(
+    'rl.offload',
+    'rl.estimator',
+    holds=lambda roles, name: name == 'gae'
+    or not {'value', 'value_optimizer'} & set(roles),
+    say='config.rl.offload={0!r}: config.rl.estimator={1!r} has no value model; '
+    'leave it out.',
+  ),
+  checks.related(
+    'rl.donate',
+    'rl.rest',
+    'rollout.engine',
+    holds=lambda donate, rest, engine: not donate
+    or (rest == 'wait' and engine == 'native'),
+    say='config.rl.donate={0} writes the new policy over the old one, from which '
+    'config.rl.rest={1!r} with config.rollout.engine={2!r} may still draw or be '
+    "checked; set it to False, or take rest='wait' and engine='native'.",
+  ),
   checks.related(
     'rl.weight_cap',
     holds=lambda cap: cap == 0 or cap >= 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import sys
@@ -25,6 +26,7 @@ CONFIG = LearnerConfig(
   warmup_steps=0,
 )
 PLAN = crew.Plan(MODEL, CONFIG, mesh={'data': 2, 'fsdp': 2}, seed=1, pad_id=0)
+FOLDER = 'model'  # beside the work folder: a policy and critic to load
 
 
 def _total(params) -> float:
@@ -35,7 +37,11 @@ def _total(params) -> float:
 
 
 def _figures(folder: pathlib.Path) -> dict[str, float]:
-  learner, manager = crew.make_learner(PLAN), CheckpointManager(folder)
+  files = str(folder.parent / FOLDER)
+  learner = crew.make_learner(
+    dataclasses.replace(PLAN, path=files, critic_path=files)
+  )
+  manager = CheckpointManager(folder)
   assert crew.restore(learner, manager) is None
   found = {'fresh': _total(learner.policy_params)}
   learner.start_sft(total_steps=2)

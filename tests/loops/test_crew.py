@@ -17,8 +17,10 @@ from jaxagent import audit
 from jaxagent.data.ledger import Ledger
 from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
+from jaxagent.models import hf, init_decoder
 from jaxagent.summary import load
-from tests.loops import SMALL
+from tests.learner.mesh_worker import MODEL
+from tests.loops import SMALL, crew_worker
 
 ROOT = pathlib.Path(__file__).parents[2]
 MAIN = (
@@ -72,6 +74,9 @@ def _finish(started) -> list[str]:
 
 
 def test_two_processes_compute_what_one_does(tmp_path):
+  """Weights and critic loaded from files, each process its own parts."""
+  _, params = init_decoder(MODEL, 5)
+  hf.save_hf(tmp_path / crew_worker.FOLDER, MODEL, params)
   found = []
   for count in (1, 2):
     arguments = ('-m', 'tests.loops.crew_worker', str(tmp_path / str(count)))

@@ -336,6 +336,26 @@ PAIRS = [
   ({'rollout.stop': (3,)}, 'must be a tuple of texts'),
   ({'rollout.max_prompt_tokens': 4000}, '4000 .*max_position_embeddings=1024'),
   ({'work_dir': ' '}, "work_dir=' ' is empty"),
+  ({'rl.offload': ('policy',)}, "'policy' .*choose from: reference, value, policy_opt"),
+  ({'rl.offload': ('value', 'value')}, "'value' is there twice"),
+  ({'rl.offload': 'value'}, "offload='value' must be a tuple"),
+  (
+    {'rl.offload': ('reference',), 'rl.kl_coef': 0.0},
+    r'offload=.*kl_coef=0.0 has a reference; leave it out',
+  ),
+  (
+    {'rl.offload': ('value_optimizer',), 'rl.estimator': 'rloo', 'rl.group_size': 2},
+    "offload=.*estimator='rloo' has no value model",
+  ),
+  (
+    {'rl.reference_dtype': 'bfloat16', 'rl.kl_coef': 0.0},
+    "reference_dtype='bfloat16' is of the reference.*'float32'",
+  ),
+  ({'rl.donate': True}, "donate=True .*rest='carry_over'.*engine='native'"),
+  (
+    {'rl.donate': True, 'rl.rest': 'wait', 'rollout.engine': 'vllm'},
+    "donate=True .*engine='vllm'",
+  ),
   ({'eval.policies': ('rl', 'ppo')}, "'ppo' .*choose from: starter, sft, rl"),
   ({'eval.policies': ('rl', 'rl')}, "'rl' is there twice"),
   ({'eval.policies': 'rl'}, "policies='rl' must be a tuple"),
@@ -626,3 +646,9 @@ def test_prompt_bound_lies_below_every_tokenizer():
   assert rules.complaint(config, ('config', 'run')) == ''
   config.rollout.max_prompt_tokens = len(ids) - 4
   assert 'shortest prompt' in rules.complaint(config, ('config', 'run'))
+
+
+def test_offload_is_refused_where_the_devices_are_the_host():
+  said = checks.offload_fits_devices(_config({'rl.offload': ('reference',)}))
+  assert said.startswith("config.rl.offload=('reference',) does nothing on CPU")
+  assert not checks.offload_fits_devices(_config())
