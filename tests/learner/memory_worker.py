@@ -7,7 +7,6 @@ import pathlib
 import tempfile
 from typing import Any
 
-import jax
 import numpy as np
 
 from benchmarks import mesh_memory
