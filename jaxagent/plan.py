@@ -127,7 +127,7 @@ def _scores_row(model: ModelConfig, device: str, row: float) -> float:
   if kernel == 'auto' and device == 'cpu':
     kernel = 'mapped'
   elif kernel == 'auto' and device.startswith('tpu'):
-    kernel = 'xla' if attention.no_splash(int(row)) else 'splash'
+    kernel = 'xla' if attention.no_splash('tpu', int(row)) else 'splash'
   elif kernel == 'auto':
     capability = _CAPABILITY.get(device)
     fits = capability and not attention.no_cudnn(
