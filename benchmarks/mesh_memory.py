@@ -160,6 +160,20 @@ def _arms(root: pathlib.Path) -> list[dict[str, Any]]:
   return rows
 
 
+def table(result: dict[str, Any]) -> str:
+  """The most bytes of a device over those of a ready learner, before and now."""
+  lines = [
+    '| critic of its own | while | b279f23 | now |',
+    '|---|---|---|---|',
+  ]
+  for old, new in zip(result['before']['rows'], result['now']['rows']):
+    for phase in ('loading', 'stays', 'resuming'):
+      text = 'after loading' if phase == 'stays' else phase
+      critic = 'yes' if new['critic'] else 'no'
+      lines.append(f'| {critic} | {text} | {old[phase]:.2f} | {new[phase]:.2f} |')
+  return '\n'.join(lines)
+
+
 def main(argv: list[str] | None = None) -> int:
   """Prints the ratios; with --json as JSON, to a file where one is named."""
   parser = argparse.ArgumentParser(prog='python -m benchmarks.mesh_memory')

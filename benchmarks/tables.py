@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import (
   async_core,
+  compiled_plans,
   decode,
   decode_bandwidth,
   duration_ablation,
@@ -23,6 +24,7 @@ from benchmarks import (
   engines,
   learner_step,
   machine,
+  mesh_memory,
   ml_agent_claims,
   rl_for_mle_claims,
   staleness,
@@ -37,6 +39,7 @@ PAGES = (
   'docs/ml_agent.md',
   'docs/rl_for_mle.md',
   'docs/rollout.md',
+  'docs/scaling.md',
 )
 BLOCK = re.compile(
   r'(<!-- table: ([\w ]+) -->\n).*?(<!-- end of table -->)', re.DOTALL
@@ -50,6 +53,8 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     'duration_bias',
     lambda result: duration_bias.table(result, timeouts=('p95',)),
   ),
+  'compiled plans': ('compiled_plans', compiled_plans.table),
+  'mesh memory': ('mesh_memory', mesh_memory.table),
   'decode': ('decode', decode.table),
   'bandwidth': ('decode_bandwidth', decode_bandwidth.table),
   'learner step': ('learner_step', learner_step.table),
