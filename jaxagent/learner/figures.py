@@ -21,7 +21,8 @@ def utilisation(
   """Model FLOPs utilisation by role: `work` over what the mesh could do meanwhile.
 
   work: FLOPs of 'actor' and 'critic'. seconds: of stages, by name, of which
-  `update_actor` and `update_critic` count. Nothing where the accelerator's peak is
+  `update_actor` and `update_critic` count; a role that was not updated is left out.
+  Nothing where the accelerator's peak is
   not known.
   """
   peak = accelerator.peak_flops(mesh.devices.flat[0].device_kind)
@@ -30,6 +31,7 @@ def utilisation(
   return {
     _MFU[role]: flops / (seconds[f'update_{role}'] * mesh.size * peak)
     for role, flops in work.items()
+    if f'update_{role}' in seconds
   }
 
 
