@@ -105,7 +105,7 @@ def check_attention(target: targets.Target, parts: Parts) -> None:
 
 
 def run_of(parts: Parts, sizes: Mapping[str, int]) -> Run:
-  """What is compiled: micro-batches of the longest rows, as many as a run has."""
+  """Returns what is compiled: micro-batches of the longest rows, as many as a run has."""
   options = parts.learner
   row_tokens = options.row_tokens[-1]
   rows = micro_rows(options.micro_batch_tokens, row_tokens, sizes)
@@ -120,7 +120,7 @@ def run_of(parts: Parts, sizes: Mapping[str, int]) -> Run:
 def heading(
   name: str, target: targets.Target, run: Run, sizes: Mapping[str, int]
 ) -> str:
-  """What is compiled, in two lines."""
+  """Describes what is compiled, in two lines."""
   mesh = ' x '.join(f'{axis} {size}' for axis, size in sizes.items())
   return (
     f'{name}: {run.model.num_params() / 1e9:.3f}B parameters for {target.name}, '
@@ -130,7 +130,7 @@ def heading(
 
 
 def closing(found: Mapping[str, Any]) -> list[str]:
-  """What is alive beside the programs, and the verdict."""
+  """Describes what is alive beside the programs, and gives the verdict."""
   lines = [
     f'  {role:<18}{size:9.3f} GB' for role, size in found['roles_gb'].items() if size
   ]

@@ -281,7 +281,7 @@ def _shape(rest: str) -> tuple[str, str]:
 
 
 def _closing(text: str, depth: int) -> int:
-  """Where the parenthesis closes that is open `depth` times; else the end."""
+  """Finds where the parenthesis closes that is open `depth` times; else the end."""
   for found in re.finditer(r'[()]', text):
     depth += 1 if found[0] == '(' else -1
     if not depth:

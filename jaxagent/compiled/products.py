@@ -147,7 +147,7 @@ def _splash(part: hlo.Instruction, products: int) -> float:
 
 
 def _call(part: hlo.Instruction, beside) -> float | None:
-  """Of a library's kernel; 0 where it multiplies nothing, None where unknown."""
+  """FLOPs of a library's kernel; 0 where it multiplies nothing, None where unknown."""
   target = _TARGET.search(part.attributes)
   name = target[1] if target else ''
   if name.startswith('__cublas'):

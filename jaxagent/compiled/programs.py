@@ -43,7 +43,7 @@ class Engine:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-  """What is compiled: models, options of the learner, shape of a micro-batch.
+  """A run to compile: models, options of the learner, shape of a micro-batch.
 
   rows: of the whole mesh. engine: None where sampling is elsewhere.
   """

@@ -62,7 +62,7 @@ def measure(program: Program, known: dict[str, Any] | None = None) -> Measured:
 
 
 def _joined(found: Measured, compiled: Any, times: int) -> Measured:
-  """With one more that runs after what there is."""
+  """Adds one more that runs after what there is."""
   memory, text = compiled.memory_analysis(), compiled.as_text()
   moved, multiplied = hlo.collectives(text), products.products(text)
   results = memory.output_size_in_bytes - memory.alias_size_in_bytes
@@ -201,7 +201,7 @@ def verdict(
 def _remedies(
   run: Run, name: str, record: Mapping[str, Any], devices: int
 ) -> list[str]:
-  """What a config can do about a program that is too large on so many devices."""
+  """Names what a config can do about a program that is too large on so many devices."""
   tips = []
   if name in ('prefill', 'decode') or record['beside_gb'] > record['memory_gb']:
     if run.engine:

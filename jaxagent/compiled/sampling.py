@@ -17,7 +17,7 @@ CACHE = 'engine_cache'
 
 
 class Sampler:
-  """What `native_engine.NativeEngine` would run on the mesh of a learner.
+  """The programs that `native_engine.NativeEngine` would run on a learner's mesh.
 
   On the devices of the first process alone where there are several, as
   `loops.crew` has it. Slots, tokens and cache are uncommitted there: where they

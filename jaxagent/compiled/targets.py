@@ -21,7 +21,7 @@ from jaxagent.compiled import gpus
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-  """What all targets of one name have alike.
+  """Facts that all targets of one name share.
 
   kind: platform, 'cpu', 'tpu' or 'cuda'. memory_gb: of a device, as sold
   (1e9 bytes), or None where there is no limit. peak: the key of
@@ -62,17 +62,17 @@ class Target:
 
   @property
   def name(self) -> str:
-    """As it is given on the command line."""
+    """The name as it is given on the command line."""
     return f'{self.family}:{self.shape}'
 
   @property
   def of(self) -> Family:
-    """What is known of its family."""
+    """Its family's facts."""
     return FAMILIES[self.family]
 
   @property
   def count(self) -> int:
-    """Its devices."""
+    """The number of its devices."""
     return math.prod(int(n) for n in self.shape.split('x'))
 
 

@@ -144,7 +144,7 @@ class LearnerConfig:
       )
 
   def absent(self, roles: Sequence[str]) -> list[str]:
-    """Those of some roles that a run of this config does not have."""
+    """Returns those of some roles that a run of this config does not have."""
     without = {'value': self.uses_value, 'value_optimizer': self.uses_value}
     without['reference'] = self.uses_reference
     return [role for role in roles if not without.get(role, True)]

@@ -284,7 +284,7 @@ class Learner:
     return metrics
 
   def _flops(self, lengths: np.ndarray) -> dict[str, float]:
-    """Of an update's gradients over texts of these lengths, by role."""
+    """FLOPs of an update's gradients over texts of these lengths, by role."""
     epochs, lengths = self.config.ppo_epochs, lengths.tolist()
     found = {'actor': epochs * flops.training_flops(self.model_config, lengths)}
     if self._roles.value is not None:
