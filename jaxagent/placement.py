@@ -88,9 +88,14 @@ class Placement:
     rest = [axis for axis in sharding.ROWS if self.mesh.shape[axis] > 1]
     if 'fsdp' in spec and 'fsdp' in rest:
       rest.remove('fsdp')
-      part = jax.lax.psum_scatter(
-        part, 'fsdp', scatter_dimension=spec.index('fsdp'), tiled=True
-      )
+      for groups in sharding.scatter_stages(self.mesh):
+        part = jax.lax.psum_scatter(
+          part,
+          'fsdp',
+          scatter_dimension=spec.index('fsdp'),
+          axis_index_groups=groups,
+          tiled=True,
+        )
     part = jax.lax.psum(part, tuple(rest)) if rest else part
     return part.astype(dtype)
 

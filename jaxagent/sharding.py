@@ -126,6 +126,35 @@ def _arranged(
     return plain
 
 
+def scatter_stages(mesh: Mesh) -> tuple[list[list[int]] | None, ...]:
+  """Groups along `fsdp` in which a reduce-scatter is done, one stage after another.
+
+  One stage of all (None), but on a TPU torus of three dimensions: there XLA sums the
+  whole array to every chip (`findings/libtpu_reduce_scatter_on_a_3d_torus.sh`), while
+  a plane and then the lines across it scatter. A device ends with the same part.
+  """
+  line = mesh.devices[0, :, 0]
+  if line[0].platform != 'tpu' or len(_directions(line)) < 3:
+    return (None,)
+  size = len(line)
+  for width in range(2, size):  # of the second stage
+    if size % width:
+      continue
+    index = np.arange(size).reshape(-1, width)
+    lines, planes = index.tolist(), index.T.tolist()
+    if all(len(_directions(line[i])) == 1 for i in lines) and all(
+      len(_directions(line[i])) <= 2 for i in planes
+    ):
+      return planes, lines
+  return (None,)
+
+
+def _directions(devices: np.ndarray) -> list[int]:
+  """Dimensions of the torus along which some devices differ."""
+  coordinates = np.array([device.coords for device in devices])
+  return np.flatnonzero(np.ptp(coordinates, axis=0)).tolist()
+
+
 def check_model(config: Any, mesh: Mesh | Mapping[str, int]) -> None:
   """Stops where heads, feed-forward or width do not divide by the mesh.
 

@@ -11,7 +11,9 @@ weights   f > 1: all-gather of each kernel, c M / t, for the forward pass, and o
           are looked up in and the loss head multiplies by, once each, once in all
           where tied.
 gradients reduced once in r. f > 1: reduce-scatter, whose result is a device's part,
-          r (M + tables) / (f t); d > 1: all-reduce of that part. Biases, r B / t, and
+          r (M + tables) / (f t), and on a TPU's torus of three dimensions, where a
+          plane of p chips comes first, r (M + tables) / (p t) before it; d > 1:
+          all-reduce of that part. Biases, r B / t, and
           scales, r S, are whole on every device: an all-reduce where d f > 1.
 tensor    t > 1: all-reduce of activations, c N D each. Forward two a layer (after o
           and down) and one of the looked-up tokens; backward two a layer (before q, k,
@@ -55,11 +57,14 @@ def model_flops(run: Run, program: str) -> float:
 class Volumes:
   """The volume of each program of a run, by kind of collective.
 
-  sizes: of the mesh's axes; platform: of its devices, as jax names it.
+  sizes: of the mesh's axes; platform: of its devices, as jax names it. plane: chips
+  that a reduce-scatter begins with where it is done in two stages, else 0.
   """
 
-  def __init__(self, run: Run, sizes: Mapping[str, int], platform: str):
-    self.run, self.platform = run, platform
+  def __init__(
+    self, run: Run, sizes: Mapping[str, int], platform: str, plane: int = 0
+  ):
+    self.run, self.platform, self.plane = run, platform, plane
     self.d, self.f, self.t = (sizes[axis] for axis in ('data', 'fsdp', 'tensor'))
     self.tokens = run.rows * run.row_tokens // (self.d * self.f)
 
@@ -104,7 +109,7 @@ class Volumes:
       return {'all-reduce': split + whole}
     part = split / self.f
     return {
-      'reduce-scatter': part,
+      'reduce-scatter': part + (split / self.plane if self.plane else 0),
       'all-reduce': whole + (part if self.d > 1 else 0),
     }
 

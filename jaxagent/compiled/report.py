@@ -121,7 +121,13 @@ def compiled_plan(
   learner = Learner(run, mesh)
   sampler = sampling.Sampler(learner) if run.engine else None
   alive = roles(learner, sampler)
-  volumes = analytic.Volumes(run, dict(mesh.shape), mesh.devices.flat[0].platform)
+  first, *then = sharding.scatter_stages(mesh)
+  volumes = analytic.Volumes(
+    run,
+    dict(mesh.shape),
+    mesh.devices.flat[0].platform,
+    plane=len(first[0]) if then else 0,
+  )
   found: dict[str, dict[str, Any]] = {}
   known: dict[str, Any] = {}
   every = [*learner.each(), *(sampler.each() if sampler else ())]

@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import types
 
 import jax
+import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
@@ -234,3 +236,41 @@ def test_every_mesh_gives_one_devices_result(tmp_path):
   assert found['1x8x1']['shard'] == [4, 64]
   assert found['2x2x2']['shard'] == [16, 32]
   assert found['restored'] and found['mesh']['tensor'] == 2
+
+
+def _torus(*shape: int) -> types.SimpleNamespace:
+  """A mesh of fsdp alone over TPU chips that are not there, in order."""
+  chips = np.empty(int(np.prod(shape)), object)
+  chips[:] = [
+    types.SimpleNamespace(platform='tpu', coords=at) for at in np.ndindex(shape)
+  ]
+  return types.SimpleNamespace(devices=chips.reshape(1, -1, 1))
+
+
+@pytest.mark.parametrize(
+  'shape, sizes',
+  [((2, 2, 2), (4, 2)), ((4, 4, 4), (16, 4)), ((2, 4, 4), (8, 4))],
+)
+def test_a_torus_of_three_dimensions_scatters_a_plane_and_then_lines(shape, sizes):
+  stages = sharding.scatter_stages(_torus(*shape))
+  assert tuple(len(groups[0]) for groups in stages) == sizes
+
+
+@pytest.mark.parametrize('shape', [(2, 4, 1), (8, 1, 1), (1, 1, 1)])
+def test_a_torus_of_two_dimensions_scatters_at_once(shape):
+  assert sharding.scatter_stages(_torus(*shape)) == (None,)
+
+
+def test_stages_leave_each_device_the_part_that_one_scatter_does():
+  size = 16
+  stages = sharding.scatter_stages(_torus(4, 2, 2))
+  held = np.random.default_rng(0).integers(0, 9, (size, size))  # [device, part]
+  wanted = held.sum(0)
+  parts = {device: held[device] for device in range(size)}
+  for groups in stages:
+    after = {}
+    for group in groups:
+      cut = np.split(sum(parts[device] for device in group), len(group))
+      after |= dict(zip(group, cut))
+    parts = after
+  assert [parts[device].tolist() for device in range(size)] == [[w] for w in wanted]
