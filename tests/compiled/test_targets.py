@@ -11,6 +11,7 @@ from jaxagent.loops.dry_run import Parts
 from jaxagent.models import ModelConfig
 
 ROOT = pathlib.Path(__file__).parents[2]
+CUDNN = '--config.model.attention=cudnn'
 TINY = '--config=configs/stepwise_ppo.py'
 
 
@@ -77,7 +78,11 @@ def test_a_missing_package_is_named(name, extra, monkeypatch, capsys):
     # A width of 128 over 6, and 4 heads over 8.
     (['--target=cpu:6'], 'hidden_size=128'),
     (['--target=cpu:8', '--config.mesh.tensor=8'], 'num_attention_heads=4'),
-    (['--target=cpu:8', '--config.model.attention=cudnn'], 'needs an NVIDIA GPU'),
+    (['--target=cpu:8', CUDNN], "config.model.dtype='bfloat16', not 'float32'"),
+    (
+      ['--target=cpu:8', CUDNN, '--config.model.dtype=bfloat16'],
+      'needs an NVIDIA GPU',
+    ),
     (['--target=cpu:8', '--config.mesh.tenso=2'], "config.mesh has no 'tenso'"),
     (['--target=cpu:8', '--config.mesh.data=0'], 'mesh.data=0 x mesh.tensor=1'),
     (['--target=cpu:8', '--device=h100'], 'leave it out with --target'),
