@@ -89,7 +89,7 @@ class Volumes:
     wide = self.platform == 'cpu' or model.dtype != 'bfloat16'
     return 4 if wide else 2
 
-  def _weights(self, model, critic: bool, grads: bool) -> dict[str, float]:
+  def _weights(self, model: ModelConfig, critic: bool, grads: bool) -> dict[str, float]:
     if self.f == 1:
       return {}
     kernels, tables, _, _ = counts(model, critic)
@@ -97,7 +97,7 @@ class Volumes:
     size = self._width(model) * (passes * kernels + tables) / self.t
     return {'all-gather': size}
 
-  def _gradients(self, model, critic: bool) -> dict[str, float]:
+  def _gradients(self, model: ModelConfig, critic: bool) -> dict[str, float]:
     if self.d * self.f == 1:
       return {}
     kernels, tables, biases, scales = counts(model, critic)
@@ -113,7 +113,9 @@ class Volumes:
       'all-reduce': whole + (part if self.d > 1 else 0),
     }
 
-  def _activations(self, model, critic: bool, grads: bool) -> dict[str, float]:
+  def _activations(
+    self, model: ModelConfig, critic: bool, grads: bool
+  ) -> dict[str, float]:
     if self.t == 1:
       return {}
     layers = 2 * model.num_hidden_layers

@@ -35,6 +35,9 @@ class Products:
   unknown: tuple[str, ...] = ()
 
 
+_Beside = Mapping[str, hlo.Instruction]  # a computation's instructions by name
+
+
 def products(text: str) -> Products:
   """Sums the products of `compiled.as_text()`."""
   module = hlo.parse(text)
@@ -62,18 +65,18 @@ def _dims(shape: str, which: int = 0) -> tuple[int, ...]:
   return arrays[which][1] if arrays else ()
 
 
-def _operand(part: hlo.Instruction, beside, number: int) -> tuple[int, ...]:
+def _operand(part: hlo.Instruction, beside: _Beside, number: int) -> tuple[int, ...]:
   """Dimensions of an operand; () where it is not there."""
   if number >= len(part.operands) or part.operands[number] not in beside:
     return ()
   return _dims(beside[part.operands[number]].shape)
 
 
-def _dot(part: hlo.Instruction, beside) -> float:
+def _dot(part: hlo.Instruction, beside: _Beside) -> float:
   return _contracted(part, beside, r'lhs_contracting_dims=\{([\d,]*)\}')
 
 
-def _contracted(part: hlo.Instruction, beside, pattern: str) -> float:
+def _contracted(part: hlo.Instruction, beside: _Beside, pattern: str) -> float:
   """2 x result x what is contracted of the left side."""
   left = _operand(part, beside, 0)
   found = re.search(pattern, part.attributes)
@@ -82,7 +85,7 @@ def _contracted(part: hlo.Instruction, beside, pattern: str) -> float:
   return 2.0 * math.prod(_dims(part.shape)) * depth
 
 
-def _convolution(part: hlo.Instruction, beside) -> float:
+def _convolution(part: hlo.Instruction, beside: _Beside) -> float:
   """2 x result x input features x pairs of window and base that meet.
 
   dim_labels name each dimension: `bf_io->bf` is a plain product, `0bf_0io->0bf`
@@ -146,7 +149,7 @@ def _splash(part: hlo.Instruction, products: int) -> float:
   return 2.0 * products * math.prod(wide[0]) * wide[1][-2] / 2
 
 
-def _call(part: hlo.Instruction, beside) -> float | None:
+def _call(part: hlo.Instruction, beside: _Beside) -> float | None:
   """FLOPs of a library's kernel; 0 where it multiplies nothing, None where unknown."""
   target = _TARGET.search(part.attributes)
   name = target[1] if target else ''

@@ -67,7 +67,7 @@ class Target:
 
   @property
   def of(self) -> Family:
-    """Its family's facts."""
+    """The facts of its family."""
     return FAMILIES[self.family]
 
   @property

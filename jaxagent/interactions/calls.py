@@ -49,7 +49,7 @@ Call = Generate | Execute
 
 @dataclasses.dataclass(frozen=True)
 class Credit:
-  """What the tokens of one policy call led to.
+  """The reward and the cost of the tokens of one policy call.
 
   reward: of this call alone; later ones are added where returns are computed. Or
     the reason why there is none: nothing is learned from it then, and its tokens

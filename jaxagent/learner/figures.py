@@ -22,8 +22,8 @@ def utilisation(
 
   work: FLOPs of 'actor' and 'critic'. seconds: of stages, by name, of which
   `update_actor` and `update_critic` count; a role that was not updated is left out.
-  Nothing where the accelerator's peak is
-  not known.
+
+  Returns nothing where the accelerator's peak is not known.
   """
   peak = accelerator.peak_flops(mesh.devices.flat[0].device_kind)
   if peak is None:

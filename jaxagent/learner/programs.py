@@ -8,6 +8,7 @@ the log-prob or value of a token comes from the position before it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -45,7 +46,7 @@ class Programs:
     self.config, self.policy, self.value = config, policy, value
     placed = placement.Placement(mesh, config.grad_reduce_dtype)
 
-    def jit(method, **options):
+    def jit(method: Callable[..., Any], **options: Any) -> Callable[..., Any]:
       @functools.wraps(method)
       def traced(*args: Any) -> Any:
         with placement.use(placed):
@@ -185,7 +186,7 @@ class Programs:
 class Optimizer:
   """AdamW with clipping by global norm; a non-finite gradient changes nothing.
 
-  program: the jitted step, for whoever compiles it without running it.
+  program: the jitted step, to be compiled without being run.
   """
 
   def __init__(self, config: LearnerConfig, schedule, train_sharding, like):

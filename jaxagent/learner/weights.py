@@ -86,7 +86,7 @@ def drawn(
 
 
 def one_by_one(make: Callable[[], Flat], place: dict[str, Any]) -> Flat:
-  """What `make` gives, by a program for each array: the rest of it is cut out."""
+  """Makes what `make` gives, by a program for each array: the rest is cut out."""
   closed, shapes = jax.make_jaxpr(make, return_shape=True)()
   whole = jax_core.jaxpr_as_fun(closed)
   paths = by_path(shapes)  # in the order of the program's results

@@ -129,7 +129,7 @@ def _of_solutions(config):
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-  """What a config says of its models and of what is done with them.
+  """A config's models, and the sizes of what is done with them.
 
   critic: the value model's, where it is not the policy's. prompt_tokens,
   new_tokens: of the longest text. engine_slots: of the native engine, 0 without.
@@ -146,7 +146,7 @@ class Parts:
 
 
 def parts_of(config, platform: str = 'gpu') -> Parts:
-  """What is planned and compiled of a config, for devices of a platform.
+  """Reads from a config what is planned and compiled, for devices of a platform.
 
   Raises UserError for a model that is none.
   """

@@ -74,7 +74,7 @@ class RolloutLog:
 
   def __init__(self, path: pathlib.Path, clock: Clock):
     self.version = 0  # of the policy, now
-    self._path, self._clock = path, clock
+    self._clock = clock
     self._trails: dict[str, _Trail] = {}
     self._since: dict[Key, float] = {}
     path.parent.mkdir(parents=True, exist_ok=True)
