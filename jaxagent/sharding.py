@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from jaxagent import accelerator
 
@@ -126,13 +126,15 @@ def _arranged(
     return plain
 
 
-def scatter_stages(mesh: Mesh) -> tuple[list[list[int]] | None, ...]:
+def scatter_stages(mesh: Mesh | AbstractMesh) -> tuple[list[list[int]] | None, ...]:
   """Groups along `fsdp` in which a reduce-scatter is done, one stage after another.
 
   One stage of all (None), but on a TPU torus of three dimensions: there XLA sums the
   whole array to every chip (`findings/libtpu_reduce_scatter_on_a_3d_torus.sh`), while
   a plane and then the lines across it scatter. A device ends with the same part.
   """
+  if isinstance(mesh, AbstractMesh):  # traced only: no place of a chip is known
+    return (None,)
   line = mesh.devices[0, :, 0]
   if line[0].platform != 'tpu' or len(_directions(line)) < 3:
     return (None,)
