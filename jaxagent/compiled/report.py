@@ -16,7 +16,7 @@ import jax
 from jax.sharding import Mesh
 
 from jaxagent import plan, sharding
-from jaxagent.compiled import analytic, hlo, products, sampling
+from jaxagent.compiled import analytic, hlo, memory, products, sampling
 from jaxagent.compiled.programs import Learner, Program, Run, device_bytes
 
 GB = plan.GB
@@ -42,10 +42,13 @@ class Measured:
   error: str = ''
 
 
-def measure(program: Program, known: dict[str, Any] | None = None) -> Measured:
+def measure(
+  program: Program, platform: str, known: dict[str, Any] | None = None
+) -> Measured:
   """Compiles it. What the compiler refuses is an error in the result.
 
-  known: compiled before, by its text, which is not compiled again; added to.
+  platform: of the devices, as jax names it. known: what was compiled before, by its
+  text, which is not compiled again; added to.
   """
   began = time.monotonic()
   found, known = Measured(), {} if known is None else known
@@ -53,31 +56,30 @@ def measure(program: Program, known: dict[str, Any] | None = None) -> Measured:
     for lowered, times in program.lower():
       text = lowered.as_text()
       if text not in known:
-        known[text] = lowered.compile()
-      found = _joined(found, known[text], times)
+        known[text] = memory.compiled(lowered, platform)
+      found = _joined(found, *known[text], times)
   except Exception as error:  # noqa: BLE001 - a compiler's, of many kinds
     text = ' '.join(str(error).split())
     return Measured(error=f'{type(error).__name__}: {text[:500]}')
   return dataclasses.replace(found, compile_s=time.monotonic() - began)
 
 
-def _joined(found: Measured, compiled: Any, times: int) -> Measured:
+def _joined(
+  found: Measured, compiled: Any, need: memory.Memory, times: int
+) -> Measured:
   """Adds one more that runs after what there is."""
-  memory, text = compiled.memory_analysis(), compiled.as_text()
+  text = compiled.as_text()
   moved, multiplied = hlo.collectives(text), products.products(text)
-  results = memory.output_size_in_bytes - memory.alias_size_in_bytes
-  arguments = memory.argument_size_in_bytes
-  total = arguments + results + memory.temp_size_in_bytes
   collectives = dict(found.collectives)
   for kind, size in moved.bytes.items():
     collectives[kind] = collectives.get(kind, 0) + times * size
-  larger = total > found.memory
+  larger = need.total > found.memory
   return dataclasses.replace(
     found,
-    memory=max(total, found.memory),
-    arguments=arguments if larger else found.arguments,
-    temporaries=memory.temp_size_in_bytes if larger else found.temporaries,
-    results=results if larger else found.results,
+    memory=max(need.total, found.memory),
+    arguments=need.arguments if larger else found.arguments,
+    temporaries=need.temporaries if larger else found.temporaries,
+    results=need.results if larger else found.results,
     collectives=collectives,
     unknown_loops=found.unknown_loops + moved.unknown_loops,
     flops=found.flops + times * multiplied.flops,
@@ -122,19 +124,16 @@ def compiled_plan(
   sampler = sampling.Sampler(learner) if run.engine else None
   alive = roles(learner, sampler)
   first, *then = sharding.scatter_stages(mesh)
-  volumes = analytic.Volumes(
-    run,
-    dict(mesh.shape),
-    mesh.devices.flat[0].platform,
-    plane=len(first[0]) if then else 0,
-  )
+  platform = mesh.devices.flat[0].platform
+  plane = len(first[0]) if then else 0
+  volumes = analytic.Volumes(run, dict(mesh.shape), platform, plane)
   found: dict[str, dict[str, Any]] = {}
   known: dict[str, Any] = {}
   every = [*learner.each(), *(sampler.each() if sampler else ())]
   for program in every:
     if only is not None and program.name not in only:
       continue
-    measured = measure(program, known)
+    measured = measure(program, platform, known)
     beside = sum(size for name, size in alive.items() if name not in program.holds)
     found[program.name] = _record(
       program, measured, beside, volumes.of(program.name), mesh.size, run

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from jaxagent import plan
+from jaxagent.compiled import memory
 from jaxagent.models import ModelConfig
 from tests.compiled import simulated
 from tests.compiled.six_meshes import SMALL
@@ -42,3 +43,16 @@ def test_arithmetic_is_within_a_tenth_of_what_is_compiled(mesh):
     chunk_rows=512,
   )
   assert planned['need_bytes'] / 1e9 == pytest.approx(needed, rel=0.1)
+
+
+def test_a_report_gives_the_bytes_that_a_tpu_assigns(tmp_path):
+  (tmp_path / 'module.after-memory-usage-report.txt').write_text(
+    'Memory Space: default (color=0)\nTotal bytes: 1208171072 (1.12GiB)\n'
+    '  cumulative_size; size\nMemory Space: alternate (color=1)\nTotal bytes: 16 (16B)\n'
+  )
+  assert memory.reported(tmp_path) == 1208171072
+
+
+def test_a_folder_without_a_report_says_nothing(tmp_path):
+  (tmp_path / 'module.txt').write_text('Total bytes: 5')
+  assert memory.reported(tmp_path) is None
