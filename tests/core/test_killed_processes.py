@@ -1,4 +1,4 @@
-"""`kill -9` of a run over real processes, at 50 points chosen at random."""
+"""`kill -9` of a run over real processes, at up to 50 points chosen at random."""
 
 import collections
 import json
@@ -39,13 +39,17 @@ def test_drawn_once_and_run_once_whatever_is_killed(tmp_path):
   process = _start(whole)
   assert process.communicate(timeout=60)[0] == 'done\n'
   whole_s = time.monotonic() - began
-  rng = random.Random(5)
+  rng, kills = random.Random(5), 0
   for _ in range(KILLS):
     process = _start(killed)
     time.sleep(rng.random() * whole_s / 20)
     process.kill()
-    assert process.communicate(timeout=60)[0] == ''  # it had not ended
-  assert _start(killed).communicate(timeout=60)[0] == 'done\n'
+    if process.communicate(timeout=60)[0] == 'done\n':
+      break  # the machine was busier while the whole one ran
+    kills += 1
+  else:
+    assert _start(killed).communicate(timeout=60)[0] == 'done\n'
+  assert kills >= KILLS // 5
   assert _trained(killed) == _trained(whole)
   times = collections.defaultdict(collections.Counter)
   for event in Journal(killed / 'journal').events():
