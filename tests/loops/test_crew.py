@@ -1,4 +1,4 @@
-"""One run by two processes, on devices of both."""
+"""One run by several processes, on devices of all of them."""
 
 from __future__ import annotations
 
@@ -73,19 +73,20 @@ def _finish(started) -> list[str]:
   return said
 
 
-def test_two_processes_compute_what_one_does(tmp_path):
+def test_two_and_four_processes_compute_what_one_does(tmp_path):
   """Weights and critic loaded from files, each process its own parts."""
   _, params = init_decoder(MODEL, 5)
   hf.save_hf(tmp_path / crew_worker.FOLDER, MODEL, params)
   found = []
-  for count in (1, 2):
+  for count in (1, 2, 4):
     arguments = ('-m', 'tests.loops.crew_worker', str(tmp_path / str(count)))
     out = _finish(_start(arguments, count))
     found.append(json.loads(out[0].splitlines()[-1]))
     assert all(text.splitlines()[-1] == 'followed' for text in out[1:])
-  one, two = found
+  one, *several = found
   assert one['taught'] == one['again'] != one['moved']
-  assert two == pytest.approx(one, rel=1e-4, abs=1e-5, nan_ok=True)
+  for other in several:
+    assert other == pytest.approx(one, rel=1e-4, abs=1e-5, nan_ok=True)
 
 
 def test_a_whole_run_by_two_processes_stopped_and_resumed(tmp_path):
