@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# libtpu: a compiled program's `temp_size_in_bytes` counts its results once more.
+# libtpu: `memory_analysis()` adds up to more than the compiler assigns of a chip.
 # One would expect: arguments + results + temporaries of `memory_analysis()` is what the
 #   program takes of a chip, as on CPUs and GPUs, and what is refused when it is too much.
-# What happens: a TPU's compiler assigns less. Its own report (`xla_dump_to`, taken as a
-#   compiler option; memory-usage-report, "Total bytes") is the sum that it refuses by: of
-#   the gradient of a scanned, rematerialised stack of 8 products on v5e:2x4 0.87 of the
-#   sum of the three, on v5p:2x2x2 0.84. One of 19.2 GB by the sum compiles for a v5e,
-#   whose 15.75 GiB are 16.9 GB: the sum rules out what fits.
-#   `peak_memory_in_bytes` lies up to 6 % below the report: it leaves gaps out.
+# What happens: a TPU's compiler assigns less than the three together. Its own report
+#   (`xla_dump_to`, taken as a compiler option; memory-usage-report, "Total bytes") has,
+#   of the gradient of a scanned, rematerialised stack of 8 products, 0.87 of their sum
+#   on v5e:2x4 and 0.84 on v5p:2x2x2; what `temp_size_in_bytes` counts beside was not
+#   found. A program of 19.2 GB by the sum compiles for a v5e, whose 15.75 GiB are
+#   16.9 GB: the sum rules out what fits.
 # No TPU is needed: the programs are compiled for devices that are not there.
 # Versions: jax 0.10.2, jaxlib 0.10.2, libtpu 0.0.42.1, numpy 2.4.6, Python 3.11.
 # Exit 0: as recorded below.

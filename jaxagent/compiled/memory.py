@@ -28,9 +28,9 @@ class Memory:
 def compiled(lowered: Any, platform: str) -> tuple[Any, Memory]:
   """Compiles a lowered program; returns it with its memory.
 
-  For TPUs `memory_analysis` says too much (results are part of the temporaries, and
-  more: `findings/libtpu_memory_analysis.sh`), so that the report is read which the
-  compiler writes of its own assignment, by which it refuses what does not fit.
+  For TPUs `memory_analysis` says too much (`findings/libtpu_memory_analysis.sh`), so
+  the compiler's report of what it assigns is read instead. A compiler that writes none
+  leaves the analysis, which is then an upper bound.
   """
   if platform != 'tpu':
     program = lowered.compile()
@@ -46,7 +46,7 @@ def compiled(lowered: Any, platform: str) -> tuple[Any, Memory]:
 
 
 def analysed(program: Any) -> Memory:
-  """The memory as `memory_analysis` has it."""
+  """Returns the memory as `memory_analysis` has it."""
   memory = program.memory_analysis()
   return Memory(
     memory.argument_size_in_bytes,
@@ -56,7 +56,7 @@ def analysed(program: Any) -> Memory:
 
 
 def reported(folder: pathlib.Path) -> int | None:
-  """Bytes of HBM in the one report that is in the folder; None where there is none."""
+  """Returns the bytes of HBM in the folder's one report, or None without a report."""
   for path in folder.rglob('*memory-usage-report.txt'):
     if found := _TOTAL.search(path.read_text(errors='replace')):
       return int(found[1])
