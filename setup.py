@@ -55,7 +55,7 @@ setup(
       'pytest-timeout>=2.3',
       'pytest-xdist>=3.7',
       'hypothesis>=6.100',
-      'ruff>=0.6',
+      'ruff>=0.17,<0.18',  # its formatter changes between minor versions
       'matplotlib>=3.9',
     ],
   },

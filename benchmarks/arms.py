@@ -213,7 +213,8 @@ def main(module: Any, *, name: str, seeds: int, updates: int) -> None:
     '--json', action='store_true', help='save the result, after every run'
   )
   parser.add_argument(
-    '--keep', action='store_true',
+    '--keep',
+    action='store_true',
     help='what the saved result already holds is not run again',
   )
   parser.add_argument('--plot', action='store_true', help='docs/img')

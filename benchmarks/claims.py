@@ -22,7 +22,9 @@ def account(
   runs = {row['arm']: row['runs'] for row in rows}
   seeds = min(map(len, runs.values()))
   each = [{arm: of[seed] for arm, of in runs.items()} for seed in range(seeds)]
-  return {claim: mean_half([of(one) for one in each]) for claim, of in claims.items()}
+  return {
+    claim: mean_half([of(one) for one in each]) for claim, of in claims.items()
+  }
 
 
 def table(claims: Claims, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -37,5 +39,7 @@ def _line(claim: str, mean: float, half: float) -> str:
   if math.isnan(half) or math.isnan(mean):
     shown = 'one seed' if not math.isnan(mean) else 'no'
   else:
-    shown = 'yes' if mean > half else 'no: the opposite' if mean < -half else 'no'
+    shown = (
+      'yes' if mean > half else 'no: the opposite' if mean < -half else 'no'
+    )
   return f'| {claim} | {mean:+.3f} ± {half:.3f} | {shown} |'

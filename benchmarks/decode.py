@@ -86,10 +86,12 @@ def native(config, params, graphdef) -> Sampler:
 
 
 def _generate(engine: Engine, work: Sequence[Job], seed: int) -> int:
-  done = engine.generate([
-    Request(str(i), prompt, seed + i, Sampling(max_new_tokens=wanted))
-    for i, (prompt, wanted) in enumerate(work)
-  ])
+  done = engine.generate(
+    [
+      Request(str(i), prompt, seed + i, Sampling(max_new_tokens=wanted))
+      for i, (prompt, wanted) in enumerate(work)
+    ]
+  )
   return sum(len(c.token_ids) for c in done)
 
 
@@ -191,7 +193,11 @@ def tunix(config, params, graphdef) -> Sampler:
     # Its padding is told by the id, so that no prompt may hold that.
     prompts = [np.maximum(prompt, 1).tolist() for prompt, _ in work]
     job = {'prompts': prompts, 'steps': steps, 'seed': seed}
-    print(json.dumps(job | {'width': LONGEST_PROMPT}), file=process.stdin, flush=True)
+    print(
+      json.dumps(job | {'width': LONGEST_PROMPT}),
+      file=process.stdin,
+      flush=True,
+    )
     if answer() != [steps] * len(work):
       raise SystemExit('tunix drew fewer tokens than it was asked for.')
     return sum(wanted for _, wanted in work)
@@ -231,23 +237,24 @@ def measure(name: str, size: str, repeats: int, requests: int) -> list[dict]:
   rows = []
   try:
     for n in (1, 8):
-      _warm_up(lambda: run(jobs(config, n, requests, seed=0), 0), compiles)
+      _warm_up(lambda: run(jobs(config, n, requests, seed=0), 0), compiles)  # noqa: B023
       rates = []
       for repeat in range(repeats):
         start = time.perf_counter()
         tokens = run(jobs(config, n, requests, seed=0), repeat)
         rates.append(tokens / (time.perf_counter() - start))
-      rows.append({
-        'sampler': name,
-        'model': size,
-        'n': n,
-        'tokens': tokens,
-        'tokens_per_s': statistics.median(rates),
-        'rates': rates,
-      })
+      rows.append(
+        {
+          'sampler': name,
+          'model': size,
+          'n': n,
+          'tokens': tokens,
+          'tokens_per_s': statistics.median(rates),
+          'rates': rates,
+        }
+      )
       print(
-        f'{name:13s} {size:5s} n={n}: {rows[-1]["tokens_per_s"]:8.0f} '
-        'tokens/s',
+        f'{name:13s} {size:5s} n={n}: {rows[-1]["tokens_per_s"]:8.0f} tokens/s',
         flush=True,
       )
   finally:
@@ -264,8 +271,10 @@ def table(result: dict[str, Any]) -> str:
   names = list(dict.fromkeys(r['sampler'] for r in result['rows']))
   others = [n for n in names if n != 'native']
   lines = [
-    '| model | n | ' + ' | '.join(f'{n}, tokens/s' for n in names)
-    + ''.join(f' | times {n}' for n in others) + ' |',
+    '| model | n | '
+    + ' | '.join(f'{n}, tokens/s' for n in names)
+    + ''.join(f' | times {n}' for n in others)
+    + ' |',
     '|---' * (2 + len(names) + len(others)) + '|',
   ]
   for size, n in dict.fromkeys((r['model'], r['n']) for r in result['rows']):

@@ -80,9 +80,9 @@ def native(config: ModelConfig, rows: int) -> tuple[Callable, Callable]:
   ids = prompt(config)
 
   def run() -> None:
-    done = engine.generate([
-      Request(str(i), ids, i, sampling) for i in range(rows)
-    ])
+    done = engine.generate(
+      [Request(str(i), ids, i, sampling) for i in range(rows)]
+    )
     assert all(len(c.token_ids) == ANSWER for c in done)
 
   return run, engine.close
@@ -169,20 +169,29 @@ def table(result: dict[str, Any]) -> str:
   others = list(dict.fromkeys(r['sampler'] for r in result['rows']))[1:]
   lines = [
     '| shape | rows | ms a step | tokens/s | of the bandwidth'
-    + ''.join(f' | {n}, tokens/s | times {n}' for n in others) + ' |',
+    + ''.join(f' | {n}, tokens/s | times {n}' for n in others)
+    + ' |',
     '|---' * (5 + 2 * len(others)) + '|',
   ]
   for (name, shape, n), row in rows.items():
     if name != 'native':
       continue
     used = row['bytes_a_step'] / row['step_ms'] * 1e3 / rate
-    cells = [f'{row["step_ms"]:.2f}', f'{row["tokens_per_s"]:.0f}', f'{used:.2f}']
+    cells = [
+      f'{row["step_ms"]:.2f}',
+      f'{row["tokens_per_s"]:.0f}',
+      f'{used:.2f}',
+    ]
     for other in others:
       theirs = rows.get((other, shape, n))
-      cells += ['', ''] if theirs is None else [
-        f'{theirs["tokens_per_s"]:.0f}',
-        f'{row["tokens_per_s"] / theirs["tokens_per_s"]:.1f}',
-      ]
+      cells += (
+        ['', '']
+        if theirs is None
+        else [
+          f'{theirs["tokens_per_s"]:.0f}',
+          f'{row["tokens_per_s"] / theirs["tokens_per_s"]:.1f}',
+        ]
+      )
     lines.append(f'| {shape} | {n} | {" | ".join(cells)} |')
   return '\n'.join(lines)
 

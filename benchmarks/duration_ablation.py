@@ -68,9 +68,7 @@ COMPARED = ('reward', 'exec_s')
 def line(row: dict, none: dict) -> str:
   """One row of the table; none: that of the same rest without weights."""
   cells = [cell(row, name, 0 if name == 'rl_s' else 2) for name in COLUMNS]
-  cells += [
-    '' if row is none else more(row, none, name) for name in COMPARED
-  ]
+  cells += ['' if row is none else more(row, none, name) for name in COMPARED]
   return f'| {row["rest"]} | {row["weighting"]} | {" | ".join(cells)} |'
 
 

@@ -141,7 +141,13 @@ def bandits() -> tuple[Bandit, ...]:
   reward = np.linspace(0.2, 0.6, 12) + 0.12 * rng.standard_normal(12)
   reward[9] = 0.9  # the best is slow, but not the slowest
   return (
-    Bandit('two arms (1 s poor, 20 s good)', [1.0, 20.0], 0.1, [0.3, 0.7], start=[0.8, 0.2]),
+    Bandit(
+      'two arms (1 s poor, 20 s good)',
+      [1.0, 20.0],
+      0.1,
+      [0.3, 0.7],
+      start=[0.8, 0.2],
+    ),
     Bandit('twelve arms (0.5 s to 40 s)', median, 0.5, reward),
   )
 
@@ -222,8 +228,9 @@ def measure_gradient(
       first.append(mean_s)
     if version >= burn:
       durations.append(mean_s)
-      share.append(np.mean([s.token_ids[0] == len(pi) - 1
-                            for s in batch.samples]))
+      share.append(
+        np.mean([s.token_ids[0] == len(pi) - 1 for s in batch.samples])
+      )
       for w in WEIGHTINGS:
         weights, about = weights_of(w, setting, batch)
         failures += about.get('duration/inclusion_positivity_failures', 0.0)

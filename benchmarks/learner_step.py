@@ -260,7 +260,9 @@ def table(result: dict[str, Any]) -> str:
       for k in ('attention', 'remat', 'chunk_rows')
       if row[k] != getattr(default, k)
     )
-    head = f'| {row["shape"]} | {row["row"]} | {row["trainer"]} | {row["work"]} '
+    head = (
+      f'| {row["shape"]} | {row["row"]} | {row["trainer"]} | {row["work"]} '
+    )
     head += f'| {differs} '
     if 'error' in row:
       lines.append(head + f'| {row["error"]} | | | |')

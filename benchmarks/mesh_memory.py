@@ -170,7 +170,9 @@ def table(result: dict[str, Any]) -> str:
     for phase in ('loading', 'stays', 'resuming'):
       text = 'after loading' if phase == 'stays' else phase
       critic = 'yes' if new['critic'] else 'no'
-      lines.append(f'| {critic} | {text} | {old[phase]:.2f} | {new[phase]:.2f} |')
+      lines.append(
+        f'| {critic} | {text} | {old[phase]:.2f} | {new[phase]:.2f} |'
+      )
   return '\n'.join(lines)
 
 

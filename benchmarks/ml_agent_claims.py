@@ -137,18 +137,22 @@ CLAIMS: claims.Claims = {
   ),
   'figure 9: and held-out (gain)': lambda r: _best(r[BASE], 'heldout'),
   'figure 4: step-wise learns faster than episode-wise (reward a minute of RL)': (
-    lambda r: 60 * _learned(r[BASE]) / r[BASE]['rl_s']
-    - 60 * _learned(r['episode-wise']) / r['episode-wise']['rl_s']
+    lambda r: (
+      60 * _learned(r[BASE]) / r[BASE]['rl_s']
+      - 60 * _learned(r['episode-wise']) / r['episode-wise']['rl_s']
+    )
   ),
-  'figure 4: and ends higher after as many steps (reward)': _over('episode-wise'),
+  'figure 4: and ends higher after as many steps (reward)': _over(
+    'episode-wise'
+  ),
   'table 2: the size of a gain matters (reward)': _over('binary reward'),
   'table 2: the format reward matters (reward)': _over('no format reward'),
   'table 2: the corner-case reward matters (reward)': _over('no corner reward'),
   'figure 6: all tasks beat half, held-out (reward)': _over(
     'half of the tasks', 'heldout'
   ),
-  'figure 6: half of the tasks beat none, held-out (reward)': lambda r: _learned(
-    r['half of the tasks'], 'heldout'
+  'figure 6: half of the tasks beat none, held-out (reward)': lambda r: (
+    _learned(r['half of the tasks'], 'heldout')
   ),
   'figure 9: 768 states beat 256, each once (reward)': _over('fewer states'),
   'table 10: thought helps (reward)': _over('without thought'),
@@ -187,7 +191,9 @@ def plot(rows: Sequence[dict], path: pathlib.Path) -> None:
   figure, axes = plt.subplots(1, 3, figsize=(13, 4))
   names = [row['arm'] for row in rows]
   for offset, split in ((-0.2, 'heldin'), (0.2, 'heldout')):
-    means = [np.mean([r[f'{split}_reward'] for r in row['runs']]) for row in rows]
+    means = [
+      np.mean([r[f'{split}_reward'] for r in row['runs']]) for row in rows
+    ]
     axes[0].barh(np.arange(len(rows)) + offset, means, 0.4, label=split)
     for of, style in (('', '-'), ('sft_', '--')):
       curves = [r[f'{of}{split}_best'] for r in rows[0]['runs']]

@@ -1,6 +1,6 @@
 """Draws docs/img/*.svg from benchmarks/results/{duration_bias,async_core}.json.
 
-  python -m benchmarks.plot_core
+python -m benchmarks.plot_core
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def bias(result) -> None:
   figure, axes = plt.subplots(1, len(names), figsize=(11, 4), sharey=False)
   for axis, name in zip(axes, names):
     rows = [
-      r for r in result['rows']
+      r
+      for r in result['rows']
       if r['bandit'] == name and r['timeout'] == 'none'
     ]
     x = np.arange(len(rows))
@@ -33,7 +34,12 @@ def bias(result) -> None:
       y = np.array([r['weightings'][w]['along'] for r in rows])
       ci = np.array([r['weightings'][w]['along_ci95'] for r in rows])
       axis.errorbar(
-        x + 0.15 * (i - 1.5), y, np.abs(ci.T - y), fmt='o', ms=5, capsize=3,
+        x + 0.15 * (i - 1.5),
+        y,
+        np.abs(ci.T - y),
+        fmt='o',
+        ms=5,
+        capsize=3,
         label=w,
       )
     axis.axhline(1.0, color='grey', lw=1)
@@ -51,8 +57,7 @@ def learning(result) -> None:
   """P(best arm) over updates, twelve arms, no time-out."""
   name = result['bandits'][-1]['name']
   rows = [
-    r for r in result['rows']
-    if r['bandit'] == name and r['timeout'] == 'none'
+    r for r in result['rows'] if r['bandit'] == name and r['timeout'] == 'none'
   ]
   figure, axes = plt.subplots(2, 3, figsize=(11, 6), sharex=True, sharey=True)
   for axis, row in zip(axes.ravel(), rows):
@@ -72,22 +77,27 @@ def throughput(result) -> None:
   figure, axis = plt.subplots(figsize=(8, 4))
   workers = sorted({r['workers'] for r in result['virtual']})
   for n, style in zip(workers, ('o-', 's--', '^:')):
-    for on_stale, color in (
-      ('hold', 'C0'), ('drop', 'C1'), ('keep', 'C2')
-    ):
+    for on_stale, color in (('hold', 'C0'), ('drop', 'C1'), ('keep', 'C2')):
       rows = sorted(
         (
-          r for r in result['virtual']
-          if r['workers'] == n and r['durations'] == 'lognormal'
-          and r['bound'] is not None and r['on_stale'] == on_stale
-          and r['rest'] == 'carry_over' and r.get('turns', 1) == 1
+          r
+          for r in result['virtual']
+          if r['workers'] == n
+          and r['durations'] == 'lognormal'
+          and r['bound'] is not None
+          and r['on_stale'] == on_stale
+          and r['rest'] == 'carry_over'
+          and r.get('turns', 1) == 1
           and not r['faults']
         ),
         key=lambda r: r['bound'],
       )
       axis.plot(
-        [r['bound'] for r in rows], [r['of_ideal'] for r in rows], style,
-        color=color, label=f'{on_stale}, {n} workers',
+        [r['bound'] for r in rows],
+        [r['of_ideal'] for r in rows],
+        style,
+        color=color,
+        label=f'{on_stale}, {n} workers',
       )
   axis.set_xscale('log', base=2)
   axis.set_xlabel('staleness bound (updates)')

@@ -49,7 +49,9 @@ def arms():
     yield {'arm': name}, options
 
 
-def average(valid: Sequence[float], score: Sequence[float | None]) -> list[float]:
+def average(
+  valid: Sequence[float], score: Sequence[float | None]
+) -> list[float]:
   """Figure 10's: a failure counts FAILED, a valid solution its score."""
   return [
     FAILED if not v else v * s + (1 - v) * FAILED for v, s in zip(valid, score)
@@ -113,8 +115,8 @@ def _part(run: Mapping[str, Any], part: str) -> float:
 
 
 CLAIMS: claims.Claims = {
-  'figure 2: without weights, executions get shorter (seconds)': lambda r: -_trend(
-    r['no duration weights'], 'exec_s'
+  'figure 2: without weights, executions get shorter (seconds)': lambda r: (
+    -_trend(r['no duration weights'], 'exec_s')
   ),
   'figure 2: with weights they get longer (seconds)': lambda r: _trend(
     r['as configured'], 'exec_s'

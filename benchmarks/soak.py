@@ -90,12 +90,8 @@ FAILURES = {
   'error': Kind('raise ValueError("x")', (O.SCRIPT_ERROR,)),
   'exit': Kind('import sys; sys.exit(3)', (O.SCRIPT_ERROR,)),
   'crash': Kind('import ctypes; ctypes.string_at(0)', (O.SCRIPT_ERROR,)),
-  'timeout': Kind(
-    'while True: pass', (O.TIMEOUT,), limits=_few(timeout_s=0.3)
-  ),
-  'memory': Kind(
-    'x = []\nwhile True: x.append(bytearray(1 << 22))', (O.OOM,)
-  ),
+  'timeout': Kind('while True: pass', (O.TIMEOUT,), limits=_few(timeout_s=0.3)),
+  'memory': Kind('x = []\nwhile True: x.append(bytearray(1 << 22))', (O.OOM,)),
   'disk': Kind(
     'f = open("x", "wb")\nwhile True: f.write(bytes(1 << 20))',
     (O.DISK_LIMIT,),
@@ -139,7 +135,11 @@ def plan(jobs: int, seed: int) -> Iterator[tuple[str, Kind]]:
 
 
 def soak(
-  jobs: int, *, slots: int = 4, seed: int = 0, work_dir: pathlib.Path,
+  jobs: int,
+  *,
+  slots: int = 4,
+  seed: int = 0,
+  work_dir: pathlib.Path,
   **options,
 ) -> dict:
   """Runs `plan` and returns counts, traces and what is left.
@@ -158,8 +158,9 @@ def soak(
       for name, kind, result in _batch(pool, queue[first : first + step]):
         outcomes[f'{name}:{result.outcome.value}'] += 1
         if result.outcome not in kind.expect:
-          wrong.append(f'{result.job_id}: {result.outcome.value}: '
-                       f'{result.message}')
+          wrong.append(
+            f'{result.job_id}: {result.outcome.value}: {result.message}'
+          )
       trail.append({'jobs': sum(outcomes.values()), **held(pool, work_dir)})
     tier, stats = pool.tier, pool.stats()
   return {
@@ -178,14 +179,16 @@ def soak(
   }
 
 
-def _batch(
-  pool: SandboxPool, part
-) -> Iterator[tuple[str, Kind, Execution]]:
+def _batch(pool: SandboxPool, part) -> Iterator[tuple[str, Kind, Execution]]:
   pending = {}
   for number, (name, kind) in part:
     job = Job(
-      f'{name}-{number}', 'main.py', files={'main.py': kind.script},
-      collect=('submission.csv',), limits=kind.limits, zygote=True,
+      f'{name}-{number}',
+      'main.py',
+      files={'main.py': kind.script},
+      collect=('submission.csv',),
+      limits=kind.limits,
+      zygote=True,
       # What is harmed goes first, so that it runs when that comes.
       priority=0.0 if kind.harm is None else -1.0,
     )
@@ -228,8 +231,12 @@ def held(pool: SandboxPool | None, work_dir: pathlib.Path) -> dict:
 
 def _settle(pool: SandboxPool) -> int:
   """The launcher's process id, once one that was killed is replaced."""
-  job = Job(f'settle-{time.monotonic_ns()}', 'main.py',
-            files={'main.py': 'pass'}, zygote=True)
+  job = Job(
+    f'settle-{time.monotonic_ns()}',
+    'main.py',
+    files={'main.py': 'pass'},
+    zygote=True,
+  )
   pool.submit(job).result()
   return pool.stats()['launcher']['launcher_pid']
 
@@ -301,17 +308,30 @@ def _resident_mb(pid: int | None) -> float | None:
 
 def faults(result: dict) -> list[str]:
   """What is not as it should be, in sentences; none where all is well."""
-  said = [f'{len(result["wrong"])} jobs ended otherwise: {result["wrong"][:5]}'
-          ] if result['wrong'] else []
+  said = (
+    [f'{len(result["wrong"])} jobs ended otherwise: {result["wrong"][:5]}']
+    if result['wrong']
+    else []
+  )
   first, last = result['trail'][0], result['trail'][-1]
-  for name in ('processes', 'descriptors', 'threads', 'mounts', 'cgroups',
-               'files', 'launcher_descriptors', 'launcher_mounts'):
+  for name in (
+    'processes',
+    'descriptors',
+    'threads',
+    'mounts',
+    'cgroups',
+    'files',
+    'launcher_descriptors',
+    'launcher_mounts',
+  ):
     if last[name] is not None and last[name] > first[name]:
       said.append(f'{name} grew in the run: {first[name]} to {last[name]}')
   for name in ('processes', 'mounts', 'cgroups', 'files'):
     if result['after'][name] > result['before'][name]:
-      said.append(f'{name} left behind: {result["before"][name]} before, '
-                  f'{result["after"][name]} after')
+      said.append(
+        f'{name} left behind: {result["before"][name]} before, '
+        f'{result["after"][name]} after'
+      )
   for name in ('resident_mb', 'launcher_resident_mb'):
     if last[name] > 1.1 * first[name] + 10:
       said.append(f'{name} is not flat: {first[name]} to {last[name]}')
@@ -329,13 +349,19 @@ def main() -> None:
   options = parser.parse_args()
   with tempfile.TemporaryDirectory() as folder:
     os.chmod(folder, 0o755)
-    result = soak(options.jobs, slots=options.slots, seed=options.seed,
-                  work_dir=pathlib.Path(folder))
+    result = soak(
+      options.jobs,
+      slots=options.slots,
+      seed=options.seed,
+      work_dir=pathlib.Path(folder),
+    )
   said = faults(result)
   result = {'machine': describe(), **result, 'faults': said}
   pathlib.Path(options.json).write_text(json.dumps(result, indent=1) + '\n')
-  print(f'{options.jobs} jobs at {result["tier"]} in {result["wall_s"]} s, '
-        f'{result["launchers"]} launchers, {result["retries"]:.0f} retries')
+  print(
+    f'{options.jobs} jobs at {result["tier"]} in {result["wall_s"]} s, '
+    f'{result["launchers"]} launchers, {result["retries"]:.0f} retries'
+  )
   for line in said or ['nothing left, nothing grown, every outcome as due']:
     print(line)
   sys.exit(1 if said else 0)

@@ -73,7 +73,11 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
   size = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 1e9
   served = engines.Served(config, work, model, graphdef, params, tokenizer)
   engine = engines.make_engine(served)
-  write, push, check = engine._sync.write, engine._sync.push, engine._probe.check
+  write, push, check = (
+    engine._sync.write,
+    engine._sync.push,
+    engine._probe.check,
+  )
   parts: dict[str, list[float]] = {'write_s': [], 'load_s': [], 'probe_s': []}
 
   @contextlib.contextmanager

@@ -94,7 +94,9 @@ def base() -> ConfigDict:
   config.instrumenter.max_tokens = 4096
   config.instrumenter.temperature = 0.0
   config.instrumenter.extra = _open()
-  config.instrumenter.timeout_s = 30.0  # of one answer; asked twice, if cut twice more
+  config.instrumenter.timeout_s = (
+    30.0  # of one answer; asked twice, if cut twice more
+  )
 
   # Whole solutions (loop rl_for_mle).
   config.solution = ConfigDict()
@@ -283,7 +285,9 @@ def base() -> ConfigDict:
   config.rl.offload = ()
   # Write the new policy over the old one, which the engine then must not need.
   config.rl.donate = False
-  config.rl.grad_reduce_dtype = 'float32'  # float32 | bfloat16; of sums over devices
+  config.rl.grad_reduce_dtype = (
+    'float32'  # float32 | bfloat16; of sums over devices
+  )
   config.rl.importance_level = 'token'  # none | token | sequence
   config.rl.importance_cap = 2.0
   # Against the variance of duration weight times importance ratio:

@@ -82,8 +82,12 @@ def audit(
     chain = _Chain(path)
     for where, record in _read(path, found['differences']):
       steps = record.get('steps', [record])
-      if not isinstance(steps, list) or not all(isinstance(s, dict) for s in steps):
-        found['differences'].append(_difference(where, 'its steps are no records'))
+      if not isinstance(steps, list) or not all(
+        isinstance(s, dict) for s in steps
+      ):
+        found['differences'].append(
+          _difference(where, 'its steps are no records')
+        )
         continue
       found['records'] += len(steps)
       found['sealed'] += len(steps) if 'hash' in record else 0
@@ -97,7 +101,9 @@ def audit(
           _difference(place, p, step.get('prompt_id', ''))
           for p in _problems(step, {} if 'steps' in record else options)
         ]
-    found['differences'] += [_difference(str(path), p) for p in chain.at_the_end()]
+    found['differences'] += [
+      _difference(str(path), p) for p in chain.at_the_end()
+    ]
   return found
 
 
@@ -202,7 +208,9 @@ def _gone(run: pathlib.Path, files) -> Iterator[tuple[str, str]]:
   if not (run / 'rl').is_dir():
     return  # some files, not a whole run
   updates = _numbers((path.stem for path in files), 'update_')
-  saved = _numbers((p.name for p in (run / 'rl' / 'checkpoints').glob('*')), 'step_')
+  saved = _numbers(
+    (p.name for p in (run / 'rl' / 'checkpoints').glob('*')), 'step_'
+  )
   for update in range(max({u + 1 for u in updates} | saved, default=0)):
     if update not in updates:
       yield str(run / 'rl' / 'traces'), f'the file of update {update} is gone'

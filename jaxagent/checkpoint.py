@@ -199,8 +199,12 @@ class CheckpointManager:
 
   def _saved(self, path: pathlib.Path) -> dict[str, Any]:
     """Orbax's metadata of each array; CheckpointError where there is none."""
-    if '\\' in str(path):  # TensorStore would look in another folder, many times
-      raise CheckpointError(f'TensorStore takes a \\ for a /.{_misplaced(path)}')
+    if '\\' in str(
+      path
+    ):  # TensorStore would look in another folder, many times
+      raise CheckpointError(
+        f'TensorStore takes a \\ for a /.{_misplaced(path)}'
+      )
     metadata = self._orbax.metadata(path).item_metadata
     if metadata is None:
       raise CheckpointError(

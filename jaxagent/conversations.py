@@ -45,7 +45,9 @@ def steps_of(
   prompter = prompter_of(settings.recorded(run))
   specs = {r['task']: load_task(r['task'], tasks_dir) for r in records}
   kept = run / 'snapshots.sqlite'
-  with contextlib.closing(Snapshots(kept if kept.exists() else ':memory:')) as s:
+  with contextlib.closing(
+    Snapshots(kept if kept.exists() else ':memory:')
+  ) as s:
     for step in training_steps(records, s.get, improved=improved):
       state = step['state']
       yield Conversation(

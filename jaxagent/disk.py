@@ -26,7 +26,9 @@ def user_path(text: str) -> pathlib.Path:
   try:
     return pathlib.Path(text).expanduser()
   except RuntimeError as error:
-    raise ValueError(f'{text!r}: {error}; give the path without "~".') from error
+    raise ValueError(
+      f'{text!r}: {error}; give the path without "~".'
+    ) from error
 
 
 def pattern_in(path: pathlib.Path) -> str:

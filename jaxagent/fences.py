@@ -12,7 +12,9 @@ import itertools
 import re
 from collections.abc import Callable
 
-MOST_TRIED = 16  # closing fences of one block, where code holds fences of its own
+MOST_TRIED = (
+  16  # closing fences of one block, where code holds fences of its own
+)
 MOST_FENCES = 1000  # that are looked at, of one text
 # Of `python title="a"`, `python:a.py`, `{.python}` the word that names it.
 _LANGUAGE = re.compile(r'[\s{.]*([\w+#-]+)')

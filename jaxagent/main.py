@@ -19,7 +19,10 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 # No CUDA graphs but where a program asks for them (`jaxagent.accelerator`).
 if '--xla_gpu_enable_command_buffer' not in os.environ.get('XLA_FLAGS', ''):
   os.environ['XLA_FLAGS'] = ' '.join(
-    [*os.environ.get('XLA_FLAGS', '').split(), '--xla_gpu_enable_command_buffer=']
+    [
+      *os.environ.get('XLA_FLAGS', '').split(),
+      '--xla_gpu_enable_command_buffer=',
+    ]
   )
 
 from absl import app, flags, logging  # noqa: E402

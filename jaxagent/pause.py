@@ -151,7 +151,9 @@ def _with_changed(
   if workspace.inside(name) != name or ours:
     raise PauseError(f'{name!r} is no name that a workspace can hold.')
   if len(data) > MAX_FILE_MB << 20:
-    raise PauseError(f'{name}: a run is given files of {MAX_FILE_MB} MB at most.')
+    raise PauseError(
+      f'{name}: a run is given files of {MAX_FILE_MB} MB at most.'
+    )
   content: str | types.Blob | None = workspace.as_text(data)
   if content is None and (content := store.put_bytes(data)) is None:
     raise PauseError(f'{name}: the store of states has no room for it.')
@@ -228,8 +230,10 @@ def _parser() -> argparse.ArgumentParser:
   made.add_argument('work_dir', type=pathlib.Path)
   commands = made.add_subparsers(dest='command', required=True)
   commands.add_parser('list', help='trajectories under way')
-  for name, text in (('out', 'lay out what one goes on from'),
-                     ('in', 'take back what was changed')):
+  for name, text in (
+    ('out', 'lay out what one goes on from'),
+    ('in', 'take back what was changed'),
+  ):
     one = commands.add_parser(name, help=text)
     one.add_argument('task')
     one.add_argument('index', type=int)

@@ -77,7 +77,9 @@ class Placement:
       function, mesh=self.mesh, in_specs=ins, out_specs=outs, check_vma=False
     )
 
-  def total(self, part: jax.Array, names: Names, shape: Sequence[int]) -> jax.Array:
+  def total(
+    self, part: jax.Array, names: Names, shape: Sequence[int]
+  ) -> jax.Array:
     """A gradient summed over rows and cut as its weight of `shape` is stored.
 
     part: of one device, within `on_parts`, cut over `tensor` already.

@@ -437,7 +437,9 @@ def _by_arithmetic(args: argparse.Namespace, overrides: list[str]) -> dict:
   sys.path.insert(0, str(pathlib.Path.cwd()))
   config = command_line.read([f'--config={args.config}', *overrides])
   settings.expand_home(config)
-  options = {name: getattr(args, name) for name in ('device', 'device_gb', 'mfu')}
+  options = {
+    name: getattr(args, name) for name in ('device', 'device_gb', 'mfu')
+  }
   return plan_of(config, **{k: v for k, v in options.items() if v is not None})
 
 
@@ -445,7 +447,9 @@ def _compiled(args: argparse.Namespace, argv: Sequence[str]) -> int:
   """Starts a process whose environment is the target's; its exit code."""
   from jaxagent.compiled import targets
 
-  given = [n for n in ('device', 'device_gb', 'mfu') if getattr(args, n) is not None]
+  given = [
+    n for n in ('device', 'device_gb', 'mfu') if getattr(args, n) is not None
+  ]
   if given:
     raise ValueError(
       f'--{given[0]} is for the plan by arithmetic; leave it out with --target.'

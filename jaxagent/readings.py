@@ -161,7 +161,9 @@ def check_readers(
       'transformers that keeps the file (4.57 does), or give a tokenizer whose '
       f'files it keeps with model_type {model.get("model_type")!r}.'
     ) from error
-  if model.get('model_type') == 'qwen2' and _version('transformers')[:2] == '4.':
+  if (
+    model.get('model_type') == 'qwen2' and _version('transformers')[:2] == '4.'
+  ):
     _tell_of_5(folder, plain, texts)
 
 
@@ -218,16 +220,16 @@ def _cut(found: str, back: str) -> str:
     min(len(found), len(back)),
   )
   start = max(0, at - 8)
-  return f'{_quoted(found[start:])}, tokenizer.json into {_quoted(back[start:])}'
+  return (
+    f'{_quoted(found[start:])}, tokenizer.json into {_quoted(back[start:])}'
+  )
 
 
 def _quoted(text: str, room: int = 48) -> str:
   return ascii(text if len(text) <= room else text[:room] + '...')
 
 
-def _some(
-  texts: Iterable[str], room: int = _READ_CHARACTERS
-) -> Iterator[str]:
+def _some(texts: Iterable[str], room: int = _READ_CHARACTERS) -> Iterator[str]:
   """Distinct texts, until they have `room` characters."""
   seen = set()
   for text in texts:
@@ -268,7 +270,9 @@ def texts_of_run(work: str | pathlib.Path) -> Iterator[str]:
 
 def _texts_in(file: pathlib.Path) -> Iterator[str]:
   """The texts of one file, by its suffix."""
-  if file.suffix not in ('.json', '.jsonl', '.txt', '.py') or not file.is_file():
+  if (
+    file.suffix not in ('.json', '.jsonl', '.txt', '.py') or not file.is_file()
+  ):
     return
   try:
     whole = file.read_text(encoding='utf-8')

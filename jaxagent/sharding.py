@@ -126,7 +126,9 @@ def _arranged(
     return plain
 
 
-def scatter_stages(mesh: Mesh | AbstractMesh) -> tuple[list[list[int]] | None, ...]:
+def scatter_stages(
+  mesh: Mesh | AbstractMesh,
+) -> tuple[list[list[int]] | None, ...]:
   """Groups along `fsdp` in which a reduce-scatter is done, one stage after another.
 
   One stage of all (None), but on a TPU torus of three dimensions: there XLA sums the
@@ -451,7 +453,9 @@ def initialize_distributed(
   return jax.process_index(), jax.process_count()
 
 
-def parameter_place(mesh: Mesh) -> Callable[[Sequence[Any], Sequence[int]], Any]:
+def parameter_place(
+  mesh: Mesh,
+) -> Callable[[Sequence[Any], Sequence[int]], Any]:
   """(path of keys, shape) -> NamedSharding of that parameter on the mesh."""
   return lambda path, shape: NamedSharding(
     mesh, parameter_spec('/'.join(map(str, path)), shape, mesh)

@@ -50,8 +50,12 @@ def rollouts(
   try:
     found = list(rollout_log.read(path))
   except OSError:
-    what = 'no such folder' if not work.is_dir() else (
-      f'no {rollout_log.LOG}: RL has not begun there, or an older version ran it'
+    what = (
+      'no such folder'
+      if not work.is_dir()
+      else (
+        f'no {rollout_log.LOG}: RL has not begun there, or an older version ran it'
+      )
     )
     raise NotThere(f'{work}: {what}.') from None
   if update is not None:
@@ -109,7 +113,9 @@ def _of_turn(turn: Mapping[str, Any]) -> str:
   if turn['reward'] is not None:
     earned = f'reward {turn["reward"]:.4g}'
   action = turn['action'] or 'response'
-  text = f'{action}: {turn["outcome"]}, {earned}, {turn["exec_s"]:.1f} s executed'
+  text = (
+    f'{action}: {turn["outcome"]}, {earned}, {turn["exec_s"]:.1f} s executed'
+  )
   return f'{text}: {turn["message"]}' if turn['message'] else text
 
 
@@ -119,7 +125,9 @@ def counts(records: Sequence[Mapping[str, Any]]) -> list[str]:
   for fate in Fate:
     mine = [r for r in records if r['fate'] == fate]
     if mine:
-      causes = Counter(r['reason'] or r['outcome'] or 'no outcome' for r in mine)
+      causes = Counter(
+        r['reason'] or r['outcome'] or 'no outcome' for r in mine
+      )
       listed = ', '.join(f'{n} {name}' for name, n in causes.most_common())
       text.append(f'{len(mine):6d} {fate.value}: {listed}')
   return text
@@ -132,8 +140,12 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   parser.add_argument('work_dir', type=pathlib.Path, help='of a run')
   parser.add_argument('--update', type=int, help='its number, 0 for the first')
-  parser.add_argument('--prompt', default='', metavar='ID', help='one prompt alone')
-  parser.add_argument('--json', action='store_true', help='the records, one a line')
+  parser.add_argument(
+    '--prompt', default='', metavar='ID', help='one prompt alone'
+  )
+  parser.add_argument(
+    '--json', action='store_true', help='the records, one a line'
+  )
   arguments = parser.parse_args(argv)
   try:
     found = rollouts(arguments.work_dir, arguments.update, arguments.prompt)

@@ -28,6 +28,9 @@ if ! "$JAXAGENT_PYTHON" -c 'import torch' >/dev/null 2>&1; then
   "$JAXAGENT_PYTHON" -m pip install --quiet --disable-pip-version-check \
     torch==2.13.0
 fi
+"$JAXAGENT_PYTHON" -m ruff check --quiet .
+"$JAXAGENT_PYTHON" -m ruff format --check --quiet . ||
+  { echo "test.sh: format the files above with 'ruff format .'" >&2; exit 1; }
 # Two workers, a file each at a time, in the order of tests/conftest.py; tests that
 # measure time run alone.
 exec "$JAXAGENT_PYTHON" -m pytest -q -n "${JAXAGENT_TEST_WORKERS:-2}" \

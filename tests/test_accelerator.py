@@ -33,7 +33,8 @@ def test_whoever_has_asked_first_is_next():
 
 
 def test_one_that_is_interrupted_while_it_waits_is_waited_for_by_nobody(
-    monkeypatch):
+  monkeypatch,
+):
   lock, taken = accelerator.FairLock(), []
   wait = lock._moved.wait_for
 
@@ -64,7 +65,8 @@ def test_one_that_is_interrupted_while_it_waits_is_waited_for_by_nobody(
 
 
 @pytest.mark.parametrize(
-  'found', [(accelerator, 'is_cuda', True), (accelerator.jax, 'local_device_count', 4)]
+  'found',
+  [(accelerator, 'is_cuda', True), (accelerator.jax, 'local_device_count', 4)],
 )
 def test_programs_that_could_meet_run_one_at_a_time_others_as_they_are(
   found, monkeypatch
@@ -107,7 +109,10 @@ def test_programs_that_could_meet_run_one_at_a_time_others_as_they_are(
 def test_main_leaves_cuda_graphs_to_programs_that_ask_for_them(given, then):
   text = 'import os, jaxagent.main; print(os.environ["XLA_FLAGS"])'
   found = subprocess.run(
-    [sys.executable, '-c', text], env=os.environ | {'XLA_FLAGS': given},
-    capture_output=True, text=True, check=True,
+    [sys.executable, '-c', text],
+    env=os.environ | {'XLA_FLAGS': given},
+    capture_output=True,
+    text=True,
+    check=True,
   )
   assert found.stdout.strip() == then

@@ -62,7 +62,10 @@ def _said(capsys, *arguments) -> str:
     ('0/1/0', ('grader_error', 'killed by signal 9', 'fault of the machinery')),
     ('0/2/0', ('invalid_format', 'has no Action', 'reward 0')),
     ('0/3/0', ('timeout', 'reward 0.5')),
-    ('0/4/0', ('quarantined', 'infrastructure 3 times: no space', 'not used again')),
+    (
+      '0/4/0',
+      ('quarantined', 'infrastructure 3 times: no space', 'not used again'),
+    ),
   ],
 )
 def test_each_prompt_is_answered_by_name(work, capsys, prompt, names):
@@ -89,7 +92,9 @@ def test_json_is_the_records(work, capsys):
     (['--update', '36', '--prompt', '0/1/0'], 'ended ones of update 36'),
   ],
 )
-def test_what_is_not_there_is_said_in_one_line(work, capsys, arguments, problem):
+def test_what_is_not_there_is_said_in_one_line(
+  work, capsys, arguments, problem
+):
   assert why.main([str(work), *arguments]) == 2
   error = capsys.readouterr().err
   assert error.count('\n') == 1

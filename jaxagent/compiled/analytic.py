@@ -65,7 +65,9 @@ class Volumes:
     self, run: Run, sizes: Mapping[str, int], platform: str, plane: int = 0
   ):
     self.run, self.platform, self.plane = run, platform, plane
-    self.d, self.f, self.t = (sizes[axis] for axis in ('data', 'fsdp', 'tensor'))
+    self.d, self.f, self.t = (
+      sizes[axis] for axis in ('data', 'fsdp', 'tensor')
+    )
     self.tokens = run.rows * run.row_tokens // (self.d * self.f)
 
   def of(self, program: str) -> dict[str, int] | None:
@@ -89,7 +91,9 @@ class Volumes:
     wide = self.platform == 'cpu' or model.dtype != 'bfloat16'
     return 4 if wide else 2
 
-  def _weights(self, model: ModelConfig, critic: bool, grads: bool) -> dict[str, float]:
+  def _weights(
+    self, model: ModelConfig, critic: bool, grads: bool
+  ) -> dict[str, float]:
     if self.f == 1:
       return {}
     kernels, tables, _, _ = counts(model, critic)
@@ -101,7 +105,9 @@ class Volumes:
     if self.d * self.f == 1:
       return {}
     kernels, tables, biases, scales = counts(model, critic)
-    wide = self.platform == 'cpu' or self.run.options.grad_reduce_dtype == 'float32'
+    wide = (
+      self.platform == 'cpu' or self.run.options.grad_reduce_dtype == 'float32'
+    )
     reduced = 4 if wide else 2
     split = reduced * (kernels + tables) / self.t
     whole = reduced * (biases / self.t + scales)

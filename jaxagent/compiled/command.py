@@ -132,7 +132,9 @@ def heading(
 def closing(found: Mapping[str, Any]) -> list[str]:
   """Describes what is alive beside the programs, and gives the verdict."""
   lines = [
-    f'  {role:<18}{size:9.3f} GB' for role, size in found['roles_gb'].items() if size
+    f'  {role:<18}{size:9.3f} GB'
+    for role, size in found['roles_gb'].items()
+    if size
   ]
   totals = {
     name: record['total_gb']

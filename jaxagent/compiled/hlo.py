@@ -210,7 +210,8 @@ def _scattered(module: Module, part: Instruction) -> dict | None:
 def array_bytes(shape: str) -> int:
   """Bytes of a shape as HLO writes it, `f32[8,32]{1,0}`; a tuple's are summed."""
   return sum(
-    math.ceil(math.prod(dims) * _bits(dtype) / 8) for dtype, dims in arrays(shape)
+    math.ceil(math.prod(dims) * _bits(dtype) / 8)
+    for dtype, dims in arrays(shape)
   )
 
 

@@ -21,7 +21,9 @@ _CUSTOM_FLOPS = re.compile(r'"?flops"?\s*:\s*"?(\d+)')
 _SPLASH = re.compile(r'splash_m[hq]a_(fwd|dq|dkv)')
 _SPLASH_PRODUCTS = {'fwd': 2, 'dq': 3, 'dkv': 4}
 # Calls that may multiply matrices in a way that nothing here reads.
-_MULTIPLIES = re.compile(r'^tpu_custom_call$|triton|matmul|conv|mosaic|fmha', re.I)
+_MULTIPLIES = re.compile(
+  r'^tpu_custom_call$|triton|matmul|conv|mosaic|fmha', re.I
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,9 @@ def _dims(shape: str, which: int = 0) -> tuple[int, ...]:
   return arrays[which][1] if arrays else ()
 
 
-def _operand(part: hlo.Instruction, beside: _Beside, number: int) -> tuple[int, ...]:
+def _operand(
+  part: hlo.Instruction, beside: _Beside, number: int
+) -> tuple[int, ...]:
   """Dimensions of an operand; () where it is not there."""
   if number >= len(part.operands) or part.operands[number] not in beside:
     return ()
@@ -81,7 +85,9 @@ def _contracted(part: hlo.Instruction, beside: _Beside, pattern: str) -> float:
   left = _operand(part, beside, 0)
   found = re.search(pattern, part.attributes)
   places = re.findall(r'\d+', found[1]) if found else []
-  depth = math.prod(left[int(place)] for place in places if int(place) < len(left))
+  depth = math.prod(
+    left[int(place)] for place in places if int(place) < len(left)
+  )
   return 2.0 * math.prod(_dims(part.shape)) * depth
 
 
@@ -98,7 +104,9 @@ def _convolution(part: hlo.Instruction, beside: _Beside) -> float:
   out = _dims(part.shape)
   if not left or not right:
     return 0.0
-  of = [dict(zip(labels[i], dims)) for i, dims in ((1, left), (2, right), (3, out))]
+  of = [
+    dict(zip(labels[i], dims)) for i, dims in ((1, left), (2, right), (3, out))
+  ]
   pairs = 1.0
   for axis in (c for c in labels[3] if c.isdigit()):
     place = sorted(c for c in labels[3] if c.isdigit()).index(axis)

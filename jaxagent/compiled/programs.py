@@ -82,7 +82,11 @@ def device_bytes(tree: Abstract) -> int:
   """Bytes of a tree on one device, by its shardings."""
   total = 0
   for leaf in jax.tree.leaves(tree):
-    shape = leaf.shape if leaf.sharding is None else leaf.sharding.shard_shape(leaf.shape)
+    shape = (
+      leaf.shape
+      if leaf.sharding is None
+      else leaf.sharding.shard_shape(leaf.shape)
+    )
     total += math.prod(shape) * np.dtype(leaf.dtype).itemsize
   return total
 
@@ -92,7 +96,9 @@ def placed(tree: Abstract, places: Any) -> Abstract:
   if isinstance(places, jax.sharding.Sharding):
     places = jax.tree.map(lambda _: places, tree)
   return jax.tree.map(
-    lambda leaf, place: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+    lambda leaf, place: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=place
+    ),
     tree,
     places,
   )
@@ -106,7 +112,9 @@ class Learner:
     sharding.check_model(run.model, mesh)
     self.place: dict[str, Any] = {}
     self.roles: dict[str, Abstract] = {}
-    self.policy_layout = self._model('policy', models.abstract_decoder(run.model))
+    self.policy_layout = self._model(
+      'policy', models.abstract_decoder(run.model)
+    )
     self.optimizer = self._optimizer('policy', run.options.policy_lr)
     if run.options.uses_reference:
       kept = run.options.reference_dtype

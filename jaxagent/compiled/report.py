@@ -112,7 +112,9 @@ def compiled_plan(
   run: Run,
   mesh: Mesh,
   room: float | None,
-  say: Callable[[str], None] = lambda line: print(line, file=sys.stderr, flush=True),
+  say: Callable[[str], None] = lambda line: print(
+    line, file=sys.stderr, flush=True
+  ),
   only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
   """All programs of a run, or those named, compiled for the mesh's devices.
@@ -134,7 +136,9 @@ def compiled_plan(
     if only is not None and program.name not in only:
       continue
     measured = measure(program, platform, known)
-    beside = sum(size for name, size in alive.items() if name not in program.holds)
+    beside = sum(
+      size for name, size in alive.items() if name not in program.holds
+    )
     found[program.name] = _record(
       program, measured, beside, volumes.of(program.name), mesh.size, run
     )
@@ -229,12 +233,14 @@ def line_of(name: str, record: Mapping[str, Any]) -> str:
   if 'error' in record:
     return f'  {name:<18} does not compile: {record["error"]}'
   moved = record['collectives_gb']
-  kinds = ', '.join(f'{k} {v:.3g}' for k, v in sorted(moved.items()) if v >= 5e-4)
+  kinds = ', '.join(
+    f'{k} {v:.3g}' for k, v in sorted(moved.items()) if v >= 5e-4
+  )
   of = ''
   if 'analytic_gb' in record:
     of = f' of {record["analytic_gb"]:.3g} by hand'
   ratio = record.get('products_over_model')
-  more = f'; products {ratio:.2f} of the model\'s' if ratio else ''
+  more = f"; products {ratio:.2f} of the model's" if ratio else ''
   if 'unknown_calls' in record:
     more += f' without {", ".join(record["unknown_calls"])}'
   if 'unknown_loops' in record:

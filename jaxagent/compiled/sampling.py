@@ -107,7 +107,8 @@ class Sampler:
     one = sharding.replicated(self.mesh)
     gather = jax.jit(lambda x: x, out_shardings=one)
     kinds = collections.Counter(
-      (leaf.shape, leaf.dtype, leaf.sharding) for leaf in jax.tree.leaves(self.whole)
+      (leaf.shape, leaf.dtype, leaf.sharding)
+      for leaf in jax.tree.leaves(self.whole)
     )
 
     def lower() -> list[tuple[Any, int]]:

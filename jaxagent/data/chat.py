@@ -78,14 +78,18 @@ def check_template_kwargs(given: Mapping[str, Any]) -> None:
     if not isinstance(name, str) or not name.isidentifier():
       raise ValueError(f'its key {name!r} is no name of a variable')
     if name in _OWN:
-      raise ValueError(f'its key {name!r} is set by the run itself; leave it out')
+      raise ValueError(
+        f'its key {name!r} is set by the run itself; leave it out'
+      )
   try:
     json.dumps(dict(given), allow_nan=False)
   except (TypeError, ValueError, RecursionError) as error:
     raise ValueError(f'its values are no JSON ({error})') from None
 
 
-def bake(folder: str | pathlib.Path, template_kwargs: Mapping[str, Any]) -> None:
+def bake(
+  folder: str | pathlib.Path, template_kwargs: Mapping[str, Any]
+) -> None:
   """Sets variables in the chat template of a folder itself.
 
   Any program that renders it there has the prompts that the policy was trained with.
@@ -104,7 +108,9 @@ def bake(folder: str | pathlib.Path, template_kwargs: Mapping[str, Any]) -> None
       file.write_text(head + text, encoding='utf-8')
   file = folder / 'tokenizer_config.json'
   raw = _read(file)
-  if isinstance(text := raw.get('chat_template'), str) and not text.startswith(head):
+  if isinstance(text := raw.get('chat_template'), str) and not text.startswith(
+    head
+  ):
     file.write_text(json.dumps(raw | {'chat_template': head + text}, indent=1))
 
 
@@ -282,7 +288,6 @@ class ChatTokenizer:
           'of plain text that spells it, so that a script could end a '
           'response; mark it as special in tokenizer.json (added_tokens).'
         )
-
 
   def _check_way_back(self) -> None:
     """Raises ValueError where text does not come back as the code it was."""

@@ -28,9 +28,14 @@ def encode(value: Any, where: str = 'value') -> Any:
   Raises:
     TypeError: for a type that `decode` could not rebuild; names `where`.
   """
-  if value is None or isinstance(value, bool | str) and type(value) in (
-    bool,
-    str,
+  if (
+    value is None
+    or isinstance(value, bool | str)
+    and type(value)
+    in (
+      bool,
+      str,
+    )
   ):
     return value
   if isinstance(value, enum.Enum):

@@ -32,7 +32,9 @@ _SPLIT = 'split it into conversations of one human and one gpt turn'
 
 _TOOLS = 'answers that call tools are not learned'
 _MEDIA = 'only text is learned'
-_PREFERENCE = 'preferences are not learned, and a rejected answer would be, as a good one'
+_PREFERENCE = (
+  'preferences are not learned, and a rejected answer would be, as a good one'
+)
 _LOSS = 'each answer is learned once and whole, and no prompt'
 # Keys of LLaMA-Factory, axolotl, TRL and OpenAI's files -> why they cannot be ignored.
 _CHANGES_AN_ENTRY = {
@@ -40,11 +42,15 @@ _CHANGES_AN_ENTRY = {
     ('tools', 'functions', 'tool_calls', 'function_call', 'tool_choice'), _TOOLS
   ),
   **dict.fromkeys(
-    ('image', 'images', 'video', 'videos', 'audio', 'audios', 'media', 'files'), _MEDIA
+    ('image', 'images', 'video', 'videos', 'audio', 'audios', 'media', 'files'),
+    _MEDIA,
   ),
-  **dict.fromkeys(('chosen', 'rejected', 'completions', 'rankings'), _PREFERENCE),
   **dict.fromkeys(
-    ('loss_mask', 'mask', 'mask_history', 'train_on_input', 'train_on_inputs'), _LOSS
+    ('chosen', 'rejected', 'completions', 'rankings'), _PREFERENCE
+  ),
+  **dict.fromkeys(
+    ('loss_mask', 'mask', 'mask_history', 'train_on_input', 'train_on_inputs'),
+    _LOSS,
   ),
   **dict.fromkeys(
     ('messages', 'instruction', 'input', 'output', 'history'),
@@ -62,7 +68,16 @@ _CHANGES_A_TURN = {
 # Keys that say whether something is to be learned, and how much.
 _VERDICTS = {'kto_tag': _PREFERENCE, 'label': _PREFERENCE}
 _SHARES = dict.fromkeys(('weight', 'train', 'loss', 'trainable'), _LOSS)
-_DESCRIBES = ('id', 'idx', 'source', 'dataset', 'language', 'lang', 'model', 'name')
+_DESCRIBES = (
+  'id',
+  'idx',
+  'source',
+  'dataset',
+  'language',
+  'lang',
+  'model',
+  'name',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,9 +101,13 @@ def read(path: str | pathlib.Path) -> list[Conversation]:
   except UnicodeDecodeError as error:
     raise ValueError(f'{path} is no UTF-8 text: {error}') from error
   ignored: set[str] = set()
-  found = [_parse(value, where, ignored) for value, where in _entries(path, text)]
+  found = [
+    _parse(value, where, ignored) for value, where in _entries(path, text)
+  ]
   if ignored:
-    _log.warning('%s: keys that are not read: %s.', path, ', '.join(sorted(ignored)))
+    _log.warning(
+      '%s: keys that are not read: %s.', path, ', '.join(sorted(ignored))
+    )
   if not found:
     raise ValueError(f'{path} holds no conversation.')
   return found
@@ -124,7 +143,9 @@ def distinct(rows: Iterable[Conversation]) -> Iterator[Conversation]:
 
 def _entry(row: Conversation) -> dict[str, Any]:
   turns = (('human', row.prompt), ('gpt', row.response))
-  return {'conversations': [{'from': who, 'value': text} for who, text in turns]}
+  return {
+    'conversations': [{'from': who, 'value': text} for who, text in turns]
+  }
 
 
 def _entries(path: pathlib.Path, text: str) -> Iterator[tuple[Any, str]]:

@@ -146,9 +146,7 @@ class Ledger:
       array = np.full(64, -1, np.int32)
     if position >= len(array):
       size = max(2 * len(array), position + 1)
-      array = np.concatenate(
-        [array, np.full(size - len(array), -1, np.int32)]
-      )
+      array = np.concatenate([array, np.full(size - len(array), -1, np.int32)])
     array[position] = update
     self._trained[epoch, sample] = array
 
@@ -248,12 +246,10 @@ class Ledger:
     return {
       'format': 1,
       'live': {
-        i: [e.status.value, e.attempts, e.reason]
-        for i, e in self._live.items()
+        i: [e.status.value, e.attempts, e.reason] for i, e in self._live.items()
       },
       'trained': {
-        f'{e}/{s}': codec.encode_array(a)
-        for (e, s), a in self._trained.items()
+        f'{e}/{s}': codec.encode_array(a) for (e, s), a in self._trained.items()
       },
       'other': dict(self._other),
       'n_trained': self._n_trained,

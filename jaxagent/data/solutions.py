@@ -137,7 +137,9 @@ class SolutionSource:
       given = {'seed': state['seed'], 'tasks': state['tasks']}
       position = int(state['position'])
     except (KeyError, TypeError) as error:
-      raise ValueError(f'solutions: the checkpoint is damaged: {error!r}') from error
+      raise ValueError(
+        f'solutions: the checkpoint is damaged: {error!r}'
+      ) from error
     for name, own in (('seed', self._seed), ('tasks', list(self._tasks))):
       if given[name] != own:
         raise ValueError(
@@ -146,7 +148,9 @@ class SolutionSource:
         )
     for one in (*kept, *gone):
       if one.task not in self._kept:
-        raise ValueError(f'solutions: {one.id} is of task {one.task!r}, not solved here.')
+        raise ValueError(
+          f'solutions: {one.id} is of task {one.task!r}, not solved here.'
+        )
     self._position = position
     for own in self._kept.values():
       own.clear()

@@ -365,9 +365,7 @@ class Actions:
 
   def reflect(self, scene: Scene, things_to_reflect_on: str) -> Effect:
     return Effect(
-      scene.reader.reflect(
-        scene.problem, self.log(scene), things_to_reflect_on
-      )
+      scene.reader.reflect(scene.problem, self.log(scene), things_to_reflect_on)
     )
 
   def request_help(self, scene: Scene, request: str) -> Effect:

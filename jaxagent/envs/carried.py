@@ -80,4 +80,3 @@ def told(lines: Sequence[str]) -> str:
   if not lines:
     return ''
   return '\nNot kept for the next step:\n' + '\n'.join(lines)
-

@@ -168,9 +168,7 @@ class ScriptRunner:
           return self._cache[key]
     for _ in range(self.infrastructure_retries + 1):
       # Under the same id: whoever cancels the job knows no other.
-      run = self._run_once(
-        task, files, script, split, job_id, deadline, **more
-      )
+      run = self._run_once(task, files, script, split, job_id, deadline, **more)
       if not run.outcome.is_infrastructure or deadline.remaining() <= 0:
         break
     # A time-out under load may be none on another day: not kept.

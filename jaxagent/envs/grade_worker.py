@@ -447,9 +447,7 @@ def _check_probabilities(frame, metric: str) -> None:
       )
 
 
-def grade(
-  task: Task, data: bytes, split: str, own_work: bool = False
-) -> dict:
+def grade(task: Task, data: bytes, split: str, own_work: bool = False) -> dict:
   """One answer record."""
   try:
     with warnings.catch_warnings():

@@ -39,8 +39,8 @@ class NoText(TextModelError):
   """It answered and said nothing: of a model that is measured, its own doing."""
 
 
-_THOUGHTS: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar(
-  'thoughts', default=None
+_THOUGHTS: contextvars.ContextVar[dict[str, str] | None] = (
+  contextvars.ContextVar('thoughts', default=None)
 )
 MOST_THOUGHTS = 100_000  # characters of a role that a trace keeps, the newest
 

@@ -146,12 +146,18 @@ class MlAgentBenchActions(Actions):
     if name in _read_only(scene) or _is_shown_data(scene, path):
       raise ActionFailed(f'{name!r} is read-only.', 'read_only', name)
     folder = posixpath.dirname(path)
-    if folder and folder not in scene.mounts and not any(
-      workspace.within(other, folder)
-      for other in workspace.visible(scene.files)
+    if (
+      folder
+      and folder not in scene.mounts
+      and not any(
+        workspace.within(other, folder)
+        for other in workspace.visible(scene.files)
+      )
     ):
       raise ActionFailed(f'there is no folder {folder!r}.', 'missing', name)
-    if path in ('.', *scene.mounts) or workspace.is_at(path, workspace.RESERVED):
+    if path in ('.', *scene.mounts) or workspace.is_at(
+      path, workspace.RESERVED
+    ):
       raise ActionFailed(f'{name!r} is a folder.')
     return workspace.can_be_laid_out(scene.files, scene.spec, name, path)
 
@@ -215,9 +221,7 @@ class MlAgentBenchActions(Actions):
 
   def printed(self, execution: types.Execution) -> str:
     if _was_stopped(execution):
-      return (
-        f'EnvError: Something went wrong in executing: {execution.message}'
-      )
+      return f'EnvError: Something went wrong in executing: {execution.message}'
     failed = execution.exit_code != 0
     return execution.errors if failed else execution.output
 
@@ -250,11 +254,13 @@ class MlAgentBenchActions(Actions):
     old = self.to_edit(scene, script_name)
     lines = old.split('\n')
     part = '\n'.join(lines[max(start - 1, 0) : end])
-    new = '\n'.join([
-      '\n'.join(lines[: start - 1]),
-      scene.edited(part, edit_instruction).strip(),
-      '\n'.join(lines[end:]),
-    ])
+    new = '\n'.join(
+      [
+        '\n'.join(lines[: start - 1]),
+        scene.edited(part, edit_instruction).strip(),
+        '\n'.join(lines[end:]),
+      ]
+    )
     return self._saved(scene, script_name, save_name, old, part, new)
 
   def _saved(

@@ -154,7 +154,9 @@ def _read_only(root: pathlib.Path) -> tuple[str, ...]:
 def is_prepared(root: pathlib.Path) -> bool:
   """Whether its data is there, as MLAgentBench itself would ask."""
   scripts = root / 'scripts'
-  return not (scripts / 'prepare.py').is_file() or (scripts / 'prepared').is_file()
+  return (
+    not (scripts / 'prepare.py').is_file() or (scripts / 'prepared').is_file()
+  )
 
 
 def content_hash(root: pathlib.Path) -> str:

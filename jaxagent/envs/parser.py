@@ -14,7 +14,7 @@ import contextlib
 import dataclasses
 import json
 import re
-from typing import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from jaxagent import types
 from jaxagent.envs import parser_parity
@@ -72,7 +72,7 @@ DEFAULT_ACTIONS = (
 _NO_TEXT = re.compile('[\x00\ud800-\udfff]')
 # A JSON string, closed or not, in either kind of quotes, or a sign beside one.
 _PIECE = re.compile(
-  r'''"(?:[^"\\]+|\\.)*"?|'(?:[^'\\]+|\\.)*'?|[{}\[\],]''', re.S
+  r""""(?:[^"\\]+|\\.)*"?|'(?:[^'\\]+|\\.)*'?|[{}\[\],]""", re.S
 )
 _ESCAPE = re.compile(r'\\(.)|"', re.S)
 _FENCE = re.compile(r'```(?:\w*\n|json)?')
@@ -437,9 +437,7 @@ def format_response(
 ) -> str:
   """The inverse of parse_response, in table 6's order."""
   lines = [
-    f'{name}: {entries[name]}'
-    for name in ENTRIES[:4]
-    if name in entries
+    f'{name}: {entries[name]}' for name in ENTRIES[:4] if name in entries
   ]
   lines.append(f'Action: {action}')
   lines.append(f'Action Input: {json.dumps(dict(args), ensure_ascii=False)}')

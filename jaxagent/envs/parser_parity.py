@@ -67,9 +67,7 @@ def entries(text: str, names: Sequence[str]) -> dict[str, str]:
   text = text.split('Observation:', 1)[0]
   values = _spans(text, [f'{name}:' for name in names])
   if values is None:
-    raise ParityError(
-      f'The response needs, in this order: {", ".join(names)}.'
-    )
+    raise ParityError(f'The response needs, in this order: {", ".join(names)}.')
   return dict(zip(names, (v.strip() for v in values), strict=True))
 
 

@@ -40,9 +40,7 @@ class Snapshots:
   Raises ValueError where the file is no database.
   """
 
-  def __init__(
-    self, path: pathlib.Path | str, *, most_bytes: int = MOST_BYTES
-  ):
+  def __init__(self, path: pathlib.Path | str, *, most_bytes: int = MOST_BYTES):
     self._path = path
     if str(path) != ':memory:':
       pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -113,7 +111,9 @@ class Snapshots:
     """The state that was put; KeyError where there is none."""
     record = json.loads(zlib.decompress(self._one('states', 'id', key)))
     record['files'] = {
-      name: types.Blob(**value) if isinstance(value, dict) else self._text(value)
+      name: types.Blob(**value)
+      if isinstance(value, dict)
+      else self._text(value)
       for name, value in record['files'].items()
     }
     record['history'] = tuple(

@@ -87,9 +87,7 @@ class SolutionEnvironment:
       outcome = types.Outcome.INVALID_FORMAT
       record = self._record(task, response, message=str(error))
       record |= _thoughts(response)
-      told = types.Executed(
-        outcome, FLOOR_S, message=str(error), info=record
-      )
+      told = types.Executed(outcome, FLOOR_S, message=str(error), info=record)
       return told, None
     made = self._instrument(solution.code, answer)
     run = self.runner.run_script(
@@ -105,9 +103,7 @@ class SolutionEnvironment:
     record = self._record(task, response, solution, made, run)
     record |= _thoughts(response, answer)
     exec_s = max(run.execution.exec_s, FLOOR_S)
-    told = types.Executed(
-      run.outcome, exec_s, message=run.message, info=record
-    )
+    told = types.Executed(run.outcome, exec_s, message=run.message, info=record)
     return told, run
 
   def _instrument(self, code: str, answer: str | None) -> Instrumented:

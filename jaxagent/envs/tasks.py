@@ -194,8 +194,12 @@ def _run_prepare(
       text=True,
       timeout=_PREPARE_TIMEOUT_S,
       cwd=cwd,
-      env={**os.environ, 'OMP_NUM_THREADS': '1', 'PYTHONHASHSEED': '0',
-           **cpu_levels.here()},
+      env={
+        **os.environ,
+        'OMP_NUM_THREADS': '1',
+        'PYTHONHASHSEED': '0',
+        **cpu_levels.here(),
+      },
     )
   except subprocess.TimeoutExpired as error:
     raise ValueError(

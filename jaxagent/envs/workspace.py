@@ -219,7 +219,9 @@ def _parts(file: BinaryIO, universal: bool) -> Iterator[bytes]:
   ends = io.IncrementalNewlineDecoder(None, translate=True)
   while data := file.read(_READ_BYTES):  # Latin-1 is every byte as it is
     yield ends.decode(data.decode('latin-1')).encode('latin-1')
-  yield ends.decode('', final=True).encode('latin-1')  # a carriage return's, at last
+  yield ends.decode('', final=True).encode(
+    'latin-1'
+  )  # a carriage return's, at last
 
 
 def _lines(parts: Iterable[bytes], first: int, last: int) -> tuple[str, int]:

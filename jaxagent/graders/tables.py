@@ -58,7 +58,9 @@ def _read_lines(path: pathlib.Path) -> pd.DataFrame:
 
   rows = []
   # Not splitlines: a text may hold other ends of lines than "\n".
-  for number, line in enumerate(path.read_text(encoding='utf-8').split('\n'), 1):
+  for number, line in enumerate(
+    path.read_text(encoding='utf-8').split('\n'), 1
+  ):
     if line.strip():
       row = json.loads(line)
       if not isinstance(row, dict):
@@ -77,7 +79,9 @@ def _with_literals(
     name
     for name in table.columns
     if table[name].isna().any()
-    and (name == id_column or not pd.api.types.is_numeric_dtype(table[name].dtype))
+    and (
+      name == id_column or not pd.api.types.is_numeric_dtype(table[name].dtype)
+    )
   ]
   if not anew:
     return table

@@ -68,9 +68,7 @@ def insert(
   for statement in _before(tree):
     del within[id(statement)]
   places = [
-    p
-    for p in places
-    if id(p.statement) in within and not _reads_the_sample(p)
+    p for p in places if id(p.statement) in within and not _reads_the_sample(p)
   ]
   if not places:
     return Instrumented(code)

@@ -40,7 +40,7 @@ _DIGEST = 16  # bytes
 
 # In the program's process. It must not fail, print, or be seen by the program
 # more than an imported name is. It imports what Python itself has.
-_MODULE = '''\
+_MODULE = """\
 import hashlib, os, sys
 
 def _make():
@@ -113,7 +113,7 @@ def _make():
   return Mark()
 
 mark = _make()
-'''
+"""
 
 
 @dataclasses.dataclass(frozen=True)

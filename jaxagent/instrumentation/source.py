@@ -23,9 +23,7 @@ def parse(code: str) -> ast.Module:
   read otherwise: that is refused.
   """
   if len(code) > MOST_CHARACTERS:
-    raise ValueError(
-      f'{len(code)} characters are more than {MOST_CHARACTERS}.'
-    )
+    raise ValueError(f'{len(code)} characters are more than {MOST_CHARACTERS}.')
   data = code.encode()
   # Python looks for the declaration in the first two lines as it counts them;
   # `detect_encoding` alone would not part them at a lone carriage return.

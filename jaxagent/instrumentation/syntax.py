@@ -20,7 +20,12 @@ from jaxagent.instrumentation.source import FAULTS, blocks, parse, statements
 
 _READERS = ('read_', 'load', 'open', 'imread', 'fetch_', 'reader', 'DataFrame')
 _FITS = ('fit', 'train', 'fit_resample', 'fit_predict')
-_PREDICTS = ('predict', 'predict_proba', 'decision_function', 'predict_log_proba')
+_PREDICTS = (
+  'predict',
+  'predict_proba',
+  'decision_function',
+  'predict_log_proba',
+)
 # Names of classes that hold what they learn, but predict nothing.
 _NO_MODELS = (
   'scaler', 'encoder', 'vectorizer', 'imputer', 'transformer', 'selector', 'kfold',
@@ -104,7 +109,9 @@ def _reads(statement: ast.stmt) -> bool:
   if isinstance(statement, (ast.With, ast.AsyncWith)):
     items = [item.context_expr for item in statement.items]
     return any(
-      name == 'open' and not _writes(call) for e in items for name, call in _calls(e)
+      name == 'open' and not _writes(call)
+      for e in items
+      for name, call in _calls(e)
     )
   return _simple(statement) and any(
     name.startswith(_READERS) and not _writes(call) and name != 'DataFrame'
@@ -121,9 +128,7 @@ def _writes(call: ast.Call) -> bool:
   return any(set(m) & set('wax+') and len(m) < 4 for m in modes)
 
 
-def _last_of_block(
-  found: list[ast.stmt], tree: ast.Module
-) -> ast.stmt | None:
+def _last_of_block(found: list[ast.stmt], tree: ast.Module) -> ast.stmt | None:
   """The last that stands in the same block as the first."""
   if not found:
     return None

@@ -50,8 +50,7 @@ def usable(
   weights = np.ones(sum(turns)) if weights is None else np.asarray(weights)
   if weights.shape != (sum(turns),):
     raise ValueError(
-      f'weights have shape {weights.shape}, wanted ({sum(turns)},): one a '
-      'turn.'
+      f'weights have shape {weights.shape}, wanted ({sum(turns)},): one a turn.'
     )
   if not np.all(np.isfinite(weights) & (weights >= 0)):
     raise ValueError(f'weights must be finite and >= 0; got {weights}.')

@@ -403,9 +403,7 @@ class Learner:
     parts = np.array_split(rng.permutation(whole), count)
     return [np.flatnonzero(np.isin(first, part)) for part in parts]
 
-  def _minibatch(
-    self, work, members, token, step, name, sums, clock
-  ) -> None:
+  def _minibatch(self, work, members, token, step, name, sums, clock) -> None:
     scale = advantages_lib.token_scale(
       token['mask'][members], self.config.aggregation, token['first'][members]
     ).astype(np.float32)

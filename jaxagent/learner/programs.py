@@ -229,9 +229,7 @@ class Optimizer:
     """An empty accumulator of gradients."""
     return self._zeros(trained)
 
-  def apply(
-    self, trained: Flat, state: Any, grads: Flat, factor: float = 1.0
-  ):
+  def apply(self, trained: Flat, state: Any, grads: Flat, factor: float = 1.0):
     """(trained, state, {grad_norm, finite, lr}); grads are summed already.
 
     factor: of the learning rate, which `lr` includes.

@@ -128,8 +128,12 @@ class Roles:
     else:
       flat = weights.by_path(params)
       _check_shapes(train | frozen, flat)
-    self.policy = sharding.put({p: flat[p] for p in train}, self.place['policy'])
-    self.frozen = sharding.put({p: flat[p] for p in frozen}, self.place['frozen'])
+    self.policy = sharding.put(
+      {p: flat[p] for p in train}, self.place['policy']
+    )
+    self.frozen = sharding.put(
+      {p: flat[p] for p in frozen}, self.place['frozen']
+    )
 
   def _make_value(self) -> None:
     config = self._critic[0] if self._critic else self.model_config
@@ -210,9 +214,7 @@ class Roles:
       found.append(metrics)
     return total, found
 
-  def step(
-    self, role: str, grads: Any, factor: float = 1.0
-  ) -> dict[str, Any]:
+  def step(self, role: str, grads: Any, factor: float = 1.0) -> dict[str, Any]:
     """One optimizer step of 'actor' or 'critic': grad_norm, finite, lr.
 
     factor: of the learning rate.
@@ -260,7 +262,9 @@ class Roles:
     policy = tree['policy']
     self.policy = put({k: policy[k] for k in self.policy}, place['policy'])
     self.frozen = put({k: policy[k] for k in self.frozen}, place['frozen'])
-    self.opt = self._kept('policy_optimizer', tree['opt'], self.optimizer.sharding)
+    self.opt = self._kept(
+      'policy_optimizer', tree['opt'], self.optimizer.sharding
+    )
     if self.value is not None:
       value = tree['value']
       trained = {k: value[k] for k in self.value}

@@ -65,15 +65,14 @@ def copy(flat: Flat, dtype: str | None = None) -> Flat:
   return jax.tree.map(lambda x: jnp.array(x, dtype, copy=True), flat)
 
 
-def drawn(
-  config: models.ModelConfig, seed: int, place: dict[str, Any]
-) -> Flat:
+def drawn(config: models.ModelConfig, seed: int, place: dict[str, Any]) -> Flat:
   """Random weights of a decoder, each made on the devices that keep its parts.
 
   place: path -> sharding. One device draws as `models.init_decoder` does. Several
   CPU devices draw all in one program; accelerators in one for each weight, since one
   that draws them all takes minutes to compile there.
   """
+
   def make() -> Flat:
     return by_path(models.init_decoder(config, seed)[1])
 

@@ -147,7 +147,7 @@ def split(text: str) -> tuple[str, str, bool]:
       thoughts.append(''.join([*kept, text[at:end]]))
       kept = []
     else:
-      kept.append(text[at:begin[0]])
+      kept.append(text[at : begin[0]])
       thoughts.append(text[begin[1] : end])
     if after is None:
       is_open = True
@@ -208,9 +208,7 @@ def _next(
   return None if shut is None else (None, shut.start(), shut.end())
 
 
-def _opened(
-  text: str, opened: re.Match
-) -> tuple[_Span, int, int | None]:
+def _opened(text: str, opened: re.Match) -> tuple[_Span, int, int | None]:
   """Finds the end of thoughts that a tag opens: the tag that closes them, or the end."""
   at = opened.end()
   hidden, _ = _code(text, at)
@@ -234,9 +232,7 @@ def _begins_line(text: str, at: int) -> bool:
   return not text[text.rfind('\n', 0, at) + 1 : at].strip()
 
 
-def _alone(
-  text: str, at: int, hidden: Sequence[_Span] = ()
-) -> re.Match | None:
+def _alone(text: str, at: int, hidden: Sequence[_Span] = ()) -> re.Match | None:
   """The first closing tag that has a line for itself, and is not in code."""
   for shut in _all_outside(_SHUT, text, at, hidden):
     end = text.find('\n', shut.end())

@@ -396,7 +396,8 @@ class OpenAIClient:
     said = wire.without(wire.error_text(data), key)
     if status in RETRY_STATUS:
       return _Retry(
-        f'HTTP {status} {said}', wire.seconds(response.headers.get('retry-after'))
+        f'HTTP {status} {said}',
+        wire.seconds(response.headers.get('retry-after')),
       )
     remedy = _REMEDIES.get(status, 'the request was not accepted')
     kind = Refused if status in REFUSED_STATUS else TextModelError

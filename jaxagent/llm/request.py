@@ -20,7 +20,9 @@ def check_extra(extra: Any) -> None:
     if not isinstance(name, str) or not name:
       raise ValueError(f'its key {name!r} must be a text')
     if name in RESERVED:
-      raise ValueError(f'its key {name!r} is set by the client itself; leave it out')
+      raise ValueError(
+        f'its key {name!r} is set by the client itself; leave it out'
+      )
   try:
     json.dumps(dict(extra), allow_nan=False)
   except (TypeError, ValueError, RecursionError) as error:

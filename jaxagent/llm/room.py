@@ -15,7 +15,9 @@ from jaxagent.llm.base import Declined, Refused, Unfinished
 _log = logging.getLogger(__name__)
 MOST_GROWN = 8  # times the room of the first request: doubled three times
 
-Tokens = dict[str, int] | None  # that answers took; None where nobody counted them
+Tokens = (
+  dict[str, int] | None
+)  # that answers took; None where nobody counted them
 # (path, body, API key) -> what is made of the answer, and the tokens that it took
 Ask = Callable[[str, dict[str, Any], str], tuple[Any, Tokens]]
 
@@ -72,7 +74,9 @@ class Room:
     if self.is_measured and reply.text.strip():
       self._warn()
       return reply.answer, total
-    raise self._error(reply, request.room(request.grown(body, times)), refused, key)
+    raise self._error(
+      reply, request.room(request.grown(body, times)), refused, key
+    )
 
   def _is_enough(self, body: dict[str, Any], times: int) -> bool:
     return (

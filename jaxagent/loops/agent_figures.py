@@ -30,7 +30,10 @@ def figures(
 
 
 def _with_splits(host, starts, records: Sequence[dict]) -> dict[str, Any]:
-  found = {'tasks': _tasks(host, starts, records), **_over(host, starts, records)}
+  found = {
+    'tasks': _tasks(host, starts, records),
+    **_over(host, starts, records),
+  }
   for split in ('heldin', 'heldout'):
     if own := [r for r in records if r['split'] == split]:
       found[split] = _over(host, starts, own)

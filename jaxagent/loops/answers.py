@@ -41,4 +41,6 @@ def asked(
 
 def _meter(expert: Expert):
   """Counts the tokens of what it is asked."""
-  return contextlib.nullcontext({}) if expert.is_stand_in else expert.client.meter()
+  return (
+    contextlib.nullcontext({}) if expert.is_stand_in else expert.client.meter()
+  )

@@ -183,7 +183,7 @@ def texts(key: str, example: str) -> Rule:
       return ''
     return (
       f'config.{key}={given!r} must be a tuple of texts, none empty, such as '
-      f"({example!r},); give --config.{key}=\"('TEXT',)\"."
+      f'({example!r},); give --config.{key}="(\'TEXT\',)".'
     )
 
   return Rule((key,), check)
@@ -231,7 +231,7 @@ def backend_is_installed(config) -> str:
   if name == 'local' or importlib.util.find_spec(name) is not None:
     return ''
   return (
-    f"config.sandbox.backend={name!r} needs a package that is not installed: "
+    f'config.sandbox.backend={name!r} needs a package that is not installed: '
     f"pip install 'jaxagent[{name}]'."
   )
 
@@ -363,7 +363,7 @@ def critic_fits(config) -> str:
   if config.rl.estimator != 'gae':
     return (
       f'{where} is for config.rl.estimator=gae, which alone has a critic, not '
-      f"{config.rl.estimator!r}; set one of them back."
+      f'{config.rl.estimator!r}; set one of them back.'
     )
   from jaxagent.models.config import ModelConfig
 

@@ -149,13 +149,17 @@ def _tell_invalid(host, records: list[dict], path) -> None:
   """
   steps_made = [step for record in records for step in record['steps']]
   invalid = [
-    s for s in steps_made
-    if s['outcome'] in (Outcome.INVALID_FORMAT.value, Outcome.INVALID_ACTION.value)
+    s
+    for s in steps_made
+    if s['outcome']
+    in (Outcome.INVALID_FORMAT.value, Outcome.INVALID_ACTION.value)
   ]
   if not invalid or host.expert.is_stand_in:
     return
   kinds = Counter(step['outcome'] for step in invalid)
-  example = next(s for s in invalid if s['outcome'] == kinds.most_common(1)[0][0])
+  example = next(
+    s for s in invalid if s['outcome'] == kinds.most_common(1)[0][0]
+  )
   what = (
     f'{" and ".join(f"{n} {kind}" for kind, n in kinds.most_common())} of '
     f'{len(steps_made)} steps of {host.expert.name}, such as '
@@ -272,7 +276,9 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
       if not whole.remaining():
         break
       # The first steps follow the drawn ideas (paper 000, B.2).
-      said = answers.asked(host.expert, call.prompt, host.spec(task), rng, drawn)
+      said = answers.asked(
+        host.expert, call.prompt, host.spec(task), rng, drawn
+      )
       walk.take(call.call, said)
       continue
     state, text, _ = call.request

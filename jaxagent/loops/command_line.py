@@ -11,7 +11,9 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-HELP = 'The experiment, FILE.py[:VARIANT], such as configs/stepwise_ppo.py:tiny.'
+HELP = (
+  'The experiment, FILE.py[:VARIANT], such as configs/stepwise_ppo.py:tiny.'
+)
 
 
 def read(argv: Sequence[str]) -> Any:
@@ -72,7 +74,7 @@ def check_overrides(argv: list[str]) -> None:
         known = ', '.join(sorted(node.keys())) if hasattr(node, 'keys') else '-'
         if hasattr(node, 'keys') and not known:
           raise ValueError(
-            f"--config.{path}: give {where} as a whole, --{where}=\"{{{part!r}: ...}}\"."
+            f'--config.{path}: give {where} as a whole, --{where}="{{{part!r}: ...}}".'
           )
         raise ValueError(
           f'--config.{path}: {where} has no {part!r}; it has: {known}.'

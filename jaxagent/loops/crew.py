@@ -98,7 +98,9 @@ def build(plan: Plan) -> Learner:
   )
 
 
-def _read_critic(folder: str, options: Mapping[str, Any], place: hf.ShardingOf) -> Any:
+def _read_critic(
+  folder: str, options: Mapping[str, Any], place: hf.ShardingOf
+) -> Any:
   """The trunk's weights, read anew each time that RL begins; UserError if gone."""
   try:
     return hf.load_hf(folder, sharding_of=place, head=False, **options)[-1]
@@ -140,7 +142,10 @@ class Leader:
 
 
 def save(
-  learner: Learner | Leader, manager: CheckpointManager, step: int, host: Mapping
+  learner: Learner | Leader,
+  manager: CheckpointManager,
+  step: int,
+  host: Mapping,
 ) -> None:
   """A checkpoint of the learner's arrays and of `host` (JSON-able)."""
   if isinstance(learner, Leader):

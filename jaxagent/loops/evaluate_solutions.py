@@ -142,9 +142,7 @@ def _asked(
   """The n tasks of a part; none to improve where nothing was valid."""
   if part == 'scratch':
     return [Task(name)] * n
-  valid = [
-    a for a in done if a.task == name and a.private is not None
-  ]
+  valid = [a for a in done if a.task == name and a.private is not None]
   if not valid:
     return []
   rng = np.random.default_rng(seed_of(host.config.seed, 'improve', name))

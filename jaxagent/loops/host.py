@@ -116,7 +116,8 @@ def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
   heldin = pick(config.tasks.heldin, 'heldin')
   whole = config.loop in ('rl_for_mle', 'tree_search')
   heldout = (
-    () if whole and not config.tasks.heldout
+    ()
+    if whole and not config.tasks.heldout
     else pick(config.tasks.heldout, 'heldout')
   )
   both = sorted(set(heldin) & set(heldout))
@@ -151,8 +152,10 @@ def prepare_all(config, work: pathlib.Path) -> dict[str, PreparedTask]:
 
 def _of_backend(box) -> dict[str, str]:
   """The options that only one backend has."""
-  options = {'docker': {'image': box.docker_image},
-             'ray': {'address': box.ray_address}}
+  options = {
+    'docker': {'image': box.docker_image},
+    'ray': {'address': box.ray_address},
+  }
   return options.get(box.backend, {})
 
 

@@ -47,7 +47,9 @@ def rows_of_imported(found: Sequence[Conversation], policy) -> list[sft.Row]:
     for c in found
   )
   rows = sft.rows(((ids, r) for ids, r in asked if len(ids) <= room), policy)
-  _tell(len(rows), len(found), 'conversations', 'config.sft.conversations', policy)
+  _tell(
+    len(rows), len(found), 'conversations', 'config.sft.conversations', policy
+  )
   return rows
 
 
@@ -85,4 +87,6 @@ def _tell(kept: int, total: int, kind: str, source: str, policy) -> None:
       'them, or give others.'
     )
   if kept < total:
-    print(f'sft: {total - kept} of {total} {kind} are left out: longer than {limits}')
+    print(
+      f'sft: {total - kept} of {total} {kind} are left out: longer than {limits}'
+    )

@@ -127,7 +127,9 @@ def _summary(
   summary.add_outcomes(executions.count(host.work / executions.LOG))
   seconds = rollout_log.seconds_by_task(host.work / rollout_log.LOG)
   summary.set_extra('rl_seconds', seconds)
-  summary.set_extra('mlagentbench', agent_figures.figures(host, starts, evaluated))
+  summary.set_extra(
+    'mlagentbench', agent_figures.figures(host, starts, evaluated)
+  )
   for name, part, steps in behaviour_parts(evaluated, traces):
     summary.set_behaviour(name, part, behaviour.figures(steps))
   return summary

@@ -49,7 +49,9 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
       starts = start_scripts.make_starts(host)
   with timed(host, 'sft'):
     imported, pairs = learned.imported(config), solutions.written(host)
-    texts = learned.texts(imported) if imported else solutions.texts(host, pairs)
+    texts = (
+      learned.texts(imported) if imported else solutions.texts(host, pairs)
+    )
     tokenizer = device.make_tokenizer(host, texts)
     learner = device.make_learner(host, tokenizer)
     policy = device.make_policy(host, learner, tokenizer)
@@ -107,7 +109,9 @@ def _recipe(host: Host, author, prompt, role: str = 'policy') -> Solutions:
     host.heldin,
     group_size=config.rl.group_size,
     # An epoch fills a batch, be it of a single task.
-    repeats=-(-config.rl.batch_size // (config.rl.group_size * len(host.heldin))),
+    repeats=-(
+      -config.rl.batch_size // (config.rl.group_size * len(host.heldin))
+    ),
     improve=options.improve,
     most=options.kept,
     seed=config.seed,
@@ -147,7 +151,9 @@ def _sample(host: Host, recipe: Solutions, writer) -> None:
   print(f'samples      {path}')
 
 
-def _search(host: Host, recipe: Solutions, author, role: str = 'policy') -> None:
+def _search(
+  host: Host, recipe: Solutions, author, role: str = 'policy'
+) -> None:
   """The searches and their table."""
   label = _label(host.config) if role != 'policy' else role
   with timed(host, 'search'):

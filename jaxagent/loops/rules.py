@@ -74,7 +74,7 @@ RULES: tuple[checks.Rule, ...] = (
     'agent',
     'loop',
     holds=lambda agent, loop: agent != 'random' or loop == 'agent',
-    say="config.agent={0!r} asks no model: nothing can be trained to act so. It "
+    say='config.agent={0!r} asks no model: nothing can be trained to act so. It '
     "is for config.loop='agent', not {1!r}.",
   ),
   checks.one_of('writer.kind', 'policy', 'openai'),
@@ -88,7 +88,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.related(
     'sandbox.ray_address',
     holds=checks.is_ray_address,
-    say="config.sandbox.ray_address={0!r} must be HOST:PORT of a cluster that "
+    say='config.sandbox.ray_address={0!r} must be HOST:PORT of a cluster that '
     "has a node on this machine, 'auto' for the one that runs here, or '', "
     'which starts a private Ray.',
   ),
@@ -114,7 +114,9 @@ RULES: tuple[checks.Rule, ...] = (
   checks.one_of('instrumenter.kind', *INSTRUMENTERS),
   checks.one_of('solution.scale', *SCALES),
   checks.one_of('model.dtype', 'float32', 'bfloat16'),
-  checks.one_of('model.remat', 'none', 'full', 'dots', 'dots_no_batch', 'attention'),
+  checks.one_of(
+    'model.remat', 'none', 'full', 'dots', 'dots_no_batch', 'attention'
+  ),
   checks.one_of('model.attention', 'auto', 'mapped', 'xla', 'cudnn', 'splash'),
   checks.related(
     'model.attention',
@@ -291,15 +293,18 @@ RULES: tuple[checks.Rule, ...] = (
   checks.related(
     'rl.offload',
     'rl.kl_coef',
-    holds=lambda roles, coefficient: 'reference' not in roles or coefficient > 0,
+    holds=lambda roles, coefficient: (
+      'reference' not in roles or coefficient > 0
+    ),
     say='config.rl.offload={0!r}: no run with config.rl.kl_coef={1} has a '
     'reference; leave it out.',
   ),
   checks.related(
     'rl.offload',
     'rl.estimator',
-    holds=lambda roles, name: name == 'gae'
-    or not {'value', 'value_optimizer'} & set(roles),
+    holds=lambda roles, name: (
+      name == 'gae' or not {'value', 'value_optimizer'} & set(roles)
+    ),
     say='config.rl.offload={0!r}: config.rl.estimator={1!r} has no value model; '
     'leave it out.',
   ),
@@ -307,8 +312,9 @@ RULES: tuple[checks.Rule, ...] = (
     'rl.donate',
     'rl.rest',
     'rollout.engine',
-    holds=lambda donate, rest, engine: not donate
-    or (rest == 'wait' and engine == 'native'),
+    holds=lambda donate, rest, engine: (
+      not donate or (rest == 'wait' and engine == 'native')
+    ),
     say='config.rl.donate={0} writes the new policy over the old one, from which '
     'config.rl.rest={1!r} with config.rollout.engine={2!r} may still draw or be '
     "checked; set it to False, or take rest='wait' and engine='native'.",
@@ -336,9 +342,11 @@ RULES: tuple[checks.Rule, ...] = (
   checks.related(
     'env.after_edit',
     'loop',
-    holds=lambda after, loop: after != 'nothing'
-    or loop not in ('collect', 'sft', 'stepwise_ppo', 'episodewise_ppo'),
-    say="config.env.after_edit={0!r} gives an edit no score, so that each would be "
+    holds=lambda after, loop: (
+      after != 'nothing'
+      or loop not in ('collect', 'sft', 'stepwise_ppo', 'episodewise_ppo')
+    ),
+    say='config.env.after_edit={0!r} gives an edit no score, so that each would be '
     'paid like a failure; config.loop={1!r} needs measure or execute.',
   ),
   checks.related(
@@ -378,9 +386,9 @@ RULES: tuple[checks.Rule, ...] = (
     'rl.baseline',
     'rl.weighting',
     'rl.importance_level',
-    holds=lambda baseline, weights, ratios: baseline == 'mean'
-    or weights != 'none'
-    or ratios != 'none',
+    holds=lambda baseline, weights, ratios: (
+      baseline == 'mean' or weights != 'none' or ratios != 'none'
+    ),
     say='config.rl.baseline={0!r} is the mean itself where nothing is weighted '
     '(config.rl.weighting={1!r}, config.rl.importance_level={2!r}); set it to '
     "'mean', or weight.",
@@ -413,9 +421,11 @@ RULES: tuple[checks.Rule, ...] = (
     'rl.kl_kind',
     'rl.kl_in',
     'rl.kl_coef',
-    holds=lambda kind, place, coefficient: not coefficient or kind in kl.USEFUL[place],
+    holds=lambda kind, place, coefficient: (
+      not coefficient or kind in kl.USEFUL[place]
+    ),
     say='config.rl.kl_kind={0!r} with config.rl.kl_in={1!r} does not pull towards the '
-    'reference: its expected gradient is no KL divergence\'s. In the loss take k2 '
+    "reference: its expected gradient is no KL divergence's. In the loss take k2 "
     '(that of KL(policy || reference)) or k3 (that of KL(reference || policy)), in '
     'the reward k1; or set config.rl.kl_coef={2} to 0.',
   ),
@@ -442,7 +452,10 @@ RULES: tuple[checks.Rule, ...] = (
       say=f'config.{key}={{0}} is not read by config.rl.estimator={{1!r}}, but by '
       f'{" and ".join(needs)}; set it to 1.',
     )
-    for key, needs in (('rl.gamma', ('gae', 'reinforce_pp')), ('rl.lam', ('gae',)))
+    for key, needs in (
+      ('rl.gamma', ('gae', 'reinforce_pp')),
+      ('rl.lam', ('gae',)),
+    )
   ),
   checks.related(
     'rollout.batch_invariant',
@@ -463,12 +476,17 @@ RULES: tuple[checks.Rule, ...] = (
     checks.related(
       f'reward.{key}',
       'loop',
-      holds=lambda value, loop, usual=usual: value == usual
-      or loop not in ('rl_for_mle', 'tree_search', 'agent'),
-      say=f"config.reward.{key}={{0}} is of equation 6, which config.loop={{1!r}} "
+      holds=lambda value, loop, usual=usual: (
+        value == usual or loop not in ('rl_for_mle', 'tree_search', 'agent')
+      ),
+      say=f'config.reward.{key}={{0}} is of equation 6, which config.loop={{1!r}} '
       'does not train on; leave it out.',
     )
-    for key, usual in (('binary', False), ('format_term', True), ('corner_term', True))
+    for key, usual in (
+      ('binary', False),
+      ('format_term', True),
+      ('corner_term', True),
+    )
   ),
   checks.related(
     'rl.batch_size',
@@ -527,7 +545,9 @@ RULES: tuple[checks.Rule, ...] = (
     'instrumenter.timeout_s',
     'rl.watchdog_s',
     'instrumenter.kind',
-    holds=lambda answer, watchdog, kind: kind != 'openai' or 5 * answer < watchdog,
+    holds=lambda answer, watchdog, kind: (
+      kind != 'openai' or 5 * answer < watchdog
+    ),
     say='config.instrumenter.timeout_s={0}: two tries, two more of a cut answer and the '
     'waits between them must end well before config.rl.watchdog_s={1}; lower the first or raise the second.',
   ),
@@ -573,10 +593,9 @@ RULES: tuple[checks.Rule, ...] = (
     'model.path',
     'sft.conversations',
     'loop',
-    holds=lambda programs, path, file, loop: programs
-    or path
-    or file
-    or loop != 'rl_for_mle',
+    holds=lambda programs, path, file, loop: (
+      programs or path or file or loop != 'rl_for_mle'
+    ),
     say='config.solution.programs={0} leaves nothing to learn programs from, and '
     'config.model.path={1!r} names no model that can write them; give one of '
     'the two, or config.sft.conversations.',
@@ -593,9 +612,9 @@ RULES: tuple[checks.Rule, ...] = (
     'sft.epochs',
     'model.path',
     'loop',
-    holds=lambda epochs, path, loop: epochs
-    or path
-    or loop != 'sft',  # RL from the model as it is: paper 000, figure 5
+    holds=lambda epochs, path, loop: (
+      epochs or path or loop != 'sft'
+    ),  # RL from the model as it is: paper 000, figure 5
     say='config.sft.epochs={0} leaves the model as it is, and '
     'config.model.path={1!r} names none that has learned anything; give one of '
     'the two.',
@@ -605,16 +624,18 @@ RULES: tuple[checks.Rule, ...] = (
     'solution.programs',
     'sft.conversations',
     'loop',
-    holds=lambda programs, file, loop: not (programs and file)
-    or loop not in ('rl_for_mle', 'tree_search'),
+    holds=lambda programs, file, loop: (
+      not (programs and file) or loop not in ('rl_for_mle', 'tree_search')
+    ),
     say='config.solution.programs={0} writes programs to learn from, and '
     'config.sft.conversations={1!r} is learned from instead; set one of the '
     "two to 0 or ''.",
   ),
   checks.related(
     'sft.conversations',
-    holds=lambda file: isinstance(file, str)
-    and (not file or pathlib.Path(file).is_file()),
+    holds=lambda file: (
+      isinstance(file, str) and (not file or pathlib.Path(file).is_file())
+    ),
     say='config.sft.conversations={0!r} is no file here; give a ShareGPT file '
     "(.json or .jsonl), or ''.",
     stage='run',
@@ -642,7 +663,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.related(
     'rollout.vllm.shared_dir',
     holds=lambda path: isinstance(path, str),
-    say='config.rollout.vllm.shared_dir={0!r} must be a folder, or \'\'.',
+    say="config.rollout.vllm.shared_dir={0!r} must be a folder, or ''.",
   ),
   checks.Rule(
     (
@@ -673,7 +694,9 @@ RULES: tuple[checks.Rule, ...] = (
   checks.folder('rl.critic_path', 'config.json'),
   checks.Rule(('rl.critic_path',), checks.critic_fits, 'run'),
   checks.Rule(('tasks_dir',), checks.tasks_dir),
-  checks.Rule(('tasks.heldin', 'tasks.heldout', 'rl.tasks'), checks.chosen_tasks),
+  checks.Rule(
+    ('tasks.heldin', 'tasks.heldout', 'rl.tasks'), checks.chosen_tasks
+  ),
   checks.Rule(('rollout.max_prompt_tokens',), checks.prompt_room),
   checks.Rule(
     ('tokenizer.path', 'model.path', 'rollout.max_prompt_tokens'),

@@ -31,9 +31,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   """Writes eval/agent.json, agent.json and MLAgentBench's traces."""
   with timed(host, 'starts'):
     starts = start_scripts.make_starts(host)
-  asked = stack.enter_context(
-    concurrent.futures.ThreadPoolExecutor(_AT_ONCE)
-  )
+  asked = stack.enter_context(concurrent.futures.ThreadPoolExecutor(_AT_ONCE))
 
   def draw(waiting: Sequence[evaluate.Episode], step: int):
     return list(asked.map(lambda one: _answer(host, one), waiting))
@@ -44,7 +42,12 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   )
   with timed(host, 'evaluate_agent'):
     records = evaluate.walk_all(
-      host, AGENT, starts, recipe, {AGENT: draw}, lambda state: _shown(host, state)
+      host,
+      AGENT,
+      starts,
+      recipe,
+      {AGENT: draw},
+      lambda state: _shown(host, state),
     )
   present = evaluate.present(records)
   found = agent_figures.figures(host, starts, {host.config.agent: present})
@@ -69,9 +72,7 @@ def _shown(host: Host, state: types.State) -> str:
   return host.expert.prompt(state, host.spec(state.task))
 
 
-def _answer(
-  host: Host, episode: evaluate.Episode
-) -> str | TextModelError:
+def _answer(host: Host, episode: evaluate.Episode) -> str | TextModelError:
   """The agent's response; the error where its model gave none."""
   state: types.State = episode.call.prompt
   spec = host.spec(episode.task)

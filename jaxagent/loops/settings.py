@@ -70,7 +70,9 @@ def config_record(config) -> dict:
   for name, value in checks.leaves(config):
     *parents, last = name.split('.')
     if last in checks.OPEN:  # the same whether it was given as text or not
-      functools.reduce(dict.get, parents, record)[last] = endpoints.as_dict(value)
+      functools.reduce(dict.get, parents, record)[last] = endpoints.as_dict(
+        value
+      )
   return {k: v for k, v in record.items() if k not in _PLACE}
 
 

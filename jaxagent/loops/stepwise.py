@@ -29,7 +29,9 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   imported = learned.imported(config)
   with timed(host, 'starts'):
     starts = start_scripts.make_starts(host)
-  evaluate.scales(host, starts)  # before long work: a task without one ends here
+  evaluate.scales(
+    host, starts
+  )  # before long work: a task without one ends here
   with timed(host, 'collect'):
     records = collect.run(host, starts)
   if loop == 'collect':

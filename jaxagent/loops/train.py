@@ -61,9 +61,7 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
   try:
     start, counts = _resume(checkpoints, learner, scheduler, recipe.name)
     policy.engine.update_weights(learner.policy_params, start)
-    saver = Saver(
-      checkpoints, journal, learner, scheduler, counts, recipe.name
-    )
+    saver = Saver(checkpoints, journal, learner, scheduler, counts, recipe.name)
     _Loop(host, recipe, learner, policy, scheduler, saver).run(start)
     # The ledger beside the checkpoint is for people and for audits.
     scheduler.ledger.save(directory / 'ledger.json')
@@ -73,7 +71,9 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
       f'last checkpoint in {directory}.'
     ) from error
   except JournalError as error:
-    raise UserError(f'rl: {error} It is kept in {journal.directory}.') from error
+    raise UserError(
+      f'rl: {error} It is kept in {journal.directory}.'
+    ) from error
   finally:
     scheduler.close()
     log.close()
@@ -128,7 +128,9 @@ class _Loop:
     self._policy.engine.update_weights(params, update + 1)
     metrics['timing_s/update_weights'] = time.monotonic() - updated
     self._scheduler.mark_trained(batch.prompt_ids, update)
-    self._saver.counts.update(t.outcome.value for s in samples for t in s.steps())
+    self._saver.counts.update(
+      t.outcome.value for s in samples for t in s.steps()
+    )
     traces.write(self._host.work / 'rl' / 'traces', update, batch.samples)
     metrics.update(batch.stats)
     metrics.update(weight_stats)
@@ -190,7 +192,9 @@ class Saver:
       self.journal.prune(self._segments[0])
 
 
-def _resume(checkpoints, learner, scheduler, recipe: str) -> tuple[int, Counter]:
+def _resume(
+  checkpoints, learner, scheduler, recipe: str
+) -> tuple[int, Counter]:
   def check(restored) -> None:
     made = restored.host.get('recipe', recipe)
     if made != recipe:

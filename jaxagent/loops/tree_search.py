@@ -73,9 +73,7 @@ class Search:
 
   def best(self, among: int | None = None) -> int | None:
     """Number of the best of the first `among` nodes; None where none is valid."""
-    valid = [
-      i for i, n in enumerate(self.nodes[:among]) if n.score is not None
-    ]
+    valid = [i for i, n in enumerate(self.nodes[:among]) if n.score is not None]
     if not valid:
       return None
     sign = 1 if self._higher else -1

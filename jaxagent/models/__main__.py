@@ -118,7 +118,9 @@ def _export(args) -> None:
 def _temperature(work: pathlib.Path) -> float:
   """What a run's policy was trained and evaluated at; 1 where nothing says so."""
   try:
-    return float(model_files.read_json(work / 'config.json')['rollout']['temperature'])
+    return float(
+      model_files.read_json(work / 'config.json')['rollout']['temperature']
+    )
   except (OSError, KeyError, TypeError):
     return 1.0
 
@@ -126,7 +128,9 @@ def _temperature(work: pathlib.Path) -> float:
 def _all_ends(folder: pathlib.Path, config: ModelConfig) -> ModelConfig:
   """With the end tokens that `generation_config.json` alone names, too."""
   try:
-    more = model_files.read_json(folder / 'generation_config.json').get('eos_token_id')
+    more = model_files.read_json(folder / 'generation_config.json').get(
+      'eos_token_id'
+    )
   except OSError:
     return config
   ends = tuple(dict.fromkeys((*_ids(config.eos_token_id), *_ids(more))))

@@ -97,7 +97,7 @@ def _choose(
   )
   if kernel == 'xla' and platform != 'cpu':
     _log.warning(
-      "attention by einsums holds scores float32 [rows, heads, %d, %d] on %s, which "
+      'attention by einsums holds scores float32 [rows, heads, %d, %d] on %s, which '
       'grow with the square of a row: %s.',
       tokens,
       tokens,
@@ -160,7 +160,9 @@ def attend(
   """
   segment_ids = jnp.asarray(segment_ids)
   chosen = choose(kernel, str(q.dtype), q.shape[-1], q.shape[1])
-  run = {'mapped': _mapped, 'xla': _xla, 'cudnn': _cudnn, 'splash': _splash}[chosen]
+  run = {'mapped': _mapped, 'xla': _xla, 'cudnn': _cudnn, 'splash': _splash}[
+    chosen
+  ]
   place = placement.here()
   if place is None:
     return run(q, k, v, segment_ids)

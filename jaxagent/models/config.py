@@ -142,7 +142,9 @@ class ModelConfig:
     _one_of(f'{where}: model_type', kind, MODEL_TYPES)
     missing = [name for name in _REQUIRED if raw.get(name) is None]
     if missing:
-      raise ValueError(f'{where}: missing {missing}; is it a whole config.json?')
+      raise ValueError(
+        f'{where}: missing {missing}; is it a whole config.json?'
+      )
     _refuse_unimplemented(raw, where)
     heads = raw['num_attention_heads']
     head_dim = raw.get('head_dim') or (
@@ -300,6 +302,8 @@ def _rope_theta(raw: Mapping[str, Any], where: str) -> float:
       f"{where}: not implemented: {name}={rope!r} (only rope_type 'default')."
     )
   theta = rope.get('rope_theta', raw.get('rope_theta', 10_000.0))
-  if isinstance(theta, bool) or not isinstance(theta, (int, float)) or theta <= 0:
+  if (
+    isinstance(theta, bool) or not isinstance(theta, (int, float)) or theta <= 0
+  ):
     raise ValueError(f'{where}: rope_theta={theta!r} must be a number above 0.')
   return float(theta)

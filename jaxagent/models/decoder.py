@@ -73,7 +73,9 @@ class Linear(nnx.Module):
       return y
     first, last = self.axes
     (low,) = products.products(x, [self.lora_a[...]], [None], [(first, 'rank')])
-    (add,) = products.products(low, [self.lora_b[...]], [None], [('rank', last)])
+    (add,) = products.products(
+      low, [self.lora_b[...]], [None], [('rank', last)]
+    )
     return y + self.scale * add
 
 

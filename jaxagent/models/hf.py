@@ -228,7 +228,9 @@ def _prefix(have: set[str], wanted: set[str]) -> tuple[str, bool] | None:
       (extra, {n.removeprefix(extra) for n in have}),
       (lacking, {lacking + n for n in have}),
     ):
-      if prefix not in (name, ours, '') and len(renamed & wanted) * 2 >= len(wanted):
+      if prefix not in (name, ours, '') and len(renamed & wanted) * 2 >= len(
+        wanted
+      ):
         return prefix, prefix == extra
   return None
 
@@ -268,7 +270,10 @@ def check_tokenizer(folder: pathlib.Path, config: ModelConfig) -> None:
   try:
     vocab = (raw.get('model') or {}).get('vocab') or {}
     ids = list(vocab.values()) if isinstance(vocab, dict) else range(len(vocab))
-    ids = [*map(int, ids), *(int(t['id']) for t in raw.get('added_tokens') or [])]
+    ids = [
+      *map(int, ids),
+      *(int(t['id']) for t in raw.get('added_tokens') or []),
+    ]
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise ValueError(
       f'{file}: not a tokenizer ({error!r}); copy it again.'
@@ -301,9 +306,7 @@ def save_hf(
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise FileExistsError(f'{folder} is not empty; export to a new folder.')
   pending = hf_tensors(config, params, tied_head=tied_head)
-  config = config.replace(
-    param_dtype=dtype or config.param_dtype, lora_rank=0
-  )
+  config = config.replace(param_dtype=dtype or config.param_dtype, lora_rank=0)
   hf = config.to_hf()  # raises before anything is written
   folder.mkdir(parents=True, exist_ok=True)
   st.write_sharded(

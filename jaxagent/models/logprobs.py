@@ -154,7 +154,9 @@ def _at(place, logits, ids):
     return jnp.take_along_axis(logits, ids[:, None], -1)[:, 0]
   size = logits.shape[1]
   at = ids - place.first_of(size)
-  found = jnp.take_along_axis(logits, jnp.clip(at, 0, size - 1)[:, None], -1)[:, 0]
+  found = jnp.take_along_axis(logits, jnp.clip(at, 0, size - 1)[:, None], -1)[
+    :, 0
+  ]
   return place.over_tensor(jnp.where((at >= 0) & (at < size), found, 0.0))
 
 
@@ -181,7 +183,9 @@ def _backward(how, saved, grads):
 def _local_backward(how, shape, hidden, table, targets, temperature, *rows):
   """(d hidden, d table); the table's is summed over chunks, then over devices."""
   place, chunk_rows, with_entropy, _ = how
-  index = jnp.arange(table.shape[0]) + (place.first_of(len(table)) if place else 0)
+  index = jnp.arange(table.shape[0]) + (
+    place.first_of(len(table)) if place else 0
+  )
 
   def body(args):
     h, ids, lse_n, g_logp, g_ent = args
@@ -203,7 +207,9 @@ def _local_backward(how, shape, hidden, table, targets, temperature, *rows):
     return (place.over_tensor(d_hidden) if place else d_hidden), d_table
 
   wide = hidden.reshape(-1, hidden.shape[-1])
-  args = _in_chunks(chunk_rows, wide, *(a.reshape(-1) for a in (targets, *rows)))
+  args = _in_chunks(
+    chunk_rows, wide, *(a.reshape(-1) for a in (targets, *rows))
+  )
   if args[0].shape[0] == 1:
     d_hidden, d_table = body([a[0] for a in args])
   else:

@@ -51,7 +51,15 @@ _PEFT_READ = frozenset(
 # what they begin with.
 _PEFT_PLAIN: Mapping[str, tuple[Any, ...]] = {
   'bias': ('none', None),
-  'init_lora_weights': (True, False, None, 'gaussian', 'orthogonal', 'eva', 'mica'),
+  'init_lora_weights': (
+    True,
+    False,
+    None,
+    'gaussian',
+    'orthogonal',
+    'eva',
+    'mica',
+  ),
   'task_type': ('CAUSAL_LM', None),
 }
 
@@ -186,7 +194,9 @@ def load_peft(
   files = _tensors(folder)
   leaves = dict(_flat(params))
   names = _peft_names(config)
-  wrong = [f'unknown {n}' for n in sorted(set(files) - {n for n, _, _ in names})]
+  wrong = [
+    f'unknown {n}' for n in sorted(set(files) - {n for n, _, _ in names})
+  ]
   for name, path, _ in names:
     shape = leaves[path].shape[-2:][::-1]
     if name not in files:
@@ -255,7 +265,9 @@ def _targets(
   if isinstance(wanted, str) and wanted.lower() == 'all-linear':
     wanted = list(_PEFT.values())
   layers = range(config.num_hidden_layers)
-  keys = {t: [f'model.layers.{i}.{m}' for i in layers] for t, m in _PEFT.items()}
+  keys = {
+    t: [f'model.layers.{i}.{m}' for i in layers] for t, m in _PEFT.items()
+  }
   keys |= {name: [name] for name in ('lm_head', 'model.embed_tokens')}
   unknown = [
     name for name in (wanted if isinstance(wanted, list) else [])
@@ -270,7 +282,9 @@ def _targets(
       f'{file}: target_modules {unknown or wanted} unknown; choose from '
       f'{tuple(m.rsplit(".")[-1] for m in _PEFT.values())}.'
     )
-  part = [k[0] for t, k in found.items() if t in _PEFT and 0 < len(k) < len(layers)]
+  part = [
+    k[0] for t, k in found.items() if t in _PEFT and 0 < len(k) < len(layers)
+  ]
   if other := [*part, *found['lm_head'], *found['model.embed_tokens']]:
     raise ValueError(
       f'{file}: target_modules={record["target_modules"]!r} means {other[0]} but '

@@ -62,12 +62,16 @@ def _placed_backward(place, names, dtypes, saved, grads):
   def local(x, whole, grads):
     d_weights = tuple(
       place.total(
-        jnp.einsum('ni,no->io', x, g, preferred_element_type=jnp.float32), n, shape
+        jnp.einsum('ni,no->io', x, g, preferred_element_type=jnp.float32),
+        n,
+        shape,
       )
       for g, n, shape in zip(grads, names, shapes)
     )
     d_biases = tuple(
-      place.total(jnp.sum(g, 0, dtype=jnp.float32), n[1:], shape[1:]) if has else None
+      place.total(jnp.sum(g, 0, dtype=jnp.float32), n[1:], shape[1:])
+      if has
+      else None
       for g, n, shape, has in zip(grads, names, shapes, has_bias)
     )
     return _d_input(place, names, shapes, whole, grads), d_weights, d_biases
@@ -78,7 +82,9 @@ def _placed_backward(place, names, dtypes, saved, grads):
     (
       x_part,
       tuple(place.active(n, s) for n, s in zip(names, shapes)),
-      tuple(place.active(('rows', n[1]), g.shape) for n, g in zip(names, grads)),
+      tuple(
+        place.active(('rows', n[1]), g.shape) for n, g in zip(names, grads)
+      ),
     ),
     (
       x_part,
@@ -121,7 +127,9 @@ def lookup(table: jax.Array, tokens: jax.Array, dtype: jnp.dtype) -> jax.Array:
   place = placement.here()
   if place is None:
     return table[tokens].astype(dtype)
-  return _looked_up(place, str(jnp.dtype(dtype)), str(table.dtype), table, tokens)
+  return _looked_up(
+    place, str(jnp.dtype(dtype)), str(table.dtype), table, tokens
+  )
 
 
 _TABLE = ('vocab', 'embed')
@@ -142,7 +150,9 @@ def _found(place, tokens, size):
 def _lookup_forward(place, dtype, stored, table, tokens):
   def local(part, tokens):
     at, there = _found(place, tokens, part.shape[0])
-    return place.over_tensor(jnp.where(there, part[at], jnp.zeros((), part.dtype)))
+    return place.over_tensor(
+      jnp.where(there, part[at], jnp.zeros((), part.dtype))
+    )
 
   x = place.on_parts(
     local,

@@ -53,9 +53,11 @@ class Tensor:
 
     Copy what is to be kept; slice it before.
     """
-    return np.memmap(
-      self.file, DTYPES[self.dtype], 'r', self.start, self.shape
-    ) if self.size else np.zeros(self.shape, DTYPES[self.dtype])
+    return (
+      np.memmap(self.file, DTYPES[self.dtype], 'r', self.start, self.shape)
+      if self.size
+      else np.zeros(self.shape, DTYPES[self.dtype])
+    )
 
   def finite(self) -> bool:
     """Whether no element is NaN or infinite."""
@@ -157,9 +159,7 @@ def read_header(file: pathlib.Path) -> dict[str, Tensor]:
   header.pop('__metadata__', None)
   base = 8 + length
   try:
-    out = {
-      name: _entry(file, base, **entry) for name, entry in header.items()
-    }
+    out = {name: _entry(file, base, **entry) for name, entry in header.items()}
   except (TypeError, ValueError) as error:
     raise ValueError(
       f'{file}: damaged header ({error}); copy it again.'

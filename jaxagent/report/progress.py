@@ -55,7 +55,9 @@ def panels(
     begin = metrics[0]['time']
     line = [((m['time'] - begin) / 60, m[name]) for m in found]
     out.append(
-      _panel('Score of valid solutions', 'by minutes since the first update', line)
+      _panel(
+        'Score of valid solutions', 'by minutes since the first update', line
+      )
     )
   return out
 

@@ -73,9 +73,7 @@ def mle_reward(
     raise ValueError(f'scale={scale!r}; choose one of {", ".join(SCALES)}.')
   if outcome.is_infrastructure:
     return None
-  if (
-    outcome is types.Outcome.OK and score is not None and math.isfinite(score)
-  ):
+  if outcome is types.Outcome.OK and score is not None and math.isfinite(score):
     if scale == 'task':
       return _bounded(_of_task(score, start, best))
     signed = score if higher_is_better else -score
@@ -108,7 +106,7 @@ def _of_task(score: float, start: float | None, best: float | None) -> float:
   known = all(x is not None and math.isfinite(x) for x in (start, best))
   if not known or start == best:
     raise ValueError(
-      f"start={start!r} and best={best!r} must be two different numbers for "
+      f'start={start!r} and best={best!r} must be two different numbers for '
       "scale='task'."
     )
   value = (score - start) / (best - start)

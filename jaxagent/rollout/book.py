@@ -189,7 +189,9 @@ class Book:
     for prompt_id in self.under_way:
       if self.ledger.status(prompt_id) is Status.RUNNING:
         self.ledger.requeue(prompt_id)
-    groups = {id(g): g for g in (*self.buffer.groups.values(), *self.emitted.values())}
+    groups = {
+      id(g): g for g in (*self.buffer.groups.values(), *self.emitted.values())
+    }
     for member in (m for group in groups.values() for m in group.members):
       if member.finished and self.ledger.update_of(member.prompt_id) is None:
         self._tell(member, Fate.UNUSED)
@@ -230,9 +232,7 @@ class Book:
         self._cancel(key)
       self.attempts.pop(key, None)
 
-  def _take_sampled(
-    self, member: Member, call: Call, result: Sampled
-  ) -> bool:
+  def _take_sampled(self, member: Member, call: Call, result: Sampled) -> bool:
     if result.completion is None:
       self._failed(member, result.key, result.error, NoReward.GENERATION_FAILED)
       return True
@@ -262,7 +262,9 @@ class Book:
     if not samples:
       reasons = [c.reason for c in progress.credits.values() if c.reason]
       reason = reasons[-1] if reasons else NoReward.NOT_CREDITED
-      self._broken(member, f'no token of it has a reward ({reason.value})', reason)
+      self._broken(
+        member, f'no token of it has a reward ({reason.value})', reason
+      )
       return
     member.samples, member.progress, member.finished = samples, None, True
     self.under_way.discard(member.prompt_id)

@@ -302,8 +302,9 @@ class NativeEngine(Calls):
     """Waits for work and for nobody to hold the engine; False at the end."""
     with self._moved:
       self._moved.wait_for(
-        lambda: self._closed
-        or (not self._held and (self._waiting or self._jobs))
+        lambda: (
+          self._closed or (not self._held and (self._waiting or self._jobs))
+        )
       )
       if self._closed:
         return False
@@ -369,7 +370,9 @@ class NativeEngine(Calls):
     """Prompts without their last tokens, side by side in rows."""
     width = _fit(max(map(len, prompts)), self._prompt)
     width = -(-width // prompt_rows.BLOCK) * prompt_rows.BLOCK
-    packed = prompt_rows.pack(prompts, slots, width, self._slots.n, self._pad_id)
+    packed = prompt_rows.pack(
+      prompts, slots, width, self._slots.n, self._pad_id
+    )
     start = 0
     for rows in prompt_rows.programs(len(packed.tokens), self._prefills):
       part = packed.cut(start, rows, self._slots.n)

@@ -297,7 +297,9 @@ def _decode(
       'logprobs': jnp.zeros((rows, steps), jnp.float32),
       'count': jnp.zeros(rows, jnp.int32),
       'stopped': jnp.zeros(rows, bool),
-      'near': _by_layer(config, lambda c: _near(c, slots, columns, steps), cache),
+      'near': _by_layer(
+        config, lambda c: _near(c, slots, columns, steps), cache
+      ),
       'last': last,
       'n': jnp.int32(0),
     },
@@ -331,7 +333,9 @@ def _append(pair, near, slots, start, columns: int):
   index = jnp.stack([slots, start], 1)
   new = near[0][..., columns:], near[1][:, columns:]
   return tuple(
-    _write_rows(cache, index, rows.reshape(len(slots), -1, *rows.shape[1:]), axis)
+    _write_rows(
+      cache, index, rows.reshape(len(slots), -1, *rows.shape[1:]), axis
+    )
     for cache, rows, axis in zip(pair, new, (3, 2))
   )
 

@@ -40,9 +40,7 @@ def unique_id() -> str:
   """Names a new group; base64 of NCCL's 128 bytes, as vLLM takes it."""
   from cupy.cuda import nccl
 
-  return base64.b64encode(
-    bytes(n % 256 for n in nccl.get_unique_id())
-  ).decode()
+  return base64.b64encode(bytes(n % 256 for n in nccl.get_unique_id())).decode()
 
 
 class Group:
@@ -92,7 +90,12 @@ class Group:
         for tensor in tensors:
           pointer = jax.block_until_ready(tensor).unsafe_buffer_pointer()
           self._comm.broadcast(
-            pointer, pointer, tensor.nbytes, nccl.NCCL_UINT8, 0, self._stream.ptr
+            pointer,
+            pointer,
+            tensor.nbytes,
+            nccl.NCCL_UINT8,
+            0,
+            self._stream.ptr,
           )
           held.append(tensor)
           if sum(t.nbytes for t in held) > _IN_FLIGHT:

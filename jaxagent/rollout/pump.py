@@ -17,9 +17,7 @@ class Pump:
     self._scheduler, self._version = scheduler, version
     self._stop = threading.Event()
     self._error: BaseException | None = None
-    self._thread = threading.Thread(
-      target=self._run, name='pump', daemon=True
-    )
+    self._thread = threading.Thread(target=self._run, name='pump', daemon=True)
 
   def __enter__(self) -> Pump:
     self._thread.start()

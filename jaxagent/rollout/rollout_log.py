@@ -138,9 +138,7 @@ class RolloutLog:
     """Writes the line. update: the one that learned from it."""
     trail = self._trail_of(member.prompt_id)
     turns = trail.turns or [
-      _turn(
-        None, turn.outcome, turn.reward, None, turn.exec_s, turn.info
-      )
+      _turn(None, turn.outcome, turn.reward, None, turn.exec_s, turn.info)
       for sample in member.samples
       for turn in sample.steps()
     ]
@@ -194,13 +192,15 @@ class RolloutLog:
     self, trail: _Trail, key: Key, number: int, outcome: str, message: str,
     took: float,
   ) -> None:  # fmt: skip
-    trail.attempts.append({
-      'call': key.call,
-      'attempt': number,
-      'outcome': outcome,
-      'message': _one_line(message),
-      'seconds': took,
-    })
+    trail.attempts.append(
+      {
+        'call': key.call,
+        'attempt': number,
+        'outcome': outcome,
+        'message': _one_line(message),
+        'seconds': took,
+      }
+    )
 
 
 def _turn(
@@ -219,7 +219,9 @@ def _turn(
     'reward': reward if reward is None else float(reward),
     'reason': reason and reason.value,
     'exec_s': exec_s,
-    'message': '' if outcome is Outcome.OK else _one_line(info.get('observation')),
+    'message': ''
+    if outcome is Outcome.OK
+    else _one_line(info.get('observation')),
   }
 
 
@@ -248,7 +250,9 @@ def read(path: pathlib.Path) -> Iterator[dict[str, Any]]:
   yield from found.values()
 
 
-def seconds_by_task(path: pathlib.Path) -> dict[str, dict[str, dict[str, float]]]:
+def seconds_by_task(
+  path: pathlib.Path,
+) -> dict[str, dict[str, dict[str, float]]]:
   """{task: {outcome: {'count': n, 'exec_s': seconds}}}, trained or not.
 
   Attempts that the machinery lost count under their own outcome, with the seconds

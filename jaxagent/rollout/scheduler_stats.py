@@ -98,8 +98,14 @@ class Stats:
     names = [bucket(e - 1e-9) for e in BUCKETS_S] + [bucket(BUCKETS_S[-1])]
     for name in names:
       stats[f'staleness/dropped_{name}'] = float(self.dropped[name])
-    for name in ('cancelled', 'infrastructure', 'expired', 'rejected',
-                 'ignored', 'quarantined'):
+    for name in (
+      'cancelled',
+      'infrastructure',
+      'expired',
+      'rejected',
+      'ignored',
+      'quarantined',
+    ):
       stats[f'buffer/{name}'] = float(self.count[name])
     full = self._slots * elapsed
     stats['scheduler/worker_use'] = self._busy / full if full > 0 else 0.0

@@ -322,7 +322,9 @@ class Vllm:
       told = answer.text[:2000]
       # The process that computes has died; the one that answers will.
       dead = answer.status_code == 503 or 'EngineCore' in told
-      raise (ServerLost if dead else ServerError)(f'{self.url}{path}: {answer.status_code} {told}')
+      raise (ServerLost if dead else ServerError)(
+        f'{self.url}{path}: {answer.status_code} {told}'
+      )
     if not answer.content:
       return None
     try:

@@ -33,8 +33,11 @@ def _parser() -> argparse.ArgumentParser:
   run.add_argument('--json', action='store_true')
   check = commands.add_parser('self_check', help='attack this machine')
   check.add_argument('--json', action='store_true')
-  check.add_argument('--unguarded', action='store_true',
-                     help='without a pid namespace and limits around it all')
+  check.add_argument(
+    '--unguarded',
+    action='store_true',
+    help='without a pid namespace and limits around it all',
+  )
   make = commands.add_parser(
     'image', help='import an image of this interpreter into Docker'
   )
@@ -45,11 +48,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument('--image', help='of the docker backend')
     command.add_argument('--address', help='of a cluster, for the ray backend')
     command.add_argument('--min_tier', default='T2')
-    command.add_argument('--cpu_level', default=cpu_levels.DEFAULT,
-                         choices=cpu_levels.LEVELS,
-                         help='vector units that jobs use')
-    command.add_argument('--disable', action='append', default=[],
-                         help='a primitive to do without (local backend)')
+    command.add_argument(
+      '--cpu_level',
+      default=cpu_levels.DEFAULT,
+      choices=cpu_levels.LEVELS,
+      help='vector units that jobs use',
+    )
+    command.add_argument(
+      '--disable',
+      action='append',
+      default=[],
+      help='a primitive to do without (local backend)',
+    )
   return parser
 
 
@@ -81,16 +91,27 @@ def _job(flags: argparse.Namespace) -> Job:
   try:
     files[name].decode('utf-8')
   except UnicodeDecodeError as error:
-    raise ValueError(f'script {flags.script!r} is not UTF-8: {error}.') from None
-  limits = Limits(flags.timeout, flags.memory_mb, flags.pids, flags.disk_mb,
-                  flags.output_kb)
-  return Job(pool.new_id('cli'), name, files=files, limits=limits,
-             collect=tuple(flags.collect), zygote=flags.zygote)
+    raise ValueError(
+      f'script {flags.script!r} is not UTF-8: {error}.'
+    ) from None
+  limits = Limits(
+    flags.timeout, flags.memory_mb, flags.pids, flags.disk_mb, flags.output_kb
+  )
+  return Job(
+    pool.new_id('cli'),
+    name,
+    files=files,
+    limits=limits,
+    collect=tuple(flags.collect),
+    zygote=flags.zygote,
+  )
 
 
 def _options(flags: argparse.Namespace) -> dict:
   wanted = {
-    'disable': ('local', 'ray'), 'image': ('docker',), 'address': ('ray',)
+    'disable': ('local', 'ray'),
+    'image': ('docker',),
+    'address': ('ray',),
   }
   options = {'cpu_level': flags.cpu_level}
   for name, backends in wanted.items():
@@ -112,29 +133,50 @@ def _image(flags: argparse.Namespace) -> int:
 
 def _run(flags: argparse.Namespace) -> int:
   result = pool.run_once(
-    _job(flags), backend=flags.backend, min_tier=flags.min_tier,
+    _job(flags),
+    backend=flags.backend,
+    min_tier=flags.min_tier,
     **_options(flags),
   )
   if flags.json:
     print(json.dumps(result.to_json()))
   else:
     print(result.output, end='')
-    print(f'[{result.outcome.value} at {result.tier} in {result.exec_s:.3f} s]'
-          f' {result.message}', file=sys.stderr)
+    print(
+      f'[{result.outcome.value} at {result.tier} in {result.exec_s:.3f} s]'
+      f' {result.message}',
+      file=sys.stderr,
+    )
   return 1 if result.outcome.is_infrastructure else 0
 
 
 def _self_check(flags: argparse.Namespace) -> int:
-  with pool.SandboxPool(
-    2, backend=flags.backend, min_tier=flags.min_tier, **_options(flags)
-  ) as sandbox, selfcheck.bait() as argv:
+  with (
+    pool.SandboxPool(
+      2, backend=flags.backend, min_tier=flags.min_tier, **_options(flags)
+    ) as sandbox,
+    selfcheck.bait() as argv,
+  ):
     rows = selfcheck.run(sandbox, argv)
     tier = sandbox.tier
   if flags.json:
-    print(json.dumps({'tier': tier, 'cases': [
-      {'group': c.group, 'name': c.name, 'contained': not bad, 'detail': bad,
-       'exec_s': seconds} for c, bad, seconds in rows
-    ]}))
+    print(
+      json.dumps(
+        {
+          'tier': tier,
+          'cases': [
+            {
+              'group': c.group,
+              'name': c.name,
+              'contained': not bad,
+              'detail': bad,
+              'exec_s': seconds,
+            }
+            for c, bad, seconds in rows
+          ],
+        }
+      )
+    )
   else:
     print(selfcheck.table(tier, rows))
   return 1 if any(bad for _, bad, _ in rows) else 0

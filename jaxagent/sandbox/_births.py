@@ -75,8 +75,13 @@ def _like_a_room() -> Iterator[None]:
   one never starts a process; multiprocessing keeps the folder.
   """
   _linux.unshare(_linux.NEWNS)
-  _linux.mount('box', _room.BOX, 'tmpfs', _linux.MS_NOSUID | _linux.MS_NODEV,
-               'size=1m,mode=0700')
+  _linux.mount(
+    'box',
+    _room.BOX,
+    'tmpfs',
+    _linux.MS_NOSUID | _linux.MS_NODEV,
+    'size=1m,mode=0700',
+  )
   for name in ('tmp', 'shm', 'workspace'):
     os.mkdir(f'{_room.BOX}/{name}', 0o700)
   os.chdir(f'{_room.BOX}/workspace')
@@ -88,7 +93,6 @@ def _like_a_room() -> Iterator[None]:
 
 
 class _Zygote:
-
   def __init__(self, control: socket.socket, config: dict[str, Any]):
     self.control, self.config = control, config
     self.streams: dict[int, socket.socket] = {}  # by pid
@@ -124,7 +128,7 @@ class _Zygote:
       _linux.syscall('setns', room['pid'], _linux.NEWPID)
       pid = os.fork()
       if pid == 0:
-        self._in_child(message, room, fds[1 + len(room):])
+        self._in_child(message, room, fds[1 + len(room) :])
       self.streams[pid] = stream
     except (OSError, EOFError, ValueError) as error:
       _tell(stream, {'error': f'zygote: {error}'})
@@ -133,8 +137,9 @@ class _Zygote:
       os.close(fd)
     return True
 
-  def _in_child(self, message: dict, fds: dict[str, int],
-                cgroup_fds: list[int]) -> NoReturn:
+  def _in_child(
+    self, message: dict, fds: dict[str, int], cgroup_fds: list[int]
+  ) -> NoReturn:
     try:
       signal.set_wakeup_fd(-1)
       for name, flag in _zygote.JOINED.items():
@@ -156,10 +161,14 @@ class _Zygote:
       if pid == 0:
         return
       stream = self.streams.pop(pid)
-      _tell(stream, {
-        'status': status, 'cpu_s': usage.ru_utime + usage.ru_stime,
-        'resident': usage.ru_maxrss * 1024,
-      })
+      _tell(
+        stream,
+        {
+          'status': status,
+          'cpu_s': usage.ru_utime + usage.ru_stime,
+          'resident': usage.ru_maxrss * 1024,
+        },
+      )
       stream.close()
 
 

@@ -65,8 +65,9 @@ class Cgroups:
     self.dirs, self.version = dirs, version
     self.kept: dict[int, Group] = {}
 
-  def create(self, slot: int, name: str, memory_mb: int, pids: int,
-             cpus: int = 0) -> Group:
+  def create(
+    self, slot: int, name: str, memory_mb: int, pids: int, cpus: int = 0
+  ) -> Group:
     """A group for one job. v1 groups are kept per slot and reset: making
     and removing three of them costs more than a small job.
 
@@ -209,10 +210,12 @@ def own_use() -> dict[str, float]:
     v1, v2 = _mounts()
     own = _own()
     if 'memory' in v1 and 'cpuacct' in v1:
-      return _used_v1(*(
-        os.path.dirname(_under(v1[c], own.get(c, '/'), 'x'))
-        for c in ('memory', 'cpuacct')
-      ))
+      return _used_v1(
+        *(
+          os.path.dirname(_under(v1[c], own.get(c, '/'), 'x'))
+          for c in ('memory', 'cpuacct')
+        )
+      )
     return _used_v2(os.path.dirname(_under(v2, own.get('', '/'), 'x')))
   except (OSError, ValueError):
     return {}

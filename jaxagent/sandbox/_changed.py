@@ -29,8 +29,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 _KINDS = {
-  stat.S_IFLNK: 'a link', stat.S_IFIFO: 'a pipe', stat.S_IFSOCK: 'a socket',
-  stat.S_IFCHR: 'a device', stat.S_IFBLK: 'a device',
+  stat.S_IFLNK: 'a link',
+  stat.S_IFIFO: 'a pipe',
+  stat.S_IFSOCK: 'a socket',
+  stat.S_IFCHR: 'a device',
+  stat.S_IFBLK: 'a device',
 }
 CACHE = '__pycache__'
 
@@ -40,8 +43,9 @@ def most_s(changed_mb: float) -> float:
   return MOST_S + changed_mb / MB_PER_S if changed_mb > 0 else 0.0
 
 
-def digests(paths: Sequence[str],
-            blobs: Sequence[bytes]) -> dict[str, tuple[int, bytes]]:
+def digests(
+  paths: Sequence[str], blobs: Sequence[bytes]
+) -> dict[str, tuple[int, bytes]]:
   """{path: (bytes, digest)} of what is laid out, to be compared later."""
   return {
     path: (len(blob), hashlib.blake2b(blob).digest())
@@ -79,8 +83,11 @@ class Found:
   left_out: list[str] = dataclasses.field(default_factory=list)
 
 
-def find(workspace: int, laid_out: Mapping[str, tuple[int, bytes]],
-         header: Mapping[str, Any]) -> Found:
+def find(
+  workspace: int,
+  laid_out: Mapping[str, tuple[int, bytes]],
+  header: Mapping[str, Any],
+) -> Found:
   """What differs from `laid_out` (of `digests`). Raises nothing of OSError.
 
   workspace: descriptor of the folder, from before the job ran. header: the
@@ -115,10 +122,12 @@ class _Lines:
 
 
 class _Search:
-
-  def __init__(self, workspace: int,
-               laid_out: Mapping[str, tuple[int, bytes]],
-               header: Mapping[str, Any]):
+  def __init__(
+    self,
+    workspace: int,
+    laid_out: Mapping[str, tuple[int, bytes]],
+    header: Mapping[str, Any],
+  ):
     self.workspace, self.laid_out = workspace, laid_out
     self.collected, self.mounts = set(header['collect']), header['mounts']
     self.device = os.fstat(workspace).st_dev
@@ -155,8 +164,10 @@ class _Search:
         self.others.add(path, 'has hard links')
       else:
         size, digest = self.laid_out[path]
-        if (status.st_size != size
-            or _digest(os.open(name, _FILE, dir_fd=folder), size) != digest):
+        if (
+          status.st_size != size
+          or _digest(os.open(name, _FILE, dir_fd=folder), size) != digest
+        ):
           self.sizes[path] = status.st_size
     finally:
       os.close(folder)

@@ -40,7 +40,7 @@ class Streams:
   def sendall(self, data: bytes) -> None:
     left = memoryview(data)
     while left:
-      left = left[os.write(self.target, left):]
+      left = left[os.write(self.target, left) :]
 
 
 def _config(runner: str, cpu: dict[str, str]) -> dict:
@@ -49,13 +49,24 @@ def _config(runner: str, cpu: dict[str, str]) -> dict:
     f.write(runner)
   keep = {k: os.environ[k] for k in ('LD_LIBRARY_PATH',) if k in os.environ}
   return {
-    'python': sys.executable, 'runner': path, 'container': True,
-    'namespaces': True, 'user_namespaces': False, 'real_root': False,
+    'python': sys.executable,
+    'runner': path,
+    'container': True,
+    'namespaces': True,
+    'user_namespaces': False,
+    'real_root': False,
     # The container's own group counts memory, processes and CPU time.
-    'cgroups': True, 'cpu_quota': True, 'cgroup_fds': (),
-    'landlock': _linux.landlock_abi() > 0, 'seccomp': bool(_linux.NR),
-    'gpu_devices': [], 'base_data': 0, 'base_space': 0, 'readable': [],
-    'slots': 1, 'environment': {'USER': 'sandbox', **keep, **cpu},
+    'cgroups': True,
+    'cpu_quota': True,
+    'cgroup_fds': (),
+    'landlock': _linux.landlock_abi() > 0,
+    'seccomp': bool(_linux.NR),
+    'gpu_devices': [],
+    'base_data': 0,
+    'base_space': 0,
+    'readable': [],
+    'slots': 1,
+    'environment': {'USER': 'sandbox', **keep, **cpu},
   }
 
 

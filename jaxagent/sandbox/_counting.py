@@ -34,7 +34,8 @@ def _proportional(pid: int, resident: int) -> int:
   try:
     with open(f'/proc/{pid}/smaps_rollup') as f:
       return 1024 * sum(
-        int(line.split()[1]) for line in f
+        int(line.split()[1])
+        for line in f
         if line.startswith(('Pss_Anon:', 'Pss_Shmem:'))
       )
   except (OSError, ValueError):
@@ -78,8 +79,7 @@ def descendants(namespaces: bool) -> list[int]:
   """Pids of the job: everyone else in the namespace, or the tree below us."""
   me = os.getpid()
   if namespaces:
-    return [int(n) for n in os.listdir('/proc')
-            if n.isdigit() and int(n) != me]
+    return [int(n) for n in os.listdir('/proc') if n.isdigit() and int(n) != me]
   found: list[int] = []
   below = children()
   queue = [me]

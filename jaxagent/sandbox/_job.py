@@ -47,11 +47,21 @@ def become_job(room: Room, header: dict, out: int, err: int, sync: int):
     if room.proc_fd >= 0:
       os.close(room.proc_fd)
     env = _environment(room, header)
-    for number in (signal.SIGPIPE, signal.SIGTERM, signal.SIGCHLD,
-                   signal.SIGINT, signal.SIGXFSZ):
+    for number in (
+      signal.SIGPIPE,
+      signal.SIGTERM,
+      signal.SIGCHLD,
+      signal.SIGINT,
+      signal.SIGXFSZ,
+    ):
       signal.signal(number, signal.SIG_DFL)
-    command = [room.config['python'], *_zygote.FLAGS, room.config['runner'],
-               header['script'], *header['argv']]
+    command = [
+      room.config['python'],
+      *_zygote.FLAGS,
+      room.config['runner'],
+      header['script'],
+      *header['argv'],
+    ]
     os.write(sync, b'R')
     if header['zygote']:
       os.close(sync)
@@ -102,12 +112,19 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
     write, read = room.writable(), ['/']
     if not room.namespaces:
       read = config['readable'] + list(header['mounts'].values())
-    devices = ['/dev/null', '/dev/zero', '/dev/full', '/dev/random',
-               '/dev/urandom', *config['gpu_devices']]
+    devices = [
+      '/dev/null',
+      '/dev/zero',
+      '/dev/full',
+      '/dev/random',
+      '/dev/urandom',
+      *config['gpu_devices'],
+    ]
     _linux.landlock(read, write + devices)
   if config['seccomp']:
     _linux.seccomp(
-      namespaces=room.namespaces, count_memory=bool(config['cgroups']),
+      namespaces=room.namespaces,
+      count_memory=bool(config['cgroups']),
     )
 
 
@@ -175,17 +192,24 @@ def _environment(room: Room, header: dict[str, Any]) -> dict[str, str]:
   threads = str(header['threads'])
   env = {
     'PATH': os.pathsep.join(
-      [os.path.dirname(room.config['python']), '/usr/local/bin', '/usr/bin',
-       '/bin']
+      [
+        os.path.dirname(room.config['python']),
+        '/usr/local/bin',
+        '/usr/bin',
+        '/bin',
+      ]
     ),
-    'HOME': room.root + '/tmp', 'TMPDIR': room.root + '/tmp',
+    'HOME': room.root + '/tmp',
+    'TMPDIR': room.root + '/tmp',
     **_zygote.INTERPRETER,
-    'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONUNBUFFERED': '1',  # children's
+    'PYTHONDONTWRITEBYTECODE': '1',
+    'PYTHONUNBUFFERED': '1',  # children's
     'CUDA_VISIBLE_DEVICES': ','.join(header['gpu_ids']),
     **room.config['environment'],
   }
   for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR', 'LOKY'):
-    env[f'{name}_MAX_CPU_COUNT' if name == 'LOKY'
-        else f'{name}_NUM_THREADS'] = threads
+    env[
+      f'{name}_MAX_CPU_COUNT' if name == 'LOKY' else f'{name}_NUM_THREADS'
+    ] = threads
   env.update(header['env'])
   return env

@@ -32,41 +32,139 @@ _LAYOUT: dict[int, int] = {}
 
 # Numbers from 424 on are the same on every architecture.
 _COMMON = dict(
-  io_uring_setup=425, io_uring_enter=426, io_uring_register=427,
-  open_tree=428, move_mount=429, fsopen=430, fsconfig=431, fsmount=432,
-  fspick=433, clone3=435, pidfd_getfd=438, process_madvise=440,
-  mount_setattr=442, quotactl_fd=443, landlock_create_ruleset=444,
-  landlock_add_rule=445, landlock_restrict_self=446, memfd_secret=447,
+  io_uring_setup=425,
+  io_uring_enter=426,
+  io_uring_register=427,
+  open_tree=428,
+  move_mount=429,
+  fsopen=430,
+  fsconfig=431,
+  fsmount=432,
+  fspick=433,
+  clone3=435,
+  pidfd_getfd=438,
+  process_madvise=440,
+  mount_setattr=442,
+  quotactl_fd=443,
+  landlock_create_ruleset=444,
+  landlock_add_rule=445,
+  landlock_restrict_self=446,
+  memfd_secret=447,
 )
 _X86 = dict(
-  mount=165, umount2=166, pivot_root=155, chroot=161, unshare=272, setns=308,
-  ptrace=101, process_vm_readv=310, process_vm_writev=311, bpf=321,
-  perf_event_open=298, keyctl=250, add_key=248, request_key=249,
-  userfaultfd=323, kexec_load=246, kexec_file_load=320, init_module=175,
-  finit_module=313, delete_module=176, name_to_handle_at=303,
-  open_by_handle_at=304, acct=163, swapon=167, swapoff=168, reboot=169,
-  quotactl=179, clock_settime=227, settimeofday=164, adjtimex=159,
-  clock_adjtime=305, syslog=103, fanotify_init=300, kcmp=312,
-  memfd_create=319, socket=41, clone=56, ioctl=16, shmget=29, capset=126,
-  iopl=172, ioperm=173, modify_ldt=154, vhangup=153, uselib=134,
-  move_pages=279, migrate_pages=256, msgget=68, semget=64, setsid=112,
-  setpgid=109, prlimit64=302, setpriority=141, sched_setaffinity=203,
-  sched_setscheduler=144, sched_setparam=142, sched_setattr=314,
+  mount=165,
+  umount2=166,
+  pivot_root=155,
+  chroot=161,
+  unshare=272,
+  setns=308,
+  ptrace=101,
+  process_vm_readv=310,
+  process_vm_writev=311,
+  bpf=321,
+  perf_event_open=298,
+  keyctl=250,
+  add_key=248,
+  request_key=249,
+  userfaultfd=323,
+  kexec_load=246,
+  kexec_file_load=320,
+  init_module=175,
+  finit_module=313,
+  delete_module=176,
+  name_to_handle_at=303,
+  open_by_handle_at=304,
+  acct=163,
+  swapon=167,
+  swapoff=168,
+  reboot=169,
+  quotactl=179,
+  clock_settime=227,
+  settimeofday=164,
+  adjtimex=159,
+  clock_adjtime=305,
+  syslog=103,
+  fanotify_init=300,
+  kcmp=312,
+  memfd_create=319,
+  socket=41,
+  clone=56,
+  ioctl=16,
+  shmget=29,
+  capset=126,
+  iopl=172,
+  ioperm=173,
+  modify_ldt=154,
+  vhangup=153,
+  uselib=134,
+  move_pages=279,
+  migrate_pages=256,
+  msgget=68,
+  semget=64,
+  setsid=112,
+  setpgid=109,
+  prlimit64=302,
+  setpriority=141,
+  sched_setaffinity=203,
+  sched_setscheduler=144,
+  sched_setparam=142,
+  sched_setattr=314,
   ioprio_set=251,
 )
 _ARM = dict(
-  mount=40, umount2=39, pivot_root=41, chroot=51, unshare=97, setns=268,
-  ptrace=117, process_vm_readv=270, process_vm_writev=271, bpf=280,
-  perf_event_open=241, keyctl=219, add_key=217, request_key=218,
-  userfaultfd=282, kexec_load=104, kexec_file_load=294, init_module=105,
-  finit_module=273, delete_module=106, name_to_handle_at=264,
-  open_by_handle_at=265, acct=89, swapon=224, swapoff=225, reboot=142,
-  quotactl=60, clock_settime=112, settimeofday=170, adjtimex=171,
-  clock_adjtime=266, syslog=116, fanotify_init=262, kcmp=272,
-  memfd_create=279, socket=198, clone=220, ioctl=29, shmget=194, capset=91,
-  vhangup=58, move_pages=239, migrate_pages=238, msgget=186, semget=190, setsid=157,
-  setpgid=154, prlimit64=261, setpriority=140, sched_setaffinity=122,
-  sched_setscheduler=119, sched_setparam=118, sched_setattr=274,
+  mount=40,
+  umount2=39,
+  pivot_root=41,
+  chroot=51,
+  unshare=97,
+  setns=268,
+  ptrace=117,
+  process_vm_readv=270,
+  process_vm_writev=271,
+  bpf=280,
+  perf_event_open=241,
+  keyctl=219,
+  add_key=217,
+  request_key=218,
+  userfaultfd=282,
+  kexec_load=104,
+  kexec_file_load=294,
+  init_module=105,
+  finit_module=273,
+  delete_module=106,
+  name_to_handle_at=264,
+  open_by_handle_at=265,
+  acct=89,
+  swapon=224,
+  swapoff=225,
+  reboot=142,
+  quotactl=60,
+  clock_settime=112,
+  settimeofday=170,
+  adjtimex=171,
+  clock_adjtime=266,
+  syslog=116,
+  fanotify_init=262,
+  kcmp=272,
+  memfd_create=279,
+  socket=198,
+  clone=220,
+  ioctl=29,
+  shmget=194,
+  capset=91,
+  vhangup=58,
+  move_pages=239,
+  migrate_pages=238,
+  msgget=186,
+  semget=190,
+  setsid=157,
+  setpgid=154,
+  prlimit64=261,
+  setpriority=140,
+  sched_setaffinity=122,
+  sched_setscheduler=119,
+  sched_setparam=118,
+  sched_setattr=274,
   ioprio_set=30,
 )
 _MACHINES = {
@@ -128,8 +226,11 @@ def clone(flags: int) -> int:
 def mount(source: str, target: str, kind: str, flags: int, data: str = ''):
   _check(
     LIBC.mount(
-      source.encode(), target.encode(), kind.encode(),
-      ctypes.c_ulong(flags), data.encode(),
+      source.encode(),
+      target.encode(),
+      kind.encode(),
+      ctypes.c_ulong(flags),
+      data.encode(),
     ),
     f'mount {kind or "bind"} {target}',
   )
@@ -145,9 +246,7 @@ def bind_read_only(source: str, target: str, *, device: bool = False) -> None:
   attributes = MS_NOSUID if device else MS_RDONLY | MS_NOSUID | MS_NODEV
   record = struct.pack('QQQQ', attributes, 0, 0, 0)
   try:
-    syscall(
-      'mount_setattr', -100, target.encode(), 0x8000, record, len(record)
-    )
+    syscall('mount_setattr', -100, target.encode(), 0x8000, record, len(record))
   except OSError as error:
     if error.errno != errno.ENOSYS:
       raise
@@ -176,9 +275,9 @@ def layout() -> dict[int, int]:
         fields = f.read().rsplit(b')', 1)[1].split()
     except OSError:
       return {}
-    _LAYOUT.update({
-      n: int(fields[n - 3]) for n in (26, 27, 28, 45, 46, 47, 48, 49, 50, 51)
-    })
+    _LAYOUT.update(
+      {n: int(fields[n - 3]) for n in (26, 27, 28, 45, 46, 47, 48, 49, 50, 51)}
+    )
   return _LAYOUT
 
 
@@ -199,11 +298,27 @@ def show_as(command: Sequence[str], env: Mapping[str, str]) -> bool:
   middle, end = begin + len(words), begin + len(words) + len(pairs)
   LIBC.sbrk.restype = ctypes.c_void_p
   record = struct.pack(
-    '11QQIi', at[26], at[27], at[45], at[46], at[47], LIBC.sbrk(0), at[28],
-    begin, middle, middle, end, 0, 0, -1,
+    '11QQIi',
+    at[26],
+    at[27],
+    at[45],
+    at[46],
+    at[47],
+    LIBC.sbrk(0),
+    at[28],
+    begin,
+    middle,
+    middle,
+    end,
+    0,
+    0,
+    -1,
   )
   failed = LIBC.prctl(
-    PR_SET_MM, PR_SET_MM_MAP, record, ctypes.c_ulong(len(record)),
+    PR_SET_MM,
+    PR_SET_MM_MAP,
+    record,
+    ctypes.c_ulong(len(record)),
     ctypes.c_ulong(0),
   )
   for low, high in ((at[48], at[49]), (at[50], at[51])):
@@ -221,7 +336,10 @@ def _seccomp_program(*, namespaces: bool, count_memory: bool) -> bytes:
   allow, kill = 0x7FFF0000, 0x80000000
   eperm, enosys = 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
   code: list[tuple[int, int, int, int]] = [
-    (ld, 0, 0, 4), (jeq, 1, 0, AUDIT_ARCH), (ret, 0, 0, kill), (ld, 0, 0, 0),
+    (ld, 0, 0, 4),
+    (jeq, 1, 0, AUDIT_ARCH),
+    (ret, 0, 0, kill),
+    (ld, 0, 0, 0),
   ]
   if _MACHINE == 'x86_64':  # the x32 numbering would walk round the list
     code += [(jge, 0, 1, 0x40000000), (ret, 0, 0, eperm)]
@@ -236,21 +354,36 @@ def _seccomp_program(*, namespaces: bool, count_memory: bool) -> bytes:
       code += [(jeq, 0, 1, NR[name]), (ret, 0, 0, action)]
   # One's own limits may be read and lowered, under the number 0.
   code += [
-    (jeq, 0, 4, NR['prlimit64']), (ld, 0, 0, 16), (jeq, 1, 0, 0),
-    (ret, 0, 0, eperm), (ret, 0, 0, allow),
+    (jeq, 0, 4, NR['prlimit64']),
+    (ld, 0, 0, 16),
+    (jeq, 1, 0, 0),
+    (ret, 0, 0, eperm),
+    (ret, 0, 0, allow),
   ]
   code += [
-    (jeq, 0, 4, NR['clone']), (ld, 0, 0, 16), (jset, 0, 1, 0x7E020000),
-    (ret, 0, 0, eperm), (ret, 0, 0, allow),
+    (jeq, 0, 4, NR['clone']),
+    (ld, 0, 0, 16),
+    (jset, 0, 1, 0x7E020000),
+    (ret, 0, 0, eperm),
+    (ret, 0, 0, allow),
   ]
   code += [  # TIOCSTI, TIOCLINUX
-    (jeq, 0, 5, NR['ioctl']), (ld, 0, 0, 24), (jeq, 1, 0, 0x5412),
-    (jeq, 0, 1, 0x541C), (ret, 0, 0, eperm), (ret, 0, 0, allow),
+    (jeq, 0, 5, NR['ioctl']),
+    (ld, 0, 0, 24),
+    (jeq, 1, 0, 0x5412),
+    (jeq, 0, 1, 0x541C),
+    (ret, 0, 0, eperm),
+    (ret, 0, 0, allow),
   ]
   if namespaces:  # an empty network namespace: AF_UNIX, AF_INET, AF_INET6
     code += [
-      (jeq, 0, 6, NR['socket']), (ld, 0, 0, 16), (jeq, 3, 0, 1),
-      (jeq, 2, 0, 2), (jeq, 1, 0, 10), (ret, 0, 0, eperm), (ret, 0, 0, allow),
+      (jeq, 0, 6, NR['socket']),
+      (ld, 0, 0, 16),
+      (jeq, 3, 0, 1),
+      (jeq, 2, 0, 2),
+      (jeq, 1, 0, 10),
+      (ret, 0, 0, eperm),
+      (ret, 0, 0, allow),
     ]
   else:
     code += [(jeq, 0, 1, NR['socket']), (ret, 0, 0, eperm)]
@@ -271,9 +404,7 @@ def seccomp(*, namespaces: bool, count_memory: bool) -> None:
   """
   if not NR:
     raise OSError(errno.ENOSYS, f'seccomp: no table for {_MACHINE}')
-  program = _seccomp_program(
-    namespaces=namespaces, count_memory=count_memory
-  )
+  program = _seccomp_program(namespaces=namespaces, count_memory=count_memory)
   buffer = ctypes.create_string_buffer(program, len(program))
   record = struct.pack('HxxxxxxQ', len(program) // 8, ctypes.addressof(buffer))
   _check(LIBC.prctl(PR_SET_SECCOMP, 2, record), 'seccomp')

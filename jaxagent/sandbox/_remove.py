@@ -51,8 +51,9 @@ def _lift(top: int, folder: str, number: int) -> int:
       inner = _open(name, fd)  # only what may be written may be moved
       if inner is not None:
         os.close(inner)
-      _ignore(os.rename, name, f'.removed-{number}', src_dir_fd=fd,
-              dst_dir_fd=top)
+      _ignore(
+        os.rename, name, f'.removed-{number}', src_dir_fd=fd, dst_dir_fd=top
+      )
   finally:
     os.close(fd)
   _ignore(os.rmdir, folder, dir_fd=top)

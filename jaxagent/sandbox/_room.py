@@ -76,12 +76,17 @@ class Room:
     self.proc_fd = os.open('/proc', os.O_PATH | os.O_CLOEXEC)
     _linux.umount('/proc')
     _linux.mount(
-      'proc', '/proc', 'proc',
-      _linux.MS_RDONLY | _linux.MS_NOSUID | _linux.MS_NODEV
-      | _linux.MS_NOEXEC, 'hidepid=2',
+      'proc',
+      '/proc',
+      'proc',
+      _linux.MS_RDONLY | _linux.MS_NOSUID | _linux.MS_NODEV | _linux.MS_NOEXEC,
+      'hidepid=2',
     )
     _linux.mount(
-      'box', BOX, 'tmpfs', _linux.MS_NOSUID | _linux.MS_NODEV,
+      'box',
+      BOX,
+      'tmpfs',
+      _linux.MS_NOSUID | _linux.MS_NODEV,
       f'size={size},nr_inodes={inodes},mode=0700',
     )
     for name, path in header['mounts'].items():
@@ -93,7 +98,9 @@ class Room:
   def place_mounts(self, header: dict[str, Any]) -> None:
     for name in header['mounts'] if self.namespaces else ():
       _linux.mount(
-        f'{BOX}/.mounts/{name}', f'{self.workspace}/{name}', '',
+        f'{BOX}/.mounts/{name}',
+        f'{self.workspace}/{name}',
+        '',
         _linux.MS_BIND | _linux.MS_REC,
       )
       _linux.umount(f'{BOX}/.mounts/{name}')

@@ -20,18 +20,35 @@ from jaxagent.sandbox import _job, _linux
 PYTHON, VENV = '/opt/python', '/opt/venv'
 # Source trees: no job needs them, and a project may lie there.
 _ALWAYS_HIDDEN = ('/usr/src', '/usr/local/src')
-_SYSTEM = ('/usr', '/bin', '/sbin', '/lib', '/lib32', '/lib64',
-           '/etc/ld.so.cache', '/etc/alternatives', '/etc/localtime')
-_DEVICES = ('/dev/null', '/dev/zero', '/dev/full', '/dev/random',
-            '/dev/urandom')
+_SYSTEM = (
+  '/usr',
+  '/bin',
+  '/sbin',
+  '/lib',
+  '/lib32',
+  '/lib64',
+  '/etc/ld.so.cache',
+  '/etc/alternatives',
+  '/etc/localtime',
+)
+_DEVICES = (
+  '/dev/null',
+  '/dev/zero',
+  '/dev/full',
+  '/dev/random',
+  '/dev/urandom',
+)
 _LINKS = (
-  ('tmp', 'box/tmp'), ('dev/shm', '../box/shm'),
-  ('workspace', 'box/workspace'), ('dev/fd', '/proc/self/fd'),
-  ('dev/stdin', '/proc/self/fd/0'), ('dev/stdout', '/proc/self/fd/1'),
+  ('tmp', 'box/tmp'),
+  ('dev/shm', '../box/shm'),
+  ('workspace', 'box/workspace'),
+  ('dev/fd', '/proc/self/fd'),
+  ('dev/stdin', '/proc/self/fd/0'),
+  ('dev/stdout', '/proc/self/fd/1'),
   ('dev/stderr', '/proc/self/fd/2'),
 )
 # Names the first file that the interpreter or an import would fail to read.
-_READABLE = '''
+_READABLE = """
 import os, site, sys
 for folder in (*sys.path, *site.getsitepackages()):
   try:
@@ -47,7 +64,7 @@ for folder in (*sys.path, *site.getsitepackages()):
         sys.exit(entry.path)
     except PermissionError:
       sys.exit(entry.path)
-'''
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,13 +131,16 @@ def readable_in_place(hidden: Sequence[str]) -> list[str]:
       paths += [f'{prefix}/{n}' for n in ('lib', 'lib64', 'pyvenv.cfg')]
   keep = [os.path.realpath(h) for h in (*hidden, *_ALWAYS_HIDDEN)]
   return [
-    part for path in dict.fromkeys(paths) if os.path.lexists(path)
+    part
+    for path in dict.fromkeys(paths)
+    if os.path.lexists(path)
     for part in _without(path, keep)
   ]
 
 
-def build(root: str, devices: Sequence[str],
-          hidden: Sequence[str]) -> Interpreter:
+def build(
+  root: str, devices: Sequence[str], hidden: Sequence[str]
+) -> Interpreter:
   """Mounts the template at `root`, read-only; every job gets a copy.
 
   Args:
@@ -154,8 +174,10 @@ def build(root: str, devices: Sequence[str],
   for folder in (*hidden, *_ALWAYS_HIDDEN):
     _cover(root, os.path.realpath(folder), (*system, *found.binds))
   _linux.mount(
-    '', root, '', _linux.MS_REMOUNT | _linux.MS_BIND | _linux.MS_RDONLY
-    | _linux.MS_NOSUID,
+    '',
+    root,
+    '',
+    _linux.MS_REMOUNT | _linux.MS_BIND | _linux.MS_RDONLY | _linux.MS_NOSUID,
   )
   return found
 
@@ -198,17 +220,18 @@ def _virtual_environment(root: str, found: Interpreter) -> None:
   os.mkdir(f'{root}{VENV}/bin', 0o755)
   os.symlink(found.venv, f'{root}{found.python}')
   with open(f'{root}{VENV}/pyvenv.cfg', 'w') as f:
-    f.write(f'home = {os.path.dirname(found.venv)}\n'
-            f'include-system-site-packages = {system}\n')
+    f.write(
+      f'home = {os.path.dirname(found.venv)}\n'
+      f'include-system-site-packages = {system}\n'
+    )
 
 
-def _cover(root: str, folder: str,
-           binds: Sequence[tuple[str, str]]) -> None:
+def _cover(root: str, folder: str, binds: Sequence[tuple[str, str]]) -> None:
   """An empty read-only folder over what the binds would show of `folder`."""
   for source, target in binds:
     if os.path.islink(source) or not _below(folder, source):
       continue
-    inside = f'{root}{target}{folder[len(source):]}'
+    inside = f'{root}{target}{folder[len(source) :]}'
     if os.path.isdir(inside):
       flags = _linux.MS_RDONLY | _linux.MS_NOSUID | _linux.MS_NODEV
       _linux.mount('hidden', inside, 'tmpfs', flags, 'size=4k,mode=0755')
@@ -251,6 +274,4 @@ def enter(root: str) -> None:
   os.chdir(root)
   _linux.syscall('pivot_root', b'.', b'host')
   os.chdir('/')
-  _linux.mount(
-    '/host/proc', '/proc', '', _linux.MS_BIND | _linux.MS_REC
-  )
+  _linux.mount('/host/proc', '/proc', '', _linux.MS_BIND | _linux.MS_REC)

@@ -70,21 +70,33 @@ def supervise(conn: socket.socket, request: dict, config: dict) -> None:
   if not error and header['changed_mb'] > 0:
     changes = _changed.find(room.workspace_fd, laid_out, header)
   result = {
-    'error': error, 'reason': watch.reason, 'status': watch.status,
-    'startup_s': began - start, 'exec_s': ended - began,
+    'error': error,
+    'reason': watch.reason,
+    'status': watch.status,
+    'startup_s': began - start,
+    'exec_s': ended - began,
     'cpu_s': usage.ru_utime + usage.ru_stime + watch.cpu_s,
     'peak_bytes': max(watch.peak, resident),
-    'written': max(0, used - initial), 'disk_full': full,
+    'written': max(0, used - initial),
+    'disk_full': full,
     'memory_full': watch.memory_full(resident),
     'output_bytes': watch.total,
-    'ended_at': ended, 'names': list(files), 'problems': problems,
-    'changed': list(changes.files), 'removed': changes.removed,
+    'ended_at': ended,
+    'names': list(files),
+    'problems': problems,
+    'changed': list(changes.files),
+    'removed': changes.removed,
     'left_out': changes.left_out,
   }
-  _wire.send(conn, result, [
-    *(text.encode() for text in watch.texts()), *files.values(),
-    *changes.files.values(),
-  ])
+  _wire.send(
+    conn,
+    result,
+    [
+      *(text.encode() for text in watch.texts()),
+      *files.values(),
+      *changes.files.values(),
+    ],
+  )
 
 
 def _warm_up(header: dict) -> None:
@@ -100,14 +112,16 @@ def _warm_up(header: dict) -> None:
     os.rmdir(f'{BOX}/workspace')
 
 
-def _begin(room: Room, header: dict, out: int, err: int,
-           sync: int) -> int | socket.socket:
+def _begin(
+  room: Room, header: dict, out: int, err: int, sync: int
+) -> int | socket.socket:
   """The job's first process: its pid, or the zygote's stream of it."""
   config = room.config
   if header['zygote'] and config.get('zygote_fd') is not None:
     needed = {k: v for k, v in header.items() if k not in ('files', 'collect')}
     return _zygote.born(
-      config['zygote_fd'], {'request': room.request, 'header': needed},
+      config['zygote_fd'],
+      {'request': room.request, 'header': needed},
       {'out': out, 'err': err, 'sync': sync, 'proc': room.proc_fd},
       config['cgroup_fds'],
     )
@@ -127,8 +141,9 @@ def _sync(fd: int, late: bool = False) -> str:
   return text[1:].decode('utf-8', 'replace') or 'the job died in its set-up.'
 
 
-def collect(workspace: int, paths: list[str],
-            cap: int) -> tuple[dict[str, bytes], list[str]]:
+def collect(
+  workspace: int, paths: list[str], cap: int
+) -> tuple[dict[str, bytes], list[str]]:
   """Reads regular files through descriptors: no link, FIFO or hard link.
 
   workspace: descriptor of the folder, from before the job ran. Returns ({path: content}, [why a path was left out]).

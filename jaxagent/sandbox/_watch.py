@@ -38,10 +38,10 @@ class _Stream:
     self.head += part[:room]
     self.tail += part[room:]
     if len(self.tail) > 4 * self.keep + 65536:
-      del self.tail[:-self.keep]
+      del self.tail[: -self.keep]
 
   def text(self) -> str:
-    tail = bytes(self.tail[-self.keep:]) if self.keep else b''
+    tail = bytes(self.tail[-self.keep :]) if self.keep else b''
     cut = len(self.head) + len(tail) < self.taken
     middle = b'\n[... cut ...]\n' if cut else b''
     return (bytes(self.head) + middle + tail).decode('utf-8', 'replace')
@@ -72,14 +72,13 @@ class Watch:
   outs: pipes to read: of all its output, or of standard output and of error.
   """
 
-  def __init__(self, room: Room, header: dict, child: int | socket.socket,
-               outs: list[int]):
+  def __init__(
+    self, room: Room, header: dict, child: int | socket.socket, outs: list[int]
+  ):
     self.room, self.header = room, header
     self.born = child if isinstance(child, socket.socket) else None
     self.child = -1 if self.born else child
-    self.end_fd = (
-      self.born.fileno() if self.born else os.pidfd_open(self.child)
-    )
+    self.end_fd = self.born.fileno() if self.born else os.pidfd_open(self.child)
     self.cpu_s, self.resident = 0.0, 0  # of processes that are not ours
     self.reason = ''
     self.status: int | None = None
@@ -227,8 +226,10 @@ class Watch:
       except ChildProcessError:
         return
       if time.monotonic() > end:
-        raise TimeoutError(f'processes of the job outlive SIGKILL: '
-                           f'{_counting.descendants(False)[:8]}')
+        raise TimeoutError(
+          f'processes of the job outlive SIGKILL: '
+          f'{_counting.descendants(False)[:8]}'
+        )
       time.sleep(0.001)
 
   def launcher_died(self, *_) -> None:

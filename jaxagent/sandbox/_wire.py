@@ -9,15 +9,19 @@ from __future__ import annotations
 import json
 import socket
 import struct
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from jaxagent.sandbox._changed import File
 
 MAX_HEADER = 64 << 20
 
 
-def send(sock: socket.socket, header: dict[str, Any],
-         blobs: Sequence[bytes | File] = ()) -> None:
+def send(
+  sock: socket.socket,
+  header: dict[str, Any],
+  blobs: Sequence[bytes | File] = (),
+) -> None:
   """blobs: each bytes, or a file that gives its `parts` while it is sent."""
   header = {**header, 'blobs': [len(b) for b in blobs]}
   text = json.dumps(header).encode()

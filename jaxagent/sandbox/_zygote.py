@@ -47,7 +47,9 @@ INTERPRETER = {'LANG': 'C.UTF-8', 'PYTHONHASHSEED': '0'}
 # Without threads of numerical libraries, nor the one that pyarrow's allocator
 # starts when pandas imports it (apache/arrow#17285).
 ENVIRONMENT = {
-  **{f'{name}_NUM_THREADS': '1' for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR')},
+  **{
+    f'{name}_NUM_THREADS': '1' for name in ('OMP', 'OPENBLAS', 'MKL', 'NUMEXPR')
+  },
   'JE_ARROW_MALLOC_CONF': 'background_thread:false',
 }
 
@@ -68,7 +70,9 @@ class ThreadsLeft(Exception):
 
 # The namespaces that a child joins by itself; `pid` its parent has joined.
 JOINED = {
-  'mnt': _linux.NEWNS, 'net': _linux.NEWNET, 'ipc': _linux.NEWIPC,
+  'mnt': _linux.NEWNS,
+  'net': _linux.NEWNET,
+  'ipc': _linux.NEWIPC,
   'uts': _linux.NEWUTS,
 }
 # Descriptors of a request, in order; the job's cgroups follow.
@@ -144,8 +148,12 @@ def held() -> dict[str, int]:
   return found
 
 
-def born(zygote: int, message: dict[str, Any], fds: dict[str, int],
-         cgroup_fds: Sequence[int]) -> socket.socket:
+def born(
+  zygote: int,
+  message: dict[str, Any],
+  fds: dict[str, int],
+  cgroup_fds: Sequence[int],
+) -> socket.socket:
   """Asks for a job in the room of this process, its supervisor.
 
   zygote: the socket to ask on. message: `request` and `header` of the job.

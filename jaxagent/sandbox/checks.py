@@ -16,8 +16,12 @@ _ENV = re.compile(r'[A-Za-z_][A-Za-z0-9_]*\Z')
 def relative(path: str, what: str) -> str:
   """A relative path that stays inside the workspace, or ValueError."""
   parts = path.split('/')
-  if (not path or path.startswith('/') or '\0' in path
-      or any(p in ('', '.', '..') for p in parts)):
+  if (
+    not path
+    or path.startswith('/')
+    or '\0' in path
+    or any(p in ('', '.', '..') for p in parts)
+  ):
     raise ValueError(
       f'{what} {path!r} must be a plain relative path inside the workspace '
       '(no leading /, no empty part, no . or ..).'

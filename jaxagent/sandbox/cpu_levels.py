@@ -77,8 +77,9 @@ def has(level: str, flags: frozenset[str]) -> bool:
   return wanted <= flags
 
 
-def environment(level: str, flags: frozenset[str],
-                features: Sequence[str]) -> dict[str, str]:
+def environment(
+  level: str, flags: frozenset[str], features: Sequence[str]
+) -> dict[str, str]:
   """Gives the variables that keep libraries to a level.
 
   level: one of LEVELS. flags: of the CPU (`machine_flags`). features: of NumPy
@@ -113,8 +114,10 @@ def note(level: str, flags: frozenset[str]) -> str:
   if not flags:
     return f'cpu_level={level}: no x86-64 CPU, so nothing is switched off'
   if not has(level, flags):
-    return (f'cpu_level={level}: this CPU has no AVX2 and FMA, so jobs may '
-            'print other last digits than on other nodes')
+    return (
+      f'cpu_level={level}: this CPU has no AVX2 and FMA, so jobs may '
+      'print other last digits than on other nodes'
+    )
   unit = 'avx512f' if level == 'no-avx512' else 'avx2'
   if unit not in flags:
     shown = 'AVX-512' if level == 'no-avx512' else 'AVX2'

@@ -19,8 +19,9 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any
 
 from jaxagent.sandbox import _wire, _zygote, cpu_levels, errors, outcome
 from jaxagent.types import Execution, Job
@@ -33,17 +34,37 @@ GUARD_S = 30.0  # past the deadline the container is killed from outside
 SUPERVISOR_MB, IMPORTS_MB = 24, 160
 UID_BASE = 0x5A000000
 MB = 1 << 20
-_MODULES = ('_linux', '_changed', '_wire', '_runner', '_cgroup', '_zygote',
-            '_counting', '_room', '_job', '_watch', '_supervisor', '_afresh',
-            '_container')
+_MODULES = (
+  '_linux',
+  '_changed',
+  '_wire',
+  '_runner',
+  '_cgroup',
+  '_zygote',
+  '_counting',
+  '_room',
+  '_job',
+  '_watch',
+  '_supervisor',
+  '_afresh',
+  '_container',
+)
 # What Docker hides by itself; the list has to be whole where it is given.
 _MASKED = (
-  '/proc/acpi', '/proc/asound', '/proc/kcore', '/proc/keys',
-  '/proc/interrupts', '/proc/latency_stats', '/proc/sched_debug',
-  '/proc/scsi', '/proc/timer_list', '/proc/timer_stats',
-  '/sys/devices/virtual/powercap', '/sys/firmware',
+  '/proc/acpi',
+  '/proc/asound',
+  '/proc/kcore',
+  '/proc/keys',
+  '/proc/interrupts',
+  '/proc/latency_stats',
+  '/proc/sched_debug',
+  '/proc/scsi',
+  '/proc/timer_list',
+  '/proc/timer_stats',
+  '/sys/devices/virtual/powercap',
+  '/sys/firmware',
 )
-_INSPECT = '''
+_INSPECT = """
 import glob, json, os, platform, sys, site
 features = []
 for name in ('numpy._core._multiarray_umath', 'numpy.core._multiarray_umath'):
@@ -59,7 +80,7 @@ for pattern in ('/usr/lib*/python3*/*-packages',
 print(json.dumps({'version': sys.version_info[:3], 'folders': [
   p for p in sorted(found) if os.path.isdir(p)], 'features': features,
   'machine': platform.machine(), 'cpuinfo': open('/proc/cpuinfo').read()[:20000]}))
-'''
+"""
 
 
 def start_text(cpu: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -69,7 +90,7 @@ def start_text(cpu: Mapping[str, str] = MappingProxyType({})) -> str:
   """
   here = pathlib.Path(__file__).parent
   sources = {n: (here / f'{n}.py').read_text('utf-8') for n in _MODULES}
-  return f'''
+  return f"""
 import sys, types
 sources = {sources!r}
 for name in ('jaxagent', 'jaxagent.sandbox'):
@@ -82,7 +103,7 @@ for name, source in sources.items():
   setattr(home, name, module)
   exec(compile(source, name + '.py', 'exec'), module.__dict__)
 sys.modules[full].main(sources['_runner'], {dict(cpu)!r})
-'''
+"""
 
 
 class Attached:
@@ -113,7 +134,7 @@ class Attached:
         self.left = length
       else:
         text = self._exactly(length)
-        self.errors += text[:max(0, 4000 - len(self.errors))]
+        self.errors += text[: max(0, 4000 - len(self.errors))]
     part = self.sock.recv(min(size, self.left))
     self.left -= len(part)
     return part
@@ -150,10 +171,18 @@ class DockerBackend:
 
   name = 'docker'
 
-  def __init__(self, slots: int, *, image: str = IMAGE,
-               hidden: Sequence[pathlib.Path | str] = (), zygote: bool = True,
-               work_dir: pathlib.Path | None = None, keep_kb: int = 64,
-               collect_mb: int = 64, cpu_level: str = cpu_levels.DEFAULT):
+  def __init__(
+    self,
+    slots: int,
+    *,
+    image: str = IMAGE,
+    hidden: Sequence[pathlib.Path | str] = (),
+    zygote: bool = True,
+    work_dir: pathlib.Path | None = None,
+    keep_kb: int = 64,
+    collect_mb: int = 64,
+    cpu_level: str = cpu_levels.DEFAULT,
+  ):
     del work_dir
     self.slots, self.image, self.zygote = slots, image, zygote
     self.hidden = [os.path.abspath(h) for h in hidden]
@@ -208,11 +237,14 @@ class DockerBackend:
     self._quota = bool(info.get('CpuCfsQuota'))
     if not self._quota:
       self.notes.append('docker: no CPU quota on this kernel')
-    remapped = [s for s in info.get('SecurityOptions') or ()
-                if s.startswith(('name=userns', 'name=rootless'))]
+    remapped = [
+      s
+      for s in info.get('SecurityOptions') or ()
+      if s.startswith(('name=userns', 'name=rootless'))
+    ]
     # A remapped daemon has 65,536 user ids.
-    self._uid_base = 60_000 if remapped else (
-      UID_BASE + (os.getpid() % 4096) * 256
+    self._uid_base = (
+      60_000 if remapped else (UID_BASE + (os.getpid() % 4096) * 256)
     )
 
   def _inspect_image(self, api) -> dict[str, Any]:
@@ -232,9 +264,11 @@ class DockerBackend:
       ) from None
     # Its own settings of Python are not those of jobs: empty is unset.
     self._variables = {
-      name: '' for name, _, _ in (
+      name: ''
+      for name, _, _ in (
         pair.partition('=') for pair in image['Config'].get('Env') or ()
-      ) if name.startswith('PYTHON')
+      )
+      if name.startswith('PYTHON')
     }
     container = ''
     try:
@@ -261,9 +295,19 @@ class DockerBackend:
       )
     return found
 
-  def _create(self, api, command: Sequence[str], slot: int, memory_mb: int,
-              pids: int, disk_mb: int, *, job: Job | None = None,
-              gpu_ids: Sequence[str] = (), extra_bytes: int = 0) -> str:
+  def _create(
+    self,
+    api,
+    command: Sequence[str],
+    slot: int,
+    memory_mb: int,
+    pids: int,
+    disk_mb: int,
+    *,
+    job: Job | None = None,
+    gpu_ids: Sequence[str] = (),
+    extra_bytes: int = 0,
+  ) -> str:
     """Returns the id of a container that has not started."""
     uid = self._uid_base + slot
     size = disk_mb * MB + extra_bytes
@@ -272,19 +316,28 @@ class DockerBackend:
     memory = (memory_mb + SUPERVISOR_MB + (IMPORTS_MB if warm else 0)) * MB
     threads = job.threads if job else 1
     options: dict[str, Any] = {
-      'network_mode': 'none', 'read_only': True, 'cap_drop': ['ALL'],
-      'security_opt': ['no-new-privileges'], 'ipc_mode': 'private',
-      'mem_limit': memory, 'memswap_limit': memory, 'pids_limit': pids + 1,
+      'network_mode': 'none',
+      'read_only': True,
+      'cap_drop': ['ALL'],
+      'security_opt': ['no-new-privileges'],
+      'ipc_mode': 'private',
+      'mem_limit': memory,
+      'memswap_limit': memory,
+      'pids_limit': pids + 1,
       'shm_size': disk_mb * MB,
       'tmpfs': {
         '/box': f'rw,exec,nosuid,nodev,size={size},nr_inodes={inodes},'
-                f'uid={uid},gid={uid},mode=0700',
+        f'uid={uid},gid={uid},mode=0700',
         '/tmp': f'rw,exec,nosuid,nodev,size={disk_mb * MB},'
-                f'nr_inodes={inodes},uid={uid},gid={uid},mode=0700',
+        f'nr_inodes={inodes},uid={uid},gid={uid},mode=0700',
       },
       'mounts': [
-        {'Type': 'bind', 'Source': str(pathlib.Path(source).resolve()),
-         'Target': f'/inputs/{number}', 'ReadOnly': True}
+        {
+          'Type': 'bind',
+          'Source': str(pathlib.Path(source).resolve()),
+          'Target': f'/inputs/{number}',
+          'ReadOnly': True,
+        }
         for number, source in enumerate(job.mounts.values() if job else ())
       ],
     }
@@ -293,27 +346,46 @@ class DockerBackend:
     if gpu_ids:
       import docker.types
 
-      options['device_requests'] = [docker.types.DeviceRequest(
-        device_ids=list(gpu_ids), capabilities=[['gpu']]
-      )]
+      options['device_requests'] = [
+        docker.types.DeviceRequest(
+          device_ids=list(gpu_ids), capabilities=[['gpu']]
+        )
+      ]
     if job is not None:  # results can be large: the daemon is to keep none
       options['log_config'] = {'Type': 'none', 'Config': {}}
     host_config = api.create_host_config(**options)
     host_config['MaskedPaths'] = self._masked
     made = api.create_container(
-      self.image, list(command), host_config=host_config,
-      user=f'{uid}:{uid}', working_dir='/', hostname='sandbox',
-      stdin_open=job is not None, network_disabled=True,
-      environment={**self._variables, **_zygote.INTERPRETER,
-                   **_zygote.ENVIRONMENT, **self._cpu},
-      labels={LABEL: self._owner, f'{LABEL}.host': _this_boot(),
-              f'{LABEL}.process': _process_key(os.getpid())},
+      self.image,
+      list(command),
+      host_config=host_config,
+      user=f'{uid}:{uid}',
+      working_dir='/',
+      hostname='sandbox',
+      stdin_open=job is not None,
+      network_disabled=True,
+      environment={
+        **self._variables,
+        **_zygote.INTERPRETER,
+        **_zygote.ENVIRONMENT,
+        **self._cpu,
+      },
+      labels={
+        LABEL: self._owner,
+        f'{LABEL}.host': _this_boot(),
+        f'{LABEL}.process': _process_key(os.getpid()),
+      },
     )
     return made['Id']
 
-  def run(self, job: Job, slot: int, timeout_s: float,
-          gpu_ids: Sequence[str] = (),
-          cancelled: Callable[[], bool] = lambda: False) -> Execution:
+  def run(
+    self,
+    job: Job,
+    slot: int,
+    timeout_s: float,
+    gpu_ids: Sequence[str] = (),
+    cancelled: Callable[[], bool] = lambda: False,
+  ) -> Execution:
     """Runs one job and waits for the end of its container."""
     import docker.errors
     import requests
@@ -325,8 +397,11 @@ class DockerBackend:
       self._runs[job.job_id] = run
     try:
       return self._run(job, slot, timeout_s, gpu_ids, run)
-    except (OSError, docker.errors.DockerException,
-            requests.RequestException) as error:
+    except (
+      OSError,
+      docker.errors.DockerException,
+      requests.RequestException,
+    ) as error:
       if run.cancelled:
         return outcome.killed(job, self.tier)
       return outcome.infrastructure(job, self.tier, f'docker: {error}')
@@ -335,22 +410,36 @@ class DockerBackend:
         if self._runs.get(job.job_id) is run:
           del self._runs[job.job_id]
 
-  def _run(self, job: Job, slot: int, timeout_s: float,
-           gpu_ids: Sequence[str], run: _Run) -> Execution:
+  def _run(
+    self,
+    job: Job,
+    slot: int,
+    timeout_s: float,
+    gpu_ids: Sequence[str],
+    run: _Run,
+  ) -> Execution:
     api, begin = self._api(), time.monotonic()
-    blobs = [v.encode('utf-8', 'surrogateescape') if isinstance(v, str) else v
-             for v in job.files.values()]
+    blobs = [
+      v.encode('utf-8', 'surrogateescape') if isinstance(v, str) else v
+      for v in job.files.values()
+    ]
     header = self._header(job, timeout_s, gpu_ids, blobs)
     limits = job.limits
     container = self._create(
-      api, ['python3', *_zygote.FLAGS, '-c', self._text], slot,
-      limits.memory_mb, limits.pids, limits.disk_mb, job=job, gpu_ids=gpu_ids,
+      api,
+      ['python3', *_zygote.FLAGS, '-c', self._text],
+      slot,
+      limits.memory_mb,
+      limits.pids,
+      limits.disk_mb,
+      job=job,
+      gpu_ids=gpu_ids,
       extra_bytes=header['initial_bytes'],
     )
     try:
-      stream = api.attach_socket(container, {
-        'stdin': 1, 'stdout': 1, 'stderr': 1, 'stream': 1
-      })
+      stream = api.attach_socket(
+        container, {'stdin': 1, 'stdout': 1, 'stderr': 1, 'stream': 1}
+      )
       try:
         api.start(container)
         with self._lock:
@@ -368,21 +457,25 @@ class DockerBackend:
         frames.update(self._lost(api, container))
     finally:
       _remove(api, container)
-    return self._execution(job, timeout_s, frames, begin, received, run,
-                           attached)
+    return self._execution(
+      job, timeout_s, frames, begin, received, run, attached
+    )
 
-  def _header(self, job: Job, timeout_s: float, gpu_ids: Sequence[str],
-              blobs: list[bytes]) -> dict[str, Any]:
-    header = outcome.request(job, timeout_s, gpu_ids, blobs,
-                             self.keep_kb, self.collect_mb)
+  def _header(
+    self, job: Job, timeout_s: float, gpu_ids: Sequence[str], blobs: list[bytes]
+  ) -> dict[str, Any]:
+    header = outcome.request(
+      job, timeout_s, gpu_ids, blobs, self.keep_kb, self.collect_mb
+    )
     header['mounts'] = {
       name: f'/inputs/{number}' for number, name in enumerate(job.mounts)
     }
     header['zygote'] = job.zygote and self.zygote
     return header
 
-  def _converse(self, attached: Attached, header: dict[str, Any],
-                blobs: list[bytes]) -> dict[str, Any]:
+  def _converse(
+    self, attached: Attached, header: dict[str, Any], blobs: list[bytes]
+  ) -> dict[str, Any]:
     """{'result', 'output', 'trailer'}, or what of it came."""
     frames: dict[str, Any] = {}
     try:
@@ -400,19 +493,29 @@ class DockerBackend:
   def _lost(self, api, container: str) -> dict[str, Any]:
     """What the daemon says of a container that ended without a trailer."""
     state = api.inspect_container(container)['State']
-    return {'oom': bool(state.get('OOMKilled')),
-            'problem': f'exit code {state.get("ExitCode")} '
-                       f'{state.get("Error") or ""}'.strip()}
+    return {
+      'oom': bool(state.get('OOMKilled')),
+      'problem': f'exit code {state.get("ExitCode")} '
+      f'{state.get("Error") or ""}'.strip(),
+    }
 
-  def _execution(self, job: Job, timeout_s: float, frames: dict[str, Any],
-                 begin: float, received: float, run: _Run,
-                 attached: Attached) -> Execution:
+  def _execution(
+    self,
+    job: Job,
+    timeout_s: float,
+    frames: dict[str, Any],
+    begin: float,
+    received: float,
+    run: _Run,
+    attached: Attached,
+  ) -> Execution:
     if run.cancelled:
       return outcome.killed(job, self.tier)
     result = frames.get('result')
     if result and not result.get('error') and 'trailer' in frames:
       result.update(
-        timeout_s=timeout_s, ended_at=received,
+        timeout_s=timeout_s,
+        ended_at=received,
         startup_s=max(0.0, received - begin - result['exec_s']),
       )
       trailer = {**frames['trailer'], 'finished_at': time.monotonic()}
@@ -421,7 +524,9 @@ class DockerBackend:
       )
     if frames.get('oom'):  # the kernel took the supervisor as well
       return Execution(
-        job_id=job.job_id, outcome=outcome.Outcome.OOM, tier=self.tier,
+        job_id=job.job_id,
+        outcome=outcome.Outcome.OOM,
+        tier=self.tier,
         exec_s=max(received - begin, 1e-6),
         peak_memory_mb=job.limits.memory_mb,
         message='the kernel killed its container at the memory limit',
@@ -451,9 +556,14 @@ class DockerBackend:
     return True
 
   def stats(self) -> dict[str, Any]:
-    return {'launcher_pid': None, 'image': self.image,
-            'containers': len(self._runs), 'notes': list(self.notes),
-            'cpu_quota': self._quota, 'cpu_level': self.cpu_level}
+    return {
+      'launcher_pid': None,
+      'image': self.image,
+      'containers': len(self._runs),
+      'notes': list(self.notes),
+      'cpu_quota': self._quota,
+      'cpu_level': self.cpu_level,
+    }
 
   def close(self) -> None:
     """Removes every container of this backend."""
@@ -501,7 +611,7 @@ def _covered(hidden: Sequence[str], folders: Sequence[str]) -> set[str]:
     parts = path.split('/')
     for number, part in enumerate(parts[:-1]):
       if part.endswith('-packages'):
-        inside = '/'.join(parts[number + 1:])
+        inside = '/'.join(parts[number + 1 :])
         found.update(f'{folder}/{inside}' for folder in folders)
   return found
 

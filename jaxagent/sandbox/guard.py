@@ -26,8 +26,13 @@ MEMORY_MB, PIDS, TIMEOUT_S = 8192, 2500, 1200.0
 TIMED_OUT = 124  # as coreutils' timeout
 
 
-def run(command: Sequence[str], *, memory_mb: int = MEMORY_MB,
-        pids: int = PIDS, timeout_s: float = TIMEOUT_S) -> int:
+def run(
+  command: Sequence[str],
+  *,
+  memory_mb: int = MEMORY_MB,
+  pids: int = PIDS,
+  timeout_s: float = TIMEOUT_S,
+) -> int:
   """Exit code of `command` (a signal gives 128 + its number).
 
   Raises: errors.BackendError where this machine lets nothing be guarded.
@@ -55,21 +60,27 @@ def _clone_first() -> int:
     uid, gid = os.geteuid(), os.getegid()
   pid = _linux.clone(flags | _linux.NEWUSER)
   if pid == 0:
-    for name, text in (('setgroups', 'deny'), ('uid_map', f'{uid} {uid} 1'),
-                       ('gid_map', f'{gid} {gid} 1')):
+    for name, text in (
+      ('setgroups', 'deny'),
+      ('uid_map', f'{uid} {uid} 1'),
+      ('gid_map', f'{gid} {gid} 1'),
+    ):
       with open(f'/proc/self/{name}', 'w') as f:
         f.write(text)
   return pid
 
 
-def _become(command: Sequence[str], join: Callable[[], None],
-            pids: int) -> None:
+def _become(
+  command: Sequence[str], join: Callable[[], None], pids: int
+) -> None:
   """Never returns: the guarded command takes this process's place."""
   try:
     _linux.prctl(_linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     _linux.mount('', '/', '', _linux.MS_PRIVATE | _linux.MS_REC)
     _linux.mount(
-      'proc', '/proc', 'proc',
+      'proc',
+      '/proc',
+      'proc',
       _linux.MS_NOSUID | _linux.MS_NODEV | _linux.MS_NOEXEC,
     )
     join()
@@ -90,8 +101,11 @@ def _group(memory_mb: int, pids: int) -> Iterator[Callable[[], None]]:
   groups, note = _cgroup.find(f'jaxagent-guard-{uuid.uuid4().hex[:8]}')
   if groups is None:
     if os.geteuid() == 0:
-      print(f'guard: root without a cgroup ({note}): processes are bounded by '
-            'the time limit alone', file=sys.stderr)
+      print(
+        f'guard: root without a cgroup ({note}): processes are bounded by '
+        'the time limit alone',
+        file=sys.stderr,
+      )
     yield lambda: None
     return
   try:

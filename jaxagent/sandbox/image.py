@@ -22,15 +22,38 @@ from collections.abc import Iterable, Iterator
 from jaxagent.sandbox import _job, _root, docker_backend, errors
 
 PACKAGES = ('numpy', 'scipy', 'pandas', 'scikit-learn')
-TOOLS = ('sh', 'env', 'cat', 'ls', 'sleep', 'true', 'false', 'echo', 'mkdir',
-         'cp', 'mv', 'rm', 'head', 'tail', 'wc')
-_NOT_IN_LIBRARY = {'tests', 'test', 'idlelib', 'ensurepip', 'site-packages',
-                   'dist-packages'}
+TOOLS = (
+  'sh',
+  'env',
+  'cat',
+  'ls',
+  'sleep',
+  'true',
+  'false',
+  'echo',
+  'mkdir',
+  'cp',
+  'mv',
+  'rm',
+  'head',
+  'tail',
+  'wc',
+)
+_NOT_IN_LIBRARY = {
+  'tests',
+  'test',
+  'idlelib',
+  'ensurepip',
+  'site-packages',
+  'dist-packages',
+}
 _MERGED = ('bin', 'sbin', 'lib', 'lib32', 'lib64')
 _LIBRARY = re.compile(r'(?:=> )?(/\S+) \(0x')
 
 
-def distributions(names: Iterable[str]) -> dict[str, importlib.metadata.Distribution]:
+def distributions(
+  names: Iterable[str],
+) -> dict[str, importlib.metadata.Distribution]:
   """{normal name: distribution} of `names` and all that they require here.
 
   Raises ValueError naming one that is not installed.
@@ -70,8 +93,9 @@ def _tree(root: pathlib.Path) -> Iterator[pathlib.Path]:
   """Files and links of a standard library."""
   for folder, names, files in os.walk(root):
     names[:] = [n for n in names if n not in _NOT_IN_LIBRARY]
-    yield from (pathlib.Path(folder) / name for name in files
-                if not name.endswith('.a'))
+    yield from (
+      pathlib.Path(folder) / name for name in files if not name.endswith('.a')
+    )
 
 
 def _libraries(paths: Iterable[str]) -> set[str]:
@@ -79,8 +103,12 @@ def _libraries(paths: Iterable[str]) -> set[str]:
   found: set[str] = set()
   chosen = sorted(paths)
   for start in range(0, len(chosen), 200):
-    done = subprocess.run(['ldd', *chosen[start:start + 200]],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+      ['ldd', *chosen[start : start + 200]],
+      capture_output=True,
+      text=True,
+      check=False,
+    )
     found.update(_LIBRARY.findall(done.stdout))
   return found
 
@@ -93,7 +121,7 @@ def contents(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
   def inside(path: str) -> str:
     for source, target in binds:
       if path == source or path.startswith(source + '/'):
-        return target + path[len(source):]
+        return target + path[len(source) :]
     return path
 
   real = os.path.realpath(sys.executable)
@@ -111,8 +139,11 @@ def contents(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
       if os.path.exists(f'{folder}/{name}'):
         files[f'/usr/bin/{name}'] = os.path.realpath(f'{folder}/{name}')
         break
-  loaded = [p for p in files.values()
-            if '.so' in os.path.basename(p) or os.access(p, os.X_OK)]
+  loaded = [
+    p
+    for p in files.values()
+    if '.so' in os.path.basename(p) or os.access(p, os.X_OK)
+  ]
   for library in map(os.path.normpath, _libraries(loaded)):
     files.setdefault(inside(library), os.path.realpath(library))
   return files
@@ -181,19 +212,24 @@ def write(path: str, packages: Iterable[str] = PACKAGES) -> int:
     archive.text('etc/group', f'sandbox:x:{user}:\n')
     if found.venv:
       archive.link(found.python, found.venv)
-      archive.text(f'{_root.VENV}/pyvenv.cfg',
-                   f'home = {os.path.dirname(found.venv)}\n'
-                   'include-system-site-packages = false\n')
+      archive.text(
+        f'{_root.VENV}/pyvenv.cfg',
+        f'home = {os.path.dirname(found.venv)}\n'
+        'include-system-site-packages = false\n',
+      )
     if os.path.basename(found.python) != 'python3':
-      archive.link(f'{os.path.dirname(found.python)}/python3',
-                   os.path.basename(found.python))
+      archive.link(
+        f'{os.path.dirname(found.python)}/python3',
+        os.path.basename(found.python),
+      )
     for target, source in sorted(contents(packages).items()):
       archive.copy(target, source)
   return os.path.getsize(path)
 
 
-def make(tag: str = docker_backend.IMAGE,
-         packages: Iterable[str] = PACKAGES) -> int:
+def make(
+  tag: str = docker_backend.IMAGE, packages: Iterable[str] = PACKAGES
+) -> int:
   """Imports the image into the daemon as `tag`; returns its bytes.
 
   Raises BackendError where no daemon answers, ValueError on an unknown package.
@@ -210,7 +246,9 @@ def make(tag: str = docker_backend.IMAGE,
     size = write(file.name, packages)
     try:
       api.import_image_from_file(
-        file.name, repository=repository, tag=version or 'latest',
+        file.name,
+        repository=repository,
+        tag=version or 'latest',
         changes=changes,
       )
     except docker.errors.DockerException as error:

@@ -53,21 +53,28 @@ class Launcher:
     off = set(options['disable'])
     inside = options.get('inside')
     config: dict[str, Any] = {
-      'python': os.path.abspath(sys.executable), 'namespaces': False,
+      'python': os.path.abspath(sys.executable),
+      'namespaces': False,
       'container': False,
-      'user_namespaces': False, 'cgroups': None, 'notes': [],
-      'gpu_devices': options['gpu_devices'], 'base_data': 0, 'base_space': 0,
-      'real_root': options['root'], 'cpu_quota': False,
-      'socket_bytes': _most_unread(), 'slot_uids': options['root'],
-      'readable': [], 'environment': {}, 'slots': options['slots'],
+      'user_namespaces': False,
+      'cgroups': None,
+      'notes': [],
+      'gpu_devices': options['gpu_devices'],
+      'base_data': 0,
+      'base_space': 0,
+      'real_root': options['root'],
+      'cpu_quota': False,
+      'socket_bytes': _most_unread(),
+      'slot_uids': options['root'],
+      'readable': [],
+      'environment': {},
+      'slots': options['slots'],
       'runner': os.path.dirname(os.path.abspath(__file__)) + '/_runner.py',
       **(inside or {}),
     }
     config['environment'] = {**config['environment'], **options['cpu']}
     notes = config['notes']
-    config['landlock_abi'] = (
-      0 if 'landlock' in off else _linux.landlock_abi()
-    )
+    config['landlock_abi'] = 0 if 'landlock' in off else _linux.landlock_abi()
     config['landlock'] = config['landlock_abi'] > 0
     config['seccomp'] = 'seccomp' not in off and bool(_linux.NR)
     if 'cgroup' not in off:
@@ -94,7 +101,11 @@ class Launcher:
             f'(chmod a+rX), or run as an ordinary user'
           )
       config['readable'] = _root.readable_in_place(options['hidden']) + [
-        config['runner'], '/proc/meminfo', '/proc/cpuinfo', '/proc/stat']
+        config['runner'],
+        '/proc/meminfo',
+        '/proc/cpuinfo',
+        '/proc/stat',
+      ]
     return config
 
   def _user_namespaces(self, config: dict, off: set) -> None:
@@ -133,8 +144,17 @@ class Launcher:
     config['notes'] += [f'zygote: {n} cannot be imported' for n in missing]
 
   def hello(self) -> None:
-    keys = ('cpu_quota', 'namespaces', 'user_namespaces', 'landlock', 'landlock_abi',
-            'seccomp', 'real_root', 'slot_uids', 'notes')
+    keys = (
+      'cpu_quota',
+      'namespaces',
+      'user_namespaces',
+      'landlock',
+      'landlock_abi',
+      'seccomp',
+      'real_root',
+      'slot_uids',
+      'notes',
+    )
     record = {k: self.config[k] for k in keys}
     record['cgroups'] = bool(self.config['cgroups'])
     self.control.send(json.dumps(record).encode())
@@ -183,13 +203,21 @@ class Launcher:
     try:
       if config['cgroups']:
         group = config['cgroups'].create(
-          request['slot'], str(request['job']), request['memory_mb'],
-          request['pids'], request['threads'],
+          request['slot'],
+          str(request['job']),
+          request['memory_mb'],
+          request['pids'],
+          request['threads'],
         )
       flags = 0
       if config['namespaces']:
-        flags = (_linux.NEWNS | _linux.NEWPID | _linux.NEWNET
-                 | _linux.NEWIPC | _linux.NEWUTS)
+        flags = (
+          _linux.NEWNS
+          | _linux.NEWPID
+          | _linux.NEWNET
+          | _linux.NEWIPC
+          | _linux.NEWUTS
+        )
       pid = _linux.clone(flags) if flags else os.fork()
     except OSError as error:
       _wire.send(conn, {'dead': None, 'launch_error': str(error)})
@@ -197,8 +225,14 @@ class Launcher:
     if pid == 0:
       self._in_child(conn, request, group)
     self.jobs[pid] = {
-      **request, 'conn': conn, 'group': group, 'cancelled': False,
-      'kill_at': now + request['timeout_s'] + request['bring_s'] + GUARD_S
+      **request,
+      'conn': conn,
+      'group': group,
+      'cancelled': False,
+      'kill_at': now
+      + request['timeout_s']
+      + request['bring_s']
+      + GUARD_S
       + 2.0,
     }
     if group:
@@ -225,7 +259,8 @@ class Launcher:
       conn, fds = socket.socket(fileno=high[0]), high[1:]
       zygote_fd = fds.pop() if self.zygote_socket else None
       _supervisor.supervise(
-        conn, request,
+        conn,
+        request,
         {**self.config, 'cgroup_fds': fds, 'zygote_fd': zygote_fd},
       )
       code = 0
@@ -271,8 +306,7 @@ class Launcher:
     end, me, group = time.monotonic() + GUARD_S, os.getpid(), os.getpgrp()
     while time.monotonic() < end:
       left = [
-        pid for pid in _counting.children().get(me, ())
-        if pid not in self.jobs
+        pid for pid in _counting.children().get(me, ()) if pid not in self.jobs
       ]
       for pid in left:
         try:
@@ -326,8 +360,11 @@ def enter_namespaces(options: dict[str, Any]) -> dict[str, Any]:
   except PermissionError:
     real_root = False
     _linux.unshare(_linux.NEWUSER | _linux.NEWNS)
-    for name, text in (('setgroups', 'deny'), ('uid_map', f'0 {uid} 1'),
-                       ('gid_map', f'0 {gid} 1')):
+    for name, text in (
+      ('setgroups', 'deny'),
+      ('uid_map', f'0 {uid} 1'),
+      ('gid_map', f'0 {gid} 1'),
+    ):
       with open(f'/proc/self/{name}', 'w') as f:
         f.write(text)
   template = options['template']
@@ -346,8 +383,11 @@ def enter_namespaces(options: dict[str, Any]) -> dict[str, Any]:
       )
   _root.enter(template)
   return {
-    'namespaces': True, 'real_root': real_root, 'slot_uids': slot_uids,
-    'notes': notes, 'python': found.python,
+    'namespaces': True,
+    'real_root': real_root,
+    'slot_uids': slot_uids,
+    'notes': notes,
+    'python': found.python,
     'environment': _root.environment(found),
     'runner': '/sandbox_runner/_runner.py',
   }
@@ -362,9 +402,14 @@ def _start_again(control: int, options: dict[str, Any]) -> None:
   _linux.fixed_addresses()
   os.execve(
     inside['python'],
-    [inside['python'], *_zygote.FLAGS, '-c',
-     start_command(host + options['package_root']), str(control),
-     json.dumps(options)],
+    [
+      inside['python'],
+      *_zygote.FLAGS,
+      '-c',
+      start_command(host + options['package_root']),
+      str(control),
+      json.dumps(options),
+    ],
     {**os.environ, **inside['environment']},
   )
 

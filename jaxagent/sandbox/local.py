@@ -68,12 +68,19 @@ class LocalBackend:
   name = 'local'
   uid_base = 0x5A000000
 
-  def __init__(self, slots: int, *, zygote: bool = True,
-               work_dir: pathlib.Path | None = None,
-               disable: Sequence[str] = (), gpu_devices: Sequence[str] = (),
-               hidden: Sequence[pathlib.Path | str] = (),
-               keep_kb: int = 64, collect_mb: int = 64,
-               cpu_level: str = cpu_levels.DEFAULT):
+  def __init__(
+    self,
+    slots: int,
+    *,
+    zygote: bool = True,
+    work_dir: pathlib.Path | None = None,
+    disable: Sequence[str] = (),
+    gpu_devices: Sequence[str] = (),
+    hidden: Sequence[pathlib.Path | str] = (),
+    keep_kb: int = 64,
+    collect_mb: int = 64,
+    cpu_level: str = cpu_levels.DEFAULT,
+  ):
     unknown = set(disable) - set(DISABLE)
     if unknown:
       raise ValueError(f'disable={sorted(unknown)}: choose from {DISABLE}.')
@@ -113,21 +120,41 @@ class LocalBackend:
     root = str(pathlib.Path(__file__).resolve().parents[2])
     cpu = cpu_levels.here(self.cpu_level)
     options = {
-      'cpu': cpu, 'template': template, 'work_dir': self.work_dir, 'name': name,
-      'disable': self.disable, 'gpu_devices': self.gpu_devices,
-      'zygote': self.zygote, 'package_root': root, 'slots': self.slots,
+      'cpu': cpu,
+      'template': template,
+      'work_dir': self.work_dir,
+      'name': name,
+      'disable': self.disable,
+      'gpu_devices': self.gpu_devices,
+      'zygote': self.zygote,
+      'package_root': root,
+      'slots': self.slots,
       'hidden': [*self.hidden, self.work_dir, *_project_folder(root)],
       'uid_base': self.uid_base + (os.getpid() % 4096) * 256,
     }
-    env = {'PATH': '/usr/local/bin:/usr/bin:/bin', **_zygote.INTERPRETER,
-           **_zygote.ENVIRONMENT, **cpu}
+    env = {
+      'PATH': '/usr/local/bin:/usr/bin:/bin',
+      **_zygote.INTERPRETER,
+      **_zygote.ENVIRONMENT,
+      **cpu,
+    }
     # The launcher does not die with the thread that starts it; it watches
     # its parent and this socket instead.
     self._process = subprocess.Popen(
-      [sys.executable, *_zygote.FLAGS, '-c', launcher.start_command(root),
-       str(theirs.fileno()), json.dumps(options)],
-      env=env, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-      stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd='/',
+      [
+        sys.executable,
+        *_zygote.FLAGS,
+        '-c',
+        launcher.start_command(root),
+        str(theirs.fileno()),
+        json.dumps(options),
+      ],
+      env=env,
+      pass_fds=[theirs.fileno()],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.PIPE,
+      cwd='/',
       start_new_session=True,
     )
     theirs.close()
@@ -185,9 +212,14 @@ class LocalBackend:
         self._close_process()
         self._start_locked()
 
-  def run(self, job: Job, slot: int, timeout_s: float,
-          gpu_ids: Sequence[str] = (),
-          cancelled: Callable[[], bool] = lambda: False) -> Execution:
+  def run(
+    self,
+    job: Job,
+    slot: int,
+    timeout_s: float,
+    gpu_ids: Sequence[str] = (),
+    cancelled: Callable[[], bool] = lambda: False,
+  ) -> Execution:
     """Runs one job and waits for the death of all its processes."""
     try:
       self._ensure_alive()
@@ -206,14 +238,23 @@ class LocalBackend:
       if self._numbers.get(job.job_id) == number:
         del self._numbers[job.job_id]
 
-  def _request(self, job: Job, slot: int, timeout_s: float,
-               theirs: socket.socket,
-               cancelled: Callable[[], bool]) -> int | None:
+  def _request(
+    self,
+    job: Job,
+    slot: int,
+    timeout_s: float,
+    theirs: socket.socket,
+    cancelled: Callable[[], bool],
+  ) -> int | None:
     """The job's number, or None where it was cancelled before it began."""
     message = {
-      'op': 'run', 'slot': slot, 'timeout_s': timeout_s,
-      'memory_mb': job.limits.memory_mb, 'pids': job.limits.pids,
-      'threads': job.threads, 'bring_s': _changed.most_s(job.changed_mb),
+      'op': 'run',
+      'slot': slot,
+      'timeout_s': timeout_s,
+      'memory_mb': job.limits.memory_mb,
+      'pids': job.limits.pids,
+      'threads': job.threads,
+      'bring_s': _changed.most_s(job.changed_mb),
     }
     # One lock for number and message: a cancel finds neither or both, and
     # its own message comes after this one.
@@ -227,10 +268,17 @@ class LocalBackend:
       )
     return number
 
-  def _converse(self, job: Job, conn: socket.socket, timeout_s: float,
-                gpu_ids: Sequence[str]) -> Execution:
-    blobs = [v.encode('utf-8', 'surrogateescape') if isinstance(v, str) else v
-             for v in job.files.values()]
+  def _converse(
+    self,
+    job: Job,
+    conn: socket.socket,
+    timeout_s: float,
+    gpu_ids: Sequence[str],
+  ) -> Execution:
+    blobs = [
+      v.encode('utf-8', 'surrogateescape') if isinstance(v, str) else v
+      for v in job.files.values()
+    ]
     result: dict[str, Any] | None = None
     output: list[bytes] = []
     trailer: dict[str, Any] | None = None
@@ -279,7 +327,8 @@ class LocalBackend:
   def stats(self) -> dict[str, Any]:
     return {
       'launcher_pid': self._process.pid if self._process else None,
-      'launcher_restarts': max(0, self.restarts), **self.hello,
+      'launcher_restarts': max(0, self.restarts),
+      **self.hello,
     }
 
   def _close_process(self) -> None:

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxagent.types import Execution, Job, Outcome
 
 
-def request(job: Job, timeout_s: float, gpu_ids: Sequence[str],
-            blobs: Sequence[bytes], keep_kb: int,
-            collect_mb: int) -> dict[str, Any]:
+def request(
+  job: Job,
+  timeout_s: float,
+  gpu_ids: Sequence[str],
+  blobs: Sequence[bytes],
+  keep_kb: int,
+  collect_mb: int,
+) -> dict[str, Any]:
   """The header of a job's frame to its supervisor (`_wire`).
 
   blobs: the contents of `job.files`, in order. keep_kb, collect_mb: how much
@@ -22,23 +28,36 @@ def request(job: Job, timeout_s: float, gpu_ids: Sequence[str],
   """
   limits = job.limits
   return {
-    'script': job.script, 'argv': list(job.argv), 'env': dict(job.env),
-    'files': list(job.files), 'initial_bytes': sum(
-      (len(b) + 8191) // 4096 * 4096 for b in blobs) + (1 << 16),
-    'mounts': {k: str(pathlib.Path(v).resolve())
-               for k, v in job.mounts.items()},
-    'collect': [*job.collect, *job.optional], 'collect_mb': collect_mb,
-    'changed_mb': job.changed_mb, 'apart': job.apart,
-    'keep_kb': keep_kb, 'zygote': job.zygote,
-    'threads': job.threads, 'gpus': job.gpus, 'gpu_ids': list(gpu_ids),
-    'timeout_s': timeout_s, 'memory_mb': limits.memory_mb,
-    'pids': limits.pids, 'disk_mb': limits.disk_mb,
+    'script': job.script,
+    'argv': list(job.argv),
+    'env': dict(job.env),
+    'files': list(job.files),
+    'initial_bytes': sum((len(b) + 8191) // 4096 * 4096 for b in blobs)
+    + (1 << 16),
+    'mounts': {
+      k: str(pathlib.Path(v).resolve()) for k, v in job.mounts.items()
+    },
+    'collect': [*job.collect, *job.optional],
+    'collect_mb': collect_mb,
+    'changed_mb': job.changed_mb,
+    'apart': job.apart,
+    'keep_kb': keep_kb,
+    'zygote': job.zygote,
+    'threads': job.threads,
+    'gpus': job.gpus,
+    'gpu_ids': list(gpu_ids),
+    'timeout_s': timeout_s,
+    'memory_mb': limits.memory_mb,
+    'pids': limits.pids,
+    'disk_mb': limits.disk_mb,
     'output_kb': limits.output_kb,
   }
 
 
-def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],
-           ) -> tuple[Outcome, str]:
+def decide(
+  result: Mapping[str, Any],
+  trailer: Mapping[str, Any],
+) -> tuple[Outcome, str]:
   """Returns (outcome, one line for people).
 
   result: what the supervisor measured. trailer: the launcher's wait status
@@ -77,8 +96,13 @@ def decide(result: Mapping[str, Any], trailer: Mapping[str, Any],
   return Outcome.OK, ''
 
 
-def execution(job: Job, tier: str, result: Mapping[str, Any],
-              blobs: list[bytes], trailer: Mapping[str, Any]) -> Execution:
+def execution(
+  job: Job,
+  tier: str,
+  result: Mapping[str, Any],
+  blobs: list[bytes],
+  trailer: Mapping[str, Any],
+) -> Execution:
   """The public record of a run that its supervisor reported on.
 
   blobs: output, errors, then the files of `names` and those of `changed`.
@@ -98,18 +122,24 @@ def execution(job: Job, tier: str, result: Mapping[str, Any],
   first = 2 + len(result['names'])
   peak = trailer.get('peak_bytes') or result['peak_bytes']
   return Execution(
-    job_id=job.job_id, outcome=outcome, tier=tier, exit_code=code,
-    signal=number, startup_s=result['startup_s'],
+    job_id=job.job_id,
+    outcome=outcome,
+    tier=tier,
+    exit_code=code,
+    signal=number,
+    startup_s=result['startup_s'],
     exec_s=max(result['exec_s'], 1e-6),
     teardown_s=max(0.0, trailer['finished_at'] - result['ended_at']),
     cpu_s=max(trailer.get('cpu_s', 0.0), result['cpu_s']),
-    peak_memory_mb=peak / 2**20, bytes_written=result['written'],
+    peak_memory_mb=peak / 2**20,
+    bytes_written=result['written'],
     output=blobs[0].decode('utf-8', 'replace'),
     errors=blobs[1].decode('utf-8', 'replace'),
     output_bytes=result['output_bytes'],
     collected=dict(zip(result['names'], blobs[2:first])),
     changed=dict(zip(result['changed'], blobs[first:])),
-    removed=tuple(result['removed']), left_out=tuple(result['left_out']),
+    removed=tuple(result['removed']),
+    left_out=tuple(result['left_out']),
     message=message,
   )
 
@@ -122,7 +152,9 @@ def _faults(job: Job, problems: Sequence[str]) -> list[str]:
 
 def infrastructure(job: Job, tier: str, message: str) -> Execution:
   return Execution(
-    job_id=job.job_id, outcome=Outcome.INFRASTRUCTURE, tier=tier,
+    job_id=job.job_id,
+    outcome=Outcome.INFRASTRUCTURE,
+    tier=tier,
     message=message[-600:],
   )
 
@@ -133,7 +165,9 @@ LATE = 'the deadline of its step or trajectory passed'
 def late(job: Job, tier: str, when: str) -> Execution:
   """Of a job that an outer deadline ended before it began."""
   return Execution(
-    job_id=job.job_id, outcome=Outcome.DEADLINE, tier=tier,
+    job_id=job.job_id,
+    outcome=Outcome.DEADLINE,
+    tier=tier,
     message=f'{LATE} {when}',
   )
 

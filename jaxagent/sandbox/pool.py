@@ -12,7 +12,8 @@ import threading
 import time
 import uuid
 import warnings
-from typing import Any, Callable, Protocol, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from jaxagent.clock import Deadline
 from jaxagent.sandbox import (
@@ -42,9 +43,14 @@ class Backend(Protocol):
 
   def start(self) -> str: ...
 
-  def run(self, job: Job, slot: int, timeout_s: float,
-          gpu_ids: Sequence[str] = (),
-          cancelled: Callable[[], bool] = lambda: False) -> Execution: ...
+  def run(
+    self,
+    job: Job,
+    slot: int,
+    timeout_s: float,
+    gpu_ids: Sequence[str] = (),
+    cancelled: Callable[[], bool] = lambda: False,
+  ) -> Execution: ...
 
   def cancel(self, job_id: str) -> bool: ...
 
@@ -61,9 +67,7 @@ def make_backend(backend: str, slots: int, **options) -> Backend:
     return docker_backend.DockerBackend(slots, **options)
   if backend == 'ray':
     return ray_backend.RayBackend(slots, **options)
-  raise ValueError(
-    f'backend={backend!r}: choose one of {", ".join(BACKENDS)}.'
-  )
+  raise ValueError(f'backend={backend!r}: choose one of {", ".join(BACKENDS)}.')
 
 
 @dataclasses.dataclass(order=True)
@@ -94,11 +98,19 @@ class SandboxPool:
       libraries of jobs use, so that one script does the same on every node.
   """
 
-  def __init__(self, slots: int, *, backend: str = 'local',
-               min_tier: str = 'T2', zygote: bool = True,
-               work_dir: pathlib.Path | None = None,
-               max_queue: int | None = None, gpus: Sequence[str] = (),
-               cpu_level: str = cpu_levels.DEFAULT, **backend_options):
+  def __init__(
+    self,
+    slots: int,
+    *,
+    backend: str = 'local',
+    min_tier: str = 'T2',
+    zygote: bool = True,
+    work_dir: pathlib.Path | None = None,
+    max_queue: int | None = None,
+    gpus: Sequence[str] = (),
+    cpu_level: str = cpu_levels.DEFAULT,
+    **backend_options,
+  ):
     if slots < 1:
       raise ValueError(f'slots={slots} must be at least 1.')
     if max_queue is not None and max_queue < 1:
@@ -106,7 +118,11 @@ class SandboxPool:
     errors.tier_number(min_tier)
     self.slots, self.max_queue = slots, max_queue
     self._backend = make_backend(
-      backend, slots, zygote=zygote, work_dir=work_dir, cpu_level=cpu_level,
+      backend,
+      slots,
+      zygote=zygote,
+      work_dir=work_dir,
+      cpu_level=cpu_level,
       **backend_options,
     )
     self._changed = threading.Condition()
@@ -125,8 +141,9 @@ class SandboxPool:
       self._backend.close()
       raise
     self._threads = [
-      threading.Thread(target=self._work, args=(i,), daemon=True,
-                       name=f'sandbox-slot-{i}')
+      threading.Thread(
+        target=self._work, args=(i,), daemon=True, name=f'sandbox-slot-{i}'
+      )
       for i in range(slots)
     ]
     for thread in self._threads:
@@ -138,8 +155,12 @@ class SandboxPool:
   def __exit__(self, *_) -> None:
     self.close()
 
-  def submit(self, job: Job, *, deadline_s: float | None = None,
-             ) -> concurrent.futures.Future[Execution]:
+  def submit(
+    self,
+    job: Job,
+    *,
+    deadline_s: float | None = None,
+  ) -> concurrent.futures.Future[Execution]:
     """Queues a job. Thread-safe; waits while the queue is full.
 
     deadline_s: seconds from now by which the outer unit (step, trajectory)
@@ -155,8 +176,11 @@ class SandboxPool:
       )
     deadline = Deadline() if deadline_s is None else Deadline.after(deadline_s)
     with self._changed:
-      while (self.max_queue is not None and not self._closed
-             and len(self._heap) >= self.max_queue):
+      while (
+        self.max_queue is not None
+        and not self._closed
+        and len(self._heap) >= self.max_queue
+      ):
         self._changed.wait()
       if self._closed:
         raise RuntimeError('the sandbox pool is closed.')
@@ -165,10 +189,17 @@ class SandboxPool:
       ):
         raise ValueError(f'job id {job.job_id!r} is already in the pool.')
       future: concurrent.futures.Future = concurrent.futures.Future()
-      heapq.heappush(self._heap, _Entry(
-        job.priority, next(self._order), job, future, deadline,
-        time.monotonic(),
-      ))
+      heapq.heappush(
+        self._heap,
+        _Entry(
+          job.priority,
+          next(self._order),
+          job,
+          future,
+          deadline,
+          time.monotonic(),
+        ),
+      )
       if deadline.at < float('inf') and self._expirer is None:
         self._expirer = threading.Thread(
           target=self._expire, daemon=True, name='sandbox-deadlines'
@@ -206,9 +237,12 @@ class SandboxPool:
     """Counters since the start: outcomes, times, queue and slots."""
     with self._changed:
       return {
-        'tier': self.tier, 'backend': self._backend.name,
-        'slots': self.slots, 'queued': len(self._heap),
-        'running': len(self._running), **self._counts,
+        'tier': self.tier,
+        'backend': self._backend.name,
+        'slots': self.slots,
+        'queued': len(self._heap),
+        'running': len(self._running),
+        **self._counts,
         'launcher': self._backend.stats(),
       }
 
@@ -256,8 +290,8 @@ class SandboxPool:
     """The first queued job whose GPUs are free; None when closing."""
     with self._changed:
       while not self._closed:
-        for entry in sorted(self._heap)[:64] if self._n_gpus else (
-          self._heap[:1]
+        for entry in (
+          sorted(self._heap)[:64] if self._n_gpus else (self._heap[:1])
         ):
           if entry.job.gpus <= len(self._free_gpus):
             self._unqueue(entry)
@@ -311,17 +345,21 @@ class SandboxPool:
     with self._changed:
       counts = self._counts
       for key, value in (
-        ('jobs', 1), (f'outcome/{result.outcome.value}', 1),
-        ('exec_s', result.exec_s), ('cpu_s', result.cpu_s),
-        ('queue_s', result.queue_s), ('retries', result.attempts - 1),
+        ('jobs', 1),
+        (f'outcome/{result.outcome.value}', 1),
+        ('exec_s', result.exec_s),
+        ('cpu_s', result.cpu_s),
+        ('queue_s', result.queue_s),
+        ('retries', result.attempts - 1),
       ):
         counts[key] = counts.get(key, 0) + value
     if entry.future.set_running_or_notify_cancel():
       entry.future.set_result(result)
 
 
-def run_once(job: Job, *, backend: str = 'local', min_tier: str = 'T2',
-             **options) -> Execution:
+def run_once(
+  job: Job, *, backend: str = 'local', min_tier: str = 'T2', **options
+) -> Execution:
   """One job in a pool of its own."""
   options.setdefault('zygote', job.zygote)
   with SandboxPool(1, backend=backend, min_tier=min_tier, **options) as pool:

@@ -13,7 +13,7 @@ from typing import Any
 from jaxagent.sandbox import errors
 from jaxagent.types import Job, Limits, Outcome
 
-_ATTACKS = '''
+_ATTACKS = """
 import ctypes, json, os, socket, sys
 canary, port, launcher = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 done = {}
@@ -50,7 +50,7 @@ attack('make a user namespace', lambda: call('unshare', 0x10000000))
 attack('mount', lambda: call('mount', b'x', b'/tmp', b'tmpfs', 0, 0))
 attack('be root', lambda: os.setuid(0) is None)
 open('probe.json', 'w').write(json.dumps(done))
-'''
+"""
 # In a separate namespace the launcher's number may be one of the job's own.
 _PID_OUTSIDE = 4_000_000
 
@@ -61,7 +61,8 @@ def attack(backend) -> dict[str, bool]:
   Raises BackendError where the probe itself could not run.
   """
   with (
-    tempfile.TemporaryDirectory() as folder, socket.socket() as listener,
+    tempfile.TemporaryDirectory() as folder,
+    socket.socket() as listener,
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mailbox,
   ):
     canary = pathlib.Path(folder) / 'canary'
@@ -74,9 +75,12 @@ def attack(backend) -> dict[str, bool]:
     mailbox.setblocking(False)
     launcher = backend.stats().get('launcher_pid') or _PID_OUTSIDE
     job = Job(
-      'probe', 'probe.py', files={'probe.py': _ATTACKS},
+      'probe',
+      'probe.py',
+      files={'probe.py': _ATTACKS},
       argv=(str(canary), str(listener.getsockname()[1]), str(launcher)),
-      collect=('probe.json',), limits=Limits(timeout_s=30.0),
+      collect=('probe.json',),
+      limits=Limits(timeout_s=30.0),
     )
     result = backend.run(job, 0, 30.0)
     arrived = _has_mail(mailbox)
@@ -116,12 +120,14 @@ def confirm(backend, min_tier: str) -> str:
       f'({"; ".join(reasons)}). {errors.REMEDY}'
     )
   if tier == 'T0' and min_tier == 'T0':
-    warnings.warn('sandbox: T0 contains nothing; rewards are untrusted.',
-                  stacklevel=3)
+    warnings.warn(
+      'sandbox: T0 contains nothing; rewards are untrusted.', stacklevel=3
+    )
   elif tier == 'T1':
     warnings.warn(
       'sandbox: T1 has no namespaces; see docs/sandbox.md for what that '
-      'does not contain.', stacklevel=3,
+      'does not contain.',
+      stacklevel=3,
     )
   return tier
 

@@ -62,7 +62,7 @@ def _kept_signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-_TRIAL = '''
+_TRIAL = """
 import json, logging, os, sys
 said = ''
 try:
@@ -72,7 +72,7 @@ try:
 except BaseException as error:
   said = f'{type(error).__name__}: {error}'
 os.write(int(sys.argv[2]), json.dumps(said).encode())
-'''
+"""
 
 
 def _try_to_join(address: str) -> str:
@@ -90,8 +90,10 @@ def _try_to_join(address: str) -> str:
       return f'nothing answers there ({error})'
   read, write = os.pipe()
   process = subprocess.Popen(
-    [sys.executable, '-c', _TRIAL, address, str(write)], pass_fds=[write],
-    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    [sys.executable, '-c', _TRIAL, address, str(write)],
+    pass_fds=[write],
+    stdin=subprocess.DEVNULL,
+    stdout=subprocess.DEVNULL,
     stderr=subprocess.DEVNULL,
   )
   os.close(write)
@@ -153,12 +155,20 @@ class RayBackend:
 
   name = 'ray'
 
-  def __init__(self, slots: int, *, address: str = '', zygote: bool = True,
-               work_dir: pathlib.Path | None = None,
-               hidden: Sequence[pathlib.Path | str] = (),
-               disable: Sequence[str] = (), gpu_devices: Sequence[str] = (),
-               keep_kb: int = 64, collect_mb: int = 64,
-               cpu_level: str = cpu_levels.DEFAULT):
+  def __init__(
+    self,
+    slots: int,
+    *,
+    address: str = '',
+    zygote: bool = True,
+    work_dir: pathlib.Path | None = None,
+    hidden: Sequence[pathlib.Path | str] = (),
+    disable: Sequence[str] = (),
+    gpu_devices: Sequence[str] = (),
+    keep_kb: int = 64,
+    collect_mb: int = 64,
+    cpu_level: str = cpu_levels.DEFAULT,
+  ):
     unknown = set(disable) - set(local.DISABLE)
     if unknown:
       raise ValueError(
@@ -168,8 +178,11 @@ class RayBackend:
     self.restarts = 0
     self._work_dir = None if work_dir is None else os.path.abspath(work_dir)
     self._options = {
-      'zygote': zygote, 'disable': list(disable), 'keep_kb': keep_kb,
-      'gpu_devices': list(gpu_devices), 'collect_mb': collect_mb,
+      'zygote': zygote,
+      'disable': list(disable),
+      'keep_kb': keep_kb,
+      'gpu_devices': list(gpu_devices),
+      'collect_mb': collect_mb,
       'hidden': [os.path.abspath(h) for h in hidden],
       'cpu_level': cpu_levels.check(cpu_level),
     }
@@ -280,7 +293,9 @@ class RayBackend:
     # The hooks are those that package the working folder or uv's environment.
     self._joined = True
     self._ray.init(
-      log_to_driver=False, logging_level=logging.ERROR, _skip_env_hook=True,
+      log_to_driver=False,
+      logging_level=logging.ERROR,
+      _skip_env_hook=True,
       **options,
     )
     with contextlib.suppress(ImportError, AttributeError):
@@ -288,7 +303,8 @@ class RayBackend:
 
       # For each lost node Ray prints fifty lines of a log to standard output.
       worker.print_to_stdstream, self._print = (
-        _print_nothing, worker.print_to_stdstream
+        _print_nothing,
+        worker.print_to_stdstream,
       )
 
   def _base(self) -> str:
@@ -313,25 +329,35 @@ class RayBackend:
       f'what holds them.'
     )
 
-  def _spawn(self, number: int, stop: Callable[[], bool] = lambda: False,
-             ) -> list[_Actor]:
+  def _spawn(
+    self,
+    number: int,
+    stop: Callable[[], bool] = lambda: False,
+  ) -> list[_Actor]:
     """Starts `number` actors and their launchers; BackendError, _Stopped."""
     remote = self._ray.remote(ray_slot.actor_class()).options(
-      num_cpus=1, max_restarts=0, max_task_retries=0, max_concurrency=4,
+      num_cpus=1,
+      max_restarts=0,
+      max_task_retries=0,
+      max_concurrency=4,
       scheduling_strategy='SPREAD',
     )
     root = str(pathlib.Path(__file__).resolve().parents[2])
     handles = [remote.remote() for _ in range(number)]
     try:
       loaded = self._gather(
-        [h.load.remote(root) for h in handles], LOAD_S, stop,
+        [h.load.remote(root) for h in handles],
+        LOAD_S,
+        stop,
         'no process of Ray started: its nodes are gone, or their CPUs taken',
       )
       actors = [self._check(h, r) for h, r in zip(handles, loaded)]
       self._number(actors)
       opened = self._gather(
         [a.handle.call.remote('open', self._open_options(a)) for a in actors],
-        OPEN_S, stop, 'the launcher of a node did not start',
+        OPEN_S,
+        stop,
+        'the launcher of a node did not start',
       )
       for actor, record in zip(actors, opened):
         if 'error' in record:
@@ -343,8 +369,9 @@ class RayBackend:
         self._kill(handle)
       raise
 
-  def _gather(self, refs: list, seconds: float, stop: Callable[[], bool],
-              problem: str) -> list[dict[str, Any]]:
+  def _gather(
+    self, refs: list, seconds: float, stop: Callable[[], bool], problem: str
+  ) -> list[dict[str, Any]]:
     end, left = time.monotonic() + seconds, refs
     while left:
       if stop() or self._closing:
@@ -388,17 +415,27 @@ class RayBackend:
       taken.add((actor.node, actor.index))
 
   def _open_options(self, actor: _Actor) -> str:
-    return json.dumps({
-      'base': self._base(), 'slots': self.slots, 'index': actor.index,
-      'nice': os.getpriority(os.PRIO_PROCESS, 0), 'node': actor.place,
-      'local': self._options,
-    })
+    return json.dumps(
+      {
+        'base': self._base(),
+        'slots': self.slots,
+        'index': actor.index,
+        'nice': os.getpriority(os.PRIO_PROCESS, 0),
+        'node': actor.place,
+        'local': self._options,
+      }
+    )
 
   # Running.
 
-  def run(self, job: Job, slot: int, timeout_s: float,
-          gpu_ids: Sequence[str] = (),
-          cancelled: Callable[[], bool] = lambda: False) -> Execution:
+  def run(
+    self,
+    job: Job,
+    slot: int,
+    timeout_s: float,
+    gpu_ids: Sequence[str] = (),
+    cancelled: Callable[[], bool] = lambda: False,
+  ) -> Execution:
     """Runs one job in its slot's actor and waits for its end.
 
     What Ray loses is `infrastructure`; the slot's next run starts anew.
@@ -420,8 +457,15 @@ class RayBackend:
         if self._running.get(job.job_id) is run:
           del self._running[job.job_id]
 
-  def _run(self, run: _Run, actor: _Actor, job: Job, slot: int,
-           timeout_s: float, gpu_ids: Sequence[str]) -> Execution:
+  def _run(
+    self,
+    run: _Run,
+    actor: _Actor,
+    job: Job,
+    slot: int,
+    timeout_s: float,
+    gpu_ids: Sequence[str],
+  ) -> Execution:
     try:
       data = ray_bytes.job_to_bytes(job)
       with self._lock:
@@ -514,13 +558,20 @@ class RayBackend:
       actors = list(self._actors)
     notes = [note for a in actors if a is not None for note in a.notes]
     return {
-      'launcher_pid': None, 'restarts': self.restarts,
+      'launcher_pid': None,
+      'restarts': self.restarts,
       'notes': list(dict.fromkeys(notes)),
       'actors': [
-        None if a is None else {
-          'node': a.node, 'host': a.host, 'ip': a.ip, 'pid': a.pid,
+        None
+        if a is None
+        else {
+          'node': a.node,
+          'host': a.host,
+          'ip': a.ip,
+          'pid': a.pid,
           'tier': a.tier,
-        } for a in actors
+        }
+        for a in actors
       ],
     }
 

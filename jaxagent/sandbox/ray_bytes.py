@@ -28,9 +28,7 @@ def _base64(content: bytes) -> str:
 
 def job_to_bytes(job: Job) -> bytes:
   """A job as JSON; relative mounts become absolute, all mounts text."""
-  record = {
-    f.name: getattr(job, f.name) for f in dataclasses.fields(job)
-  }
+  record = {f.name: getattr(job, f.name) for f in dataclasses.fields(job)}
   record['files'] = {
     k: v if isinstance(v, str) else {'base64': _base64(v)}
     for k, v in job.files.items()

@@ -93,11 +93,14 @@ class Keeper:
     self.token = {}
     if 'RAY_AUTH_MODE' not in os.environ:
       self.token = {
-        'RAY_AUTH_MODE': 'token', 'RAY_AUTH_TOKEN': secrets.token_hex(32),
+        'RAY_AUTH_MODE': 'token',
+        'RAY_AUTH_TOKEN': secrets.token_hex(32),
       }
     self._process = subprocess.Popen(
-      [sys.executable, '-c', command, str(slots), base], stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+      [sys.executable, '-c', command, str(slots), base],
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.DEVNULL,
       env={**os.environ, **self.token, 'RAY_USAGE_STATS_ENABLED': '0'},
       start_new_session=True,  # Ctrl-C is for the trainer
     )
@@ -146,11 +149,17 @@ def _hold(slots: int, home: str, said: TextIO) -> None:
     with loopback():
       from ray.cluster_utils import Cluster
 
-      cluster = Cluster(initialize_head=True, head_node_args={
-        'num_cpus': slots, 'num_gpus': 0, 'include_dashboard': False,
-        'object_store_memory': STORE_BYTES, 'temp_dir': home,
-        '_system_config': {'worker_niceness': 0},
-      })
+      cluster = Cluster(
+        initialize_head=True,
+        head_node_args={
+          'num_cpus': slots,
+          'num_gpus': 0,
+          'include_dashboard': False,
+          'object_store_memory': STORE_BYTES,
+          'temp_dir': home,
+          '_system_config': {'worker_niceness': 0},
+        },
+      )
     record = {'address': cluster.address, 'home': home}
   except BaseException as error:  # noqa: BLE001: the driver raises it
     record = {'error': one_line(error)}

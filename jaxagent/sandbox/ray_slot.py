@@ -68,7 +68,8 @@ class Slot:
       options = self._options = json.loads(text)
       notes = [_as_driver(options['nice'])]
       threading.Thread(
-        target=self._watch, args=(os.getppid(),), daemon=True).start()
+        target=self._watch, args=(os.getppid(),), daemon=True
+      ).start()
       backend = self._backend = local.LocalBackend(
         options['slots'],
         work_dir=pathlib.Path(options['base']) if options['base'] else None,
@@ -94,8 +95,9 @@ class Slot:
     finally:
       os._exit(1)
 
-  def run(self, token: int, data: bytes, timeout_s: float,
-          gpu_ids: Sequence[str]) -> bytes:
+  def run(
+    self, token: int, data: bytes, timeout_s: float, gpu_ids: Sequence[str]
+  ) -> bytes:
     job = ray_bytes.job_from_bytes(data)
     try:
       _as_driver(self._options['nice'])  # a launcher may start again here
@@ -109,18 +111,23 @@ class Slot:
       time.sleep(60)  # an answer would pass this process for a living one
     return ray_bytes.execution_to_bytes(result)
 
-  def _run(self, token: int, job: Job, timeout_s: float,
-           gpu_ids: Sequence[str]) -> Execution:
+  def _run(
+    self, token: int, job: Job, timeout_s: float, gpu_ids: Sequence[str]
+  ) -> Execution:
     for name, path in job.mounts.items():
       if not os.path.isdir(path):
         return outcome.infrastructure(
-          job, self._backend.tier,
+          job,
+          self._backend.tier,
           f'node {self._options["node"]} has no folder {str(path)!r} for the '
           f'mount {name!r}; keep it on a file system that all nodes share, '
-          f'under the same path'
+          f'under the same path',
         )
     return self._backend.run(
-      job, self._options['index'], timeout_s, gpu_ids,
+      job,
+      self._options['index'],
+      timeout_s,
+      gpu_ids,
       lambda: token in self._cancelled,
     )
 
@@ -142,7 +149,6 @@ def actor_class():
   a node without jaxagent can then say so."""
 
   class SandboxSlot:
-
     def load(self, root: str) -> bytes:
       """{'node', 'ip', 'pid', 'host', 'fingerprint' or 'error'}."""
       import importlib
@@ -154,8 +160,10 @@ def actor_class():
       import ray
 
       record = {
-        'node': ray.get_runtime_context().get_node_id(), 'pid': os.getpid(),
-        'ip': ray.util.get_node_ip_address(), 'host': socket.gethostname(),
+        'node': ray.get_runtime_context().get_node_id(),
+        'pid': os.getpid(),
+        'ip': ray.util.get_node_ip_address(),
+        'host': socket.gethostname(),
       }
       name = 'jaxagent.sandbox.ray_slot'
       try:

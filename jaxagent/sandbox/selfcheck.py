@@ -8,7 +8,7 @@ import pathlib
 import socket
 import tempfile
 import uuid
-from typing import Iterator
+from collections.abc import Iterator
 
 from jaxagent.sandbox import attacks, errors
 from jaxagent.types import Execution, Job
@@ -19,7 +19,8 @@ def bait() -> Iterator[tuple[str, ...]]:
   """Plants the canary, a secret in our environment and an open port."""
   token = 'canary' + uuid.uuid4().hex
   with (
-    tempfile.TemporaryDirectory() as folder, socket.socket() as listener,
+    tempfile.TemporaryDirectory() as folder,
+    socket.socket() as listener,
     socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mailbox,
   ):
     path = pathlib.Path(folder) / 'labels.csv'
@@ -29,18 +30,26 @@ def bait() -> Iterator[tuple[str, ...]]:
     mailbox.bind(listener.getsockname())
     os.environ['JAXAGENT_CANARY'] = token
     try:
-      yield (str(path), token[:10], token[10:],
-             str(listener.getsockname()[1]), str(os.getpid()))
+      yield (
+        str(path),
+        token[:10],
+        token[10:],
+        str(listener.getsockname()[1]),
+        str(os.getpid()),
+      )
     finally:
       del os.environ['JAXAGENT_CANARY']
 
 
 def make_job(case: attacks.Case, argv: tuple[str, ...]) -> Job:
   return Job(
-    'attack-' + uuid.uuid4().hex[:10], 'main.py',
-    files={'main.py': attacks.PRELUDE + case.script}, argv=argv,
+    'attack-' + uuid.uuid4().hex[:10],
+    'main.py',
+    files={'main.py': attacks.PRELUDE + case.script},
+    argv=argv,
     collect=(*case.collect, 'won') if not case.collect else case.collect,
-    limits=case.limits, zygote=case.zygote,
+    limits=case.limits,
+    zygote=case.zygote,
   )
 
 
@@ -58,8 +67,10 @@ def verdict(case: attacks.Case, result: Execution) -> str:
     outcome = type(outcome).OK  # `won` is the file that must be missing
   if outcome not in case.expect:
     wanted = '/'.join(o.value for o in case.expect)
-    return (f'{outcome.value} instead of {wanted}: {result.message} '
-            f'{result.output[-300:]}')
+    return (
+      f'{outcome.value} instead of {wanted}: {result.message} '
+      f'{result.output[-300:]}'
+    )
   return case.check(result)
 
 

@@ -102,7 +102,9 @@ def _set(rows: str) -> list[Move]:
   return moves
 
 
-_CLASSIFY = _x('estimator', """
+_CLASSIFY = _x(
+  'estimator',
+  """
 0.9 | RandomForestClassifier(n_estimators=80)
 0.8 | RandomForestClassifier(n_estimators=40)
 0.6 | RandomForestClassifier(n_estimators=20, max_depth=8)
@@ -144,9 +146,12 @@ _CLASSIFY = _x('estimator', """
 0.0 | DummyClassifier(strategy='most_frequent')
 0.1 | RandomForestRegressor(n_estimators=50)
 0.1 | LinearRegression()
-""")
+""",
+)
 
-_REGRESS = _x('estimator', """
+_REGRESS = _x(
+  'estimator',
+  """
 0.9 | RandomForestRegressor(n_estimators=80)
 0.8 | RandomForestRegressor(n_estimators=40)
 0.6 | RandomForestRegressor(n_estimators=15, max_depth=8)
@@ -187,9 +192,13 @@ _REGRESS = _x('estimator', """
 0.0 | DummyRegressor(strategy='mean')
 0.0 | LogisticRegression(max_iter=200)
 0.0 | GaussianNB()
-""")
+""",
+)
 
-_TEXT = _x('estimator', """
+_TEXT = (
+  _x(
+    'estimator',
+    """
 0.9 | MultinomialNB(alpha=0.1)
 0.7 | MultinomialNB(alpha=1.0)
 0.8 | ComplementNB(alpha=0.3)
@@ -217,7 +226,11 @@ _TEXT = _x('estimator', """
 0.6 | MLPClassifier(hidden_layer_sizes=(32,), max_iter=30)
 0.0 | DummyClassifier(strategy='most_frequent')
 0.0 | Ridge(alpha=1.0)
-""") + _x('vectorize', """
+""",
+  )
+  + _x(
+    'vectorize',
+    """
 0.7 | TfidfVectorizer()
 0.8 | TfidfVectorizer(ngram_range=(1, 2))
 0.8 | TfidfVectorizer(sublinear_tf=True)
@@ -233,7 +246,11 @@ _TEXT = _x('estimator', """
 0.5 | HashingVectorizer(n_features=4096)
 0.1 | HashingVectorizer(n_features=64)
 0.5 | HashingVectorizer(n_features=4096, alternate_sign=False)
-""") + _x('add', """
+""",
+  )
+  + _x(
+    'add',
+    """
 0.3 | TruncatedSVD(n_components=50)
 0.2 | TruncatedSVD(n_components=5)
 0.5 | TfidfTransformer(sublinear_tf=True)
@@ -242,7 +259,9 @@ _TEXT = _x('estimator', """
 0.4 | MaxAbsScaler()
 0.1 | StandardScaler()
 0.1 | PCA(n_components=10)
-""") + _set("""
+""",
+  )
+  + _set("""
 0.8 | TfidfVectorizer ngram_range (1, 2) ; (1, 3)
 0.7 | TfidfVectorizer sublinear_tf True
 0.5 | TfidfVectorizer min_df 2
@@ -259,8 +278,11 @@ _TEXT = _x('estimator', """
 0.6 | BernoulliNB alpha 0.01 ; 0.1
 0.5 | ComplementNB alpha 0.1
 """)
+)
 
-_SCALE = _x('scale', """
+_SCALE = _x(
+  'scale',
+  """
 0.7 | StandardScaler()
 0.6 | MinMaxScaler()
 0.5 | RobustScaler()
@@ -268,9 +290,12 @@ _SCALE = _x('scale', """
 0.3 | Normalizer()
 0.5 | PowerTransformer()
 0.5 | QuantileTransformer(n_quantiles=100)
-""")
+""",
+)
 
-_FEATURES = _x('add', """
+_FEATURES = _x(
+  'add',
+  """
 0.5 | PCA(n_components=10)
 0.3 | PCA(n_components=2)
 0.5 | PCA(n_components=0.95)
@@ -288,7 +313,8 @@ _FEATURES = _x('add', """
 0.2 | GaussianRandomProjection(n_components=5)
 0.3 | FastICA(n_components=8)
 0.2 | Binarizer(threshold=0.5)
-""")
+""",
+)
 
 _PARAMS = _set("""
 0.6 | LogisticRegression C 0.1 ; 1.0 ; 10 ; 100
@@ -349,51 +375,71 @@ _PARAMS_REGRESS = _set("""
 """)
 
 _WRAP = {
-  'classification': _x('wrap', """
+  'classification': _x(
+    'wrap',
+    """
 0.5 | BaggingClassifier(n_estimators=5)
 0.5 | BaggingClassifier(n_estimators=10, max_samples=0.8)
 0.4 | CalibratedClassifierCV(cv=3)
 0.4 | OneVsRestClassifier()
-"""),
-  'regression': _x('wrap', """
+""",
+  ),
+  'regression': _x(
+    'wrap',
+    """
 0.6 | BaggingRegressor(n_estimators=5)
 0.5 | BaggingRegressor(n_estimators=10, max_samples=0.8)
 0.4 | AdaBoostRegressor(n_estimators=8)
-"""),
+""",
+  ),
 }
 
 _ENSEMBLE = {
-  'classification': _x('ensemble', """
+  'classification': _x(
+    'ensemble',
+    """
 0.7 | Average the current estimator and RandomForestClassifier(n_estimators=40)
 0.7 | Combine LogisticRegression(max_iter=500) and ExtraTreesClassifier(n_estimators=30) by soft voting
 0.5 | Combine the current estimator with KNeighborsClassifier(n_neighbors=5) by voting
 0.6 | Stack the current estimator with LogisticRegression(max_iter=500)
-"""),
-  'regression': _x('ensemble', """
+""",
+  ),
+  'regression': _x(
+    'ensemble',
+    """
 0.7 | Average the current estimator and RandomForestRegressor(n_estimators=40)
 0.7 | Average Ridge(alpha=1.0) and ExtraTreesRegressor(n_estimators=30)
 0.6 | Combine the current estimator with GradientBoostingRegressor(n_estimators=40) by voting
 0.6 | Stack the current estimator with Ridge(alpha=1.0)
-"""),
+""",
+  ),
 }
 
 _DATA = {
-  'classification': _x('data', """
+  'classification': _x(
+    'data',
+    """
 0.3 | Train on half of the training rows
 0.1 | Train on a tenth of the training rows
 0.4 | Add Gaussian noise of 0.1 to the training data
-"""),
-  'regression': _x('data', """
+""",
+  ),
+  'regression': _x(
+    'data',
+    """
 0.5 | Clip the predictions to the range of the training target
 0.4 | Predict the log of the target
 0.5 | Standardize the target
 0.2 | Round the predictions
 0.2 | Train on half of the training rows
 0.3 | Add Gaussian noise of 0.05 to the training data
-"""),
+""",
+  ),
 }
 
-_IMPOSSIBLE = _x('impossible', """
+_IMPOSSIBLE = _x(
+  'impossible',
+  """
 0.3 | Replace the estimator with XGBClassifier(n_estimators=200)
 0.3 | Use LightGBM as the model
 0.3 | Add focal loss to deal with the rare classes
@@ -404,53 +450,76 @@ _IMPOSSIBLE = _x('impossible', """
 0.3 | Visualize what the features have learned
 0.3 | Tune the momentum of the optimizer
 0.3 | Use test time augmentation
-""")
+""",
+)
 
 _REMOVE = [
   Move('remove', (('x', name),), worth, (name,))
   for name, worth in (
-    ('StandardScaler', 0.3), ('MinMaxScaler', 0.3), ('Normalizer', 0.5),
-    ('PCA', 0.5), ('SelectKBest', 0.5), ('PolynomialFeatures', 0.4),
-    ('Binarizer', 0.6), ('KBinsDiscretizer', 0.5), ('TruncatedSVD', 0.6),
-    ('GaussianRandomProjection', 0.6), ('SelectPercentile', 0.5),
-    ('QuantileTransformer', 0.4), ('PowerTransformer', 0.4),
-    ('RobustScaler', 0.3), ('MaxAbsScaler', 0.4), ('Nystroem', 0.5),
+    ('StandardScaler', 0.3),
+    ('MinMaxScaler', 0.3),
+    ('Normalizer', 0.5),
+    ('PCA', 0.5),
+    ('SelectKBest', 0.5),
+    ('PolynomialFeatures', 0.4),
+    ('Binarizer', 0.6),
+    ('KBinsDiscretizer', 0.5),
+    ('TruncatedSVD', 0.6),
+    ('GaussianRandomProjection', 0.6),
+    ('SelectPercentile', 0.5),
+    ('QuantileTransformer', 0.4),
+    ('PowerTransformer', 0.4),
+    ('RobustScaler', 0.3),
+    ('MaxAbsScaler', 0.4),
+    ('Nystroem', 0.5),
   )
 ]
 
 _RELATIVE = [
   Move('relative', (('x', text),), worth, needs)
   for text, worth, needs in (
-    ('Double n_estimators', 0.6, (
-      'RandomForestClassifier', 'RandomForestRegressor',
-      'ExtraTreesClassifier', 'ExtraTreesRegressor',
-      'GradientBoostingClassifier', 'GradientBoostingRegressor')),
-    ('Multiply C by 10', 0.6, (
-      'LogisticRegression', 'SVC', 'LinearSVC', 'SVR')),
-    ('Divide C by 10', 0.4, (
-      'LogisticRegression', 'SVC', 'LinearSVC', 'SVR')),
+    (
+      'Double n_estimators',
+      0.6,
+      (
+        'RandomForestClassifier',
+        'RandomForestRegressor',
+        'ExtraTreesClassifier',
+        'ExtraTreesRegressor',
+        'GradientBoostingClassifier',
+        'GradientBoostingRegressor',
+      ),
+    ),
+    (
+      'Multiply C by 10',
+      0.6,
+      ('LogisticRegression', 'SVC', 'LinearSVC', 'SVR'),
+    ),
+    ('Divide C by 10', 0.4, ('LogisticRegression', 'SVC', 'LinearSVC', 'SVR')),
     ('Divide alpha by 10', 0.6, ('Ridge', 'Lasso', 'MultinomialNB')),
     ('Multiply alpha by 10', 0.3, ('Ridge', 'Lasso', 'MultinomialNB')),
-    ('Halve n_neighbors', 0.6, (
-      'KNeighborsClassifier', 'KNeighborsRegressor')),
-    ('Double n_neighbors', 0.4, (
-      'KNeighborsClassifier', 'KNeighborsRegressor')),
-    ('Double max_depth', 0.6, (
-      'DecisionTreeClassifier', 'DecisionTreeRegressor')),
+    ('Halve n_neighbors', 0.6, ('KNeighborsClassifier', 'KNeighborsRegressor')),
+    (
+      'Double n_neighbors',
+      0.4,
+      ('KNeighborsClassifier', 'KNeighborsRegressor'),
+    ),
+    (
+      'Double max_depth',
+      0.6,
+      ('DecisionTreeClassifier', 'DecisionTreeRegressor'),
+    ),
     ('Double max_features', 0.7, ('CountVectorizer', 'TfidfVectorizer')),
   )
 ]
 
 
-def _combos(
-  first: list[Move], second: list[Move], lead: str
-) -> list[Move]:
+def _combos(first: list[Move], second: list[Move], lead: str) -> list[Move]:
   """Two good changes at once, each first one paired with each second."""
   return [
     Move(
       'combo',
-      (('x', f'{lead} {dict(a.values)["x"]}, then use '
-        f'{dict(b.values)["x"]}'),),
+      (('x', f'{lead} {dict(a.values)["x"]}, then use {dict(b.values)["x"]}'),),
       (a.worth + b.worth) / 2,
     )
     for a in first
@@ -459,14 +528,16 @@ def _combos(
   ]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def moves_for(kind: str, modality: str) -> tuple[Move, ...]:
   """All moves for a kind of task, impossible ones included."""
   side = 'classification' if kind == 'classification' else 'regression'
   own: list[Move] = []
   if modality == 'text':
-    own += _TEXT if side == 'classification' else (
-      [m for m in _TEXT if m.family != 'estimator'] + _REGRESS
+    own += (
+      _TEXT
+      if side == 'classification'
+      else ([m for m in _TEXT if m.family != 'estimator'] + _REGRESS)
     )
     own += _combos(
       [m for m in own if m.family == 'vectorize'],
@@ -484,7 +555,7 @@ def moves_for(kind: str, modality: str) -> tuple[Move, ...]:
   return tuple(own + _REMOVE + _RELATIVE + _IMPOSSIBLE)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def needs_of(kind: str, modality: str) -> dict[str, tuple[str, ...]]:
   """First phrase of a move -> the classes it needs."""
   return {m.say(): m.needs for m in moves_for(kind, modality)}

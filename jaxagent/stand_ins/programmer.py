@@ -229,7 +229,8 @@ def _wants_probabilities(spec: types.TaskSpec) -> bool:
 def _program(spec: types.TaskSpec, columns: Columns, design: Design) -> str:
   # Beside the line that uses them: a small policy copies what is near.
   imports = [
-    f'from {catalogue.ENTRIES[name].module} import {name}' for name in design.names
+    f'from {catalogue.ENTRIES[name].module} import {name}'
+    for name in design.names
   ]
   text = spec.modality == 'text'
   read = ', keep_default_na=False' if text else ''
@@ -264,7 +265,10 @@ def _submission(spec, columns: Columns, rows: str) -> list[str]:
   lines = [f'p = model.predict_proba({rows})']
   if len(columns.targets) == 1:
     name = columns.targets[0]
-    return [*lines, f"out = pd.DataFrame({{'id': test['id'], '{name}': p[:, 1]}})"]
+    return [
+      *lines,
+      f"out = pd.DataFrame({{'id': test['id'], '{name}': p[:, 1]}})",
+    ]
   return [
     *lines,
     f'out = pd.DataFrame(p, columns={list(columns.targets)!r})',

@@ -236,7 +236,8 @@ def check_levels(
       continue
     got = grader.grade(prepared.spec.name, data, 'valid').score
     report.claim(
-      got is not None and math.isclose(
+      got is not None
+      and math.isclose(
         got, first, rel_tol=LEVEL_TOLERANCE, abs_tol=LEVEL_TOLERANCE
       ),
       f'the starter scores {got if got is None else format(got, ".6g")} at '

@@ -22,9 +22,7 @@ class Action:
   outcome: Outcome = Outcome.OK
 
   def executed(self) -> Executed:
-    return Executed(
-      self.outcome, self.duration_s, info={'reward': self.reward}
-    )
+    return Executed(self.outcome, self.duration_s, info={'reward': self.reward})
 
 
 @dataclasses.dataclass(frozen=True)

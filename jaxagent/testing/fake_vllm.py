@@ -157,7 +157,9 @@ def _handler(fake: FakeVllm):
         self.close_connection = True
         self.connection.close()
         return
-      data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+      data = (
+        answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+      )
       self.send_response(status)
       self.send_header('Content-Length', str(len(data)))
       self.end_headers()

@@ -162,9 +162,7 @@ class ProcessExecutor:
   def _hire(self) -> None:
     worker = _Worker()
     self._workers.append(worker)
-    self._selector.register(
-      worker.process.stdout, selectors.EVENT_READ, worker
-    )
+    self._selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
 
   def _dismiss(self, worker: _Worker) -> None:
     if worker.work is not None:

@@ -95,7 +95,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     formatter_class=argparse.RawDescriptionHelpFormatter,
   )
   flag_parser.add_argument('run', type=pathlib.Path)
-  flag_parser.add_argument('--out', type=disk.user_path, help='default: RUN/mlagentbench')
+  flag_parser.add_argument(
+    '--out', type=disk.user_path, help='default: RUN/mlagentbench'
+  )
   flag_parser.add_argument(
     '--tasks_dir', type=disk.user_path, default=pathlib.Path('tasks')
   )

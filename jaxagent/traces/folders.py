@@ -119,7 +119,9 @@ def _lay_out(folder: pathlib.Path, files: Files) -> None:
     path.write_bytes(content)
 
 
-def _write_logs(folder: pathlib.Path, steps: Sequence[Mapping[str, Any]]) -> None:
+def _write_logs(
+  folder: pathlib.Path, steps: Sequence[Mapping[str, Any]]
+) -> None:
   (folder / 'agent_log').mkdir(parents=True, exist_ok=True)
   said = [
     f'Step {number}:\n{step.get("response") or ""}\nObservation:\n'
@@ -136,7 +138,9 @@ def _write_logs(folder: pathlib.Path, steps: Sequence[Mapping[str, Any]]) -> Non
   _write(folder / 'env_log' / 'overall_time.txt', str(seconds))
 
 
-def _write_prompts(folder: pathlib.Path, record, store: Snapshots | None) -> None:
+def _write_prompts(
+  folder: pathlib.Path, record, store: Snapshots | None
+) -> None:
   for number, step in enumerate(form.steps_of(record)):
     if store is None or not step.get('prompt'):
       continue

@@ -14,10 +14,14 @@ from jaxagent import algorithms as alg
 from jaxagent.learner import LearnerConfig, advantages
 
 SIZES = range(2, 65)
-REWARDS = np.random.default_rng(3).uniform(-12, 12, 300).round(1).astype(np.float32)
+REWARDS = (
+  np.random.default_rng(3).uniform(-12, 12, 300).round(1).astype(np.float32)
+)
 ESTIMATORS = {
   'grpo': alg.group_relative_advantages,
-  'dr_grpo': functools.partial(alg.group_relative_advantages, normalize_std=False),
+  'dr_grpo': functools.partial(
+    alg.group_relative_advantages, normalize_std=False
+  ),
   'rloo': alg.leave_one_out_advantages,
 }
 
@@ -41,7 +45,9 @@ def test_a_spread_of_rounding_is_none(name):
   orders = [terms[list(o)] for o in itertools.permutations(range(4))]
   scores = np.array([functools.reduce(np.add, order) for order in orders])
   assert len(set(scores)) > 1
-  np.testing.assert_array_equal(ESTIMATORS[name](scores, np.zeros(24, int)), 0.0)
+  np.testing.assert_array_equal(
+    ESTIMATORS[name](scores, np.zeros(24, int)), 0.0
+  )
 
 
 @pytest.mark.parametrize('name', ESTIMATORS)
@@ -57,7 +63,9 @@ def test_whitening_makes_nothing_of_equal_numbers(size):
     x = jnp.full((size, 3), reward)
     mask = jnp.ones_like(x).at[0, 1].set(0)
     np.testing.assert_array_equal(alg.whiten(x, mask), 0.0)
-    centre = alg.optimal_baseline(x, jnp.linspace(0.1, 2, size)[:, None] + 0 * x, mask)
+    centre = alg.optimal_baseline(
+      x, jnp.linspace(0.1, 2, size)[:, None] + 0 * x, mask
+    )
     np.testing.assert_array_equal(alg.whiten(x, mask, centre), 0.0)
 
 

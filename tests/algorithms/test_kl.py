@@ -31,7 +31,9 @@ def _divergence(p, q):
 def _in_loss(logits, ref, kind):
   """sum_x p(x) grad k(x): the gradient of the loss term, x drawn from p."""
   p = jax.nn.softmax(logits)
-  loss = lambda z: jnp.sum(p * alg.kl_estimate(jax.nn.log_softmax(z), ref, kind))  # noqa: E731
+  loss = lambda z: jnp.sum(
+    p * alg.kl_estimate(jax.nn.log_softmax(z), ref, kind)
+  )  # noqa: E731
   return jax.grad(loss)(logits)
 
 
@@ -90,5 +92,7 @@ def test_a_learner_takes_the_pairs_that_pull_towards_the_reference(where, kind):
   if kind in kl.USEFUL[where]:
     LearnerConfig(kl_coef=0.1, **options)
   else:
-    with pytest.raises(ValueError, match=f"kl_kind='{kind}' with kl_in='{where}'"):
+    with pytest.raises(
+      ValueError, match=f"kl_kind='{kind}' with kl_in='{where}'"
+    ):
       LearnerConfig(kl_coef=0.1, **options)

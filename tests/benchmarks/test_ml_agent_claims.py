@@ -54,7 +54,11 @@ def _run(seed: int, reward: float, rl_s: float = 60.0) -> dict:
   before = {'reward': 0.3, 'gain': 0.0, 'best': {'1': 0.0, '8': 0.2}}
   return {
     **{f'{s}_{k}': v for s in ('heldin', 'heldout') for k, v in ends.items()},
-    **{f'sft_{s}_{k}': v for s in ('heldin', 'heldout') for k, v in before.items()},
+    **{
+      f'sft_{s}_{k}': v
+      for s in ('heldin', 'heldout')
+      for k, v in before.items()
+    },
     'rl_s': rl_s,
     'reward': [0.3, reward],
   }
@@ -85,5 +89,9 @@ def test_what_is_so_is_shown_and_what_is_not_is_not(tmp_path):
 
 
 def test_an_arm_of_other_experts_shares_none():
-  shares = {n['arm']: ml_agent_claims.STUDY.shares(o) for n, o in ml_agent_claims.arms()}
-  assert [arm for arm, does in shares.items() if not does] == ['without thought']
+  shares = {
+    n['arm']: ml_agent_claims.STUDY.shares(o) for n, o in ml_agent_claims.arms()
+  }
+  assert [arm for arm, does in shares.items() if not does] == [
+    'without thought'
+  ]

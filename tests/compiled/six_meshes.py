@@ -37,7 +37,11 @@ def main(rows: str, row_tokens: str, options: str, *meshes: str) -> None:
     each = int(rows) * sharding.rows_multiple(mesh)
     run = programs.Run(model, learner, each, int(row_tokens))
     found[name] = report.compiled_plan(
-      run, mesh, None, lambda line: print(line, file=sys.stderr), given.get('only')
+      run,
+      mesh,
+      None,
+      lambda line: print(line, file=sys.stderr),
+      given.get('only'),
     )
   print(json.dumps(found))
 

@@ -41,7 +41,9 @@ def until(x):
 
 
 def branch(x):
-  return lax.cond(x[0, 0] > 0, gathered, lambda x: lax.ppermute(x, 'b', [(0, 1)]), x)
+  return lax.cond(
+    x[0, 0] > 0, gathered, lambda x: lax.ppermute(x, 'b', [(0, 1)]), x
+  )
 
 
 def split_weights(w, x):
@@ -58,7 +60,9 @@ def split_weights(w, x):
 # Of x float32 [64, 32], each device has [8, 32]: 1,024 bytes.
 PROGRAMS = {
   'psum': on_all(psum, SPLIT),
-  'all_gather': on_all(partial(lax.all_gather, axis_name='b', tiled=True), P('a')),
+  'all_gather': on_all(
+    partial(lax.all_gather, axis_name='b', tiled=True), P('a')
+  ),
   'psum_scatter': on_all(
     lambda x: lax.psum_scatter(x, 'b', scatter_dimension=1, tiled=True),
     P('a', 'b'),
@@ -86,20 +90,23 @@ def main():
     (6, 32, 32), jnp.float32, sharding=NamedSharding(MESH, P(None, 'b'))
   )
   texts = {
-    name: jax.jit(f).lower(x).compile().as_text() for name, f in PROGRAMS.items()
+    name: jax.jit(f).lower(x).compile().as_text()
+    for name, f in PROGRAMS.items()
   }
   grads = jax.jit(jax.grad(split_weights))
   texts['fsdp'] = grads.lower(w, x).compile().as_text()
   found = {name: hlo.collectives(text) for name, text in texts.items()}
   print(
-    json.dumps({
-      name: {
-        'bytes': c.bytes,
-        'counts': c.counts,
-        'unknown': len(c.unknown_loops),
+    json.dumps(
+      {
+        name: {
+          'bytes': c.bytes,
+          'counts': c.counts,
+          'unknown': len(c.unknown_loops),
+        }
+        for name, c in found.items()
       }
-      for name, c in found.items()
-    })
+    )
   )
 
 

@@ -43,7 +43,9 @@ def test_a_loop_without_a_number_of_trips_is_named(found):
 
 def _module(*lines, more=''):
   body = '\n'.join(f'  {line}' for line in lines)
-  return f'HloModule m\n\n{more}\nENTRY %main (p: f32[8]) -> f32[8] {{\n{body}\n}}\n'
+  return (
+    f'HloModule m\n\n{more}\nENTRY %main (p: f32[8]) -> f32[8] {{\n{body}\n}}\n'
+  )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,8 @@ LOOP = """
 )
 def test_trips_of_a_loop(operands, direction, config, trips):
   text = _module(
-    'ROOT %w = (s32[], f32[8]{0}) while(%p), condition=%cond, body=%body' + config,
+    'ROOT %w = (s32[], f32[8]{0}) while(%p), condition=%cond, body=%body'
+    + config,
     more=LOOP.format(operands=operands, direction=direction),
   )
   found = hlo.collectives(text)

@@ -93,9 +93,13 @@ def _text(operands, line):
     f'  %{n} = {shape} parameter({i})'
     for i, (n, shape) in enumerate(zip(names, operands))
   )
-  return f'ENTRY %main (a: f32[1]) -> f32[1] {{\n{given}\n  ROOT %r = {line}\n}}\n'
+  return (
+    f'ENTRY %main (a: f32[1]) -> f32[1] {{\n{given}\n  ROOT %r = {line}\n}}\n'
+  )
 
 
 def test_a_kernel_that_says_nothing_is_named():
   line = 'f32[8]{0} custom-call(%a), custom_call_target="tpu_custom_call"'
-  assert products.products(_text(('f32[8]{0}',), line)).unknown == ('tpu_custom_call',)
+  assert products.products(_text(('f32[8]{0}',), line)).unknown == (
+    'tpu_custom_call',
+  )

@@ -37,7 +37,10 @@ def test_a_target_has_its_devices(name, kind, count, memory):
 @pytest.mark.parametrize(
   ('name', 'complaint'),
   [
-    ('abacus:8', "'abacus' is no known family; choose one like: cpu:8, v5e:2x4"),
+    (
+      'abacus:8',
+      "'abacus' is no known family; choose one like: cpu:8, v5e:2x4",
+    ),
     ('', "'' is no known family"),
     ('v5p-16', "'v5p-16' is no known family"),
     ('A100:1x1x8', "'A100' is no known family"),
@@ -46,9 +49,15 @@ def test_a_target_has_its_devices(name, kind, count, memory):
     ('cpu:-8', "'-8' is not a number of devices"),
     ('cpu:2x4', "'2x4' is not a number of devices"),
     ('cpu:4096', 'at most 512 devices are simulated'),
-    ('v5e:8', "'8' is not a topology's chips along each axis; give one like v5e:2x4"),
+    (
+      'v5e:8',
+      "'8' is not a topology's chips along each axis; give one like v5e:2x4",
+    ),
     ('v5p:2x4', "'2x4' is not a topology's chips"),
-    ('a100:8', "'8' is not slices x hosts x GPUs a host; give one like a100:1x1x8"),
+    (
+      'a100:8',
+      "'8' is not slices x hosts x GPUs a host; give one like a100:1x1x8",
+    ),
     ('h100:1x0x8', "'1x0x8' is not slices x hosts x GPUs a host"),
     ('a100:1x1x8 ', 'is not slices x hosts x GPUs a host'),
   ],
@@ -73,8 +82,14 @@ def test_a_missing_package_is_named(name, extra, monkeypatch, capsys):
 @pytest.mark.parametrize(
   ('arguments', 'complaint'),
   [
-    (['--target=cpu:8', '--config.mesh.tensor=3'], 'do not divide the 8 devices'),
-    (['--target=cpu:6', '--config.mesh.data=4'], 'choose sizes whose product is one'),
+    (
+      ['--target=cpu:8', '--config.mesh.tensor=3'],
+      'do not divide the 8 devices',
+    ),
+    (
+      ['--target=cpu:6', '--config.mesh.data=4'],
+      'choose sizes whose product is one',
+    ),
     # A width of 128 over 6, and 4 heads over 8.
     (['--target=cpu:6'], 'hidden_size=128'),
     (['--target=cpu:8', '--config.mesh.tensor=8'], 'num_attention_heads=4'),
@@ -86,7 +101,10 @@ def test_a_missing_package_is_named(name, extra, monkeypatch, capsys):
     (['--target=cpu:8', '--config.mesh.tenso=2'], "config.mesh has no 'tenso'"),
     (['--target=cpu:8', '--config.mesh.data=0'], 'mesh.data=0 x mesh.tensor=1'),
     (['--target=cpu:8', '--device=h100'], 'leave it out with --target'),
-    (['--target=cpu:8', '--json=/nowhere/plan.json'], 'there is no folder /nowhere'),
+    (
+      ['--target=cpu:8', '--json=/nowhere/plan.json'],
+      'there is no folder /nowhere',
+    ),
     (['--config.mesh.tensor=two'], 'must be a whole number'),
     (['--nonsense'], "'nonsense'"),
     (['more'], "unexpected argument 'more'"),
@@ -97,7 +115,9 @@ def test_bad_input_ends_before_anything_is_compiled(
   arguments, complaint, capsys, monkeypatch
 ):
   # What the process for a target would do, but for its devices.
-  run = lambda args, **_: stubs.SimpleNamespace(returncode=command.main(args[3:]))
+  run = lambda args, **_: stubs.SimpleNamespace(
+    returncode=command.main(args[3:])
+  )
   monkeypatch.setattr(plan.subprocess, 'run', run)
   monkeypatch.setattr(report, 'compiled_plan', None)
   assert plan.main([TINY, *arguments]) == 2
@@ -125,7 +145,11 @@ MODEL = ModelConfig(
   [
     ('a100:1x1x8', {}, ''),
     ('h100:1x2x8', {'head_dim': 256}, ''),
-    ('a100:1x1x8', {'head_dim': 256}, 'needs head_dim a multiple of 8 up to 128'),
+    (
+      'a100:1x1x8',
+      {'head_dim': 256},
+      'needs head_dim a multiple of 8 up to 128',
+    ),
     ('a100:1x1x8', {'dtype': 'float32'}, 'needs dtype bfloat16 or float16'),
     ('v5p:2x2x2', {}, 'needs an NVIDIA GPU, and --target=v5p:2x2x2 has none'),
   ],
@@ -133,7 +157,9 @@ MODEL = ModelConfig(
 def test_cudnn_is_checked_for_the_target(target, changes, complaint):
   from jaxagent.learner import LearnerConfig
 
-  parts = Parts(MODEL.replace(**changes), None, LearnerConfig(), 64, 64, 0, False)
+  parts = Parts(
+    MODEL.replace(**changes), None, LearnerConfig(), 64, 64, 0, False
+  )
   if not complaint:
     command.check_attention(targets.parse(target), parts)
     return
@@ -171,9 +197,16 @@ def test_what_the_launchers_leave():
 
 
 def test_the_environment_is_the_targets():
-  base = {'XLA_FLAGS': '--a=1 --xla_force_host_platform_device_count=2', 'X': 'y'}
+  base = {
+    'XLA_FLAGS': '--a=1 --xla_force_host_platform_device_count=2',
+    'X': 'y',
+  }
   found = targets.environment(targets.parse('cpu:8'), base)
   flags = '--a=1 --xla_force_host_platform_device_count=8'
-  assert (found['XLA_FLAGS'], found['JAX_PLATFORMS'], found['X']) == (flags, 'cpu', 'y')
+  assert (found['XLA_FLAGS'], found['JAX_PLATFORMS'], found['X']) == (
+    flags,
+    'cpu',
+    'y',
+  )
   found = targets.environment(targets.parse('v5e:2x4'), base)
   assert found['XLA_FLAGS'] == '--a=1' and found['TPU_SKIP_MDS_QUERY'] == '1'

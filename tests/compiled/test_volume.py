@@ -18,7 +18,9 @@ KERNELS = 2 * (2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 192)
 TABLE, BIASES, SCALES = 512 * 64, 2 * (64 + 2 * 32), 2 * 2 * 64 + 64
 
 
-def _compiled(*meshes, rows=2, row_tokens=64, only=('policy_grads',), **options):
+def _compiled(
+  *meshes, rows=2, row_tokens=64, only=('policy_grads',), **options
+):
   given = json.dumps({'only': list(only), **options})
   return simulated.run(
     'tests.compiled.six_meshes', str(rows), str(row_tokens), given, *meshes
@@ -81,10 +83,13 @@ def test_gradients_move_what_they_must(mesh):
 @pytest.mark.parametrize('mesh', ['1x8x1', '2x4x1', '8x1x1', '2x2x2'])
 def test_more_tokens_move_activations_alone(mesh):
   few, many = (
-    _compiled(*MESHES, only=GRADS, rows=rows)[mesh]['programs'] for rows in (2, 8)
+    _compiled(*MESHES, only=GRADS, rows=rows)[mesh]['programs']
+    for rows in (2, 8)
   )
   for name in GRADS:
-    before, after = (sum(f[name]['collectives_gb'].values()) for f in (few, many))
+    before, after = (
+      sum(f[name]['collectives_gb'].values()) for f in (few, many)
+    )
     grown = many[name]['analytic_gb'] - few[name]['analytic_gb']
     assert after <= before * 1.001 + grown * 1.15
     if mesh.endswith('x1'):

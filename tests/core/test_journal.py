@@ -213,7 +213,9 @@ def test_prompts_are_those_that_the_journal_drew(tmp_path):
   path.write_text(''.join(json.dumps(line) + '\n' for line in lines))
   scheduler = run.start()
   found = {
-    m.prompt_id: m for g in scheduler._book.buffer.groups.values() for m in g.members
+    m.prompt_id: m
+    for g in scheduler._book.buffer.groups.values()
+    for m in g.members
   }
   restored, anew = (found[f'{g["group"]}/0'] for g in (kept, gone))
   assert restored.prompt.payload == kept['key'] and restored.finished

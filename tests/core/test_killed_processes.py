@@ -20,7 +20,9 @@ KILLS = 50
 def _start(folder):
   process = subprocess.Popen(
     [sys.executable, '-m', 'tests.core.mortal', folder],
-    stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    stdout=subprocess.PIPE,
+    text=True,
+    cwd=ROOT,
   )
   assert process.stdout.readline() == 'ready\n'
   return process

@@ -113,7 +113,10 @@ def test_codec_round_trip():
   assert again['x'].dtype == np.int32
   assert again['r'] == state and again['o'] is types.Outcome.TIMEOUT
   assert np.isnan(again['f'][1]) and again['f'][2:] == [
-    float('inf'), None, True, 3,
+    float('inf'),
+    None,
+    True,
+    3,
   ]
   assert again['b'] == b'\x00\xff' and again['t'] == (1, 'a')
   with pytest.raises(TypeError, match='info.bad'):

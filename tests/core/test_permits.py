@@ -45,8 +45,14 @@ def drive(turns=1, updates=6, slots=2, decode_s=10.0, exec_s=1.0, **permits):
   )
   sampler = Counting(ArmSampler(inbox, np.zeros(2), latency_s=decode_s), inbox)
   scheduler = Scheduler(
-    PromptSource(range(64)), Bandit(turns), sampler, executor, inbox, Ledger(),
-    inbox.clock, SchedulerConfig(16, max_staleness=None, **permits),
+    PromptSource(range(64)),
+    Bandit(turns),
+    sampler,
+    executor,
+    inbox,
+    Ledger(),
+    inbox.clock,
+    SchedulerConfig(16, max_staleness=None, **permits),
   )
   starts = []
   for version in range(updates):
@@ -60,9 +66,7 @@ def drive(turns=1, updates=6, slots=2, decode_s=10.0, exec_s=1.0, **permits):
 
 @pytest.mark.parametrize('turns', [1, 3])
 def test_each_has_a_limit_of_its_own(turns):
-  _, decoding, executing, stats = drive(
-    turns, max_decoding=5, max_in_flight=9
-  )
+  _, decoding, executing, stats = drive(turns, max_decoding=5, max_in_flight=9)
   assert (decoding, executing) == (5, 2)
   assert stats['buffer/in_flight'] <= 9
   assert stats['buffer/generating'] <= 5

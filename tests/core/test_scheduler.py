@@ -24,8 +24,19 @@ from jaxagent.testing.virtual_inbox import VirtualInbox
 from jaxagent.types import Outcome
 
 
-def build(config, act, slots=8, pool=64, faults=None, epochs=None, seed=0,
-          look_ahead=0, turns=1, journal=None, latency_s=0.0):
+def build(
+  config,
+  act,
+  slots=8,
+  pool=64,
+  faults=None,
+  epochs=None,
+  seed=0,
+  look_ahead=0,
+  turns=1,
+  journal=None,
+  latency_s=0.0,
+):
   clock = VirtualClock()
   inbox = VirtualInbox(clock, journal)
   executor = FakeExecutor(inbox, act, slots, look_ahead, faults)
@@ -33,8 +44,18 @@ def build(config, act, slots=8, pool=64, faults=None, epochs=None, seed=0,
     range(pool), group_size=config.group_size, seed=seed, epochs=epochs
   )
   sampler = ArmSampler(inbox, np.zeros(2), seed, latency_s)
-  return Scheduler(source, Bandit(turns), sampler, executor, inbox, Ledger(),
-                   clock, config, seed=seed, journal=journal)
+  return Scheduler(
+    source,
+    Bandit(turns),
+    sampler,
+    executor,
+    inbox,
+    Ledger(),
+    clock,
+    config,
+    seed=seed,
+    journal=journal,
+  )
 
 
 def config(batch_size=8, **kwargs):
@@ -109,7 +130,9 @@ def test_bound_is_kept(bound, on_stale, group_size):
     total = scheduler.stats.total['dropped']
     assert (total == 0) if on_stale == 'hold' else True
     by_bucket = sum(
-      v for b in batches for k, v in b.stats.items()
+      v
+      for b in batches
+      for k, v in b.stats.items()
       if k.startswith('staleness/dropped_')
     )
     assert by_bucket == sum(b.stats['staleness/dropped'] for b in batches)
@@ -145,7 +168,9 @@ def test_what_is_cancelled_starts_with_the_next_wave():
 
 
 @pytest.mark.parametrize('rest', ['carry_over', 'wait'])
-def test_a_batch_that_is_handed_out_again_lets_nothing_run_ahead(tmp_path, rest):
+def test_a_batch_that_is_handed_out_again_lets_nothing_run_ahead(
+  tmp_path, rest
+):
   c = config(rest=rest, max_staleness=0, on_stale='hold')
   first = build(c, lognormal(), journal=Journal(tmp_path))
   first.resume(None)
@@ -311,7 +336,9 @@ def test_a_lease_begins_when_a_slot_takes_the_work():
 def test_watchdog_names_who_stalls():
   c = config(watchdog_s=30.0)
   scheduler = build(c, lognormal(), 8, faults=Faults(hang=1.0))
-  with pytest.raises(StalledError, match=r'0/\d/0#1.1 running .attempt 1. for 30'):
+  with pytest.raises(
+    StalledError, match=r'0/\d/0#1.1 running .attempt 1. for 30'
+  ):
     scheduler.next_batch(0)
   assert scheduler._clock.now() < 100
 
@@ -380,9 +407,14 @@ def test_mark_trained_is_once():
 # Kill and resume --------------------------------------------------------------
 
 
-@pytest.mark.parametrize('rest, m', [
-  ('carry_over', 1.0), ('cancel', 1.5), ('wait', 1.0),
-])
+@pytest.mark.parametrize(
+  'rest, m',
+  [
+    ('carry_over', 1.0),
+    ('cancel', 1.5),
+    ('wait', 1.0),
+  ],
+)
 @pytest.mark.parametrize('group_size', [1, 4])
 def test_killed_anywhere_each_prompt_is_trained_once(rest, m, group_size):
   """Property: at random points the process dies and the last state loads."""
@@ -392,7 +424,11 @@ def test_killed_anywhere_each_prompt_is_trained_once(rest, m, group_size):
 
   def fresh():
     return build(
-      c, lognormal(int(rng.integers(1 << 30))), 20, pool, epochs=6,
+      c,
+      lognormal(int(rng.integers(1 << 30))),
+      20,
+      pool,
+      epochs=6,
       faults=Faults(0.05, 0.0, seed=int(rng.integers(1 << 30))),
     )
 
@@ -406,8 +442,8 @@ def test_killed_anywhere_each_prompt_is_trained_once(rest, m, group_size):
       break
     die = rng.random() < 0.3 and kills < 12
     if die and rng.random() < 0.5:  # between the batch and its update
-      saved = saved if rng.random() < 0.5 else json.dumps(
-        scheduler.checkpoint()
+      saved = (
+        saved if rng.random() < 0.5 else json.dumps(scheduler.checkpoint())
       )
       version_saved = json.loads(saved)['version']
     else:
@@ -425,7 +461,9 @@ def test_killed_anywhere_each_prompt_is_trained_once(rest, m, group_size):
   quarantined = scheduler.ledger.quarantined()
   drawn = {
     f'{e}/{p}/{i}'
-    for e in range(6) for p in range(pool) for i in range(group_size)
+    for e in range(6)
+    for p in range(pool)
+    for i in range(group_size)
   }
   assert set(trained) | set(quarantined) == drawn
   assert not set(trained) & set(quarantined)

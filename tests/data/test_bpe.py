@@ -7,8 +7,13 @@ import pytest
 from jaxagent.data import bpe
 
 CORPUS = ['model = make_pipeline(StandardScaler(), SVC(C=1.0))\n'] * 20
-TEXTS = ('', 'model = 1', 'Caf\u00e9 \u6f22\u5b57 \U0001f600', ' a\n\tb ',
-         'never seen: \x00\x7f')
+TEXTS = (
+  '',
+  'model = 1',
+  'Caf\u00e9 \u6f22\u5b57 \U0001f600',
+  ' a\n\tb ',
+  'never seen: \x00\x7f',
+)
 
 
 @pytest.fixture(scope='module')
@@ -22,7 +27,8 @@ def test_round_trip(tokenizer, text):
   assert ids[-1] == tokenizer.eos_id and tokenizer.eos_id not in ids[:-1]
   assert tokenizer.decode_response(ids) == text
   assert tokenizer.encode_prompt(text) == [
-    *tokenizer.encode(text), tokenizer.sep_id
+    *tokenizer.encode(text),
+    tokenizer.sep_id,
   ]
 
 

@@ -53,7 +53,9 @@ def test_a_system_message_is_the_templates_own(folder):
   want = AutoTokenizer.from_pretrained(folder).apply_chat_template(
     turns, add_generation_prompt=True, return_dict=False
   )
-  assert chat.load(folder, 'You are given a task.').encode_prompt('Improve') == want
+  assert (
+    chat.load(folder, 'You are given a task.').encode_prompt('Improve') == want
+  )
 
 
 def test_a_template_without_a_system_message_has_none(folder, tmp_path, caplog):
@@ -203,16 +205,23 @@ def test_a_template_that_opens_thoughts_is_told_and_its_switch_is_used(
     [{'role': 'user', 'content': 'Improve'}],
     add_generation_prompt=True, return_dict=False, **OFF,
   )  # fmt: skip
-  assert closed.encode_prompt('Improve') == want != opened.encode_prompt('Improve')
+  assert (
+    closed.encode_prompt('Improve') == want != opened.encode_prompt('Improve')
+  )
 
 
 def test_a_variable_that_no_template_reads_is_refused(folder, tmp_path):
-  with pytest.raises(ValueError, match="no chat template that reads 'enable_thinkin'"):
+  with pytest.raises(
+    ValueError, match="no chat template that reads 'enable_thinkin'"
+  ):
     chat.load(_changed(folder, tmp_path, chat_template=THINKING), '',
               {'enable_thinkin': False})  # fmt: skip
   with pytest.raises(ValueError, match="'enable_thinking'"):
     chat.load(folder, '', OFF)
-  for given, says in (({'tools': 1}, 'set by the run'), ({'a b': 1}, 'no name')):
+  for given, says in (
+    ({'tools': 1}, 'set by the run'),
+    ({'a b': 1}, 'no name'),
+  ):
     with pytest.raises(ValueError, match=says):
       chat.check_template_kwargs(given)
 

@@ -76,12 +76,18 @@ GOOD = _turns(('human', 'x'), ('gpt', 'y'))
     (json.dumps([_turns(('tool', 'x'))]), 'a turn is not'),
     (json.dumps([_turns(('human', 5))]), 'a turn is not'),
     (json.dumps([{'conversations': ['x']}]), 'a turn is not'),
-    (json.dumps([_turns(*[('human', 'x'), ('gpt', 'y')], system='z')]), 'system'),
+    (
+      json.dumps([_turns(*[('human', 'x'), ('gpt', 'y')], system='z')]),
+      'system',
+    ),
     (
       json.dumps([GOOD, _turns(('human', 'x'), ('gpt', '\ud83d'))]),
       'entry 1: its gpt turn holds a NUL or a lone surrogate',
     ),
-    (json.dumps(_turns(('human', '\0'), ('gpt', 'y'))), 'a.json:1: its human turn'),
+    (
+      json.dumps(_turns(('human', '\0'), ('gpt', 'y'))),
+      'a.json:1: its human turn',
+    ),
   ],
   ids=range(17),
 )
@@ -102,8 +108,12 @@ def test_bytes_that_are_no_text(tmp_path):
 
 def test_what_git_lfs_leaves_is_named(tmp_path):
   path = tmp_path / 'a.json'
-  path.write_text('version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n')
-  with pytest.raises(ValueError, match='a.json: a Git LFS pointer, .*git lfs pull'):
+  path.write_text(
+    'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n'
+  )
+  with pytest.raises(
+    ValueError, match='a.json: a Git LFS pointer, .*git lfs pull'
+  ):
     conversations.read(path)
 
 
@@ -154,7 +164,9 @@ def _beside(key, value, turn=None):
 def test_what_changes_the_lesson_is_refused_by_name(tmp_path, key, value, turn):
   path = tmp_path / 'a.json'
   path.write_text(json.dumps([GOOD, _beside(key, value, turn)]))
-  with pytest.raises(ValueError, match=f'entry 1.* has "{key}": .*not supported') as no:
+  with pytest.raises(
+    ValueError, match=f'entry 1.* has "{key}": .*not supported'
+  ) as no:
     conversations.read(path)
   assert '\n' not in str(no.value)
 
@@ -192,6 +204,8 @@ def test_what_changes_nothing_is_read(tmp_path, key, value, turn, caplog):
 
 def test_other_keys_are_named_once(tmp_path, caplog):
   path = tmp_path / 'a.json'
-  path.write_text(json.dumps([_beside('difficulty', 3), _beside('topic', 'a', 1)] * 2))
+  path.write_text(
+    json.dumps([_beside('difficulty', 3), _beside('topic', 'a', 1)] * 2)
+  )
   assert len(conversations.read(path)) == 4
   assert caplog.text.count('keys that are not read: difficulty, topic.') == 1

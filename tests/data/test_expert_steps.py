@@ -32,9 +32,7 @@ def test_states_are_looked_up_by_their_keys(improved):
   states = {f'key {i}': State(f's{i}', 'wine', {}, 0.5, 0.5) for i in range(3)}
   steps = [{**_step(0.6), 'state': key} for key in states]
   steps[1]['valid_action'] = False
-  kept = list(
-    training_steps([{'steps': steps}], states.get, improved=improved)
-  )
+  kept = list(training_steps([{'steps': steps}], states.get, improved=improved))
   assert [step['state'].state_id for step in kept] == ['s0', 's2']
 
 

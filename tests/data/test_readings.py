@@ -24,7 +24,11 @@ from jaxagent.testing import small_hf
 # The first major version whose class for model_type qwen2 replaces the parts
 # of tokenizer.json.
 REPLACES = int(transformers.__version__.split('.')[0]) >= 5
-TEXTS = (*readings.PROBES, 'cafe\u0301', 'Action Input: {"script_name": "train.py"}')
+TEXTS = (
+  *readings.PROBES,
+  'cafe\u0301',
+  'Action Input: {"script_name": "train.py"}',
+)
 
 
 def _library(pattern: str = '[a-c]*.py'):
@@ -41,7 +45,11 @@ def own():
 def foreign(tmp_path_factory):
   """Folders of qwen2 models whose tokenizers are of other families."""
   top = tmp_path_factory.mktemp('foreign')
-  for name, tokenizer in (('gpt2', _gpt2()), ('llama', _llama()), ('bert', _bert())):
+  for name, tokenizer in (
+    ('gpt2', _gpt2()),
+    ('llama', _llama()),
+    ('bert', _bert()),
+  ):
     folder = small_hf.make(top / name, vocab_size=600, hidden_size=16)
     tokenizer.save(str(folder / 'tokenizer.json'))
   return top
@@ -101,7 +109,11 @@ def test_auto_tokenizer_gives_the_ids_of_the_own_bpe(own, tmp_path, model_type):
     ids = own.encode(text)
     assert theirs(text, add_special_tokens=False)['input_ids'] == ids
     assert theirs.decode(ids) == own.decode_response(ids)
-  assert (theirs.pad_token_id, theirs.eos_token_id, theirs.sep_token_id) == (0, 1, 2)
+  assert (theirs.pad_token_id, theirs.eos_token_id, theirs.sep_token_id) == (
+    0,
+    1,
+    2,
+  )
   assert len(theirs) == own.vocab_size, 'nothing is added behind the vocabulary'
 
 
@@ -120,7 +132,9 @@ def test_ids_and_texts_are_those_of_tokenizer_json(foreign, name, tmp_path):
   assert tokenizer.encode_prompt('x') == copied.encode_prompt('x')
 
 
-@pytest.mark.skipif(not REPLACES, reason='this transformers keeps tokenizer.json')
+@pytest.mark.skipif(
+  not REPLACES, reason='this transformers keeps tokenizer.json'
+)
 @pytest.mark.parametrize('name', ('gpt2', 'llama'))
 def test_another_reading_is_refused_by_example(foreign, name):
   folder = foreign / name
@@ -156,7 +170,9 @@ def test_where_4_is_installed_what_5_reads_is_told(
   version = readings._version
   monkeypatch.setattr(readings, '_auto', keeps)
   monkeypatch.setattr(
-    readings, '_version', lambda n: '4.57.6' if n == 'transformers' else version(n)
+    readings,
+    '_version',
+    lambda n: '4.57.6' if n == 'transformers' else version(n),
   )
   readings.check_readers(folder, {'model_type': 'qwen2'})
   assert ('transformers 5 (Qwen2Tokenizer)' in caplog.text) == told
@@ -232,15 +248,21 @@ def test_what_transformers_5_saved_is_read_and_given_to_both(foreign, tmp_path):
   assert 'extra_special_tokens' not in given
   want = (folder / 'tokenizer.json').read_bytes()
   assert (tmp_path / 'out' / 'tokenizer.json').read_bytes() == want
-  assert chat.load(tmp_path / 'out').encode_prompt('x') == tokenizer.encode_prompt('x')
+  assert chat.load(tmp_path / 'out').encode_prompt(
+    'x'
+  ) == tokenizer.encode_prompt('x')
 
 
-def test_a_folder_of_vocabulary_and_merges_gets_a_tokenizer_json(foreign, tmp_path):
+def test_a_folder_of_vocabulary_and_merges_gets_a_tokenizer_json(
+  foreign, tmp_path
+):
   folder = tmp_path / 'm'
   folder.mkdir()
   raw = json.loads((foreign / 'gpt2' / 'tokenizer.json').read_text())
   (folder / 'vocab.json').write_text(json.dumps(raw['model']['vocab']))
-  pairs = (m if isinstance(m, str) else ' '.join(m) for m in raw['model']['merges'])
+  pairs = (
+    m if isinstance(m, str) else ' '.join(m) for m in raw['model']['merges']
+  )
   (folder / 'merges.txt').write_text('\n'.join(['#version: 0.2', *pairs]))
   shutil.copy(foreign / 'gpt2' / 'config.json', folder)
   told = {'tokenizer_class': 'Qwen2Tokenizer', 'eos_token': '<|im_end|>'}
@@ -268,7 +290,9 @@ def test_a_run_keeps_the_ids_that_it_began_with(own, tmp_path):
   held = json.loads(file.read_text())
   assert held['versions']['transformers'] == transformers.__version__
   other = bpe.train(_library('[d-f]*.py'), 1024)
-  with pytest.raises(ValueError, match='gave ids .* under transformers .*--work_dir'):
+  with pytest.raises(
+    ValueError, match='gave ids .* under transformers .*--work_dir'
+  ):
     readings.check_same(file, other)
 
 
@@ -283,7 +307,9 @@ def test_another_chat_template_is_other_ids(foreign, tmp_path):
     readings.check_same(file, chat.load(folder))
 
 
-def test_a_template_that_writes_the_day_is_no_other_tokenizer(foreign, tmp_path):
+def test_a_template_that_writes_the_day_is_no_other_tokenizer(
+  foreign, tmp_path
+):
   folder = shutil.copytree(foreign / 'gpt2', tmp_path / 'm')
   told = json.loads((folder / 'tokenizer_config.json').read_text())
   told['chat_template'] = "{{ strftime_now('%f') }}" + told['chat_template']
@@ -295,9 +321,15 @@ def test_a_template_that_writes_the_day_is_no_other_tokenizer(foreign, tmp_path)
 
 def test_texts_of_a_run_are_those_of_its_files(tmp_path):
   for name, text in (
-    ('collect/trajectories.jsonl', '{"a": [{"response": "one"}]}\n{"b": "two"}\n{"c'),
+    (
+      'collect/trajectories.jsonl',
+      '{"a": [{"response": "one"}]}\n{"b": "two"}\n{"c',
+    ),
     ('rl/traces/update_000000.jsonl', '{"response": "three"}\n'),
-    ('eval/rl.json', '{"x": {"y": "four", "z": {"__kind__": "array", "data": "no"}}}'),
+    (
+      'eval/rl.json',
+      '{"x": {"y": "four", "z": {"__kind__": "array", "data": "no"}}}',
+    ),
     ('eval/damaged.json', '{"x": '),
     ('tasks/wine/scripts/research_problem.txt', 'five'),
     ('logs/other.json', '"no"'),
@@ -319,7 +351,9 @@ def test_texts_of_a_run_are_those_of_its_files(tmp_path):
     ('tokenizer.json', b'{"model": {"type": "BPE"}}', 'not a tokenizer'),
   ],
 )
-def test_a_damaged_file_of_a_tokenizer_is_named(foreign, tmp_path, name, raw, said):
+def test_a_damaged_file_of_a_tokenizer_is_named(
+  foreign, tmp_path, name, raw, said
+):
   folder = shutil.copytree(foreign / 'gpt2', tmp_path / 'm')
   (folder / name).write_bytes(raw)
   with pytest.raises(ValueError, match=f'{folder / name}: {said}') as error:

@@ -49,9 +49,15 @@ def test_damage_inside_is_named(tmp_path):
 
 def test_state_round_trip():
   state = types.State(
-    's', 't', {'train.py': 'x\n'}, 0.5, None, last_outcome='ok',
+    's',
+    't',
+    {'train.py': 'x\n'},
+    0.5,
+    None,
+    last_outcome='ok',
     history=(types.PastStep('Edit Script (AI)', 'ok 0.5', 'said', 'seen'),),
-    ideas=('one', 'two'), step=3,
+    ideas=('one', 'two'),
+    step=3,
   )
   text = json.dumps(records.state_to_json(state))
   assert records.state_from_json(json.loads(text)) == state

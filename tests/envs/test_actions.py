@@ -58,7 +58,9 @@ def test_undo_copies_are_few_and_not_listed(tmp_path):
   env = environment(tmp_path)
   state = env.initial_state('t')
   for number in range(workspace.MAX_BACKUPS + 5):
-    state = walk(env, state, edit(f'model = {1 + number} -> model = {2 + number}'))
+    state = walk(
+      env, state, edit(f'model = {1 + number} -> model = {2 + number}')
+    )
     state = state.state
   copies = [name for name in state.files if workspace.within(name, '.backup')]
   assert len(copies) == workspace.MAX_BACKUPS
@@ -85,7 +87,9 @@ def test_a_score_that_only_the_reward_sees(tmp_path):
   assert '0.75' in result.diff and 'Status' not in result.observation
   broken = env.step(state, edit('ok 2.0 0.5 -> script_error 1'))
   assert broken.outcome is Outcome.SCRIPT_ERROR
-  assert 'script_error' in broken.state.files['train.py']  # for the agent to mend
+  assert (
+    'script_error' in broken.state.files['train.py']
+  )  # for the agent to mend
   assert 'Status' not in broken.observation
 
 

@@ -285,13 +285,22 @@ def test_research_may_be_compatible():
   'text, action, args',
   [
     ('Action: List Files\nAction Input: .', 'List Files', {'dir_path': '.'}),
-    (' So.\nAction: List Files\nAction Input: "a b"\n', 'List Files',
-     {'dir_path': 'a b'}),
-    ('Thought: a\nb\nAction: Execute Script\nAction Input:\n'
-     '{"script_name":\n"x"}\nObservation: no\nAction: y', 'Execute Script',
-     {'script_name': 'x'}),
-    ('I know.\nFinal Answer: It is\nbetter.', 'Final Answer',
-     {'final_answer': 'It is\nbetter.'}),
+    (
+      ' So.\nAction: List Files\nAction Input: "a b"\n',
+      'List Files',
+      {'dir_path': 'a b'},
+    ),
+    (
+      'Thought: a\nb\nAction: Execute Script\nAction Input:\n'
+      '{"script_name":\n"x"}\nObservation: no\nAction: y',
+      'Execute Script',
+      {'script_name': 'x'},
+    ),
+    (
+      'I know.\nFinal Answer: It is\nbetter.',
+      'Final Answer',
+      {'final_answer': 'It is\nbetter.'},
+    ),
   ],
 )
 def test_react_reads(text, action, args):
@@ -463,8 +472,25 @@ MODES = pytest.mark.parametrize('mode', ['strict', 'compatible'])
 def test_nothing_but_a_refusal_comes_out(name, mode):
   rng = random.Random(name)
   good = [written(n) for n in AGENTS]
-  bits = ['\n', '"', '{', '}', '[', ':', 'Action:', '\nThought:', '\x00', '\\',
-          '\ud800', '\nObservation:', '```', 'NaN', 'null', '9' * 50, '\u2028']
+  bits = [
+    '\n',
+    '"',
+    '{',
+    '}',
+    '[',
+    ':',
+    'Action:',
+    '\nThought:',
+    '\x00',
+    '\\',
+    '\ud800',
+    '\nObservation:',
+    '```',
+    'NaN',
+    'null',
+    '9' * 50,
+    '\u2028',
+  ]
   refused = 0
   for i in range(1500):
     if i % 3 == 0:
@@ -550,7 +576,11 @@ def test_a_prompt_is_shortened_by_its_past_alone(name):
   lengths = []
   for room in (30_000, 9000, len(bare) + 900, len(bare), 0):
     text = prompt_that_fits(
-      agent(name), state, TASK, actions=ACTIONS, fits=lambda t: len(t) <= room
+      agent(name),
+      state,
+      TASK,
+      actions=ACTIONS,
+      fits=lambda t: len(t) <= room,  # noqa: B023
     )
     lengths.append(len(text))
     assert 'Edit Script (AI)' in text and TASK.research_problem in text

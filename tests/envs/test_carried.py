@@ -36,9 +36,14 @@ pathlib.Path('submission.csv').write_text('0.6')
 @pytest.fixture
 def walk(tmp_path, pool):  # noqa: F811
   """A session in our own dialect, on two scripts of ours."""
-  walk = start(tmp_path, pool, dialect='jaxagent', actions=tuple(
-    ('Execute Script', 'Read File', 'Copy File', 'List Files', 'Python REPL')
-  ))
+  walk = start(
+    tmp_path,
+    pool,
+    dialect='jaxagent',
+    actions=tuple(
+      ('Execute Script', 'Read File', 'Copy File', 'List Files', 'Python REPL')
+    ),
+  )
   files = {**walk.state.files, 'a.py': WRITES, 'b.py': READS}
   walk.state = types.State('s', 't', files, None, None)
   return walk
@@ -130,7 +135,9 @@ def test_a_long_text_is_read_like_a_data_file(tmp_path, pool, dialect):  # noqa:
   ):
     name = parser.ACTION_ARGS[action][0]
     told = walk.execute(action, {name: 'log.txt', **more})
-    assert walk.results[-1].outcome is Outcome.OK and 'epoch 1: b\u00e9t' in told
+    assert (
+      walk.results[-1].outcome is Outcome.OK and 'epoch 1: b\u00e9t' in told
+    )
     assert told == walk.execute(action, {name: 'data/long.txt', **more})
   told = walk.execute('Read File', {'file_name': 'log.txt'})
   left_out = LOG_SIZE - workspace.MAX_FILE_BYTES
@@ -149,8 +156,12 @@ def test_the_dialect_of_the_original_names_what_is_lost(tmp_path, pool):  # noqa
   walk.state = types.State('s', 't', files, None, None)
   lost = '\nNot kept for the next step:\nmodel.bin: 2560 bytes, beyond 0.001 MB'
   told = walk.execute('Execute Script', {'script_name': 'a.py'})
-  assert told.endswith(lost) and told.startswith('The script has been executed.')
-  told = walk.execute('Python REPL', {'command': "open('b', 'w').write('x' * 2000)"})
+  assert told.endswith(lost) and told.startswith(
+    'The script has been executed.'
+  )
+  told = walk.execute(
+    'Python REPL', {'command': "open('b', 'w').write('x' * 2000)"}
+  )
   assert told.endswith('\nb: 2000 bytes, beyond 0.001 MB')
 
 
@@ -262,7 +273,9 @@ def test_ten_thousand_states_are_small_and_quick(tmp_path):
   keys, data = [], random.Random(0).randbytes(2_000_000)
   shared = store.put_bytes(data)
   for number in range(500):
-    past = types.PastStep('Edit Script (AI)', 'ok 0.5', 'r' * 900, f'{number}' * 99)
+    past = types.PastStep(
+      'Edit Script (AI)', 'ok 0.5', 'r' * 900, f'{number}' * 99
+    )
     files = {
       'train.py': f'{script}model = {number}\n',
       'data.py': script,

@@ -96,19 +96,25 @@ def test_every_golden_observation_byte_for_byte(tmp_path, pool):
       'File data/train.csv written successfully.',
     ),
     (
-      [('Write File', ('./data/train.csv', 'x')),
-       ('Read File', ('data/train.csv',))],
+      [
+        ('Write File', ('./data/train.csv', 'x')),
+        ('Read File', ('data/train.csv',)),
+      ],
       'x',
     ),
     ([('Reflection', ('all',))], 'EnvError: cannot read file research_log.log'),
     (
-      [('Append Summary to Research Log', ('Tried.',)),
-       ('Read File', ('research_log.log',))],
+      [
+        ('Append Summary to Research Log', ('Tried.',)),
+        ('Read File', ('research_log.log',)),
+      ],
       'Tried.\n',
     ),
     (
-      [('Edit Script (AI)', ('new.py', 'write', 'new.py')),
-       ('Undo Edit Script', ('new.py',))],
+      [
+        ('Edit Script (AI)', ('new.py', 'write', 'new.py')),
+        ('Undo Edit Script', ('new.py',)),
+      ],
       'Content of new.py after undo the most recent edit:\n',
     ),
     (
@@ -119,12 +125,13 @@ def test_every_golden_observation_byte_for_byte(tmp_path, pool):
       [('Inspect Script Lines', ('train.py', '0', '1'))],
       'Here are the lines (the file ends at line 4):\n\nimport sys',
     ),
-    ([('Python REPL', ('1 +',))],
-     'invalid syntax (<input>, line 1)'),
+    ([('Python REPL', ('1 +',))], 'invalid syntax (<input>, line 1)'),
     ([('Python REPL', ('print(2)',))], '2\n'),
     (
-      [('Write File', ('o.py', 'import sys\nsys.stderr.write("e")\n')),
-       ('Execute Script', ('o.py',))],
+      [
+        ('Write File', ('o.py', 'import sys\nsys.stderr.write("e")\n')),
+        ('Execute Script', ('o.py',)),
+      ],
       'The script has been executed. Here is the output:\ne',
     ),
   ],

@@ -14,7 +14,12 @@ from jaxagent.types import Outcome
 from tests.envs.test_step_env import START, edit, environment, say
 
 DIED = types.Execution(
-  'j', Outcome.SCRIPT_ERROR, 'T3', signal=11, output='lost', errors='a\r\n50%\rb'
+  'j',
+  Outcome.SCRIPT_ERROR,
+  'T3',
+  signal=11,
+  output='lost',
+  errors='a\r\n50%\rb',
 )
 
 
@@ -78,7 +83,9 @@ def test_a_script_that_died_of_a_signal_was_executed():
   assert told.printed(DIED) == DIED.errors
   stopped = dataclasses.replace(DIED, outcome=Outcome.TIMEOUT)
   run = Run(stopped.outcome, None, stopped, 'killed')
-  assert told.report('a.py', run).startswith('EnvError: Something went wrong in')
+  assert told.report('a.py', run).startswith(
+    'EnvError: Something went wrong in'
+  )
   assert told.printed(stopped).startswith('EnvError: Something went wrong in')
 
 
@@ -119,12 +126,16 @@ def test_an_edit_that_cannot_be_written_says_so(env):
     assert told == f'EnvError: cannot write file {name}'
   refused = env.step(state, edit('what?')).observation
   assert refused == 'EnvError: the edit was refused: cannot do that.'
-  env.editor.edit = lambda script, instruction: 'x' * (workspace.MAX_FILE_BYTES + 1)
+  env.editor.edit = lambda script, instruction: (
+    'x' * (workspace.MAX_FILE_BYTES + 1)
+  )
   told = env.step(state, edit('x')).observation
   assert told == 'EnvError: cannot write file train.py'
 
 
-@pytest.mark.parametrize('args', [{}, 'text', {'final_answer': 1.5}, {'x': '1'}])
+@pytest.mark.parametrize(
+  'args', [{}, 'text', {'final_answer': 1.5}, {'x': '1'}]
+)
 def test_a_final_answer_ends_whatever_it_says(env, args):
   walk = session.Session(env, env.initial_state('t'))
   assert walk.execute('Final Answer', args) == 'end'

@@ -13,17 +13,25 @@ from jaxagent.types import Outcome
 
 OURS = (Outcome.INFRASTRUCTURE, Outcome.GRADER_ERROR)
 CORNERS = (
-  Outcome.TIMEOUT, Outcome.OOM, Outcome.OUTPUT_LIMIT, Outcome.DISK_LIMIT,
+  Outcome.TIMEOUT,
+  Outcome.OOM,
+  Outcome.OUTPUT_LIMIT,
+  Outcome.DISK_LIMIT,
   Outcome.KILLED,
 )
 ERRORS = (
-  Outcome.SCRIPT_ERROR, Outcome.NO_SUBMISSION, Outcome.INVALID_SUBMISSION,
+  Outcome.SCRIPT_ERROR,
+  Outcome.NO_SUBMISSION,
+  Outcome.INVALID_SUBMISSION,
 )
 
 
 def ml(outcome=Outcome.OK, **changes):
   options = dict(
-    valid_action=True, is_edit=True, score_before=0.5, score_after=0.6,
+    valid_action=True,
+    is_edit=True,
+    score_before=0.5,
+    score_after=0.6,
     alpha=200.0,
   )
   return ml_agent_reward(outcome, **{**options, **changes})
@@ -59,9 +67,12 @@ def test_ml_agent_invalid_action_comes_first():
 def test_our_failures_are_nobodys_reward(outcome):
   assert ml(outcome, valid_action=False) is None
   assert mle_reward(outcome, score=0.5) is None
-  assert ideator_reward(
-    outcome, valid_format=False, score_before=0.5, score_after=0.6
-  ) is None
+  assert (
+    ideator_reward(
+      outcome, valid_format=False, score_before=0.5, score_after=0.6
+    )
+    is None
+  )
 
 
 @pytest.mark.parametrize('score', [math.nan, math.inf, -math.inf, None])
@@ -69,9 +80,12 @@ def test_a_score_that_is_no_number_is_no_reward(score):
   assert ml(score_after=score) == 0.0
   assert ml(score_before=score) == 0.5
   assert mle_reward(Outcome.OK, score=score) == -10.0
-  assert ideator_reward(
-    Outcome.OK, valid_format=True, score_before=0.5, score_after=score
-  ) == 0.0
+  assert (
+    ideator_reward(
+      Outcome.OK, valid_format=True, score_before=0.5, score_after=score
+    )
+    == 0.0
+  )
 
 
 def test_ml_agent_extremes_and_binary():
@@ -96,9 +110,12 @@ def test_mle_partial_credit():
   assert mle_reward(
     Outcome.TIMEOUT, score=None, output=everything
   ) == pytest.approx(-10 + 0.1 * len(MARKERS))
-  assert mle_reward(
-    Outcome.TIMEOUT, score=None, output=everything, instrumented=False
-  ) == -10.0
+  assert (
+    mle_reward(
+      Outcome.TIMEOUT, score=None, output=everything, instrumented=False
+    )
+    == -10.0
+  )
 
 
 SCORES = [-1e308, -1e6, -70.3, -53.5, -11.48, -10.0, -8.5, -8.0, -7.9, 0.0, 1.0]
@@ -119,9 +136,7 @@ def test_mle_a_worse_score_pays_less_and_failing_least(scale):
 
 
 def test_mle_scales():
-  raw = mle_reward(
-    Outcome.OK, score=11.48, higher_is_better=False, scale='raw'
-  )
+  raw = mle_reward(Outcome.OK, score=11.48, higher_is_better=False, scale='raw')
   assert raw == -11.48  # as in the paper: less than a failure
   assert mle_reward(Outcome.OK, score=-1e40, scale='raw') == -1e12
   of_task = dict(higher_is_better=False, scale='task', start=70.0, best=54.0)
@@ -148,22 +163,31 @@ def test_mle_milestones_from_elsewhere():
 @pytest.mark.parametrize(
   'before, after, higher, reward',
   [
-    (0.5, 0.6, True, 1.0), (0.5, 0.5, True, 0.0), (0.5, 0.4, True, 0.0),
-    (0.5, 0.4, False, 1.0), (None, 0.4, True, 1.0),
+    (0.5, 0.6, True, 1.0),
+    (0.5, 0.5, True, 0.0),
+    (0.5, 0.4, True, 0.0),
+    (0.5, 0.4, False, 1.0),
+    (None, 0.4, True, 1.0),
   ],
 )
 def test_ideator_three_levels(before, after, higher, reward):
-  assert ideator_reward(
-    Outcome.OK, valid_format=True, score_before=before, score_after=after,
-    higher_is_better=higher,
-  ) == reward
+  assert (
+    ideator_reward(
+      Outcome.OK,
+      valid_format=True,
+      score_before=before,
+      score_after=after,
+      higher_is_better=higher,
+    )
+    == reward
+  )
 
 
 def test_ideator_format_and_failed_runs():
   known = dict(score_before=0.5, score_after=0.9)
   assert ideator_reward(Outcome.OK, valid_format=False, **known) == -1.0
-  assert ideator_reward(
-    Outcome.INVALID_FORMAT, valid_format=True, **known
-  ) == -1.0
+  assert (
+    ideator_reward(Outcome.INVALID_FORMAT, valid_format=True, **known) == -1.0
+  )
   for outcome in (*ERRORS, *CORNERS):
     assert ideator_reward(outcome, valid_format=True, **known) == 0.0

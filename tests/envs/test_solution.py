@@ -44,7 +44,17 @@ def test_anything_else_says_why(response, why):
 
 def test_whatever_a_policy_writes_is_a_solution_or_says_why():
   rng = random.Random(0)
-  parts = ['```', '\n', '```python\n', 'x = 1', '\r\n', '\0', '\ud800', '`', ' ']
+  parts = [
+    '```',
+    '\n',
+    '```python\n',
+    'x = 1',
+    '\r\n',
+    '\0',
+    '\ud800',
+    '`',
+    ' ',
+  ]
   for _ in range(3000):
     text = ''.join(rng.choices(parts, k=rng.randrange(12)))
     try:
@@ -107,7 +117,9 @@ def test_to_improve_shows_plan_code_and_the_outputs_end(described, style):
   assert 'My plan' not in _ask(described, 10**6, None, style)
 
 
-def test_what_is_too_long_loses_the_task_and_then_the_programs_middle(described):
+def test_what_is_too_long_loses_the_task_and_then_the_programs_middle(
+  described,
+):
   """Never what is asked for: as the paper's own prompt to improve (C.2)."""
   code = '\n'.join(f'x{i} = {i}' for i in range(200))
   previous = Previous(Solution('My plan.', code), 'output')

@@ -135,7 +135,9 @@ def test_a_response_without_a_program_runs_nothing(tmp_path):
 @pytest.mark.parametrize('text', ['\ud800', '\0'])
 def test_what_no_file_can_hold_is_the_policys_fault(tmp_path, text):
   pool = _Pool(O.OK)
-  told, run = _env(tmp_path, pool).solve(Task('t'), _response(f'x = "{text}"\n'))
+  told, run = _env(tmp_path, pool).solve(
+    Task('t'), _response(f'x = "{text}"\n')
+  )
   assert run is None and not pool.jobs
   assert told.outcome is O.INVALID_FORMAT and _reward(told) == -10.0
 

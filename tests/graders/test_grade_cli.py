@@ -114,10 +114,16 @@ def test_a_score_stands_whatever_the_leaderboard(tmp_path, capsys):
   jsonl, out = tmp_path / 'in.jsonl', tmp_path / 'report.json'
   missing = _line('spaceship-titanic', 'perfect', leaderboard='none.csv')
   jsonl.write_text(_line('spaceship-titanic', 'perfect') + '\n' + missing)
-  code = grade.main([
-    '--jsonl', str(jsonl), '--report', str(out),
-    '--leaderboards', str(tmp_path / 'boards'),
-  ])
+  code = grade.main(
+    [
+      '--jsonl',
+      str(jsonl),
+      '--report',
+      str(out),
+      '--leaderboards',
+      str(tmp_path / 'boards'),
+    ]
+  )
   first, second = _answers(capsys)
   assert code == 1 and first['score'] == second['score'] == 1.0
   assert first['reason'] == '' and 'git lfs pull' in first['note']
@@ -152,10 +158,19 @@ def test_limits_of_time_and_memory(tmp_path, capsys):
     assert [a['score'] for a in answers[1:]] == [1.0] * (len(lines) - 1)
 
 
-@pytest.mark.parametrize('option', [
-  '--timeout_s=0', '--timeout_s=inf', '--timeout_s=nan', '--timeout_s=x',
-  '--timeout_s=1e300', '--memory_mb=1', '--memory_mb=-1', '--memory_mb=1e9',
-])
+@pytest.mark.parametrize(
+  'option',
+  [
+    '--timeout_s=0',
+    '--timeout_s=inf',
+    '--timeout_s=nan',
+    '--timeout_s=x',
+    '--timeout_s=1e300',
+    '--memory_mb=1',
+    '--memory_mb=-1',
+    '--memory_mb=1e9',
+  ],
+)
 def test_limits_that_make_no_sense(option, tmp_path, capsys):
   with pytest.raises(SystemExit):
     grade.main(['--jsonl', str(tmp_path), option])

@@ -17,7 +17,9 @@ NAMES = ('NA', 'null', 'nan', 'None', 'N/A', '#N/A', 'NaN')
 def _graded(tmp_path, competition, submission, answers, mode='strict'):
   for name, table in (('s.csv', submission), ('a.csv', answers)):
     table.to_csv(tmp_path / name, index=False)
-  return graders.grade_files(competition, tmp_path / 's.csv', tmp_path / 'a.csv', mode)
+  return graders.grade_files(
+    competition, tmp_path / 's.csv', tmp_path / 'a.csv', mode
+  )
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -31,7 +33,9 @@ def test_an_id_that_looks_missing_is_an_id(tmp_path, name):
 @pytest.mark.parametrize('name', NAMES)
 def test_a_text_that_looks_missing_is_a_text(tmp_path, name):
   """mle-bench reads it as an empty one, which no answer equals."""
-  answers = pd.DataFrame({'textID': ['a', 'b'], 'selected_text': [name, 'good']})
+  answers = pd.DataFrame(
+    {'textID': ['a', 'b'], 'selected_text': [name, 'good']}
+  )
   other = answers.assign(selected_text=['x', 'good'])
   for given, want in ((answers, 1.0), (other, 0.5)):
     found = _graded(tmp_path, 'tweet-sentiment-extraction', given, answers)
@@ -62,7 +66,9 @@ def test_json_lines_are_read_by_value(tmp_path):
   ]
   rows[3]['text'] = 'a\u2028b'
   path = tmp_path / 'a.jsonl'
-  path.write_text('\n'.join(json.dumps(r, ensure_ascii=False) for r in rows) + '\n\n')
+  path.write_text(
+    '\n'.join(json.dumps(r, ensure_ascii=False) for r in rows) + '\n\n'
+  )
   table = tables.read_table(path)
   assert list(table['p']) == [r['p'] for r in rows]
   assert list(table['id'][:4]) == ['00000', '00001', '00002', '00003']
@@ -96,6 +102,8 @@ def test_kappa_equals_scikit_learns_where_all_grades_occur():
   rng = np.random.default_rng(1)
   for _ in range(20):
     true, pred = rng.integers(1, 7, 40), rng.integers(1, 7, 40)
-    want = cohen_kappa_score(true, pred, weights='quadratic', labels=range(1, 7))
+    want = cohen_kappa_score(
+      true, pred, weights='quadratic', labels=range(1, 7)
+    )
     assert metrics.grade_kappa(true, pred) == pytest.approx(want, abs=1e-12)
   assert np.isnan(metrics.grade_kappa([3, 3], [3, 3]))

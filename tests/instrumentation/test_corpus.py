@@ -24,7 +24,9 @@ def _corpus() -> dict[str, str]:
     corpus[name] = code
   corpus['no_newline_at_end'] = corpus['no_newline_at_end'].rstrip('\n')
   corpus['crlf'] = corpus['tabs'].replace('\n', '\r\n')
-  corpus['form_feed'] = '\f' + corpus['form_feed'].replace('math\n', 'math\n\f\n')
+  corpus['form_feed'] = '\f' + corpus['form_feed'].replace(
+    'math\n', 'math\n\f\n'
+  )
   corpus['carriage_returns'] = corpus['one_line_suite'].replace('\n', '\r')
   corpus['separators'] = "import math\nx = '\u2028\x1c\x85'; print(len(x))\n"
   return corpus

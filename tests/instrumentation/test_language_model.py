@@ -7,7 +7,7 @@ import pytest
 from jaxagent.instrumentation import language_model, marks
 from tests.instrumentation.running import KEY, run
 
-PROGRAM = '''\
+PROGRAM = """\
 import numpy  # numbers
 
 rows = [(x, 2 * x) for x in range(20)]
@@ -17,7 +17,7 @@ for step in range(50):
   slope -= 1e-3 * sum(2 * x * (slope * x - y) for x, y in rows) / len(rows)
 print('slope', round(slope, 3))
 open('submission.csv', 'w').write(f'id,y\\n0,{slope * 3}\\n')
-'''
+"""
 
 
 def _answer(*edits: tuple[str, str]) -> str:
@@ -94,7 +94,10 @@ def test_a_program_that_fails_has_reached_what_came_before():
     (GOOD.replace('range(50)', 'range(5)'), '5, not 50'),
     (GOOD.replace('rows = [', 'rows = data = ['), 'parts of Assign.targets'),
     (GOOD.replace("'id,y", "'id,z"), 'not'),
-    (_answer(('slope = 0.0\n', 'import os\nprint("loaded data")\n')), 'parts of'),
+    (
+      _answer(('slope = 0.0\n', 'import os\nprint("loaded data")\n')),
+      'parts of',
+    ),
     # At the end of a block, where no statement of the program's is left.
     (
       _answer(("{slope * 3}\\n')\n", 'import os\nprint("trained model")\n')),
@@ -113,7 +116,10 @@ def test_a_program_that_fails_has_reached_what_came_before():
     ('```python\n' + 'x = (' * 5000 + '```', 'answer: '),
     ('```python\n\0```', 'answer: '),
     ('\ud800' + GOOD.replace('numpy', '\ud800'), 'answer: '),
-    ('```python\n' + 'print("imported packages")\n' * 100_000 + '```', 'answer: '),
+    (
+      '```python\n' + 'print("imported packages")\n' * 100_000 + '```',
+      'answer: ',
+    ),
   ],
 )
 def test_any_other_answer_is_refused(answer, why):

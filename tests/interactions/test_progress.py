@@ -63,9 +63,7 @@ def driven(progress: Progress, until: int = 1000) -> Progress:
 
 
 def make(interaction, **options) -> Progress:
-  return Progress(
-    interaction, 'item', roles=('policy', 'helper'), **options
-  )
+  return Progress(interaction, 'item', roles=('policy', 'helper'), **options)
 
 
 def test_fifteen_turns_with_a_helper():
@@ -140,7 +138,6 @@ def test_a_broken_contract_is_named(first, second, words):
 
 
 class Endless:
-
   def start(self, payload):
     return Step(0, (Generate(0, PROMPT),))
 

@@ -131,9 +131,7 @@ def test_tests_leave_vllm_for_cuda_alone(tmp_path, kind):
   folder.mkdir()
   for name, text in scripts.items():
     (folder / name).write_text(text)
-  (folder / 'test.sh').write_text(
-    (ROOT / 'launch_scripts/test.sh').read_text()
-  )
+  (folder / 'test.sh').write_text((ROOT / 'launch_scripts/test.sh').read_text())
   python = tmp_path / 'python'
   python.write_text('#!/bin/sh\necho "tests in $JAXAGENT_TEST_VLLM_FOLDER"\n')
   python.chmod(0o755)
@@ -209,7 +207,9 @@ def test_names_that_kubernetes_takes():
   done = _run('k8s_jobset', '--dry_run', image, *flags)
   assert done.returncode == 0, done.stderr
   # One digit more of the pods' index.
-  assert _run('k8s_jobset', '--dry_run', image, *flags, '--nodes=11').returncode == 2
+  assert (
+    _run('k8s_jobset', '--dry_run', image, *flags, '--nodes=11').returncode == 2
+  )
 
 
 def test_a_pod_has_what_sandbox_and_vllm_need():

@@ -29,7 +29,9 @@ MODEL = ModelConfig(
   scan_layers=True,
 )
 MESH = {'fsdp': 4, 'tensor': 2}
-OPTIONS = LearnerConfig(row_tokens=(64,), micro_batch_tokens=256, policy_lr=1e-3)
+OPTIONS = LearnerConfig(
+  row_tokens=(64,), micro_batch_tokens=256, policy_lr=1e-3
+)
 
 
 def _live() -> list[int]:
@@ -56,7 +58,9 @@ def _drawn(params: Any) -> dict[str, float]:
     before = peak.bytes = max(mesh_memory.live_bytes().values())
     flat = weights.drawn(MODEL, 0, place)
   size = sum(leaf.nbytes for leaf in whole.values())
-  apart = [np.abs(np.asarray(flat[p]) - np.asarray(whole[p])).max() for p in whole]
+  apart = [
+    np.abs(np.asarray(flat[p]) - np.asarray(whole[p])).max() for p in whole
+  ]
   return {'drawn': (peak.bytes - before) / size, 'apart': float(max(apart))}
 
 
@@ -70,6 +74,12 @@ def _bytes(root: pathlib.Path) -> dict[str, Any]:
   crew.save(learner, manager, 1, {})
   crew.restore(learner, manager)
   found['resumed'] = _live()
-  roles = ('policy', 'policy_optimizer', 'reference', 'value', 'value_optimizer')
+  roles = (
+    'policy',
+    'policy_optimizer',
+    'reference',
+    'value',
+    'value_optimizer',
+  )
   memory = plan.plan(MODEL, MESH)['memory_per_device']
   return found | {'planned': sum(memory[role] for role in roles)}

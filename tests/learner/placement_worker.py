@@ -31,7 +31,10 @@ BASE = models.ModelConfig(
 VARIANTS = {
   'unrolled': {},
   'scanned': dict(
-    num_hidden_layers=2, scan_layers=True, remat='full', tie_word_embeddings=False
+    num_hidden_layers=2,
+    scan_layers=True,
+    remat='full',
+    tie_word_embeddings=False,
   ),
   'adapters': dict(
     num_hidden_layers=2,
@@ -59,7 +62,9 @@ class Case:
       k: sharding.parameter_shardings(v, mesh) for k, v in self.flat.items()
     }
     config = LearnerConfig(chunk_rows=20, entropy_coef=0.01)
-    self.programs = programs.Programs(config, mesh, policy[0], value[0], self.place)
+    self.programs = programs.Programs(
+      config, mesh, policy[0], value[0], self.place
+    )
     self.micro = _micro(rows, tokens)
 
   def calls(self) -> dict[str, tuple]:
@@ -88,7 +93,12 @@ class Case:
 
   def text(self, name: str) -> str:
     """The compiled program of one device."""
-    return getattr(self.programs, name).lower(*self.calls()[name]).compile().as_text()
+    return (
+      getattr(self.programs, name)
+      .lower(*self.calls()[name])
+      .compile()
+      .as_text()
+    )
 
 
 def _shaken(graphdef, params):
@@ -106,9 +116,13 @@ def _micro(rows: int, tokens: int) -> dict[str, np.ndarray]:
   segments[:, -2:] = 0
   return {
     'tokens': rng.integers(1, 64, (rows, tokens)).astype(np.int32),
-    'positions': (np.arange(tokens) % half * np.ones((rows, 1))).astype(np.int32),
+    'positions': (np.arange(tokens) % half * np.ones((rows, 1))).astype(
+      np.int32
+    ),
     'segment_ids': segments.astype(np.int32),
-    'scale': (rng.random((rows, tokens)) * (segments > 0) / 64).astype(np.float32),
+    'scale': (rng.random((rows, tokens)) * (segments > 0) / 64).astype(
+      np.float32
+    ),
     'old_logp': draw() - 4,
     'ref_logp': draw() - 4,
     'advantages': draw(),
@@ -123,11 +137,14 @@ def compared(variant: str, shapes: list[str], names: tuple[str, ...]) -> dict:
 
   def worst(name, got):
     return max(
-      float(np.abs(a - b).max() / np.abs(a).max()) for a, b in zip(want[name], got)
+      float(np.abs(a - b).max() / np.abs(a).max())
+      for a, b in zip(want[name], got)
     )
 
   return {
-    shape: {k: worst(k, v) for k, v in Case(variant, shape).results(names).items()}
+    shape: {
+      k: worst(k, v) for k, v in Case(variant, shape).results(names).items()
+    }
     for shape in shapes
   }
 

@@ -64,14 +64,20 @@ def test_round_trip_keeps_the_last(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['w[1]', 'w\\1', 'w*', 'gs:'])
-def test_no_checkpoint_is_written_where_orbax_would_look_elsewhere(tmp_path, name):
+def test_no_checkpoint_is_written_where_orbax_would_look_elsewhere(
+  tmp_path, name
+):
   manager = CheckpointManager(tmp_path / name)
-  with pytest.raises(CheckpointError, match='for a pattern. Choose a work directory'):
+  with pytest.raises(
+    CheckpointError, match='for a pattern. Choose a work directory'
+  ):
     manager.save(1, _tree(1))
   assert not list(tmp_path.iterdir())
 
 
-def test_a_save_that_orbax_cannot_find_again_is_no_checkpoint(tmp_path, monkeypatch):
+def test_a_save_that_orbax_cannot_find_again_is_no_checkpoint(
+  tmp_path, monkeypatch
+):
   """Orbax returns from it without a word, and no manifest.ocdbt is written."""
   monkeypatch.setattr(disk, 'pattern_in', lambda path: '')
   manager = CheckpointManager(tmp_path / 'w[1]')
@@ -81,7 +87,9 @@ def test_a_save_that_orbax_cannot_find_again_is_no_checkpoint(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize('name, kept', [('w[1]', True), ('w\\1', False)])
-def test_a_copy_under_another_name_is_read_or_refused(tmp_path, name, kept, caplog):
+def test_a_copy_under_another_name_is_read_or_refused(
+  tmp_path, name, kept, caplog
+):
   CheckpointManager(tmp_path / 'plain').save(1, _tree(1))
   shutil.copytree(tmp_path / 'plain', tmp_path / name)
   manager = CheckpointManager(tmp_path / name)
@@ -107,7 +115,9 @@ def test_one_that_was_written_so_is_named(tmp_path):
     manager.restore_latest(_tree(0))
 
 
-@pytest.mark.parametrize('name', ['w]', 'w{1}', 'w 1', 'w%20', 'w:1', 'w#1', 'é'])
+@pytest.mark.parametrize(
+  'name', ['w]', 'w{1}', 'w 1', 'w%20', 'w:1', 'w#1', 'é']
+)
 def test_other_names_are_as_good_as_any(tmp_path, name):
   assert not disk.pattern_in(tmp_path / name)
   manager = CheckpointManager(tmp_path / name)

@@ -88,7 +88,9 @@ def test_a_reference_in_bfloat16_is_near_the_policy(model_config):
   learner = Learner(model_config, dataclasses.replace(BASE, **changes), seed=1)
   kept = jax.tree.leaves(learner.state()['reference'])
   assert {leaf.dtype.name for leaf in kept} == {'bfloat16'}
-  assert {x.dtype.name for x in jax.tree.leaves(learner.policy_params)} == {'float32'}
+  assert {x.dtype.name for x in jax.tree.leaves(learner.policy_params)} == {
+    'float32'
+  }
   found = learner.rl_update(make_samples(6))['actor/kl_loss']
   assert 0 < found < 1e-3
 
@@ -98,7 +100,10 @@ def test_offloaded_roles_change_no_number(model_config, monkeypatch):
   """CPU devices have that kind of memory, too; runs there are refused."""
   monkeypatch.setattr(offload, 'complaint', lambda names, mesh: '')
   found = []
-  for roles in ((), ('reference', 'value', 'policy_optimizer', 'value_optimizer')):
+  for roles in (
+    (),
+    ('reference', 'value', 'policy_optimizer', 'value_optimizer'),
+  ):
     config = dataclasses.replace(BASE, offload=roles)
     learner = Learner(model_config, config, seed=1)
     learner.value_update(make_samples(6))
@@ -106,18 +111,24 @@ def test_offloaded_roles_change_no_number(model_config, monkeypatch):
     metrics = learner.rl_update(make_samples(6))
     state = learner.state()
     for name, role in (('reference', 'reference'), ('value', 'value')):
-      kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(state[name])}
+      kinds = {
+        leaf.sharding.memory_kind for leaf in jax.tree.leaves(state[name])
+      }
       assert kinds == ({'pinned_host'} if role in roles else {'device'})
     learner.let_go()
     learner.load_state(state)
     metrics |= learner.rl_update(make_samples(6))
-    found.append({k: v for k, v in metrics.items() if k.startswith(('actor', 'critic'))})
+    found.append(
+      {k: v for k, v in metrics.items() if k.startswith(('actor', 'critic'))}
+    )
   assert found[0] == found[1]
 
 
 def test_offload_is_refused_where_it_does_nothing(model_config):
   config = dataclasses.replace(BASE, offload=('value',))
-  with pytest.raises(ValueError, match=r"offload=\('value',\) does nothing on CPU"):
+  with pytest.raises(
+    ValueError, match=r"offload=\('value',\) does nothing on CPU"
+  ):
     Learner(model_config, config)
 
 
@@ -139,7 +150,9 @@ def test_micro_batch_tokens_are_of_one_device(model_config, caplog):
   class Mesh:
     shape = {'data': 2, 'fsdp': 4, 'tensor': 1}
 
-  config = dataclasses.replace(BASE, micro_batch_tokens=128, row_tokens=(64, 256))
+  config = dataclasses.replace(
+    BASE, micro_batch_tokens=128, row_tokens=(64, 256)
+  )
   packer = work.Packer(model_config, config, Mesh, 0)
   packer.put = lambda arrays: arrays
   short = [np.arange(50)] * 64

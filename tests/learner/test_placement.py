@@ -15,7 +15,9 @@ from jaxagent import placement, sharding
 
 ROWS = ('data', 'fsdp')
 WORKER = 'tests.learner.placement_worker'
-FLAGS = '--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0'
+FLAGS = (
+  '--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0'
+)
 slow = lambda test: pytest.mark.slow(pytest.mark.timeout(900)(test))  # noqa: E731
 
 
@@ -43,7 +45,9 @@ def test_six_meshes_give_one_devices_arrays(program):
 
 @slow
 @pytest.mark.parametrize('variant', ['scanned', 'adapters'])
-def test_scanned_layers_adapters_and_untied_tables_give_one_devices_arrays(variant):
+def test_scanned_layers_adapters_and_untied_tables_give_one_devices_arrays(
+  variant,
+):
   worst = {mesh: of['policy_grads'] for mesh, of in _found(variant).items()}
   assert len(worst) == 2 and max(worst.values()) < 1e-5, worst
 
@@ -66,13 +70,19 @@ def test_activations_are_split_by_rows_and_tensor_alone():
   place = placement.Placement(AbstractMesh((1, 4, 2), sharding.AXES))
   assert place.active(('rows', 'embed'), (8, 32)) == PartitionSpec(ROWS, None)
   assert place.active(('rows', 'mlp'), (8, 32)) == PartitionSpec(ROWS, 'tensor')
-  assert place.active(('embed', 'mlp'), (32, 64)) == PartitionSpec(None, 'tensor')
-  assert place.stored(('embed', 'mlp'), (32, 64)) == PartitionSpec('fsdp', 'tensor')
+  assert place.active(('embed', 'mlp'), (32, 64)) == PartitionSpec(
+    None, 'tensor'
+  )
+  assert place.stored(('embed', 'mlp'), (32, 64)) == PartitionSpec(
+    'fsdp', 'tensor'
+  )
 
 
 def test_rows_that_do_not_divide_are_named():
   place = placement.Placement(AbstractMesh((2, 4, 1), sharding.AXES))
-  with pytest.raises(ValueError, match='12 rows do not divide by data x fsdp = 8'):
+  with pytest.raises(
+    ValueError, match='12 rows do not divide by data x fsdp = 8'
+  ):
     place.active(('rows',), (12,))
 
 

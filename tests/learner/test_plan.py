@@ -206,8 +206,9 @@ def test_a_device_passes_its_own_tokens_or_one_longer_row():
 
   # As many on one device alone: the mesh does not divide them.
   alone = plan_lib.plan(QWEN_7B, {'fsdp': 8}, micro_batch_tokens=8192)
-  assert activations(micro_batch_tokens=8192) == (
-    alone['memory_per_device']['activations']
+  assert (
+    activations(micro_batch_tokens=8192)
+    == (alone['memory_per_device']['activations'])
   )
   longer = activations(micro_batch_tokens=2048, tokens_per_sample=8192.0)
   assert longer == activations(micro_batch_tokens=8192)

@@ -45,16 +45,23 @@ def test_errors_name_the_remedy(model_config):
     sharding.make_mesh({'data': 64})
   with pytest.raises(ValueError, match="axes \\['pipe'\\] are not known"):
     sharding.make_mesh({'pipe': 2})
-  with pytest.raises(ValueError, match='num_attention_heads=4.*tensor=8.*1, 2, 4'):
+  with pytest.raises(
+    ValueError, match='num_attention_heads=4.*tensor=8.*1, 2, 4'
+  ):
     sharding.check_model(model_config, {'tensor': 8})
 
 
 def test_key_heads_divide_tensor_or_are_divided_by_it(model_config):
   sharding.check_model(model_config, {'tensor': 4})
   odd = model_config.replace(
-    num_attention_heads=12, num_key_value_heads=6, intermediate_size=48, vocab_size=48
+    num_attention_heads=12,
+    num_key_value_heads=6,
+    intermediate_size=48,
+    vocab_size=48,
   )
-  with pytest.raises(ValueError, match='num_key_value_heads=6 .* choose tensor from'):
+  with pytest.raises(
+    ValueError, match='num_key_value_heads=6 .* choose tensor from'
+  ):
     sharding.check_model(odd, {'tensor': 4})
 
 
@@ -144,28 +151,45 @@ SHELL = {'SLURM_STEP_NUM_TASKS': '1', 'SLURM_STEP_NODELIST': 'localhost'}
 def test_an_allocation_of_slurm_is_no_step(more, alone, caplog):
   found = sharding.distributed_settings(SLURM | more)
   assert found == (None if alone else {})
-  assert sharding.distributed_settings(SLURM | more | {'JAXAGENT_CLUSTER': 'none'}) is None
+  assert (
+    sharding.distributed_settings(SLURM | more | {'JAXAGENT_CLUSTER': 'none'})
+    is None
+  )
   # Processes that were asked for and will not come are named.
-  started = more.get('SLURM_STEP_ID', more.get('SLURM_STEPID', '')) in ('0', '17')
+  started = more.get('SLURM_STEP_ID', more.get('SLURM_STEPID', '')) in (
+    '0',
+    '17',
+  )
   if alone and not started:
     assert 'SLURM_NTASKS=8 are allocated, but' in caplog.text
-    with pytest.raises(ValueError, match='not started by srun, so no other will come'):
+    with pytest.raises(
+      ValueError, match='not started by srun, so no other will come'
+    ):
       sharding.distributed_settings(SLURM | more | {'JAXAGENT_CLUSTER': 'auto'})
 
 
 def test_a_terminal_of_srun_is_asked_about():
   terminal = SLURM | STEP | {'SLURM_STEP_ID': '0', 'SLURM_PTY_PORT': '40001'}
-  with pytest.raises(ValueError, match='JAXAGENT_CLUSTER=none for one process, or auto'):
+  with pytest.raises(
+    ValueError, match='JAXAGENT_CLUSTER=none for one process, or auto'
+  ):
     sharding.distributed_settings(terminal)
-  assert sharding.distributed_settings(terminal | {'JAXAGENT_CLUSTER': 'auto'}) == {}
-  assert sharding.distributed_settings(terminal | {'JAXAGENT_CLUSTER': 'none'}) is None
+  assert (
+    sharding.distributed_settings(terminal | {'JAXAGENT_CLUSTER': 'auto'}) == {}
+  )
+  assert (
+    sharding.distributed_settings(terminal | {'JAXAGENT_CLUSTER': 'none'})
+    is None
+  )
 
 
 def _started_with(monkeypatch, settings):
   """(Devices, address) that jax goes on with where SLURM is to be seen."""
   from jax._src import distributed
 
-  slurm = dict(JOB_ID='7', STEP_NODELIST='n[1-2]', NTASKS='2', PROCID='1', LOCALID='0')
+  slurm = dict(
+    JOB_ID='7', STEP_NODELIST='n[1-2]', NTASKS='2', PROCID='1', LOCALID='0'
+  )
   for name, value in slurm.items():
     monkeypatch.setenv(f'SLURM_{name}', value)
   monkeypatch.delenv('JAX_LOCAL_DEVICE_IDS', raising=False)
@@ -204,7 +228,9 @@ def test_a_cluster_that_only_jax_can_see():
   read = sharding.distributed_settings
   assert read({'JAXAGENT_CLUSTER': 'auto'}) == {}
   assert read({'JAXAGENT_CLUSTER': ''}) is None
-  with pytest.raises(ValueError, match="'gce' is not known; choose 'auto'.*'none'"):
+  with pytest.raises(
+    ValueError, match="'gce' is not known; choose 'auto'.*'none'"
+  ):
     read({'JAXAGENT_CLUSTER': 'gce'})
 
 
@@ -251,7 +277,9 @@ def _torus(*shape: int) -> types.SimpleNamespace:
   'shape, sizes',
   [((2, 2, 2), (4, 2)), ((4, 4, 4), (16, 4)), ((2, 4, 4), (8, 4))],
 )
-def test_a_torus_of_three_dimensions_scatters_a_plane_and_then_lines(shape, sizes):
+def test_a_torus_of_three_dimensions_scatters_a_plane_and_then_lines(
+  shape, sizes
+):
   stages = sharding.scatter_stages(_torus(*shape))
   assert tuple(len(groups[0]) for groups in stages) == sizes
 
@@ -273,4 +301,6 @@ def test_stages_leave_each_device_the_part_that_one_scatter_does():
       cut = np.split(sum(parts[device] for device in group), len(group))
       after |= dict(zip(group, cut))
     parts = after
-  assert [parts[device].tolist() for device in range(size)] == [[w] for w in wanted]
+  assert [parts[device].tolist() for device in range(size)] == [
+    [w] for w in wanted
+  ]

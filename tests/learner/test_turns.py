@@ -70,9 +70,7 @@ def test_gradients_equal_those_of_the_turns_alone(model_config, split, level):
   for samples in (alone, merged):
     learner = Learner(
       model_config,
-      dataclasses.replace(
-        CONFIG, estimator='dr_grpo', importance_level=level
-      ),
+      dataclasses.replace(CONFIG, estimator='dr_grpo', importance_level=level),
       seed=1,
     )
     if samples is alone:
@@ -152,9 +150,7 @@ def test_an_interaction_counts_once_whatever_its_rows(aggregation):
     first = advantages.first_rows(merged)
     scale = advantages.token_scale(mask, aggregation, first)
     by_turn = [
-      scale[i, t.start : t.end]
-      for i, s in enumerate(merged)
-      for t in s.steps()
+      scale[i, t.start : t.end] for i, s in enumerate(merged) for t in s.steps()
     ]
     totals.append(np.concatenate(by_turn))
   np.testing.assert_allclose(*totals, rtol=1e-6)

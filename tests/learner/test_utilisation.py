@@ -48,9 +48,13 @@ def test_flops_of_training_by_hand():
   forward = [2 * (body + 800) * n + attention * n * n / 2 for n in (3, 5)]
   assert flops.training_flops(MODEL, (3, 5)) == 3 * sum(forward)
   without_head = [2 * body * n + attention * n * n / 2 for n in (3, 5)]
-  assert flops.training_flops(MODEL, (3, 5), head=False) == 3 * sum(without_head)
+  assert flops.training_flops(MODEL, (3, 5), head=False) == 3 * sum(
+    without_head
+  )
   adapters = MODEL.replace(lora_rank=4)
-  more = flops.training_flops(adapters, (3,)) / flops.training_flops(MODEL, (3,))
+  more = flops.training_flops(adapters, (3,)) / flops.training_flops(
+    MODEL, (3,)
+  )
   assert more == pytest.approx(2 / 3)
 
 
@@ -84,4 +88,6 @@ def test_an_update_says_its_utilisation(model_config, monkeypatch):
 
 
 def test_a_cpu_has_none(model_config):
-  assert not [k for k in _learner(model_config).rl_update(make_samples(8)) if 'mfu' in k]
+  assert not [
+    k for k in _learner(model_config).rl_update(make_samples(8)) if 'mfu' in k
+  ]

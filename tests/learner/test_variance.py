@@ -126,9 +126,7 @@ def test_no_other_constant_gives_less_variance():
   def second_moment(b):
     return float(((w * (x - b) * g) ** 2).mean())
 
-  assert all(
-    second_moment(best) < second_moment(best + d) for d in (-0.1, 0.1)
-  )
+  assert all(second_moment(best) < second_moment(best + d) for d in (-0.1, 0.1))
 
 
 def test_a_group_estimator_has_a_baseline_of_its_own():

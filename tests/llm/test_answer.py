@@ -115,7 +115,9 @@ def test_what_is_cut_empty_or_declined():
   assert not _read({'content': None}).is_whole
   assert _read({'content': None, 'refusal': 'not that'}).declined == 'not that'
   assert _read({'content': ''}, 'content_filter').declined == 'content_filter'
-  assert _read({'content': [{'type': 'refusal', 'refusal': 'no'}]}).declined == 'no'
+  assert (
+    _read({'content': [{'type': 'refusal', 'refusal': 'no'}]}).declined == 'no'
+  )
 
 
 def test_an_answer_is_not_read_twice():
@@ -171,10 +173,14 @@ ENDS = ['x = 2', FINAL, '```\nx = 2\n```', "```python\ns = '</think>'\n```", '']
 @example("s = '</think>' # MARK\n~~~", 'x = 2', '\n</think>\n')
 @example('```MARK`</think>`MARK<think>', 'x = 2', '\n</think>\n')
 @example('```python`</think>`<think>MARK\n```', 'x = 2', '\n</think>\n')
-@given(PIECES, st.sampled_from(ENDS), st.sampled_from(['</think>', '\n</think>\n\n']))
+@given(
+  PIECES, st.sampled_from(ENDS), st.sampled_from(['</think>', '\n</think>\n\n'])
+)
 def test_what_was_thought_is_never_in_the_answer(thoughts, end, shut):
   """Whatever drafts, quotes and fences left open it holds."""
-  if shut == '</think>' and any(fence in thoughts + end for fence in ('```', '~~~')):
+  if shut == '</think>' and any(
+    fence in thoughts + end for fence in ('```', '~~~')
+  ):
     shut = '\n</think>\n'  # a tag behind a fence in its line is no model's
   found, answer, _ = answers.split(f'<think>\n{thoughts}{shut}{end}')
   assert 'MARK' not in answer

@@ -79,7 +79,9 @@ EDITED = 'a = 2\nprint(a)\n'
   ids=range(16),
 )
 def test_the_edit_is_the_last_block_of_the_answer_proper(answer):
-  assert ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'Set a to 2') == EDITED
+  assert (
+    ModelEditor(FixedTextModel([answer])).edit(SCRIPT, 'Set a to 2') == EDITED
+  )
 
 
 def test_thoughts_that_do_not_end_are_no_edit():
@@ -89,7 +91,7 @@ def test_thoughts_that_do_not_end_are_no_edit():
 
 
 def test_a_tag_within_the_script_is_a_part_of_it():
-  code = "a = 2\nT = '<think>.*?</think>'\nB = \'\'\'\n</think>\n\'\'\'\nprint(a)\n"
+  code = "a = 2\nT = '<think>.*?</think>'\nB = '''\n</think>\n'''\nprint(a)\n"
   assert ModelEditor(FixedTextModel([block(code)])).edit(SCRIPT, 'x') == code
 
 

@@ -332,8 +332,10 @@ def test_bad_options():
 
 def _vectors(*rows, order=None):
   items = [{'index': i, 'embedding': row} for i, row in enumerate(rows)]
-  return 200, {'data': [items[i] for i in order or range(len(rows))],
-               'usage': {'prompt_tokens': 7, 'total_tokens': 7}}
+  return 200, {
+    'data': [items[i] for i in order or range(len(rows))],
+    'usage': {'prompt_tokens': 7, 'total_tokens': 7},
+  }
 
 
 def test_vectors_in_the_order_of_the_texts(endpoint, tmp_path):

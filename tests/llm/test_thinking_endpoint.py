@@ -61,7 +61,9 @@ def test_an_old_cache_is_read_as_answers_are(endpoint, tmp_path):
   ],
   ids=range(7),
 )
-def test_a_cut_or_empty_answer_is_asked_for_with_more_room(endpoint, tmp_path, first):
+def test_a_cut_or_empty_answer_is_asked_for_with_more_room(
+  endpoint, tmp_path, first
+):
   endpoint.script = [first, first, said(CODE)]
   client = client_of(endpoint, tmp_path)
   with client.meter() as tokens:
@@ -70,13 +72,17 @@ def test_a_cut_or_empty_answer_is_asked_for_with_more_room(endpoint, tmp_path, f
   assert tokens == {'prompt_tokens': 30, 'tokens': 15}
   with client.meter() as tokens:  # all of it, from the cache as well
     client.complete(ASK, max_tokens=100)
-  assert tokens == {'prompt_tokens': 30, 'tokens': 15} and len(endpoint.seen) == 3
+  assert (
+    tokens == {'prompt_tokens': 30, 'tokens': 15} and len(endpoint.seen) == 3
+  )
 
 
 def test_after_so_much_room_the_key_is_named(endpoint, tmp_path):
   endpoint.script = [NULL]
   client = client_of(endpoint, tmp_path, room_key='config.editor.max_tokens')
-  with pytest.raises(Unfinished, match='800 tokens.*Raise config.editor.max_tokens'):
+  with pytest.raises(
+    Unfinished, match='800 tokens.*Raise config.editor.max_tokens'
+  ):
     client.complete(ASK, max_tokens=100)
   rooms = [body['max_tokens'] for _, _, body in endpoint.seen]
   assert rooms == [100, 200, 400, 800] and not list(tmp_path.rglob('*.json'))
@@ -96,25 +102,40 @@ def test_a_model_that_will_not_answer_is_not_asked_again(endpoint):
       client_of(endpoint).complete(ASK)
     assert len(endpoint.seen) == 1
     with pytest.raises(ActionFailed, match='refuses to answer'):
-      AskedEditor(ModelEditor(client_of(endpoint))).edited('x = 1\n', 'set x to 2')
+      AskedEditor(ModelEditor(client_of(endpoint))).edited(
+        'x = 1\n', 'set x to 2'
+      )
 
 
-@pytest.mark.parametrize('answer', [NULL, said(None), said('<think>hm', 'stop')])
+@pytest.mark.parametrize(
+  'answer', [NULL, said(None), said('<think>hm', 'stop')]
+)
 def test_no_editors_silence_is_charged_to_the_policy(endpoint, answer):
   endpoint.script = [answer]
   with pytest.raises(TextModelError):
-    AskedEditor(ModelEditor(client_of(endpoint))).edited('x = 1\n', 'set x to 2')
+    AskedEditor(ModelEditor(client_of(endpoint))).edited(
+      'x = 1\n', 'set x to 2'
+    )
 
 
 def test_an_editors_thoughts_are_gathered(endpoint):
-  endpoint.script = [said('no code', reasoning='first'), said(CODE, reasoning='then')]
+  endpoint.script = [
+    said('no code', reasoning='first'),
+    said(CODE, reasoning='then'),
+  ]
   with thinking() as found:
-    assert ModelEditor(client_of(endpoint)).edit('x = 1\n', 'set x to 2') == 'x = 2\n'
+    assert (
+      ModelEditor(client_of(endpoint)).edit('x = 1\n', 'set x to 2')
+      == 'x = 2\n'
+    )
   assert found == {'editor': 'first\n\nthen'}
 
 
 def test_thoughts_that_a_stop_text_ended_are_asked_for_without_it(endpoint):
-  endpoint.script = [said('<think>I write'), said('<think>I write\nEND</think>a\nEND b')]
+  endpoint.script = [
+    said('<think>I write'),
+    said('<think>I write\nEND</think>a\nEND b'),
+  ]
   client = client_of(endpoint)
   assert client.complete(ASK, max_tokens=9, stop=('\nEND',)) == 'a'
   bodies = [body for _, _, body in endpoint.seen]
@@ -125,7 +146,9 @@ def test_thoughts_that_a_stop_text_ended_are_asked_for_without_it(endpoint):
 def test_a_measured_model_has_the_room_that_it_has(endpoint, caplog):
   """Cut with a text: its answer; without: it said nothing. Asked once."""
   caplog.set_level(logging.WARNING)
-  client = client_of(endpoint, is_measured=True, room_key='config.writer.max_tokens')
+  client = client_of(
+    endpoint, is_measured=True, room_key='config.writer.max_tokens'
+  )
   endpoint.script = [said('<think>hm</think>half a pro', 'length')]
   found = client.complete(ASK)
   assert (found, found.thoughts) == ('half a pro', 'hm')
@@ -160,7 +183,9 @@ def test_extra_is_merged_and_none_takes_a_key_out(endpoint, tmp_path):
   ]
 
 
-def test_answers_are_kept_by_what_is_added_and_what_is_left_out(endpoint, tmp_path):
+def test_answers_are_kept_by_what_is_added_and_what_is_left_out(
+  endpoint, tmp_path
+):
   endpoint.script = [said(str(i)) for i in range(9)]
   one = client_of(endpoint, tmp_path, extra={'seed': None})
   texts = [one.complete(ASK, temperature=0.7, seed=s) for s in (1, 2, 1)]

@@ -64,9 +64,7 @@ def test_many_at_once(url, tmp_path):
   ):
     texts = list(
       executor.map(
-        lambda i: client.complete(
-          HELLO, max_tokens=8, temperature=1.0, seed=i
-        ),
+        lambda i: client.complete(HELLO, max_tokens=8, temperature=1.0, seed=i),
         range(32),
       )
     )
@@ -74,9 +72,7 @@ def test_many_at_once(url, tmp_path):
   assert len(set(texts)) > 16
 
 
-def test_what_it_refuses_is_named_and_holds_no_key(
-  url, tmp_path, monkeypatch
-):
+def test_what_it_refuses_is_named_and_holds_no_key(url, tmp_path, monkeypatch):
   monkeypatch.setenv('OPENAI_API_KEY', KEY)
   with pytest.raises(TextModelError, match='404') as error:
     with OpenAIClient(url, 'another', tmp_path / 'cache') as client:
@@ -92,7 +88,9 @@ def test_what_it_refuses_is_named_and_holds_no_key(
 
 def test_a_cut_answer_is_asked_for_with_more_room_and_then_named(url, tmp_path):
   with _client(url, tmp_path, is_measured=False, room_key='config.a') as client:
-    with pytest.raises(Unfinished, match='not whole within 96 tokens.*Raise config.a'):
+    with pytest.raises(
+      Unfinished, match='not whole within 96 tokens.*Raise config.a'
+    ):
       client.complete(HELLO, max_tokens=12)
     assert client.usage().requests == 4  # of 12, 24, 48 and 96 tokens
 

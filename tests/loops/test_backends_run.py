@@ -73,9 +73,17 @@ def work(taught, tmp_path) -> pathlib.Path:
 def _start(work: pathlib.Path, *options: str) -> subprocess.Popen:
   with open(work.parent / 'out.txt', 'w') as out:
     return subprocess.Popen(
-      [sys.executable, '-m', 'jaxagent.main', *OPTIONS, *options,
-       f'--work_dir={work}'],
-      cwd=ROOT, env=environment(), stdout=out,
+      [
+        sys.executable,
+        '-m',
+        'jaxagent.main',
+        *OPTIONS,
+        *options,
+        f'--work_dir={work}',
+      ],
+      cwd=ROOT,
+      env=environment(),
+      stdout=out,
       stderr=subprocess.STDOUT,
     )
 
@@ -95,8 +103,11 @@ def _executions(work: pathlib.Path) -> list[dict]:
   log = work / 'logs' / 'executions.jsonl'
   if not log.exists():
     return []
-  return [json.loads(l) for l in log.read_text().splitlines(keepends=True)
-          if l.endswith('\n')]
+  return [
+    json.loads(l)
+    for l in log.read_text().splitlines(keepends=True)
+    if l.endswith('\n')
+  ]
 
 
 def _of_rl(work: pathlib.Path) -> list[dict]:
@@ -120,15 +131,19 @@ def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
 
 
 def test_docker_with_a_container_killed(docker_image, work):  # noqa: F811
-  process = _start(work, '--config.sandbox.backend=docker',
-                   f'--config.sandbox.docker_image={docker_image}')
+  process = _start(
+    work,
+    '--config.sandbox.backend=docker',
+    f'--config.sandbox.docker_image={docker_image}',
+  )
   api = docker_backend.connect()
   try:
     _wait_until(process, lambda: _executions(work), work)
     killed = 0
     while killed < KILLS:
       found = _wait_until(
-        process, lambda: daemon.containers(api, 'running'), work)
+        process, lambda: daemon.containers(api, 'running'), work
+      )
       with contextlib.suppress(docker.errors.APIError):  # it ended by itself
         api.kill(found[0]['Id'])
         killed += 1
@@ -154,8 +169,11 @@ def test_ray(work):
 
 def test_ray_with_a_node_killed(cluster, work):  # noqa: F811
   """The slots lie on two nodes; what the lost one ran comes out elsewhere."""
-  process = _start(work, '--config.sandbox.backend=ray',
-                   f'--config.sandbox.ray_address={cluster.address}')
+  process = _start(
+    work,
+    '--config.sandbox.backend=ray',
+    f'--config.sandbox.ray_address={cluster.address}',
+  )
   try:
     _wait_until(process, lambda: _of_rl(work), work)
     cluster.remove_node(cluster.removable[0], allow_graceful=False)

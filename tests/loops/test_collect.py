@@ -140,7 +140,9 @@ def test_a_steps_state_is_kept_once_and_by_reference(tmp_path):
   several = {tuple(r['ideas']) for r in records}
   assert len(keys) == 40 and len(set(keys)) == len(several) > 1
   state = made.env.store.get(keys[0])
-  assert state.files == STATE['files'] and list(state.ideas) == records[0]['ideas']
+  assert (
+    state.files == STATE['files'] and list(state.ideas) == records[0]['ideas']
+  )
   made.env.store = Snapshots(':memory:')
   n = len(several)
   with pytest.raises(UserError, match=f'{n} of the {n} states .*made again'):
@@ -190,7 +192,9 @@ def test_told_to_stop_it_waits_for_no_trajectory(tmp_path):
 
   made = _Collecting(tmp_path, told)
   made.config.collect.max_steps = 6
-  with pytest.raises(Interrupted, match='SIGTERM: stopped; .*trajectories.jsonl'):
+  with pytest.raises(
+    Interrupted, match='SIGTERM: stopped; .*trajectories.jsonl'
+  ):
     collect.run(made, _starts())
   assert 'collect-wine-9-5' not in made.asked
   before = {job.rsplit('-', 1)[0] for job in made.asked if job.endswith('-5')}
@@ -213,7 +217,9 @@ def test_one_without_words_is_a_fault_and_what_an_answer_took_is_kept(tmp_path):
     raise NoText('no text')
 
   with pytest.raises(MachineryError, match='NoText: no text'):
-    collect.run(_Collecting(tmp_path / 'a', lambda job: False, act=silent), _starts())
+    collect.run(
+      _Collecting(tmp_path / 'a', lambda job: False, act=silent), _starts()
+    )
   made = _Collecting(tmp_path / 'b', lambda job: False)
   found = [step for r in collect.run(made, _starts()) for step in r['steps']]
   assert len(found) == 40 and all(step['answer_s'] >= 0.0 for step in found)

@@ -54,9 +54,7 @@ def test_turns_are_permuted_and_what_follows_is_summed_anew():
       types.Turn(i, i + 1, 0, types.Outcome.OK, base + i, 1.0, info)
       for i in range(2)
     )
-    before.append(
-      dataclasses.replace(sample, turns=turns, reward=2 * base + 1)
-    )
+    before.append(dataclasses.replace(sample, turns=turns, reward=2 * base + 1))
     before.append(dataclasses.replace(sample, reward=base + 2))
   after = control.shuffled(before, ON, (0, 1, 77))
   given = [t.reward for s in after for t in s.steps()]
@@ -110,4 +108,6 @@ def test_steps_that_fill_no_batch_are_told(tmp_path, monkeypatch, capsys):
   rl = SimpleNamespace(batch_size=32, value_warmup_epochs=2)
   host = SimpleNamespace(config=SimpleNamespace(rl=rl, seed=3), work=tmp_path)
   value_warmup.run(host, None, None, [])
-  assert '8 steps do not fill config.rl.batch_size=32' in capsys.readouterr().out
+  assert (
+    '8 steps do not fill config.rl.batch_size=32' in capsys.readouterr().out
+  )

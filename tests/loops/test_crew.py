@@ -100,7 +100,10 @@ def test_a_whole_run_by_two_processes_stopped_and_resumed(tmp_path):
   for process in started:  # as SLURM does, all of them
     process.send_signal(signal.SIGTERM)
   first, other = (process.communicate(timeout=200)[0] for process in started)
-  assert [p.returncode for p in started] == [143, 0], (first[-2000:], other[-2000:])
+  assert [p.returncode for p in started] == [143, 0], (
+    first[-2000:],
+    other[-2000:],
+  )
   assert 'is saved' in first and 'SIGTERM' not in other
   first, other = _finish(_start((*MAIN, f'--work_dir={work}'), 2))
   assert 'summary.json' in first and 'summary.json' not in other
@@ -119,7 +122,11 @@ def test_a_whole_run_by_two_processes_stopped_and_resumed(tmp_path):
 
 
 def test_a_mesh_without_one_of_them_is_refused(tmp_path):
-  small = (*MAIN[:-1], '--config.mesh.fsdp=2', f'--work_dir={tmp_path / "work"}')
+  small = (
+    *MAIN[:-1],
+    '--config.mesh.fsdp=2',
+    f'--work_dir={tmp_path / "work"}',
+  )
   for process in _start(small, 2):
     said, _ = process.communicate(timeout=120)
     assert process.returncode == 2, said[-2000:]

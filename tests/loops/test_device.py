@@ -69,7 +69,8 @@ def test_a_model_whose_tokenizer_was_exchanged_is_refused(folder, tmp_path):
 
 
 @pytest.mark.skipif(
-  int(transformers.__version__.split('.')[0]) < 5, reason='4 keeps tokenizer.json'
+  int(transformers.__version__.split('.')[0]) < 5,
+  reason='4 keeps tokenizer.json',
 )
 def test_a_model_that_transformers_reads_otherwise_is_refused(folder, tmp_path):
   file = folder / 'tokenizer.json'
@@ -96,5 +97,7 @@ def test_a_kernel_that_cannot_be_is_named_before_anything_is_loaded():
     pad_id=0,
     path='no/such/folder',
   )
-  with pytest.raises(ValueError, match="attention='splash': needs a TPU.*choose 'auto'"):
+  with pytest.raises(
+    ValueError, match="attention='splash': needs a TPU.*choose 'auto'"
+  ):
     crew.build(plan)

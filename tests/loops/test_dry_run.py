@@ -11,7 +11,10 @@ from jaxagent import plan
 from jaxagent.loops import dry_run
 
 COMPILED = (
-  pathlib.Path(__file__).parents[2] / 'benchmarks' / 'results' / 'compiled_plans.json'
+  pathlib.Path(__file__).parents[2]
+  / 'benchmarks'
+  / 'results'
+  / 'compiled_plans.json'
 )
 
 
@@ -59,7 +62,9 @@ def test_sft_of_whole_solutions_is_told_where_it_runs():
   assert '3 sft        none' in _stages(config)
   config.sft.conversations = 'talks.jsonl'
   said = _stages(config)
-  assert '3 sft        2 epochs' in said and 'conversations of talks.jsonl' in said
+  assert (
+    '3 sft        2 epochs' in said and 'conversations of talks.jsonl' in said
+  )
 
 
 def test_the_papers_run_needs_what_the_formulas_say():

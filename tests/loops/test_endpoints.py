@@ -49,7 +49,11 @@ def test_a_dictionary_or_its_text_is_one_config(given):
   [
     ('expert', 'top_p=0.9', 'expert.extra=.*neither JSON nor a Python literal'),
     ('expert', '[1]', 'expert.extra=.*no dictionary'),
-    ('expert', {'stream': True}, "expert.extra=.*'stream' is set by the client"),
+    (
+      'expert',
+      {'stream': True},
+      "expert.extra=.*'stream' is set by the client",
+    ),
     ('embeddings', {'a': 1}, r'of an endpoint.* \(tfidf\)'),
     ('reader', {'a': 1}, r'of an endpoint.* \(scripted\)'),
   ],
@@ -63,7 +67,9 @@ def test_what_is_no_extra_is_refused(role, given, says):
     settings.validate(config)
 
 
-@pytest.mark.parametrize('name, value', [('max_tokens', 99), ('temperature', 0.1)])
+@pytest.mark.parametrize(
+  'name, value', [('max_tokens', 99), ('temperature', 0.1)]
+)
 def test_a_measured_model_has_the_policys_limits(name, value):
   config = common.base()
   config.loop, config.expert[name] = 'agent', value
@@ -76,8 +82,11 @@ def test_a_measured_model_has_the_policys_limits(name, value):
   [
     ('{"seed": null}', None),
     ("{'seed': None}", None),
-    ('.seed=1', "give config.expert.extra as a whole, --config.expert.extra=\"{'seed'"),
-    ('{"seed": nul', "config.expert.extra='{\"seed\": nul': neither JSON"),
+    (
+      '.seed=1',
+      "give config.expert.extra as a whole, --config.expert.extra=\"{'seed'",
+    ),
+    ('{"seed": nul', 'config.expert.extra=\'{"seed": nul\': neither JSON'),
   ],
 )
 def test_from_the_command_line(tmp_path, text, says):

@@ -198,9 +198,7 @@ class _Counting:
       history=(PastStep('List Files', 'ok', text, '.'),),
     )
     result = _idle_step(state, text, split=split, job_id=job_id)
-    return dataclasses.replace(
-      result, state=None if state.step == 2 else after
-    )
+    return dataclasses.replace(result, state=None if state.step == 2 else after)
 
 
 class _Stop:

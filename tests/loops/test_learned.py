@@ -63,7 +63,9 @@ def _steps(*responses):
 def _host(**changes):
   store = stubs.SimpleNamespace(get={'key': STATE}.__getitem__)
   config = _config('', **changes)
-  return stubs.SimpleNamespace(config=config, env=stubs.SimpleNamespace(store=store))
+  return stubs.SimpleNamespace(
+    config=config, env=stubs.SimpleNamespace(store=store)
+  )
 
 
 def test_of_the_experts_steps_too(capsys):
@@ -82,7 +84,9 @@ def test_nothing_to_learn_from_the_experts_is_refused(responses):
   policy.prompt_ids = lambda state: np.zeros(3, np.int32)
   with pytest.raises(UserError, match=r'experts.*sft.steps=ran.*of [01] none'):
     learned.rows_of_steps(_host(), _steps(*responses), policy)
-  assert learned.rows_of_steps(_host(epochs=0), _steps(*responses), policy) == []
+  assert (
+    learned.rows_of_steps(_host(epochs=0), _steps(*responses), policy) == []
+  )
 
 
 def test_read_once_each_and_damage_is_the_users(tmp_path):

@@ -97,7 +97,9 @@ def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
   with pytest.raises(MachineryError, match='2 of 12 .* OSError: gone'):
     evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert not (idle_host.work / 'eval' / 'rl.json').exists()
-  idle_host.env.step = again = _FailingStep(OSError('gone'), times=0, indices=())
+  idle_host.env.step = again = _FailingStep(
+    OSError('gone'), times=0, indices=()
+  )
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert len(records) == 12 and not any(r['missing'] for r in records)
   # Made again are only those that were cut short.

@@ -29,7 +29,9 @@ def _record(host, task, index, *states, **step):
   return {
     'task': task,
     'index': index,
-    'steps': [{'state': key, 'outcome': 'script_error', **step} for key in keys],
+    'steps': [
+      {'state': key, 'outcome': 'script_error', **step} for key in keys
+    ],
   }
 
 
@@ -46,7 +48,9 @@ def test_a_state_counts_with_its_ideas_once_whatever_came_of_the_step():
   ]
   states = pool.make(host, records)
   assert sorted(states) == ['a-0-0', 'a-0-1', 'a-1-1']
-  assert states['a-0-1'].ideas == ('deeper',) and states['a-1-1'].ideas == ('wider',)
+  assert states['a-0-1'].ideas == ('deeper',) and states['a-1-1'].ideas == (
+    'wider',
+  )
   assert len(states) == 3
 
 
@@ -75,9 +79,13 @@ def test_the_steps_that_begin_in_the_pool():
   assert [len(r['steps']) for r in records] == [2, 2]
 
 
-@pytest.mark.parametrize('rl', [{'states': 3}, {'batch_size': 3}, {'tasks': ('b',)}])
+@pytest.mark.parametrize(
+  'rl', [{'states': 3}, {'batch_size': 3}, {'tasks': ('b',)}]
+)
 def test_too_few_are_refused_before_anything_is_trained(rl):
   host = _host(**rl)
   records = [_record(host, 'a', 0, START, _with('deeper'))]
-  with pytest.raises(UserError, match='left [02] states of these tasks.*rl.states'):
+  with pytest.raises(
+    UserError, match='left [02] states of these tasks.*rl.states'
+  ):
     pool.make(host, records)

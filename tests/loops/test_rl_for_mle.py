@@ -110,7 +110,9 @@ def test_rewards_are_derived_again_and_solutions_improved_upon(finished):
   valid = {t['solution_id'] for t in traces if t['score_after'] is not None}
   improved = {t['improves'] for t in traces} - {''}
   assert improved and improved <= valid
-  assert all(t['reward'] == t['score_after'] for t in traces if t['score_after'])
+  assert all(
+    t['reward'] == t['score_after'] for t in traces if t['score_after']
+  )
 
 
 def test_a_search_around_the_trained_policy(finished):

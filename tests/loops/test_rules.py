@@ -144,7 +144,8 @@ NUMBERS = {
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
   'instrumenter.timeout_s': ((0, -1), 'above 0'),
   **{
-    f'{role}.temperature': ((-0.1, -1), 'at least 0') for role in endpoints.WRITERS
+    f'{role}.temperature': ((-0.1, -1), 'at least 0')
+    for role in endpoints.WRITERS
   },
   'collect.time_limit_s': ((0, -1), 'above 0'),
   'eval.time_limit_s': ((0, -1), 'above 0'),
@@ -247,22 +248,38 @@ PAIRS = [
   ),
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
   ({'writer.samples': 5}, 'writer.samples=5 is of a model behind an endpoint'),
-  ({'sandbox.memory_mb': 255}, 'memory_mb=255 is too little .* 0 for each task'),
-  ({'env.help': 'person'}, r"help='person' answers 'Request Help'.*actions=\(\)"),
-  ({'env.after_edit': 'nothing'}, "after_edit='nothing' gives an edit no score"),
+  (
+    {'sandbox.memory_mb': 255},
+    'memory_mb=255 is too little .* 0 for each task',
+  ),
+  (
+    {'env.help': 'person'},
+    r"help='person' answers 'Request Help'.*actions=\(\)",
+  ),
+  (
+    {'env.after_edit': 'nothing'},
+    "after_edit='nothing' gives an edit no score",
+  ),
   (
     {'rl.states': 9, 'loop': 'episodewise_ppo'},
-    "rl.states=9 is of step-wise RL",
+    'rl.states=9 is of step-wise RL',
   ),
   (
     {'rl.states': 9, 'loop': 'rl_for_mle'},
     "rl.states=9 is not of config.loop='rl_for_mle'",
   ),
   (
-    {'rl.tasks': ('digits',), 'loop': 'rl_for_mle', 'tasks.heldin': ('digits',)},
+    {
+      'rl.tasks': ('digits',),
+      'loop': 'rl_for_mle',
+      'tasks.heldin': ('digits',),
+    },
     "rl.tasks=.* is not of config.loop='rl_for_mle'",
   ),
-  ({'rl.gamma': 0.9, 'loop': 'episodewise_ppo'}, 'gamma=0.9 discounts by token'),
+  (
+    {'rl.gamma': 0.9, 'loop': 'episodewise_ppo'},
+    'gamma=0.9 discounts by token',
+  ),
   (
     {'rl.estimator': 'rloo', 'rl.group_size': 2, 'rl.gamma': 0.9},
     "gamma=0.9 is not read by .*'rloo', but by gae and reinforce_pp",
@@ -306,8 +323,15 @@ PAIRS = [
     'corner_term=False pays a corner case like an error',
   ),
   *(
-    ({f'reward.{key}': value, 'loop': 'rl_for_mle'}, f'reward.{key}={value} is of')
-    for key, value in (('binary', True), ('format_term', False), ('corner_term', False))
+    (
+      {f'reward.{key}': value, 'loop': 'rl_for_mle'},
+      f'reward.{key}={value} is of',
+    )
+    for key, value in (
+      ('binary', True),
+      ('format_term', False),
+      ('corner_term', False),
+    )
   ),
   ({'collect.max_steps': 501}, 'from 1 to 500'),
   ({'eval.max_steps': 501}, 'from 1 to 500'),
@@ -336,7 +360,10 @@ PAIRS = [
   ({'rollout.stop': (3,)}, 'must be a tuple of texts'),
   ({'rollout.max_prompt_tokens': 4000}, '4000 .*max_position_embeddings=1024'),
   ({'work_dir': ' '}, "work_dir=' ' is empty"),
-  ({'rl.offload': ('policy',)}, "'policy' .*choose from: reference, value, policy_opt"),
+  (
+    {'rl.offload': ('policy',)},
+    "'policy' .*choose from: reference, value, policy_opt",
+  ),
   ({'rl.offload': ('value', 'value')}, "'value' is there twice"),
   ({'rl.offload': 'value'}, "offload='value' must be a tuple"),
   (
@@ -344,7 +371,11 @@ PAIRS = [
     r'offload=.*kl_coef=0.0 has a reference; leave it out',
   ),
   (
-    {'rl.offload': ('value_optimizer',), 'rl.estimator': 'rloo', 'rl.group_size': 2},
+    {
+      'rl.offload': ('value_optimizer',),
+      'rl.estimator': 'rloo',
+      'rl.group_size': 2,
+    },
     "offload=.*estimator='rloo' has no value model",
   ),
   (
@@ -392,7 +423,11 @@ PAIRS = [
     'editor.base_url=',
   ),
   (
-    {'loop': 'rl_for_mle', 'solution.programs': 5, 'sft.conversations': 'a.json'},
+    {
+      'loop': 'rl_for_mle',
+      'solution.programs': 5,
+      'sft.conversations': 'a.json',
+    },
     "programs=5 writes programs .* config.sft.conversations='a.json'",
   ),
   (
@@ -462,7 +497,9 @@ def test_a_backend_without_its_package_is_refused(name, monkeypatch):
 ])  # fmt: skip
 def test_heads_that_vllm_does_not_have(cpu, heads, said, monkeypatch):
   monkeypatch.setattr(engines, '_installed', lambda options: cpu)
-  config = _config({'rollout.engine': 'vllm', HF + 'num_attention_heads': heads})
+  config = _config(
+    {'rollout.engine': 'vllm', HF + 'num_attention_heads': heads}
+  )
   told = engines.complaint(config)
   assert said in told and bool(said) == bool(told)
 
@@ -470,9 +507,14 @@ def test_heads_that_vllm_does_not_have(cpu, heads, said, monkeypatch):
 def test_nccl_without_gpus_is_refused(monkeypatch):
   over = {'rollout.engine': 'vllm', 'rollout.vllm.sync': 'nccl'}
   config = _config({**over, 'rollout.vllm.urls': ('http://127.0.0.1:1',)})
-  for there, said in ((None, 'CuPy is not installed'), (object(), 'not on a GPU')):
-    monkeypatch.setattr('importlib.util.find_spec', lambda name: there)
-    with pytest.raises(UserError, match=f"sync='nccl': .*{said}.*shared_memory"):
+  for there, said in (
+    (None, 'CuPy is not installed'),
+    (object(), 'not on a GPU'),
+  ):
+    monkeypatch.setattr('importlib.util.find_spec', lambda name: there)  # noqa: B023
+    with pytest.raises(
+      UserError, match=f"sync='nccl': .*{said}.*shared_memory"
+    ):
       settings.validate_devices(config)
   monkeypatch.setattr(engines, '_installed', lambda options: True)
   config = _config({**over, 'rollout.vllm.devices': ('0',)})

@@ -40,7 +40,10 @@ OPTIONS = (
   '--config.rl.weighting=none',
 )
 # The other engine has no such option.
-VLLM = ('--config.rollout.engine=vllm', '--config.rollout.batch_invariant=False')
+VLLM = (
+  '--config.rollout.engine=vllm',
+  '--config.rollout.batch_invariant=False',
+)
 # What the learner computed; clocks differ between runs.
 SAME = (
   'actor/pg_loss',
@@ -334,7 +337,9 @@ def test_a_run_with_vllm_and_its_server_killed(finished, tmp_path):
   _wait_for(work / 'rl' / 'traces' / 'update_000000.jsonl', process)
   started = process_tree.below(process.pid)
   server = next(
-    p for p in started if '-m vllm.entrypoints' in process_tree.name(p)
+    p
+    for p in started
+    if '-m vllm.entrypoints' in process_tree.name(p)
     and 'guard' not in process_tree.name(p)
   )
   os.kill(server, signal.SIGKILL)

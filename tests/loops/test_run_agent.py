@@ -102,7 +102,9 @@ def test_react_around_an_endpoint(tmp_path, endpoint):
   assert trace['steps'][-1]['observation'] == 'end'
   log = tmp_path / 'work/mlagentbench/wine/1/agent_log/step_1_log.log'
   assert prompt in [m['messages'][-1]['content'] for m in asked]
-  assert 'has been executed' in log.read_text() and 'Question:' in log.read_text()
+  assert (
+    'has been executed' in log.read_text() and 'Question:' in log.read_text()
+  )
   cost = found['cost']
   assert (cost['steps'], cost['tokens'], cost['prompt_tokens']) == (2, 2, 2)
   assert cost['exec_s'] > 0 and cost['answer_s'] > 0

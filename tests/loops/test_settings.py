@@ -35,7 +35,9 @@ def _config(tmp_path=None, **changes):
 def test_a_name_in_which_checkpoints_would_be_lost_is_refused(tmp_path, name):
   """Whichever folder above the work directory has it, and before it is made."""
   config = _config(tmp_path / name)
-  with pytest.raises(UserError, match='Orbax takes for a pattern.* --work_dir') as no:
+  with pytest.raises(
+    UserError, match='Orbax takes for a pattern.* --work_dir'
+  ) as no:
     settings.open_work_dir(config)
   assert '\n' not in str(no.value) and not (tmp_path / name).exists()
 
@@ -50,7 +52,9 @@ def test_the_home_folder_is_found_in_every_path(tmp_path, monkeypatch):
   own = _config(model__path='a~b')
   settings.expand_home(own)
   assert own.model.path == 'a~b' and own.tokenizer.path == ''
-  with pytest.raises(UserError, match="config.model.path='~nobody-here/x': .*give"):
+  with pytest.raises(
+    UserError, match="config.model.path='~nobody-here/x': .*give"
+  ):
     settings.expand_home(_config(model__path='~nobody-here/x'))
 
 

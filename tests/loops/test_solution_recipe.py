@@ -64,9 +64,7 @@ def test_a_frozen_model_is_asked_between_the_two():
   )  # fmt: skip
   (call,) = walk.take(call.call, 'its answer')
   assert call.request == (Task('t'), RESPONSE, 'its answer')
-  failed = _executed(
-    outcome=types.Outcome.SCRIPT_ERROR, milestones=['a', 'b']
-  )
+  failed = _executed(outcome=types.Outcome.SCRIPT_ERROR, milestones=['a', 'b'])
   walk.take(call.call, failed)
   assert set(walk.credits) == {0}  # no other role learns
   assert walk.credits[0].reward == pytest.approx(-9.8)

@@ -34,13 +34,17 @@ def _config(model, template):
 
 def test_the_switch_is_named_and_mends_it(model):
   config = _config(model, THINKING)
-  with pytest.raises(UserError, match=r"opens <think> .*kwargs=\"\{'enable_thinking'"):
+  with pytest.raises(
+    UserError, match=r"opens <think> .*kwargs=\"\{'enable_thinking'"
+  ):
     settings.validate(config)
   config.rollout.chat_template_kwargs = OFF
   settings.validate(config)
   assert templates.load(config, str(model)).opens_thoughts == ''
   config.rollout.chat_template_kwargs = str(OFF)
-  assert settings.config_record(config)['rollout']['chat_template_kwargs'] == OFF
+  assert (
+    settings.config_record(config)['rollout']['chat_template_kwargs'] == OFF
+  )
 
 
 def test_without_a_switch_another_template_is_the_remedy(model, caplog):

@@ -11,7 +11,9 @@ import pytest
 from jaxagent.loops import text_models
 
 
-def _config(kind: str, url: str = 'http://127.0.0.1:9/v1', timeout_s: float = 5.0):
+def _config(
+  kind: str, url: str = 'http://127.0.0.1:9/v1', timeout_s: float = 5.0
+):
   options = stubs.SimpleNamespace(
     kind=kind, base_url=url, model='m', max_tokens=64, timeout_s=timeout_s,
     temperature=0.0, extra={},
@@ -59,7 +61,9 @@ def test_no_model_is_asked(tmp_path, kind):
   assert text_models.make_instrumenter(_config(kind), tmp_path) is None
 
 
-def test_help_that_has_gone_is_the_answer_that_nobody_helps(monkeypatch, capsys):
+def test_help_that_has_gone_is_the_answer_that_nobody_helps(
+  monkeypatch, capsys
+):
   env = stubs.SimpleNamespace(help='person')
   person = text_models.make_helper(stubs.SimpleNamespace(env=env))
   monkeypatch.setattr('builtins.input', lambda asked: f'about {asked[:9]}')

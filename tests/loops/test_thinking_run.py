@@ -29,7 +29,9 @@ ROOT = pathlib.Path(__file__).parents[2]
 ROOM = {'expert': 512, 'editor': 2048}
 DRAFT = '```python\nraise SystemExit("a draft")\n```'
 THOUGHTS = f'Pondering. Perhaps\n{DRAFT}\nNo, that is not it.'
-_SCRIPT = re.compile(r'Instruction: (.*?)\n\nScript:\n```python\n(.*)```\Z', re.S)
+_SCRIPT = re.compile(
+  r'Instruction: (.*?)\n\nScript:\n```python\n(.*)```\Z', re.S
+)
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -130,7 +132,9 @@ def _collected(work: pathlib.Path) -> list[dict]:
 def test_a_model_that_thinks_teaches_what_one_that_does_not_teaches(tmp_path):
   _run(tmp_path / 'plain', _plain, '--config.loop=collect')
   asked = _run(tmp_path / 'thinking', _thinking)
-  plain, thinking = (_collected(tmp_path / name) for name in ('plain', 'thinking'))
+  plain, thinking = (
+    _collected(tmp_path / name) for name in ('plain', 'thinking')
+  )
   same = ('response', 'outcome', 'valid_action', 'score_after', 'diff')
   assert [[s[k] for k in same] for s in plain] == [
     [s[k] for k in same] for s in thinking
@@ -143,7 +147,9 @@ def test_a_model_that_thinks_teaches_what_one_that_does_not_teaches(tmp_path):
     with_thoughts = [step for step in thinking if field in step]
     assert len(with_thoughts) > len(thinking) / 2
     assert all('Pondering' in step[field] for step in with_thoughts)
-  assert not any('Pondering' in s['response'] or 'draft' in s['diff'] for s in thinking)
+  assert not any(
+    'Pondering' in s['response'] or 'draft' in s['diff'] for s in thinking
+  )
   # Cuts were asked for again.
   rooms = {body['max_tokens'] for body in asked}
   assert {2 * ROOM['expert'], 2 * ROOM['editor']} <= rooms
@@ -151,5 +157,7 @@ def test_a_model_that_thinks_teaches_what_one_that_does_not_teaches(tmp_path):
   trained = read_traces(tmp_path / 'thinking' / 'rl' / 'traces')
   assert len(trained) == 4
   told = ' '.join(step['observation'] for step in trained)
-  assert 'code block' not in told and 'no text' not in told and 'cut off' not in told
+  assert (
+    'code block' not in told and 'no text' not in told and 'cut off' not in told
+  )
   assert audit.audit(tmp_path / 'thinking')['differences'] == []

@@ -113,8 +113,12 @@ def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):
   journal.close()
 
 
-@pytest.mark.parametrize('every, saved', [(1, [1, 2, 3]), (2, [2, 3]), (9, [3])])
-def test_what_the_last_update_left_is_saved(every, saved, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+  'every, saved', [(1, [1, 2, 3]), (2, [2, 3]), (9, [3])]
+)
+def test_what_the_last_update_left_is_saved(
+  every, saved, tmp_path, monkeypatch
+):
   config = common.base()
   config.rl.updates, config.rl.checkpoint_every = 3, every
   host = stubs.SimpleNamespace(
@@ -123,7 +127,9 @@ def test_what_the_last_update_left_is_saved(every, saved, tmp_path, monkeypatch)
     stop=stubs.SimpleNamespace(signal=None, check=lambda said: None),
   )
   steps = []
-  loop = train._Loop(host, None, None, None, None, stubs.SimpleNamespace(save=steps.append))
+  loop = train._Loop(
+    host, None, None, None, None, stubs.SimpleNamespace(save=steps.append)
+  )
   metrics = {'critic/score/mean': 0.5, 'duration/trained/mean': 1.0}
   monkeypatch.setattr(loop, '_update', lambda update: dict(metrics))
   loop.run(0)
@@ -136,5 +142,7 @@ def test_another_recipes_checkpoint_is_refused(tmp_path):
     latest=lambda: restored, directory=tmp_path
   )
   learner = None  # is not asked
-  with pytest.raises(UserError, match='stepwise RL, not of episodewise.*work_dir'):
+  with pytest.raises(
+    UserError, match='stepwise RL, not of episodewise.*work_dir'
+  ):
     train._resume(checkpoints, learner, None, 'episodewise')

@@ -23,7 +23,9 @@ def _next(number: int) -> types.State:
 
 def _executed(number: int, last: bool = False) -> types.Executed:
   state = None if last else _next(number + 1)
-  return types.Executed(types.Outcome.OK, 1.0 + number, state, info={'n': number})
+  return types.Executed(
+    types.Outcome.OK, 1.0 + number, state, info={'n': number}
+  )
 
 
 def _completion(call: Generate) -> types.Completion:
@@ -92,7 +94,9 @@ def test_a_frozen_role_speaks_text_and_has_no_credit():
   assert walk.finished and walk.credits == {}
 
 
-@pytest.mark.parametrize('limit, steps', [(0.5, 1), (1.0, 1), (3.5, 3), (99, 4)])
+@pytest.mark.parametrize(
+  'limit, steps', [(0.5, 1), (1.0, 1), (3.5, 3), (99, 4)]
+)
 def test_it_ends_once_its_executions_have_taken_the_time(limit, steps):
   # They take 1, 2, 3, ... seconds.
   assert len(_walk(4, time_limit_s=limit).credits) == steps
@@ -103,7 +107,9 @@ def test_whole_trajectories_start_from_the_starters():
   config = common.base()
   config.rl.batch_size = 6
   config.episode.max_steps = 3
-  policy = stubs.SimpleNamespace(prompt_ids=_prompt, text=lambda completion: 'x')
+  policy = stubs.SimpleNamespace(
+    prompt_ids=_prompt, text=lambda completion: 'x'
+  )
   starts = {
     name: Start(dataclasses.replace(START, task=name), 0.5) for name in 'ab'
   }

@@ -77,7 +77,11 @@ def test_failed_steps_count_and_what_has_no_reward_does_not():
 
 
 def test_the_reward_is_the_one_that_rl_is_trained_on():
-  assert [s.reward for s in _samples(switches={'binary': True})] == [1.0, 0.0, 0.5]
+  assert [s.reward for s in _samples(switches={'binary': True})] == [
+    1.0,
+    0.0,
+    0.5,
+  ]
   switches = {'binary': True, 'format_term': False}
   assert [s.reward for s in _samples(switches=switches)] == [1.0, 0.5, 0.5]
 
@@ -86,17 +90,25 @@ def test_in_whole_trajectories_a_step_is_worth_what_follows_too():
   binary = {'binary': True}
   found = _samples(switches=binary, horizon=4)
   assert [s.reward for s in found] == [2.0, 1.0]  # the long one earns, too
-  assert [s.reward for s in _samples(switches=binary, horizon=9)] == [2.5, 1.5, 0.5]
+  assert [s.reward for s in _samples(switches=binary, horizon=9)] == [
+    2.5,
+    1.5,
+    0.5,
+  ]
 
 
 @pytest.mark.parametrize('tasks, want', [((), {'a', 'b'}), (('b',), {'b'})])
 def test_only_the_tasks_of_rl(tasks, want, monkeypatch):
   config = stepwise_ppo.get_config('tiny')
   config.rl.tasks = tasks
-  host = types_of(config=config, heldin=('a', 'b'), env=types_of(store=types_of(get=None)))
+  host = types_of(
+    config=config, heldin=('a', 'b'), env=types_of(store=types_of(get=None))
+  )
   seen = {}
   monkeypatch.setattr(
-    value_warmup, 'samples_of', lambda own, *_, **options: seen.update(options, own=own)
+    value_warmup,
+    'samples_of',
+    lambda own, *_, **options: seen.update(options, own=own),
   )
   value_warmup._samples(host, None, [{'task': t} for t in 'abc'])
   assert {r['task'] for r in seen['own']} == want and seen['horizon'] == 1

@@ -67,7 +67,9 @@ def test_a_prompted_model_has_the_table_of_a_trained_one(tmp_path, endpoint):
   assert 0 < drawn[0]['valid'] < 1 and found['better'] in drawn
   assert found['better']['reward'] == max(part['reward'] for part in drawn)
   assert json.loads((work / 'search.json').read_text())['digits']['n'] == 2
-  assert all(a['messages'][0] == {'role': 'system', 'content': SYSTEM} for a in asked)
+  assert all(
+    a['messages'][0] == {'role': 'system', 'content': SYSTEM} for a in asked
+  )
   assert any('previous solution' in a['messages'][1]['content'] for a in asked)
   assert audit.audit(work)['differences'] == []
 
@@ -85,10 +87,14 @@ def test_an_answer_that_does_not_come_is_missing_alone(tmp_path):
 def test_what_the_writer_thinks_and_how_it_fences_is_not_its_program(tmp_path):
   program = 'I try it.\n````python title="x"\r\nprint(1)\r\n````\n'
   content = f'<think>\n{PROGRAM}\n</think>\n\n{program}'
-  said = {'choices': [{'message': {'content': content}, 'finish_reason': 'length'}]}
+  said = {
+    'choices': [{'message': {'content': content}, 'finish_reason': 'length'}]
+  }
   with serving(lambda body, number: said) as (url, asked):
     config = common.base()
-    config.writer.update(kind='openai', model='m', base_url=url, temperature=0.3)
+    config.writer.update(
+      kind='openai', model='m', base_url=url, temperature=0.3
+    )
     writer = text_models.Writer(config, tmp_path)
     (answer,) = writer.complete(['a'], ['1'], [0])
   assert parse(answer) == Solution('I try it.', 'print(1)\n')

@@ -47,7 +47,9 @@ def test_heads_of_256_need_hopper(device):
   assert attention.choose('auto', 'bfloat16', 256, 2048) == 'cudnn'
 
 
-@pytest.mark.parametrize('version, capability', [('rocm', '9.4'), ('cuda', '7.5')])
+@pytest.mark.parametrize(
+  'version, capability', [('rocm', '9.4'), ('cuda', '7.5')]
+)
 def test_auto_on_other_gpus(device, version, capability):
   device(version, capability)
   assert attention.choose('auto', 'bfloat16', 128, 2048) == 'xla'
@@ -91,16 +93,21 @@ def test_scores_on_an_accelerator_are_named_once(caplog):
 
 
 def test_splash_by_name_is_refused_with_the_reason():
-  with pytest.raises(ValueError, match="attention='splash': .*TPU.*cpu; choose 'auto'"):
+  with pytest.raises(
+    ValueError, match="attention='splash': .*TPU.*cpu; choose 'auto'"
+  ):
     attention.choose('splash', device=jax.devices('cpu')[0])
-  with pytest.raises(ValueError, match="'splash': needs rows in multiples of 128.*100"):
+  with pytest.raises(
+    ValueError, match="'splash': needs rows in multiples of 128.*100"
+  ):
     attention.choose('splash', tokens=100, device=_tpu())
 
 
 def test_the_kernel_is_that_of_the_devices_the_program_is_for(device):
   device('cuda')
   cpu = jax.sharding.Mesh(
-    np.asarray(jax.local_devices(backend='cpu')[:1]).reshape(1, 1, 1), sharding.AXES
+    np.asarray(jax.local_devices(backend='cpu')[:1]).reshape(1, 1, 1),
+    sharding.AXES,
   )
   with placement.use(placement.Placement(cpu)):
     assert attention.choose('auto') == 'mapped'
@@ -155,9 +162,7 @@ def test_kernels_and_their_gradients_equal_the_plain_one(
   with jax.default_matmul_precision('highest'):
     for got, want in zip(run(kernel), run('xla')):
       assert np.isfinite(got).all()
-      np.testing.assert_allclose(
-        got, want, atol=tolerance * np.abs(want).max()
-      )
+      np.testing.assert_allclose(got, want, atol=tolerance * np.abs(want).max())
 
 
 @pytest.mark.parametrize('h', [128, 32])

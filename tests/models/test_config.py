@@ -48,7 +48,11 @@ ROPES = (
     'rope_scaling': {'type': 'default', 'rope_theta': 9e5},
   },
   {
-    'rope_parameters': {'rope_type': 'linear', 'factor': 2.0, 'rope_theta': 7e5},
+    'rope_parameters': {
+      'rope_type': 'linear',
+      'factor': 2.0,
+      'rope_theta': 7e5,
+    },
     'rope_scaling': DEFAULT | {'rope_theta': 9e5},
   },
 )
@@ -75,7 +79,9 @@ def test_the_rotary_base_is_that_of_transformers(family, rope):
   ),
 )
 def test_a_rotary_base_that_is_none_is_refused(rope):
-  with pytest.raises(ValueError, match='rope_theta=.* must be a number above 0'):
+  with pytest.raises(
+    ValueError, match='rope_theta=.* must be a number above 0'
+  ):
     ModelConfig.from_hf(_raw(**rope))
 
 

@@ -202,7 +202,10 @@ def test_a_models_own_ends_come_through(tmp_path):
     places = [f'--model={tmp_path / source}', f'--out={tmp_path / out}']
     assert not cli.main([command, *places])
   for name in ('config.json', 'generation_config.json'):
-    assert json.loads((tmp_path / 'b' / name).read_text())['eos_token_id'] == [3, 7]
+    assert json.loads((tmp_path / 'b' / name).read_text())['eos_token_id'] == [
+      3,
+      7,
+    ]
 
 
 def test_cli_bad_folder_in_one_line(tmp_path):
@@ -259,7 +262,9 @@ def ran(tmp_path_factory):
   """The folder of a run with a policy, its own tokenizer and its texts."""
   work = tmp_path_factory.mktemp('ran')
   library = pathlib.Path(json.__file__).parents[1]
-  texts = [f.read_text(errors='replace') for f in sorted(library.glob('[a-b]*.py'))]
+  texts = [
+    f.read_text(errors='replace') for f in sorted(library.glob('[a-b]*.py'))
+  ]
   tokenizer = bpe.train(texts, 600)
   tokenizer.save(work / 'tokenizer')
   config = make_config().replace(vocab_size=640)
@@ -267,7 +272,9 @@ def ran(tmp_path_factory):
   _checkpoint(work, 'rl', 1, init_decoder(config, 0)[1])
   (work / 'collect').mkdir()
   steps = [{'response': text} for text in texts]
-  (work / 'collect' / 'trajectories.jsonl').write_text(json.dumps({'steps': steps}))
+  (work / 'collect' / 'trajectories.jsonl').write_text(
+    json.dumps({'steps': steps})
+  )
   return work
 
 
@@ -300,11 +307,16 @@ def test_ids_that_transformers_does_not_give_are_refused(ran, tmp_path, capsys):
   pytest.importorskip('transformers', '5.0')
   work = shutil.copytree(ran, tmp_path / 'work')
   assert cli.main(['export', f'--model={work}', f'--out={tmp_path / "m"}']) == 0
-  for folder, command in ((work / 'tokenizer', 'export'), (tmp_path / 'm', 'import')):
+  for folder, command in (
+    (work / 'tokenizer', 'export'),
+    (tmp_path / 'm', 'import'),
+  ):
     _cuts_otherwise(folder / 'tokenizer.json')
     source = work if command == 'export' else folder
     capsys.readouterr()
-    assert cli.main([command, f'--model={source}', f'--out={tmp_path / "o"}']) == 2
+    assert (
+      cli.main([command, f'--model={source}', f'--out={tmp_path / "o"}']) == 2
+    )
     said = capsys.readouterr().err
     assert said.count('\n') == 1 and f'{folder}: transformers ' in said
     assert 'gives ' in said and ' the ids [' in said

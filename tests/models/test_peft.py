@@ -66,13 +66,19 @@ def test_a_plain_adapter_is_scaled_by_alpha_over_r(tmp_path, base):
   params = shake(params, 5)
   lora.save_peft(tmp_path, config, params)
   got, _, loaded = _load(tmp_path, base, lora_alpha=6)
-  assert (got.lora_rank, got.lora_alpha, got.lora_targets) == (2, 6.0, ('q', 'down'))
+  assert (got.lora_rank, got.lora_alpha, got.lora_targets) == (
+    2,
+    6.0,
+    ('q', 'down'),
+  )
   leaves = dict(nnx.to_flat_state(loaded))
   at = ('layers', 1, 'q')
   a, b = (np.asarray(leaves[*at, n][...]) for n in ('lora_a', 'lora_b'))
   kernel = np.asarray(leaves[*at, 'kernel'][...])
   merged = dict(nnx.to_flat_state(lora.merge_lora(got, loaded)[2]))
-  np.testing.assert_allclose(merged[*at, 'kernel'][...], kernel + 3.0 * a @ b, atol=1e-5)
+  np.testing.assert_allclose(
+    merged[*at, 'kernel'][...], kernel + 3.0 * a @ b, atol=1e-5
+  )
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,9 @@ def test_ways_to_begin_that_leave_the_base_are_read(folder, base, init):
 )
 def test_what_is_no_plain_adapter_stops_by_its_name(folder, base, change):
   ((key, value),) = change.items()
-  with pytest.raises(ValueError, match='not implemented.*merge_and_unload') as error:
+  with pytest.raises(
+    ValueError, match='not implemented.*merge_and_unload'
+  ) as error:
     _load(folder, base, **change)
   assert f'{key}={value!r}' in str(error.value)
   assert '\n' not in str(error.value)
@@ -146,7 +154,9 @@ def test_another_kind_of_adapter_stops_by_its_name(folder, base, kind):
   ),
 )  # fmt: skip
 def test_rank_and_alpha_are_numbers(folder, base, change):
-  with pytest.raises(ValueError, match=f'{next(iter(change))}=.*number above 0'):
+  with pytest.raises(
+    ValueError, match=f'{next(iter(change))}=.*number above 0'
+  ):
     _load(folder, base, **change)
 
 
@@ -171,10 +181,14 @@ ALL = ('q', 'k', 'v', 'o', 'gate', 'up', 'down')
     ),
   ],
 )
-def test_modules_are_found_as_peft_finds_them(tmp_path, base, wanted, without, targets):
+def test_modules_are_found_as_peft_finds_them(
+  tmp_path, base, wanted, without, targets
+):
   config = CONFIG.replace(lora_targets=targets)
   want = _save(tmp_path, base, config)
-  got, _, params = _load(tmp_path, base, target_modules=wanted, exclude_modules=without)
+  got, _, params = _load(
+    tmp_path, base, target_modules=wanted, exclude_modules=without
+  )
   assert got.lora_targets == targets
   got, want = lora.split_lora(params)[0], lora.split_lora(want)[0]
   jax.tree.map(np.testing.assert_array_equal, got, want)

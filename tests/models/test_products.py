@@ -30,7 +30,9 @@ def _gradients(dtype: str, shape=(2, 4, 1)) -> list:
 
   x = jnp.ones((16, 32), jnp.bfloat16)
   args = x, jnp.ones((32, 64)), jnp.ones(64)
-  return list(_equations(jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(*args).jaxpr))
+  return list(
+    _equations(jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(*args).jaxpr)
+  )
 
 
 def _named(equations, name):
@@ -51,7 +53,9 @@ def test_gradients_are_summed_once_in_the_type_that_is_asked(dtype):
 
 def test_weights_are_gathered_in_the_compute_type():
   held = _named(_gradients('float32'), 'sharding_constraint')
-  of_weights = [e.outvars[0].aval for e in held if e.outvars[0].aval.shape == (32, 64)]
+  of_weights = [
+    e.outvars[0].aval for e in held if e.outvars[0].aval.shape == (32, 64)
+  ]
   assert {str(a.dtype) for a in of_weights} == {'bfloat16'}
 
 

@@ -44,9 +44,14 @@ def _shards(folder, values=0.0):
   """Two shards with the same names, all elements `values`, and their index."""
   old = stnp.load_file(folder / st.WHOLE)
   names = sorted(old)
-  shards = {n: f'model-0000{1 + i % 2}-of-00002.safetensors' for i, n in enumerate(names)}
+  shards = {
+    n: f'model-0000{1 + i % 2}-of-00002.safetensors'
+    for i, n in enumerate(names)
+  }
   for shard in set(shards.values()):
-    tensors = {n: np.full_like(old[n], values) for n in names if shards[n] == shard}
+    tensors = {
+      n: np.full_like(old[n], values) for n in names if shards[n] == shard
+    }
     stnp.save_file(tensors, folder / shard)
   index = {'metadata': {}, 'weight_map': shards}
   (folder / INDEX).write_text(json.dumps(index))
@@ -80,7 +85,9 @@ def test_shards_count_where_there_is_no_whole_file(folder):
   assert bool((hf.load_hf(folder)[2]['embed'][...] == 0.5).all())
 
 
-@pytest.mark.parametrize('name', ('model-00001-of-00002.safetensors', 'x.safetensors'))
+@pytest.mark.parametrize(
+  'name', ('model-00001-of-00002.safetensors', 'x.safetensors')
+)
 def test_a_file_that_nothing_names_is_not_loaded(folder, name):
   (folder / st.WHOLE).rename(folder / name)
   with pytest.raises(FileNotFoundError, match=f'no {st.WHOLE} and no .*{name}'):
@@ -93,7 +100,9 @@ def _aligned(file):
   length = int.from_bytes(raw[:8], 'little')
   more = -(8 + length) % 64
   header = raw[8 : 8 + length] + b' ' * more
-  file.write_bytes(len(header).to_bytes(8, 'little') + header + raw[8 + length :])
+  file.write_bytes(
+    len(header).to_bytes(8, 'little') + header + raw[8 + length :]
+  )
 
 
 def _write_over(file):
@@ -118,7 +127,9 @@ def test_loaded_weights_are_no_view_of_the_file(folder, scan):
 def test_loaded_adapters_are_no_view_of_the_file(tmp_path, rank):
   config = make_config(lora_rank=rank, lora_targets=('q', 'down'))
   base = init_decoder(config.replace(lora_rank=0), 0)[1]
-  lora.save_peft(tmp_path, config, shake(lora.add_lora(config, base, seed=1)[2]))
+  lora.save_peft(
+    tmp_path, config, shake(lora.add_lora(config, base, seed=1)[2])
+  )
   _aligned(tmp_path / 'adapter_model.safetensors')
   params = lora.load_peft(tmp_path, config, base)[2]
   before = jax.tree.map(np.array, params)
@@ -167,8 +178,12 @@ DAMAGES = (
 
 
 @pytest.mark.parametrize('raw, said', DAMAGES)
-@pytest.mark.parametrize('name', ('config.json', INDEX, 'tokenizer.json', st.WHOLE))
-def test_a_damaged_file_is_named_in_one_line(folder, capsys, tmp_path, name, raw, said):
+@pytest.mark.parametrize(
+  'name', ('config.json', INDEX, 'tokenizer.json', st.WHOLE)
+)
+def test_a_damaged_file_is_named_in_one_line(
+  folder, capsys, tmp_path, name, raw, said
+):
   if name == INDEX:
     (folder / st.WHOLE).unlink()
   (folder / name).write_bytes(raw)
@@ -180,7 +195,9 @@ def test_a_damaged_file_is_named_in_one_line(folder, capsys, tmp_path, name, raw
 
 
 @pytest.mark.parametrize('raw, said', DAMAGES)
-@pytest.mark.parametrize('name', ('adapter_config.json', 'adapter_model.safetensors'))
+@pytest.mark.parametrize(
+  'name', ('adapter_config.json', 'adapter_model.safetensors')
+)
 def test_a_damaged_adapter_is_named_in_one_line(tmp_path, name, raw, said):
   config = make_config(lora_rank=2, lora_targets=('q',))
   base = init_decoder(config.replace(lora_rank=0), 0)[1]
@@ -213,7 +230,9 @@ def test_a_damaged_header_is_named(tmp_path, header):
   assert str(error.value).startswith(f'{file}: ')
 
 
-@pytest.mark.parametrize('weight_map', (None, [], {'a': 3}, {'a': '../b.safetensors'}))
+@pytest.mark.parametrize(
+  'weight_map', (None, [], {'a': 3}, {'a': '../b.safetensors'})
+)
 def test_an_index_of_another_form_is_named(folder, weight_map):
   (folder / st.WHOLE).unlink()
   (folder / INDEX).write_text(json.dumps({'weight_map': weight_map}))
@@ -243,10 +262,16 @@ def test_a_prefix_is_one_line(folder, capsys, change, said):
 
 
 def test_what_else_is_wrong_is_said_beside_the_prefix(folder):
-  _names(folder, lambda n: 'extra' if n == 'model.norm.weight' else f'module.{n}')
+  _names(
+    folder, lambda n: 'extra' if n == 'model.norm.weight' else f'module.{n}'
+  )
   with pytest.raises(ValueError) as error:
     hf.load_hf(folder)
-  for part in ("begin with 'module.'", 'missing model.norm.weight', 'unknown extra'):
+  for part in (
+    "begin with 'module.'",
+    'missing model.norm.weight',
+    'unknown extra',
+  ):
     assert part in str(error.value)
   assert len(str(error.value).splitlines()) == 4
 

@@ -105,7 +105,9 @@ def _altered(path, what, with_):
 def test_a_changed_observation_of_an_evaluation_is_found(tmp_path):
   """Also where no reward depends on it."""
   (tmp_path / 'eval').mkdir()
-  step = _record(0, is_edit=False, score_after=None, reward=0.5, observation='a')
+  step = _record(
+    0, is_edit=False, score_after=None, reward=0.5, observation='a'
+  )
   made = [{'task': 'wine', 'index': i, 'steps': [step]} for i in range(2)]
   path = tmp_path / 'eval' / 'rl.json'
   path.write_text(json.dumps(list(audit.seal(made, 'rl'))))
@@ -120,7 +122,9 @@ def test_experts_trajectories_are_read_and_sealed_in_any_order(tmp_path):
   (tmp_path / 'collect').mkdir()
   made = [{'task': 'wine', 'index': i, 'steps': [_record(i)]} for i in (1, 0)]
   path = tmp_path / 'collect' / 'trajectories.jsonl'
-  lines = [json.dumps(s) for r in made for s in audit.seal([r], audit.name_of(r))]
+  lines = [
+    json.dumps(s) for r in made for s in audit.seal([r], audit.name_of(r))
+  ]
   path.write_text('\n'.join(lines) + '\n')
   found = audit.audit(tmp_path)
   assert (found['records'], found['sealed'], found['differences']) == (2, 2, [])
@@ -144,10 +148,16 @@ def test_a_file_that_is_gone_or_empty_is_missed(tmp_path):
   for path in (first, second):
     path.unlink()
     (found,) = audit.audit(tmp_path)['differences']
-    assert found['problem'] == f'the file of update {int(path.stem[-1])} is gone'
+    assert (
+      found['problem'] == f'the file of update {int(path.stem[-1])} is gone'
+    )
     path.write_text('')
     (found,) = audit.audit(tmp_path)['differences']
-    assert found == {'where': str(path), 'prompt_id': '', 'problem': 'its records are gone'}
+    assert found == {
+      'where': str(path),
+      'prompt_id': '',
+      'problem': 'its records are gone',
+    }
     _write(tmp_path, RECORDS, int(path.stem[-1]))
   assert second.read_text() == text
   (tmp_path / 'eval').mkdir()

@@ -149,7 +149,9 @@ def _points(folder: pathlib.Path) -> list[tuple[int, str, float]]:
     while data:  # length, its checksum, the record, its checksum
       size = int.from_bytes(data[:8], 'little')
       event = event_pb2.Event.FromString(data[12 : 12 + size])
-      found += [(event.step, v.tag, v.simple_value) for v in event.summary.value]
+      found += [
+        (event.step, v.tag, v.simple_value) for v in event.summary.value
+      ]
       data = data[16 + size :]
   return found
 

@@ -208,7 +208,10 @@ def test_a_runs_trajectories_are_exported(tmp_path, capsys):
   (run / 'eval').mkdir(parents=True)
   (tasks / 'wine' / 'scripts').mkdir(parents=True)
   (tasks / 'wine/scripts/research_problem.txt').write_text('Improve it.')
-  step = {'response': parser.format_response({}, 'List Files', {'dir_path': '.'}), 'outcome': 'ok'}
+  step = {
+    'response': parser.format_response({}, 'List Files', {'dir_path': '.'}),
+    'outcome': 'ok',
+  }
   record = {'task': 'wine', 'index': 3, 'steps': [step]}
   assert main([str(run)]) == 2
   assert 'no trajectories below eval/ and collect/' in capsys.readouterr().err
@@ -283,7 +286,9 @@ def test_a_folder_is_what_the_original_s_runner_leaves(tmp_path):
     {**one, 'workspace_id': store.put(later)},
   ]
   record = {'task': 'wine', 'index': 3, 'steps': steps}
-  path = traces.write_folder(tmp_path, record, 'T', store=store, workspaces='all')
+  path = traces.write_folder(
+    tmp_path, record, 'T', store=store, workspaces='all'
+  )
   assert path == tmp_path / 'env_log' / 'trace.json'
 
   def inside(name):

@@ -20,9 +20,7 @@ def _plans(page: str) -> list[tuple[float, str]]:
   """(indentation, name) in the order of the page."""
   return [
     (float(m[1]), m[2])
-    for m in re.finditer(
-      r'margin-left: ([\d.]+)em.*?plan of (\w+)', page, re.S
-    )
+    for m in re.finditer(r'margin-left: ([\d.]+)em.*?plan of (\w+)', page, re.S)
   ]
 
 
@@ -61,7 +59,11 @@ def test_a_program_shows_its_best_run(tmp_path):
 
 
 def test_the_best_of_a_program_counts_where_few_are_shown(tmp_path):
-  records = [_record('a', reward=-10.0), _record('b'), _record('a', reward=0.75)]
+  records = [
+    _record('a', reward=-10.0),
+    _record('b'),
+    _record('a', reward=0.75),
+  ]
   page = write_tree(tmp_path / 'x.html', records, most=1).read_text()
   assert [name for _, name in _plans(page)] == ['a']
 
@@ -83,7 +85,10 @@ def test_how_they_got_better_is_drawn(tmp_path):
     )
   ]  # fmt: skip
   assert progress.best_over_time(records) == [(3.0, 0.5), (7.5, 0.8)]
-  assert progress.best_over_time(records, higher=False) == [(3.0, 0.5), (4.0, 0.4)]
+  assert progress.best_over_time(records, higher=False) == [
+    (3.0, 0.5),
+    (4.0, 0.4),
+  ]
   metrics = [
     {'time': 1000.0 + 60 * i, 'solution/score/t': score}
     for i, score in enumerate((None, 0.5, 0.6))
@@ -96,7 +101,9 @@ def test_how_they_got_better_is_drawn(tmp_path):
 
 
 def test_a_deep_tree_and_an_empty_one(tmp_path):
-  deep = [_record('n0')] + [_record(f'n{i}', f'n{i - 1}') for i in range(1, 2000)]
+  deep = [_record('n0')] + [
+    _record(f'n{i}', f'n{i - 1}') for i in range(1, 2000)
+  ]
   page = write_tree(tmp_path / 'x.html', deep, most=5000).read_text()
   assert len(_plans(page)) == 2000
   assert '0 of 0' in write_tree(tmp_path / 'y.html', []).read_text()

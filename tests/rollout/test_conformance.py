@@ -222,9 +222,7 @@ def test_new_weights_in_mid_request_show_in_the_spans(one):
   (old_version, start, seam), (new_version, at, end) = done.version_spans
   assert (old_version, start, new_version, at) == (0, 0, 7, seam)
   assert 0 < seam < end == len(done.token_ids)
-  np.testing.assert_array_equal(
-    done.token_ids[:seam], whole.token_ids[:seam]
-  )
+  np.testing.assert_array_equal(done.token_ids[:seam], whole.token_ids[:seam])
   assert one.gap(done, tokens=slice(0, seam)) < NATS
   assert one.engine.version == 7
   after = one.engine.generate([one.request(8)])[0]

@@ -29,8 +29,12 @@ class Engine:
     request, put = self.asked[name]
     put(
       Completion(
-        name, request.prompt_ids, np.ones(1, np.int32),
-        np.zeros(1, np.float32), ((0, 0, 1),), finish_reason,
+        name,
+        request.prompt_ids,
+        np.ones(1, np.int32),
+        np.zeros(1, np.float32),
+        ((0, 0, 1),),
+        finish_reason,
       )
     )
 

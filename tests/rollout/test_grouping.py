@@ -46,7 +46,9 @@ def test_they_hold_all_and_cost_least(seed):
     found = grouping.groups(slots, held)
     _check(found, slots, held)
     least = _cheapest(held, floats)
-    assert 0.999 < _cost(found, floats) / least < 1.051  # 5 %: columns beyond need
+    assert (
+      0.999 < _cost(found, floats) / least < 1.051
+    )  # 5 %: columns beyond need
 
 
 def _check(found, slots, held):

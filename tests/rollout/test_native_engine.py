@@ -124,7 +124,10 @@ def test_no_recompile_after_warm_up(engine):
 
   for first in (0, 100):
     work(first)
-  count, programs = engine.compiles, native_programs.decode_program(False)._cache_size()
+  count, programs = (
+    engine.compiles,
+    native_programs.decode_program(False)._cache_size(),
+  )
   for first in (200, 300, 400):
     work(first)
   assert engine.compiles == count
@@ -200,9 +203,7 @@ def _same(a, b):
 
 def test_short_ones_leave_before_long_ones():
   engine = _fresh(eos_ids=(), max_new_tokens=96)
-  engine.submit(
-    [request(1, max_new_tokens=96), request(2, max_new_tokens=1)]
-  )
+  engine.submit([request(1, max_new_tokens=96), request(2, max_new_tokens=1)])
   found = engine.poll()
   while more := engine.poll():
     found += more
@@ -244,7 +245,10 @@ def _fresh(**options):
   graphdef, params = init_decoder(CONFIG, 0)
   params = jax.tree.map(lambda a: 4 * a, params)
   options = {
-    'batch_buckets': (1, 4), 'max_new_tokens': 24, 'eos_ids': (1,), **options
+    'batch_buckets': (1, 4),
+    'max_new_tokens': 24,
+    'eos_ids': (1,),
+    **options,
   }
   return NativeEngine(
     graphdef, params, CONFIG, prompt_buckets=(8, 16), **options

@@ -125,7 +125,9 @@ def _push(sync, server):
 def test_what_is_sent_is_what_a_checkpoint_has(dtype, scan):
   config = MODEL.replace(scan_layers=scan)
   params = init_decoder(config, 1)[1]
-  wanted = {t.name: t.load() for t in hf.hf_tensors(config, params, tied_head=True)}
+  wanted = {
+    t.name: t.load() for t in hf.hf_tensors(config, params, tied_head=True)
+  }
   groups = Groups()
   sync = nccl_sync.NcclSync(
     lambda p: hf.hf_tensors(config, p, tied_head=True),
@@ -140,7 +142,9 @@ def test_what_is_sent_is_what_a_checkpoint_has(dtype, scan):
     np.testing.assert_array_equal(server.got[name], same)
 
 
-def test_one_group_for_all_versions_and_a_new_one_for_a_new_server(params, caplog):
+def test_one_group_for_all_versions_and_a_new_one_for_a_new_server(
+  params, caplog
+):
   groups = Groups()
   sync, server = _sync(groups), Server(groups)
   for version in range(3):
@@ -193,6 +197,8 @@ def test_both_sides_sum_alike(dtype):
   rng = np.random.default_rng(0)
   for shape in ((1,), (7, 5), (301,)):
     value = jnp.asarray(rng.standard_normal(shape) * 1e3, dtype)
-    raw = torch.frombuffer(bytearray(np.asarray(value).tobytes()), dtype=torch.uint8)
+    raw = torch.frombuffer(
+      bytearray(np.asarray(value).tobytes()), dtype=torch.uint8
+    )
     theirs = their_side.checksum(raw.view(getattr(torch, dtype)))
     assert theirs == int(nccl_sync.checksum(value)) % 2**32

@@ -22,8 +22,14 @@ from jaxagent.types import NoReward, Outcome
 def build(path, act, faults=None, turns=1, journal=None, **options):
   clock = VirtualClock()
   inbox = VirtualInbox(clock, journal)
-  options = {'batch_size': 4, 'max_staleness': None, 'on_stale': 'keep',
-             'watchdog_s': 1e4, 'max_attempts': 3, **options}
+  options = {
+    'batch_size': 4,
+    'max_staleness': None,
+    'on_stale': 'keep',
+    'watchdog_s': 1e4,
+    'max_attempts': 3,
+    **options,
+  }
   return Scheduler(
     PromptSource(range(64), group_size=1, seed=0),
     Bandit(turns),
@@ -77,8 +83,11 @@ def test_each_lost_attempt_is_named_with_its_message(tmp_path):
   attempts = [a for r in read(tmp_path / 'log') for a in r['attempts']]
   lost = [a for a in attempts if a['outcome'] == 'infrastructure']
   assert lost and {a['message'] for a in lost} == {'sandbox died'}
-  retried = [r for r in read(tmp_path / 'log')
-             if r['fate'] == 'trained' and len(r['attempts']) > 1]
+  retried = [
+    r
+    for r in read(tmp_path / 'log')
+    if r['fate'] == 'trained' and len(r['attempts']) > 1
+  ]
   assert retried and all(r['reward'] == 0.5 for r in retried)
 
 
@@ -96,9 +105,13 @@ def test_a_quarantined_prompt_has_the_reason_and_all_its_attempts(tmp_path):
 
 
 def test_a_lease_that_ends_is_no_fault_of_the_rollout(tmp_path):
-  scheduler = build(tmp_path / 'log', second, Faults(hang=0.3, seed=1), lease_s=5.0)
+  scheduler = build(
+    tmp_path / 'log', second, Faults(hang=0.3, seed=1), lease_s=5.0
+  )
   run(scheduler, 5)
-  outcomes = {a['outcome'] for r in read(tmp_path / 'log') for a in r['attempts']}
+  outcomes = {
+    a['outcome'] for r in read(tmp_path / 'log') for a in r['attempts']
+  }
   assert outcomes == {'ok', 'lease_expired'}
 
 
@@ -134,7 +147,9 @@ def test_a_turn_without_a_reward_is_named_beside_one_with(tmp_path):
 def test_what_was_thrown_away_is_named_and_begins_anew(tmp_path, options, fate):
   rng = np.random.default_rng(0)
   scheduler = build(
-    tmp_path / 'log', lambda w: Action(float(rng.lognormal(sigma=2.0)), 0.5), **options
+    tmp_path / 'log',
+    lambda w: Action(float(rng.lognormal(sigma=2.0)), 0.5),
+    **options,
   )
   run(scheduler, 12)
   thrown = [r for r in read(tmp_path / 'log') if r['fate'] == fate]
@@ -151,7 +166,9 @@ def test_the_end_of_a_run_names_what_is_left(tmp_path):
   scheduler.work(1)
   scheduler.close()
   left = fates(tmp_path / 'log')
-  assert left['unfinished'] + left['unused'] == len(scheduler._book.buffer.groups)
+  assert left['unfinished'] + left['unused'] == len(
+    scheduler._book.buffer.groups
+  )
 
 
 def test_a_run_that_is_killed_counts_each_rollout_once(tmp_path):
@@ -164,6 +181,8 @@ def test_a_run_that_is_killed_counts_each_rollout_once(tmp_path):
   again.resume(None)
   run(again, 5)
   trained = [r for r in read(path) if r['fate'] == 'trained']
-  assert collections.Counter(r['update'] for r in trained) == dict.fromkeys(range(5), 4)
+  assert collections.Counter(r['update'] for r in trained) == dict.fromkeys(
+    range(5), 4
+  )
   ids = [r['prompt_id'] for r in trained]
   assert len(set(ids)) == len(ids) == 20

@@ -49,9 +49,7 @@ class Sync:
     self.version = version
 
   async def push(self, server):
-    await server.load_weights(
-      {'path': '/nowhere', 'tensors': []}, self.version
-    )
+    await server.load_weights({'path': '/nowhere', 'tensors': []}, self.version)
 
   def close(self):
     pass
@@ -68,7 +66,10 @@ class Probe:
 
 def _engine(fleet, **options):
   options = {
-    'vocab_size': 50, 'max_prompt_tokens': 32, 'max_new_tokens': 64, **options
+    'vocab_size': 50,
+    'max_prompt_tokens': 32,
+    'max_new_tokens': 64,
+    **options,
   }
   engine = VllmEngine(fleet, Sync(), Probe(), **options)
   engine.update_weights(0, 0)  # the double's log-probs are -params / 100
@@ -379,7 +380,9 @@ def test_one_lost_at_its_first_weights_says_where_to_look():
   fleet = Fleet()
   (fake,) = fleet.fakes.values()
   fake.faults['/inference/v1/generate'] = LOST
-  with pytest.raises(EngineError, match=r'first weights .*EngineCore.*look here'):
+  with pytest.raises(
+    EngineError, match=r'first weights .*EngineCore.*look here'
+  ):
     _engine(fleet)
 
 

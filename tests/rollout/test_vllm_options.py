@@ -10,7 +10,11 @@ GIVEN = {
 
 def test_nothing_is_asked_that_was_not_given():
   args, env = launch_options(**GIVEN)
-  for name in ('--enforce-eager', '--gpu-memory-utilization', '--tensor-parallel-size'):
+  for name in (
+    '--enforce-eager',
+    '--gpu-memory-utilization',
+    '--tensor-parallel-size',
+  ):
     assert name not in args
   assert 'CUDA_VISIBLE_DEVICES' not in env
 
@@ -29,4 +33,7 @@ def test_the_cpu_has_options_of_its_own():
   args, _ = launch_options(
     **(GIVEN | {'cpu': True}), gpu_memory_utilization=0.2, enforce_eager=True
   )
-  assert args.count('--enforce-eager') == 1 and '--gpu-memory-utilization' not in args
+  assert (
+    args.count('--enforce-eager') == 1
+    and '--gpu-memory-utilization' not in args
+  )

@@ -102,7 +102,9 @@ def test_a_cache_of_earlier_weights_is_seen(one, monkeypatch):
   async def forgotten(self):
     pass
 
-  async def pause(self):  # which empties the cache, too, unless it is asked not to
+  async def pause(
+    self,
+  ):  # which empties the cache, too, unless it is asked not to
     await self._call('POST', '/pause?mode=keep&clear_cache=false')
 
   one.engine.update_weights(one.params, 8)

@@ -14,7 +14,6 @@ def test_it_is_scored_in_turn_with_the_learners_programs(monkeypatch):
   held = []
 
   class Result:
-
     def __array__(self, dtype=None, copy=None):
       held.append(len(accelerator._TURNS._queue))
       return np.zeros(3, dtype)

@@ -92,7 +92,9 @@ def test_the_folder_of_a_killed_trainer_is_swept(tmp_path):
   other.close()
 
 
-def test_no_room_goes_to_the_fallback_and_says_so(tmp_path, caplog, monkeypatch):
+def test_no_room_goes_to_the_fallback_and_says_so(
+  tmp_path, caplog, monkeypatch
+):
   allocate = weight_sync.os.posix_fallocate
   small = [True]
 
@@ -153,9 +155,7 @@ def _tensors(shapes):
 def test_weights_of_another_model(change, text):
   shapes = {k: v for k, v in {**SHAPES, **change}.items() if v is not None}
   with pytest.raises(manifest.ManifestError, match=text):
-    manifest.check_model(
-      _tensors(shapes), WANTED, PACKED, tied=False, shards=1
-    )
+    manifest.check_model(_tensors(shapes), WANTED, PACKED, tied=False, shards=1)
 
 
 def test_what_may_differ():

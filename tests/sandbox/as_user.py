@@ -26,8 +26,9 @@ def _expose(paths: list[str]) -> None:
     _linux.mount('open', top, 'tmpfs', _linux.MS_NOSUID, 'mode=0755')
   for path, fd in held.items():
     os.makedirs(path, exist_ok=True)
-    _linux.mount(f'/proc/self/fd/{fd}', path, '',
-                 _linux.MS_BIND | _linux.MS_REC)
+    _linux.mount(
+      f'/proc/self/fd/{fd}', path, '', _linux.MS_BIND | _linux.MS_REC
+    )
     os.close(fd)
 
 
@@ -45,10 +46,14 @@ def main(who: str, command: list[str]) -> None:
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
-  env = {'PATH': '/usr/bin:/bin', 'HOME': '/nonexistent',
-         'PYTHONDONTWRITEBYTECODE': '1', 'LANG': 'C.UTF-8',
-         'PYTHONPATH': repo, **{k: v for k, v in os.environ.items()
-                                if k.startswith('JAXAGENT_')}}
+  env = {
+    'PATH': '/usr/bin:/bin',
+    'HOME': '/nonexistent',
+    'PYTHONDONTWRITEBYTECODE': '1',
+    'LANG': 'C.UTF-8',
+    'PYTHONPATH': repo,
+    **{k: v for k, v in os.environ.items() if k.startswith('JAXAGENT_')},
+  }
   os.execve(command[0], command, env)
 
 

@@ -28,19 +28,31 @@ def cluster():
   from ray.cluster_utils import Cluster
 
   assert not ray.is_initialized()
-  with ray_private.loopback(), tempfile.TemporaryDirectory(
-    prefix='jar-', dir='/tmp'
-  ) as folder, ray_private.own_address_file(folder):
+  with (
+    ray_private.loopback(),
+    tempfile.TemporaryDirectory(prefix='jar-', dir='/tmp') as folder,
+    ray_private.own_address_file(folder),
+  ):
     health = {
-      f'health_check_{k}': v for k, v in {
-        'initial_delay_ms': 1000, 'period_ms': 500, 'timeout_ms': 500,
-        'failure_threshold': 3}.items()
+      f'health_check_{k}': v
+      for k, v in {
+        'initial_delay_ms': 1000,
+        'period_ms': 500,
+        'timeout_ms': 500,
+        'failure_threshold': 3,
+      }.items()
     }
     store = {'object_store_memory': ray_private.STORE_BYTES}
-    made = Cluster(initialize_head=True, head_node_args={
-      'num_cpus': 0, 'temp_dir': folder, 'include_dashboard': False,
-      '_system_config': health, **store,
-    })
+    made = Cluster(
+      initialize_head=True,
+      head_node_args={
+        'num_cpus': 0,
+        'temp_dir': folder,
+        'include_dashboard': False,
+        '_system_config': health,
+        **store,
+      },
+    )
     made.removable = [made.add_node(num_cpus=2, **store) for _ in range(2)]
     try:
       yield made

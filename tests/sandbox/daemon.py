@@ -52,7 +52,9 @@ def missing() -> str:
     return 'no dockerd and no apt-get'
   trial = subprocess.run(
     ['apt-get', 'install', '--dry-run', '-qq', 'docker.io'],
-    capture_output=True, text=True, check=False,
+    capture_output=True,
+    text=True,
+    check=False,
   )
   assert trial.returncode, (
     'dockerd is missing and can be installed: bash '
@@ -69,12 +71,27 @@ def running() -> Iterator[str]:
   address = f'unix://{folder}/d.sock'
   with open(folder / 'log', 'wb') as log:
     process = subprocess.Popen(
-      ['dockerd', '-H', address, '--data-root', folder / 'data',
-       '--exec-root', folder / 'exec', '--pidfile', folder / 'pid',
-       '--iptables=false', '--ip6tables=false', '--bridge=none',
-       '--ip-forward=false', '--ip-masq=false', '--userland-proxy=false',
-       f'--cgroup-parent=/{name}'],
-      stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+      [
+        'dockerd',
+        '-H',
+        address,
+        '--data-root',
+        folder / 'data',
+        '--exec-root',
+        folder / 'exec',
+        '--pidfile',
+        folder / 'pid',
+        '--iptables=false',
+        '--ip6tables=false',
+        '--bridge=none',
+        '--ip-forward=false',
+        '--ip-masq=false',
+        '--userland-proxy=false',
+        f'--cgroup-parent=/{name}',
+      ],
+      stdin=subprocess.DEVNULL,
+      stdout=log,
+      stderr=log,
     )
   try:
     _wait(process, folder)
@@ -102,8 +119,9 @@ def _wait(process: subprocess.Popen, folder: pathlib.Path) -> None:
 def _tidy(folder: pathlib.Path, name: str) -> None:
   with open('/proc/self/mounts') as f:
     mounts = [line.split()[1] for line in f]
-  for mount in sorted((m for m in mounts if m.startswith(str(folder))),
-                      reverse=True):
+  for mount in sorted(
+    (m for m in mounts if m.startswith(str(folder))), reverse=True
+  ):
     subprocess.run(['umount', '-l', mount], check=False)
   shutil.rmtree(folder, ignore_errors=True)
   for group in pathlib.Path('/sys/fs/cgroup').glob(f'*/{name}'):

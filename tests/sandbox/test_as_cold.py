@@ -22,10 +22,17 @@ def pool():
 def run(pool, script, *, zygote, files=(), argv=(), **fields):
   name = f'job-{run.count}'
   run.count += 1
-  return pool.submit(Job(
-    name, 'main.py', files={'main.py': script, **dict(files)}, argv=argv,
-    zygote=zygote, limits=LIMITS, **fields,
-  )).result(timeout=120)
+  return pool.submit(
+    Job(
+      name,
+      'main.py',
+      files={'main.py': script, **dict(files)},
+      argv=argv,
+      zygote=zygote,
+      limits=LIMITS,
+      **fields,
+    )
+  ).result(timeout=120)
 
 
 run.count = 0
@@ -142,71 +149,106 @@ BESIDE = "NAMES = [*{'mean', 'std', 'median', 'count', 'sum', 'axis'}]\n"
 def observations(pool):
   found = []
   for zygote in (False, True):
-    result = run(pool, OBSERVED, zygote=zygote, files={'beside.py': BESIDE}.items(),
-                 argv=('--a', 'b c'), collect=('seen.json',))
+    result = run(
+      pool,
+      OBSERVED,
+      zygote=zygote,
+      files={'beside.py': BESIDE}.items(),
+      argv=('--a', 'b c'),
+      collect=('seen.json',),
+    )
     assert result.outcome is Outcome.OK, (result.message, result.output)
     found.append(json.loads(result.collected['seen.json']))
   return found
 
 
-def test_a_fork_of_the_zygote_observes_what_a_new_interpreter_does(observations):
+def test_a_fork_of_the_zygote_observes_what_a_new_interpreter_does(
+  observations,
+):
   cold, zygote = observations
   assert len(cold) > 60
   assert {k: zygote[k] for k in cold if zygote[k] != cold[k]} == {}, {
-    k: cold[k] for k in cold if zygote[k] != cold[k]}
+    k: cold[k] for k in cold if zygote[k] != cold[k]
+  }
 
 
 def test_neither_observes_what_starts_it(observations):
   for seen in observations:
-    text = json.dumps({k: v for k, v in seen.items() if k.startswith(('sys.', '/'))})
+    text = json.dumps(
+      {k: v for k, v in seen.items() if k.startswith(('sys.', '/'))}
+    )
     assert '-I' not in seen['sys.orig_argv'] and 'package_root' not in text
     assert "'HOME': '/box/tmp'" in seen['environ']
 
 
 def test_jobs_share_no_secret_and_no_random_state(pool):
   """Forks of one process would draw alike."""
-  script = ('import multiprocessing, numpy, random, tempfile\n'
-            'print(bytes(multiprocessing.current_process().authkey).hex(),\n'
-            '      random.random(), numpy.random.rand(),\n'
-            '      next(tempfile._get_candidate_names()))')
-  first, second = (run(pool, script, zygote=True).output.split() for _ in range(2))
+  script = (
+    'import multiprocessing, numpy, random, tempfile\n'
+    'print(bytes(multiprocessing.current_process().authkey).hex(),\n'
+    '      random.random(), numpy.random.rand(),\n'
+    '      next(tempfile._get_candidate_names()))'
+  )
+  first, second = (
+    run(pool, script, zygote=True).output.split() for _ in range(2)
+  )
   assert len(first) == 4 and all(a != b for a, b in zip(first, second))
 
 
 WORK = 'import os\ndef work(x): return x * x, os.getpid()\n'
 MAIN = "if __name__ == '__main__':\n"
 WAYS = {
-  **{f'{how} process': WORK + MAIN + f"""
+  **{
+    f'{how} process': WORK
+    + MAIN
+    + f"""
   import multiprocessing
   process = multiprocessing.get_context('{how}').Process(target=work, args=(2,))
   process.start(); process.join(30); print('exit', process.exitcode)
-""" for how in ('fork', 'spawn', 'forkserver')},
-  **{f'{how} pool': WORK + MAIN + f"""
+"""
+    for how in ('fork', 'spawn', 'forkserver')
+  },
+  **{
+    f'{how} pool': WORK
+    + MAIN
+    + f"""
   import multiprocessing
   with multiprocessing.get_context('{how}').Pool(2) as pool:
     got = pool.map(work, range(6))
   print([x for x, _ in got], os.getpid() not in {{p for _, p in got}})
-""" for how in ('fork', 'spawn', 'forkserver')},
-  **{f'{how} executor': WORK + MAIN + f"""
+"""
+    for how in ('fork', 'spawn', 'forkserver')
+  },
+  **{
+    f'{how} executor': WORK
+    + MAIN
+    + f"""
   import concurrent.futures, multiprocessing
   with concurrent.futures.ProcessPoolExecutor(
     2, mp_context=multiprocessing.get_context('{how}')) as pool:
     got = list(pool.map(work, range(6)))
   print([x for x, _ in got], os.getpid() not in {{p for _, p in got}})
-""" for how in ('fork', 'spawn', 'forkserver')},
-  'loky': WORK + MAIN + """
+"""
+    for how in ('fork', 'spawn', 'forkserver')
+  },
+  'loky': WORK
+  + MAIN
+  + """
   import joblib
   got = joblib.Parallel(n_jobs=2)(joblib.delayed(work)(i) for i in range(6))
   print([x for x, _ in got], os.getpid() not in {p for _, p in got})
 """,
-  'cross validation': MAIN + """
+  'cross validation': MAIN
+  + """
   import numpy as np
   from sklearn.linear_model import LogisticRegression
   from sklearn.model_selection import cross_val_score
   x = np.random.RandomState(0).rand(60, 3)
   print(cross_val_score(LogisticRegression(), x, x[:, 0] > .5, n_jobs=2, cv=3))
 """,
-  'manager': WORK + MAIN + """
+  'manager': WORK
+  + MAIN
+  + """
   import multiprocessing
   with multiprocessing.get_context('spawn').Manager() as manager:
     kept = manager.dict(a=1)
@@ -220,8 +262,12 @@ def test_processes_of_a_job_work_alike(pool, way):
   cold, zygote = (run(pool, WAYS[way], zygote=z) for z in (False, True))
   assert cold.outcome is Outcome.OK, (cold.message, cold.output)
   assert (zygote.outcome, zygote.output) == (cold.outcome, cold.output)
-  assert 'exit 0' in cold.output or 'True' in cold.output or '[' in cold.output or (
-    cold.output == "{'a': 1}\n")
+  assert (
+    'exit 0' in cold.output
+    or 'True' in cold.output
+    or '[' in cold.output
+    or (cold.output == "{'a': 1}\n")
+  )
   assert 'False' not in cold.output
 
 
@@ -248,7 +294,9 @@ def test_strings_have_one_hash_in_a_job_and_its_children(pool, zygote):
 def test_a_script_prints_the_same_in_every_sandbox(pool):
   """Copy of what was seen: three runs of a set gave three orders."""
   script = "print(hash('abc'), [*{'red', 'green', 'blue', 'black'}])"
-  seen = {run(pool, script, zygote=z).output for z in (False, True, False, True)}
+  seen = {
+    run(pool, script, zygote=z).output for z in (False, True, False, True)
+  }
   with SandboxPool(1, min_tier='T2') as another:
     seen |= {run(another, script, zygote=z).output for z in (False, True)}
   assert len(seen) == 1, seen
@@ -263,7 +311,9 @@ def test_no_folder_of_the_job_is_on_the_path_before_its_script(pool, zygote):
     '      [p for p in sys.path[1:] if p.startswith(("/box", "."))],\n'
     '      sys.path[0] == os.getcwd(), "PYTHONPATH" in os.environ)'
   )
-  files = {'sitecustomize.py': 'raise SystemExit("taken")',
-           'encodings.py': 'raise SystemExit("taken")'}
+  files = {
+    'sitecustomize.py': 'raise SystemExit("taken")',
+    'encodings.py': 'raise SystemExit("taken")',
+  }
   result = run(pool, script, zygote=zygote, files=files.items())
   assert result.output == '1 True False [] True False\n', result.output

@@ -33,8 +33,16 @@ def report(mode: str) -> dict:
   root = os.geteuid() == 0
   if not root and (who == 'root' or mode.endswith('root')):
     return {'skip': 'needs root'}
-  command = [sys.executable, '-m', 'jaxagent.sandbox', 'self_check', '--json',
-             '--min_tier', 'T1', '--unguarded']
+  command = [
+    sys.executable,
+    '-m',
+    'jaxagent.sandbox',
+    'self_check',
+    '--json',
+    '--min_tier',
+    'T1',
+    '--unguarded',
+  ]
   for name in off:
     command += ['--disable', name]
   if who and root:
@@ -53,9 +61,13 @@ def report(mode: str) -> dict:
   return record
 
 
-@pytest.mark.parametrize('mode', [
-  m if m in ALWAYS else pytest.param(m, marks=pytest.mark.quiet) for m in MODES
-])
+@pytest.mark.parametrize(
+  'mode',
+  [
+    m if m in ALWAYS else pytest.param(m, marks=pytest.mark.quiet)
+    for m in MODES
+  ],
+)
 @pytest.mark.parametrize('name', [c.name for c in attacks.CASES])
 def test_attack_is_contained(mode, name):
   record = report(mode)

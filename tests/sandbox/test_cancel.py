@@ -95,7 +95,6 @@ def test_a_cancel_that_hangs_keeps_its_own_job_alone(made):
 
 
 class Api:
-
   def kill(self, container):
     raise ConnectionResetError('the daemon is being restarted')
 

@@ -39,8 +39,9 @@ def run(pool, script, **fields):
   fields.setdefault('limits', LIMITS)
   files = {'main.py': 'import os\n' + script, **fields.pop('files', {})}
   name = f'job-{time.monotonic_ns()}'
-  return pool.submit(
-    Job(name, 'main.py', files=files, **fields)).result(timeout=60)
+  return pool.submit(Job(name, 'main.py', files=files, **fields)).result(
+    timeout=60
+  )
 
 
 def changed(pool, script, **fields):
@@ -83,7 +84,7 @@ def test_both_streams_keep_head_and_tail_and_share_the_limit(pool, zygote):
 
 
 def test_one_stream_may_be_closed_and_the_other_flow(pool, zygote):
-  script = "os.close(2)\nfor i in range(3): print(i)\nos.close(1)"
+  script = 'os.close(2)\nfor i in range(3): print(i)\nos.close(1)'
   result = run(pool, script, zygote=zygote, apart=True)
   assert (result.output, result.errors) == ('0\n1\n2\n', '')
 
@@ -98,24 +99,41 @@ def test_what_is_new_and_what_differs(pool, zygote):
   )
   given = ('in/same', 'in/other', 'in/gone', 'in/asked', 'moved')
   result = changed(
-    pool, script, zygote=zygote, files=dict.fromkeys(given, '1'),
-    collect=('out',), optional=('in/asked',),
+    pool,
+    script,
+    zygote=zygote,
+    files=dict.fromkeys(given, '1'),
+    collect=('out',),
+    optional=('in/asked',),
   )
   assert result.changed == {
-    'é': b'', 'here': b'1', 'in/other': b'2', 'a/b/new': bytes(range(256))}
+    'é': b'',
+    'here': b'1',
+    'in/other': b'2',
+    'a/b/new': bytes(range(256)),
+  }
   assert result.removed == ('in/gone', 'moved') and result.left_out == ()
   assert result.collected == {'out': b'1', 'in/asked': b'2'}
   nothing = run(pool, script, zygote=zygote, files=dict.fromkeys(given, '1'))
   assert nothing.changed == {} and nothing.removed == nothing.left_out == ()
 
 
-@pytest.mark.parametrize('end, outcome', [
-  ('while True: pass', Outcome.TIMEOUT), ('1 / 0', Outcome.SCRIPT_ERROR),
-  ('os.kill(os.getpid(), 9)', Outcome.SCRIPT_ERROR),
-])
+@pytest.mark.parametrize(
+  'end, outcome',
+  [
+    ('while True: pass', Outcome.TIMEOUT),
+    ('1 / 0', Outcome.SCRIPT_ERROR),
+    ('os.kill(os.getpid(), 9)', Outcome.SCRIPT_ERROR),
+  ],
+)
 def test_a_job_that_fails_brings_its_files(pool, zygote, end, outcome):
-  result = run(pool, f"open('x', 'w').write('1')\n{end}", zygote=zygote,
-               changed_mb=0.01, limits=Limits(timeout_s=0.7))
+  result = run(
+    pool,
+    f"open('x', 'w').write('1')\n{end}",
+    zygote=zygote,
+    changed_mb=0.01,
+    limits=Limits(timeout_s=0.7),
+  )
   assert result.outcome is outcome and result.changed == {'x': b'1'}
 
 
@@ -126,17 +144,22 @@ def test_the_smallest_come_first(pool):
   )
   result = changed(pool, script, changed_mb=0.5)
   assert {k: len(v) for k, v in result.changed.items()} == {
-    '200': 200 << 10, '300': 300 << 10}
+    '200': 200 << 10,
+    '300': 300 << 10,
+  }
   assert result.left_out == (
     '400: 409600 bytes, beyond 0.5 MB',
-    'sparse: 80000000 bytes, beyond 0.5 MB')
+    'sparse: 80000000 bytes, beyond 0.5 MB',
+  )
 
 
 def test_many_files_are_bounded(pool):
-  result = changed(pool, (
-    'for n in range(300):\n'
-    "  open(f'{n:03}', 'w').write('1' * (1 + n // 256))"
-  ))
+  result = changed(
+    pool,
+    (
+      "for n in range(300):\n  open(f'{n:03}', 'w').write('1' * (1 + n // 256))"
+    ),
+  )
   assert sorted(result.changed) == [f'{n:03}' for n in range(256)]
   assert len(result.left_out) == 17
   assert result.left_out[0] == '256: 2 bytes, beyond 256 files'
@@ -158,10 +181,17 @@ def test_what_is_no_plain_file_stays(pool):
   assert result.changed == {'f/in': b'1', 'moved/a': b'1'}
   assert result.removed == ('was', 'f', 'in/a')
   assert set(result.left_out) == {
-    'a\\nb: is a link', 'd\\udcfe: its name is not UTF-8',
-    'folder: is a link', 'in: is a link', 'link: is a link',
-    'names: has hard links', 'pipe: is a pipe', 'two: has hard links',
-    'was: is a link', '\\udcff: its name is not UTF-8'}
+    'a\\nb: is a link',
+    'd\\udcfe: its name is not UTF-8',
+    'folder: is a link',
+    'in: is a link',
+    'link: is a link',
+    'names: has hard links',
+    'pipe: is a pipe',
+    'two: has hard links',
+    'was: is a link',
+    '\\udcff: its name is not UTF-8',
+  }
 
 
 def test_a_mount_is_not_walked_into(pool, tmp_path):
@@ -169,8 +199,7 @@ def test_a_mount_is_not_walked_into(pool, tmp_path):
   tmp_path.chmod(0o755)
   script = "os.rename('in', 'moved'); open('x', 'w').write('1')"
   for name in ('data', 'in/data'):
-    result = changed(
-      pool, script, files={'in/a': '1'}, mounts={name: tmp_path})
+    result = changed(pool, script, files={'in/a': '1'}, mounts={name: tmp_path})
     assert result.changed == {'x': b'1', 'moved/a': b'1'}
     assert result.removed == ('in/a',)
 
@@ -216,11 +245,14 @@ def test_folders_without_permissions(pool, zygote):
   assert result.removed == ()
 
 
-@pytest.mark.parametrize('script', [
-  "os.chdir('..'); os.rename('workspace', 'w'); os.mkdir('workspace')\n"
-  "open('workspace/y', 'w').write('1')",
-  "import shutil; shutil.rmtree(os.getcwd())",
-])
+@pytest.mark.parametrize(
+  'script',
+  [
+    "os.chdir('..'); os.rename('workspace', 'w'); os.mkdir('workspace')\n"
+    "open('workspace/y', 'w').write('1')",
+    'import shutil; shutil.rmtree(os.getcwd())',
+  ],
+)
 def test_a_workspace_that_was_replaced(pool, script):
   result = changed(pool, "open('x', 'w').write('1')\n" + script)
   assert 'y' not in result.changed
@@ -253,7 +285,9 @@ def test_time_is_bounded(tmp_path, monkeypatch):
   found = find(tmp_path, _changed.digests(['x', 'y'], [b'1', b'']))
   assert found.files == {} and found.removed == []
   assert found.left_out == [
-    'x: not compared in -1 s, 2 such', '.: not all seen, -1 s at most']
+    'x: not compared in -1 s, 2 such',
+    '.: not all seen, -1 s at most',
+  ]
 
 
 def test_files_are_read_when_they_are_sent(tmp_path):
@@ -291,10 +325,15 @@ def test_no_descriptor_is_left_open(tmp_path):
   assert found.removed == ['a/y', 'c/x', 'z/y']
 
 
-@pytest.mark.parametrize('field, value', [
-  ('changed_mb', -1), ('changed_mb', 1e9), ('changed_mb', float('nan')),
-  ('apart', 'no'),
-])
+@pytest.mark.parametrize(
+  'field, value',
+  [
+    ('changed_mb', -1),
+    ('changed_mb', 1e9),
+    ('changed_mb', float('nan')),
+    ('apart', 'no'),
+  ],
+)
 def test_bad_values_are_refused(field, value):
   from jaxagent.sandbox import checks
 

@@ -9,21 +9,23 @@ import pytest
 
 from jaxagent.sandbox import _counting
 
-_SHARED = r'''
+_SHARED = r"""
 import os, sys
 kept = b'x' * (64 << 20)
 other = os.fork()
 os.write(1, b'%d\n' % os.getpid())  # one call: the lines never mix
 sys.stdin.read()
-'''
+"""
 
 
 @pytest.fixture
 def pair():
   """Two processes that share 64 MiB."""
   with subprocess.Popen(
-    [sys.executable, '-c', _SHARED], stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE, text=True,
+    [sys.executable, '-c', _SHARED],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
   ) as made:
     with contextlib.closing(made.stdin):
       yield [int(made.stdout.readline()) for _ in range(2)]

@@ -15,11 +15,23 @@ AVX2 = frozenset('sse4_2 avx avx2 fma'.split())
 AVX512 = AVX2 | {'avx512f'}
 
 
-@pytest.mark.parametrize('features, off', [
-  (NEW, {'no-avx512': 'X86_V4 AVX512_ICL AVX512_SPR', 'no-avx2': ' '.join(NEW)}),
-  (OLD, {'no-avx512': 'AVX512F AVX512_SKX',
-         'no-avx2': 'AVX F16C FMA3 AVX2 AVX512F AVX512_SKX'}),
-], ids=['NumPy 2.4', 'before'])
+@pytest.mark.parametrize(
+  'features, off',
+  [
+    (
+      NEW,
+      {'no-avx512': 'X86_V4 AVX512_ICL AVX512_SPR', 'no-avx2': ' '.join(NEW)},
+    ),
+    (
+      OLD,
+      {
+        'no-avx512': 'AVX512F AVX512_SKX',
+        'no-avx2': 'AVX F16C FMA3 AVX2 AVX512F AVX512_SKX',
+      },
+    ),
+  ],
+  ids=['NumPy 2.4', 'before'],
+)
 def test_a_level_names_what_this_numpy_knows(features, off):
   """Another name is a warning, one of its baseline ends the import."""
   for level, names in off.items():
@@ -30,7 +42,8 @@ def test_a_level_names_what_this_numpy_knows(features, off):
 
 def test_kernels_are_those_that_the_cpu_has():
   kernels = lambda level, flags: cpu_levels.environment(  # noqa: E731
-    level, flags, NEW).get('OPENBLAS_CORETYPE')
+    level, flags, NEW
+  ).get('OPENBLAS_CORETYPE')
   assert kernels('no-avx512', AVX512) == kernels('no-avx512', AVX2) == 'Haswell'
   assert kernels('no-avx512', frozenset({'sse4_2'})) == 'Nehalem'
   assert kernels('no-avx512', frozenset({'sse2'})) is None
@@ -38,7 +51,8 @@ def test_kernels_are_those_that_the_cpu_has():
 
 def test_nodes_with_and_without_avx512_get_the_same_variables():
   assert cpu_levels.environment('no-avx512', AVX512, NEW) == (
-    cpu_levels.environment('no-avx512', AVX2, NEW))
+    cpu_levels.environment('no-avx512', AVX2, NEW)
+  )
 
 
 def test_other_processors_are_left_alone():
@@ -93,16 +107,23 @@ def test_the_level_arrives_in_jobs_that_start_anew_and_in_forks():
   for level in cpu_levels.LEVELS:
     with SandboxPool(1, min_tier='T2', cpu_level=level) as pool:
       for zygote in (False, True):
-        results = [pool.submit(Job(
-          f'{level}-{zygote}-{i}', 'main.py', files={'main.py': script},
-          zygote=zygote, limits=Limits(timeout_s=60),
-        )).result(120) for i, script in enumerate((SEEN, NUMBERS))]
+        results = [
+          pool.submit(
+            Job(
+              f'{level}-{zygote}-{i}',
+              'main.py',
+              files={'main.py': script},
+              zygote=zygote,
+              limits=Limits(timeout_s=60),
+            )
+          ).result(120)
+          for i, script in enumerate((SEEN, NUMBERS))
+        ]
         assert results[0].outcome is Outcome.OK, results[0].output
         on, kernels, tunables = json.loads(results[0].output)
         if level != 'all':
           assert not [f for f in on if '512' in f or 'V4' in f]
-          assert kernels == [
-            'Haswell' if level == 'no-avx512' else 'Nehalem']
+          assert kernels == ['Haswell' if level == 'no-avx512' else 'Nehalem']
         assert (on == []) == (level == 'no-avx2')
         assert ('-AVX2' in tunables) == (level == 'no-avx2')
         assert results[1].outcome is Outcome.OK, results[1].output
@@ -110,5 +131,9 @@ def test_the_level_arrives_in_jobs_that_start_anew_and_in_forks():
       assert pool.stats()['launcher']['cpu_level'] == level
   for level in cpu_levels.LEVELS:
     assert numbers[level, False] == numbers[level, True], level
-  assert all(a != b for a, b in zip(  # BLAS, NumPy, its sort, the C library
-    numbers['no-avx512', True], numbers['no-avx2', True], strict=True)), numbers
+  assert all(
+    a != b
+    for a, b in zip(  # BLAS, NumPy, its sort, the C library
+      numbers['no-avx512', True], numbers['no-avx2', True], strict=True
+    )
+  ), numbers

@@ -33,8 +33,9 @@ def ours(api) -> list[str]:
 
 
 def sleeper(name, **fields) -> Job:
-  return Job(name, 'main.py', files={'main.py': 'import time; time.sleep(3)'},
-             **fields)
+  return Job(
+    name, 'main.py', files={'main.py': 'import time; time.sleep(3)'}, **fields
+  )
 
 
 def wait_for_container(api) -> str:
@@ -49,8 +50,9 @@ def wait_for_container(api) -> str:
 
 
 def test_a_container_is_shut_in(api, pool):
-  future = pool.submit(sleeper('look', limits=Limits(
-    memory_mb=300, pids=20, disk_mb=32)))
+  future = pool.submit(
+    sleeper('look', limits=Limits(memory_mb=300, pids=20, disk_mb=32))
+  )
   found = api.inspect_container(wait_for_container(api))
   host, config = found['HostConfig'], found['Config']
   assert host['NetworkMode'] == 'none' and config['NetworkDisabled']
@@ -67,9 +69,16 @@ def test_a_container_is_shut_in(api, pool):
 
 
 def test_slots_have_user_ids_of_their_own(pool):
-  futures = [pool.submit(Job(f'u{i}', 'main.py', files={
-    'main.py': 'import os, time; print(os.getuid()); time.sleep(1)'}))
-    for i in range(2)]
+  futures = [
+    pool.submit(
+      Job(
+        f'u{i}',
+        'main.py',
+        files={'main.py': 'import os, time; print(os.getuid()); time.sleep(1)'},
+      )
+    )
+    for i in range(2)
+  ]
   ids = {f.result(timeout=60).output for f in futures}
   assert len(ids) == 2 and '0\n' not in ids
 
@@ -92,24 +101,35 @@ def test_labels_in_the_packages_are_covered(docker_image):
   import sklearn.datasets
 
   folder = sklearn.datasets.__path__[0] + '/data'
-  script = ('import sklearn.datasets\n'
-            'try: print(sklearn.datasets.load_digits().target.sum())\n'
-            'except OSError as e: print(type(e).__name__)\n')
+  script = (
+    'import sklearn.datasets\n'
+    'try: print(sklearn.datasets.load_digits().target.sum())\n'
+    'except OSError as e: print(type(e).__name__)\n'
+  )
   said = []
   for hidden in ((), (folder,)):
-    with SandboxPool(1, backend='docker', image=docker_image,
-                     hidden=hidden) as pool:
-      said.append(pool.submit(Job(
-        'labels', 'main.py', files={'main.py': script})).result().output)
+    with SandboxPool(
+      1, backend='docker', image=docker_image, hidden=hidden
+    ) as pool:
+      said.append(
+        pool.submit(Job('labels', 'main.py', files={'main.py': script}))
+        .result()
+        .output
+      )
   assert said == ['8070\n', 'FileNotFoundError\n']
 
 
 def test_containers_of_a_dead_trainer_are_swept(api, docker_image):
   def leave(process: str) -> str:
-    return api.create_container(docker_image, ['python3'], labels={
-      docker_backend.LABEL: 'x',
-      f'{docker_backend.LABEL}.host': docker_backend._this_boot(),
-      f'{docker_backend.LABEL}.process': process})['Id']
+    return api.create_container(
+      docker_image,
+      ['python3'],
+      labels={
+        docker_backend.LABEL: 'x',
+        f'{docker_backend.LABEL}.host': docker_backend._this_boot(),
+        f'{docker_backend.LABEL}.process': process,
+      },
+    )['Id']
 
   dead = leave('1/12345')
   live = leave(docker_backend._process_key(1))

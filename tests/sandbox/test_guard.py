@@ -14,7 +14,7 @@ import pytest
 
 from jaxagent.sandbox import guard
 
-_FORKS = '''
+_FORKS = """
 import os, signal, sys, time
 made = 0
 try:
@@ -24,7 +24,7 @@ try:
 except OSError:
   pass
 print(made)
-'''
+"""
 
 
 def _run(command: list[str], **limits) -> int:
@@ -44,10 +44,14 @@ def _python(text: str) -> list[str]:
   return [sys.executable, '-c', text]
 
 
-@pytest.mark.parametrize('text, code', [
-  ('pass', 0), ('raise SystemExit(3)', 3),
-  ('import os; os.kill(os.getpid(), 6)', 0),  # pid 1 ignores its own signals
-])
+@pytest.mark.parametrize(
+  'text, code',
+  [
+    ('pass', 0),
+    ('raise SystemExit(3)', 3),
+    ('import os; os.kill(os.getpid(), 6)', 0),  # pid 1 ignores its own signals
+  ],
+)
 def test_the_exit_code_comes_through(text, code):
   assert _run(_python(text)) == code
 
@@ -65,8 +69,11 @@ def _running(word: str) -> list[str]:
 
 def test_processes_are_bounded_and_none_survives(tmp_path):
   out, word = tmp_path / 'made', uuid.uuid4().hex
-  text = _FORKS.replace('print(made)', f'open({str(out)!r}, "w").write('
-                        "str(made) + ' ' + os.readlink('/proc/self'))")
+  text = _FORKS.replace(
+    'print(made)',
+    f'open({str(out)!r}, "w").write('
+    "str(made) + ' ' + os.readlink('/proc/self'))",
+  )
   assert _run([*_python(text), word], pids=60) == 0
   made, own_pid = out.read_text().split()
   assert 0 < int(made) < 60
@@ -78,9 +85,19 @@ def test_processes_are_bounded_and_none_survives(tmp_path):
 def test_an_ordinary_user_is_guarded_too():
   text = _FORKS.replace('400', '4000')
   done = subprocess.run(
-    [sys.executable, '-m', 'tests.sandbox.as_user', 'nobody', sys.executable,
-     '-m', 'jaxagent.sandbox.guard', *_python(text)],
-    capture_output=True, text=True, timeout=100,
+    [
+      sys.executable,
+      '-m',
+      'tests.sandbox.as_user',
+      'nobody',
+      sys.executable,
+      '-m',
+      'jaxagent.sandbox.guard',
+      *_python(text),
+    ],
+    capture_output=True,
+    text=True,
+    timeout=100,
   )
   assert done.returncode == 0, done.stderr
   assert 0 < int(done.stdout.split()[-1]) < guard.PIDS
@@ -93,9 +110,11 @@ def test_a_stray_kill_stays_inside():
 
 def test_the_time_limit_ends_all(tmp_path):
   late = tmp_path / 'late'
-  text = ('import os, time\n'
-          f'if os.fork() == 0:\n  time.sleep(1.5); open({str(late)!r}, "w")\n'
-          'time.sleep(60)')
+  text = (
+    'import os, time\n'
+    f'if os.fork() == 0:\n  time.sleep(1.5); open({str(late)!r}, "w")\n'
+    'time.sleep(60)'
+  )
   assert _run(_python(text), timeout_s=0.5) == guard.TIMED_OUT
   time.sleep(1.6)
   assert not late.exists()

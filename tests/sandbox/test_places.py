@@ -55,7 +55,8 @@ def lay_down():
       folder.mkdir(parents=True)
       made.append(folder)
       shutil.copytree(
-        REPO / 'jaxagent', folder / 'jaxagent',
+        REPO / 'jaxagent',
+        folder / 'jaxagent',
         ignore=shutil.ignore_patterns('__pycache__'),
       )
       shutil.copy(REPO / 'setup.py', folder)
@@ -74,13 +75,27 @@ def lay_down():
 
 
 def run_at(folder: pathlib.Path, *disable: str, user: str = '') -> dict:
-  command = [str(folder / '.venv/bin/python'), str(folder / 'probe.py'),
-             str(folder), *disable]
+  command = [
+    str(folder / '.venv/bin/python'),
+    str(folder / 'probe.py'),
+    str(folder),
+    *disable,
+  ]
   if user:
-    command = [sys.executable, '-m', 'tests.sandbox.as_user', user, '--also',
-               str(folder.parents[1]), *command]
+    command = [
+      sys.executable,
+      '-m',
+      'tests.sandbox.as_user',
+      user,
+      '--also',
+      str(folder.parents[1]),
+      *command,
+    ]
   done = subprocess.run(
-    command, capture_output=True, text=True, timeout=120,
+    command,
+    capture_output=True,
+    text=True,
+    timeout=120,
     cwd=REPO if user else folder,
   )
   assert done.returncode == 0, done.stderr

@@ -34,9 +34,9 @@ def test_a_file_and_a_mount_come_through(pool, tmp_path):
     "open('submission.csv', 'w').write(open('data/x.csv').read())\n"
     "try: open('data/y', 'w')\nexcept OSError: print('read-only')"
   )
-  result = pool.submit(job(
-    'mount', script, mounts={'data': tmp_path}, collect=('submission.csv',)
-  )).result()
+  result = pool.submit(
+    job('mount', script, mounts={'data': tmp_path}, collect=('submission.csv',))
+  ).result()
   assert result.outcome is Outcome.OK
   assert result.collected == {'submission.csv': b'7'}
   assert 'read-only' in result.output and result.tier == pool.tier
@@ -80,7 +80,9 @@ def test_a_killed_launcher_leaves_no_cgroup():
     name = made._backend._name
     launcher = made.stats()['launcher']
     os.kill(launcher['launcher_pid'], signal.SIGKILL)
-    assert made.submit(job('x', 'pass')).result(timeout=60).outcome.value == 'ok'
+    assert (
+      made.submit(job('x', 'pass')).result(timeout=60).outcome.value == 'ok'
+    )
     assert made._backend._name != name
   roots = ('/sys/fs/cgroup/memory', '/sys/fs/cgroup')
   assert not [
@@ -165,17 +167,26 @@ def test_a_killed_launcher_is_replaced_and_the_job_retried(pool):
   assert result.outcome is Outcome.OK and result.attempts == 2
 
 
-@pytest.mark.parametrize('fields, text', [
-  ({'script': '../x'}, 'plain relative path'),
-  ({'script': 'other.py'}, 'is not among its files'),
-  ({'collect': ('/etc/passwd',)}, 'plain relative path'),
-  ({'limits': Limits(memory_mb=4)}, 'memory_mb=4'),
-  ({'mounts': {'data': '/nowhere'}}, 'is not a directory'),
-  ({'gpus': 1}, 'gpus=1'),
-])
+@pytest.mark.parametrize(
+  'fields, text',
+  [
+    ({'script': '../x'}, 'plain relative path'),
+    ({'script': 'other.py'}, 'is not among its files'),
+    ({'collect': ('/etc/passwd',)}, 'plain relative path'),
+    ({'limits': Limits(memory_mb=4)}, 'memory_mb=4'),
+    ({'mounts': {'data': '/nowhere'}}, 'is not a directory'),
+    ({'gpus': 1}, 'gpus=1'),
+  ],
+)
 def test_bad_jobs_are_refused(pool, fields, text):
-  made = Job(**{'job_id': 'bad', 'script': 'main.py',
-                'files': {'main.py': 'pass'}, **fields})
+  made = Job(
+    **{
+      'job_id': 'bad',
+      'script': 'main.py',
+      'files': {'main.py': 'pass'},
+      **fields,
+    }
+  )
   with pytest.raises(ValueError, match=text):
     pool.submit(made)
 
@@ -192,8 +203,14 @@ def test_bad_pools_are_refused():
 
 
 def test_outcomes_come_from_status_and_counters():
-  base = {'reason': '', 'status': 0, 'disk_full': False, 'timeout_s': 1,
-          'memory_full': False, 'problems': []}
+  base = {
+    'reason': '',
+    'status': 0,
+    'disk_full': False,
+    'timeout_s': 1,
+    'memory_full': False,
+    'problems': [],
+  }
   for change, trailer, wanted in (
     ({}, {}, Outcome.OK),
     ({'memory_full': True}, {}, Outcome.OK),

@@ -32,31 +32,53 @@ slow = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(300)]
 
 _TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 _LIMITS = st.builds(
-  Limits, timeout_s=st.floats(0.1, 1e6), memory_mb=st.integers(1, 10**6),
-  pids=st.integers(1, 1000), disk_mb=st.integers(1, 1000),
+  Limits,
+  timeout_s=st.floats(0.1, 1e6),
+  memory_mb=st.integers(1, 10**6),
+  pids=st.integers(1, 1000),
+  disk_mb=st.integers(1, 1000),
   output_kb=st.integers(1, 1000),
 )
 _JOBS = st.builds(
-  Job, job_id=_TEXT, script=_TEXT,
+  Job,
+  job_id=_TEXT,
+  script=_TEXT,
   files=st.dictionaries(_TEXT, _TEXT | st.binary(max_size=50), max_size=3),
   mounts=st.dictionaries(
-    _TEXT, st.sampled_from([pathlib.Path('/a b'), pathlib.Path('/é')])),
+    _TEXT, st.sampled_from([pathlib.Path('/a b'), pathlib.Path('/é')])
+  ),
   argv=st.lists(_TEXT, max_size=3).map(tuple),
   collect=st.lists(_TEXT, max_size=3).map(tuple),
-  env=st.dictionaries(_TEXT, _TEXT, max_size=3), limits=_LIMITS,
-  zygote=st.booleans(), gpus=st.integers(0, 8), threads=st.integers(1, 64),
-  priority=st.floats(allow_nan=False), apart=st.booleans(),
+  env=st.dictionaries(_TEXT, _TEXT, max_size=3),
+  limits=_LIMITS,
+  zygote=st.booleans(),
+  gpus=st.integers(0, 8),
+  threads=st.integers(1, 64),
+  priority=st.floats(allow_nan=False),
+  apart=st.booleans(),
   changed_mb=st.floats(0, 512),
 )
 _SECONDS = st.floats(0, 1e9)
 _EXECUTIONS = st.builds(
-  Execution, job_id=_TEXT, outcome=st.sampled_from(Outcome),
-  tier=st.sampled_from(errors.TIERS), exit_code=st.none() | st.integers(0, 255),
-  signal=st.none() | st.integers(1, 64), queue_s=_SECONDS, startup_s=_SECONDS,
-  exec_s=_SECONDS, teardown_s=_SECONDS, cpu_s=_SECONDS, peak_memory_mb=_SECONDS,
-  bytes_written=st.integers(0), output=_TEXT, output_bytes=st.integers(0),
+  Execution,
+  job_id=_TEXT,
+  outcome=st.sampled_from(Outcome),
+  tier=st.sampled_from(errors.TIERS),
+  exit_code=st.none() | st.integers(0, 255),
+  signal=st.none() | st.integers(1, 64),
+  queue_s=_SECONDS,
+  startup_s=_SECONDS,
+  exec_s=_SECONDS,
+  teardown_s=_SECONDS,
+  cpu_s=_SECONDS,
+  peak_memory_mb=_SECONDS,
+  bytes_written=st.integers(0),
+  output=_TEXT,
+  output_bytes=st.integers(0),
   collected=st.dictionaries(_TEXT, st.binary(max_size=50), max_size=3),
-  message=_TEXT, attempts=st.integers(1, 3), errors=_TEXT,
+  message=_TEXT,
+  attempts=st.integers(1, 3),
+  errors=_TEXT,
   changed=st.dictionaries(_TEXT, st.binary(max_size=50), max_size=3),
   removed=st.lists(_TEXT, max_size=3).map(tuple),
   left_out=st.lists(_TEXT, max_size=3).map(tuple),
@@ -77,11 +99,13 @@ def test_an_execution_comes_back_from_bytes(execution):
 
 def test_surrogates_stay_apart():
   text = '\ud800\udc00\udcff'
-  job = Job(text, text, files={text: text, 'b': text.encode('utf-16', 'ignore')})
+  job = Job(
+    text, text, files={text: text, 'b': text.encode('utf-16', 'ignore')}
+  )
   assert ray_bytes.job_from_bytes(ray_bytes.job_to_bytes(job)) == job
 
 
-_OWNER = '''
+_OWNER = """
 import os, sys
 from jaxagent.sandbox import scratch
 folder = scratch.Folder(sys.argv[1])
@@ -90,7 +114,7 @@ os.makedirs(folder.path + '/a/b')
 print(folder.path, flush=True)
 if len(sys.argv) > 2: folder.write('x'); sys.stdin.read()
 os._exit(9)
-'''
+"""
 
 
 def test_folders_of_dead_owners_are_swept_and_no_other(tmp_path):
@@ -100,8 +124,9 @@ def test_folders_of_dead_owners_are_swept_and_no_other(tmp_path):
   other.mkdir()
   (other / 'owner').write_text('another machine\n')
   (tmp_path / (scratch.PREFIX + 'being-made')).mkdir()
-  with subprocess.Popen([*command, 'live'], stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE, text=True) as live:
+  with subprocess.Popen(
+    [*command, 'live'], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+  ) as live:
     path = live.stdout.readline().strip()
     assert scratch.sweep(str(tmp_path)) == 1
     assert os.path.isdir(path + '/a/b')
@@ -111,10 +136,13 @@ def test_folders_of_dead_owners_are_swept_and_no_other(tmp_path):
   assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize('address, text', [
-  ('ray://127.0.0.1:1', 'Ray Client'),
-  ('127.0.0.1:1', 'nothing answers'),
-])
+@pytest.mark.parametrize(
+  'address, text',
+  [
+    ('ray://127.0.0.1:1', 'Ray Client'),
+    ('127.0.0.1:1', 'nothing answers'),
+  ],
+)
 def test_an_address_without_a_cluster_is_named(address, text):
   started = time.monotonic()
   with contextlib.closing(ray_backend.RayBackend(1, address=address)) as made:
@@ -151,17 +179,20 @@ def job(name, script, **fields):
 
 def folders(*roots):
   return {
-    path for root in (tempfile.gettempdir(), *roots)
+    path
+    for root in (tempfile.gettempdir(), *roots)
     for path in pathlib.Path(root).glob('jaxagent-*')
   }
 
 
 def groups(pids):
   return [
-    path for root in ('memory', 'pids', 'cpu,cpuacct', 'cpuacct', '')
+    path
+    for root in ('memory', 'pids', 'cpu,cpuacct', 'cpuacct', '')
     for pid in pids
     for path in pathlib.Path('/sys/fs/cgroup', root).glob(
-      f'**/jaxagent-{pid}-*')
+      f'**/jaxagent-{pid}-*'
+    )
   ]
 
 
@@ -187,7 +218,8 @@ def running(backend, made, slot=0, timeout_s=60.0):
   """Runs a job in a thread; yields a list that gets its execution."""
   results = []
   thread = threading.Thread(
-    target=lambda: results.append(backend.run(made, slot, timeout_s)))
+    target=lambda: results.append(backend.run(made, slot, timeout_s))
+  )
   thread.start()
   yield results
   thread.join(90)
@@ -214,7 +246,6 @@ def backend(tmp_path_factory):
 
 
 class TestPrivate:
-
   pytestmark = slow
 
   def test_it_listens_on_the_loopback_alone(self, backend):
@@ -233,11 +264,14 @@ class TestPrivate:
     assert len(heard) >= 3
     assert all(h.endswith('0100007F') for h in heard), heard
 
-  @pytest.mark.parametrize('script, limit_s, wanted', [
-    ('print(1)', 20.0, Outcome.OK),
-    ('1 / 0', 20.0, Outcome.SCRIPT_ERROR),
-    ('while True: pass', 1.0, Outcome.TIMEOUT),
-  ])
+  @pytest.mark.parametrize(
+    'script, limit_s, wanted',
+    [
+      ('print(1)', 20.0, Outcome.OK),
+      ('1 / 0', 20.0, Outcome.SCRIPT_ERROR),
+      ('while True: pass', 1.0, Outcome.TIMEOUT),
+    ],
+  )
   def test_outcomes(self, backend, script, limit_s, wanted):
     for slot in range(2):
       result = backend.run(job('x', script), slot, limit_s)
@@ -252,7 +286,9 @@ class TestPrivate:
   def test_files_of_some_megabytes_pass(self, backend):
     data = os.urandom(24 << 20)
     made = Job(
-      'big', 'main.py', collect=('b',),
+      'big',
+      'main.py',
+      collect=('b',),
       files={'a': data, 'main.py': "import os; os.rename('a', 'b')"},
     )
     result = backend.run(made, 0, 60.0)
@@ -308,7 +344,8 @@ class TestPrivate:
     wait_for(lambda: not groups([old]))
 
   def test_an_actor_that_dies_before_it_opens_costs_its_job_nothing(
-      self, backend, monkeypatch):
+    self, backend, monkeypatch
+  ):
     check, loaded = backend._check, []
 
     def die_once(handle, record):
@@ -326,8 +363,8 @@ class TestPrivate:
   def test_a_killed_launcher_leaves_a_working_actor(self, backend):
     actor = backend.stats()['actors'][0]['pid']
     (launcher,) = [
-      int(p) for p in pathlib.Path(
-        f'/proc/{actor}/task').glob('*/children')
+      int(p)
+      for p in pathlib.Path(f'/proc/{actor}/task').glob('*/children')
       for p in p.read_text().split()
     ]
     os.kill(launcher, signal.SIGKILL)
@@ -379,8 +416,13 @@ class TestPrivate:
       'except Exception as error: print(type(error).__name__)'
     )
     with contextlib.suppress(subprocess.TimeoutExpired):  # it keeps trying
-      done = subprocess.run([sys.executable, '-c', code, there], timeout=8,
-                            capture_output=True, text=True, check=False)
+      done = subprocess.run(
+        [sys.executable, '-c', code, there],
+        timeout=8,
+        capture_output=True,
+        text=True,
+        check=False,
+      )
       assert done.stdout == 'AuthenticationError\n', done
 
   def test_more_slots_than_cpus_are_refused(self, backend, monkeypatch):
@@ -409,7 +451,7 @@ class TestPrivate:
         made.start()
 
 
-_DRIVER = '''
+_DRIVER = """
 import sys
 from jaxagent.sandbox import ray_backend
 from jaxagent.types import Job
@@ -418,7 +460,7 @@ made.start()
 print(made._home, *[a['pid'] for a in made.stats()['actors']], flush=True)
 script = f"import subprocess; subprocess.Popen(['sleep', '{sys.argv[2]}']).wait()"
 made.run(Job('x', 'm.py', files={'m.py': script}), 0, 60.0)
-'''
+"""
 
 
 @pytest.mark.slow
@@ -428,7 +470,8 @@ def test_nothing_outlives_a_killed_trainer(tmp_path):
   before, seconds = folders(tmp_path), f'4322.{os.getpid()}'
   with subprocess.Popen(
     [sys.executable, '-c', _DRIVER, str(tmp_path), seconds],
-    stdout=subprocess.PIPE, text=True,
+    stdout=subprocess.PIPE,
+    text=True,
   ) as driver:
     home, *pids = driver.stdout.readline().split()
     wait_for(lambda: with_argument(seconds))
@@ -436,8 +479,9 @@ def test_nothing_outlives_a_killed_trainer(tmp_path):
     driver.kill()
   assert set(map(int, pids)) < set(theirs)
   wait_for(lambda: not with_argument(seconds))
-  wait_for(lambda: not any(
-    ray_private.started(p) == s for p, s in theirs.items()), 15)
+  wait_for(
+    lambda: not any(ray_private.started(p) == s for p, s in theirs.items()), 15
+  )
   wait_for(lambda: folders(tmp_path) == before)
   assert not groups(pids)
 

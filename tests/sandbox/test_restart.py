@@ -27,7 +27,8 @@ def test_a_launcher_of_a_lower_tier_runs_nothing(monkeypatch, tmp_path):
     return started[-1]
 
   monkeypatch.setattr(
-    local.launcher, 'start_command',
+    local.launcher,
+    'start_command',
     lambda root: _LAUNCHER.format(hello=json.dumps(hello).encode()),
   )
   monkeypatch.setattr(local.subprocess, 'Popen', start)

@@ -26,23 +26,40 @@ def test_a_thousand_jobs_leave_nothing():
   assert soak.faults(result) == []
   assert sum(result['outcomes'].values()) == JOBS
   assert {name.split(':')[0] for name in result['outcomes']} == {
-    'good', *soak.FAILURES
+    'good',
+    *soak.FAILURES,
   }
   assert result['launchers'] > 5 and result['retries'] >= 5
 
 
 def test_what_is_left_or_grows_is_named():
   clean = dict.fromkeys(
-    ('processes', 'descriptors', 'threads', 'mounts', 'cgroups', 'files',
-     'resident_mb', 'launcher_descriptors', 'launcher_mounts',
-     'launcher_resident_mb'), 5
+    (
+      'processes',
+      'descriptors',
+      'threads',
+      'mounts',
+      'cgroups',
+      'files',
+      'resident_mb',
+      'launcher_descriptors',
+      'launcher_mounts',
+      'launcher_resident_mb',
+    ),
+    5,
   )
-  result = {'wrong': [], 'before': clean, 'after': clean,
-            'trail': [clean, dict(clean)]}
+  result = {
+    'wrong': [],
+    'before': clean,
+    'after': clean,
+    'trail': [clean, dict(clean)],
+  }
   assert soak.faults(result) == []
   result['trail'][1]['launcher_mounts'] = 6
   result['after'] = {**clean, 'cgroups': 7}
   result['wrong'] = ['error-1: ok: ']
   assert [line.split(':')[0] for line in soak.faults(result)] == [
-    '1 jobs ended otherwise', 'launcher_mounts grew in the run',
-    'cgroups left behind']
+    '1 jobs ended otherwise',
+    'launcher_mounts grew in the run',
+    'cgroups left behind',
+  ]

@@ -29,10 +29,15 @@ def uncounted():
 @pytest.mark.parametrize('zygote', [False, True])
 def test_page_tables_are_bounded_before_anyone_looks(uncounted, zygote):
   """A terabyte that is only read holds two gigabytes of page tables."""
-  result = uncounted.submit(Job(
-    f'space-{zygote}', 'main.py', files={'main.py': SPACE}, zygote=zygote,
-    limits=Limits(timeout_s=30, memory_mb=256),
-  )).result(60)
+  result = uncounted.submit(
+    Job(
+      f'space-{zygote}',
+      'main.py',
+      files={'main.py': SPACE},
+      zygote=zygote,
+      limits=Limits(timeout_s=30, memory_mb=256),
+    )
+  ).result(60)
   most, error = map(int, result.output.split())
   assert error == 12 and result.outcome is Outcome.OK
   held = 256 * _job.SPACE_FACTOR
@@ -45,10 +50,14 @@ def test_page_tables_are_bounded_before_anyone_looks(uncounted, zygote):
 @pytest.mark.timeout(120)
 def test_the_numerical_stack_has_space_in_the_smallest_limits(uncounted):
   script = 'import sklearn.ensemble, pandas, numpy; print(numpy.ones(9).sum())'
-  result = uncounted.submit(Job(
-    'stack', 'main.py', files={'main.py': script},
-    limits=Limits(timeout_s=60, memory_mb=256),
-  )).result(90)
+  result = uncounted.submit(
+    Job(
+      'stack',
+      'main.py',
+      files={'main.py': script},
+      limits=Limits(timeout_s=60, memory_mb=256),
+    )
+  ).result(90)
   assert (result.outcome, result.output) == (Outcome.OK, '9.0\n'), result
 
 
@@ -67,18 +76,22 @@ def test_a_look_is_not_put_off_because_the_machine_is_busy(monkeypatch):
   assert pace.at == pytest.approx(clock.now + 2.0)
 
 
-@pytest.mark.parametrize('namespaces, used, reason', [
-  (False, 11, 'disk'), (False, 10, ''), (True, 11, '')])
+@pytest.mark.parametrize(
+  'namespaces, used, reason',
+  [(False, 11, 'disk'), (False, 10, ''), (True, 11, '')],
+)
 def test_what_lies_on_the_disk_at_the_end_counts(namespaces, used, reason):
   watch = types.SimpleNamespace(
-    room=types.SimpleNamespace(namespaces=namespaces), disk=10, reason='')
+    room=types.SimpleNamespace(namespaces=namespaces), disk=10, reason=''
+  )
   _watch.Watch.judge_disk(watch, used)
   assert watch.reason == reason
 
 
 def test_an_earlier_reason_stays():
   watch = types.SimpleNamespace(
-    room=types.SimpleNamespace(namespaces=False), disk=10, reason='timeout')
+    room=types.SimpleNamespace(namespaces=False), disk=10, reason='timeout'
+  )
   _watch.Watch.judge_disk(watch, 11)
   assert watch.reason == 'timeout'
 

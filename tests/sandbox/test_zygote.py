@@ -32,19 +32,28 @@ launcher.main()
 """
 
 
-@pytest.mark.parametrize('disable', [[], ['namespaces']], ids=['inside', 'in place'])
+@pytest.mark.parametrize(
+  'disable', [[], ['namespaces']], ids=['inside', 'in place']
+)
 def test_jobs_import_for_themselves_where_an_import_leaves_threads(
-    disable, monkeypatch):
+  disable, monkeypatch
+):
   monkeypatch.setattr(launcher, 'start_command', lambda root: HOOK)
   backend = local.LocalBackend(1, disable=disable)
   try:
-    with pytest.warns(UserWarning, match=r'numpy\.random leaves threads running'):
+    with pytest.warns(
+      UserWarning, match=r'numpy\.random leaves threads running'
+    ):
       backend.start()
     assert not backend.zygote
     if any('chmod' in note for note in backend.hello['notes']):
       return  # other user ids may not execute this checkout's interpreter
-    job = Job('a', 'm.py', files={'m.py': 'import numpy; print(numpy.ones(2).sum())'},
-              zygote=True)
+    job = Job(
+      'a',
+      'm.py',
+      files={'m.py': 'import numpy; print(numpy.ones(2).sum())'},
+      zygote=True,
+    )
     result = backend.run(job, 0, 60.0)
     assert (result.outcome, result.output.strip()) == (Outcome.OK, '2.0')
   finally:

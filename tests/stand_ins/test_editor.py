@@ -86,7 +86,9 @@ def test_a_wrapper_is_not_put_around_its_own_kind():
   assert 'AdaBoostClassifier(estimator=BaggingClassifier(' in other
 
 
-@pytest.mark.parametrize('how, name', [('Stack', 'Stacking'), ('Vote', 'Voting')])
+@pytest.mark.parametrize(
+  'how, name', [('Stack', 'Stacking'), ('Vote', 'Voting')]
+)
 def test_an_ensemble_takes_new_members_in(how, name):
   first = EDITOR.edit(RIDGE, f'{how} the current estimator with SVR()')
   second = edited(first, f'{how} the current estimator with Lasso()')

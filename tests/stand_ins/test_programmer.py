@@ -48,9 +48,7 @@ def test_many_different_programs_of_every_bundled_task(name):
 
 def test_they_depend_on_the_seed_alone():
   one, two = (
-    _write(
-      ScriptedProgrammer(), SPECS['digits'], DIGITS, random.Random(5)
-    )
+    _write(ScriptedProgrammer(), SPECS['digits'], DIGITS, random.Random(5))
     for _ in range(2)
   )
   assert one == two

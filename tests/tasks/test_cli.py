@@ -103,7 +103,9 @@ TIED = ('max_features=55', 'max_features=60')
 
 
 @pytest.mark.slow
-def test_check_refuses_a_starter_that_differs_by_cpu(tasks_dir, tmp_path, capsys):
+def test_check_refuses_a_starter_that_differs_by_cpu(
+  tasks_dir, tmp_path, capsys
+):
   if 'avx2' not in cpu_levels.machine_flags():
     pytest.skip('this CPU has no vector units to leave out')
   tasks = tmp_path / 'tasks'
@@ -115,17 +117,23 @@ def test_check_refuses_a_starter_that_differs_by_cpu(tasks_dir, tmp_path, capsys
   assert 'cpu_level=no-avx2' in capsys.readouterr().err
   script.write_text(script.read_text().replace(*TIED))
   assert call(tasks, tmp_path, *command) == 1
-  failed = [line for line in capsys.readouterr().err.splitlines()
-            if line.startswith('FAILED')]
-  assert len(failed) == 1 and 'unicode-category: the starter scores' in failed[0]
+  failed = [
+    line
+    for line in capsys.readouterr().err.splitlines()
+    if line.startswith('FAILED')
+  ]
+  assert (
+    len(failed) == 1 and 'unicode-category: the starter scores' in failed[0]
+  )
   assert 'cpu_level=no-avx2' in failed[0] and 'kind="stable"' in failed[0]
   # At one level alone there is nothing to differ from.
   one = '--cpu_level', 'no-avx512'
   assert call(tasks, tmp_path, *command, *one) == 0, capsys.readouterr()
 
 
-@pytest.mark.parametrize('task, column', [
-  ('unicode-category', 'Tfidf'), ('unicode-script', 'Count')])
+@pytest.mark.parametrize(
+  'task, column', [('unicode-category', 'Tfidf'), ('unicode-script', 'Count')]
+)
 def test_words_of_the_text_starters_are_cut_where_there_is_no_tie(
   tasks_dir, tmp_path, task, column
 ):
@@ -133,11 +141,15 @@ def test_words_of_the_text_starters_are_cut_where_there_is_no_tie(
   import pandas as pd
   from sklearn.feature_extraction.text import CountVectorizer
 
-  prepared = task_lib.prepare_task(task_lib.load_task(task, tasks_dir), tmp_path)
+  prepared = task_lib.prepare_task(
+    task_lib.load_task(task, tasks_dir), tmp_path
+  )
   text = prepared.starter_files['train.py']
   number = int(re.search(rf'{column}Vectorizer\(max_features=(\d+)\)', text)[1])
   train = pd.read_csv(prepared.public_dir / 'train.csv', keep_default_na=False)
-  counts = np.sort(CountVectorizer().fit_transform(train['text']).sum(axis=0).A1)
+  counts = np.sort(
+    CountVectorizer().fit_transform(train['text']).sum(axis=0).A1
+  )
   assert counts[-number] > counts[-number - 1]
 
 

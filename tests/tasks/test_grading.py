@@ -113,7 +113,10 @@ def _damaged(frame: pd.DataFrame) -> dict[str, tuple[int, bytes]]:
   unknown.loc[0, 'id'] = '-17'
   return {
     'index': (3, frame.to_csv().encode()),
-    'shuffled index': (3, frame.sample(frac=1, random_state=0).to_csv().encode()),
+    'shuffled index': (
+      3,
+      frame.sample(frac=1, random_state=0).to_csv().encode(),
+    ),
     'unnamed index': (4, frame.to_csv(index_label=False).encode()),
     'one more column': (3, to_csv(frame.assign(note='mine'))),
     'semicolons': (3, frame.to_csv(index=False, sep=';').encode()),

@@ -126,10 +126,14 @@ def test_code_is_text_and_data_is_shown(prepared):
   assert 'rates' in prepared.spec.read_only_files
   listed = workspace.listing(prepared.starter_files, prepared.mounts, 'rates')
   assert listed == ['rate.json', 'table.npy']
-  read = workspace.read(prepared.starter_files, prepared.mounts, 'rates/rate.json')
+  read = workspace.read(
+    prepared.starter_files, prepared.mounts, 'rates/rate.json'
+  )
   assert read == '{"rate": 1.5}'
   with pytest.raises(workspace.ActionFailed):
-    workspace.read(prepared.starter_files, prepared.mounts, 'rates/../../scripts')
+    workspace.read(
+      prepared.starter_files, prepared.mounts, 'rates/../../scripts'
+    )
 
 
 def test_a_folder_of_data_is_data_however_small(tmp_path):
@@ -143,7 +147,9 @@ def test_a_file_that_no_run_would_be_given_is_refused(tmp_path, monkeypatch):
   root = _lay_out(tmp_path)
   (root / 'scripts/prepared').write_text('success')
   monkeypatch.setattr(mlagentbench_tasks, 'MAX_FILE_MB', 0)
-  with pytest.raises(ValueError, match='photo.bin has 56 bytes.*a folder of env/'):
+  with pytest.raises(
+    ValueError, match='photo.bin has 56 bytes.*a folder of env/'
+  ):
     lib.prepare_task(lib.load_task(NAME, tmp_path), tmp_path / 'made')
 
 
@@ -243,7 +249,9 @@ def test_a_long_table_is_read_where_it_lies(tmp_path, grader, dialect):
   left_out = len(rows) - workspace.MAX_FILE_BYTES
   assert told.endswith(f'\n[... {left_out} bytes left out ...]')
   lines = {'start_line_number': '2', 'end_line_number': '2'}
-  read = _act(env, state, 'Inspect Script Lines', script_name='test.csv', **lines)
+  read = _act(
+    env, state, 'Inspect Script Lines', script_name='test.csv', **lines
+  )
   assert read.observation.endswith('\n1,22')
 
 
@@ -256,7 +264,9 @@ def test_what_the_folder_does_not_tell_stands_beside_it(tmp_path):
   with pytest.raises(ValueError, match='higher_is_better: true or false into'):
     lib.load_task('own', tmp_path)
   beside = tmp_path / 'own.yaml'
-  beside.write_text('higher_is_better: true\nm_init: 0.1\nlimits: {timeout_s: 9}\n')
+  beside.write_text(
+    'higher_is_better: true\nm_init: 0.1\nlimits: {timeout_s: 9}\n'
+  )
   spec = lib.load_task('own', tmp_path)
   assert (spec.higher_is_better, spec.m_init) == (True, 0.1)
   assert spec.limits.timeout_s == 9
@@ -335,6 +345,7 @@ def test_a_starter_that_does_not_run_is_compared_with_what_is_given(
     spec = lib.load_task(NAME, tmp_path)
     given[name] = lib.prepare_task(spec, tmp_path / 'made')
   with SandboxPool(1, min_tier='T0') as pool:
+
     def start(task):
       runner = StepEnvironment(
         {NAME: task}, pool, ScriptedEditor(), grader,
@@ -367,7 +378,9 @@ def test_an_agent_is_measured_on_it_and_nothing_trained(folder, tmp_path):
     '--config.eval.k=2', '--config.eval.max_steps=3',
   )  # fmt: skip
   assert done.returncode == 0, done.stderr[-2000:]
-  assert (tmp_path / 'work/mlagentbench' / NAME / '0/env_log/trace.json').is_file()
+  assert (
+    tmp_path / 'work/mlagentbench' / NAME / '0/env_log/trace.json'
+  ).is_file()
   done = _call(
     'jaxagent.main',
     '--config=configs/stepwise_ppo.py',

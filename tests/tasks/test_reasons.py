@@ -17,7 +17,9 @@ def _with_eval(task, folder, text: str):
   root = folder / 'task'
   (root / 'scripts').mkdir(parents=True)
   (root / 'scripts/eval.py').write_text(text)
-  return dataclasses.replace(task, spec=dataclasses.replace(task.spec, root=root))
+  return dataclasses.replace(
+    task, spec=dataclasses.replace(task.spec, root=root)
+  )
 
 
 SCORE = 'def score(submission, answers):\n  return 0.5\n'
@@ -26,8 +28,14 @@ SCORE = 'def score(submission, answers):\n  return 0.5\n'
 @pytest.mark.parametrize(
   'text, reason',
   [
-    ('import no_such_package\n' + SCORE, "imports 'no_such_package', which is not"),
-    ('from no_such_package.deep import x\n' + SCORE, "imports 'no_such_package'"),
+    (
+      'import no_such_package\n' + SCORE,
+      "imports 'no_such_package', which is not",
+    ),
+    (
+      'from no_such_package.deep import x\n' + SCORE,
+      "imports 'no_such_package'",
+    ),
     (
       'def score(submission, answers):\n  import no_such_package\n  return 0.5\n',
       "imports 'no_such_package', which is not installed here",
@@ -43,7 +51,9 @@ def test_an_eval_that_cannot_be_used_is_named(prepared, tmp_path, text, reason):
   with pytest.raises(ValueError) as said:
     Grader({'wine': task})
   words = str(said.value)
-  assert 'task wine: ' in words and 'scripts/eval.py' in words and reason in words
+  assert (
+    'task wine: ' in words and 'scripts/eval.py' in words and reason in words
+  )
   assert '\n' not in words
 
 
@@ -103,20 +113,24 @@ def test_a_preparation_that_fails_says_why(tasks_dir, tmp_path):
   spec = dataclasses.replace(
     lib.load_task('wine', tasks_dir), root=tmp_path / 'wine'
   )
-  with pytest.raises(ValueError, match="No module named 'no_such_package'") as said:
+  with pytest.raises(
+    ValueError, match="No module named 'no_such_package'"
+  ) as said:
     lib.prepare_task(spec, tmp_path / 'out')
   assert '\n' not in str(said.value)
 
 
-LOG_LOSS = '''
+LOG_LOSS = """
 from sklearn.metrics import log_loss
 def score(submission, answers):
   names = [c[2:] for c in submission.columns]
   return log_loss(answers['variety'], submission.to_numpy(), labels=names)
-'''
+"""
 
 
-def test_scaled_probabilities_have_the_score_of_their_shares(prepared, tmp_path):
+def test_scaled_probabilities_have_the_score_of_their_shares(
+  prepared, tmp_path
+):
   """scikit-learn's log loss takes a sum of 1.0099 for confidence."""
   task = _with_eval(prepared['wine'], tmp_path, LOG_LOSS)
   gold = Data(prepared['wine']).gold()
@@ -161,7 +175,9 @@ def _with_ids(task, folder, change):
   [lambda ids: ids + '.0', lambda ids: ids + '.00', lambda ids: ' ' + ids],
   ids=['1.0', '1.00', ' 1'],
 )
-def test_ids_of_answers_are_read_as_those_of_submissions(prepared, tmp_path, change):
+def test_ids_of_answers_are_read_as_those_of_submissions(
+  prepared, tmp_path, change
+):
   task = _with_ids(prepared['digits'], tmp_path, change)
   gold = Data(prepared['digits']).gold()
   with Grader({'digits': task}) as grader:

@@ -23,7 +23,15 @@ AGENTS: dict[str, AgentStyle] = {
 STYLES = ('compact', 'full')
 # Past steps shown, characters of each observation: what is shortened first, where
 # a prompt has no room, is what was observed; then old steps go.
-_SHORTER = ((3, 6000), (3, 2000), (3, 700), (3, 250), (2, 250), (1, 250), (0, 0))
+_SHORTER = (
+  (3, 6000),
+  (3, 2000),
+  (3, 700),
+  (3, 250),
+  (2, 250),
+  (1, 250),
+  (0, 0),
+)
 
 
 def agent(name: str, *, mode: str = 'strict') -> AgentStyle:
@@ -32,9 +40,7 @@ def agent(name: str, *, mode: str = 'strict') -> AgentStyle:
   mode: how strictly it reads (parser.MODES), where it has such modes.
   """
   if name not in AGENTS:
-    raise ValueError(
-      f'agent={name!r} must be one of: {", ".join(AGENTS)}.'
-    )
+    raise ValueError(f'agent={name!r} must be one of: {", ".join(AGENTS)}.')
   style = AGENTS[name]
   if hasattr(style, 'mode'):
     return dataclasses.replace(style, mode=mode)

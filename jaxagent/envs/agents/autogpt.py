@@ -196,8 +196,6 @@ class AutoGPT:
     self, thoughts: Mapping[str, str], action: str, args: Mapping[str, str]
   ) -> str:
     """See style.AgentStyle."""
-    said = {
-      name: thoughts.get(entry, '') for name, entry in _ENTRIES.items()
-    }
+    said = {name: thoughts.get(entry, '') for name, entry in _ENTRIES.items()}
     command = {'name': action, 'args': dict(args)}
     return json.dumps({'thoughts': said, 'command': command})

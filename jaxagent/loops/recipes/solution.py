@@ -110,11 +110,11 @@ class Solutions:
     turns = [turn for sample in samples for turn in sample.steps()]
     for turn in turns:
       valid = turn.info['score_after'] is not None
-      if valid or (self._config.solution.keep_failed and turn.info['valid_action']):
+      if valid or (
+        self._config.solution.keep_failed and turn.info['valid_action']
+      ):
         solution = parse(turn.info['response'])
-        self._source.keep(
-          turn.info['task'], solution, turn.info['observation']
-        )
+        self._source.keep(turn.info['task'], solution, turn.info['observation'])
     return figures(turns)
 
 
