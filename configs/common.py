@@ -53,6 +53,7 @@ def base() -> ConfigDict:
   config.expert.max_tokens = 1024
   config.expert.temperature = 0.7
   config.expert.extra = _open()
+  config.expert.max_concurrency = 8  # calls in flight
   config.editor = ConfigDict()
   config.editor.kind = 'expert'
   config.editor.base_url = 'http://127.0.0.1:8000/v1'
@@ -60,6 +61,7 @@ def base() -> ConfigDict:
   config.editor.max_tokens = 4096
   config.editor.temperature = 0.0
   config.editor.extra = _open()
+  config.editor.max_concurrency = 8
 
   # Understand File, Reflection and the research log are answered by it.
   config.reader = ConfigDict()
@@ -69,6 +71,7 @@ def base() -> ConfigDict:
   config.reader.max_tokens = 1024
   config.reader.temperature = 0.0
   config.reader.extra = _open()
+  config.reader.max_concurrency = 8
 
   # How a step-wise policy is prompted, in the full style, and answers:
   # research | without_thought | react | autogpt | random (loop agent alone)
@@ -94,6 +97,7 @@ def base() -> ConfigDict:
   config.instrumenter.max_tokens = 4096
   config.instrumenter.temperature = 0.0
   config.instrumenter.extra = _open()
+  config.instrumenter.max_concurrency = 8
   config.instrumenter.timeout_s = (
     30.0  # of one answer; asked twice, if cut twice more
   )
@@ -116,6 +120,7 @@ def base() -> ConfigDict:
   config.writer.max_tokens = 4096
   config.writer.temperature = 1.0
   config.writer.extra = _open()
+  config.writer.max_concurrency = 8
   # Of a task, from scratch and improved, of an endpoint's model; 0: the search alone.
   config.writer.samples = 0
   config.search = ConfigDict()
@@ -131,6 +136,7 @@ def base() -> ConfigDict:
   config.embeddings.base_url = 'http://127.0.0.1:8000/v1'
   config.embeddings.model = ''
   config.embeddings.extra = _open()
+  config.embeddings.max_concurrency = 8
 
   config.collect = ConfigDict()
   config.collect.trajectories_per_task = 32

@@ -17,18 +17,20 @@ import dataclasses
 import json
 import pathlib
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.envs import workspace
 from jaxagent.envs.execution import state_id
 from jaxagent.envs.snapshots import Snapshots
-from jaxagent.loops import walked
 from jaxagent.loops.text_models import printable
+from jaxagent.rollout import under_way
+from jaxagent.rollout.journal import Journal, JournalError
+from jaxagent.rollout.work import WorkResult
 from jaxagent.sandbox.checks import MAX_FILE_MB
 
 FILES, RESPONSE = 'files', 'response.txt'
+EDITED = 'edited'  # of a step's record: the state that a person made of its own
 
 
 class PauseError(ValueError):
@@ -36,14 +38,14 @@ class PauseError(ValueError):
 
 
 def check_out(
-  log: pathlib.Path,
+  journal: pathlib.Path,
   store: Snapshots,
   task: str,
   index: int,
   folder: pathlib.Path,
 ) -> None:
   """Lays what a trajectory goes on from into a new folder."""
-  state = _paused(log, store, task, index)
+  state = _state(_paused(journal, task, index))
   if folder.exists() and any(folder.iterdir()):
     raise PauseError(f'{folder} is not empty; name another.')
   for name, content in workspace.visible(state.files).items():
@@ -55,14 +57,15 @@ def check_out(
 
 
 def check_in(
-  log: pathlib.Path,
+  journal: pathlib.Path,
   store: Snapshots,
   task: str,
   index: int,
   folder: pathlib.Path,
 ) -> None:
   """Takes the folder's files and response as those to go on from."""
-  state = _paused(log, store, task, index)
+  paused = _paused(journal, task, index)
+  state = _state(paused)
   files = _read(folder / FILES, state, store)
   script = state.script if state.script in files else ''
   if not script:
@@ -79,46 +82,61 @@ def check_in(
   )
   if changed == dataclasses.replace(state, state_id=changed.state_id):
     raise PauseError(f'{folder} is what it was; nothing to take in.')
-  key = store.put(changed)
-  walked.StepLog(log).append(task, index, {walked.EDITED: key})
+  executed = dataclasses.replace(
+    paused.executed,
+    state=changed,
+    info={**paused.executed.info, EDITED: store.put(changed)},
+  )
+  under_way.replace(
+    Journal(journal), dataclasses.replace(paused, executed=executed)
+  )
 
 
-def _paused(
-  log: pathlib.Path, store: Snapshots, task: str, index: int
-) -> types.State:
+def _state(paused: WorkResult) -> types.State:
   """What the trajectory goes on from."""
-  if not log.is_file():
-    raise PauseError(f'{log}: no trajectory is under way.')
-  lines = walked.StepLog(log).read().get((task, index))
-  if not lines:
+  assert paused.executed.state is not None
+  return paused.executed.state
+
+
+def _paused(journal: pathlib.Path, task: str, index: int) -> WorkResult:
+  """The last step of a trajectory that is under way."""
+  known = _trajectories(journal)
+  steps = known.get((task, index))
+  if not steps:
+    named = ', '.join(f'{t} {i}' for (t, i), s in sorted(known.items()) if s)
     raise PauseError(
-      f'{task} {index} has made no step; those that have: {_named(log)}.'
+      f'{task} {index} has made no step; those that have: {named or "none"}.'
     )
-  state = store.get(lines[-1].get(walked.EDITED) or lines[-1]['workspace_id'])
-  if ended := _ended(log, lines):
+  if ended := _ended(journal, steps):
     raise PauseError(f'{task} {index} has ended with {ended}.')
-  return state
+  return steps[-1]
 
 
-def _ended(log: pathlib.Path, lines: Sequence[Mapping[str, Any]]) -> str:
+def _trajectories(
+  journal: pathlib.Path,
+) -> dict[tuple[str, int], list[WorkResult]]:
+  """(task, index) -> the steps of a trajectory, in order; [] before the first."""
+  found = {}
+  for prompt_id, steps in under_way.executions(Journal(journal)).items():
+    task, _, index = prompt_id.rpartition('-')
+    if all('state_id' in one.executed.info for one in steps):
+      found[task, int(index)] = steps
+  return found
+
+
+def _ended(journal: pathlib.Path, steps: Sequence[WorkResult]) -> str:
   """What a trajectory ended with; '' where it goes on, as far as can be told."""
-  if lines[-1].get('done'):
+  if steps[-1].executed.state is None:
     return 'a final answer'
-  config = log.parents[1] / 'config.json'
+  config = journal.parents[1] / 'config.json'
   if not config.is_file():
     return ''
   limits = json.loads(config.read_text(encoding='utf-8'))['eval']
-  steps = walked.steps(lines)
   if len(steps) >= limits['max_steps']:
     return 'its last step (config.eval.max_steps)'
-  if sum(step.get('exec_s', 0.0) for step in steps) >= limits['time_limit_s']:
+  if sum(one.executed.exec_s for one in steps) >= limits['time_limit_s']:
     return 'its time (config.eval.time_limit_s)'
   return ''
-
-
-def _named(log: pathlib.Path) -> str:
-  made = walked.StepLog(log).read()
-  return ', '.join(f'{task} {index}' for task, index in sorted(made)) or 'none'
 
 
 def _read(
@@ -181,19 +199,18 @@ def _text(path: pathlib.Path) -> str:
     raise PauseError(f'{path} is not UTF-8 text: {error}.') from error
 
 
-def _logs(work: pathlib.Path) -> list[pathlib.Path]:
-  return sorted((work / 'eval').glob('*.steps.jsonl'))
+def _journals(work: pathlib.Path) -> list[pathlib.Path]:
+  return sorted((work / 'eval').glob('*.journal'))
 
 
 def _list(work: pathlib.Path) -> None:
-  for log in _logs(work):
-    for (task, index), lines in sorted(walked.StepLog(log).read().items()):
-      steps = walked.steps(lines)
-      last = steps[-1] if steps else {}
-      action = ' '.join(printable(str(last.get('action'))).split())
+  for journal in _journals(work):
+    for (task, index), steps in sorted(_trajectories(journal).items()):
+      last = steps[-1].executed if steps else None
+      action = printable(str(last and last.info.get('action')))
       print(
-        f'{log.name.removesuffix(".steps.jsonl")}  {task} {index}  '
-        f'{len(steps)} steps  {action}: {last.get("outcome")}'
+        f'{journal.stem}  {task} {index}  {len(steps)} steps  '
+        f'{" ".join(action.split())}: {last and last.outcome.value}'
       )
 
 
@@ -203,19 +220,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     if flags.command == 'list':
       _list(flags.work_dir)
       return 0
-    logs = _logs(flags.work_dir)
-    if len(logs) != 1:
+    journals = _journals(flags.work_dir)
+    if len(journals) != 1:
       raise PauseError(
-        f'{flags.work_dir}: {len(logs)} evaluations are under way; there must '
+        f'{flags.work_dir}: {len(journals)} evaluations are under way; there must '
         'be one.'
       )
     store = Snapshots(flags.work_dir / 'snapshots.sqlite')
     try:
       act = check_out if flags.command == 'out' else check_in
-      act(logs[0], store, flags.task, flags.index, flags.folder)
+      act(journals[0], store, flags.task, flags.index, flags.folder)
     finally:
       store.close()
-  except (ValueError, KeyError, OSError) as error:
+  except (ValueError, KeyError, OSError, JournalError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   return 0

@@ -239,6 +239,24 @@ class Completion:
 
 
 @dataclasses.dataclass(frozen=True)
+class TextCompletion:
+  """The answer of a frozen role that speaks text.
+
+  Attributes:
+    text: the answer itself.
+    cost: JSON-able, what stored steps hold of it: `prompt_tokens` and `tokens` where
+      they were counted, `answer_s` (seconds until it was there), `thoughts` of the
+      model before it.
+    rng_state: state of the random generator afterwards, where the role draws from
+      one of the rollout's own; `random.Random.setstate` takes it.
+  """
+
+  text: str
+  cost: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  rng_state: tuple | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Prompt:
   """What the ledger counts: one state drawn for one sample.
 

@@ -154,3 +154,35 @@ class PromptSource:
 
   def _permutation(self, epoch: int, n: int) -> np.ndarray:
     return np.random.default_rng([self._seed, epoch]).permutation(n)
+
+
+class Feed:
+  """Prompts that are pushed one by one, each drawn once, in that order.
+
+  For rollouts without a learner: what is pushed may depend on what others have come
+  to. Groups are of one prompt and share its id.
+  """
+
+  group_size = 1
+
+  def __init__(self):
+    self._waiting: dict[str, Any] = {}
+
+  @property
+  def size(self) -> int:
+    return len(self._waiting)
+
+  def push(self, prompt_id: str, payload: Any) -> None:
+    """Adds a prompt; ids are unique among those that wait."""
+    self._waiting[prompt_id] = payload
+
+  def draw(self) -> Drawn | None:
+    """The next prompt; None where none waits now."""
+    return self.recall(next(iter(self._waiting), None))
+
+  def recall(self, prompt_id: str | None) -> Drawn | None:
+    """The waiting prompt of that id, out of turn; None where it does not wait."""
+    if prompt_id not in self._waiting:
+      return None
+    prompt = Prompt(prompt_id, prompt_id, self._waiting.pop(prompt_id))
+    return Drawn(prompt_id, prompt_id, (prompt,))

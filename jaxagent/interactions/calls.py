@@ -25,7 +25,8 @@ class Generate:
   prompt: what the role is shown, not empty. The policy: its ids, int32 [P]; a
     frozen role: what its endpoint takes.
 
-  Its result is a `types.Completion`; of a frozen role that speaks text, a str.
+  Its result is a `types.Completion`; of a frozen role that speaks text, a
+  `types.TextCompletion` or a str.
   """
 
   call: int

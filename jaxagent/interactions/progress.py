@@ -18,9 +18,9 @@ from jaxagent.interactions.calls import (
   InteractionError,
   Step,
 )
-from jaxagent.types import Completion, Executed
+from jaxagent.types import Completion, Executed, TextCompletion
 
-Result = Completion | str | Executed
+Result = Completion | TextCompletion | str | Executed
 
 MAX_CALLS = 1000
 

@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 
 from jaxagent import types
-from jaxagent.envs.interfaces import Expert, NoText
-from jaxagent.loops.steps import Said
+from jaxagent.envs.interfaces import MOST_THOUGHTS, Expert, NoText
 
 
 def asked(
@@ -20,7 +19,7 @@ def asked(
   ideas: Sequence[str] = (),
   *,
   is_measured: bool = False,
-) -> Said:
+) -> types.TextCompletion:
   """Returns the response with what it took.
 
   is_measured: where the model says nothing, that is its response: judging it is the
@@ -35,8 +34,10 @@ def asked(
       if not is_measured:
         raise
       text = ''
-  answer_s = time.monotonic() - began
-  return Said(text, tokens, answer_s, getattr(text, 'thoughts', ''))
+  cost = {**tokens, 'answer_s': time.monotonic() - began}
+  if thoughts := getattr(text, 'thoughts', ''):
+    cost['thoughts'] = thoughts[-MOST_THOUGHTS:]
+  return types.TextCompletion(str(text), cost)
 
 
 def _meter(expert: Expert):

@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
-import hashlib
+import pathlib
 import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from jaxagent import audit, disk, interactions, types
-from jaxagent.clock import Deadline
+from jaxagent import audit, types
 from jaxagent.data import ideas as idea_data
 from jaxagent.data import records as record_data
+from jaxagent.data.prompts import Feed
 from jaxagent.envs.interfaces import TextModelError
-from jaxagent.loops import answers, kept, steps, text_models
+from jaxagent.interactions import Progress
+from jaxagent.loops import (
+  answers,
+  endpoints,
+  kept,
+  rollouts,
+  steps,
+  text_models,
+)
 from jaxagent.loops.errors import (
-  Interrupted,
   MachineryError,
   UserError,
   in_one_line,
   tolerated,
 )
 from jaxagent.loops.policy import seed_of
-from jaxagent.loops.recipes.trajectory import Trajectory
-from jaxagent.loops.starts import Start, fresh_state, write_json
-from jaxagent.metrics import Progress
+from jaxagent.loops.recipes.demonstration import (
+  EXPERT,
+  Assignment,
+  Demonstrations,
+  steps_of,
+)
+from jaxagent.loops.recipes.trajectory import Action
+from jaxagent.loops.starts import Start, write_json
+from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.rollout.thread_sampler import FrozenRole
+from jaxagent.rollout.work import Ask
 from jaxagent.types import Outcome
-
-EXPERT = 'expert'  # the role: frozen, it speaks text
 
 
 def run(host, starts: Mapping[str, Start]) -> list[dict]:
   """Makes what is missing of the trajectories; returns all, in order.
 
-  Each trajectory depends on (seed, task, index) alone and is appended whole,
-  so a killed run goes on with the missing ones: none lost, none doubled. Those
-  that a fault of ours cut short are kept at the end, with the steps they have.
-  Raises MachineryError where they are more than a tenth.
+  Each trajectory depends on (seed, task, index) alone and is stored as it ends; a
+  killed run resumes those under way, none lost, none doubled. Those that an
+  infrastructure error cut short are kept at the end, with the steps they have.
+  Raises MachineryError as soon as they are more than a tenth.
   """
   config = host.config.collect
+  folder = host.work / 'collect' / 'journal'
   store = record_data.TrajectoryStore(
     host.work / 'collect' / 'trajectories.jsonl'
   )
@@ -52,51 +65,70 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
     for task in host.heldin
     if (task, index) not in have
   ]
-  began = time.monotonic()
-  initial = {task: starts[task].state for task in host.heldin}
-  lacking = dict.fromkeys(task for task, _ in todo)
-  embed = text_models.make_embedder(host.config, host.work)
-  pools = {task: _ideas(host, initial[task], embed) for task in lacking}
   total = config.trajectories_per_task * len(host.heldin)
-  with (
-    Progress('collect', total, initial=total - len(todo)) as progress,
-    concurrent.futures.ThreadPoolExecutor(2 * host.config.sandbox.slots) as ex,
-  ):
-    waiting = iter(todo)
-    futures = set()
-    cut = []
-
-    def start_next():
-      for task, index in waiting:
-        futures.add(
-          ex.submit(_trajectory, host, initial[task], index, pools[task])
-        )
-        return
-
-    for _ in range(2 * host.config.sandbox.slots):
-      start_next()
-    while futures:
-      done, rest = concurrent.futures.wait(
-        futures, return_when=concurrent.futures.FIRST_COMPLETED
-      )
-      futures.clear()
-      futures.update(rest)
-      for future in done:
-        record = future.result()
-        if record is None:
-          continue
-        cut.append(record) if record['fault'] else _keep(store, record)
-        progress.update()
-        if host.stop.signal is None and len(cut) <= tolerated(total):
-          start_next()
-    host.stop.check(f'trajectories that were whole are kept in {store.path}')
-    _tell_rate(len(todo), time.monotonic() - began)
-    _tell_cut(cut, total, store.path)
-  for record in cut:
-    _keep(store, record)
+  if todo:
+    _make(host, starts, todo, total, store, folder)
+  rollouts.forget(folder)
   records = store.read()
   _tell_invalid(host, records, store.path)
   return sorted(records, key=lambda r: (r['task'], r['index']))
+
+
+def _make(
+  host,
+  starts: Mapping[str, Start],
+  todo: Sequence[tuple[str, int]],
+  total: int,
+  store: record_data.TrajectoryStore,
+  folder: pathlib.Path,
+) -> None:
+  """Makes the trajectories of `todo`, (task, index), and stores each."""
+  config = host.config.collect
+  embed = text_models.make_embedder(host.config, host.work)
+  pools = {
+    task: _ideas(host, starts[task].state, embed)
+    for task in dict.fromkeys(task for task, _ in todo)
+  }
+  feed = Feed()
+  for task, index in todo:
+    one = _assignment(host, starts[task].state, index, pools[task])
+    feed.push(one.name, one)
+  began = time.monotonic()
+  cut: list[dict] = []
+  with ProgressBar('collect', total, initial=total - len(todo)) as bar:
+
+    def deliver(
+      prompt: types.Prompt, progress: Progress | None, error: str
+    ) -> None:
+      record = _record(host, prompt.payload, progress, error)
+      bar.update()
+      if not error:
+        _keep(store, record)
+        return
+      cut.append(record)
+
+    rollouts.run(
+      host,
+      folder,
+      feed,
+      Demonstrations(
+        max_steps=config.max_steps,
+        time_limit_s=config.time_limit_s,
+        ideas_in_prompt=host.config.rollout.prompt_style == 'full',
+      ),
+      execute=lambda work, job_id: _execute(host, work.call.request, job_id),
+      deliver=deliver,
+      name='collect',
+      frozen={EXPERT: _expert(host)},
+      saved=f'trajectories that were whole are kept in {store.path}',
+      at_once=2 * host.config.sandbox.slots,
+      check=lambda: _check_cut(cut, total, store.path),
+    )
+  _tell_rate(len(todo), time.monotonic() - began)
+  if cut:
+    print(f'collect: {_of_cut(cut, total)}')
+  for record in cut:
+    _keep(store, record)
 
 
 def _keep(store: record_data.TrajectoryStore, record: dict) -> None:
@@ -126,20 +158,20 @@ def _tell_rate(made: int, seconds: float) -> None:
     )
 
 
-def _tell_cut(cut: list[dict], total: int, path) -> None:
-  if not cut:
-    return
-  reasons = Counter(record['fault'] for record in cut)
-  what = (
-    f'{len(cut)} of {total} trajectories were cut short by a fault of the '
-    f'machinery, most often: {reasons.most_common(1)[0][0]}'
-  )
+def _check_cut(cut: Sequence[dict], total: int, path: pathlib.Path) -> None:
   if len(cut) > tolerated(total):
     raise MachineryError(
-      f'collect: {what}. Mend that and give the same command: it goes on with '
-      f'the whole ones in {path}.'
+      f'collect: {_of_cut(cut, total)}. Fix that and rerun the same command: it '
+      f'resumes them and keeps the whole ones in {path}.'
     )
-  print(f'collect: {what}')
+
+
+def _of_cut(cut: Sequence[dict], total: int) -> str:
+  reasons = Counter(record['fault'] for record in cut)
+  return (
+    f'{len(cut)} of {total} trajectories were cut short by infrastructure '
+    f'errors, most often: {reasons.most_common(1)[0][0]}'
+  )
 
 
 def _tell_invalid(host, records: list[dict], path) -> None:
@@ -229,115 +261,55 @@ def _pool(host, initial: types.State) -> list[str]:
   return pool
 
 
-def _trajectory(host, initial: types.State, index: int, pool) -> dict | None:
-  """One trajectory; its `fault` says what of ours cut it short, or ''.
-
-  None where the run was told to stop in between: it is made again.
-  """
+def _assignment(
+  host, initial: types.State, index: int, pool: Sequence[str]
+) -> Assignment:
+  """1 to 3 ideas for the first steps, and where it starts."""
   rng = random.Random(seed_of(host.config.seed, 'collect', initial.task, index))
-  drawn = tuple(idea_data.draw(pool, rng))
-  made: list[dict] = []
-  try:
-    fault = _walk(host, initial, index, drawn, rng, made)
-  except Interrupted:
-    return None
-  except Exception as error:  # noqa: BLE001 - any fault here is ours
-    if disk.is_full(error):
-      raise
-    fault = f'{type(error).__name__}: {error}'
-  return {
-    'task': initial.task,
-    'index': index,
-    'ideas': list(drawn),
-    'stand_ins': host.stand_ins,
-    'steps': made,
-    'fault': in_one_line(fault),
-  }
+  ideas = tuple(idea_data.draw(pool, rng))
+  varied = rng.random() < host.config.collect.varied_start
+  return Assignment(initial, index, ideas, varied, rng.getstate())
 
 
-def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
-  """1 to 3 ideas first, then the expert's own; '', or what failed of ours.
+def _expert(host) -> FrozenRole:
+  def draw(ask: Ask) -> types.TextCompletion:
+    asked, rng = ask.call.prompt, random.Random()
+    rng.setstate(asked.rng_state)
+    spec = host.spec(asked.state.task)
+    answer = answers.asked(host.expert, asked.state, spec, rng, asked.ideas)
+    return dataclasses.replace(answer, rng_state=rng.getstate())
 
-  Fills `made`.
-  """
-  config, task = host.config.collect, initial.task
-  whole = Deadline.after(config.time_limit_s)
-  state = initial
-  if rng.random() < config.varied_start:
-    state = _varied(host, initial, rng, f'vary-{task}-{index}', whole)
-  if host.config.rollout.prompt_style == 'full':
-    state = with_ideas(state, drawn)
-  expert = spoken(EXPERT, max_steps=config.max_steps)
-  walk = interactions.Progress(expert, state, roles=(EXPERT,))
-  while not walk.finished:
-    host.stop.check('')  # a trajectory may take half an hour
-    (call,) = walk.open.values()
-    if isinstance(call, interactions.Generate):
-      if not whole.remaining():
-        break
-      # The first steps follow the drawn ideas (paper 000, B.2).
-      said = answers.asked(
-        host.expert, call.prompt, host.spec(task), rng, drawn
-      )
-      walk.take(call.call, said)
-      continue
-    state, text, _ = call.request
-    result = steps.execute(
-      host,
-      state,
-      text,
-      job_id=f'collect-{task}-{index}-{len(made)}',
-      deadline=whole,
-    )
-    if result.outcome is types.Outcome.DEADLINE and not whole.remaining():
-      break  # it has the steps that there was time for
-    if result.outcome.is_infrastructure:
-      return f'{result.outcome.value}: {result.message}'
-    store = host.env.store  # on disk before the record
-    kept_states = {
-      'state': store.put(state),
-      'workspace_id': store.put(result.state or state),
-    }
-    # The prompt is the state's: it is not kept once more.
-    made.append(kept_states | steps.record(result) | said.cost)
-    walk.take(call.call, result)
-  return ''
+  return FrozenRole(draw, endpoints.max_concurrency(host.config, EXPERT))
 
 
-def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
-  """The state with ideas in its problem, for whoever is prompted with it.
-
-  Paper 000 writes them into research_problem.txt (appendix B.2), so that the
-  trained policy is shown them as well. A compact prompt has no room for them.
-  """
-  name = '\x1f'.join((state.state_id, *ideas)).encode('utf-8', 'surrogatepass')
-  return dataclasses.replace(
-    state,
-    ideas=tuple(ideas),
-    state_id=hashlib.sha256(name).hexdigest()[:24],
+def _execute(host, action: Action, job_id: str) -> types.Executed:
+  """Carries out one step; its states are on disk before its record."""
+  state = action.state
+  executed = steps.execute(
+    host, state, action.response, job_id=job_id, most_s=action.left_s
   )
+  if executed.outcome.is_infrastructure:
+    return executed
+  store = host.env.store
+  info = {
+    **executed.info,
+    'state': store.put(state),
+    'workspace_id': store.put(executed.state or state),
+    **action.completion.cost,
+  }
+  return dataclasses.replace(executed, info=info)
 
 
-def spoken(role: str, **limits) -> Trajectory:
-  """The trajectory of a role that is shown a state and answers with text."""
-  return Trajectory(_same, _same, role=role, **limits)
-
-
-def _same(value):
-  return value
-
-
-def _varied(host, initial, rng, job_id: str, whole: Deadline) -> types.State:
-  """The starter after one random edit that ran; else the starter."""
-  for attempt in range(4):
-    text = answers.asked(host.expert, initial, host.spec(initial.task), rng)
-    result = host.env.step(
-      initial,
-      text,
-      split='valid',
-      job_id=f'{job_id}-{attempt}',
-      deadline=whole,
-    )
-    if result.is_edit and result.score is not None:
-      return fresh_state(result.state, start_score=initial.start_score)
-  return initial
+def _record(
+  host, assignment: Assignment, progress: Progress | None, error: str
+) -> dict:
+  """Returns the record of a trajectory; `fault`: what cut it short, or ''."""
+  done = [] if progress is None else steps_of(progress)
+  return {
+    'task': assignment.initial.task,
+    'index': assignment.index,
+    'ideas': list(assignment.ideas),
+    'stand_ins': host.stand_ins,
+    'steps': [steps.record(one) for one in done],
+    'fault': in_one_line(error),
+  }

@@ -64,6 +64,11 @@ def speaker(config, role: str):
   return config[role]
 
 
+def max_concurrency(config, role: str) -> int:
+  """Returns how many calls of a role are in flight at once."""
+  return config[role].max_concurrency
+
+
 def extra_of(config, role: str) -> dict[str, Any]:
   """Returns what is merged into a role's requests: its own over its speaker's."""
   own = as_dict(config[role].extra)
@@ -78,6 +83,7 @@ def rules() -> tuple[Rule, ...]:
   for role, without in WITHOUT.items():
     found += _address(role, without)
     found.append(_extra(role))
+    found.append(checks.whole(f'{role}.max_concurrency'))
   for role in WRITERS:
     found.append(checks.whole(f'{role}.max_tokens'))
     found.append(checks.number(f'{role}.temperature', least=0))

@@ -9,139 +9,238 @@ score on the private rows.
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from jaxagent import audit, evaluation, interactions, types
-from jaxagent.interactions import POLICY
-from jaxagent.loops import kept, steps, walked, walks
-from jaxagent.loops.errors import MachineryError, UserError, tolerated
+from jaxagent import audit, evaluation, types
+from jaxagent.data.prompts import Feed
+from jaxagent.interactions import Execute, Generate, Progress
+from jaxagent.loops import kept, rollouts, steps
+from jaxagent.loops.errors import (
+  MachineryError,
+  UserError,
+  in_one_line,
+  tolerated,
+)
 from jaxagent.loops.policy import Policy, seed_of
-from jaxagent.loops.recipes.trajectory import Trajectory
+from jaxagent.loops.recipes.trajectory import Action, Trajectory
 from jaxagent.loops.starts import Start, private_score, write_json
-from jaxagent.metrics import Progress
+from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.rollout.thread_sampler import FrozenRole
+from jaxagent.rollout.work import Ask, Work
 
 
-@dataclasses.dataclass
-class Episode(walks.Walk):
-  """One trajectory in progress, from the starter on.
+@dataclasses.dataclass(frozen=True)
+class Episode:
+  """One trajectory of an evaluation; what a task's rollout starts from."""
 
-  best_valid, private: of the best script so far.
-  """
+  task: str
+  index: int
+  state: types.State
 
-  best_valid: float | None = None
-  private: float | None = None
-  steps: list[dict] = dataclasses.field(default_factory=list)
+  @property
+  def name(self) -> str:
+    """Unique within the evaluation."""
+    return f'{self.task}-{self.index}'
 
-  def record(self, split: str) -> dict:
-    """JSON-able; one that is missing has no score, but a reason."""
-    return {
-      'task': self.task,
-      'index': self.index,
-      'split': split,
-      'score': None if self.missing else self.private,
-      'steps': self.steps,
-      'missing': bool(self.missing),
-      **({'reason': self.missing} if self.missing else {}),
-    }
+
+class Episodes(Trajectory):
+  """Trajectories whose prompts are episodes."""
+
+  def start(self, payload: Episode):
+    return super().start(payload.state)
 
 
 def evaluate_policy(
   host, policy: Policy, label: str, starts: Mapping[str, Start]
 ) -> list[dict]:
   """Runs every trajectory of `label`; returns and keeps their records."""
-  recipe = Trajectory(
+  recipe = Episodes(
     policy.prompt_ids,
-    lambda said: said if isinstance(said, str) else policy.text(said),
+    policy.text,
     max_steps=host.config.eval.max_steps,
     time_limit_s=host.config.eval.time_limit_s,
     reward=steps.whole_reward,
   )
 
-  def draw(waiting: Sequence[Episode], step: int):
+  def request(ask: Ask) -> types.Request:
     # The same seeds for every policy: common random numbers.
-    return policy.complete(
-      [e.call.prompt for e in waiting],
-      [_name(label, e) for e in waiting],
-      [
-        seed_of(host.config.seed, 'eval', e.task, e.index, len(e.steps))
-        for e in waiting
-      ],
-    )
+    seed = seed_of(host.config.seed, 'eval', *_place(ask))
+    return policy.request(ask.call.prompt, str(ask.key), seed)
 
-  return walk_all(
-    host, label, starts, recipe, {POLICY: draw}, policy.prompt_text
+  return evaluate(
+    host,
+    label,
+    starts,
+    recipe,
+    policy.prompt_text,
+    engine=policy.engine,
+    request=request,
   )
 
 
-def walk_all(
+def _place(ask: Ask) -> tuple[str, int, int]:
+  """(task, index, number of the step) that an ask is of."""
+  episode = ask.prompt.payload
+  return episode.task, episode.index, ask.call.call // 2
+
+
+def evaluate_text_model(
+  host,
+  role: str,
+  starts: Mapping[str, Start],
+  answer: Callable[[types.State, str, int, int], types.TextCompletion],
+  prompt_text: Callable[[types.State], str],
+  max_concurrency: int,
+) -> list[dict]:
+  """As `evaluate_policy`, of a frozen role that is shown states.
+
+  answer: (state, task, index of the trajectory, number of the step) -> its answer.
+  prompt_text: what it is prompted with, in words.
+  """
+  recipe = Episodes(
+    _same,
+    text_of,
+    max_steps=host.config.eval.max_steps,
+    time_limit_s=host.config.eval.time_limit_s,
+    role=role,
+  )
+  frozen = FrozenRole(
+    lambda ask: answer(ask.call.prompt, *_place(ask)), max_concurrency
+  )
+  return evaluate(
+    host, role, starts, recipe, prompt_text, frozen={role: frozen}
+  )
+
+
+def _same(value: Any) -> Any:
+  return value
+
+
+def text_of(completion: types.TextCompletion) -> str:
+  """Returns the answer's text."""
+  return completion.text
+
+
+def evaluate(
   host,
   label: str,
   starts: Mapping[str, Start],
-  recipe: Trajectory,
-  draws: Mapping[str, walks.Draw],
-  shown: Callable[[types.State], str],
+  recipe: Episodes,
+  prompt_text: Callable[[types.State], str],
+  **roles: Any,
 ) -> list[dict]:
-  """Every trajectory of every task; their records, kept under `label`.
+  """Runs every trajectory of every task; returns their records, kept as `label`.
 
-  Killed, it goes on with the steps that each had made. Raises MachineryError where
-  faults of ours cut more than a tenth short: the same command goes on with those.
-  draws: the one role that speaks -> how its responses are drawn.
-  shown: what it is prompted with, in words.
+  A killed evaluation resumes each trajectory where it was. Raises MachineryError
+  where infrastructure errors cut more than a tenth short; the same command then
+  resumes those.
+
+  Args:
+    prompt_text: state -> what its prompt says, in words.
+    roles: who answers; see `rollouts.run`.
   """
   path = host.work / 'eval' / f'{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
     return records
-  config = host.config.eval
-  log = walked.StepLog(walked.path_of(host.work, label))
-  made = log.read()
-  episodes = [
-    _begun(host, recipe, task, starts[task], index, tuple(draws), made)
+  _tell_of_older(path)
+  config, feed = host.config.eval, Feed()
+  episodes = {
+    episode.name: episode
     for task in host.heldin + host.heldout
     for index in range(config.trajectories_per_task)
-  ]
+    for episode in (Episode(task, index, starts[task].state),)
+  }
+  for name, episode in episodes.items():
+    feed.push(name, episode)
+  ended: dict[str, dict] = {}
 
-  def act(episode: Episode, step: int, suffix: str) -> str:
-    return _act(host, episode, _name(label, episode) + suffix, log, shown)
+  def deliver(
+    prompt: types.Prompt, progress: Progress | None, error: str
+  ) -> None:
+    episode = prompt.payload
+    ended[prompt.prompt_id] = _record(
+      host, episode, starts[episode.task], progress, error
+    )
 
+  folder = rollouts.journal_of(host.work, label)
   total = len(episodes) * config.max_steps
-  begun = sum(len(e.steps) for e in episodes)
-  with Progress(f'evaluate {label}', total, initial=begun) as progress:
-    walks.drive(host, episodes, draws, act, lambda: progress.update(1))
-  records = [
-    e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
-  ]
-  records = list(audit.seal(records, label))
+  with ProgressBar(f'evaluate {label}', total) as bar:
+
+    def execute(work: Work, job_id: str) -> types.Executed:
+      executed = _execute(host, work, job_id, prompt_text)
+      bar.update()
+      return executed
+
+    rollouts.run(
+      host,
+      folder,
+      feed,
+      recipe,
+      execute=execute,
+      deliver=deliver,
+      name=f'eval-{label}',
+      **roles,
+    )
+  records = list(audit.seal([ended[name] for name in episodes], label))
   check_missing(label, records, len(records))
   write_json(path, records)
-  log.close()
+  rollouts.forget(folder)
   return records
 
 
-def _begun(
-  host, recipe: Trajectory, task: str, start: Start, index: int, roles, made
-) -> Episode:
-  """One trajectory, after the steps that were made of it before a kill."""
-  lines = made.get((task, index), [])
-  first, after = walked.states(lines, start.state, host.env.store)
-  episode = Episode(
-    task,
-    index,
-    interactions.Progress(recipe, first, roles=roles),
-    best_valid=start.state.score,
-    private=start.private,
-    steps=walked.steps(lines),
-  )
-  for step, state in zip(episode.steps, after):
-    episode.progress.take(episode.call.call, step['response'])
-    executed = types.Executed(
-      types.Outcome(step['outcome']), step['exec_s'], state, info=step
+def _tell_of_older(path: pathlib.Path) -> None:
+  """Says that what an older version left under way is not resumed."""
+  older = path.with_suffix('.steps.jsonl')
+  if older.exists():
+    print(
+      f'{older} was written by a version before journals (0.1.0 of November 2026 '
+      'resumes it): its trajectories are made again.'
     )
-    episode.progress.take(episode.call.call, executed)
-  ends = [line for line in lines if 'record' in line]
-  if ends:
-    episode.best_valid, episode.private = ends[-1]['best']
-  return episode
+
+
+def _record(
+  host,
+  episode: Episode,
+  start: Start,
+  progress: Progress | None,
+  error: str,
+) -> dict[str, Any]:
+  """Returns the record of a trajectory; JSON-able.
+
+  One that an infrastructure error ended has no score, but a reason.
+  """
+  done = [] if progress is None else steps_of(progress)
+  private = start.private
+  for _, executed in done:
+    private = executed.info.get('private', private)
+  return {
+    'task': episode.task,
+    'index': episode.index,
+    'split': split_of(host, episode.task),
+    'score': None if error else private,
+    'steps': [steps.record(executed) for _, executed in done],
+    'missing': bool(error),
+    **({'reason': in_one_line(error)} if error else {}),
+  }
+
+
+def split_of(host, task: str) -> str:
+  """Returns 'heldin' or 'heldout'."""
+  return 'heldin' if task in host.heldin else 'heldout'
+
+
+def steps_of(progress: Progress) -> list[tuple[Any, types.Executed]]:
+  """Returns the (completion, execution) of each step, in their order."""
+  found, completion = [], None
+  for call, result in progress.results:
+    if isinstance(call, Generate):
+      completion = result
+    elif isinstance(call, Execute):
+      found.append((completion, result))
+  return found
 
 
 def present(records: Sequence[dict]) -> list[dict]:
@@ -169,46 +268,41 @@ def check_missing(label: str, records: Sequence[dict], total: int) -> None:
   print(f'{what} and left out of the statistics; {why}')
 
 
-def _name(label: str, episode: Episode) -> str:
-  return f'eval-{label}-{episode.task}-{episode.index}-{len(episode.steps)}'
-
-
-def _act(
-  host, episode: Episode, job_id: str, log: walked.StepLog, shown
-) -> str:
-  """One execution; '', or what failed for no fault of the policy.
-
-  The episode changes at the end alone, so that a failed step can be repeated.
-  """
-  call = episode.call
-  state, text, left_s = call.request
+def _execute(
+  host, work: Work, job_id: str, prompt_text: Callable[[types.State], str]
+) -> types.Executed:
+  """Carries out one step; what is the best so far is graded on the private rows."""
+  action, task = work.call.request, work.prompt.payload.task
+  state = action.state
   result = host.env.step(
-    state, text, split='valid', job_id=job_id, most_s=left_s
+    state,
+    action.response,
+    split='valid',
+    job_id=job_id,
+    most_s=action.left_s,
   )
+  executed = steps.executed(host, state, action.response, result)
   if result.outcome.is_infrastructure:
-    return f'{result.outcome.value}: {result.message}'
-  executed = steps.told(host, state, text, result)
-  private = None
-  if result.score is not None and _better(
-    host, episode.task, result.score, episode.best_valid
-  ):
-    private = private_score(host, episode.task, result)
-  record = {
-    **steps.record(executed),
+    return executed
+  info = {
+    **executed.info,
     **steps.kept_files(host, state, result),
-    **steps.said(host, shown(state), episode.progress.results[-1][1]),
+    **steps.completion_record(host, prompt_text(state), action.completion),
   }
-  best = episode.best_valid, episode.private
-  if private is not None:
-    best = result.score, private
-  line = {'record': record, 'best': best, 'done': result.state is None}
-  log.append(
-    episode.task, episode.index, line | {'workspace_id': record['workspace_id']}
-  )
-  episode.steps.append(record)
-  episode.best_valid, episode.private = best
-  episode.progress.take(call.call, executed)
-  return ''
+  if result.score is not None and _is_best(host, task, action, result.score):
+    private = private_score(host, task, result)
+    if private is not None:
+      info['private'] = private
+  return dataclasses.replace(executed, info=info)
+
+
+def _is_best(host, task: str, action: Action, score: float) -> bool:
+  """Whether a validation score is above the starter's and those that counted."""
+  best = action.state.start_score
+  for one in action.before:
+    if 'private' in one.info:
+      best = one.info['score_after']
+  return _better(host, task, score, best)
 
 
 def _better(host, task: str, score: float, best: float | None) -> bool:

@@ -14,54 +14,85 @@ from typing import Any
 
 import numpy as np
 
-from jaxagent import audit, evaluation, interactions
+from jaxagent import audit, evaluation, types
+from jaxagent.data.prompts import Feed
 from jaxagent.envs.solution import Previous, Task, parse
-from jaxagent.interactions import POLICY
-from jaxagent.loops import evaluate, kept, walks
-from jaxagent.loops.policy import Policy, seed_of
-from jaxagent.loops.recipes.solution import INSTRUMENTER, Solutions
+from jaxagent.interactions import POLICY, Progress, Step
+from jaxagent.loops import evaluate, kept, rollouts
+from jaxagent.loops.errors import in_one_line
+from jaxagent.loops.policy import seed_of
+from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.starts import private_score, write_json
-from jaxagent.metrics import Progress
+from jaxagent.metrics import Progress as ProgressBar
 from jaxagent.rewards import mle
+from jaxagent.rollout.thread_sampler import FrozenRole
+from jaxagent.rollout.work import Ask, Work
 
 PARTS = ('scratch', 'improved')
 
 
-@dataclasses.dataclass
-class Attempt(walks.Walk):
-  """One solution under way. step: its record, {} until it was run."""
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+  """One solution that is wanted; what its rollout starts from.
 
-  part: str = PARTS[0]
+  part: one of PARTS; of a search the kind of step. salt: of its seed, where the same
+  part of a task is drawn again.
+  """
+
+  task: Task
+  index: int
+  part: str
+  salt: str = ''
+
+  @property
+  def name(self) -> str:
+    """Unique within the evaluation."""
+    return f'{self.part}{self.salt.strip()}-{self.task.name}-{self.index}'
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+  """What became of an attempt.
+
+  step: its record, {} where it was not run. private: its score on the private rows.
+  error: the infrastructure error that ended it, or ''.
+  """
+
+  attempt: Attempt
+  step: Mapping[str, Any]
   private: float | None = None
-  step: dict[str, Any] = dataclasses.field(default_factory=dict)
+  error: str = ''
 
-  def record(self, split: str) -> dict[str, Any]:
-    """As `evaluate.Episode.record`, with `from`: one of PARTS."""
-    missing = bool(self.missing)
+  def record(self, host) -> dict[str, Any]:
+    """As an evaluated trajectory's, with `from`: the part."""
     return {
-      'task': self.task,
-      'index': self.index,
-      'from': self.part,
-      'split': split,
-      'score': None if missing else self.private,
-      'steps': [self.step] if self.step else [],
-      'missing': missing,
-      **({'reason': self.missing} if missing else {}),
+      'task': self.attempt.task.name,
+      'index': self.attempt.index,
+      'from': self.attempt.part,
+      'split': evaluate.split_of(host, self.attempt.task.name),
+      'score': None if self.error else self.private,
+      'steps': [dict(self.step)] if self.step else [],
+      'missing': bool(self.error),
+      **({'reason': in_one_line(self.error)} if self.error else {}),
     }
 
 
-def run(
-  host,
-  recipe: Solutions,
-  policy: Policy,
-  label: str,
-  *,
-  role: str = POLICY,
-  samples: int = 0,
-) -> list[dict]:
+class Attempts:
+  """The interaction of a recipe, from attempts instead of tasks."""
+
+  def __init__(self, recipe: Solutions):
+    self._recipe = recipe
+    self.advance = recipe.advance
+
+  def start(self, payload: Attempt) -> Step:
+    return self._recipe.start(payload.task)
+
+
+def run(host, recipe: Solutions, label: str, *, samples: int = 0) -> list[dict]:
   """Draws and runs all solutions of `label`; returns and keeps their records.
 
-  policy: or a `text_models.Writer`, whose role is not POLICY.
+  Those of a task that improve upon others begin once all from scratch have ended.
+
   samples: of each task and part; 0: `solution.samples`.
   """
   path = host.work / 'eval' / f'{label}.json'
@@ -69,36 +100,40 @@ def run(
     return records
   tasks = host.heldin + host.heldout
   n = samples or host.config.solution.samples
-  done: list[Attempt] = []
-  with Progress(f'evaluate {label}', 2 * n * len(tasks)) as progress:
-    for part in PARTS:
-      attempts = [
-        Attempt(
-          task.name,
-          index,
-          interactions.Progress(recipe, task, roles=(role, *recipe.draws)),
-          part=part,
-        )
-        for name in tasks
-        for index, task in enumerate(_asked(host, name, part, done, n))
-      ]
-      drive(
-        host,
-        recipe,
-        policy.complete,
-        f'{label}-{part}',
-        attempts,
-        lambda: progress.update(1),
-        role,
-      )
-      done += attempts
+  feed = Feed()
+  ended: dict[tuple[str, str], dict[int, Ended]] = {}
+
+  def took(one: Ended) -> None:
+    task, part = one.attempt.task.name, one.attempt.part
+    of_part = ended.setdefault((task, part), {})
+    of_part[one.attempt.index] = one
+    if part == 'scratch' and len(of_part) == n:
+      made = [of_part[index] for index in range(n)]
+      for index, better in enumerate(_to_improve(host, task, made, n)):
+        push(feed, Attempt(better, index, 'improved'))
+
+  for task in tasks:
+    for index in range(n):
+      push(feed, Attempt(Task(task), index, 'scratch'))
+  folder = rollouts.journal_of(host.work, label)
+  with ProgressBar(f'evaluate {label}', 2 * n * len(tasks)) as bar:
+    drive(host, recipe, label, feed, took, bar.update)
   records = [
-    a.record('heldin' if a.task in host.heldin else 'heldout') for a in done
+    one.record(host)
+    for part in PARTS
+    for task in tasks
+    for _, one in sorted(ended.get((task, part), {}).items())
   ]
   records = list(audit.seal(records, label))
   evaluate.check_missing(label, records, len(records))
   write_json(path, records)
+  rollouts.forget(folder)
   return records
+
+
+def push(feed: Feed, attempt: Attempt) -> None:
+  """Adds an attempt to those that are to be run."""
+  feed.push(attempt.name, attempt)
 
 
 def table(records: Sequence[Mapping], higher: Mapping[str, bool]) -> dict:
@@ -136,13 +171,9 @@ def _figures(records: Sequence[Mapping], higher: bool) -> dict[str, Any]:
   }
 
 
-def _asked(
-  host, name: str, part: str, done: Sequence[Attempt], n: int
-) -> list[Task]:
-  """The n tasks of a part; none to improve where nothing was valid."""
-  if part == 'scratch':
-    return [Task(name)] * n
-  valid = [a for a in done if a.task == name and a.private is not None]
+def _to_improve(host, name: str, made: Sequence[Ended], n: int) -> list[Task]:
+  """Returns n tasks that improve upon valid solutions; [] where none is valid."""
+  valid = [one for one in made if one.private is not None and not one.error]
   if not valid:
     return []
   rng = np.random.default_rng(seed_of(host.config.seed, 'improve', name))
@@ -150,68 +181,94 @@ def _asked(
   return [
     Task(
       name,
-      Previous(parse(a.step['response']), a.step['observation']),
-      f'{a.part}-{a.index}',
+      Previous(parse(one.step['response']), one.step['observation']),
+      f'{one.attempt.part}-{one.attempt.index}',
     )
-    for a in chosen
+    for one in chosen
   ]
 
 
 def drive(
   host,
   recipe: Solutions,
-  complete: Callable[..., Sequence[Any]],
   label: str,
-  attempts: Sequence[Attempt],
-  done: Callable[[], None],
-  role: str = POLICY,
-  salt: str = '',
+  feed: Feed,
+  took: Callable[[Ended], None],
+  ran: Callable[[], None],
 ) -> None:
-  """Draws and runs attempts.
+  """Draws and runs the attempts that the feed gives.
 
-  complete: (prompts, names of the requests, seeds) -> what `role` answers. The
-    seeds do not depend on `label`: common random numbers for every policy.
-  salt: of the seeds, where the same part of a task is drawn again.
+  Seeds do not depend on `label`: common random numbers for every policy.
+
+  Args:
+    took: gets what became of each; may push more attempts into the feed.
+    ran: called after each execution.
   """
 
-  def name(a: Attempt) -> str:
-    return f'eval-{label}-{a.task}-{a.index}'
+  def seed(ask: Ask) -> int:
+    one: Attempt = ask.prompt.payload
+    part = one.part + one.salt
+    return seed_of(host.config.seed, 'eval', part, one.task.name, one.index)
 
-  def draw(waiting: Sequence[Attempt], step: int):
-    return complete(
-      [a.call.prompt for a in waiting],
-      [name(a) for a in waiting],
-      [
-        seed_of(host.config.seed, 'eval', a.part + salt, a.task, a.index)
-        for a in waiting
-      ],
+  def request(ask: Ask) -> types.Request:
+    return recipe.author.request(ask.call.prompt, str(ask.key), seed(ask))
+
+  def execute(work: Work, job_id: str) -> types.Executed:
+    executed = _execute(host, recipe, work, job_id)
+    ran()
+    return executed
+
+  def deliver(
+    prompt: types.Prompt, progress: Progress | None, error: str
+  ) -> None:
+    took(_ended(prompt.payload, progress, error))
+
+  frozen = dict(recipe.frozen_roles)
+  policy: dict[str, Any] = {}
+  if recipe.role == POLICY:
+    policy = {'engine': recipe.author.engine, 'request': request}
+  else:
+    frozen[recipe.role] = FrozenRole(
+      lambda ask: recipe.author.complete(ask.call.prompt, seed(ask)),
+      recipe.author.max_concurrency,
     )
+  rollouts.run(
+    host,
+    rollouts.journal_of(host.work, label),
+    feed,
+    Attempts(recipe),
+    execute=execute,
+    deliver=deliver,
+    name=f'eval-{label}',
+    frozen=frozen,
+    **policy,
+  )
 
-  def ask(waiting: Sequence[Attempt], step: int):
-    return recipe.ask([a.call.prompt for a in waiting])
 
-  def act(attempt: Attempt, step: int, suffix: str) -> str:
-    return _act(host, recipe, attempt, name(attempt) + suffix)
-
-  walks.drive(host, attempts, {role: draw, INSTRUMENTER: ask}, act, done)
-
-
-def _act(host, recipe: Solutions, attempt: Attempt, job_id: str) -> str:
-  """One execution; '', or what failed for no fault of the policy."""
-  task, response, answer = attempt.call.request
-  told, run = recipe.env.solve(task, response, answer, job_id=job_id)
-  if told.outcome.is_infrastructure:
-    return f'{told.outcome.value}: {told.message}'
-  if run is not None and run.score is not None:
-    attempt.private = private_score(host, attempt.task, run)
-  attempt.step = {
+def _ended(attempt: Attempt, progress: Progress | None, error: str) -> Ended:
+  done = [] if progress is None else evaluate.steps_of(progress)
+  if not done:
+    return Ended(attempt, {}, None, error)
+  _, told = done[-1]
+  step = {
     **told.info,
     'outcome': told.outcome.value,
     'reward': mle.reward_of(told.outcome, told.info),
     'exec_s': told.exec_s,
   }
-  attempt.progress.take(attempt.call.call, told)
-  return ''
+  return Ended(attempt, step, told.info.get('private'), error)
+
+
+def _execute(
+  host, recipe: Solutions, work: Work, job_id: str
+) -> types.Executed:
+  """Runs one solution and grades it on the private rows."""
+  task, response, answer = work.call.request
+  told, run = recipe.env.solve(task, response, answer, job_id=job_id)
+  if told.outcome.is_infrastructure or run is None or run.score is None:
+    return told
+  private = private_score(host, task.name, run)
+  return dataclasses.replace(told, info={**told.info, 'private': private})
 
 
 def read(host, label: str) -> list[dict]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -54,13 +53,6 @@ class Policy:
   def _fits(self, text: str) -> bool:
     room = self.max_prompt_tokens
     return len(self.tokenizer.encode_prompt(text)) <= room
-
-  def complete(
-    self, prompts: Sequence[np.ndarray], ids: Sequence[str], seeds
-  ) -> list[types.Completion]:
-    """One response for each prompt's ids; `ids` name the requests."""
-    requests = map(self.request, prompts, ids, seeds)
-    return self.engine.generate(list(requests))
 
   def request(
     self, prompt: np.ndarray, request_id: str, seed: int

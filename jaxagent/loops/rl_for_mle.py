@@ -40,8 +40,8 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     prompt = solutions.Prompts(host).text
     recipe = _recipe(host, writer, prompt, 'agent')
     if config.writer.samples:
-      _sample(host, recipe, writer)
-    _search(host, recipe, writer, 'agent')
+      _sample(host, recipe)
+    _search(host, recipe, _label(config))
     return
   if config.loop != 'tree_search':
     # First, for a task whose starter gives no score ends here.
@@ -66,7 +66,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
     device.restore_rl(host, learner)
     policy.engine.update_weights(learner.policy_params, policy.engine.version)
     stages.set_aside_older(host.work, 'search_policy', learner.updates)
-    _search(host, recipe, policy)
+    _search(host, recipe, recipe.role)
     return
   labels = ('sft', 'rl') if imported or pairs else ('rl',)
   if 'sft' in labels:
@@ -126,7 +126,7 @@ def _evaluate(host: Host, recipe, policy, learner, label: str) -> None:
     policy,
     learner,
     label,
-    lambda: evaluate_solutions.run(host, recipe, policy, label),
+    lambda: evaluate_solutions.run(host, recipe, label),
   )
 
 
@@ -135,15 +135,13 @@ def _label(config) -> str:
   return (config.writer.model or 'agent').replace('/', '_')
 
 
-def _sample(host: Host, recipe: Solutions, writer) -> None:
+def _sample(host: Host, recipe: Solutions) -> None:
   """The table of trained policies (`extra.solutions`), of a prompted model."""
   with timed(host, 'samples'):
     records = evaluate_solutions.run(
       host,
       recipe,
-      writer,
       f'samples_{_label(host.config)}',
-      role='agent',
       samples=host.config.writer.samples,
     )
   path = host.work / 'samples.json'
@@ -151,13 +149,10 @@ def _sample(host: Host, recipe: Solutions, writer) -> None:
   print(f'samples      {path}')
 
 
-def _search(
-  host: Host, recipe: Solutions, author, role: str = 'policy'
-) -> None:
+def _search(host: Host, recipe: Solutions, label: str) -> None:
   """The searches and their table."""
-  label = _label(host.config) if role != 'policy' else role
   with timed(host, 'search'):
-    records = tree_search.run(host, recipe, author.complete, label, role)
+    records = tree_search.run(host, recipe, label)
   found = tree_search.table(records, _higher(host))
   path = host.work / 'search.json'
   write_json(path, found)

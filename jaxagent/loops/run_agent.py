@@ -7,15 +7,12 @@ starter.
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
 import random
-from collections.abc import Sequence
 
 from jaxagent import traces, types
 from jaxagent.envs.agents import RandomAgent
-from jaxagent.envs.interfaces import TextModelError
-from jaxagent.loops import agent_figures, answers, collect, evaluate
+from jaxagent.loops import agent_figures, answers, endpoints, evaluate
 from jaxagent.loops import starts as start_scripts
 from jaxagent.loops.agents import actions_of
 from jaxagent.loops.host import Host
@@ -24,30 +21,20 @@ from jaxagent.loops.stages import timed
 from jaxagent.loops.starts import write_json
 
 AGENT = 'agent'  # the role, and the label of its records
-_AT_ONCE = 8  # as many as a client sends
 
 
 def run(host: Host, stack: contextlib.ExitStack) -> None:
   """Writes eval/agent.json, agent.json and MLAgentBench's traces."""
   with timed(host, 'starts'):
     starts = start_scripts.make_starts(host)
-  asked = stack.enter_context(concurrent.futures.ThreadPoolExecutor(_AT_ONCE))
-
-  def draw(waiting: Sequence[evaluate.Episode], step: int):
-    return list(asked.map(lambda one: _answer(host, one), waiting))
-
-  limits = host.config.eval
-  recipe = collect.spoken(
-    AGENT, max_steps=limits.max_steps, time_limit_s=limits.time_limit_s
-  )
   with timed(host, 'evaluate_agent'):
-    records = evaluate.walk_all(
+    records = evaluate.evaluate_text_model(
       host,
       AGENT,
       starts,
-      recipe,
-      {AGENT: draw},
+      lambda *asked: _answer(host, *asked),
       lambda state: _shown(host, state),
+      endpoints.max_concurrency(host.config, 'expert'),
     )
   present = evaluate.present(records)
   found = agent_figures.figures(host, starts, {host.config.agent: present})
@@ -72,19 +59,16 @@ def _shown(host: Host, state: types.State) -> str:
   return host.expert.prompt(state, host.spec(state.task))
 
 
-def _answer(host: Host, episode: evaluate.Episode) -> str | TextModelError:
-  """The agent's response; the error where its model gave none."""
-  state: types.State = episode.call.prompt
-  spec = host.spec(episode.task)
-  made = len(episode.steps)
-  seed = seed_of(host.config.seed, AGENT, episode.task, episode.index, made)
-  rng = random.Random(seed)
+def _answer(
+  host: Host, state: types.State, task: str, index: int, step: int
+) -> types.TextCompletion:
+  """Returns the agent's response. Raises TextModelError where there is none."""
+  spec = host.spec(task)
+  rng = random.Random(seed_of(host.config.seed, AGENT, task, index, step))
   if host.config.agent == RandomAgent.name:
-    return RandomAgent().act(state, spec, actions_of(host.config), rng)
-  try:
-    return answers.asked(host.expert, state, spec, rng, is_measured=True)
-  except TextModelError as error:
-    return error
+    text = RandomAgent().act(state, spec, actions_of(host.config), rng)
+    return types.TextCompletion(text)
+  return answers.asked(host.expert, state, spec, rng, is_measured=True)
 
 
 def _say(found, path) -> None:

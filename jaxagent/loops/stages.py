@@ -49,7 +49,7 @@ def set_aside_older(work: pathlib.Path, label: str, updates: int) -> None:
   """
   mark = work / 'eval' / f'{label}.updates'
   before = mark.read_text() if mark.exists() else str(updates)
-  for kind in ('json', 'steps.jsonl'):
+  for kind in ('json', 'journal'):
     path = mark.with_name(f'{label}.{kind}')
     if before != str(updates) and path.exists():
       aside = path.with_name(f'{path.name}.after_{before}')

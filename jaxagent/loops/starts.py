@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -133,6 +134,20 @@ def fresh_state(state: types.State, start_score: float | None) -> types.State:
     history=(),
     ideas=(),
     step=0,
+  )
+
+
+def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
+  """The state with ideas in its problem, for whoever is prompted with it.
+
+  Paper 000 writes them into research_problem.txt (appendix B.2), so that the
+  trained policy is shown them as well. A compact prompt has no room for them.
+  """
+  name = '\x1f'.join((state.state_id, *ideas)).encode('utf-8', 'surrogatepass')
+  return dataclasses.replace(
+    state,
+    ideas=tuple(ideas),
+    state_id=hashlib.sha256(name).hexdigest()[:24],
   )
 
 

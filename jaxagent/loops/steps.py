@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
-from jaxagent.envs.interfaces import MOST_THOUGHTS
 from jaxagent.rewards import ml_agent
 
 
@@ -34,11 +32,11 @@ def execute(
     deadline=deadline,
     most_s=most_s,
   )
-  return told(host, state, text, result)
+  return executed(host, state, text, result)
 
 
-def told(host, state: types.State, text: str, result) -> types.Executed:
-  """What an interaction is told of a StepResult."""
+def executed(host, state: types.State, text: str, result) -> types.Executed:
+  """Returns a StepResult as rollouts have it."""
   return types.Executed(
     outcome=result.outcome,
     exec_s=result.exec_s,
@@ -82,30 +80,10 @@ def kept_files(host, state: types.State, result) -> dict:
   return kept
 
 
-class Said(str):
-  """A model's text, with what it took.
-
-  tokens: `prompt_tokens` and `tokens`; empty where they were not counted.
-  answer_s: seconds until it was there.
-  thoughts: of the model before it; no part of the text.
-  """
-
-  def __new__(
-    cls,
-    text: str,
-    tokens: Mapping[str, int],
-    answer_s: float,
-    thoughts: str = '',
-  ):
-    said = super().__new__(cls, text)
-    said.cost = {**tokens, 'answer_s': answer_s}
-    if thoughts:
-      said.cost['thoughts'] = thoughts[-MOST_THOUGHTS:]
-    return said
-
-
-def said(host, prompt: str, result: types.Completion | str) -> dict:
-  """What a stored step tells of its completion; JSON-able.
+def completion_record(
+  host, prompt: str, result: types.Completion | types.TextCompletion | str
+) -> dict:
+  """Returns what a stored step holds of its completion; JSON-able.
 
   `prompt` ([digest, bytes]) is in the store of states.
   """
@@ -116,7 +94,7 @@ def said(host, prompt: str, result: types.Completion | str) -> dict:
   if isinstance(result, types.Completion):
     found['prompt_tokens'] = len(result.prompt_ids)
     found['tokens'] = len(result.token_ids)
-  if isinstance(result, Said):
+  if isinstance(result, types.TextCompletion):
     found |= result.cost
   return found
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import logging
 import math
 import pathlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxagent import fences
+from jaxagent import fences, types
 from jaxagent.data import ideas
 from jaxagent.envs.interfaces import Helper, NoText, TextModelError
 from jaxagent.envs.solution import SYSTEM
@@ -23,7 +22,6 @@ from jaxagent.loops import endpoints
 from jaxagent.loops.agents import actions_of, agent_of
 
 _log = logging.getLogger(__name__)
-_AT_ONCE = 8  # as many as a client sends
 BYTES = 3  # a token of an endpoint's model, at least, but in numbers
 _NUMBER = re.compile(rb'[0-9]+[^0-9A-Za-z]?')
 # Seconds that an attempt has for each token of its room, where that is more than the
@@ -180,14 +178,13 @@ class Instrumenter:
     self._lock = threading.Lock()
     self._failures, self._rests_until = 0, 0.0
 
-  def __call__(self, questions: Sequence[str]) -> Iterator[str]:
-    """Each answer as soon as those before it are there."""
-    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as executor:
-      yield from executor.map(self._answer, questions)
+  def __call__(self, question: str) -> types.TextCompletion:
+    """Returns the answer; thread-safe."""
+    return text_completion(Answer(*self._answer(question)))
 
-  def _answer(self, question: str) -> str:
+  def _answer(self, question: str) -> tuple[str, str]:
     if time.monotonic() < self._rests_until:
-      return ''
+      return '', ''
     try:
       text = self._client.complete(
         [{'role': 'user', 'content': question}],
@@ -198,10 +195,10 @@ class Instrumenter:
     except TextModelError as error:
       _log.warning('instrumenter: %s', error)
       self._failed()
-      return ''
+      return '', ''
     with self._lock:
       self._failures = 0
-    return text
+    return text, text.thoughts
 
   def _failed(self) -> None:
     with self._lock:
@@ -226,34 +223,43 @@ class Writer:
 
   def __init__(self, config, work: pathlib.Path):
     self._client = _client(config, 'writer', work, is_measured=True)
+    self.max_concurrency = endpoints.max_concurrency(config, 'writer')
     system = config.rollout.prompt_style == 'full'
     self._before = [{'role': 'system', 'content': SYSTEM}] if system else []
     self._most, self._heat = config.writer.max_tokens, config.writer.temperature
 
-  def complete(
-    self, prompts: Sequence[str], names: Sequence[str], seeds: Sequence[int]
-  ) -> list[str | TextModelError]:
-    """Texts, '' of a model that said nothing; the error where there is no answer."""
+  def complete(self, prompt: str, seed: int) -> types.TextCompletion:
+    """Returns the answer, '' of a model that said nothing; thread-safe.
 
-    def answer(prompt: str, seed: int) -> str | TextModelError:
-      try:
-        said = self._client.complete(
-          [*self._before, {'role': 'user', 'content': prompt}],
-          max_tokens=self._most,
-          temperature=self._heat,
-          seed=seed,
-        )
-        return Answer(fences.plain(said), said.thoughts)
-      except NoText:
-        return ''
-      except TextModelError as error:
-        return error
+    Raises TextModelError where the model gives none.
+    """
+    try:
+      answer = self._client.complete(
+        [*self._before, {'role': 'user', 'content': prompt}],
+        max_tokens=self._most,
+        temperature=self._heat,
+        seed=seed,
+      )
+    except NoText:
+      return types.TextCompletion('')
+    return text_completion(Answer(fences.plain(answer), answer.thoughts))
 
-    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as executor:
-      return list(executor.map(answer, prompts, seeds))
+  def text(self, answer: types.TextCompletion) -> Answer:
+    """Returns the answer's text, its thoughts apart."""
+    return answer_of(answer)
 
-  def text(self, answer: str) -> str:
-    return answer
+
+def text_completion(answer: Answer) -> types.TextCompletion:
+  """Returns an answer as rollouts and their journals have it."""
+  cost = {'thoughts': answer.thoughts} if answer.thoughts else {}
+  return types.TextCompletion(str(answer), cost)
+
+
+def answer_of(completion: types.TextCompletion | str) -> Answer:
+  """Inverse of `text_completion`; journals of older versions have texts alone."""
+  if isinstance(completion, str):
+    return Answer(completion)
+  return Answer(completion.text, completion.cost.get('thoughts', ''))
 
 
 def _client(config, role: str, work: pathlib.Path, **how):
@@ -266,6 +272,7 @@ def _client(config, role: str, work: pathlib.Path, **how):
     model=options.model,
     cache_dir=work / 'llm_cache',
     extra=endpoints.extra_of(config, role),
+    max_concurrency=endpoints.max_concurrency(config, role),
     **{
       'room_key': f'config.{role}.max_tokens',
       's_per_token': S_PER_TOKEN,

@@ -53,7 +53,12 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
   sampler = RoleSampler(
     {
       POLICY: EngineSampler(inbox, policy.engine, recipe.request),
-      **{role: ThreadSampler(inbox, d) for role, d in recipe.draws.items()},
+      **{
+        role: ThreadSampler(
+          inbox, one.draw, max_concurrency=one.max_concurrency
+        )
+        for role, one in recipe.frozen_roles.items()
+      },
     }
   )
   log = RolloutLog(host.work / rollout_log.LOG, RealClock())
@@ -256,6 +261,9 @@ def _scheduler(
     ),
     seed=seed,
     journal=journal,
-    roles=(POLICY, *recipe.draws),
+    roles=(POLICY, *recipe.frozen_roles),
     log=log,
+    max_concurrency={
+      role: one.max_concurrency for role, one in recipe.frozen_roles.items()
+    },
   )

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxagent import audit, interactions
+from jaxagent import audit
+from jaxagent.data.prompts import Feed
 from jaxagent.envs.solution import Previous, Task, parse
-from jaxagent.interactions import POLICY
-from jaxagent.loops import evaluate, evaluate_solutions, kept
+from jaxagent.loops import evaluate, evaluate_solutions, kept, rollouts
 from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.starts import write_json
 from jaxagent.metrics import Progress
@@ -98,17 +98,8 @@ class Search:
     return count
 
 
-def run(
-  host,
-  recipe: Solutions,
-  complete: Callable[..., Sequence[Any]],
-  label: str,
-  role: str = POLICY,
-) -> list[dict]:
-  """`search.runs` searches of each task, side by side; keeps their records.
-
-  complete: see `evaluate_solutions.drive`.
-  """
+def run(host, recipe: Solutions, label: str) -> list[dict]:
+  """`search.runs` searches of each task, side by side; keeps their records."""
   path = host.work / 'eval' / f'search_{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
     return records
@@ -124,42 +115,43 @@ def run(
     for task in host.heldin + host.heldout
     for index in range(config.runs)
   }
+  feed = Feed()
   missing: list[dict] = []
+  parents: dict[str, int | None] = {}
+
+  def go_on(task: str, index: int, step: int) -> None:
+    """The next solution of a search, if any is left to make."""
+    if step == config.steps:
+      return
+    search = searches[task, index]
+    kind, parent = search.choose()
+    asked = _asked(task, search, parent)
+    one = evaluate_solutions.Attempt(asked, index, kind, f' {step}')
+    parents[one.name] = parent
+    evaluate_solutions.push(feed, one)
+
+  def took(one: evaluate_solutions.Ended) -> None:
+    attempt = one.attempt
+    task, index = attempt.task.name, attempt.index
+    if one.error:
+      missing.append(one.record(host))
+    else:
+      node = Node(
+        attempt.part,
+        parents[attempt.name],
+        one.step['score_after'],
+        one.private,
+        one.step,
+      )
+      searches[task, index].nodes.append(node)
+    go_on(task, index, int(attempt.salt) + 1)
+
+  for task, index in searches:
+    go_on(task, index, 0)
   with Progress(f'search {label}', len(searches) * config.steps) as progress:
-    for step in range(config.steps):
-      chosen = {key: search.choose() for key, search in searches.items()}
-      attempts = [
-        evaluate_solutions.Attempt(
-          task,
-          index,
-          interactions.Progress(
-            recipe,
-            _asked(task, searches[task, index], parent),
-            roles=(role, *recipe.draws),
-          ),
-          part=kind,
-        )
-        for (task, index), (kind, parent) in chosen.items()
-      ]
-      evaluate_solutions.drive(
-        host, recipe, complete, f'search-{label}-{step}', attempts,
-        lambda: progress.update(1), role, salt=f' {step}',
-      )  # fmt: skip
-      for attempt in attempts:
-        key = attempt.task, attempt.index
-        if attempt.missing:
-          missing.append(attempt.record(_split(host, attempt.task)))
-          continue
-        kind, parent = chosen[key]
-        searches[key].nodes.append(
-          Node(
-            kind,
-            parent,
-            attempt.step['score_after'],
-            attempt.private,
-            attempt.step,
-          )
-        )
+    evaluate_solutions.drive(
+      host, recipe, f'search_{label}', feed, took, progress.update
+    )
   records = [
     _record(host, task, index, search)
     for (task, index), search in searches.items()
@@ -168,6 +160,7 @@ def run(
   total = len(searches) * config.steps
   evaluate.check_missing(f'search {label}', missing, total)
   write_json(path, records)
+  rollouts.forget(rollouts.journal_of(host.work, f'search_{label}'))
   return records
 
 
@@ -222,7 +215,7 @@ def _record(host, task: str, index: int, search: Search) -> dict[str, Any]:
   return {
     'task': task,
     'index': index,
-    'split': _split(host, task),
+    'split': evaluate.split_of(host, task),
     'score': None if best is None else search.nodes[best].private,
     'private_by_step': by_step,
     'steps': [
@@ -230,7 +223,3 @@ def _record(host, task: str, index: int, search: Search) -> dict[str, Any]:
     ],
     'missing': False,
   }
-
-
-def _split(host, task: str) -> str:
-  return 'heldin' if task in host.heldin else 'heldout'

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from jaxagent.data.ledger import Ledger, LedgerError, Status
-from jaxagent.data.prompts import Drawn, Source
+from jaxagent.data.prompts import Drawn, Feed, Source
 from jaxagent.interactions import (
   POLICY,
   Call,
@@ -30,6 +30,10 @@ from jaxagent.rollout.rollout_log import Fate, RolloutLog
 from jaxagent.rollout.work import Key, Sampled, WorkResult
 from jaxagent.types import NoReward, Prompt
 
+# A rollout that has ended, with what it did: '' or the infrastructure error that ended
+# it. The progress is None where it never began.
+Deliver = Callable[[Prompt, Progress | None, str], None]
+
 
 class Book:
   """Groups, members and their open calls.
@@ -44,11 +48,13 @@ class Book:
     count: called with the name of each thing that is counted.
     cancel: called with the key of each call that is no longer wanted.
     log: gets what becomes of each; None where nothing is to be written.
+    deliver: without a learner: gets each rollout as it ends, and no rows are made.
+      Failures are counted by call then, not by prompt, and the source is a `Feed`.
   """
 
   def __init__(
     self,
-    source: Source,
+    source: Source | Feed,
     interaction: Interaction,
     ledger: Ledger,
     *,
@@ -57,6 +63,7 @@ class Book:
     count: Callable[[str], None],
     cancel: Callable[[Key], None],
     log: RolloutLog | None = None,
+    deliver: Deliver | None = None,
   ):
     self.ledger = ledger
     self.source = source
@@ -64,6 +71,7 @@ class Book:
     self._interaction, self._roles = interaction, roles
     self._max_attempts = max_attempts
     self._count, self._cancel, self._log = count, cancel, log
+    self._deliver = deliver
     self._seq = 0
     self.clear()
 
@@ -79,6 +87,7 @@ class Book:
     self.works: collections.deque[Key] = collections.deque()
     self.calls: dict[Key, tuple[Member, Call]] = {}
     self.attempts: collections.Counter[Key] = collections.Counter()
+    self._failures: collections.Counter[Key] = collections.Counter()
     self.emitted: dict[str, Group] = {}
     self.under_way: set[str] = set()
 
@@ -87,10 +96,9 @@ class Book:
   def draw(self) -> Group | None:
     """One more group out of the source; None where it has ended."""
     drawn = self.source.draw()
-    if drawn is None:
-      self.exhausted = True
-      return None
-    return self._add(drawn)
+    # A feed may be given more later.
+    self.exhausted = drawn is None and self._deliver is None
+    return None if drawn is None else self._add(drawn)
 
   def _add(self, drawn: Drawn) -> Group:
     group = Group(drawn.group_id, drawn.key, self._seq)
@@ -231,6 +239,7 @@ class Book:
       if self.calls.pop(key, None) is not None:
         self._cancel(key)
       self.attempts.pop(key, None)
+      self._failures.pop(key, None)
 
   def _take_sampled(self, member: Member, call: Call, result: Sampled) -> bool:
     if result.completion is None:
@@ -244,6 +253,7 @@ class Book:
   def _answer(self, member: Member, key: Key, result: Any) -> None:
     del self.calls[key]
     self.attempts.pop(key, None)
+    self._failures.pop(key, None)
     try:
       calls = member.progress.take(key.call, result)
     except InteractionError as error:
@@ -256,6 +266,9 @@ class Book:
 
   def _finish(self, member: Member) -> None:
     progress = member.progress
+    if self._deliver is not None:
+      self._hand_over(member, '')
+      return
     if self._log is not None:
       self._log.finished(member, progress.credits)
     samples = rows(member.prompt, progress.completions, progress.credits)
@@ -273,6 +286,43 @@ class Book:
     self._count('finished')
     self.buffer.settle(member)
 
+  def _hand_over(self, member: Member, error: str) -> None:
+    """Without a learner: the rollout has ended and is not kept here."""
+    self._end(member)
+    self.buffer.remove(member.group)
+    self._run(member)
+    if error:
+      self.ledger.quarantine(member.prompt_id, error)
+    else:
+      self.ledger.finish(member.prompt_id)
+      self.ledger.train([member.prompt_id], 0)
+    self._count('quarantined' if error else 'finished')
+    self._deliver(member.prompt, member.progress, error)
+
+  def replace(self, result: WorkResult) -> None:
+    """Gives an execution another result; what came after it is asked for anew.
+
+    Ignored where the rollout is not under way or has no such execution.
+    """
+    members_ = (m for m in self.buffer.members() if m.progress is not None)
+    key = result.key
+    member = next((m for m in members_ if m.prompt_id == key.prompt_id), None)
+    numbers = (
+      [] if member is None else [c.call for c, _ in member.progress.results]
+    )
+    if key.call not in numbers:
+      return
+    kept = member.progress.results[: numbers.index(key.call)]
+    self._end(member)
+    member.progress = self._progress(member.prompt)
+    member.progress.fold((call.call, known) for call, known in kept)
+    self.under_way.add(member.prompt_id)
+    calls = member.progress.take(key.call, result.executed)
+    if member.progress.finished:
+      self._finish(member)
+    else:
+      self._open(member, calls)
+
   # Faults ---------------------------------------------------------------------
 
   def _failed(
@@ -281,6 +331,9 @@ class Book:
     """A call was lost through a fault of the machinery: the same call again."""
     self._count('infrastructure')
     attempts = self._requeue(member, failed=True)
+    if self._deliver is not None:
+      self._failures[key] += 1
+      attempts = self._failures[key]
     if attempts >= self._max_attempts:
       text = f'infrastructure {attempts} times: {error}'
       self._quarantine(member, text, reason)
@@ -307,6 +360,9 @@ class Book:
     self.pending.move_to_end(member.prompt_id, last=False)
 
   def _quarantine(self, member: Member, message: str, reason: NoReward) -> None:
+    if self._deliver is not None:
+      self._hand_over(member, message)
+      return
     self._end(member)
     self._tell(member, Fate.QUARANTINED, reason=reason, message=message)
     member.forget()
@@ -413,7 +469,16 @@ class Book:
     A source that grew with the updates since (solutions to improve upon) may give
     another prompt now than it did then: the journal's, where it still has it, and
     else its own, whose answers are drawn again.
+
+    A feed may lack a prompt: it was stored before, or waits for a rollout that an
+    infrastructure error had ended. What the journal tells of it is passed over.
     """
+    if isinstance(self.source, Feed):
+      drawn = self.source.recall(event['key'])
+      if drawn is None:
+        return {event['key']}
+      self._add(drawn)
+      return set()
     drawn = self.source.draw()
     if drawn is None or drawn.group_id != event['group']:
       raise JournalError(
@@ -449,6 +514,7 @@ class Book:
       kind = event['e']
       newest = max(newest, event.get('v', 0))
       if kind == 'drawn':
+        anew.discard(event['group'])  # a feed may have it by now
         anew |= self._drawn_again(event)
       elif event.get('p') in anew:
         continue
@@ -460,7 +526,12 @@ class Book:
         if key in self.calls:
           self.attempts[key] = max(self.attempts[key], event['a'])
       elif kind in ('sampled', 'executed'):
-        self.take(events.result_of(event))
+        result = events.result_of(event)
+        # Without a learner what was lost has new attempts after each start.
+        if self._deliver is None or not is_lost(result):
+          self.take(result)
+      elif kind == 'replaced':
+        self.replace(events.result_of(event))
       elif kind == 'expired':
         self.expire(events.key_of(event), event['a'], 'its lease had ended')
       elif kind == 'discarded':
@@ -475,6 +546,13 @@ class Book:
           self.emit(batch)
           batches.append((event['version'], batch))
     return batches, newest if whole else 0
+
+
+def is_lost(result: Sampled | WorkResult) -> bool:
+  """Whether an infrastructure error took the place of a result."""
+  if isinstance(result, Sampled):
+    return result.completion is None
+  return result.executed.outcome.is_infrastructure
 
 
 def _as_kept(key: Any) -> Any:

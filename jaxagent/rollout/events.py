@@ -60,8 +60,13 @@ def result_of(event: dict[str, Any]) -> Sampled | WorkResult:
     return Sampled(
       key_of(event), codec.decode(event['completion']), event['error']
     )
-  executed = codec.decode(event['executed'])
+  executed = codec.decode(event['executed'])  # of `replaced`, too
   return WorkResult(key_of(event), event['a'], executed)
+
+
+def replaced(result: WorkResult) -> dict[str, Any]:
+  """A person gave an execution another result; what came after it is void."""
+  return of_result(result) | {'e': 'replaced'}
 
 
 def expired(key: Key, attempt: int) -> dict[str, Any]:

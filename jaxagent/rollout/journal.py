@@ -72,6 +72,11 @@ class Journal:
       if int(path.stem) >= first:
         yield from _read(path)
 
+  @property
+  def is_empty(self) -> bool:
+    """Whether nothing was ever journalled."""
+    return not self._segments()
+
   def prune(self, first: int) -> None:
     """Deletes segments before `first`, that of the oldest checkpoint kept."""
     for path in self._segments():

@@ -97,6 +97,28 @@ class Wave:
     return list(buffer.groups.values()) if self._cancel else []
 
 
+class Everything:
+  """Whatever the source gives is begun; there are no batches."""
+
+  def begin(self, buffer: Buffer) -> None:
+    """No batch is ever wanted."""
+
+  def may_draw(self, buffer: Buffer) -> bool:
+    return True
+
+  def choose(self, buffer: Buffer, version: int) -> list[Group] | None:
+    return None
+
+  def handed_out(self) -> None:
+    """No batch is ever handed out."""
+
+  def may_begin(self) -> bool:
+    return True
+
+  def leftover(self, buffer: Buffer) -> list[Group]:
+    return []
+
+
 def make_policy(config: SchedulerConfig) -> CarryOver | Wave:
   """The policy that `config.rest` names."""
   return CarryOver(config) if config.rest == 'carry_over' else Wave(config)

@@ -9,6 +9,10 @@ The scheduler owns no thread and never asks the system for the time: the same
 code runs on a virtual clock. It is thread-safe, so that a `Pump` can keep
 samplers and executors busy while the learner computes.
 
+Without a learner (`deliver`) there are no batches: `run_out` carries out whatever the
+source gives and hands each rollout over as it ends. So policies are evaluated and
+expert trajectories are collected.
+
 Everything that happens is journalled before it is acted upon. After a kill,
 `resume` folds the journal onto the last checkpoint: completions that were
 drawn and executions that had finished are there again, and the batches that
@@ -20,18 +24,18 @@ from __future__ import annotations
 import collections
 import itertools
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from jaxagent.clock import Clock
 from jaxagent.data.ledger import Ledger
-from jaxagent.data.prompts import Source
+from jaxagent.data.prompts import Feed, Source
 from jaxagent.interactions import POLICY, Interaction
 from jaxagent.rollout import events
-from jaxagent.rollout.book import Book
+from jaxagent.rollout.book import Book, Deliver
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.members import Group
-from jaxagent.rollout.policies import make_policy
+from jaxagent.rollout.policies import Everything, make_policy
 from jaxagent.rollout.records import (
   CollectedBatch,
   SchedulerConfig,
@@ -54,6 +58,7 @@ from jaxagent.rollout.work import (
 )
 
 _LONGEST_WAIT_S = 60.0
+_TICK_S = 1.0
 
 
 class Scheduler:
@@ -64,6 +69,9 @@ class Scheduler:
     journal: None where nothing is to be resumed.
     roles: those that the sampler serves.
     log: gets a line for each rollout that ends; None for none.
+    max_concurrency: role -> its calls that are drawn at once, where it is not
+      `config.max_decoding`; None for no limit.
+    deliver: gets each rollout as it ends, where there is no learner.
 
   Raises:
     ValueError: the batch is larger than the pool, or the group sizes differ.
@@ -71,7 +79,7 @@ class Scheduler:
 
   def __init__(
     self,
-    source: Source,
+    source: Source | Feed,
     interaction: Interaction,
     sampler: Sampler,
     executor: Executor,
@@ -84,20 +92,27 @@ class Scheduler:
     journal: Journal | None = None,
     roles: Collection[str] = (POLICY,),
     log: RolloutLog | None = None,
+    max_concurrency: Mapping[str, int | None] = {},
+    deliver: Deliver | None = None,
   ):
-    _check_fit(source, executor, config)
+    if deliver is None:
+      _check_fit(source, config)
+    if executor.capacity < 1:
+      raise ValueError(f'executor.capacity={executor.capacity} must be >= 1.')
     self.config = config
     self.ledger = ledger
     self._sampler, self._executor, self._inbox = sampler, executor, inbox
     self._clock, self._seed, self._journal = clock, seed, journal
     self._log = log
-    self._policy = make_policy(config)
+    self._policy = make_policy(config) if deliver is None else Everything()
     # Executions with the executor: key -> (submitted at, attempt), in order.
     self._running: dict[Key, tuple[float, int]] = {}
     # Completions that are being drawn: role -> key -> asked at.
     self._asked: dict[str, dict[Key, float]] = {role: {} for role in roles}
+    self._at_once = {role: config.max_decoding for role in roles}
+    self._at_once |= max_concurrency
     self._in_flight = config.max_in_flight or (
-      executor.capacity + (config.max_decoding or 0)
+      executor.capacity + sum(n or 0 for n in self._at_once.values())
     )
     self._again: collections.deque[tuple[int, list[Group]]] = (
       collections.deque()
@@ -120,6 +135,7 @@ class Scheduler:
       count=self._count,
       cancel=self._cancel,
       log=log,
+      deliver=deliver,
     )
 
   # The loop's side -----------------------------------------------------------
@@ -173,6 +189,27 @@ class Scheduler:
       self._set_version(version)
       self._take_in(results)
       return len(results) + self._fill()
+
+  def run_out(self, tick: Callable[[], None] = lambda: None) -> None:
+    """Without a learner: blocks until the source has nothing left to give.
+
+    Args:
+      tick: called once a second at least, and after each result; may raise.
+
+    Raises:
+      StalledError: nothing has moved for watchdog_s.
+    """
+    self._watchdog.moved(self._clock.now())
+    results: list[Sampled | WorkResult] = []
+    while True:
+      with self._lock:
+        self._take_in(results)
+        self._fill()
+        if not (self._busy or self._book.pending or self._book.calls):
+          return
+        timeout = self._patience()
+      tick()
+      results = self._inbox.take(min(timeout, _TICK_S))
 
   def mark_trained(self, prompt_ids: Iterable[str], update: int) -> None:
     """The interactions of a batch are in the parameters. Once each.
@@ -322,7 +359,7 @@ class Scheduler:
     book, asks, now = self._book, [], self._clock.now()
     for role, waiting in book.asks.items():
       asked = self._asked[role]
-      limit = self.config.max_decoding or len(asked) + len(waiting)
+      limit = self._at_once[role] or len(asked) + len(waiting)
       while waiting and len(asked) < limit:
         key = waiting.popleft()
         if key not in book.calls:
@@ -552,9 +589,7 @@ class Scheduler:
     return stages + [(i, 'pending', 0.0) for i in self._book.pending]
 
 
-def _check_fit(
-  source: Source, executor: Executor, config: SchedulerConfig
-) -> None:
+def _check_fit(source: Source, config: SchedulerConfig) -> None:
   if source.group_size != config.group_size:
     raise ValueError(
       f'the source draws groups of {source.group_size}, the scheduler counts '
@@ -567,5 +602,3 @@ def _check_fit(
       f'{source.size} items x group_size {config.group_size} = {size} prompts '
       'an epoch. Use a smaller batch or a larger pool or group.'
     )
-  if executor.capacity < 1:
-    raise ValueError(f'executor.capacity={executor.capacity} must be >= 1.')

@@ -1,23 +1,32 @@
-"""Sampler of a frozen role, which draws on a thread of its own.
+"""Sampler of a frozen role: each answer is a blocking call on a thread of its own.
 
-What has gathered while the thread was busy is drawn in one call, and nothing
-waits for a wave. The policy's sampler is in `engine_sampler`.
+An answer is handed on when it is there, whatever others take. The policy's sampler is
+in `engine_sampler`.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
+import dataclasses
 import queue
 import threading
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.work import Ask, Key, Sampled
-from jaxagent.types import Completion
+from jaxagent.types import Completion, TextCompletion
 
-Draw = Callable[[Sequence[Ask]], Iterable[Completion | str]]
+Draw = Callable[[Ask], Completion | TextCompletion | str]
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenRole:
+  """How a frozen role's answers are drawn, and how many at once."""
+
+  draw: Draw
+  max_concurrency: int = 1
 
 
 class ThreadSampler:
@@ -25,29 +34,38 @@ class ThreadSampler:
 
   Args:
     inbox: gets the completions.
-    draw: draws one completion for each ask, in order; of an iterator each is told
-      as it comes.
-      `TextModelError` (an endpoint that does not answer) and a completion
-      that was aborted are faults of ours, and the asks are tried again; any
-      other exception ends the run: whoever takes from the inbox gets it.
+    draw: answers one ask; thread-safe. `TextModelError` (an endpoint that does not
+      answer) and a completion that was aborted are infrastructure errors, and the ask
+      is tried again; any other exception ends the run: whoever takes from the inbox
+      gets it.
+    max_concurrency: answers that are drawn at once.
   """
 
-  def __init__(self, inbox: JournalledInbox, draw: Draw):
+  def __init__(
+    self, inbox: JournalledInbox, draw: Draw, *, max_concurrency: int = 1
+  ):
+    if max_concurrency < 1:
+      raise ValueError(
+        f'max_concurrency={max_concurrency!r} must be 1 or more.'
+      )
     self._inbox, self._draw = inbox, draw
-    self._waiting: queue.SimpleQueue = queue.SimpleQueue()
+    self._waiting: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
     # Asks that wait or are drawn.
     self._open: collections.Counter[Key] = collections.Counter()
     self._unwanted: set[Key] = set()  # of those that are open
     self._lock = threading.Lock()
-    self._thread = threading.Thread(
-      target=self._serve, name='thread-sampler', daemon=True
-    )
-    self._thread.start()
+    self._threads = [
+      threading.Thread(target=self._serve, name=f'sampler-{i}', daemon=True)
+      for i in range(max_concurrency)
+    ]
+    for thread in self._threads:
+      thread.start()
 
   def submit(self, asks: Sequence[Ask]) -> None:
     with self._lock:
       self._open.update(ask.key for ask in asks)
-    self._waiting.put(list(asks))
+    for ask in asks:
+      self._waiting.put(ask)
 
   def cancel(self, key: Key) -> None:
     with self._lock:
@@ -55,52 +73,45 @@ class ThreadSampler:
         self._unwanted.add(key)
 
   def close(self) -> None:
-    """Lets the thread end after its present call; waits up to 5 s."""
-    self._waiting.put(None)
-    self._thread.join(5.0)
+    """Lets each thread end after its present call; waits up to 5 s."""
+    with self._lock:
+      self._unwanted.update(self._open)
+    for _ in self._threads:
+      self._waiting.put(None)
+    end = time.monotonic() + 5.0
+    for thread in self._threads:
+      thread.join(max(0.0, end - time.monotonic()))
 
   def _serve(self) -> None:
-    while (asks := self._waiting.get()) is not None:
-      with contextlib.suppress(queue.Empty):
-        while (more := self._waiting.get_nowait()) is not None:
-          asks = [*asks, *more]
-        self._waiting.put(None)  # the end was called for
-      if wanted := self._wanted(asks):
-        self._answer(wanted)
-      self._forget(asks)
+    while (ask := self._waiting.get()) is not None:
+      if self._is_wanted(ask):
+        self._answer(ask)
+      self._forget(ask)
 
-  def _wanted(self, asks: Sequence[Ask]) -> list[Ask]:
+  def _is_wanted(self, ask: Ask) -> bool:
     with self._lock:
-      kept = [a for a in asks if a.key not in self._unwanted]
-      self._unwanted.difference_update(a.key for a in asks)
-    return kept
+      if ask.key not in self._unwanted:
+        return True
+      self._unwanted.discard(ask.key)
+      return False
 
-  def _forget(self, asks: Sequence[Ask]) -> None:
-    """They are done with; one that was asked again meanwhile is open still."""
+  def _forget(self, ask: Ask) -> None:
+    """The ask is done with; one that was asked again meanwhile stays open."""
     with self._lock:
-      self._open.subtract(ask.key for ask in asks)
+      self._open.subtract([ask.key])
       self._open = +self._open  # without what is at zero
       self._unwanted.intersection_update(self._open)
 
-  def _answer(self, asks: Sequence[Ask]) -> None:
-    told = 0
+  def _answer(self, ask: Ask) -> None:
     try:
-      drawn = self._draw(asks)
-      if isinstance(drawn, Sequence) and len(drawn) != len(asks):
-        raise ValueError(
-          f'{len(drawn)} completions were drawn for {len(asks)} asks.'
-        )
-      for ask, completion in zip(asks, drawn, strict=True):
-        self._tell(ask, completion)
-        told += 1
+      completion = self._draw(ask)
     except TextModelError as error:
-      for ask in asks[told:]:
-        self._inbox.put(Sampled(ask.key, None, str(error)))
+      message = f'{type(error).__name__}: {error}'
+      self._inbox.put(Sampled(ask.key, None, message))
     except Exception as error:  # noqa: BLE001 - told to the loop's thread
       self._inbox.fail(error)
-
-  def _tell(self, ask: Ask, completion: Completion | str) -> None:
-    if getattr(completion, 'finish_reason', None) == 'abort':
-      self._inbox.put(Sampled(ask.key, None, 'the engine gave it up'))
     else:
-      self._inbox.put(Sampled(ask.key, completion))
+      if getattr(completion, 'finish_reason', None) == 'abort':
+        self._inbox.put(Sampled(ask.key, None, 'the engine gave it up'))
+      else:
+        self._inbox.put(Sampled(ask.key, completion))

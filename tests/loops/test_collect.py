@@ -9,7 +9,6 @@ import errno
 import math
 import pathlib
 import signal
-import time
 import types as stubs
 
 import pytest
@@ -19,11 +18,11 @@ from jaxagent.data.records import state_from_json
 from jaxagent.envs.interfaces import NoText, TextModelError
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.tasks import load_task
-from jaxagent.loops import collect, host, text_models
+from jaxagent.loops import collect, host, starts, text_models
 from jaxagent.loops.errors import Interrupted, MachineryError, UserError
 from jaxagent.types import Outcome, State
 from tests.llm.test_openai_client import answer, endpoint
-from tests.loops.test_evaluate import LOOK, _idle_step, _starts
+from tests.loops.test_evaluate import LOOK, _idle_step, _starts, impatient
 from tests.loops.test_kept import STATE
 
 TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
@@ -92,6 +91,8 @@ def test_too_few_ideas_end_the_run_with_a_sentence(endpoint, tmp_path):
 class _Collecting:
   """A host whose expert only lists files; `faulty(job_id)` breaks a step."""
 
+  exec_s = 0.0  # of each step
+
   def __init__(self, work, faulty, act=lambda *a: LOOK):
     self.config = common.base()
     self.config.collect.trajectories_per_task = 20
@@ -103,15 +104,17 @@ class _Collecting:
       step=self._step, store=Snapshots(work / 'snapshots.sqlite')
     )
     self.stand_ins, self.faulty, self.asked = (), faulty, []
-    self.deadlines, self.fault = [], Outcome.INFRASTRUCTURE
+    self.left, self.fault = [], Outcome.INFRASTRUCTURE
+    self.pool = stubs.SimpleNamespace(cancel=lambda job_id: None)
 
   def spec(self, name):
     return load_task(name, TASKS)
 
   def _step(self, state, text, *, split, job_id, deadline, most_s=math.inf):
     self.asked.append(job_id)
-    self.deadlines.append(deadline)
+    self.left.append(most_s)
     result = _idle_step(state, text, split=split, job_id=job_id)
+    result = dataclasses.replace(result, exec_s=self.exec_s)
     if not self.faulty(job_id):
       return result
     return dataclasses.replace(
@@ -119,13 +122,19 @@ class _Collecting:
     )
 
 
-def test_a_fault_of_ours_cuts_one_trajectory_short(tmp_path, capsys):
-  made = _Collecting(tmp_path, lambda job: job.endswith('-7-1'))
+def _of(job: str) -> tuple[int, int]:
+  """(index of the trajectory, number of the step) of a job."""
+  index, call = job.split('-')[2].split('#1.')
+  return int(index), int(call) // 2
+
+
+def test_an_infrastructure_error_cuts_one_trajectory_short(tmp_path, capsys):
+  made = _Collecting(tmp_path, lambda job: _of(job) == (7, 1))
   records = collect.run(made, _starts())
   assert len(records) == 20
   cut = [r for r in records if r['fault']]
   assert [(r['index'], len(r['steps'])) for r in cut] == [(7, 1)]
-  assert cut[0]['fault'] == r'infrastructure: no pool left'
+  assert cut[0]['fault'] == 'infrastructure 3 times: no pool left'
   said = capsys.readouterr().out
   assert '1 of 20 trajectories were cut short' in said and 'no pool' in said
   made.asked.clear()
@@ -150,9 +159,9 @@ def test_a_steps_state_is_kept_once_and_by_reference(tmp_path):
 
 
 def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
-  made = _Collecting(tmp_path, lambda job: int(job.split('-')[2]) >= 5)
+  made = _Collecting(tmp_path, lambda job: _of(job)[0] >= 5)
   with pytest.raises(
-    MachineryError, match='of 20 trajectories.*no pool left.*same command'
+    MachineryError, match='3 of 20 trajectories.*no pool left.*same command'
   ):
     collect.run(made, _starts())
   assert len(made.asked) < 2 * 20  # it stopped early
@@ -160,33 +169,25 @@ def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
   records = collect.run(made, _starts())
   assert [r['index'] for r in records] == list(range(20))
   assert not any(r['fault'] for r in records)
-  again = {int(job.split('-')[2]) for job in made.asked}
+  again = {_of(job)[0] for job in made.asked}
   assert again and again <= set(range(5, 20))  # the whole ones are kept
 
 
-def test_the_end_of_a_trajectorys_time_is_no_fault(tmp_path):
-  made = _Collecting(tmp_path, lambda job: job.endswith('-1'))
-  made.fault = Outcome.DEADLINE
-  made.config.collect.time_limit_s = 3600.0
-  with pytest.raises(MachineryError, match='deadline: no pool'):  # a step's own
-    collect.run(made, _starts())
-  assert 3000.0 < made.deadlines[0].remaining() <= 3600.0
-
-  def slow(job):
-    time.sleep(0.3)
-    return job.endswith('-1')
-
-  made.faulty, made.config.collect.time_limit_s = slow, 0.5
+def test_the_executions_of_a_trajectory_have_a_time_limit(tmp_path):
+  made = _Collecting(tmp_path, lambda job: False)
+  made.exec_s, made.config.collect.time_limit_s = 3.0, 5.0
+  made.config.collect.max_steps = 9
   records = collect.run(made, _starts())
-  assert {len(r['steps']) for r in records} == {1}
+  assert {len(r['steps']) for r in records} == {2}
   assert not any(r['fault'] for r in records)
+  assert sorted(set(made.left)) == [2.0, 5.0]
 
 
 def test_told_to_stop_it_waits_for_no_trajectory(tmp_path):
   """The step under way is finished, whole trajectories are kept."""
 
   def told(job):
-    if job == 'collect-wine-9-1':
+    if _of(job) == (9, 1):
       made.stop.signal = signal.SIGTERM
     return False
 
@@ -196,11 +197,12 @@ def test_told_to_stop_it_waits_for_no_trajectory(tmp_path):
     Interrupted, match='SIGTERM: stopped; .*trajectories.jsonl'
   ):
     collect.run(made, _starts())
-  assert 'collect-wine-9-5' not in made.asked
-  before = {job.rsplit('-', 1)[0] for job in made.asked if job.endswith('-5')}
+  before = list(made.asked)
+  assert (9, 5) not in map(_of, before)
   made.stop.signal, made.faulty, made.asked[:] = None, lambda job: False, []
   assert len(collect.run(made, _starts())) == 20
-  assert not before & {job.rsplit('-', 1)[0] for job in made.asked}
+  assert len(before) + len(made.asked) == 20 * 6  # none is carried out twice
+  assert not set(before) & set(made.asked)
 
 
 def test_an_expert_that_cannot_be_reached_is_a_fault(tmp_path):
@@ -235,7 +237,7 @@ def test_a_full_disk_is_no_fault_of_a_trajectory(tmp_path):
 
 def test_half_a_character_names_a_state_like_any_other():
   state = State('s', 't', {'train.py': ''}, 0.5, 0.5)
-  made = collect.with_ideas(state, ('Use SVC \ud83d',))
+  made = starts.with_ideas(state, ('Use SVC \ud83d',))
   assert made.ideas == ('Use SVC \ud83d',)
-  others = {collect.with_ideas(state, ideas).state_id for ideas in ((), ('x',))}
+  others = {starts.with_ideas(state, ideas).state_id for ideas in ((), ('x',))}
   assert len(others | {made.state_id}) == 3

@@ -130,7 +130,7 @@ def _invalid(share: float, tmp_path):
 
   def step(state, text, *, job_id, **how):
     result = whole(state, text, job_id=job_id, **how)
-    if int(job_id.split('-')[2]) >= share * 20:
+    if int(job_id.split('-')[2].split('#')[0]) >= share * 20:
       return result
     return result.__class__(
       Outcome.INVALID_FORMAT, '', {}, False, False, state, None, state.score,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from configs import common
-from jaxagent import evaluation, interactions, pause
+from jaxagent import evaluation, pause
 from jaxagent.data.records import state_from_json
 from jaxagent.envs.execution import StartError
 from jaxagent.envs.grading import GradeResult
@@ -18,26 +18,51 @@ from jaxagent.envs.parser import format_response
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.step_env import StepResult
 from jaxagent.envs.tasks import load_task
-from jaxagent.loops import evaluate, host, starts, walked, walks
+from jaxagent.loops import evaluate, host, rollouts, starts
 from jaxagent.loops.errors import Interrupted, UserError
-from jaxagent.loops.recipes.trajectory import Trajectory
-from jaxagent.types import Blob, Execution, Outcome, PastStep
+from jaxagent.types import (
+  Blob,
+  Completion,
+  Execution,
+  Outcome,
+  PastStep,
+  Request,
+)
 from tests.loops.test_kept import STATE
 
 LOOK = format_response({}, 'List Files', {'dir_path': '.'})
 
 
+class _Engine:
+  """Answers each request at once with one token."""
+
+  def submit(self, requests, put):
+    for request in requests:
+      ids, logprobs = np.ones(1, np.int32), np.zeros(1, np.float32)
+      spans = ((0, 0, 1),)
+      put(
+        Completion(
+          request.request_id, request.prompt_ids, ids, logprobs, spans, 'stop'
+        )
+      )
+
+  def discard(self, ids):
+    pass
+
+
 class _IdlePolicy:
   """Lists files, whatever it is shown."""
+
+  engine = _Engine()
 
   def prompt_ids(self, state):
     return np.zeros(1, np.int32)
 
-  def complete(self, prompts, ids, seeds):
-    return [LOOK] * len(prompts)
+  def request(self, prompt, request_id, seed):
+    return Request(request_id, prompt, seed)
 
   def text(self, completion):
-    return completion
+    return LOOK
 
   def prompt_text(self, state):
     return f'shown: {state.state_id}'
@@ -47,6 +72,12 @@ def _idle_step(state, text, *, split, job_id, most_s=0.0):
   return StepResult(
     Outcome.OK, 'List Files', {}, False, True, state, None, state.score, '.'
   )
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+  """No pause after an infrastructure error."""
+  monkeypatch.setattr(rollouts, 'PAUSES_S', (0.0,))
 
 
 @pytest.fixture
@@ -63,23 +94,13 @@ def idle_host(tmp_path):
     ),
     spec=lambda name: load_task(name, root),
     stop=host.StopFlag(),
+    pool=stubs.SimpleNamespace(cancel=lambda job_id: None),
   )
 
 
 def _starts():
   state = state_from_json(STATE)
   return {'wine': starts.Start(state, 0.61), 'digits': starts.Start(state, 0.8)}
-
-
-def _walk():
-  """One that waits for its first execution."""
-  policy = _IdlePolicy()
-  recipe = Trajectory(
-    policy.prompt_ids, policy.text, max_steps=2, reward=lambda executed: 0.0
-  )
-  walk = interactions.Progress(recipe, _starts()['wine'].state)
-  walk.take(0, LOOK)
-  return walk
 
 
 def test_a_policy_that_does_nothing_gains_exactly_nothing(idle_host):
@@ -137,7 +158,7 @@ def _better_step(state, text, *, split, job_id, most_s=0.0):
   )
 
 
-@pytest.mark.parametrize(('times', 'missing'), [(1, ''), (2, 'worker died')])
+@pytest.mark.parametrize(('times', 'missing'), [(2, ''), (3, 'worker died')])
 def test_a_grader_that_fails_is_no_score_of_the_policy(
   idle_host, times, missing
 ):
@@ -145,18 +166,11 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
     step=_better_step, store=Snapshots(':memory:')
   )
   idle_host.grader = _Grader(times)
-  start = _starts()['wine']
-  episode = evaluate.Episode(
-    'wine', 0, _walk(), best_valid=0.5, private=start.private
+  idle_host.heldout = ()
+  idle_host.config.eval.trajectories_per_task = 1
+  (record,) = evaluate.evaluate_policy(
+    idle_host, _IdlePolicy(), 'rl', _starts()
   )
-
-  log = walked.StepLog(idle_host.work / 'steps.jsonl')
-
-  def act(e, step, suffix):
-    return evaluate._act(idle_host, e, f'job-{step}{suffix}', log, str)
-
-  walks._attempt(act, episode, 0)
-  record = episode.record('heldin')
   assert record['missing'] == bool(missing)
   assert missing in record.get('reason', '')
   assert record['score'] == (None if missing else 0.9)
@@ -202,14 +216,13 @@ class _Counting:
 
 
 class _Stop:
-  """As a signal does, after `after` steps."""
+  """As a signal does, once `after` steps were carried out."""
 
-  def __init__(self, after: int):
-    self.after = after
+  def __init__(self, env: _Counting, after: int):
+    self.env, self.after = env, after
 
   def check(self, saved):
-    self.after -= 1
-    if self.after == 0:
+    if len(self.env.jobs) >= self.after:
       raise Interrupted('stopped')
 
 
@@ -232,27 +245,28 @@ def test_an_evaluation_that_was_stopped_goes_on(idle_host, tmp_path, after):
   whole = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert len(idle_host.env.jobs) == 2 * 12 * 3
   idle_host.env, idle_host.work = _Counting(), tmp_path / 'other'
-  idle_host.stop, running = _Stop(after), idle_host.stop
+  idle_host.stop, running = _Stop(idle_host.env, after), idle_host.stop
   with pytest.raises(Interrupted):
     evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
-  log = walked.path_of(idle_host.work, 'rl')
-  with log.open('a') as file:
-    file.write('{"task": "wine", "ind')  # a line that the kill cut off
+  journal = rollouts.journal_of(idle_host.work, 'rl')
+  with max(journal.iterdir()).open('a') as file:
+    file.write('{"e":"executed","p":"wi')  # a line that the kill cut off
   idle_host.stop = running
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert _untimed(records) == _untimed(whole)
   # Those under way when it came are finished before the stop, none run twice.
   assert len(set(idle_host.env.jobs)) == len(idle_host.env.jobs) == 2 * 12 * 3
-  assert not log.exists()
+  assert not journal.exists()
 
 
 def test_what_a_person_changed_is_gone_on_from_and_told(idle_host):
   idle_host.config.eval.trajectories_per_task = 1
+  idle_host.config.eval.max_steps = 5
   idle_host.env = _Counting()
-  idle_host.stop, running = _Stop(2), idle_host.stop
+  idle_host.stop, running = _Stop(idle_host.env, 2), idle_host.stop
   with pytest.raises(Interrupted):
     evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
-  path = walked.path_of(idle_host.work, 'rl')
+  path = rollouts.journal_of(idle_host.work, 'rl')
   folder = idle_host.work / 'out'
   pause.check_out(path, idle_host.env.store, 'wine', 0, folder)
   (folder / 'files/train.py').write_text('by hand\n')
@@ -265,7 +279,6 @@ def test_what_a_person_changed_is_gone_on_from_and_told(idle_host):
   seen = [files for files in idle_host.env.seen if 'train.py' in files]
   assert any(f['train.py'] == 'by hand\n' and 'step0' not in f for f in seen)
   (wine,) = [r for r in records if r['task'] == 'wine']
-  edited = [n for n, s in enumerate(wine['steps']) if walked.EDITED in s]
-  assert edited == [0]
-  changed = idle_host.env.store.get(wine['steps'][0][walked.EDITED])
+  (edited,) = [s[pause.EDITED] for s in wine['steps'] if pause.EDITED in s]
+  changed = idle_host.env.store.get(edited)
   assert changed.history[-1].response == 'Research Plan and Status: mine\n'

@@ -5,7 +5,6 @@ import asyncio
 import errno
 import gc
 import logging
-import math
 import pathlib
 import struct
 import time
@@ -17,7 +16,7 @@ from tensorboardX.proto import event_pb2
 from jaxagent import disk, loops, main, metrics, types
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.interactions import Execute
-from jaxagent.loops import evaluate, pipeline, walks
+from jaxagent.loops import pipeline
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.thread_executor import ThreadExecutor
@@ -138,21 +137,6 @@ def test_a_result_that_cannot_be_journalled_ends_the_run(tmp_path, monkeypatch):
   with pytest.raises(OSError, match='No space left'):
     inbox.take(10.0)
   journal.close()
-
-
-def test_evaluation_does_not_book_it_as_missing():
-  env = namespaces.SimpleNamespace(step=_raise_full)
-  host = namespaces.SimpleNamespace(env=env)
-  call = Execute(1, (None, 'text', math.inf))
-  walk = namespaces.SimpleNamespace(finished=False, open={1: call})
-  episode = evaluate.Episode('wine', 0, walk)
-  with pytest.raises(OSError, match='No space left'):
-    walks._attempt(
-      lambda e, step, suffix: evaluate._act(host, e, f'job{suffix}', None, str),
-      episode,
-      0,
-    )
-  assert not episode.missing and episode.call is call
 
 
 def test_a_checkpoint_that_does_not_fit_leaves_no_rest(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import errno
 import json
 
 import pytest
@@ -19,6 +20,7 @@ from tests.loops.test_evaluate import (
   _IdlePolicy,
   _starts,
   idle_host,
+  impatient,
 )
 from tests.loops.test_kept import RECORD
 from tests.loops.test_results import _host
@@ -26,7 +28,7 @@ from tests.loops.test_results import _starts as _wine_start
 
 
 class _FailingStep:
-  """Fails `times` times at each step of the wine trajectories in `indices`."""
+  """The first `times` attempts at each step of the wine trajectories `indices` fail."""
 
   def __init__(self, fault, times: int, indices=(1, 3)):
     self.fault, self.times, self.indices = fault, times, indices
@@ -34,12 +36,11 @@ class _FailingStep:
 
   def __call__(self, state, text, *, split, job_id, most_s):
     self.calls[job_id] += 1
-    _, _, task, index, *_ = job_id.split('-')
+    _, _, task, index = job_id.split('#')[0].split('-')
     result = _idle_step(state, text, split=split, job_id=job_id, most_s=most_s)
-    retried = job_id.endswith('-again')
     if task != 'wine' or int(index) not in self.indices:
       return result
-    if self.times < 2 and retried:
+    if self.calls[job_id] > self.times:
       return result
     if self.fault is not Outcome.INFRASTRUCTURE:
       raise self.fault
@@ -52,32 +53,48 @@ class _FailingStep:
   'fault, reason',
   [
     (OSError('no space'), 'OSError: no space'),
-    (Outcome.INFRASTRUCTURE, 'infrastructure: the pool fell over'),
+    (Outcome.INFRASTRUCTURE, 'the pool fell over'),
   ],
 )
-def test_an_item_that_fails_twice_is_missing(
+def test_a_trajectory_whose_step_fails_three_times_is_missing(
   idle_host,
   capsys,
   fault,
   reason,
 ):
-  step = idle_host.env.step = _FailingStep(fault, times=2)
+  step = idle_host.env.step = _FailingStep(fault, times=3)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   kept = json.loads((idle_host.work / 'eval' / 'rl.json').read_text())
   assert kept == records
   lost = [r for r in records if r['missing']]
   assert [(r['task'], r['index']) for r in lost] == [('wine', 1), ('wine', 3)]
   for record in lost:
-    assert record['reason'] == reason and record['score'] is None
-  assert step.calls['eval-rl-wine-1-0-again'] == 1
-  assert not any('wine-1-1' in job for job in step.calls)  # it has ended
+    assert record['reason'] == f'infrastructure 3 times: {reason}'
+    assert record['score'] is None
+  # It has ended with its first execution.
+  assert [job for job in step.calls if 'wine-1#' in job] == [
+    'eval-rl-wine-1#1.1'
+  ]
+  assert step.calls['eval-rl-wine-1#1.1'] == 3
   said = capsys.readouterr().out
   assert f'rl: 2 of {len(records)} trajectories are missing' in said
   assert reason in said
 
 
+def test_a_full_disk_ends_the_evaluation_and_is_no_missing_trajectory(
+  idle_host,
+):
+  idle_host.env.step = _FailingStep(
+    OSError(errno.ENOSPC, 'No space'), times=1, indices=(1,)
+  )
+  with pytest.raises(OSError, match='No space'):
+    evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert not any(r['missing'] for r in records)
+
+
 def test_a_missing_trajectory_is_in_no_mean(idle_host):
-  idle_host.env.step = _FailingStep(OSError('x'), times=2)
+  idle_host.env.step = _FailingStep(OSError('x'), times=3)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   runs = evaluate.runs_of(records, 'heldin')
   per_task = idle_host.config.eval.trajectories_per_task
@@ -93,7 +110,7 @@ def test_a_missing_trajectory_is_in_no_mean(idle_host):
 def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
   """An outage must not leave a result of what happened to be done."""
   idle_host.config.eval.trajectories_per_task = 6
-  idle_host.env.step = _FailingStep(OSError('gone'), times=2)
+  idle_host.env.step = _FailingStep(OSError('gone'), times=3)
   with pytest.raises(MachineryError, match='2 of 12 .* OSError: gone'):
     evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert not (idle_host.work / 'eval' / 'rl.json').exists()
@@ -103,11 +120,11 @@ def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert len(records) == 12 and not any(r['missing'] for r in records)
   # Made again are only those that were cut short.
-  made = {tuple(job.split('-')[2:4]) for job in again.calls}
+  made = {tuple(job.split('#')[0].split('-')[2:]) for job in again.calls}
   assert made == {('wine', '1'), ('wine', '3')}
 
 
-def test_an_item_that_fails_once_goes_on(idle_host, capsys):
+def test_a_step_that_fails_once_is_tried_again(idle_host, capsys):
   idle_host.env.step = _FailingStep(OSError('x'), times=1)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert not any(r['missing'] for r in records)

@@ -8,7 +8,10 @@ import pytest
 from jaxagent import pause, types
 from jaxagent.envs import workspace
 from jaxagent.envs.snapshots import Snapshots
-from jaxagent.loops import walked
+from jaxagent.loops import rollouts
+from jaxagent.rollout import events, under_way
+from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.work import Key, WorkResult
 
 PLAN = 'Research Plan and Status: tune it\nAction: List Files'
 STATE = types.State(
@@ -26,15 +29,28 @@ def work(tmp_path):
   later = dataclasses.replace(
     STATE, files={**STATE.files, 'out/m.bin': model}, step=2
   )
-  log = walked.StepLog(walked.path_of(home, 'agent'))
-  for state in (STATE, later):
-    key = store.put(state)
-    record = {'action': 'List Files', 'outcome': 'ok', 'workspace_id': key}
-    line = {'record': record, 'best': [None, 0.5], 'done': False}
-    log.append('wine', 3, {**line, 'workspace_id': key})
-  log.append('wine', 4, {**line, 'workspace_id': key, 'done': True})
+  for number, state in enumerate((STATE, later)):
+    _add(home, 'wine-3', number, state)
+  _add(home, 'wine-4', 0, None)  # Final Answer
   store.close()
   return home
+
+
+def _journal(work):
+  return Journal(rollouts.journal_of(work, 'agent'))
+
+
+def _add(work, prompt_id, number, state, kind='executed', **info):
+  """Adds a step that leads to `state` to what is under way."""
+  info = {'action': 'List Files', 'state_id': 's', **info}
+  executed = types.Executed(types.Outcome.OK, 1.0, state, info=info)
+  result = WorkResult(Key(prompt_id, 1, 2 * number + 1), 1, executed)
+  journal = _journal(work)
+  journal.begin()
+  if not number:
+    journal.append(events.begun(prompt_id, 1))
+  journal.append(events.of_result(result) | {'e': kind})
+  journal.close()
 
 
 def _call(work, *args):
@@ -42,11 +58,7 @@ def _call(work, *args):
 
 
 def _state(work):
-  store = Snapshots(work / 'snapshots.sqlite')
-  lines = walked.StepLog(walked.path_of(work, 'agent')).read()[('wine', 3)]
-  _, after = walked.states(lines, STATE, store)
-  store.close()
-  return after[-1]
+  return under_way.executions(_journal(work))['wine-3'][-1].executed.state
 
 
 def test_there_and_back(work, tmp_path, capsys):
@@ -138,9 +150,8 @@ def test_files_that_no_action_could_write_are_taken_back(work, tmp_path):
   state = dataclasses.replace(
     _state(work), files={**STATE.files, **many, 'train.csv': long}
   )
-  log = walked.StepLog(walked.path_of(work, 'agent'))
-  log.append('wine', 3, {walked.EDITED: store.put(state)})
   store.close()
+  _add(work, 'wine-3', 1, state, 'replaced')
   folder = tmp_path / 'mine'
   assert _call(work, 'out', 'wine', 3, folder) == 0
   (folder / 'files/lib/0.py').write_text('y = 2\n')
@@ -193,15 +204,33 @@ def test_what_its_limits_have_ended_does_not_go_on(
 
 
 def test_a_name_that_a_policy_made_up_does_nothing_to_a_terminal(work, capsys):
-  log = walked.StepLog(walked.path_of(work, 'agent'))
-  record = {'action': '\x1b[2J\nFly', 'outcome': 'invalid_action'}
-  log.append('wine', 5, {'record': record, 'done': False})
+  _add(work, 'wine-5', 0, STATE, action='\x1b[2J\nFly')
   assert _call(work, 'list') == 0
-  assert '1 steps  ?[2J Fly: invalid_action' in capsys.readouterr().out
+  assert '1 steps  ?[2J Fly: ok' in capsys.readouterr().out
 
 
-def test_a_damaged_store_is_one_line(work, tmp_path, capsys):
-  (work / 'snapshots.sqlite').write_bytes(b'no database ' * 99)
+def test_a_damaged_store_or_journal_is_one_line(work, tmp_path, capsys):
+  good = work / 'snapshots.sqlite'
+  data = good.read_bytes()
+  good.write_bytes(b'no database ' * 99)
   assert _call(work, 'out', 'wine', 3, tmp_path / 'mine') == 2
   (line,) = capsys.readouterr().err.splitlines()
   assert line.startswith('error: ') and 'is damaged' in line
+  good.write_bytes(data)
+  segment = min(rollouts.journal_of(work, 'agent').iterdir())
+  segment.write_bytes(b'{"e":\n' + segment.read_bytes())
+  assert _call(work, 'out', 'wine', 3, tmp_path / 'mine') == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert f'{segment}, line 1: damaged' in line
+
+
+def test_solutions_have_no_trajectory_to_pause(work, capsys):
+  executed = types.Executed(types.Outcome.OK, 1.0, info={'kind': 'solution'})
+  journal = _journal(work)
+  journal.begin()
+  journal.append(events.begun('scratch-wine-0', 1))
+  result = WorkResult(Key('scratch-wine-0', 1, 2), 1, executed)
+  journal.append(events.of_result(result))
+  journal.close()
+  assert _call(work, 'list') == 0
+  assert 'scratch' not in capsys.readouterr().out

@@ -55,14 +55,15 @@ def test_one_completion_and_one_execution():
 
 
 def test_a_frozen_model_is_asked_between_the_two():
-  recipe = _recipe(lambda questions: ['its answer' for _ in questions])
-  roles = (POLICY, *recipe.draws)
+  recipe = _recipe(lambda question: types.TextCompletion('its answer'))
+  roles = (POLICY, *recipe.frozen_roles)
+  assert recipe.frozen_roles[INSTRUMENTER].max_concurrency == 8
   walk = Progress(recipe, Task('t'), roles=roles)
   (call,) = walk.take(0, RESPONSE)
   assert (call.role, call.prompt) == (
     INSTRUMENTER, language_model.prompt(CODE),
   )  # fmt: skip
-  (call,) = walk.take(call.call, 'its answer')
+  (call,) = walk.take(call.call, types.TextCompletion('its answer'))
   assert call.request == (Task('t'), RESPONSE, 'its answer')
   failed = _executed(outcome=types.Outcome.SCRIPT_ERROR, milestones=['a', 'b'])
   walk.take(call.call, failed)

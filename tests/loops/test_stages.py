@@ -32,10 +32,10 @@ def _evaluate(work, updates: int) -> str:
 
 def test_a_policy_that_was_trained_further_is_evaluated_anew(tmp_path, capsys):
   assert [_evaluate(tmp_path, n) for n in (5, 5)] == ['of 5'] * 2
-  (tmp_path / 'eval' / 'rl.steps.jsonl').write_text('under way')
+  (tmp_path / 'eval' / 'rl.journal').mkdir()
   assert [_evaluate(tmp_path, n) for n in (9, 9)] == ['of 9'] * 2
   assert (tmp_path / 'eval' / 'rl.json.after_5').read_text() == 'of 5'
-  assert not (tmp_path / 'eval' / 'rl.steps.jsonl').exists()
+  assert not (tmp_path / 'eval' / 'rl.journal').exists()
   assert 'rl.json is of update 5' in capsys.readouterr().out
 
 

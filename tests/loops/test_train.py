@@ -84,7 +84,7 @@ def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
   ):
     train.run(
       stubs.SimpleNamespace(config=common.base(), work=tmp_path),
-      stubs.SimpleNamespace(name='stepwise', draws={}, request=None),
+      stubs.SimpleNamespace(name='stepwise', frozen_roles={}, request=None),
       stubs.SimpleNamespace(policy_params=None),
       stubs.SimpleNamespace(engine=engine),
     )

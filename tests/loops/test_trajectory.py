@@ -11,7 +11,7 @@ from configs import common
 from jaxagent import types
 from jaxagent.interactions import Execute, Generate, Progress, rows
 from jaxagent.loops.recipes.episodewise import Episodewise
-from jaxagent.loops.recipes.trajectory import Trajectory
+from jaxagent.loops.recipes.trajectory import Action, Trajectory
 from jaxagent.loops.starts import Start
 
 START = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
@@ -55,10 +55,13 @@ def _walk(max_steps: int, final: int | None = None, **limits) -> Progress:
       walk.take(call.call, _completion(call))
     else:
       assert isinstance(call, Execute)
-      state, text, left = call.request
-      assert (state.state_id, text) == (f's{n}', 'text')
+      action = call.request
+      assert (action.state.state_id, action.response) == (f's{n}', 'text')
+      assert [one.info['n'] for one in action.before] == list(range(n))
       # Executions took 1, 2, 3, ... seconds until here.
-      assert left == limits.get('time_limit_s', math.inf) - n * (n + 1) / 2
+      assert (
+        action.left_s == limits.get('time_limit_s', math.inf) - n * (n + 1) / 2
+      )
       walk.take(call.call, _executed(n, last=n == final))
       n += 1
   return walk
@@ -89,7 +92,7 @@ def test_a_frozen_role_speaks_text_and_has_no_credit():
   )
   walk = Progress(recipe, START, roles=('expert',))
   (execute,) = walk.take(0, 'a response')
-  assert execute.request == (START, 'a response', math.inf)
+  assert execute.request == Action(START, 'a response', 'a response')
   assert not walk.take(execute.call, _executed(0, last=True))
   assert walk.finished and walk.credits == {}
 

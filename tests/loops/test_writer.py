@@ -74,14 +74,14 @@ def test_a_prompted_model_has_the_table_of_a_trained_one(tmp_path, endpoint):
   assert audit.audit(work)['differences'] == []
 
 
-def test_an_answer_that_does_not_come_is_missing_alone(tmp_path):
+def test_no_answer_is_an_error(tmp_path):
   config = common.base()
   config.writer.kind, config.writer.model = 'openai', 'm'
   config.writer.base_url = 'http://127.0.0.1:9/v1'
   writer = text_models.Writer(config, tmp_path)
   writer._client._sleep = lambda seconds: None
-  answers = writer.complete(['a', 'b'], ['1', '2'], [0, 1])
-  assert [type(a) for a in answers] == [TextModelError] * 2
+  with pytest.raises(TextModelError):
+    writer.complete('a', 0)
 
 
 def test_what_the_writer_thinks_and_how_it_fences_is_not_its_program(tmp_path):
@@ -96,7 +96,7 @@ def test_what_the_writer_thinks_and_how_it_fences_is_not_its_program(tmp_path):
       kind='openai', model='m', base_url=url, temperature=0.3
     )
     writer = text_models.Writer(config, tmp_path)
-    (answer,) = writer.complete(['a'], ['1'], [0])
+    answer = writer.text(writer.complete('a', 0))
   assert parse(answer) == Solution('I try it.', 'print(1)\n')
   assert 'most frequent' in answer.thoughts and asked[0]['temperature'] == 0.3
   assert len(asked) == 1  # it is measured

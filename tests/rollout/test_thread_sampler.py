@@ -38,34 +38,72 @@ def _take(inbox: JournalledInbox, n: int) -> list:
   return results
 
 
-def test_what_gathers_while_it_draws_is_drawn_in_one_call():
-  inbox, gate, began, calls = JournalledInbox(), threading.Event(), [], []
+def test_an_answer_comes_when_it_is_there_not_when_all_are():
+  inbox, gate = JournalledInbox(), threading.Event()
 
-  def draw(asks):
-    calls.append([a.key.prompt_id for a in asks])
-    if len(calls) == 1:
-      began[0].set()
+  def draw(ask):
+    if ask.key.prompt_id == 'slow':
       gate.wait(5.0)
-    return [_completion(a) for a in asks]
+    return _completion(ask)
 
-  began.append(threading.Event())
-  sampler = ThreadSampler(inbox, draw)
-  sampler.submit([_ask('a')])
-  assert began[0].wait(5.0)
-  sampler.submit([_ask('b')])
-  sampler.submit([_ask('c'), _ask('d')])
-  sampler.cancel(_ask('c').key)
+  sampler = ThreadSampler(inbox, draw, max_concurrency=2)
+  sampler.submit([_ask('slow'), _ask('a'), _ask('b')])
+  assert {r.key.prompt_id for r in _take(inbox, 2)} == {'a', 'b'}
   gate.set()
-  results = _take(inbox, 3)
-  assert calls == [['a'], ['b', 'd']]
-  assert [r.key.prompt_id for r in results] == ['a', 'b', 'd']
+  assert [r.key.prompt_id for r in _take(inbox, 1)] == ['slow']
   sampler.close()
 
 
-def test_of_keys_that_it_has_not_got_nothing_is_kept():
-  """A cancel goes to every role's sampler, whoever has it."""
+@pytest.mark.parametrize('most', [1, 3])
+def test_no_more_are_drawn_at_once_than_max_concurrency(most):
+  inbox, lock = JournalledInbox(), threading.Lock()
+  now, seen, gate = [0], [], threading.Barrier(most)
+
+  def draw(ask):
+    with lock:
+      now[0] += 1
+      seen.append(now[0])
+    gate.wait(5.0)  # as many as are allowed do come together
+    with lock:
+      now[0] -= 1
+    return _completion(ask)
+
+  sampler = ThreadSampler(inbox, draw, max_concurrency=most)
+  sampler.submit([_ask(str(i)) for i in range(6)])
+  _take(inbox, 6)
+  sampler.close()
+  assert max(seen) == most
+
+
+def test_max_concurrency_of_none_is_refused():
+  with pytest.raises(ValueError, match='max_concurrency=0 must be 1 or more'):
+    ThreadSampler(JournalledInbox(), _completion, max_concurrency=0)
+
+
+def test_a_cancelled_ask_that_waits_is_not_drawn():
+  inbox, gate, began = JournalledInbox(), threading.Event(), threading.Event()
+  drawn = []
+
+  def draw(ask):
+    drawn.append(ask.key.prompt_id)
+    began.set()
+    gate.wait(5.0)
+    return _completion(ask)
+
+  sampler = ThreadSampler(inbox, draw)
+  sampler.submit([_ask('a'), _ask('b'), _ask('c')])
+  assert began.wait(5.0)
+  sampler.cancel(_ask('b').key)
+  gate.set()
+  assert [r.key.prompt_id for r in _take(inbox, 2)] == ['a', 'c']
+  sampler.close()
+  assert drawn == ['a', 'c']
+
+
+def test_keys_of_other_roles_are_not_remembered():
+  """A cancel goes to every role's sampler."""
   inbox = JournalledInbox()
-  sampler = ThreadSampler(inbox, lambda asks: [_completion(a) for a in asks])
+  sampler = ThreadSampler(inbox, _completion)
   sampler.cancel(_ask('never asked').key)
   sampler.submit([_ask('a'), _ask('b')])
   _take(inbox, 2)
@@ -74,40 +112,18 @@ def test_of_keys_that_it_has_not_got_nothing_is_kept():
   assert not sampler._unwanted and not sampler._open
 
 
-def test_one_that_is_asked_again_while_it_draws_can_be_cancelled():
-  inbox, gate, calls = JournalledInbox(), threading.Event(), []
-
-  def draw(asks):
-    calls.append([a.key.prompt_id for a in asks])
-    yield _completion(asks[0], 'abort')
-    gate.wait(5.0)
-    yield from map(_completion, asks[1:])
-
-  sampler = ThreadSampler(inbox, draw)
-  sampler.submit([_ask('a'), _ask('b')])
-  (fault,) = _take(inbox, 1)
-  assert fault.key.prompt_id == 'a' and fault.completion is None
-  sampler.submit([_ask('a')])
-  sampler.cancel(_ask('a').key)
-  gate.set()
-  sampler.submit([_ask('c')])
-  _take(inbox, 2)
-  sampler.close()
-  assert calls == [['a', 'b'], ['c']]
-
-
 def test_roles_do_not_wait_for_each_other():
   inbox, gate = JournalledInbox(), threading.Event()
 
-  def slow(asks):
+  def slow(ask):
     gate.wait(5.0)
-    return [_completion(a) for a in asks]
-
-  def quick(asks):
-    return [_completion(a) for a in asks]
+    return _completion(ask)
 
   sampler = RoleSampler(
-    {POLICY: ThreadSampler(inbox, slow), 'helper': ThreadSampler(inbox, quick)}
+    {
+      POLICY: ThreadSampler(inbox, slow),
+      'helper': ThreadSampler(inbox, _completion),
+    }
   )
   sampler.submit([_ask('a'), _ask('b', 'helper')])
   (first,) = _take(inbox, 1)
@@ -118,16 +134,16 @@ def test_roles_do_not_wait_for_each_other():
   sampler.close()
 
 
-def test_an_endpoint_that_fails_and_an_abort_are_faults_of_ours():
-  def draw(asks):
-    if asks[0].key.prompt_id == 'lost':
+def test_a_failed_endpoint_and_an_abort_are_infrastructure_errors():
+  def draw(ask):
+    if ask.key.prompt_id == 'lost':
       raise TextModelError('helper: no answer')
-    return [_completion(a, 'abort') for a in asks]
+    return _completion(ask, 'abort')
 
   inbox = JournalledInbox()
   sampler = ThreadSampler(inbox, draw)
   for name, error in (
-    ('lost', 'helper: no answer'),
+    ('lost', 'TextModelError: helper: no answer'),
     ('cut', 'the engine gave it up'),
   ):
     sampler.submit([_ask(name)])
@@ -136,31 +152,13 @@ def test_an_endpoint_that_fails_and_an_abort_are_faults_of_ours():
   sampler.close()
 
 
-def test_of_an_iterator_each_is_told_as_it_comes():
-  """A slow one does not keep those before it, nor its failure."""
-  inbox, gate = JournalledInbox(), threading.Event()
+def test_any_other_error_ends_the_run():
+  def draw(ask):
+    raise ValueError('no such thing')
 
-  def draw(asks):
-    yield _completion(asks[0])
-    gate.wait(5.0)
-    raise TextModelError('helper: no answer')
-
-  sampler = ThreadSampler(inbox, draw)
-  sampler.submit([_ask('a'), _ask('b'), _ask('c')])
-  (first,) = _take(inbox, 1)
-  assert first.key.prompt_id == 'a' and first.completion is not None
-  gate.set()
-  rest = _take(inbox, 2)
-  assert [r.key.prompt_id for r in rest] == ['b', 'c']
-  assert all(r.error == 'helper: no answer' for r in rest)
-  sampler.close()
-
-
-@pytest.mark.parametrize('drawn', [0, 2])
-def test_another_number_of_completions_ends_the_run(drawn):
   inbox = JournalledInbox()
-  sampler = ThreadSampler(inbox, lambda asks: [_completion(asks[0])] * drawn)
+  sampler = ThreadSampler(inbox, draw)
   sampler.submit([_ask('a')])
-  with pytest.raises(ValueError, match=f'{drawn} completions .* 1 asks'):
+  with pytest.raises(ValueError, match='no such thing'):
     inbox.take(5.0)
   sampler.close()

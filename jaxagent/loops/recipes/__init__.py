@@ -12,7 +12,7 @@ from typing import Protocol
 
 from jaxagent.data.prompts import Source
 from jaxagent.interactions import Interaction
-from jaxagent.rollout.thread_sampler import Draw
+from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
 from jaxagent.types import Executed, Request, Sample
 
@@ -27,8 +27,8 @@ class Recipe(Interaction, Protocol):
     ...
 
   @property
-  def draws(self) -> Mapping[str, Draw]:
-    """Frozen role -> how its completions are drawn."""
+  def frozen_roles(self) -> Mapping[str, FrozenRole]:
+    """Frozen role -> how its answers are drawn."""
     ...
 
   def source(self) -> Source:

@@ -8,7 +8,7 @@ was valid may be improved upon later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,11 @@ from jaxagent.interactions import (
   Generate,
   Step,
 )
+from jaxagent.loops import endpoints
 from jaxagent.loops.policy import Policy, seed_of
+from jaxagent.loops.text_models import Writer, answer_of
 from jaxagent.rewards import mle
-from jaxagent.rollout.thread_sampler import Draw
+from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
 
 INSTRUMENTER = 'instrumenter'
@@ -42,10 +44,11 @@ class Solutions:
     env: carries out responses.
     source: prompts; gets the solutions that may be improved upon.
     prompt: Task -> its ids, int32 [P].
-    policy: samples with the learner's parameters.
+    author: who writes the programs: samples with the learner's parameters, or is a
+      prompted model.
     ask: the frozen model that instruments: its prompt -> its answer, '' where it
-      gives none; None where no model does.
-    role: who writes the programs; a frozen one earns nothing.
+      gives none; thread-safe. None where no model does.
+    role: the author's; a frozen one earns nothing.
   """
 
   name = 'solution'
@@ -56,29 +59,30 @@ class Solutions:
     env: SolutionEnvironment,
     source: SolutionSource,
     prompt: Callable[[Task], np.ndarray],
-    policy: Policy,
-    ask: Callable[[Sequence[str]], Iterable[str]] | None = None,
+    author: Policy | Writer,
+    ask: Callable[[str], types.TextCompletion] | None = None,
     role: str = POLICY,
   ):
-    self.env, self.ask, self._role = env, ask, role
+    self.env, self.ask, self.role = env, ask, role
     self._config, self._source = config, source
-    self._prompt, self._policy = prompt, policy
+    self._prompt, self.author = prompt, author
 
   # The interaction -------------------------------------------------------------
 
   def start(self, payload: Task) -> Step:
-    asked = Generate(0, self._prompt(payload), self._role)
+    asked = Generate(0, self._prompt(payload), self.role)
     return Step((payload, ''), (asked,))
 
   def advance(self, state: tuple[Task, str], call: Call, result: Any) -> Step:
     if isinstance(call, Execute):
       reward = mle.reward_of(result.outcome, result.info)
       credit = Credit(reward, result.exec_s, result.outcome, result.info)
-      return Step(None, credits={0: credit} if self._role == POLICY else {})
+      return Step(None, credits={0: credit} if self.role == POLICY else {})
     task, response = state
     if call.role == INSTRUMENTER:
-      return Step(state, (Execute(2, (task, response, result)),))
-    response = self._policy.text(result)
+      request = (task, response, answer_of(result))
+      return Step(state, (Execute(2, request),))
+    response = self.author.text(result)
     code = _code(response) if self.ask else ''
     if code:
       question = language_model.prompt(code)
@@ -92,13 +96,19 @@ class Solutions:
 
   def request(self, ask: Ask) -> types.Request:
     seed = seed_of(self._config.seed, 'rl', ask.key)
-    return self._policy.request(ask.call.prompt, str(ask.key), seed)
+    return self.author.request(ask.call.prompt, str(ask.key), seed)
 
   @property
-  def draws(self) -> Mapping[str, Draw]:
+  def frozen_roles(self) -> Mapping[str, FrozenRole]:
     if self.ask is None:
       return {}
-    return {INSTRUMENTER: lambda asks: self.ask([a.call.prompt for a in asks])}
+    ask = self.ask
+    return {
+      INSTRUMENTER: FrozenRole(
+        lambda asked: ask(asked.call.prompt),
+        endpoints.max_concurrency(self._config, INSTRUMENTER),
+      )
+    }
 
   def execute(self, work: Work) -> types.Executed:
     task, response, answer = work.call.request

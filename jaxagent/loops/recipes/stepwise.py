@@ -15,7 +15,7 @@ from jaxagent.loops import steps
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.rewards import ml_agent
-from jaxagent.rollout.thread_sampler import Draw
+from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
 
 
@@ -63,13 +63,17 @@ class Stepwise(Trajectory):
     return self._policy.request(ask.call.prompt, str(ask.key), seed)
 
   @property
-  def draws(self) -> Mapping[str, Draw]:
+  def frozen_roles(self) -> Mapping[str, FrozenRole]:
     return {}
 
   def execute(self, work: Work) -> types.Executed:
-    state, text, left_s = work.call.request
+    action = work.call.request
     return steps.execute(
-      self._host, state, text, job_id=str(work.key), most_s=left_s
+      self._host,
+      action.state,
+      action.response,
+      job_id=str(work.key),
+      most_s=action.left_s,
     )
 
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:

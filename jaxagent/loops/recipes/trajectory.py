@@ -5,6 +5,7 @@ Step-wise RL takes one, evaluation and expert trajectories many.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -23,12 +24,27 @@ from jaxagent.interactions import (
 _Done = tuple[tuple[int, types.Executed], ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class Action:
+  """An answer that is to be carried out.
+
+  state: that it answers. response: its text. completion: the role's result.
+  left_s: seconds of executions that are left. before: the steps before it.
+  """
+
+  state: types.State
+  response: str
+  completion: Any = None
+  left_s: float = math.inf
+  before: tuple[types.Executed, ...] = ()
+
+
 class Trajectory:
   """A role is shown a state and answers, the answer is run, and so on.
 
   It ends with the answer that leaves no state to go on from, after
   `max_steps`, or once its executions have taken `time_limit_s` together. An
-  Execute's request is (state, response, seconds of executions that are left).
+  Execute's request is an `Action`.
 
   Args:
     prompt: state -> what the role is shown.
@@ -56,8 +72,14 @@ class Trajectory:
   def advance(self, state: tuple, call: Call, result: Any) -> Step:
     at, done = state
     if isinstance(call, Generate):
-      request = (at, self._text(result), self._left_s(done))
-      return Step(state, (Execute(call.call + 1, request),))
+      action = Action(
+        at,
+        self._text(result),
+        result,
+        self._left_s(done),
+        tuple(one for _, one in done),
+      )
+      return Step(state, (Execute(call.call + 1, action),))
     done = (*done, (call.call - 1, result))
     over = self._left_s(done) <= 0
     if result.state is None or len(done) == self._max_steps or over:

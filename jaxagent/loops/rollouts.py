@@ -1,0 +1,142 @@
+"""Rollouts without a learner, through RL's scheduler: evaluation and collection.
+
+What has finished is journalled: a killed stage resumes each rollout where it was, and
+no answer is drawn and no execution carried out a second time.
+"""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import shutil
+from collections.abc import Callable, Mapping
+
+from jaxagent.clock import RealClock
+from jaxagent.data.ledger import Ledger
+from jaxagent.data.prompts import Feed
+from jaxagent.interactions import POLICY, Interaction
+from jaxagent.loops.errors import UserError
+from jaxagent.rollout.book import Deliver
+from jaxagent.rollout.engine import Engine
+from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
+from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.journal import Journal, JournalError
+from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.thread_executor import ThreadExecutor
+from jaxagent.rollout.thread_sampler import FrozenRole, ThreadSampler
+from jaxagent.rollout.work import Ask, Key, Sampler, Work
+from jaxagent.types import Executed, Request
+
+MAX_ATTEMPTS = 3  # of one call, before its rollout is missing
+PAUSES_S = (0.5, 15.0)  # after an infrastructure error, by attempt
+
+
+def journal_of(work: pathlib.Path, label: str) -> pathlib.Path:
+  """The folder that holds `label`'s evaluation while it is under way."""
+  return work / 'eval' / f'{label}.journal'
+
+
+def run(
+  host,
+  folder: pathlib.Path,
+  feed: Feed,
+  interaction: Interaction,
+  *,
+  execute: Callable[[Work, str], Executed],
+  deliver: Deliver,
+  name: str,
+  frozen: Mapping[str, FrozenRole] = {},
+  engine: Engine | None = None,
+  request: Callable[[Ask], Request] | None = None,
+  saved: str = 'what has finished is kept',
+  at_once: int | None = None,
+  check: Callable[[], None] = lambda: None,
+) -> None:
+  """Carries out what the feed gives, until it has nothing left.
+
+  Args:
+    host: sandbox, stop flag and config.
+    folder: of the journal; `forget` removes it once its results are stored.
+    execute: carries out one execution under the id of its job.
+    deliver: gets each rollout as it ends; it may push more into the feed.
+    name: of the stage; the ids of its jobs begin with it.
+    frozen: role -> how its answers are drawn.
+    engine, request: of the policy, where it takes part.
+    saved: what a message about an interruption says is kept.
+    at_once: rollouts under way; None for all.
+    check: called now and then; what it raises ends the stage.
+
+  Raises:
+    Interrupted: the run was told to stop.
+    UserError: the journal is damaged.
+  """
+  config = host.config
+  journal = Journal(folder)
+  inbox = JournalledInbox(journal)
+  samplers: dict[str, Sampler] = {
+    role: ThreadSampler(inbox, one.draw, max_concurrency=one.max_concurrency)
+    for role, one in frozen.items()
+  }
+  limits: dict[str, int | None] = {
+    role: one.max_concurrency for role, one in frozen.items()
+  }
+  if engine is not None:
+    samplers[POLICY] = EngineSampler(inbox, engine, request)
+    limits[POLICY] = config.rollout.max_num_seqs or None
+  executor = ThreadExecutor(
+    inbox,
+    lambda work: execute(work, job_id(name, work.key)),
+    threads=2 * config.sandbox.slots,
+    slots=config.sandbox.slots,
+    cancel=lambda key: host.pool.cancel(f'{name}-{key}'),
+    pauses_s=PAUSES_S,
+  )
+  scheduler = Scheduler(
+    feed,
+    interaction,
+    RoleSampler(samplers),
+    executor,
+    inbox,
+    Ledger(),
+    RealClock(),
+    SchedulerConfig(
+      batch_size=1,
+      max_attempts=MAX_ATTEMPTS,
+      max_quarantined=_NO_LIMIT,
+      watchdog_s=math.inf,  # executions have time limits of their own
+      max_in_flight=at_once or _NO_LIMIT,
+    ),
+    seed=config.seed,
+    journal=journal,
+    roles=tuple(samplers),
+    max_concurrency=limits,
+    deliver=deliver,
+  )
+
+  def tick() -> None:
+    host.stop.check(saved)
+    check()
+
+  try:
+    scheduler.resume(None)
+    scheduler.run_out(tick)
+    check()
+  except JournalError as error:
+    raise UserError(f'{name}: {error}') from error
+  finally:
+    scheduler.close()
+    journal.close()
+
+
+_NO_LIMIT = 1 << 30
+
+
+def job_id(name: str, key: Key) -> str:
+  """The id of an execution's job."""
+  return f'{name}-{key}'
+
+
+def forget(folder: pathlib.Path) -> None:
+  """Removes a journal whose results are stored elsewhere."""
+  shutil.rmtree(folder, ignore_errors=True)

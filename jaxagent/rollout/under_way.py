@@ -1,0 +1,42 @@
+"""Rollouts under way, read from a journal alone, and changed in it.
+
+Neither the run's configuration nor its interaction is needed. The run itself must
+have stopped.
+"""
+
+from __future__ import annotations
+
+from jaxagent.rollout import events
+from jaxagent.rollout.book import is_lost
+from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.work import WorkResult
+
+
+def executions(journal: Journal) -> dict[str, list[WorkResult]]:
+  """Returns prompt id -> its executions that have a result, in order."""
+  found: dict[str, list[WorkResult]] = {}
+  for event in journal.events():
+    if event['e'] == 'begun':
+      found[event['p']] = []
+    elif event['e'] in ('executed', 'replaced'):
+      result = events.result_of(event)
+      if isinstance(result, WorkResult) and not is_lost(result):
+        _take(found.setdefault(event['p'], []), result)
+  return found
+
+
+def _take(known: list[WorkResult], result: WorkResult) -> None:
+  """Appends a result, or puts it in its place: what came after is void."""
+  numbers = [one.key.call for one in known]
+  if result.key.call in numbers:
+    del known[numbers.index(result.key.call) :]
+  known.append(result)
+
+
+def replace(journal: Journal, result: WorkResult) -> None:
+  """Gives an execution another result, from which its rollout is resumed."""
+  journal.begin()
+  try:
+    journal.append(events.replaced(result))
+  finally:
+    journal.close()
