@@ -84,9 +84,15 @@ def test_a_trajectory_whose_step_fails_three_times_is_missing(
 def test_a_full_disk_ends_the_evaluation_and_is_no_missing_trajectory(
   idle_host,
 ):
-  idle_host.env.step = _FailingStep(
-    OSError(errno.ENOSPC, 'No space'), times=1, indices=(1,)
-  )
+  asked = []
+
+  def step(state, text, *, job_id, **call):
+    asked.append(job_id)
+    if len(asked) == 5:
+      raise OSError(errno.ENOSPC, 'No space')
+    return _idle_step(state, text, job_id=job_id, **call)
+
+  idle_host.env.step = step
   with pytest.raises(OSError, match='No space'):
     evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
