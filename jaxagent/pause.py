@@ -111,7 +111,7 @@ def _ended(log: pathlib.Path, lines: Sequence[Mapping[str, Any]]) -> str:
   steps = walked.steps(lines)
   if len(steps) >= limits['max_steps']:
     return 'its last step (config.eval.max_steps)'
-  if sum(step.get('exec_s', 0.0) for step in steps) >= limits['time_limit_s']:
+  if sum(step.record.exec_s for step in steps) >= limits['time_limit_s']:
     return 'its time (config.eval.time_limit_s)'
   return ''
 
@@ -189,11 +189,11 @@ def _list(work: pathlib.Path) -> None:
   for log in _logs(work):
     for (task, index), lines in sorted(walked.StepLog(log).read().items()):
       steps = walked.steps(lines)
-      last = steps[-1] if steps else {}
-      action = ' '.join(printable(str(last.get('action'))).split())
+      last = steps[-1].record if steps else None
+      action = ' '.join(printable(str(last and last.action)).split())
       print(
         f'{log.name.removesuffix(".steps.jsonl")}  {task} {index}  '
-        f'{len(steps)} steps  {action}: {last.get("outcome")}'
+        f'{len(steps)} steps  {action}: {last and last.outcome.value}'
       )
 
 

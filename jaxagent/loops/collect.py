@@ -27,12 +27,13 @@ from jaxagent.loops.policy import seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, fresh_state, write_json
 from jaxagent.metrics import Progress
+from jaxagent.records import Collected, TakenStep
 from jaxagent.types import Outcome
 
 EXPERT = 'expert'  # the role: frozen, it speaks text
 
 
-def run(host, starts: Mapping[str, Start]) -> list[dict]:
+def run(host, starts: Mapping[str, Start]) -> list[Collected]:
   """Makes what is missing of the trajectories; returns all, in order.
 
   Each trajectory depends on (seed, task, index) alone and is appended whole,
@@ -44,8 +45,8 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
   store = record_data.TrajectoryStore(
     host.work / 'collect' / 'trajectories.jsonl'
   )
-  kept.mend_lines(store.path, ('task', 'index', 'steps'))
-  have = {(r['task'], r['index']) for r in _whole(host, store)}
+  kept.mend_lines(store.path, Collected.from_json)
+  have = {(r.task, r.index) for r in _whole(host, store)}
   todo = [
     (task, index)
     for index in range(config.trajectories_per_task)
@@ -85,7 +86,7 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
         record = future.result()
         if record is None:
           continue
-        cut.append(record) if record['fault'] else _keep(store, record)
+        cut.append(record) if record.fault else _keep(store, record)
         progress.update()
         if host.stop.signal is None and len(cut) <= tolerated(total):
           start_next()
@@ -94,21 +95,26 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
     _tell_cut(cut, total, store.path)
   for record in cut:
     _keep(store, record)
-  records = store.read()
+  records = _read(store)
   _tell_invalid(host, records, store.path)
-  return sorted(records, key=lambda r: (r['task'], r['index']))
+  return sorted(records, key=lambda r: (r.task, r.index))
 
 
-def _keep(store: record_data.TrajectoryStore, record: dict) -> None:
-  (sealed,) = audit.seal([record], audit.name_of(record))
+def _keep(store: record_data.TrajectoryStore, record: Collected) -> None:
+  value = record.to_json()
+  (sealed,) = audit.seal([value], audit.name_of(value))
   store.append(sealed)
 
 
-def _whole(host, store: record_data.TrajectoryStore) -> list[dict]:
+def _read(store: record_data.TrajectoryStore) -> list[Collected]:
+  return [Collected.from_json(value) for value in store.read()]
+
+
+def _whole(host, store: record_data.TrajectoryStore) -> list[Collected]:
   """The records; raises UserError where the states of some are gone."""
-  records = store.read()
-  keys = {step['state'] for r in records for step in r['steps']
-          if isinstance(step['state'], str)}  # fmt: skip
+  records = _read(store)
+  keys = {step.state for r in records for step in r.steps
+          if isinstance(step.state, str)}  # fmt: skip
   if missing := host.env.store.missing(keys):
     raise UserError(
       f'{store.path}: {len(missing)} of the {len(keys)} states that its steps '
@@ -126,10 +132,10 @@ def _tell_rate(made: int, seconds: float) -> None:
     )
 
 
-def _tell_cut(cut: list[dict], total: int, path) -> None:
+def _tell_cut(cut: list[Collected], total: int, path) -> None:
   if not cut:
     return
-  reasons = Counter(record['fault'] for record in cut)
+  reasons = Counter(record.fault for record in cut)
   what = (
     f'{len(cut)} of {total} trajectories were cut short by a fault of the '
     f'machinery, most often: {reasons.most_common(1)[0][0]}'
@@ -142,28 +148,25 @@ def _tell_cut(cut: list[dict], total: int, path) -> None:
   print(f'collect: {what}')
 
 
-def _tell_invalid(host, records: list[dict], path) -> None:
+def _tell_invalid(host, records: list[Collected], path) -> None:
   """Says how many steps of a model were no valid action.
 
   Raises UserError where all of them were: there is nothing to learn from.
   """
-  steps_made = [step for record in records for step in record['steps']]
+  steps_made = [step.record for record in records for step in record.steps]
   invalid = [
     s
     for s in steps_made
-    if s['outcome']
-    in (Outcome.INVALID_FORMAT.value, Outcome.INVALID_ACTION.value)
+    if s.outcome in (Outcome.INVALID_FORMAT, Outcome.INVALID_ACTION)
   ]
   if not invalid or host.expert.is_stand_in:
     return
-  kinds = Counter(step['outcome'] for step in invalid)
-  example = next(
-    s for s in invalid if s['outcome'] == kinds.most_common(1)[0][0]
-  )
+  kinds = Counter(step.outcome.value for step in invalid)
+  example = next(s for s in invalid if s.outcome == kinds.most_common(1)[0][0])
   what = (
     f'{" and ".join(f"{n} {kind}" for kind, n in kinds.most_common())} of '
     f'{len(steps_made)} steps of {host.expert.name}, such as '
-    f'{_shown(example["response"])}: {_shown(example["observation"])}'
+    f'{_shown(example.response)}: {_shown(example.observation)}'
   )
   if len(invalid) < len(steps_made):
     print(f'collect: {what}')
@@ -229,14 +232,16 @@ def _pool(host, initial: types.State) -> list[str]:
   return pool
 
 
-def _trajectory(host, initial: types.State, index: int, pool) -> dict | None:
+def _trajectory(
+  host, initial: types.State, index: int, pool
+) -> Collected | None:
   """One trajectory; its `fault` says what of ours cut it short, or ''.
 
   None where the run was told to stop in between: it is made again.
   """
   rng = random.Random(seed_of(host.config.seed, 'collect', initial.task, index))
   drawn = tuple(idea_data.draw(pool, rng))
-  made: list[dict] = []
+  made: list[TakenStep] = []
   try:
     fault = _walk(host, initial, index, drawn, rng, made)
   except Interrupted:
@@ -245,17 +250,17 @@ def _trajectory(host, initial: types.State, index: int, pool) -> dict | None:
     if disk.is_full(error):
       raise
     fault = f'{type(error).__name__}: {error}'
-  return {
-    'task': initial.task,
-    'index': index,
-    'ideas': list(drawn),
-    'stand_ins': host.stand_ins,
-    'steps': made,
-    'fault': in_one_line(fault),
-  }
+  return Collected(
+    task=initial.task,
+    index=index,
+    ideas=drawn,
+    stand_ins=tuple(host.stand_ins),
+    steps=tuple(made),
+    fault=in_one_line(fault),
+  )
 
 
-def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
+def _walk(host, initial, index: int, drawn, rng, made: list[TakenStep]) -> str:
   """1 to 3 ideas first, then the expert's own; '', or what failed of ours.
 
   Fills `made`.
@@ -299,7 +304,7 @@ def _walk(host, initial, index: int, drawn, rng, made: list[dict]) -> str:
       'workspace_id': store.put(result.state or state),
     }
     # The prompt is the state's: it is not kept once more.
-    made.append(kept_states | steps.record(result) | said.cost)
+    made.append(TakenStep.of(result.record, **kept_states, **said.cost))
     walk.take(call.call, result)
   return ''
 

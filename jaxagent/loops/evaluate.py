@@ -20,6 +20,7 @@ from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.loops.starts import Start, private_score, write_json
 from jaxagent.metrics import Progress
+from jaxagent.records import Evaluated, TakenStep
 
 
 @dataclasses.dataclass
@@ -31,24 +32,24 @@ class Episode(walks.Walk):
 
   best_valid: float | None = None
   private: float | None = None
-  steps: list[dict] = dataclasses.field(default_factory=list)
+  steps: list[TakenStep] = dataclasses.field(default_factory=list)
 
-  def record(self, split: str) -> dict:
-    """JSON-able; one that is missing has no score, but a reason."""
-    return {
-      'task': self.task,
-      'index': self.index,
-      'split': split,
-      'score': None if self.missing else self.private,
-      'steps': self.steps,
-      'missing': bool(self.missing),
-      **({'reason': self.missing} if self.missing else {}),
-    }
+  def record(self, split: str) -> Evaluated:
+    """One that is missing has no score, but a reason."""
+    return Evaluated(
+      task=self.task,
+      index=self.index,
+      split=split,
+      score=None if self.missing else self.private,
+      steps=tuple(self.steps),
+      missing=bool(self.missing),
+      reason=self.missing,
+    )
 
 
 def evaluate_policy(
   host, policy: Policy, label: str, starts: Mapping[str, Start]
-) -> list[dict]:
+) -> list[Evaluated]:
   """Runs every trajectory of `label`; returns and keeps their records."""
   recipe = Trajectory(
     policy.prompt_ids,
@@ -81,7 +82,7 @@ def walk_all(
   recipe: Trajectory,
   draws: Mapping[str, walks.Draw],
   shown: Callable[[types.State], str],
-) -> list[dict]:
+) -> list[Evaluated]:
   """Every trajectory of every task; their records, kept under `label`.
 
   Killed, it goes on with the steps that each had made. Raises MachineryError where
@@ -111,9 +112,9 @@ def walk_all(
   records = [
     e.record('heldin' if e.task in host.heldin else 'heldout') for e in episodes
   ]
-  records = list(audit.seal(records, label))
   check_missing(label, records, len(records))
-  write_json(path, records)
+  sealed = audit.seal([r.to_json() for r in records], label)
+  write_json(path, list(sealed))
   log.close()
   return records
 
@@ -133,9 +134,10 @@ def _begun(
     steps=walked.steps(lines),
   )
   for step, state in zip(episode.steps, after):
-    episode.progress.take(episode.call.call, step['response'])
+    record = step.record
+    episode.progress.take(episode.call.call, record.response)
     executed = types.Executed(
-      types.Outcome(step['outcome']), step['exec_s'], state, info=step
+      record.outcome, record.exec_s, state, record=record
     )
     episode.progress.take(episode.call.call, executed)
   ends = [line for line in lines if 'record' in line]
@@ -144,17 +146,17 @@ def _begun(
   return episode
 
 
-def present(records: Sequence[dict]) -> list[dict]:
+def present(records: Sequence[Evaluated]) -> list[Evaluated]:
   """The records that count: those that no fault of ours cut short."""
-  return [r for r in records if not r.get('missing')]
+  return [r for r in records if not r.missing]
 
 
-def check_missing(label: str, records: Sequence[dict], total: int) -> None:
+def check_missing(label: str, records: Sequence[Evaluated], total: int) -> None:
   """Says what is missing; raises MachineryError where it is more than a tenth.
 
   To be asked before the records are kept for good. total: how many were begun.
   """
-  reasons = Counter(r['reason'] for r in records if r.get('missing'))
+  reasons = Counter(r.reason for r in records if r.missing)
   if not reasons:
     return
   what = (
@@ -193,19 +195,22 @@ def _act(
     host, episode.task, result.score, episode.best_valid
   ):
     private = private_score(host, episode.task, result)
-  record = {
-    **steps.record(executed),
+  taken = TakenStep.of(
+    executed.record,
     **steps.kept_files(host, state, result),
     **steps.said(host, shown(state), episode.progress.results[-1][1]),
-  }
+  )
   best = episode.best_valid, episode.private
   if private is not None:
     best = result.score, private
-  line = {'record': record, 'best': best, 'done': result.state is None}
-  log.append(
-    episode.task, episode.index, line | {'workspace_id': record['workspace_id']}
-  )
-  episode.steps.append(record)
+  line = {
+    'record': taken.to_json(),
+    'best': best,
+    'done': result.state is None,
+    'workspace_id': taken.workspace_id,
+  }
+  log.append(episode.task, episode.index, line)
+  episode.steps.append(taken)
   episode.best_valid, episode.private = best
   episode.progress.take(call.call, executed)
   return ''
@@ -239,19 +244,19 @@ def scales(host, starts: Mapping[str, Start]) -> dict[str, evaluation.Scale]:
   }
 
 
-def runs_of(records: Sequence[dict], split: str) -> list[evaluation.Run]:
+def runs_of(records: Sequence[Evaluated], split: str) -> list[evaluation.Run]:
   """Records of `evaluate_policy` as the statistics take them."""
   runs = []
   for record in present(records):
-    if record['split'] != split:
+    if record.split != split:
       continue
-    steps = [s for s in record['steps'] if s['reward'] is not None]
+    steps = [s for s in record.steps if s.reward is not None]
     runs.append(
       evaluation.Run(
-        record['task'],
-        record['score'],
-        tuple(s['reward'] for s in steps),
-        tuple(s['valid_action'] for s in steps),
+        record.task,
+        record.score,
+        tuple(s.reward for s in steps),
+        tuple(s.record.valid_action for s in steps),
       )
     )
   return runs

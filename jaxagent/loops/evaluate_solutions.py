@@ -8,7 +8,6 @@ the private rows; where a policy may do both, it is given the better of the two.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,32 +21,31 @@ from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.solution import INSTRUMENTER, Solutions
 from jaxagent.loops.starts import private_score, write_json
 from jaxagent.metrics import Progress
-from jaxagent.rewards import mle
+from jaxagent.records import Evaluated, TakenStep
 
 PARTS = ('scratch', 'improved')
 
 
 @dataclasses.dataclass
 class Attempt(walks.Walk):
-  """One solution under way. step: its record, {} until it was run."""
+  """One solution under way. step: what came of it; None until it was run."""
 
   part: str = PARTS[0]
   private: float | None = None
-  step: dict[str, Any] = dataclasses.field(default_factory=dict)
+  step: TakenStep | None = None
 
-  def record(self, split: str) -> dict[str, Any]:
-    """As `evaluate.Episode.record`, with `from`: one of PARTS."""
-    missing = bool(self.missing)
-    return {
-      'task': self.task,
-      'index': self.index,
-      'from': self.part,
-      'split': split,
-      'score': None if missing else self.private,
-      'steps': [self.step] if self.step else [],
-      'missing': missing,
-      **({'reason': self.missing} if missing else {}),
-    }
+  def record(self, split: str) -> Evaluated:
+    """As `evaluate.Episode.record`, with its part: one of PARTS."""
+    return Evaluated(
+      task=self.task,
+      index=self.index,
+      part=self.part,
+      split=split,
+      score=None if self.missing else self.private,
+      steps=(self.step,) if self.step else (),
+      missing=bool(self.missing),
+      reason=self.missing,
+    )
 
 
 def run(
@@ -58,7 +56,7 @@ def run(
   *,
   role: str = POLICY,
   samples: int = 0,
-) -> list[dict]:
+) -> list[Evaluated]:
   """Draws and runs all solutions of `label`; returns and keeps their records.
 
   policy: or a `text_models.Writer`, whose role is not POLICY.
@@ -95,13 +93,13 @@ def run(
   records = [
     a.record('heldin' if a.task in host.heldin else 'heldout') for a in done
   ]
-  records = list(audit.seal(records, label))
   evaluate.check_missing(label, records, len(records))
-  write_json(path, records)
+  sealed = audit.seal([r.to_json() for r in records], label)
+  write_json(path, list(sealed))
   return records
 
 
-def table(records: Sequence[Mapping], higher: Mapping[str, bool]) -> dict:
+def table(records: Sequence[Evaluated], higher: Mapping[str, bool]) -> dict:
   """{task: {part: figures}}, with 'better' for the better of both parts.
 
   higher: task -> whether a higher score is better. Figures are of valid
@@ -110,20 +108,20 @@ def table(records: Sequence[Mapping], higher: Mapping[str, bool]) -> dict:
   which the better part is chosen, so that few lucky ones do not win.
   """
   found: dict[str, dict[str, Any]] = {}
-  for task in sorted({r['task'] for r in records}):
-    own = [r for r in evaluate.present(records) if r['task'] == task]
-    parts = {p: [r for r in own if r['from'] == p] for p in PARTS}
+  for task in sorted({r.task for r in records}):
+    own = [r for r in evaluate.present(records) if r.task == task]
+    parts = {p: [r for r in own if r.part == p] for p in PARTS}
     found[task] = {p: _figures(rs, higher[task]) for p, rs in parts.items()}
     valid = [f for f in found[task].values() if f['mean'] is not None]
     found[task]['better'] = max(valid, key=lambda f: f['reward'], default=None)
   return found
 
 
-def _figures(records: Sequence[Mapping], higher: bool) -> dict[str, Any]:
-  scores = [r['score'] for r in records if r['score'] is not None]
-  steps = [s for r in records for s in r['steps']]
-  ran = [s['exec_s'] for s in steps if s['tier']]
-  rewards = [s['reward'] for s in steps if s['reward'] is not None]
+def _figures(records: Sequence[Evaluated], higher: bool) -> dict[str, Any]:
+  scores = [r.score for r in records if r.score is not None]
+  steps = [s for r in records for s in r.steps]
+  ran = [s.record.exec_s for s in steps if s.record.ran]
+  rewards = [s.reward for s in steps if s.reward is not None]
   return {
     'n': len(records),
     'valid': len(scores) / len(records) if records else None,
@@ -150,7 +148,7 @@ def _asked(
   return [
     Task(
       name,
-      Previous(parse(a.step['response']), a.step['observation']),
+      Previous(parse(a.step.record.response), a.step.record.observation),
       f'{a.part}-{a.index}',
     )
     for a in chosen
@@ -204,16 +202,12 @@ def _act(host, recipe: Solutions, attempt: Attempt, job_id: str) -> str:
     return f'{told.outcome.value}: {told.message}'
   if run is not None and run.score is not None:
     attempt.private = private_score(host, attempt.task, run)
-  attempt.step = {
-    **told.info,
-    'outcome': told.outcome.value,
-    'reward': mle.reward_of(told.outcome, told.info),
-    'exec_s': told.exec_s,
-  }
+  attempt.step = TakenStep.of(told.record)
   attempt.progress.take(attempt.call.call, told)
   return ''
 
 
-def read(host, label: str) -> list[dict]:
+def read(host, label: str) -> list[Evaluated]:
   """Records that `run` has kept."""
-  return json.loads((host.work / 'eval' / f'{label}.json').read_text())
+  path = host.work / 'eval' / f'{label}.json'
+  return kept.kept_json(path, kept.trajectories) or []

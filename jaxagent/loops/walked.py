@@ -7,6 +7,7 @@ its own, so that the record says what was whose.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +16,9 @@ from jaxagent import types
 from jaxagent.data.records import TrajectoryStore
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops import kept
+from jaxagent.records import TakenStep, codec
 
 EDITED = 'edited'  # of a line that holds no step but a state to go on from
-_KEYS = ('task', 'index')
 
 
 def path_of(work: pathlib.Path, label: str) -> pathlib.Path:
@@ -29,7 +30,7 @@ class StepLog:
   """Appended to from several threads; a line is whole or not there."""
 
   def __init__(self, path: pathlib.Path):
-    kept.mend_lines(path, _KEYS)
+    kept.mend_lines(path, _checked)
     self._lines = TrajectoryStore(path)
     self.path = path
 
@@ -46,6 +47,14 @@ class StepLog:
   def close(self) -> None:
     """The whole records are elsewhere: it is not needed any more."""
     self.path.unlink(missing_ok=True)
+
+
+def _checked(line: Any) -> None:
+  """Raises where a line is not whole."""
+  codec.need_object(line, 'line')
+  _ = line['task'], line['index']
+  if EDITED not in line:
+    TakenStep.from_json(line['record'])
 
 
 def states(
@@ -68,12 +77,12 @@ def states(
   return start, after
 
 
-def steps(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def steps(lines: Sequence[Mapping[str, Any]]) -> list[TakenStep]:
   """The records of its steps; one that a person's change follows says so."""
-  found: list[dict[str, Any]] = []
+  found: list[TakenStep] = []
   for line in lines:
     if EDITED not in line:
-      found.append(dict(line['record']))
+      found.append(TakenStep.from_json(line['record']))
     elif found:
-      found[-1][EDITED] = line[EDITED]
+      found[-1] = dataclasses.replace(found[-1], edited=line[EDITED])
   return found
