@@ -123,9 +123,9 @@ def test_a_fault_of_ours_cuts_one_trajectory_short(tmp_path, capsys):
   made = _Collecting(tmp_path, lambda job: job.endswith('-7-1'))
   records = collect.run(made, _starts())
   assert len(records) == 20
-  cut = [r for r in records if r['fault']]
-  assert [(r['index'], len(r['steps'])) for r in cut] == [(7, 1)]
-  assert cut[0]['fault'] == r'infrastructure: no pool left'
+  cut = [r for r in records if r.fault]
+  assert [(r.index, len(r.steps)) for r in cut] == [(7, 1)]
+  assert cut[0].fault == r'infrastructure: no pool left'
   said = capsys.readouterr().out
   assert '1 of 20 trajectories were cut short' in said and 'no pool' in said
   made.asked.clear()
@@ -136,13 +136,11 @@ def test_a_steps_state_is_kept_once_and_by_reference(tmp_path):
   made = _Collecting(tmp_path, lambda job: False)
   made.config.rollout.prompt_style = 'full'
   records = collect.run(made, _starts())
-  keys = [step['state'] for r in records for step in r['steps']]
-  several = {tuple(r['ideas']) for r in records}
+  keys = [step.state for r in records for step in r.steps]
+  several = {r.ideas for r in records}
   assert len(keys) == 40 and len(set(keys)) == len(several) > 1
   state = made.env.store.get(keys[0])
-  assert (
-    state.files == STATE['files'] and list(state.ideas) == records[0]['ideas']
-  )
+  assert state.files == STATE['files'] and state.ideas == records[0].ideas
   made.env.store = Snapshots(':memory:')
   n = len(several)
   with pytest.raises(UserError, match=f'{n} of the {n} states .*made again'):
@@ -158,8 +156,8 @@ def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
   assert len(made.asked) < 2 * 20  # it stopped early
   made.faulty, made.asked[:] = lambda job: False, []
   records = collect.run(made, _starts())
-  assert [r['index'] for r in records] == list(range(20))
-  assert not any(r['fault'] for r in records)
+  assert [r.index for r in records] == list(range(20))
+  assert not any(r.fault for r in records)
   again = {int(job.split('-')[2]) for job in made.asked}
   assert again and again <= set(range(5, 20))  # the whole ones are kept
 
@@ -178,8 +176,8 @@ def test_the_end_of_a_trajectorys_time_is_no_fault(tmp_path):
 
   made.faulty, made.config.collect.time_limit_s = slow, 0.5
   records = collect.run(made, _starts())
-  assert {len(r['steps']) for r in records} == {1}
-  assert not any(r['fault'] for r in records)
+  assert {len(r.steps) for r in records} == {1}
+  assert not any(r.fault for r in records)
 
 
 def test_told_to_stop_it_waits_for_no_trajectory(tmp_path):
@@ -221,8 +219,8 @@ def test_one_without_words_is_a_fault_and_what_an_answer_took_is_kept(tmp_path):
       _Collecting(tmp_path / 'a', lambda job: False, act=silent), _starts()
     )
   made = _Collecting(tmp_path / 'b', lambda job: False)
-  found = [step for r in collect.run(made, _starts()) for step in r['steps']]
-  assert len(found) == 40 and all(step['answer_s'] >= 0.0 for step in found)
+  found = [step for r in collect.run(made, _starts()) for step in r.steps]
+  assert len(found) == 40 and all(step.answer_s >= 0.0 for step in found)
 
 
 def test_a_full_disk_is_no_fault_of_a_trajectory(tmp_path):

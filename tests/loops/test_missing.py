@@ -13,6 +13,7 @@ import pytest
 from jaxagent import evaluation, summary
 from jaxagent.loops import evaluate, stages, starts
 from jaxagent.loops.errors import MachineryError
+from jaxagent.records import Evaluated
 from jaxagent.types import Outcome
 from tests.loops.test_evaluate import (
   _idle_step,
@@ -64,11 +65,11 @@ def test_an_item_that_fails_twice_is_missing(
   step = idle_host.env.step = _FailingStep(fault, times=2)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   kept = json.loads((idle_host.work / 'eval' / 'rl.json').read_text())
-  assert kept == records
-  lost = [r for r in records if r['missing']]
-  assert [(r['task'], r['index']) for r in lost] == [('wine', 1), ('wine', 3)]
+  assert [Evaluated.from_json(value) for value in kept] == records
+  lost = [r for r in records if r.missing]
+  assert [(r.task, r.index) for r in lost] == [('wine', 1), ('wine', 3)]
   for record in lost:
-    assert record['reason'] == reason and record['score'] is None
+    assert record.reason == reason and record.score is None
   assert step.calls['eval-rl-wine-1-0-again'] == 1
   assert not any('wine-1-1' in job for job in step.calls)  # it has ended
   said = capsys.readouterr().out
@@ -101,7 +102,7 @@ def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
     OSError('gone'), times=0, indices=()
   )
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
-  assert len(records) == 12 and not any(r['missing'] for r in records)
+  assert len(records) == 12 and not any(r.missing for r in records)
   # Made again are only those that were cut short.
   made = {tuple(job.split('-')[2:4]) for job in again.calls}
   assert made == {('wine', '1'), ('wine', '3')}
@@ -110,8 +111,8 @@ def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
 def test_an_item_that_fails_once_goes_on(idle_host, capsys):
   idle_host.env.step = _FailingStep(OSError('x'), times=1)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
-  assert not any(r['missing'] for r in records)
-  steps = {len(r['steps']) for r in records}
+  assert not any(r.missing for r in records)
+  steps = {len(r.steps) for r in records}
   assert steps == {idle_host.config.eval.max_steps}  # none twice, none lost
   assert 'missing' not in capsys.readouterr().out
 
@@ -140,8 +141,8 @@ def test_a_private_grade_that_fails_leaves_no_half_step(
   (record,) = evaluate.evaluate_policy(
     idle_host, _IdlePolicy(), 'rl', _starts()
   )
-  assert len(asked) == 2 and len(record['steps']) == 1
-  assert record['score'] == 0.25 and not record['missing']
+  assert len(asked) == 2 and len(record.steps) == 1
+  assert record.score == 0.25 and not record.missing
 
 
 @pytest.mark.parametrize('lost', [1, 12, 16])
