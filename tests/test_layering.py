@@ -128,6 +128,7 @@ MAY_IMPORT = {
   'interactions': {'types'},
   'rollout': {
     'types',
+    'records',
     'interactions',
     'clock',
     'disk',
