@@ -1,16 +1,19 @@
 """Every execution of a run is counted, whatever became of its result."""
 
+import dataclasses
 import pathlib
 import threading
 import types as stubs
 
 import numpy as np
+import pytest
 
 from configs import common
 from jaxagent import metrics, summary, types
 from jaxagent.envs import parser
 from jaxagent.envs.interfaces import EditRefused, TextModelError
 from jaxagent.loops import executions, results, starts, traces
+from jaxagent.loops.errors import UserError
 from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 from jaxagent.testing import fake_runs
 from tests import made
@@ -157,6 +160,12 @@ def test_a_written_trace_holds_what_behaviour_needs(tmp_path):
   assert held['rl']['heldin']['timeout_rate'] == 1.0
   assert held['sft']['heldin']['responses'] == 3
   assert held['sft']['heldout']['responses'] == 0
+
+
+def test_a_call_that_was_credited_without_a_record_is_named():
+  sample = dataclasses.replace(_sample(types.Outcome.OK), record=None)
+  with pytest.raises(UserError, match='call of prompt p without a record'):
+    traces.records([sample], 0)
 
 
 def test_the_summary_counts_the_log(tmp_path):
