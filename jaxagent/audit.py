@@ -1,13 +1,14 @@
 """Derives every reward of a run again from its traces.
 
-  python -m jaxagent.audit RUN [--json]
+  python -m jaxagent.audit RUN [--json] [--record MODULE:CLASS ...]
 
 RUN is a work directory (its `rl/traces/`, `traces/`, `eval/` and `collect/`), a
-folder of traces, or one file. Each record holds what its reward is made of, and the reward
-that was given: for equation 6 of paper 000 outcome, valid_action, is_edit,
-score_before, score_after and alpha; for whole solutions (paper 003, section 3.2)
-outcome, score_after, higher_is_better, milestones and scale. Where records carry
-`prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
+folder of traces, or one file. Each record holds what its reward is derived from
+(`DERIVED_FROM` of its class in `jaxagent/records/`, or of a recipe's own class, which
+--record names), and the reward that was given: for equation 6 of paper 000 outcome,
+valid_action, is_edit, score_before, score_after and alpha; for whole solutions (paper
+003, section 3.2) outcome, score_after, higher_is_better, milestones and scale. Where
+records carry `prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
 byte is found, and any record that is gone, not only those that change a reward; a work
 directory has a file for each update up to its last checkpoint. Of an expert's
 trajectories, each sealed by itself as it is made, the changed ones are found. Exits
@@ -25,15 +26,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxagent.rewards import ml_agent, mle
-from jaxagent.types import Outcome
+from jaxagent import records
+from jaxagent.rewards import ml_agent
+from jaxagent.types import NoReward
 
-_NEEDED = {
-  'step': ('outcome', 'valid_action', 'is_edit', 'alpha', 'reward'),
-  'solution': (
-    'outcome', 'score_after', 'higher_is_better', 'milestones', 'scale', 'reward',
-  ),
-}  # fmt: skip
 _TOLERANCE = 1e-9
 
 
@@ -151,36 +147,29 @@ def _chain_problems(record: Mapping, prev: str) -> list[str]:
   return []
 
 
-def _problems(record: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
-  kind = record.get('kind', 'step')
-  if kind not in _NEEDED:
-    yield f'kind {kind!r} is unknown; known are {", ".join(_NEEDED)}'
-    return
-  missing = [key for key in _NEEDED[kind] if key not in record]
-  if missing:
-    yield f'fields are missing: {", ".join(missing)}'
+def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
+  """What is wrong with one step as it stands in the file."""
+  if 'reward' not in step:
+    yield 'fields are missing: reward'
     return
   try:
-    derived = _derive(kind, record, options)
-  except (ValueError, TypeError) as error:
-    yield f'no reward can be derived: {error}'
+    record = records.from_json(step, whole=True)
+    derived = record.derive(options)
+  except (records.UnknownRecord, records.DamagedRecord) as error:
+    yield str(error)
     return
-  given = record['reward']
-  if derived is None or given is None:
-    same = derived is given
+  except Exception as error:  # noqa: BLE001 - a recipe's own reward may raise
+    yield f'no reward can be derived: {type(error).__name__}: {error}'
+    return
+  given = step['reward']
+  reason = isinstance(derived, NoReward)
+  if reason or given is None:
+    same = reason and given is None
   else:
     same = _is_number(given) and abs(derived - given) <= _TOLERANCE
   if not same:
-    yield f'reward given {given!r}, derived {derived!r}'
-
-
-def _derive(
-  kind: str, record: Mapping, options: Mapping[str, bool]
-) -> float | None:
-  outcome = Outcome(record['outcome'])
-  if kind == 'solution':
-    return mle.reward_of(outcome, record)
-  return ml_agent.reward_of(outcome, record, **options)
+    what = f'no reward ({derived.value})' if reason else f'{derived!r}'
+    yield f'reward given {given!r}, derived {what}'
 
 
 def _is_number(value: Any) -> bool:
@@ -242,7 +231,7 @@ def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:
   if path.suffix == '.json':
     try:
       trajectories = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
       differences.append(_damage(str(path), error))
       return
     if not isinstance(trajectories, list):
@@ -258,7 +247,7 @@ def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:
       record = json.loads(line)
       if not isinstance(record, dict):
         raise ValueError('not an object')
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
       differences.append(_damage(f'{path}:{number}', error))
       continue
     yield f'{path}:{number}', record
@@ -275,10 +264,16 @@ def main(argv: list[str] | None = None) -> int:
   )
   parser.add_argument('run', help='work directory, trace folder or file')
   parser.add_argument('--json', action='store_true', help='one JSON object')
+  parser.add_argument(
+    '--record', action='append', default=[], metavar='MODULE:CLASS',
+    help="a recipe's own kind of record; may be given again",
+  )  # fmt: skip
   arguments = parser.parse_args(argv)
   try:
+    for place in arguments.record:
+      records.load(place)
     found = audit(arguments.run)
-  except OSError as error:
+  except (OSError, ValueError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   if arguments.json:

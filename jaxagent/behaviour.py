@@ -8,10 +8,10 @@ all take it from here. No jax here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from jaxagent.types import Outcome
+from jaxagent.records import TrainedTurn
+from jaxagent.types import Outcome, Record
 
 COUNTS = ('responses', 'edits', 'executions')
 RATES = (
@@ -26,12 +26,10 @@ RATES = (
 FIGURES = COUNTS + RATES + ('exec_s',)
 
 
-def figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-  """Shares over trace records, one a response.
+def figures(records: Sequence[Record]) -> dict[str, float | None]:
+  """Shares over records, one a response.
 
-  records: each with `task`, `outcome` (value of an Outcome), `is_edit`,
-    `diff`, `valid_action`, `tier` (None or '' where nothing was executed) and
-    `exec_s` (seconds). Failures of the infrastructure are left out: what the
+  records: failures of the infrastructure among them are left out: what the
     response would have done is not known.
 
   Returns:
@@ -50,18 +48,17 @@ def figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     exec_s: mean execution seconds of the executions.
     A figure over nothing is None.
   """
-  infrastructure = {o.value for o in Outcome if o.is_infrastructure}
-  known = [r for r in records if r['outcome'] not in infrastructure]
-  edits = [r for r in known if r['is_edit']]
-  ran = [r for r in known if r['tier']]
-  changed = [r for r in edits if r['diff'] and r['outcome'] == Outcome.OK.value]
-  written = {(r['task'], _written(r['diff'])) for r in edits if r['diff']}
+  known = [r for r in records if not r.outcome.is_infrastructure]
+  edits = [r for r in known if r.is_edit]
+  ran = [r for r in known if r.ran]
+  changed = [r for r in edits if r.diff and r.outcome is Outcome.OK]
+  written = {(r.task, _written(r.diff)) for r in edits if r.diff}
 
   def share(of: Sequence | set, among: Sequence) -> float | None:
     return len(of) / len(among) if among else None
 
   def outcome(wanted: Outcome, among: Sequence) -> float | None:
-    return share([r for r in among if r['outcome'] == wanted.value], among)
+    return share([r for r in among if r.outcome is wanted], among)
 
   return {
     'responses': len(known),
@@ -72,25 +69,25 @@ def figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     'distinct_edits': share(written, edits),
     'malformed_rate': outcome(Outcome.INVALID_FORMAT, known),
     'timeout_rate': outcome(Outcome.TIMEOUT, ran),
-    'valid_action_rate': share([r for r in known if r['valid_action']], known),
-    'exec_s': sum(r['exec_s'] for r in ran) / len(ran) if ran else None,
+    'valid_action_rate': share([r for r in known if r.valid_action], known),
+    'exec_s': sum(r.exec_s for r in ran) / len(ran) if ran else None,
   }
 
 
 def quarters(
-  records: Sequence[Mapping[str, Any]],
-) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-  """Records of the first and of the last quarter of the updates.
+  turns: Sequence[TrainedTurn],
+) -> tuple[list[TrainedTurn], list[TrainedTurn]]:
+  """Turns of the first and of the last quarter of the updates.
 
-  records: each with `update`. A quarter is rounded down, but one update at
-  the least; with one update alone both are that one.
+  A quarter is rounded down, but one update at the least; with one update alone both
+  are that one.
   """
-  updates = sorted({r['update'] for r in records})
+  updates = sorted({turn.update for turn in turns})
   size = max(1, len(updates) // 4)
   first, last = set(updates[:size]), set(updates[-size:])
   return (
-    [r for r in records if r['update'] in first],
-    [r for r in records if r['update'] in last],
+    [turn for turn in turns if turn.update in first],
+    [turn for turn in turns if turn.update in last],
   )
 
 

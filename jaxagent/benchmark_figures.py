@@ -26,8 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxagent import evaluation, traces
+from jaxagent import evaluation
 from jaxagent.evaluation import Interval
+from jaxagent.records import Trajectory
+from jaxagent.records.trajectory import name_of
 from jaxagent.types import Outcome
 
 KINDS = ('final', 'best_by_validation')
@@ -36,29 +38,29 @@ Scores = Sequence[float | None]
 
 
 def scores_of(
-  record: Mapping[str, Any], higher_is_better: bool
+  trajectory: Trajectory, higher_is_better: bool
 ) -> dict[str, float | None]:
   """The run's validation score of each of KINDS.
 
   None where nothing that it executed had a score: no submission. An execution that
   wrote none leaves the one before; one that cannot be graded takes its place, unless
-  the edit that it ran was undone. Raises ValueError for a record without steps, one
-  that the machinery cut short (`missing`: no run of the policy's), and a score that is
-  no number.
+  the edit that it ran was undone. Raises ValueError for a trajectory that the
+  machinery cut short (`missing`: no run of the policy's), and a score that is not
+  finite.
   """
-  steps, scores, final = traces.steps_of(record), [], None
-  if record.get('missing'):
+  scores, final = [], None
+  if trajectory.missing:
     raise ValueError(
-      f'{traces.name_of(record)} is missing: leave it out, it is no run.'
+      f'{name_of(trajectory)} is missing: leave it out, it is no run.'
     )
-  for index, step in enumerate(steps):
-    score = step.get('score_after')
+  for index, step in enumerate(trajectory.steps):
+    score = step.record.score_after
     if score is not None:
-      finite(score, f'{traces.name_of(record)}: steps[{index}].score_after')
+      finite(score, f'{name_of(trajectory)}: steps[{index}].score_after')
       final = float(score)
       scores.append(final)
-    elif step.get('outcome') == Outcome.INVALID_SUBMISSION.value:
-      final = final if step.get('undone') else None
+    elif step.record.outcome is Outcome.INVALID_SUBMISSION:
+      final = final if step.record.undone else None
   best = max if higher_is_better else min
   return {'final': final, 'best_by_validation': best(scores, default=None)}
 
@@ -132,18 +134,18 @@ def task_figures(
 
 
 def kinds_figures(
-  records: Sequence[Mapping[str, Any]],
+  trajectories: Sequence[Trajectory],
   m_init: float,
   higher_is_better: bool,
   *,
   seed: int,
 ) -> dict[str, dict[str, Any]]:
-  """`task_figures` of trajectory records of one task, for each of KINDS.
+  """`task_figures` of trajectories of one task, for each of KINDS.
 
-  m_init: the starter's validation score. A `missing` record is an error: the
+  m_init: the starter's validation score. A `missing` one is an error: the
   caller leaves it out (`loops.evaluate.present`).
   """
-  scores = [scores_of(record, higher_is_better) for record in records]
+  scores = [scores_of(one, higher_is_better) for one in trajectories]
   return {
     kind: task_figures(
       [s[kind] for s in scores], m_init, higher_is_better, seed=seed

@@ -26,6 +26,7 @@ from jaxagent.envs.tasks import load_task
 from jaxagent.loops import settings
 from jaxagent.loops.agents import prompter_of
 from jaxagent.loops.errors import UserError
+from jaxagent.records import Collected
 
 
 def steps_of(
@@ -39,19 +40,19 @@ def steps_of(
   """
   store = TrajectoryStore(run / 'collect' / 'trajectories.jsonl')
   # As SFT takes them, not as they happened to end.
-  records = sorted(store.read(), key=lambda r: (r['task'], r['index']))
+  read = (Collected.from_json(value) for value in store.read())
+  records = sorted(read, key=lambda r: (r.task, r.index))
   if not records:
     raise ValueError(f'{run} holds no trajectory of experts below collect/.')
   prompter = prompter_of(settings.recorded(run))
-  specs = {r['task']: load_task(r['task'], tasks_dir) for r in records}
+  specs = {r.task: load_task(r.task, tasks_dir) for r in records}
   kept = run / 'snapshots.sqlite'
   with contextlib.closing(
     Snapshots(kept if kept.exists() else ':memory:')
   ) as s:
-    for step in training_steps(records, s.get, improved=improved):
-      state = step['state']
+    for state, record in training_steps(records, s.get, improved=improved):
       yield Conversation(
-        prompter.text(state, specs[state.task]), step['response']
+        prompter.text(state, specs[state.task]), record.response
       )
 
 

@@ -11,11 +11,12 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jaxagent import traces
 from jaxagent.envs import parser
+from jaxagent.records import Trajectory
 
 VERBS = frozenset(
   'adapt add adjust adopt append apply augment average avoid build calculate '
@@ -126,12 +127,12 @@ def figure8(
   return found | {'nouns': nouns, 'of': len(instructions)}
 
 
-def instructions_of(records: Iterable[Mapping[str, Any]]) -> list[str]:
-  """Every edit instruction in trajectory records, in their order."""
+def instructions_of(trajectories: Iterable[Trajectory]) -> list[str]:
+  """Every edit instruction in trajectories, in their order."""
   found = []
-  for record in records:
-    for step in traces.steps_of(record):
-      name, args = traces.action_of(step)
+  for trajectory in trajectories:
+    for step in trajectory.steps:
+      name, args = traces.action_of(step.record)
       instruction = args.get('edit_instruction')
       if name in parser.EDIT_ACTIONS and isinstance(instruction, str):
         found.append(instruction)

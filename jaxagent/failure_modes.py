@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from jaxagent import benchmark_figures, traces
-from jaxagent.types import Outcome
+from jaxagent.records import Trajectory
+from jaxagent.records.trajectory import name_of
+from jaxagent.types import Outcome, Record
 
 SUCCESS = 'success'
 RESPONSE_FORMAT_ERROR = 'response_format_error'
@@ -34,8 +35,7 @@ LABELS = (
 )
 STUCK = 2  # failed executions at the end of a run that make it debugging
 PLAN = 'Research Plan and Status'
-_SUBMISSION = (Outcome.NO_SUBMISSION.value, Outcome.INVALID_SUBMISSION.value)
-_OUTCOMES = {o.value for o in Outcome}
+_SUBMISSION = (Outcome.NO_SUBMISSION, Outcome.INVALID_SUBMISSION)
 
 _METRIC = (
   'accuracy|acc|score|loss|error|rmse|rmsle|mae|mse|mape|smape|auc|auroc|'
@@ -63,7 +63,7 @@ _COUNTED = re.compile(
 
 
 def classify(
-  record: Mapping[str, Any],
+  trajectory: Trajectory,
   *,
   m_init: float,
   higher_is_better: bool,
@@ -71,10 +71,8 @@ def classify(
   metric: str = '',
   known_text: str = '',
 ) -> str:
-  """One of LABELS for a trajectory record.
+  """One of LABELS for a trajectory.
 
-  record: `steps`, each with `outcome`; `score_after`, `entries`, `args`,
-    `response` and `observation` are used where there.
   m_init: the starter's score on the split of `score_after`.
   kind: which score decides success, see `benchmark_figures.KINDS`.
   metric: the task's name of it, beside the usual ones.
@@ -86,13 +84,13 @@ def classify(
     progress" (4.2): nothing better than the starter came of it and no rule
     says why. The quality of a plan is not read.
 
-  Raises ValueError for a record without steps, one that the machinery cut
-  short (`missing`: no run of the policy's), and unknown outcomes.
+  Raises ValueError for a trajectory without steps, one that the machinery cut
+  short (`missing`: no run of the policy's), and scores that are not finite.
   """
   if kind not in benchmark_figures.KINDS:
     raise ValueError(f'kind={kind!r}; use one of {benchmark_figures.KINDS}.')
-  score = benchmark_figures.scores_of(record, higher_is_better)[kind]
-  steps = _checked(record)
+  score = benchmark_figures.scores_of(trajectory, higher_is_better)[kind]
+  steps = _checked(trajectory)
   if benchmark_figures.succeeded(score, m_init, higher_is_better):
     return SUCCESS
   if response_format_error(steps):
@@ -118,18 +116,18 @@ def shares(labels: Sequence[str]) -> dict[str, float]:
   return {label: counts[label] / len(labels) for label in LABELS}
 
 
-def response_format_error(steps: Sequence[Mapping[str, Any]]) -> bool:
+def response_format_error(steps: Sequence[Record]) -> bool:
   """The run ends with a response that does not parse, or most do not.
 
   4.2: "produces invalid JSON and cannot be parsed with our best effort"; the
   original's agent gives up then. Limit: one outcome stands for entries and
   for JSON, and a strict parser makes less effort than theirs.
   """
-  bad = [s['outcome'] == Outcome.INVALID_FORMAT.value for s in steps]
+  bad = [s.outcome is Outcome.INVALID_FORMAT for s in steps]
   return bad[-1] or sum(bad) > len(bad) / 2
 
 
-def submission_format_error(steps: Sequence[Mapping[str, Any]]) -> bool:
+def submission_format_error(steps: Sequence[Record]) -> bool:
   """The last execution ran through, but what it left could not be graded.
 
   4.2: "changes the submission.csv format incorrectly that our evaluator
@@ -137,12 +135,12 @@ def submission_format_error(steps: Sequence[Mapping[str, Any]]) -> bool:
   name, counts too; an earlier valid one does not help. What an undone edit left is
   not there any more.
   """
-  kept = (s for s in reversed(steps) if traces.ran(s) and not s.get('undone'))
+  kept = (s for s in reversed(steps) if traces.ran(s) and not s.undone)
   last = next(kept, None)
-  return last is not None and last['outcome'] in _SUBMISSION
+  return last is not None and last.outcome in _SUBMISSION
 
 
-def debug(steps: Sequence[Mapping[str, Any]]) -> bool:
+def debug(steps: Sequence[Record]) -> bool:
   """The last two executions or more failed by the script's own fault.
 
   Appendix D.1: "plans to carry out too complex an edit and becomes stuck with
@@ -151,15 +149,13 @@ def debug(steps: Sequence[Mapping[str, Any]]) -> bool:
   """
   ended = [s for s in steps if traces.ran(s)][-STUCK:]
   faults = [
-    Outcome(s['outcome']) is Outcome.SCRIPT_ERROR
-    or Outcome(s['outcome']).is_corner_case
-    for s in ended
+    s.outcome is Outcome.SCRIPT_ERROR or s.outcome.is_corner_case for s in ended
   ]
   return len(faults) == STUCK and all(faults)
 
 
 def hallucinations(
-  steps: Sequence[Mapping[str, Any]], metric: str = '', known_text: str = ''
+  steps: Sequence[Record], metric: str = '', known_text: str = ''
 ) -> list[str]:
   """Claims of a metric's number that nothing seen before them held.
 
@@ -177,17 +173,17 @@ def hallucinations(
   seen = _numbers(known_text)
   found = []
   for step in steps:
-    if (before := step.get('score_before')) is not None:
-      seen.add(float(before))
+    if step.score_before is not None:
+      seen.add(float(step.score_before))
     _, args = traces.action_of(step)
     texts = (traces.entries_of(step).get(PLAN), args.get('final_answer'))
     for text in texts:
       for claim in dict.fromkeys(claims(str(text or ''), metric)):
         if not any(_agrees(claim, number) for number in seen):
           found.append(claim)
-    seen |= _numbers(str(step.get('observation') or ''))
-    if (after := step.get('score_after')) is not None:
-      seen.add(float(after))
+    seen |= _numbers(step.observation)
+    if step.score_after is not None:
+      seen.add(float(step.score_after))
   return found
 
 
@@ -224,20 +220,16 @@ def claims(text: str, metric: str = '') -> list[str]:
   return [found[start] for start in sorted(found)]
 
 
-def _checked(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-  steps, name = traces.steps_of(record), traces.name_of(record)
-  if not steps:
+def _checked(trajectory: Trajectory) -> Sequence[Record]:
+  name = name_of(trajectory)
+  if not trajectory.steps:
     raise ValueError(f'{name} has no steps; nothing can be said of it.')
-  for index, step in enumerate(steps):
-    if step.get('outcome') not in _OUTCOMES:
-      raise ValueError(
-        f'{name}: steps[{index}].outcome is {step.get("outcome")!r}; it must '
-        f'be one of {sorted(_OUTCOMES)}.'
-      )
-    if step.get('score_before') is not None:
+  found = [step.record for step in trajectory.steps]
+  for index, record in enumerate(found):
+    if record.score_before is not None:
       where = f'{name}: steps[{index}].score_before'
-      benchmark_figures.finite(step['score_before'], where)
-  return steps
+      benchmark_figures.finite(record.score_before, where)
+  return found
 
 
 def _numbers(text: str) -> set[float]:

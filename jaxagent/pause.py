@@ -24,13 +24,14 @@ from jaxagent.envs import workspace
 from jaxagent.envs.execution import state_id
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops.text_models import printable
+from jaxagent.records import StepRecord
 from jaxagent.rollout import under_way
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.work import WorkResult
 from jaxagent.sandbox.checks import MAX_FILE_MB
 
 FILES, RESPONSE = 'files', 'response.txt'
-EDITED = 'edited'  # of a step's record: the state that a person made of its own
+EDITED = 'edited'  # `records.TakenStep.edited`
 
 
 class PauseError(ValueError):
@@ -85,7 +86,7 @@ def check_in(
   executed = dataclasses.replace(
     paused.executed,
     state=changed,
-    info={**paused.executed.info, EDITED: store.put(changed)},
+    kept={**paused.executed.kept, EDITED: store.put(changed)},
   )
   under_way.replace(
     Journal(journal), dataclasses.replace(paused, executed=executed)
@@ -119,7 +120,7 @@ def _trajectories(
   found = {}
   for prompt_id, steps in under_way.executions(Journal(journal)).items():
     task, _, index = prompt_id.rpartition('-')
-    if all('state_id' in one.executed.info for one in steps):
+    if all(isinstance(one.executed.record, StepRecord) for one in steps):
       found[task, int(index)] = steps
   return found
 
@@ -207,7 +208,7 @@ def _list(work: pathlib.Path) -> None:
   for journal in _journals(work):
     for (task, index), steps in sorted(_trajectories(journal).items()):
       last = steps[-1].executed if steps else None
-      action = printable(str(last and last.info.get('action')))
+      action = printable(str(last and last.record.action))
       print(
         f'{journal.stem}  {task} {index}  {len(steps)} steps  '
         f'{" ".join(action.split())}: {last and last.outcome.value}'

@@ -10,7 +10,7 @@ import dataclasses
 import enum
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -269,20 +269,129 @@ class Prompt:
   payload: Any
 
 
+def optional(default: Any) -> Any:
+  """A field of a record that is left out of JSON where it has its default."""
+  return dataclasses.field(default=default, metadata={'optional': True})
+
+
+def optional_mapping() -> Any:
+  """A field of a record that is left out of JSON where it is empty."""
+  return dataclasses.field(default_factory=dict, metadata={'optional': True})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Record:
+  """What is kept of one executed response; a recipe has a subclass of its own.
+
+  The fields here are those that metrics, summary, report and exports read of
+  every recipe's records. `jaxagent.records` writes and reads them.
+
+  KIND: names the class in files; unique.
+  VERSION: of its fields, 1 or more. A file of an older one is read by `upgraded`.
+  DERIVED_FROM: fields that `derive` reads.
+
+  task: its name.
+  outcome: of the execution, or of what stood in its way.
+  exec_s: seconds of the execution clock.
+  response: the text that the policy wrote.
+  action, args, entries: what was read in it, where a response has such parts.
+  valid_action: the response could be acted on.
+  score_before, score_after: on the validation split; None where nothing was graded.
+  diff: unified diff of the program that it changed.
+  undone: the change was taken back, for its run failed.
+  observation: what the policy is shown of it.
+  tier: of the sandbox, 'T3' to 'T0'; None where nothing was run.
+  untrusted: why the reward may have been cheated; '' where it cannot have been.
+  queue_s, startup_s, cpu_s: seconds in the pool's queue, of start, of CPUs.
+  timestamp: seconds since 1970 when it ended; None where that is not known.
+  """
+
+  KIND: ClassVar[str] = ''
+  VERSION: ClassVar[int] = 1
+  DERIVED_FROM: ClassVar[tuple[str, ...]] = ()
+
+  outcome: Outcome
+  task: str = ''
+  exec_s: float = 0.0
+  response: str = ''
+  valid_action: bool = True
+  score_after: float | None = None
+  diff: str = ''
+  observation: str = ''
+  tier: str | None = None
+  untrusted: str = ''
+  queue_s: float = 0.0
+  startup_s: float = 0.0
+  cpu_s: float = 0.0
+  action: str | None = optional(None)
+  args: Mapping[str, Any] = optional_mapping()
+  entries: Mapping[str, str] = optional_mapping()
+  score_before: float | None = optional(None)
+  undone: bool = optional(False)
+  timestamp: float | None = optional(None)
+
+  @property
+  def is_edit(self) -> bool:
+    """Whether the response was to change the program."""
+    return bool(self.diff)
+
+  @property
+  def ran(self) -> bool:
+    """Whether anything was run in the sandbox."""
+    return bool(self.tier)
+
+  @property
+  def has_reward(self) -> bool:
+    """Whether it earned a reward, without switches."""
+    return self.earned() is not None
+
+  def derive(self, switches: Mapping[str, bool] = {}) -> float | NoReward:
+    """Returns the reward of this record alone, or the reason why it has none.
+
+    It is a function of the fields DERIVED_FROM; `jaxagent.audit` compares it with
+    the reward that was given.
+
+    switches: parts of the reward that the run leaves out (`config.reward`).
+
+    Raises ValueError where the fields contradict each other.
+    """
+    if self.outcome.is_infrastructure:
+      return NoReward.of(self.outcome)
+    return NoReward.NOT_CREDITED
+
+  def earned(self, switches: Mapping[str, bool] = {}) -> float | None:
+    """Returns `derive` as a number; None where it gives a reason."""
+    reward = self.derive(switches)
+    return None if isinstance(reward, NoReward) else reward
+
+  @classmethod
+  def upgraded(
+    cls, fields: dict[str, Any], version: int
+  ) -> dict[str, Any] | None:
+    """Returns the JSON fields of an older version as this one has them.
+
+    None, the default: that version cannot be read any more.
+    """
+    return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Executed:
   """What an interaction is told of one execution.
 
   outcome: one that `is_infrastructure` never reaches the interaction.
   state: where the next step starts; None where there is none.
-  info: JSON-able; what the recipe's reward and traces need.
+  record: what the recipe's reward and traces need; None where it has neither.
+  kept: JSON-able, what a stage keeps beside the record: fields of
+    `records.TakenStep`.
   """
 
   outcome: Outcome
   exec_s: float
   state: Any = None
   message: str = ''
-  info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  record: Record | None = None
+  kept: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -290,23 +399,34 @@ class Turn:
   """One call of the policy in a row: which tokens, and what they led to.
 
   start, end: among the row's N response tokens.
+  finish_reason: of its completion; '' where that is not known.
   """
 
   start: int
   end: int
   version: int
   outcome: Outcome
-  reward: float | None
+  reward: float
   exec_s: float
-  info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  record: Record | None = None
+  finish_reason: str = ''
+
+  @property
+  def ran(self) -> bool:
+    """Whether it ran anything in the sandbox."""
+    return self.record is not None and self.record.ran
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
   """A row to learn from: tokens, rewards and durations of its turns.
 
-  Of several turns, version is the oldest, outcome the last, reward and exec_s
-  the sums. Without `turns` the whole response is one.
+  Of several turns, version is the oldest, outcome and record the last, reward and
+  exec_s the sums. Without `turns` the whole response is one.
+
+  reward: a number always. A call without a reward has no turn: its tokens are
+  observation, and a row without a turn is no sample (`interactions.rows`). Why a
+  rollout had none is in `rl/rollouts.jsonl`.
   """
 
   prompt_id: str
@@ -317,9 +437,9 @@ class Sample:
   behaviour_logprobs: np.ndarray  # float32 [N]
   version: int
   outcome: Outcome
-  reward: float | None  # None: infrastructure failure, kept out of everything
+  reward: float
   exec_s: float  # execution clock alone; > 0
-  info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  record: Record | None = None
   turns: tuple[Turn, ...] = ()
   later_reward: float = 0.0  # in later rows of the same interaction
 
@@ -327,16 +447,15 @@ class Sample:
     """Its turns; at least one."""
     if self.turns:
       return self.turns
-    n = len(self.token_ids)
     return (
       Turn(
-        0,
-        n,
-        self.version,
-        self.outcome,
-        self.reward,
-        self.exec_s,
-        self.info,
+        start=0,
+        end=len(self.token_ids),
+        version=self.version,
+        outcome=self.outcome,
+        reward=self.reward,
+        exec_s=self.exec_s,
+        record=self.record,
       ),
     )
 

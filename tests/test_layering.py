@@ -17,6 +17,7 @@ PACKAGE = ROOT / 'jaxagent'
 # Rooms that run beside many processes: never jax, not even indirectly.
 HOST = {
   'types',
+  'records',
   'clock',
   'disk',
   'fences',
@@ -75,6 +76,7 @@ ABOVE = {
 # Room -> rooms it may import. Rooms not named here are free of this check.
 MAY_IMPORT = {
   'types': set(),
+  'records': {'types', 'rewards'},
   'clock': {'types'},
   'disk': set(),
   'fences': set(),
@@ -112,9 +114,10 @@ MAY_IMPORT = {
   'grade': {'types', 'disk', 'graders'},
   'rewards': {'types'},
   'instrumentation': {'fences', 'rewards'},
-  'envs': {'types', 'clock', 'sandbox', 'instrumentation'},
+  'envs': {'types', 'records', 'clock', 'sandbox', 'instrumentation'},
   'data': {
     'types',
+    'records',
     'clock',
     'model_files',
     'readings',
@@ -125,6 +128,7 @@ MAY_IMPORT = {
   'interactions': {'types'},
   'rollout': {
     'types',
+    'records',
     'interactions',
     'clock',
     'disk',
@@ -137,14 +141,14 @@ MAY_IMPORT = {
   },
   'metrics': {'types'},
   'evaluation': {'types'},
-  'behaviour': {'types'},
-  'traces': {'types', 'disk', 'envs'},
-  'benchmark_figures': {'types', 'evaluation', 'traces'},
-  'failure_modes': {'types', 'benchmark_figures', 'traces'},
-  'diversity': {'envs', 'traces'},
+  'behaviour': {'types', 'records'},
+  'traces': {'types', 'records', 'disk', 'envs'},
+  'benchmark_figures': {'types', 'records', 'evaluation'},
+  'failure_modes': {'types', 'records', 'benchmark_figures', 'traces'},
+  'diversity': {'records', 'envs', 'traces'},
   'summary': {'types', 'behaviour'},
-  'report': {'types', 'metrics', 'evaluation', 'summary'},
-  'audit': {'types', 'rewards', 'summary'},
+  'report': {'types', 'records', 'metrics', 'evaluation', 'summary'},
+  'audit': {'types', 'records', 'rewards'},
   'why': {'rollout'},
   'tasks': {'types', 'clock', 'disk', 'sandbox', 'envs'},
 }

@@ -2,8 +2,9 @@
 
 Handles None, bool, int, float (NaN and infinities too), str, bytes, lists,
 tuples, dicts with string keys, NumPy arrays and scalars, paths and the frozen
-dataclasses and enums of `jaxagent.types`. Anything else is a TypeError that
-names the place, because a checkpoint that drops a field is not a checkpoint.
+dataclasses and enums of `jaxagent.types`, and registered records as
+`jaxagent.records` writes them. Anything else is a TypeError that names the place,
+because a checkpoint that drops a field is not a checkpoint.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxagent import types
+from jaxagent import records, types
 
 _TAG = '__kind__'
 
@@ -27,6 +28,7 @@ def encode(value: Any, where: str = 'value') -> Any:
 
   Raises:
     TypeError: for a type that `decode` could not rebuild; names `where`.
+    records.DamagedRecord, records.UnknownRecord: as `records.to_json`.
   """
   if (
     value is None
@@ -71,6 +73,8 @@ def _encode_compound(value: Any, where: str) -> Any:
     plain = {k: encode(v, f'{where}.{k}') for k, v in value.items()}
     # Keys may be a policy's words, such as file names.
     return {_TAG: 'dict', 'value': plain} if _TAG in value else plain
+  if isinstance(value, types.Record):
+    return {_TAG: 'kept', 'value': encode(records.to_json(value), where)}
   name = type(value).__name__
   if dataclasses.is_dataclass(value) and getattr(types, name, None) is type(
     value
@@ -87,7 +91,11 @@ def _encode_compound(value: Any, where: str) -> Any:
 
 
 def decode(value: Any) -> Any:
-  """Inverse of `encode`."""
+  """Inverse of `encode`.
+
+  Raises records.UnknownRecord where a record is of a kind or version that is not
+  known.
+  """
   if isinstance(value, list):
     return [decode(v) for v in value]
   if not isinstance(value, dict):
@@ -111,8 +119,27 @@ def decode(value: Any) -> Any:
     return getattr(types, value['name'])(value['value'])
   if kind == 'record':
     fields = {k: decode(v) for k, v in value['fields'].items()}
-    return getattr(types, value['name'])(**fields)
+    return getattr(types, value['name'])(**_migrated(fields))
+  if kind == 'kept':
+    return records.from_json(decode(value['value']))
   raise ValueError(f'unknown kind {kind!r} in saved state.')
+
+
+def _migrated(fields: dict[str, Any]) -> dict[str, Any]:
+  """The fields of a saved Executed, Turn or Sample as they are now.
+
+  Before there were records each held a dict `info`, without outcome and seconds and,
+  after a completion, with its `finish_reason`.
+  """
+  if 'info' not in fields:
+    return fields
+  fields = dict(fields)
+  info = dict(fields.pop('info'))
+  reason = info.pop('finish_reason', '')
+  if 'start' in fields:
+    fields['finish_reason'] = reason
+  own = {'outcome': fields['outcome'].value, 'exec_s': fields['exec_s']}
+  return fields | {'record': records.from_json(own | info) if info else None}
 
 
 def _decode_dict(value: dict[str, Any]) -> dict[str, Any]:

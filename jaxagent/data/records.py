@@ -7,10 +7,11 @@ import json
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from jaxagent import types
+from jaxagent.records import TakenStep
 
 _log = logging.getLogger(__name__)
 
@@ -38,14 +39,12 @@ def state_from_json(record: dict[str, Any]) -> types.State:
   return types.State(**record)
 
 
-def state_of(
-  step: Mapping[str, Any], get: Callable[[str], types.State]
-) -> types.State:
+def state_of(step: TakenStep, get: Callable[[str], types.State]) -> types.State:
   """The state that a stored step was taken in.
 
   get: the state of a key (`envs.snapshots`). Older records hold it whole.
   """
-  state = step['state']
+  state = step.state
   return get(state) if isinstance(state, str) else state_from_json(state)
 
 

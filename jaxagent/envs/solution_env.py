@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
@@ -31,6 +30,7 @@ from jaxagent.instrumentation import (
   SyntaxInstrumenter,
   language_model,
 )
+from jaxagent.records import SolutionRecord
 
 SCRIPT = 'solution.py'
 INSTRUMENTERS = ('syntax', 'openai', 'verified', 'none')
@@ -85,9 +85,8 @@ class SolutionEnvironment:
       solution = parse(response)
     except SolutionError as error:
       outcome = types.Outcome.INVALID_FORMAT
-      record = self._record(task, response, message=str(error))
-      record |= _thoughts(response)
-      told = types.Executed(outcome, FLOOR_S, message=str(error), info=record)
+      record = self._record(task, response, outcome, message=str(error))
+      told = types.Executed(outcome, FLOOR_S, message=str(error), record=record)
       return told, None
     made = self._instrument(solution.code, answer)
     run = self.runner.run_script(
@@ -100,10 +99,12 @@ class SolutionEnvironment:
       optional=(made.collect,) if made.collect else (),
       own_work=True,
     )
-    record = self._record(task, response, solution, made, run)
-    record |= _thoughts(response, answer)
-    exec_s = max(run.execution.exec_s, FLOOR_S)
-    told = types.Executed(run.outcome, exec_s, message=run.message, info=record)
+    record = self._record(
+      task, response, run.outcome, answer, solution, made, run
+    )
+    told = types.Executed(
+      run.outcome, record.exec_s, message=run.message, record=record
+    )
     return told, run
 
   def _instrument(self, code: str, answer: str | None) -> Instrumented:
@@ -126,53 +127,51 @@ class SolutionEnvironment:
     self,
     task: Task,
     response: str,
+    outcome: types.Outcome,
+    answer: str | None = None,
     solution: Solution | None = None,
     made: Instrumented = Instrumented(''),
     run: Run | None = None,
     message: str = '',
-  ) -> dict[str, Any]:
-    """What traces, report and audit need; JSON-able."""
+  ) -> SolutionRecord:
     spec = self.runner.task(task.name).spec
     code = solution.code if solution else ''
     before = task.previous.solution.code if task.previous else ''
     execution = run.execution if run else None
     tier = execution.tier if execution else None
     output = execution.output if execution else ''
-    return {
-      'kind': 'solution',
-      'task': task.name,
-      'solution_id': solution_id(task.name, code) if solution else '',
-      'improves': task.previous_id,
-      'response': response,
-      'diff': _diff(before, code),
-      'valid_action': solution is not None,
-      'is_edit': solution is not None,
-      'score_after': run.score if run else None,
-      'higher_is_better': spec.higher_is_better,
-      'scale': self.scale,
-      'start': spec.m_init,
-      'best': spec.m_best,
-      'milestones': list(self._milestones(made, run)) if run else [],
-      'placed': len(made.placed),
-      'refused': made.refused,
-      'message': run.message if run else message,
-      'observation': truncate(made.as_it_was(output, SCRIPT), MAX_OUTPUT_CHARS),
-      'tier': tier,
-      'untrusted': label_sources.untrusted(spec, tier),
-      'queue_s': execution.queue_s if execution else 0.0,
-      'startup_s': execution.startup_s if execution else 0.0,
-      'cpu_s': execution.cpu_s if execution else 0.0,
-    }
+    return SolutionRecord(
+      task=task.name,
+      outcome=outcome,
+      exec_s=max(execution.exec_s, FLOOR_S) if execution else FLOOR_S,
+      solution_id=solution_id(task.name, code) if solution else '',
+      improves=task.previous_id,
+      response=str(response),
+      diff=_diff(before, code),
+      valid_action=solution is not None,
+      score_after=run.score if run else None,
+      higher_is_better=spec.higher_is_better,
+      scale=self.scale,
+      start=spec.m_init,
+      best=spec.m_best,
+      milestones=tuple(self._milestones(made, run)) if run else (),
+      placed=len(made.placed),
+      refused=made.refused,
+      message=run.message if run else message,
+      observation=truncate(made.as_it_was(output, SCRIPT), MAX_OUTPUT_CHARS),
+      tier=tier,
+      untrusted=label_sources.untrusted(spec, tier),
+      queue_s=execution.queue_s if execution else 0.0,
+      startup_s=execution.startup_s if execution else 0.0,
+      cpu_s=execution.cpu_s if execution else 0.0,
+      thoughts=_thoughts(response),
+      instrumenter_thoughts=_thoughts(answer),
+    )
 
 
-def _thoughts(response: str, answer: str | None = None) -> dict[str, str]:
-  """Returns what models thought before they answered; JSON-able."""
-  found = {'thoughts': response, 'instrumenter_thoughts': answer}
-  return {
-    name: said[-MOST_THOUGHTS:]
-    for name, text in found.items()
-    if (said := getattr(text, 'thoughts', ''))
-  }
+def _thoughts(text: str | None) -> str:
+  """What a model thought before it answered with `text`; '' where it did not."""
+  return getattr(text, 'thoughts', '')[-MOST_THOUGHTS:]
 
 
 def _diff(before: str, code: str) -> str:

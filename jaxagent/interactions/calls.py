@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from jaxagent.types import NoReward, Outcome
+from jaxagent.types import NoReward, Outcome, Record
 
 # The role that is trained. Every other one is frozen: it has an endpoint of
 # its own, no rows, and no staleness.
@@ -56,13 +56,13 @@ class Credit:
     the reason why there is none: nothing is learned from it then, and its tokens
     become observation. None is `not_credited`.
   exec_s: seconds of the execution clock, > 0; the call's duration weight.
-  info: JSON-able, for traces.
+  record: what traces keep of the call; None where there is nothing to keep.
   """
 
   reward: float | NoReward | None
   exec_s: float
   outcome: Outcome = Outcome.OK
-  info: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  record: Record | None = None
 
   @property
   def reason(self) -> NoReward | None:

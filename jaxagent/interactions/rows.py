@@ -44,7 +44,8 @@ class _Row:
           outcome=credit.outcome,
           reward=float(credit.reward),
           exec_s=credit.exec_s,
-          info={**credit.info, 'finish_reason': completion.finish_reason},
+          record=credit.record,
+          finish_reason=completion.finish_reason,
         )
       )
 
@@ -67,7 +68,7 @@ class _Row:
       outcome=last.outcome,
       reward=sum(t.reward for t in self.turns),
       exec_s=sum(t.exec_s for t in self.turns),
-      info=last.info,
+      record=last.record,
       turns=tuple(self.turns),
     )
 

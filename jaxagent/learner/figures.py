@@ -143,7 +143,7 @@ def data_metrics(
     'response_length', np.array([len(s.token_ids) for s in samples])
   )
   out |= spread('prompt_length', np.array([len(s.prompt_ids) for s in samples]))
-  clipped = [s.info.get('finish_reason') == 'length' for s in samples]
+  clipped = [s.steps()[-1].finish_reason == 'length' for s in samples]
   out['response_length/clip_ratio'] = float(np.mean(clipped))
   out |= _sampler_gap(
     masked(tables['old_logp'], mask),

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxagent import benchmark_figures, diversity, failure_modes
+from jaxagent.records import Evaluated
 
 
 def figures(
-  host, starts: Mapping[str, Any], evaluated: Mapping[str, Sequence[dict]]
+  host, starts: Mapping[str, Any], evaluated: Mapping[str, Sequence[Evaluated]]
 ) -> dict[str, Any]:
   """policy -> figures of all its trajectories, and of `heldin` and `heldout`; JSON-able.
 
@@ -29,25 +30,25 @@ def figures(
   }
 
 
-def _with_splits(host, starts, records: Sequence[dict]) -> dict[str, Any]:
+def _with_splits(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
   found = {
     'tasks': _tasks(host, starts, records),
     **_over(host, starts, records),
   }
   for split in ('heldin', 'heldout'):
-    if own := [r for r in records if r['split'] == split]:
+    if own := [r for r in records if r.split == split]:
       found[split] = _over(host, starts, own)
   return found
 
 
-def _by_task(records: Sequence[dict]) -> dict[str, list[dict]]:
-  found: dict[str, list[dict]] = {}
+def _by_task(records: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
+  found: dict[str, list[Evaluated]] = {}
   for record in records:
-    found.setdefault(record['task'], []).append(record)
+    found.setdefault(record.task, []).append(record)
   return found
 
 
-def _tasks(host, starts, records: Sequence[dict]) -> dict[str, Any]:
+def _tasks(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
   return {
     task: benchmark_figures.kinds_figures(
       own,
@@ -59,18 +60,18 @@ def _tasks(host, starts, records: Sequence[dict]) -> dict[str, Any]:
   }
 
 
-def _over(host, starts, records: Sequence[dict]) -> dict[str, Any]:
+def _over(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
   """Figures over all tasks of the records."""
   labels = [
     failure_modes.classify(
       record,
-      m_init=starts[record['task']].state.score,
-      higher_is_better=host.spec(record['task']).higher_is_better,
-      metric=host.spec(record['task']).metric,
-      known_text=host.spec(record['task']).research_problem,
+      m_init=starts[record.task].state.score,
+      higher_is_better=host.spec(record.task).higher_is_better,
+      metric=host.spec(record.task).metric,
+      known_text=host.spec(record.task).research_problem,
     )
     for record in records
-    if record['steps']
+    if record.steps
   ]
   said = diversity.instructions_of(records)
   return {
@@ -81,7 +82,7 @@ def _over(host, starts, records: Sequence[dict]) -> dict[str, Any]:
   }
 
 
-def _averages(host, starts, records: Sequence[dict]) -> dict[str, Any]:
+def _averages(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
   by_task, better = _by_task(records), {}
   scores: dict[str, dict[str, list]] = {k: {} for k in benchmark_figures.KINDS}
   for task, own in by_task.items():
@@ -96,10 +97,11 @@ def _averages(host, starts, records: Sequence[dict]) -> dict[str, Any]:
   }
 
 
-def _cost(records: Sequence[dict]) -> dict[str, float]:
-  made = [step for record in records for step in record['steps']]
-  found = {'steps': len(made)}
-  for key in ('exec_s', 'answer_s', 'prompt_tokens', 'tokens'):
-    if all(key in step for step in made):
-      found[key] = sum(step[key] for step in made)
+def _cost(records: Sequence[Evaluated]) -> dict[str, float]:
+  made = [step for record in records for step in record.steps]
+  found = {'steps': len(made), 'exec_s': sum(s.record.exec_s for s in made)}
+  for key in ('answer_s', 'prompt_tokens', 'tokens'):
+    counted = [getattr(step, key) for step in made]
+    if None not in counted:
+      found[key] = sum(counted)
   return {key: value / len(records) for key, value in found.items()}

@@ -29,6 +29,7 @@ from jaxagent.loops.errors import (
   in_one_line,
   tolerated,
 )
+from jaxagent.loops.evaluate import taken_step
 from jaxagent.loops.policy import seed_of
 from jaxagent.loops.recipes.demonstration import (
   EXPERT,
@@ -39,12 +40,13 @@ from jaxagent.loops.recipes.demonstration import (
 from jaxagent.loops.recipes.trajectory import Action
 from jaxagent.loops.starts import Start, write_json
 from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.records import Collected
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask
 from jaxagent.types import Outcome
 
 
-def run(host, starts: Mapping[str, Start]) -> list[dict]:
+def run(host, starts: Mapping[str, Start]) -> list[Collected]:
   """Makes what is missing of the trajectories; returns all, in order.
 
   Each trajectory depends on (seed, task, index) alone and is stored as it ends; a
@@ -57,8 +59,8 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
   store = record_data.TrajectoryStore(
     host.work / 'collect' / 'trajectories.jsonl'
   )
-  kept.mend_lines(store.path, ('task', 'index', 'steps'))
-  have = {(r['task'], r['index']) for r in _whole(host, store)}
+  kept.mend_lines(store.path, Collected.from_json)
+  have = {(r.task, r.index) for r in _whole(host, store)}
   todo = [
     (task, index)
     for index in range(config.trajectories_per_task)
@@ -69,9 +71,9 @@ def run(host, starts: Mapping[str, Start]) -> list[dict]:
   if todo:
     _make(host, starts, todo, total, store, folder)
   rollouts.forget(folder)
-  records = store.read()
+  records = _read(store)
   _tell_invalid(host, records, store.path)
-  return sorted(records, key=lambda r: (r['task'], r['index']))
+  return sorted(records, key=lambda r: (r.task, r.index))
 
 
 def _make(
@@ -94,7 +96,7 @@ def _make(
     one = _assignment(host, starts[task].state, index, pools[task])
     feed.push(one.name, one)
   began = time.monotonic()
-  cut: list[dict] = []
+  cut: list[Collected] = []
   with ProgressBar('collect', total, initial=total - len(todo)) as bar:
 
     def deliver(
@@ -131,16 +133,21 @@ def _make(
     _keep(store, record)
 
 
-def _keep(store: record_data.TrajectoryStore, record: dict) -> None:
-  (sealed,) = audit.seal([record], audit.name_of(record))
+def _keep(store: record_data.TrajectoryStore, record: Collected) -> None:
+  value = record.to_json()
+  (sealed,) = audit.seal([value], audit.name_of(value))
   store.append(sealed)
 
 
-def _whole(host, store: record_data.TrajectoryStore) -> list[dict]:
+def _read(store: record_data.TrajectoryStore) -> list[Collected]:
+  return [Collected.from_json(value) for value in store.read()]
+
+
+def _whole(host, store: record_data.TrajectoryStore) -> list[Collected]:
   """The records; raises UserError where the states of some are gone."""
-  records = store.read()
-  keys = {step['state'] for r in records for step in r['steps']
-          if isinstance(step['state'], str)}  # fmt: skip
+  records = _read(store)
+  keys = {step.state for r in records for step in r.steps
+          if isinstance(step.state, str)}  # fmt: skip
   if missing := host.env.store.missing(keys):
     raise UserError(
       f'{store.path}: {len(missing)} of the {len(keys)} states that its steps '
@@ -158,7 +165,9 @@ def _tell_rate(made: int, seconds: float) -> None:
     )
 
 
-def _check_cut(cut: Sequence[dict], total: int, path: pathlib.Path) -> None:
+def _check_cut(
+  cut: Sequence[Collected], total: int, path: pathlib.Path
+) -> None:
   if len(cut) > tolerated(total):
     raise MachineryError(
       f'collect: {_of_cut(cut, total)}. Fix that and rerun the same command: it '
@@ -166,36 +175,33 @@ def _check_cut(cut: Sequence[dict], total: int, path: pathlib.Path) -> None:
     )
 
 
-def _of_cut(cut: Sequence[dict], total: int) -> str:
-  reasons = Counter(record['fault'] for record in cut)
+def _of_cut(cut: Sequence[Collected], total: int) -> str:
+  reasons = Counter(record.fault for record in cut)
   return (
     f'{len(cut)} of {total} trajectories were cut short by infrastructure '
     f'errors, most often: {reasons.most_common(1)[0][0]}'
   )
 
 
-def _tell_invalid(host, records: list[dict], path) -> None:
+def _tell_invalid(host, records: list[Collected], path) -> None:
   """Says how many steps of a model were no valid action.
 
   Raises UserError where all of them were: there is nothing to learn from.
   """
-  steps_made = [step for record in records for step in record['steps']]
+  steps_made = [step.record for record in records for step in record.steps]
   invalid = [
     s
     for s in steps_made
-    if s['outcome']
-    in (Outcome.INVALID_FORMAT.value, Outcome.INVALID_ACTION.value)
+    if s.outcome in (Outcome.INVALID_FORMAT, Outcome.INVALID_ACTION)
   ]
   if not invalid or host.expert.is_stand_in:
     return
-  kinds = Counter(step['outcome'] for step in invalid)
-  example = next(
-    s for s in invalid if s['outcome'] == kinds.most_common(1)[0][0]
-  )
+  kinds = Counter(step.outcome.value for step in invalid)
+  example = next(s for s in invalid if s.outcome == kinds.most_common(1)[0][0])
   what = (
     f'{" and ".join(f"{n} {kind}" for kind, n in kinds.most_common())} of '
     f'{len(steps_made)} steps of {host.expert.name}, such as '
-    f'{_shown(example["response"])}: {_shown(example["observation"])}'
+    f'{_shown(example.response)}: {_shown(example.observation)}'
   )
   if len(invalid) < len(steps_made):
     print(f'collect: {what}')
@@ -291,25 +297,24 @@ def _execute(host, action: Action, job_id: str) -> types.Executed:
   if executed.outcome.is_infrastructure:
     return executed
   store = host.env.store
-  info = {
-    **executed.info,
+  found = {
     'state': store.put(state),
     'workspace_id': store.put(executed.state or state),
     **action.completion.cost,
   }
-  return dataclasses.replace(executed, info=info)
+  return dataclasses.replace(executed, kept=found)
 
 
 def _record(
   host, assignment: Assignment, progress: Progress | None, error: str
-) -> dict:
+) -> Collected:
   """Returns the record of a trajectory; `fault`: what cut it short, or ''."""
   done = [] if progress is None else steps_of(progress)
-  return {
-    'task': assignment.initial.task,
-    'index': assignment.index,
-    'ideas': list(assignment.ideas),
-    'stand_ins': host.stand_ins,
-    'steps': [steps.record(one) for one in done],
-    'fault': in_one_line(error),
-  }
+  return Collected(
+    task=assignment.initial.task,
+    index=assignment.index,
+    ideas=assignment.ideas,
+    stand_ins=tuple(host.stand_ins),
+    steps=tuple(map(taken_step, done)),
+    fault=in_one_line(error),
+  )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import jax
 
@@ -18,6 +18,7 @@ from jaxagent.loops.agents import prompter_of, stop_of
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
 from jaxagent.models import hf
+from jaxagent.records import Collected
 
 Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
 
@@ -76,14 +77,14 @@ def check_prompts(host, tokenizer, starts) -> None:
     raise UserError(complaint)
 
 
-def step_texts(host, records) -> Iterator[str]:
+def step_texts(host, records: Sequence[Collected]) -> Iterator[str]:
   """Prompts and responses of expert steps."""
   prompter = prompter_of(host.config)
   for record in records:
-    for step in record['steps']:
+    for step in record.steps:
       state = state_of(step, host.env.store.get)
       yield prompter.text(state, host.spec(state.task))
-      yield step['response']
+      yield step.record.response
 
 
 def model_config(config, vocab_size: int) -> models.ModelConfig:

@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxagent import audit, evaluation, types
 from jaxagent.data.prompts import Feed
-from jaxagent.interactions import Execute, Generate, Progress
+from jaxagent.interactions import Execute, Progress
 from jaxagent.loops import kept, rollouts, steps
 from jaxagent.loops.errors import (
   MachineryError,
@@ -28,6 +28,7 @@ from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Action, Trajectory
 from jaxagent.loops.starts import Start, private_score, write_json
 from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
 
@@ -55,7 +56,7 @@ class Episodes(Trajectory):
 
 def evaluate_policy(
   host, policy: Policy, label: str, starts: Mapping[str, Start]
-) -> list[dict]:
+) -> list[Evaluated]:
   """Runs every trajectory of `label`; returns and keeps their records."""
   recipe = Episodes(
     policy.prompt_ids,
@@ -94,7 +95,7 @@ def evaluate_text_model(
   answer: Callable[[types.State, str, int, int], types.TextCompletion],
   prompt_text: Callable[[types.State], str],
   max_concurrency: int,
-) -> list[dict]:
+) -> list[Evaluated]:
   """As `evaluate_policy`, of a frozen role that is shown states.
 
   answer: (state, task, index of the trajectory, number of the step) -> its answer.
@@ -131,7 +132,7 @@ def evaluate(
   recipe: Episodes,
   prompt_text: Callable[[types.State], str],
   **roles: Any,
-) -> list[dict]:
+) -> list[Evaluated]:
   """Runs every trajectory of every task; returns their records, kept as `label`.
 
   A killed evaluation resumes each trajectory where it was. Raises MachineryError
@@ -155,7 +156,7 @@ def evaluate(
   }
   for name, episode in episodes.items():
     feed.push(name, episode)
-  ended: dict[str, dict] = {}
+  ended: dict[str, Evaluated] = {}
 
   def deliver(
     prompt: types.Prompt, progress: Progress | None, error: str
@@ -184,9 +185,10 @@ def evaluate(
       name=f'eval-{label}',
       **roles,
     )
-  records = list(audit.seal([ended[name] for name in episodes], label))
+  records = [ended[name] for name in episodes]
   check_missing(label, records, len(records))
-  write_json(path, records)
+  sealed = audit.seal([r.to_json() for r in records], label)
+  write_json(path, list(sealed))
   rollouts.forget(folder)
   return records
 
@@ -207,24 +209,23 @@ def _record(
   start: Start,
   progress: Progress | None,
   error: str,
-) -> dict[str, Any]:
-  """Returns the record of a trajectory; JSON-able.
+) -> Evaluated:
+  """Returns the record of a trajectory.
 
   One that an infrastructure error ended has no score, but a reason.
   """
   done = [] if progress is None else steps_of(progress)
-  private = start.private
-  for _, executed in done:
-    private = executed.info.get('private', private)
-  return {
-    'task': episode.task,
-    'index': episode.index,
-    'split': split_of(host, episode.task),
-    'score': None if error else private,
-    'steps': [steps.record(executed) for _, executed in done],
-    'missing': bool(error),
-    **({'reason': in_one_line(error)} if error else {}),
-  }
+  taken = tuple(map(taken_step, done))
+  better = [step.private for step in taken if step.private is not None]
+  return Evaluated(
+    task=episode.task,
+    index=episode.index,
+    split=split_of(host, episode.task),
+    score=None if error else (better or [start.private])[-1],
+    steps=taken,
+    missing=bool(error),
+    reason=in_one_line(error),
+  )
 
 
 def split_of(host, task: str) -> str:
@@ -232,28 +233,29 @@ def split_of(host, task: str) -> str:
   return 'heldin' if task in host.heldin else 'heldout'
 
 
-def steps_of(progress: Progress) -> list[tuple[Any, types.Executed]]:
-  """Returns the (completion, execution) of each step, in their order."""
-  found, completion = [], None
-  for call, result in progress.results:
-    if isinstance(call, Generate):
-      completion = result
-    elif isinstance(call, Execute):
-      found.append((completion, result))
-  return found
+def steps_of(progress: Progress) -> list[types.Executed]:
+  """Returns the executions of a rollout, in their order."""
+  return [
+    result for call, result in progress.results if isinstance(call, Execute)
+  ]
 
 
-def present(records: Sequence[dict]) -> list[dict]:
+def taken_step(executed: types.Executed) -> TakenStep:
+  """Returns an execution as stored trajectories have it."""
+  return TakenStep.of(executed.record, **executed.kept)
+
+
+def present(records: Sequence[Evaluated]) -> list[Evaluated]:
   """The records that count: those that no fault of ours cut short."""
-  return [r for r in records if not r.get('missing')]
+  return [r for r in records if not r.missing]
 
 
-def check_missing(label: str, records: Sequence[dict], total: int) -> None:
+def check_missing(label: str, records: Sequence[Evaluated], total: int) -> None:
   """Says what is missing; raises MachineryError where it is more than a tenth.
 
   To be asked before the records are kept for good. total: how many were begun.
   """
-  reasons = Counter(r['reason'] for r in records if r.get('missing'))
+  reasons = Counter(r.reason for r in records if r.missing)
   if not reasons:
     return
   what = (
@@ -284,24 +286,23 @@ def _execute(
   executed = steps.executed(host, state, action.response, result)
   if result.outcome.is_infrastructure:
     return executed
-  info = {
-    **executed.info,
+  found = {
     **steps.kept_files(host, state, result),
     **steps.completion_record(host, prompt_text(state), action.completion),
   }
   if result.score is not None and _is_best(host, task, action, result.score):
     private = private_score(host, task, result)
     if private is not None:
-      info['private'] = private
-  return dataclasses.replace(executed, info=info)
+      found['private'] = private
+  return dataclasses.replace(executed, kept=found)
 
 
 def _is_best(host, task: str, action: Action, score: float) -> bool:
   """Whether a validation score is above the starter's and those that counted."""
   best = action.state.start_score
   for one in action.before:
-    if 'private' in one.info:
-      best = one.info['score_after']
+    if 'private' in one.kept:
+      best = one.record.score_after
   return _better(host, task, score, best)
 
 
@@ -333,19 +334,19 @@ def scales(host, starts: Mapping[str, Start]) -> dict[str, evaluation.Scale]:
   }
 
 
-def runs_of(records: Sequence[dict], split: str) -> list[evaluation.Run]:
+def runs_of(records: Sequence[Evaluated], split: str) -> list[evaluation.Run]:
   """Records of `evaluate_policy` as the statistics take them."""
   runs = []
   for record in present(records):
-    if record['split'] != split:
+    if record.split != split:
       continue
-    steps = [s for s in record['steps'] if s['reward'] is not None]
+    steps = [s for s in record.steps if s.reward is not None]
     runs.append(
       evaluation.Run(
-        record['task'],
-        record['score'],
-        tuple(s['reward'] for s in steps),
-        tuple(s['valid_action'] for s in steps),
+        record.task,
+        record.score,
+        tuple(s.reward for s in steps),
+        tuple(s.record.valid_action for s in steps),
       )
     )
   return runs

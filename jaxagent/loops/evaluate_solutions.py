@@ -8,7 +8,6 @@ the private rows; where a policy may do both, it is given the better of the two.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from jaxagent.loops.policy import seed_of
 from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.starts import private_score, write_json
 from jaxagent.metrics import Progress as ProgressBar
-from jaxagent.rewards import mle
+from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
 
@@ -54,27 +53,27 @@ class Attempt:
 class Ended:
   """What became of an attempt.
 
-  step: its record, {} where it was not run. private: its score on the private rows.
+  step: None where it was not run. private: its score on the private rows.
   error: the infrastructure error that ended it, or ''.
   """
 
   attempt: Attempt
-  step: Mapping[str, Any]
+  step: TakenStep | None
   private: float | None = None
   error: str = ''
 
-  def record(self, host) -> dict[str, Any]:
-    """As an evaluated trajectory's, with `from`: the part."""
-    return {
-      'task': self.attempt.task.name,
-      'index': self.attempt.index,
-      'from': self.attempt.part,
-      'split': evaluate.split_of(host, self.attempt.task.name),
-      'score': None if self.error else self.private,
-      'steps': [dict(self.step)] if self.step else [],
-      'missing': bool(self.error),
-      **({'reason': in_one_line(self.error)} if self.error else {}),
-    }
+  def record(self, host) -> Evaluated:
+    """Returns what is kept of it."""
+    return Evaluated(
+      task=self.attempt.task.name,
+      index=self.attempt.index,
+      part=self.attempt.part,
+      split=evaluate.split_of(host, self.attempt.task.name),
+      score=None if self.error else self.private,
+      steps=(self.step,) if self.step else (),
+      missing=bool(self.error),
+      reason=in_one_line(self.error),
+    )
 
 
 class Attempts:
@@ -88,7 +87,9 @@ class Attempts:
     return self._recipe.start(payload.task)
 
 
-def run(host, recipe: Solutions, label: str, *, samples: int = 0) -> list[dict]:
+def run(
+  host, recipe: Solutions, label: str, *, samples: int = 0
+) -> list[Evaluated]:
   """Draws and runs all solutions of `label`; returns and keeps their records.
 
   Those of a task that improve upon others begin once all from scratch have ended.
@@ -124,9 +125,9 @@ def run(host, recipe: Solutions, label: str, *, samples: int = 0) -> list[dict]:
     for task in tasks
     for _, one in sorted(ended.get((task, part), {}).items())
   ]
-  records = list(audit.seal(records, label))
   evaluate.check_missing(label, records, len(records))
-  write_json(path, records)
+  sealed = audit.seal([r.to_json() for r in records], label)
+  write_json(path, list(sealed))
   rollouts.forget(folder)
   return records
 
@@ -136,7 +137,7 @@ def push(feed: Feed, attempt: Attempt) -> None:
   feed.push(attempt.name, attempt)
 
 
-def table(records: Sequence[Mapping], higher: Mapping[str, bool]) -> dict:
+def table(records: Sequence[Evaluated], higher: Mapping[str, bool]) -> dict:
   """{task: {part: figures}}, with 'better' for the better of both parts.
 
   higher: task -> whether a higher score is better. Figures are of valid
@@ -145,20 +146,20 @@ def table(records: Sequence[Mapping], higher: Mapping[str, bool]) -> dict:
   which the better part is chosen, so that few lucky ones do not win.
   """
   found: dict[str, dict[str, Any]] = {}
-  for task in sorted({r['task'] for r in records}):
-    own = [r for r in evaluate.present(records) if r['task'] == task]
-    parts = {p: [r for r in own if r['from'] == p] for p in PARTS}
+  for task in sorted({r.task for r in records}):
+    own = [r for r in evaluate.present(records) if r.task == task]
+    parts = {p: [r for r in own if r.part == p] for p in PARTS}
     found[task] = {p: _figures(rs, higher[task]) for p, rs in parts.items()}
     valid = [f for f in found[task].values() if f['mean'] is not None]
     found[task]['better'] = max(valid, key=lambda f: f['reward'], default=None)
   return found
 
 
-def _figures(records: Sequence[Mapping], higher: bool) -> dict[str, Any]:
-  scores = [r['score'] for r in records if r['score'] is not None]
-  steps = [s for r in records for s in r['steps']]
-  ran = [s['exec_s'] for s in steps if s['tier']]
-  rewards = [s['reward'] for s in steps if s['reward'] is not None]
+def _figures(records: Sequence[Evaluated], higher: bool) -> dict[str, Any]:
+  scores = [r.score for r in records if r.score is not None]
+  steps = [s for r in records for s in r.steps]
+  ran = [s.record.exec_s for s in steps if s.record.ran]
+  rewards = [s.reward for s in steps if s.reward is not None]
   return {
     'n': len(records),
     'valid': len(scores) / len(records) if records else None,
@@ -181,7 +182,7 @@ def _to_improve(host, name: str, made: Sequence[Ended], n: int) -> list[Task]:
   return [
     Task(
       name,
-      Previous(parse(one.step['response']), one.step['observation']),
+      Previous(parse(one.step.record.response), one.step.record.observation),
       f'{one.attempt.part}-{one.attempt.index}',
     )
     for one in chosen
@@ -248,15 +249,9 @@ def drive(
 def _ended(attempt: Attempt, progress: Progress | None, error: str) -> Ended:
   done = [] if progress is None else evaluate.steps_of(progress)
   if not done:
-    return Ended(attempt, {}, None, error)
-  _, told = done[-1]
-  step = {
-    **told.info,
-    'outcome': told.outcome.value,
-    'reward': mle.reward_of(told.outcome, told.info),
-    'exec_s': told.exec_s,
-  }
-  return Ended(attempt, step, told.info.get('private'), error)
+    return Ended(attempt, None, None, error)
+  step = evaluate.taken_step(done[-1])
+  return Ended(attempt, step, step.private, error)
 
 
 def _execute(
@@ -264,13 +259,14 @@ def _execute(
 ) -> types.Executed:
   """Runs one solution and grades it on the private rows."""
   task, response, answer = work.call.request
-  told, run = recipe.env.solve(task, response, answer, job_id=job_id)
-  if told.outcome.is_infrastructure or run is None or run.score is None:
-    return told
+  executed, run = recipe.env.solve(task, response, answer, job_id=job_id)
+  if executed.outcome.is_infrastructure or run is None or run.score is None:
+    return executed
   private = private_score(host, task.name, run)
-  return dataclasses.replace(told, info={**told.info, 'private': private})
+  return dataclasses.replace(executed, kept={'private': private})
 
 
-def read(host, label: str) -> list[dict]:
+def read(host, label: str) -> list[Evaluated]:
   """Records that `run` has kept."""
-  return json.loads((host.work / 'eval' / f'{label}.json').read_text())
+  path = host.work / 'eval' / f'{label}.json'
+  return kept.kept_json(path, kept.trajectories) or []

@@ -1,7 +1,9 @@
 """What finished stages left in the work directory, damaged or not.
 
 A file that a full disk or a kill damaged is said, set aside beside itself
-(`*.damaged`) and made again: it must not end a run.
+(`*.damaged`) and made again: it must not end a run. One that holds records which
+another version of jaxagent wrote, and this one cannot read, is left as it is and
+ends the run in a line.
 """
 
 from __future__ import annotations
@@ -9,10 +11,19 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-_DAMAGE = (ValueError, LookupError, TypeError, AttributeError)
+from jaxagent import records
+from jaxagent.loops.errors import UserError
+
+_DAMAGE = (
+  ValueError,
+  LookupError,
+  TypeError,
+  AttributeError,
+  RecursionError,
+)
 
 
 def kept_json(
@@ -23,46 +34,53 @@ def kept_json(
   read: turns the JSON value into what the caller wants; where it raises
     ValueError, LookupError, TypeError or AttributeError the file counts as
     damaged.
+
+  Raises UserError where a record is of a kind or version that is not known.
   """
   if not path.exists():
     return None
   try:
     return read(json.loads(path.read_text(encoding='utf-8')))
+  except records.UnknownRecord as error:
+    raise _unknown(path, error) from error
   except _DAMAGE as error:
     _set_aside(path, f'{_said(error)}; it is made again')
     return None
 
 
-def mend_lines(path: pathlib.Path, keys: Iterable[str]) -> None:
-  """Leaves only whole records in a file of JSON lines.
+def mend_lines(path: pathlib.Path, read: Callable[[Any], Any]) -> list[Any]:
+  """`read` of each line of a file of JSON lines; [] where there is no file.
 
-  keys: what a record must hold. A file with another line is set aside as it
-  is, and what is whole in it written anew.
+  read: as in `kept_json`; a file with a line that is damaged is set aside as it is,
+    and what is whole in it written anew.
+
+  Raises UserError where a record is of a kind or version that is not known.
   """
   if not path.exists():
-    return
-  good, bad = [], []
+    return []
+  found, good, bad = [], [], []
   for number, line in enumerate(path.read_bytes().splitlines(), 1):
     try:
-      _check_record(json.loads(line), keys)
+      found.append(read(json.loads(line)))
       good.append(line)
+    except records.UnknownRecord as error:
+      raise _unknown(f'{path}:{number}', error) from error
     except _DAMAGE as error:
       bad.append(f'line {number}: {_said(error)}')
   if not bad:
-    return
+    return found
   temporary = path.with_suffix('.tmp')
   temporary.write_bytes(b''.join(line + b'\n' for line in good))
   _set_aside(path, f'{bad[0]}; the {len(good)} whole records are kept')
   os.replace(temporary, path)
+  return found
 
 
-def trajectories(value: Any) -> list[dict]:
-  """The records of `evaluate_policy`; raises where one is not whole."""
+def trajectories(value: Any) -> list[records.Evaluated]:
+  """The trajectories of an evaluation; raises where one is not whole."""
   if not isinstance(value, list) or not value:
     raise ValueError('no list of trajectories')
-  for record in value:
-    _check_record(record, ('task', 'index', 'split', 'score', 'steps'))
-  return value
+  return [records.Evaluated.from_json(one) for one in value]
 
 
 def seconds(value: Any) -> dict[str, float]:
@@ -77,12 +95,8 @@ def texts(value: Any) -> list[str]:
   return value
 
 
-def _check_record(record: Any, keys: Iterable[str]) -> None:
-  if not isinstance(record, dict):
-    raise ValueError(f'{type(record).__name__} instead of an object')
-  missing = [key for key in keys if key not in record]
-  if missing:
-    raise ValueError(f'without {", ".join(missing)}')
+def _unknown(place: Any, error: records.UnknownRecord) -> UserError:
+  return UserError(f'{place}: {error}; or give --work_dir=NEW.')
 
 
 def _set_aside(path: pathlib.Path, what: str) -> None:

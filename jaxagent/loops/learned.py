@@ -12,6 +12,7 @@ from jaxagent.data.conversations import Conversation
 from jaxagent.data.expert_steps import training_steps
 from jaxagent.loops import sft
 from jaxagent.loops.errors import UserError
+from jaxagent.records import Collected
 
 
 def imported(config) -> list[Conversation]:
@@ -53,7 +54,7 @@ def rows_of_imported(found: Sequence[Conversation], policy) -> list[sft.Row]:
   return rows
 
 
-def rows_of_steps(host, records: Sequence[dict], policy) -> list[sft.Row]:
+def rows_of_steps(host, records: Sequence[Collected], policy) -> list[sft.Row]:
   """Of the experts' steps, prompted as the policy will be.
 
   How many do not fit the policy's limits is printed. Raises UserError where SFT
@@ -64,9 +65,11 @@ def rows_of_steps(host, records: Sequence[dict], policy) -> list[sft.Row]:
   def asked() -> Iterator[tuple[np.ndarray, str]]:
     nonlocal total
     improved = config.steps == 'improved'
-    for step in training_steps(records, host.env.store.get, improved=improved):
+    for state, record in training_steps(
+      records, host.env.store.get, improved=improved
+    ):
       total += 1
-      yield policy.prompt_ids(step['state']), step['response']
+      yield policy.prompt_ids(state), record.response
 
   rows = sft.rows(asked(), policy)
   if config.epochs:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from jaxagent import types
 from jaxagent.data import records as record_data
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops.errors import UserError
+from jaxagent.records import Collected, TakenStep
 
 
 class StatePool(Mapping[str, types.State]):
@@ -31,19 +32,19 @@ class StatePool(Mapping[str, types.State]):
   def __len__(self) -> int:
     return len(self._keys)
 
-  def of(self, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+  def of(self, records: Sequence[Collected]) -> list[Collected]:
     """The records with those of their steps alone that begin in the pool."""
     own = set(self._keys.values())
     return [
-      {
-        **record,
-        'steps': [s for s in record['steps'] if _key(s, self._store) in own],
-      }
+      dataclasses.replace(
+        record,
+        steps=tuple(s for s in record.steps if _key(s, self._store) in own),
+      )
       for record in records
     ]
 
 
-def make(host, records: Sequence[Mapping[str, Any]]) -> StatePool:
+def make(host, records: Sequence[Collected]) -> StatePool:
   """Of the states that experts acted in, whatever came of it, `rl.states`.
 
   Each state of RL's tasks counts once, with its history and its ideas; 0: all.
@@ -53,9 +54,9 @@ def make(host, records: Sequence[Mapping[str, Any]]) -> StatePool:
   tasks = config.tasks or host.heldin
   first: dict[str, str] = {}
   for record in records:
-    for number, step in enumerate(record['steps']):
-      if record['task'] in tasks:
-        name = f'{record["task"]}-{record["index"]}-{number}'
+    for number, step in enumerate(record.steps):
+      if record.task in tasks:
+        name = f'{record.task}-{record.index}-{number}'
         first.setdefault(_key(step, store), name)
   keys = {name: key for key, name in first.items()}
   wanted = config.states or len(keys)
@@ -73,9 +74,9 @@ def make(host, records: Sequence[Mapping[str, Any]]) -> StatePool:
   return StatePool({name: keys[name] for name in chosen}, store)
 
 
-def _key(step: Mapping[str, Any], store: Snapshots) -> str:
+def _key(step: TakenStep, store: Snapshots) -> str:
   """The step's state in the store; older records hold it whole."""
-  state = step['state']
+  state = step.state
   if isinstance(state, str):
     return state
   return store.put(record_data.state_from_json(state))

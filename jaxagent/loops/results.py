@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxagent import behaviour, evaluation
 from jaxagent.envs import label_sources
 from jaxagent.loops import agent_figures, evaluate, executions, kept, settings
+from jaxagent.records import Evaluated, TrainedTurn
 from jaxagent.report import write_report
 from jaxagent.rollout import rollout_log
 from jaxagent.summary import POLICIES, Summary
-
-# What summary and report read of a trained step.
-_TRACE = (
-  'task',
-  'update',
-  'outcome',
-  'is_edit',
-  'diff',
-  'valid_action',
-  'tier',
-  'exec_s',
-)
+from jaxagent.types import Record
 
 
-def read_traces(directory: pathlib.Path) -> list[dict]:
-  """Every trained step of the run, in the order it was trained.
+def read_traces(directory: pathlib.Path) -> list[TrainedTurn]:
+  """Every trained turn of the run, in the order it was trained.
 
-  A damaged file is said and set aside; its whole records stay.
+  A damaged file is said and set aside; its whole records stay. Raises UserError
+  where one holds records of a kind or version that is not known.
   """
-  records = []
+  turns: list[TrainedTurn] = []
   for path in sorted(directory.glob('update_*.jsonl')):
-    kept.mend_lines(path, _TRACE)
-    with path.open(encoding='utf-8') as file:
-      records += [json.loads(line) for line in file]
-  return records
+    turns += kept.mend_lines(path, TrainedTurn.from_json)
+  return turns
 
 
 def write(
   host,
   starts,
-  evaluated: Mapping,
-  traces,
+  evaluated: Mapping[str, Sequence[Evaluated]],
+  traces: Sequence[TrainedTurn],
   extra: Mapping[str, Any] = {},
   how: Mapping[str, Any] = {},
 ) -> None:
@@ -56,7 +44,7 @@ def write(
   extra: more for it. how: what of the evaluation is not as in `config.eval`.
   """
   missing = {
-    label: sum(bool(r.get('missing')) for r in records)
+    label: sum(r.missing for r in records)
     for label, records in evaluated.items()
   }
   evaluated = {label: evaluate.present(r) for label, r in evaluated.items()}
@@ -72,7 +60,7 @@ def write(
     summary=data,
     metrics_jsonl=host.work / 'logs' / 'metrics.jsonl',
     trajectories=_shown(evaluated),
-    durations=[t['exec_s'] for t in traces if t['tier']],
+    durations=[t.record.exec_s for t in traces if t.record.ran],
     tasks=_task_rows(host, starts, evaluated),
   )
   _print(host, data, path, report)
@@ -137,9 +125,7 @@ def _summary(
 
 def _largest_k(k: int, evaluated: Mapping) -> int:
   """k of best@k: less, and said, where missing trajectories leave too few."""
-  counts = [
-    Counter(r['task'] for r in records) for records in evaluated.values()
-  ]
+  counts = [Counter(r.task for r in records) for records in evaluated.values()]
   fewest = min((n for c in counts for n in c.values()), default=k)
   if fewest < k:
     print(
@@ -151,15 +137,15 @@ def _largest_k(k: int, evaluated: Mapping) -> int:
 
 def behaviour_parts(
   evaluated: Mapping, traces
-) -> Iterator[tuple[str, str, list]]:
-  """(who, part, trace records) for each part of the summary's behaviour."""
+) -> Iterator[tuple[str, str, list[Record]]]:
+  """(who, part, records) for each part of the summary's behaviour."""
   first, last = behaviour.quarters(traces)
-  yield 'train', 'first_quarter', first
-  yield 'train', 'last_quarter', last
+  yield 'train', 'first_quarter', [turn.record for turn in first]
+  yield 'train', 'last_quarter', [turn.record for turn in last]
   for policy, records in evaluated.items():
     for split in ('heldin', 'heldout'):
-      steps = [s for r in records if r['split'] == split for s in r['steps']]
-      yield policy, split, steps
+      own = [r for r in records if r.split == split]
+      yield policy, split, [s.record for r in own for s in r.steps]
 
 
 def _task_rows(host, starts, evaluated) -> list[dict]:
@@ -179,9 +165,9 @@ def _task_rows(host, starts, evaluated) -> list[dict]:
     }
     for label, records in evaluated.items():
       scores = [
-        r['score'] if r['score'] is not None else scale.m_init
+        r.score if r.score is not None else scale.m_init
         for r in records
-        if r['task'] == task
+        if r.task == task
       ]
       row[label] = evaluation.bootstrap_interval(scores, host.config.seed)
       if scores:
@@ -192,15 +178,17 @@ def _task_rows(host, starts, evaluated) -> list[dict]:
   return rows
 
 
-def _shown(evaluated, per_task: int = 3) -> list[dict]:
+def _shown(
+  evaluated: Mapping[str, Sequence[Evaluated]], per_task: int = 3
+) -> list[tuple[str, Evaluated]]:
   """A few trajectories of each policy and task, for the viewer."""
   shown = []
   for label, records in evaluated.items():
     seen: dict[str, int] = {}
     for record in records:
-      seen[record['task']] = seen.get(record['task'], 0) + 1
-      if seen[record['task']] <= per_task:
-        shown.append({'policy': label, **record})
+      seen[record.task] = seen.get(record.task, 0) + 1
+      if seen[record.task] <= per_task:
+        shown.append((label, record))
   return shown
 
 

@@ -41,9 +41,9 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
   path = host.work / 'agent.json'
   write_json(path, found)
   for record in records:
-    spec = host.spec(record['task'])
+    spec = host.spec(record.task)
     traces.write_folder(
-      host.work / 'mlagentbench' / record['task'] / str(record['index']),
+      host.work / 'mlagentbench' / record.task / str(record.index),
       record,
       spec.research_problem,
       store=host.env.store,

@@ -8,6 +8,7 @@ import time
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
+from jaxagent.records import StepRecord
 from jaxagent.rewards import ml_agent
 
 
@@ -42,7 +43,7 @@ def executed(host, state: types.State, text: str, result) -> types.Executed:
     exec_s=result.exec_s,
     state=result.state,
     message=result.message,
-    info=trace_record(host, state, text, result),
+    record=record_of(host, state, text, result),
   )
 
 
@@ -51,46 +52,36 @@ def switches(config) -> dict[str, bool]:
   return {name: config.reward[name] for name in ml_agent.SWITCHES}
 
 
-def whole_reward(executed: types.Executed) -> float | None:
+def whole_reward(executed: types.Executed) -> float | types.NoReward:
   """Equation 6 of paper 000 as it is, whatever RL is trained on."""
-  return ml_agent.reward_of(executed.outcome, executed.info)
-
-
-def record(executed: types.Executed) -> dict:
-  """An executed step as stored trajectories have it; JSON-able."""
-  return {
-    **executed.info,
-    'outcome': executed.outcome.value,
-    'reward': whole_reward(executed),
-    'exec_s': executed.exec_s,
-  }
+  return executed.record.derive()
 
 
 def kept_files(host, state: types.State, result) -> dict:
-  """What a stored step names of the files that it left; JSON-able.
+  """Fields of `records.TakenStep` that name the files that a step left.
 
-  `workspace_id` and `submission` ([digest, bytes]) are in the store of states.
+  `workspace_id` and `submission` (digest, bytes) are in the store of states.
   """
   store = host.env.store
   kept = {'workspace_id': store.put(result.state or state)}
   execution = result.execution
   data = execution and execution.collected.get(host.spec(state.task).submission)
   if data is not None and (blob := store.put_bytes(data)) is not None:
-    kept['submission'] = [blob.digest, blob.size]
+    kept['submission'] = (blob.digest, blob.size)
   return kept
 
 
 def completion_record(
   host, prompt: str, result: types.Completion | types.TextCompletion | str
 ) -> dict:
-  """Returns what a stored step holds of its completion; JSON-able.
+  """Returns the fields of `records.TakenStep` that a completion has.
 
-  `prompt` ([digest, bytes]) is in the store of states.
+  `prompt` (digest, bytes) is in the store of states.
   """
   found = {}
   data = prompt.encode('utf-8', 'surrogatepass')
   if data and (blob := host.env.store.put_bytes(data)) is not None:
-    found['prompt'] = [blob.digest, blob.size]
+    found['prompt'] = (blob.digest, blob.size)
   if isinstance(result, types.Completion):
     found['prompt_tokens'] = len(result.prompt_ids)
     found['tokens'] = len(result.token_ids)
@@ -99,32 +90,33 @@ def completion_record(
   return found
 
 
-def trace_record(host, state: types.State, text: str, result) -> dict:
-  """What the report and the audit need of one step; JSON-able."""
+def record_of(host, state: types.State, text: str, result) -> StepRecord:
+  """The record of a StepResult."""
   execution, spec = result.execution, host.spec(state.task)
-  return {
-    'task': state.task,
-    'state_id': state.state_id,
-    'step': state.step,
-    'response': text,
-    'action': result.action,
-    'args': dict(result.args),
-    'entries': dict(result.entries),
-    'timestamp': time.time(),
-    'valid_action': result.valid_action,
-    'is_edit': result.is_edit,
-    'undone': result.undone,
-    'score_before': result.score_before,
-    'score_after': result.score,
-    'alpha': spec.alpha if spec.has_scale else None,
-    'diff': result.diff,
-    'observation': result.observation,
-    'tier': execution.tier if execution else None,
-    'untrusted': label_sources.untrusted(
-      spec, execution.tier if execution else None
-    ),
-    'queue_s': execution.queue_s if execution else 0.0,
-    'startup_s': execution.startup_s if execution else 0.0,
-    'cpu_s': execution.cpu_s if execution else 0.0,
+  tier = execution.tier if execution else None
+  return StepRecord(
+    task=state.task,
+    outcome=result.outcome,
+    exec_s=result.exec_s,
+    state_id=state.state_id,
+    step=state.step,
+    response=str(text),
+    action=result.action,
+    args=dict(result.args),
+    entries=dict(result.entries),
+    timestamp=time.time(),
+    valid_action=result.valid_action,
+    is_edit=result.is_edit,
+    undone=result.undone,
+    score_before=result.score_before,
+    score_after=result.score,
+    alpha=spec.alpha if spec.has_scale else None,
+    diff=result.diff,
+    observation=result.observation,
+    tier=tier,
+    untrusted=label_sources.untrusted(spec, tier),
+    queue_s=execution.queue_s if execution else 0.0,
+    startup_s=execution.startup_s if execution else 0.0,
+    cpu_s=execution.cpu_s if execution else 0.0,
     **{f'{role}_thoughts': said for role, said in result.thoughts.items()},
-  }
+  )

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from jaxagent import audit, behaviour, types
+from jaxagent.loops.errors import UserError
+from jaxagent.records import TrainedTurn
 
 
 def write(directory: pathlib.Path, update: int, samples) -> None:
@@ -19,28 +21,38 @@ def write(directory: pathlib.Path, update: int, samples) -> None:
   path = directory / f'update_{update:06d}.jsonl'
   temporary = path.with_suffix('.tmp')
   with temporary.open('w', encoding='utf-8') as file:
-    for record in audit.seal(records(samples, update), path.stem):
+    turns = [turn.to_json() for turn in records(samples, update)]
+    for record in audit.seal(turns, path.stem):
       file.write(json.dumps(record) + '\n')
   os.replace(temporary, path)
 
 
-def records(samples: Sequence[types.Sample], update: int) -> list[dict]:
-  """A record for each trained turn."""
-  return [
-    {
-      'prompt_id': sample.prompt_id,
-      'update': update,
-      'version': turn.version,
-      'outcome': turn.outcome.value,
-      'reward': turn.reward,
-      'exec_s': turn.exec_s,
-      'prompt_tokens': len(sample.prompt_ids) + turn.start,
-      'tokens': turn.end - turn.start,
-      **turn.info,
-    }
-    for sample in samples
-    for turn in sample.steps()
-  ]
+def records(samples: Sequence[types.Sample], update: int) -> list[TrainedTurn]:
+  """A record for each trained turn.
+
+  Raises UserError where the recipe gave a turn none.
+  """
+  found = []
+  for sample in samples:
+    for turn in sample.steps():
+      if turn.record is None:
+        raise UserError(
+          f'the recipe credited a call of prompt {sample.prompt_id} without a '
+          'record: pass the record of its execution to Credit (record=...).'
+        )
+      found.append(
+        TrainedTurn(
+          record=turn.record,
+          prompt_id=sample.prompt_id,
+          update=update,
+          version=turn.version,
+          reward=turn.reward,
+          prompt_tokens=len(sample.prompt_ids) + turn.start,
+          tokens=turn.end - turn.start,
+          finish_reason=turn.finish_reason,
+        )
+      )
+  return found
 
 
 def metrics(samples: Sequence[types.Sample], update: int) -> dict[str, float]:
@@ -49,11 +61,11 @@ def metrics(samples: Sequence[types.Sample], update: int) -> dict[str, float]:
   n = max(1, len(turns))
   counts = Counter(t.outcome.value for t in turns)
   found = {f'sandbox/outcome/{k}': v / n for k, v in counts.items()}
-  ran = [t.info for t in turns if t.info.get('tier')]
+  ran = [t.record for t in turns if t.ran]
   if ran:
     for name in ('queue_s', 'startup_s', 'cpu_s'):
-      found[f'sandbox/{name}'] = float(np.mean([i[name] for i in ran]))
-  figures = behaviour.figures(records(samples, update))
+      found[f'sandbox/{name}'] = float(np.mean([getattr(r, name) for r in ran]))
+  figures = behaviour.figures([t.record for t in records(samples, update)])
   for name in (*behaviour.RATES, 'exec_s'):
     if figures[name] is not None:
       found[f'sandbox/{name}'] = figures[name]

@@ -13,6 +13,7 @@ import math
 import time
 from collections import Counter
 
+from jaxagent import records
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
@@ -42,7 +43,11 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
     recipe: what is trained on.
     learner: holds policy, value model and reference.
     policy: samples with the learner's parameters.
+
+  Raises UserError where the recipe's record cannot be kept, or where the run holds
+  records of a kind or version that is not known.
   """
+  _register(recipe)
   config = host.config.rl
   directory = host.work / 'rl'
   checkpoints = CheckpointManager(
@@ -75,6 +80,10 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
       f'rl: {error} Once that is mended, the same command goes on from the '
       f'last checkpoint in {directory}.'
     ) from error
+  except records.UnknownRecord as error:
+    raise UserError(
+      f'rl: {directory}: {error}; or give --work_dir=NEW.'
+    ) from error
   except JournalError as error:
     raise UserError(
       f'rl: {error} It is kept in {journal.directory}.'
@@ -83,6 +92,18 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
     scheduler.close()
     log.close()
     journal.close()
+
+
+def _register(recipe: Recipe) -> None:
+  kind = getattr(recipe, 'record_type', None)
+  if kind is None:
+    raise UserError(
+      f'recipe {recipe.name!r} lacks record_type: the class of its records.'
+    )
+  try:
+    records.register(kind)
+  except ValueError as error:
+    raise UserError(f'recipe {recipe.name!r}: {error}') from error
 
 
 class _Loop:

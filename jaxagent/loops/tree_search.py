@@ -22,6 +22,7 @@ from jaxagent.loops import evaluate, evaluate_solutions, kept, rollouts
 from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.starts import write_json
 from jaxagent.metrics import Progress
+from jaxagent.records import Evaluated, SolutionRecord, TakenStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Node:
   parent: int | None
   score: float | None
   private: float | None
-  record: Mapping[str, Any]
+  record: SolutionRecord
 
 
 class Search:
@@ -86,7 +87,7 @@ class Search:
       for i, n in enumerate(self.nodes)
       if n.score is None
       and i not in parents
-      and n.record.get('valid_action')
+      and n.record.valid_action
       and self._failures(i) <= self._depth
     ]
 
@@ -98,7 +99,7 @@ class Search:
     return count
 
 
-def run(host, recipe: Solutions, label: str) -> list[dict]:
+def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
   """`search.runs` searches of each task, side by side; keeps their records."""
   path = host.work / 'eval' / f'search_{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
@@ -116,7 +117,7 @@ def run(host, recipe: Solutions, label: str) -> list[dict]:
     for index in range(config.runs)
   }
   feed = Feed()
-  missing: list[dict] = []
+  missing: list[Evaluated] = []
   parents: dict[str, int | None] = {}
 
   def go_on(task: str, index: int, step: int) -> None:
@@ -139,9 +140,9 @@ def run(host, recipe: Solutions, label: str) -> list[dict]:
       node = Node(
         attempt.part,
         parents[attempt.name],
-        one.step['score_after'],
+        one.step.record.score_after,
         one.private,
-        one.step,
+        one.step.record,
       )
       searches[task, index].nodes.append(node)
     go_on(task, index, int(attempt.salt) + 1)
@@ -156,16 +157,16 @@ def run(host, recipe: Solutions, label: str) -> list[dict]:
     _record(host, task, index, search)
     for (task, index), search in searches.items()
   ]
-  records = list(audit.seal(records, path.stem))
   total = len(searches) * config.steps
   evaluate.check_missing(f'search {label}', missing, total)
-  write_json(path, records)
+  sealed = audit.seal([r.to_json() for r in records], path.stem)
+  write_json(path, list(sealed))
   rollouts.forget(rollouts.journal_of(host.work, f'search_{label}'))
   return records
 
 
 def table(
-  records: Sequence[Mapping[str, Any]], higher: Mapping[str, bool]
+  records: Sequence[Evaluated], higher: Mapping[str, bool]
 ) -> dict[str, Any]:
   """{task: {n, valid, mean, best, by_step}} of private scores.
 
@@ -173,8 +174,8 @@ def table(
   and the mean after 1, 2, 4, ... programs (None before any is valid).
   """
   found = {}
-  for task in sorted({r['task'] for r in records}):
-    curves = [r['private_by_step'] for r in records if r['task'] == task]
+  for task in sorted({r.task for r in records}):
+    curves = [r.private_by_step for r in records if r.task == task]
     ends = [c[-1] for c in curves if c and c[-1] is not None]
     pick = max if higher[task] else min
     steps = max(map(len, curves), default=0)
@@ -201,25 +202,27 @@ def _asked(task: str, search: Search, parent: int | None) -> Task:
   if parent is None:
     return Task(task)
   record = search.nodes[parent].record
-  previous = Previous(parse(record['response']), record['observation'])
-  return Task(task, previous, record['solution_id'])
+  previous = Previous(parse(record.response), record.observation)
+  return Task(task, previous, record.solution_id)
 
 
-def _record(host, task: str, index: int, search: Search) -> dict[str, Any]:
+def _record(host, task: str, index: int, search: Search) -> Evaluated:
   """As an evaluation's trajectory, with what the search had after each step."""
   best = search.best()
   by_step = []
   for n in range(1, len(search.nodes) + 1):
     at = search.best(n)
     by_step.append(None if at is None else search.nodes[at].private)
-  return {
-    'task': task,
-    'index': index,
-    'split': evaluate.split_of(host, task),
-    'score': None if best is None else search.nodes[best].private,
-    'private_by_step': by_step,
-    'steps': [
-      {**n.record, 'action': n.kind, 'parent': n.parent} for n in search.nodes
-    ],
-    'missing': False,
-  }
+  return Evaluated(
+    task=task,
+    index=index,
+    split=evaluate.split_of(host, task),
+    score=None if best is None else search.nodes[best].private,
+    private_by_step=tuple(by_step),
+    steps=tuple(
+      TakenStep.of(
+        dataclasses.replace(n.record, action=n.kind), parent=n.parent
+      )
+      for n in search.nodes
+    ),
+  )

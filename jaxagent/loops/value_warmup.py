@@ -17,10 +17,10 @@ from jaxagent import types
 from jaxagent.data import records as record_data
 from jaxagent.loops import control, steps
 from jaxagent.metrics import MetricWriter, Progress
-from jaxagent.rewards import ml_agent
+from jaxagent.records import Collected
 
 
-def run(host, learner, policy, records: Sequence[dict]) -> None:
+def run(host, learner, policy, records: Sequence[Collected]) -> None:
   """`rl.value_warmup_epochs` passes over the collected steps.
 
   Nothing is saved: the first checkpoint of RL holds the result, and a run
@@ -53,10 +53,10 @@ def run(host, learner, policy, records: Sequence[dict]) -> None:
   learner.end_value_warmup()
 
 
-def _samples(host, policy, records: Sequence[dict]) -> list[types.Sample]:
+def _samples(host, policy, records: Sequence[Collected]) -> list[types.Sample]:
   """Of the tasks that RL trains on, with its own reward and returns."""
   config = host.config
-  own = [r for r in records if r['task'] in (config.rl.tasks or host.heldin)]
+  own = [r for r in records if r.task in (config.rl.tasks or host.heldin)]
   whole = config.loop == 'episodewise_ppo'
   return samples_of(
     own,
@@ -68,7 +68,7 @@ def _samples(host, policy, records: Sequence[dict]) -> list[types.Sample]:
 
 
 def samples_of(
-  records: Sequence[dict],
+  records: Sequence[Collected],
   policy,
   get: Callable[[str], types.State],
   *,
@@ -85,19 +85,16 @@ def samples_of(
   """
   samples = []
   for record in records:
-    taken = record['steps'][: horizon if horizon > 1 else None]
-    rewards = [
-      ml_agent.reward_of(types.Outcome(step['outcome']), step, **switches)
-      for step in taken
-    ]
+    taken = record.steps[: horizon if horizon > 1 else None]
+    rewards = [step.record.earned(switches) for step in taken]
     for number, (step, reward) in enumerate(zip(taken, rewards)):
       tokens = np.asarray(
-        policy.tokenizer.encode_response(step['response']), np.int32
+        policy.tokenizer.encode_response(step.record.response), np.int32
       )
       if reward is None or len(tokens) > policy.sampling.max_new_tokens:
         continue
       rest = rewards[number + 1 :] if horizon > 1 else ()
-      name = f'collect-{record["task"]}-{record["index"]}-{number}'
+      name = f'collect-{record.task}-{record.index}-{number}'
       samples.append(
         types.Sample(
           prompt_id=name,
@@ -107,9 +104,9 @@ def samples_of(
           loss_mask=np.ones(len(tokens), bool),
           behaviour_logprobs=np.zeros(len(tokens), np.float32),
           version=0,
-          outcome=types.Outcome(step['outcome']),
+          outcome=step.record.outcome,
           reward=reward + sum(r for r in rest if r is not None),
-          exec_s=step['exec_s'],
+          exec_s=step.record.exec_s,
         )
       )
   return samples

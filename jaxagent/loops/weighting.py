@@ -40,7 +40,7 @@ def step_weights(
     uncapped, about = _inclusion(config, samples, sojourns)
   else:
     if config.weight_mean == 'executed':
-      counted = np.array([t.info.get('tier') is not None for t in turns], bool)
+      counted = np.array([t.ran for t in turns], bool)
     uncapped, about = _durations(config, turns, counted), {}
   cap = config.weight_cap if config.weighting == 'duration' else 0
   # All under a mask: each number of steps that ran would be a new shape,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import datetime
 import hashlib
-import json
 import math
 import os
 import pathlib
@@ -21,9 +20,11 @@ from typing import Any
 import jinja2
 
 from jaxagent import metrics as metrics_lib
+from jaxagent.records import Evaluated, TakenStep
 from jaxagent.report import charts
 
 _HERE = pathlib.Path(__file__).parent
+Shown = tuple[str, Evaluated]  # whose, and what they did
 POLICIES = (('starter', 'Starter'), ('sft', 'SFT'), ('rl', 'RL'))
 SPLITS = (('heldin', 'Held-in'), ('heldout', 'Held-out'))
 MEASURES = (
@@ -137,7 +138,7 @@ def write_report(
   *,
   summary: Mapping[str, Any],
   metrics_jsonl: str | os.PathLike,
-  trajectories: Sequence[Mapping[str, Any]],
+  trajectories: Sequence[Shown],
   durations: Sequence[float],
   tasks: Sequence[Mapping[str, Any]],
   sft_metrics_jsonl: str | os.PathLike | None = None,
@@ -148,11 +149,8 @@ def write_report(
 
   summary: as `summary.json` (jaxagent/summary.py); missing parts are left out.
   metrics_jsonl: the RL stage's metrics; a missing file draws no curves.
-  trajectories: each {id, policy, task, split, steps}; a step holds any of
-    {step, response, thought, action, action_input, diff, output (or
-    observation), outcome, reward, exec_s, score_before, score_after}; thought,
-    action and input are read from the response where they are not given. At most `max_trajectories` are shown,
-    spread over policies and tasks.
+  trajectories: (policy, trajectory) each; thought and input of a step are read from
+    its response. At most `max_trajectories` are shown, spread over policies and tasks.
   durations: execution seconds of the run, > 0.
   sft_metrics_jsonl: those of SFT; by default `sft/` beside the RL stage's.
   tasks: each {name (or task), split, modality, metric, higher_is_better, m_init, m_best,
@@ -193,7 +191,7 @@ def write_report(
       outcomes=_outcomes(summary),
       seconds=_seconds(summary),
       stages=_stages(summary),
-      trajectories=[_trajectory(t, i) for i, t in enumerate(shown)],
+      trajectories=[_trajectory(*t, i) for i, t in enumerate(shown)],
       total_trajectories=len(trajectories),
       script=script,
       script_hash=_script_hash(script),
@@ -442,13 +440,13 @@ def _stages(summary: Mapping) -> list[tuple[str, float, float]]:
   return [(name, s, 100 * s / total) for name, s in wall.items()]
 
 
-def _spread(trajectories: Sequence[Mapping], most: int) -> list[Mapping]:
+def _spread(trajectories: Sequence[Shown], most: int) -> list[Shown]:
   """At most `most`, taken in turn from every (policy, task)."""
   if len(trajectories) <= most:
     return list(trajectories)
   groups: dict[tuple, list] = {}
-  for item in trajectories:
-    groups.setdefault((item.get('policy'), item.get('task')), []).append(item)
+  for policy, item in trajectories:
+    groups.setdefault((policy, item.task), []).append((policy, item))
   picked, depth = [], 0
   while len(picked) < most:
     layer = [g[depth] for g in groups.values() if depth < len(g)]
@@ -457,57 +455,55 @@ def _spread(trajectories: Sequence[Mapping], most: int) -> list[Mapping]:
   return picked
 
 
-def _trajectory(record: Mapping, index: int) -> dict[str, Any]:
-  steps = [step_of(s, i) for i, s in enumerate(record.get('steps') or ())]
+def _trajectory(
+  policy: str, trajectory: Evaluated, index: int
+) -> dict[str, Any]:
+  steps = [step_of(s, i) for i, s in enumerate(trajectory.steps)]
   scores = [s['score_after'] for s in steps if s['score_after'] is not None]
   rewards = [s['reward'] for s in steps if s['reward'] is not None]
   return dict(
-    id=clean(record.get('id', index)),
-    policy=clean(record.get('policy', '')),
-    task=clean(record.get('task', '')),
-    split=dict(SPLITS).get(record.get('split'), ''),
+    id=str(index),
+    policy=clean(policy),
+    task=clean(trajectory.task),
+    split=dict(SPLITS).get(trajectory.split, ''),
     steps=steps,
-    outcomes=' '.join(sorted({s['outcome'] for s in steps if s['outcome']})),
+    outcomes=' '.join(sorted({s['outcome'] for s in steps})),
     start=next(
       (s['score_before'] for s in steps if s['score_before'] is not None), None
     ),
     end=scores[-1] if scores else None,
     reward=sum(rewards) / len(rewards) if rewards else None,
-    exec_s=sum(s['exec_s'] or 0.0 for s in steps),
+    exec_s=sum(s['exec_s'] for s in steps),
   )
 
 
-def step_of(record: Mapping, index: int) -> dict[str, Any]:
+def step_of(step: TakenStep, index: int) -> dict[str, Any]:
   """A step as a page shows it: texts made safe, numbers or None."""
-  outcome = record.get('outcome')
-  response = record.get('response')
-  entries = _entries(response)
-  action_input = record.get('action_input') or entries.get('Action Input')
-  if action_input is not None and not isinstance(action_input, str):
-    action_input = json.dumps(action_input, indent=2, default=str)
+  record = step.record
+  entries = _entries(record.response)
   return dict(
-    step=record.get('step', index),
-    thought=clean(record.get('thought') or entries.get('Thought')),
-    response=clean(response),
-    action=clean(record.get('action') or entries.get('Action')),
-    action_input=clean(action_input),
-    diff=[_diff_line(x) for x in clean(record.get('diff')).splitlines()],
-    output=clean(record.get('output') or record.get('observation')),
-    outcome=clean(getattr(outcome, 'value', outcome)),
-    reward=_optional(record.get('reward')),
-    exec_s=_optional(record.get('exec_s')),
-    score_before=_optional(record.get('score_before')),
-    score_after=_optional(record.get('score_after')),
+    step=getattr(record, 'step', index),
+    thought=clean(entries.get('Thought')),
+    response=clean(record.response),
+    action=clean(record.action or entries.get('Action')),
+    action_input=clean(entries.get('Action Input')),
+    diff=[_diff_line(x) for x in clean(record.diff).splitlines()],
+    output=clean(record.observation),
+    outcome=record.outcome.value,
+    reward=_optional(step.reward),
+    exec_s=float(record.exec_s),
+    score_before=_optional(record.score_before),
+    score_after=_optional(record.score_after),
   )
 
 
-def _entries(response: Any) -> dict[str, str]:
+def _entries(response: str) -> dict[str, str]:
   """Entries of a response (paper 000, table 6) by their headings, for show.
 
   Lenient on purpose: what the environment took the response for is in
   `outcome`; whole responses can be opened beside it.
   """
-  parts = _HEADING.split(str(response or ''))
+  parts = _HEADING.split(response)
   return {k: v.strip() for k, v in zip(parts[1::2], parts[2::2])}
 
 

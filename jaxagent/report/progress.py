@@ -6,23 +6,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jaxagent.report import charts
+from jaxagent.types import Record
 
 Points = list[tuple[float, float]]
 
 
-def best_over_time(
-  steps: Iterable[Mapping[str, Any]], higher: bool = True
-) -> Points:
+def best_over_time(records: Iterable[Record], higher: bool = True) -> Points:
   """(seconds of execution until then, best score), at each gain.
 
-  steps: in the order in which they were trained or evaluated, each with `exec_s`
-    and `score_after` (None: no valid submission). higher: whether that is better.
+  records: in the order in which they were trained or evaluated. higher: whether a
+    higher `score_after` is better.
   """
   found: Points = []
   seconds = 0.0
-  for step in steps:
-    seconds += step['exec_s']
-    score = step['score_after']
+  for record in records:
+    seconds += record.exec_s
+    score = record.score_after
     if score is None:
       continue
     best = found[-1][1] if found else None
@@ -33,7 +32,7 @@ def best_over_time(
 
 def panels(
   task: str,
-  records: Sequence[Mapping[str, Any]],
+  records: Sequence[Record],
   metrics: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
   """Of a page: best score over seconds of execution, and score over minutes.
@@ -42,10 +41,10 @@ def panels(
     `time` (seconds) and `solution/score/TASK`.
   """
   out = []
-  higher = all(record.get('higher_is_better', True) for record in records)
+  higher = all(getattr(record, 'higher_is_better', True) for record in records)
   best = best_over_time(records, higher)
   if best:
-    end = sum(record['exec_s'] for record in records)
+    end = sum(record.exec_s for record in records)
     out.append(
       _panel('Best score', 'by seconds of execution in RL', _steps(best, end))
     )

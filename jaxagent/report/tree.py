@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from jaxagent.records import TakenStep, TrainedTurn
 from jaxagent.report import progress
 from jaxagent.report.page import clean, environment, step_of, write_page
 
@@ -15,7 +16,7 @@ _DEEPEST = 24  # indentation of a node; deeper ones stand no further right
 
 def write_tree(
   path: str | os.PathLike,
-  records: Sequence[Mapping[str, Any]],
+  turns: Sequence[TrainedTurn],
   *,
   metrics: Sequence[Mapping[str, Any]] = (),
   title: str = 'Solutions',
@@ -23,15 +24,13 @@ def write_tree(
 ) -> pathlib.Path:
   """Writes the page to `path`, atomically, and returns it.
 
-  records: of trained solutions, in the order they were trained: each with
-    `solution_id` ('' where the response held no program: not shown), `improves`
-    (the id of what it improves upon, ''), `task`, `update`, `reward`,
-    `milestones`, and what a step of `page.write_report` has. The same program
+  turns: of trained solutions, in the order they were trained, with
+    `records.SolutionRecord`s. One without a program is not shown; the same program
     twice is one node, which shows the best of its runs.
   metrics: of each update, for the score over time (`progress.panels`).
   most: nodes shown; the best, and what they come from.
   """
-  nodes = _nodes(records)
+  nodes = _nodes(turns)
   chosen = _chosen(nodes, most)
   tasks = sorted({node['task'] for node in nodes.values()})
   page = (
@@ -45,7 +44,9 @@ def write_tree(
         (
           clean(task),
           progress.panels(
-            task, [r for r in records if r['task'] == task], metrics
+            task,
+            [t.record for t in turns if t.record.task == task],
+            metrics,
           ),
           list(_in_order(nodes, chosen, task)),
         )
@@ -56,39 +57,41 @@ def write_tree(
   return write_page(path, page)
 
 
-def _nodes(records: Sequence[Mapping]) -> dict[str, dict[str, Any]]:
+def _nodes(turns: Sequence[TrainedTurn]) -> dict[str, dict[str, Any]]:
   """id -> node; a parent is one that came before, so there is no cycle."""
   nodes: dict[str, dict[str, Any]] = {}
-  for record in records:
-    name = record['solution_id']
+  for turn in turns:
+    record = turn.record
+    name = record.solution_id
     if not name:
       continue
     if name in nodes:
       node = nodes[name]
       node['times'] += 1
-      if _reward(record) > _reward(node['shown']):
-        node.update(_run(record))
+      shown = _run(turn)
+      if _reward(shown['shown']) > _reward(node['shown']):
+        node.update(shown)
       continue
-    parent = record['improves'] if record['improves'] in nodes else ''
+    parent = record.improves if record.improves in nodes else ''
     nodes[name] = dict(
-      task=record['task'],
+      task=record.task,
       parent=parent,
       depth=nodes[parent]['depth'] + 1 if parent else 0,
       times=1,
       children=0,
-      **_run(record),
+      **_run(turn),
     )
     if parent:
       nodes[parent]['children'] += 1
   return nodes
 
 
-def _run(record: Mapping) -> dict[str, Any]:
+def _run(turn: TrainedTurn) -> dict[str, Any]:
   """What a node shows of one run of its program."""
   return dict(
-    update=record['update'],
-    milestones=[clean(m) for m in record['milestones']],
-    shown=step_of(record, 0),
+    update=turn.update,
+    milestones=[clean(m) for m in turn.record.milestones],
+    shown=step_of(TakenStep(record=turn.record, reward=turn.reward), 0),
   )
 
 

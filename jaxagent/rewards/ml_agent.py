@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from jaxagent import types
 
@@ -85,35 +83,3 @@ def ml_agent_reward(
   if binary:
     return 1.0 if gain > 0 else 0.0
   return sigmoid(gain)
-
-
-def reward_of(
-  outcome: types.Outcome, info: Mapping[str, Any], **switches: bool
-) -> float | None:
-  """The reward of a step from what its record holds.
-
-  info: valid_action, is_edit, alpha; score_before and score_after where there are
-    any.
-  switches: SWITCHES; without any, equation 6 whole.
-  """
-  return ml_agent_reward(
-    outcome,
-    valid_action=info['valid_action'],
-    is_edit=info['is_edit'],
-    score_before=info.get('score_before'),
-    score_after=info.get('score_after'),
-    alpha=info['alpha'],
-    **switches,
-  )
-
-
-def reward_or_reason(
-  outcome: types.Outcome, info: Mapping[str, Any], **switches: bool
-) -> float | types.NoReward:
-  """`reward_of`, or the reason why there is none."""
-  reward = reward_of(outcome, info, **switches)
-  if reward is not None:
-    return reward
-  if outcome.is_infrastructure:
-    return types.NoReward.of(outcome)
-  return types.NoReward.NO_SCALE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from jaxagent import types
 
@@ -83,23 +82,6 @@ def mle_reward(
   if milestones is None:
     milestones = marker_hits(output, markers)
   return FAILURE + CREDIT * (milestones if instrumented else 0)
-
-
-def reward_of(outcome: types.Outcome, record: Mapping[str, Any]):
-  """`mle_reward` of a trace record: what it was given, and what it is audited by.
-
-  record: `score_after`, `higher_is_better`, `milestones` (a list), `scale`, and
-    for scale 'task' `start` and `best`.
-  """
-  return mle_reward(
-    outcome,
-    score=record['score_after'],
-    higher_is_better=record['higher_is_better'],
-    milestones=len(record['milestones']),
-    scale=record['scale'],
-    start=record.get('start'),
-    best=record.get('best'),
-  )
 
 
 def _of_task(score: float, start: float | None, best: float | None) -> float:

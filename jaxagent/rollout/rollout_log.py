@@ -19,7 +19,7 @@ from jaxagent.clock import Clock
 from jaxagent.interactions import Credit
 from jaxagent.rollout.members import Member
 from jaxagent.rollout.work import Key, Sampled, WorkResult
-from jaxagent.types import NoReward, Outcome
+from jaxagent.types import NoReward, Outcome, Record
 
 FORMAT = 1
 LOG = pathlib.Path('rl', 'rollouts.jsonl')  # in the work directory
@@ -121,7 +121,7 @@ class RolloutLog:
     trail.turns = [
       _turn(
         call, credit.outcome, None if credit.reason else credit.reward,
-        credit.reason, credit.exec_s, credit.info,
+        credit.reason, credit.exec_s, credit.record,
       )
       for call, credit in sorted(credits.items())
     ]  # fmt: skip
@@ -138,7 +138,7 @@ class RolloutLog:
     """Writes the line. update: the one that learned from it."""
     trail = self._trail_of(member.prompt_id)
     turns = trail.turns or [
-      _turn(None, turn.outcome, turn.reward, None, turn.exec_s, turn.info)
+      _turn(None, turn.outcome, turn.reward, None, turn.exec_s, turn.record)
       for sample in member.samples
       for turn in sample.steps()
     ]
@@ -209,19 +209,19 @@ def _turn(
   reward: float | None,
   reason: NoReward | None,
   exec_s: float,
-  info: Mapping[str, Any],
+  record: Record | None,
 ) -> dict[str, Any]:
   return {
     'call': call,
-    'task': info.get('task'),
-    'action': info.get('action'),
+    'task': record and record.task,
+    'action': record and record.action,
     'outcome': outcome.value,
     'reward': reward if reward is None else float(reward),
     'reason': reason and reason.value,
     'exec_s': exec_s,
     'message': ''
     if outcome is Outcome.OK
-    else _one_line(info.get('observation')),
+    else _one_line(record and record.observation),
   }
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from jaxagent import disk
+from jaxagent import disk, records
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.work import Key, Work, WorkResult, failure
 from jaxagent.types import Executed
@@ -26,8 +26,9 @@ class ThreadExecutor:
 
   Args:
     inbox: gets the results.
-    run: blocking and thread-safe. An exception counts as an infrastructure
-      failure, with its text: it is retried, never rewarded. A full disk is
+    run: blocking and thread-safe. An exception, or a record that cannot be kept,
+      counts as an infrastructure failure, with its text: it is retried, never
+      rewarded. A full disk is
       no work's failure: whoever takes from the inbox is told.
     threads: works in progress at once.
     slots: executions that `run` lets through at once; as many as threads if
@@ -141,6 +142,8 @@ class ThreadExecutor:
     """None where the disk is full, which the inbox was told."""
     try:
       executed = self._run(work)
+      if executed.record is not None:
+        records.to_json(executed.record)  # the journal must be able to keep it
     except Exception as error:  # noqa: BLE001 - any fault here is ours
       if disk.is_full(error):
         self._inbox.fail(error)

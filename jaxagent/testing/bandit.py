@@ -23,7 +23,7 @@ class Pull:
 class Bandit:
   """`turns` pairs of a completion and an execution.
 
-  A reward is what the execution's `info` says. Each turn's prompt goes on
+  A reward is what the execution's record says (`arms`). Each turn's prompt goes on
   with all before, and what the execution took is observed.
   """
 
@@ -42,7 +42,7 @@ class Bandit:
         (Execute(call.call + 1, Pull(payload, arm, len(done))),),
       )
     shown = state[2]
-    done = (*done, (result.info['reward'], result.exec_s, result.outcome))
+    done = (*done, (result.record.paid, result.exec_s, result.outcome))
     if len(done) < self.turns:
       shown = np.append(shown, np.int32(len(done)))
       return Step((payload, done), (Generate(call.call + 1, shown),))

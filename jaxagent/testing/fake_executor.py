@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jaxagent.rollout.work import Key, Work, WorkResult, failure
+from jaxagent.testing.arms import ArmRecord
 from jaxagent.testing.virtual_inbox import VirtualInbox
 from jaxagent.types import Executed, Outcome
 
@@ -22,7 +23,10 @@ class Action:
   outcome: Outcome = Outcome.OK
 
   def executed(self) -> Executed:
-    return Executed(self.outcome, self.duration_s, info={'reward': self.reward})
+    record = ArmRecord(
+      outcome=self.outcome, exec_s=self.duration_s, paid=self.reward
+    )
+    return Executed(self.outcome, self.duration_s, record=record)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -76,7 +76,7 @@ class Helped:
   def advance(self, state, call: Call, result) -> Step:
     payload, shown, done = state
     if isinstance(call, Execute):
-      done = (*done, (result.info['reward'], result.exec_s, result.outcome))
+      done = (*done, (result.record.paid, result.exec_s, result.outcome))
       if len(done) == self._turns:
         credits = {3 * i + 1: Credit(*one) for i, one in enumerate(done)}
         return Step(None, credits=credits)

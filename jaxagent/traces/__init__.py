@@ -9,10 +9,8 @@ from jaxagent.traces.form import (
   check,
   entries_of,
   mlagentbench_trace,
-  name_of,
   ran,
   read,
-  steps_of,
   write,
 )
 
@@ -25,10 +23,8 @@ __all__ = [
   'check',
   'entries_of',
   'mlagentbench_trace',
-  'name_of',
   'ran',
   'read',
-  'steps_of',
   'write',
   'write_folder',
 ]

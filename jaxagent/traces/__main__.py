@@ -21,6 +21,7 @@ from typing import Any
 from jaxagent import disk
 from jaxagent.envs import tasks
 from jaxagent.envs.snapshots import Snapshots
+from jaxagent.records import Collected, Evaluated, Trajectory
 from jaxagent.traces import folders
 from jaxagent.types import TaskSpec
 
@@ -43,17 +44,17 @@ def export(
       store = Snapshots(kept)
       stack.callback(store.close)
     for name, record in _trajectories(run):
-      task = tasks_dir / record['task']
+      task = tasks_dir / record.task
       told = task / 'scripts' / 'research_problem.txt'
-      whose = out / name / record.get('from', '')
+      whose = out / name / getattr(record, 'part', '')
       written.append(
         folders.write_folder(
-          whose / record['task'] / str(record['index']),
+          whose / record.task / str(record.index),
           record,
           told.read_text(encoding='utf-8') if told.exists() else '',
           store=store,
           workspaces=workspaces,
-          submission=_submission(record['task'], tasks_dir),
+          submission=_submission(record.task, tasks_dir),
         )
       )
   if not written:
@@ -69,16 +70,24 @@ def _submission(task: str, tasks_dir: pathlib.Path) -> str:
     return TaskSpec.submission
 
 
-def _trajectories(run: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  """(whose, record) of all; raises ValueError for a damaged file."""
+def _trajectories(run: pathlib.Path) -> Iterator[tuple[str, Trajectory]]:
+  """(whose, trajectory) of all; raises ValueError for a damaged file."""
   for path in sorted((run / 'eval').glob('*.json')):
     records = _json(path, path.read_text(encoding='utf-8'))
     if isinstance(records, list):  # starts.json is none
-      yield from ((path.stem, record) for record in records)
+      for value in records:
+        yield path.stem, _read(path, Evaluated, value)
   path = run / 'collect' / 'trajectories.jsonl'
   if path.exists():
     for line in path.read_text(encoding='utf-8').splitlines():
-      yield 'expert', _json(path, line)
+      yield 'expert', _read(path, Collected, _json(path, line))
+
+
+def _read(path: pathlib.Path, kind: type, value: Any) -> Trajectory:
+  try:
+    return kind.from_json(value)
+  except ValueError as error:
+    raise ValueError(f'{path}: {error}') from error
 
 
 def _json(path: pathlib.Path, text: str) -> Any:

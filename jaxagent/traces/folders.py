@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import pathlib
 import shutil
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.envs import workspace
 from jaxagent.envs.snapshots import Snapshots
+from jaxagent.records import Trajectory
+from jaxagent.records.trajectory import name_of
 from jaxagent.traces import form
 
 WORKSPACES = ('none', 'final', 'all')  # which of them are written
@@ -31,7 +32,7 @@ Files = dict[str, str | bytes]
 
 def write_folder(
   folder: pathlib.Path,
-  record: Mapping[str, Any],
+  trajectory: Trajectory,
   description: str,
   *,
   store: Snapshots | None = None,
@@ -41,46 +42,43 @@ def write_folder(
   """Writes one trajectory; the path of its trace.
 
   Args:
-    record: as `form.mlagentbench_trace`; a step's `workspace_id` and
-      `submission` ([digest, bytes]) name what `store` holds of it.
+    trajectory: a step's `workspace_id` and `submission` name what `store` holds
+      of it.
     store: of the run; None where there is none.
     workspaces: one of WORKSPACES.
     submission: name of the file that the task's scripts write.
 
-  Raises ValueError for a record that is damaged or names what `store` lacks.
+  Raises ValueError for a trajectory that names what `store` lacks.
   """
-  found = _workspaces(record, store, submission)
-  steps = [
-    step if files is None else {**step, 'workspace': _texts(files)}
-    for step, files in zip(form.steps_of(record), found)
-  ]
-  trace = form.mlagentbench_trace({**record, 'steps': steps}, description)
+  found = _workspaces(trajectory, store, submission)
+  texts = [None if files is None else _texts(files) for files in found]
+  trace = form.mlagentbench_trace(trajectory, description, texts)
   path = form.write(folder / 'env_log', trace)
   _write_workspaces(folder / 'env_log' / 'traces', found, workspaces)
-  _write_logs(folder, steps)
-  _write_prompts(folder / 'agent_log', record, store)
+  _write_logs(folder, trajectory)
+  _write_prompts(folder / 'agent_log', trajectory, store)
   return path
 
 
 def _workspaces(
-  record: Mapping[str, Any], store: Snapshots | None, submission: str
+  trajectory: Trajectory, store: Snapshots | None, submission: str
 ) -> list[Files | None]:
   """What each step left; None where that was not kept."""
   found: list[Files | None] = []
   last: bytes | None = None  # a submission stays until a run writes another
-  for number, step in enumerate(form.steps_of(record)):
-    key = step.get('workspace_id')
+  for number, step in enumerate(trajectory.steps):
+    key = step.workspace_id
     if store is None or key is None:
       found.append(None)
       continue
     try:
       state = store.get(key)
       files = store.bytes_of(workspace.visible(state.files))
-      if given := step.get('submission'):
-        last = store.get_bytes(types.Blob(*given))
+      if step.submission:
+        last = store.get_bytes(types.Blob(*step.submission))
     except (KeyError, TypeError) as error:
       raise ValueError(
-        f'{form.name_of(record)}: steps[{number}]: its files are not in the '
+        f'{name_of(trajectory)}: steps[{number}]: its files are not in the '
         f'store of states ({error}).'
       ) from error
     found.append(files if last is None else {**files, submission: last})
@@ -119,43 +117,42 @@ def _lay_out(folder: pathlib.Path, files: Files) -> None:
     path.write_bytes(content)
 
 
-def _write_logs(
-  folder: pathlib.Path, steps: Sequence[Mapping[str, Any]]
-) -> None:
+def _write_logs(folder: pathlib.Path, trajectory: Trajectory) -> None:
   (folder / 'agent_log').mkdir(parents=True, exist_ok=True)
+  records = [step.record for step in trajectory.steps]
   said = [
-    f'Step {number}:\n{step.get("response") or ""}\nObservation:\n'
-    f'```\n{step.get("observation") or ""}\n```\n\n'
-    for number, step in enumerate(steps)
+    f'Step {number}:\n{record.response}\nObservation:\n'
+    f'```\n{record.observation}\n```\n\n'
+    for number, record in enumerate(records)
   ]
   _write(folder / 'agent_log' / 'main_log', ''.join(said))
   ended = [
-    f'step {n}: {s.get("action") or "no action"}: {s.get("outcome")}\n'
-    for n, s in enumerate(steps)
+    f'step {n}: {r.action or "no action"}: {r.outcome.value}\n'
+    for n, r in enumerate(records)
   ]
   _write(folder / 'log', ''.join(ended))
-  seconds = sum(float(step.get('exec_s') or 0.0) for step in steps)
+  seconds = sum(float(record.exec_s) for record in records)
   _write(folder / 'env_log' / 'overall_time.txt', str(seconds))
 
 
 def _write_prompts(
-  folder: pathlib.Path, record, store: Snapshots | None
+  folder: pathlib.Path, trajectory: Trajectory, store: Snapshots | None
 ) -> None:
-  for number, step in enumerate(form.steps_of(record)):
-    if store is None or not step.get('prompt'):
+  for number, step in enumerate(trajectory.steps):
+    if store is None or not step.prompt:
       continue
     try:
-      prompt = store.get_bytes(types.Blob(*step['prompt']))
+      prompt = store.get_bytes(types.Blob(*step.prompt))
     except (KeyError, TypeError) as error:
       raise ValueError(
-        f'{form.name_of(record)}: steps[{number}]: its prompt is not in the '
+        f'{name_of(trajectory)}: steps[{number}]: its prompt is not in the '
         f'store of states ({error}).'
       ) from error
     text = prompt.decode('utf-8', 'replace')
     _write(
       folder / f'step_{number}_log.log',
       f'{_rule("prompt")}\n{text}\n{_rule("response")}\n'
-      f'{step.get("response") or ""}\n',
+      f'{step.record.response}\n',
     )
 
 

@@ -17,12 +17,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxagent.envs import parser, prompts
-from jaxagent.types import Outcome
+from jaxagent.records import Trajectory
+from jaxagent.records.trajectory import name_of
+from jaxagent.types import Outcome, Record
 
 FILE = 'trace.json'
 RESEARCH_LOG = 'research_log.log'
 # In place of a file's text that the record does not hold.
 NOT_RECORDED = '[not recorded]'
+Workspace = Mapping[str, str] | None  # path -> text
 # Actions that the original's environment carries out itself; all others are
 # made of these (`is_primitive` of its action_infos).
 PRIMITIVE = (
@@ -43,9 +46,9 @@ _READS = {
   'Edit Script (AI)': 'script_name',
   'Edit Script Segment (AI)': 'script_name',
 }
-_REFUSED = (Outcome.INVALID_FORMAT.value, Outcome.INVALID_ACTION.value)
+_REFUSED = (Outcome.INVALID_FORMAT, Outcome.INVALID_ACTION)
 _RAN = {
-  o.value
+  o
   for o in Outcome
   if o.is_corner_case
   or o
@@ -59,90 +62,73 @@ _FUNCTIONS = {
 }
 
 
-def steps_of(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-  """The steps of a trajectory record; ValueError where it has none such."""
-  if not isinstance(record, Mapping):
-    raise ValueError(f'a trajectory is a {type(record).__name__}, no object.')
-  steps = record.get('steps')
-  listed = isinstance(steps, Sequence) and not isinstance(steps, str)
-  if not listed or not all(isinstance(s, Mapping) for s in steps):
-    raise ValueError(f'{name_of(record)} has no list of steps.')
-  return steps
-
-
-def name_of(record: Mapping[str, Any]) -> str:
-  """How messages call a trajectory."""
-  return f'trajectory {record.get("task", "?")}/{record.get("index", "?")}'
-
-
-def ran(step: Mapping[str, Any]) -> bool:
+def ran(record: Record) -> bool:
   """Whether a script was executed in the step: by its outcome and score."""
-  return step.get('outcome') in _RAN or step.get('score_after') is not None
+  return record.outcome in _RAN or record.score_after is not None
 
 
-def entries_of(step: Mapping[str, Any]) -> dict[str, str]:
+def entries_of(record: Record) -> dict[str, str]:
   """Entry -> text of the response; {} where nothing can be made of it.
 
   Records from before `entries` was kept, and those of what was refused, hold the
   response alone.
   """
-  if isinstance(step.get('entries'), Mapping) and step['entries']:
-    return dict(step['entries'])
-  response = step.get('response')
+  if record.entries:
+    return dict(record.entries)
   try:
-    return parser.split_entries(str(response or ''), strict=False)
+    return parser.split_entries(record.response, strict=False)
   except parser.ResponseError:
     return {}
 
 
-def action_of(step: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def action_of(record: Record) -> tuple[str, dict[str, Any]]:
   """Name and arguments of the step's action, ('', {}) where it has none.
 
   An action that was refused keeps the name that the response gives it, and the
   arguments as far as they can be read. (No action is without any.)
   """
-  name = step.get('action') or entries_of(step).get('Action', '')
-  if isinstance(step.get('args'), Mapping) and step['args']:
-    return str(name), dict(step['args'])
+  name = record.action or entries_of(record).get('Action', '')
+  if record.args:
+    return str(name), dict(record.args)
   try:
-    parsed = parser.parse_response(
-      str(step.get('response') or ''), mode='compatible'
-    )
+    parsed = parser.parse_response(record.response, mode='compatible')
   except parser.ResponseError:
     return str(name), {}
   return str(name), dict(parsed.args)
 
 
 def mlagentbench_trace(
-  record: Mapping[str, Any], task_description: str
+  trajectory: Trajectory,
+  task_description: str,
+  workspaces: Sequence[Workspace] | None = None,
 ) -> dict[str, Any]:
-  """A trajectory record as MLAgentBench's trace; JSON-able.
+  """A trajectory as MLAgentBench's trace; JSON-able.
 
-  record: `steps`, each with what `loops.steps.record` keeps and, where they
-    were kept, `args`, `entries`, `timestamp` (seconds) and `workspace`
-    (path -> text after the step). Where one lacks its time the steps are
-    numbered instead: their order is what is known.
+  trajectory: where a step lacks its time the steps are numbered instead: their
+    order is what is known.
+  workspaces: of each step, path -> text after it; None where that is not known.
 
   Two differences: the original's agent keeps a response that does not parse
   from its environment, here it is a step like any other; and the execution
   that belongs to an edit of ours (paper 000, 4.3) is a low-level step.
 
-  Raises ValueError for a record without a list of steps, a time that is not
-  finite, or a description that is no text.
+  Raises ValueError for a time that is not finite, or a description that is no text.
   """
   if not isinstance(task_description, str):
     raise ValueError(f'task_description is {task_description!r}, not a text.')
-  own = steps_of(record)
-  times = _times(record, own)
+  own = [step.record for step in trajectory.steps]
+  times = _times(trajectory, own)
   steps, low = [], []
-  before: Any = None
-  for step, time in zip(own, times):
-    name, args = action_of(step)
-    steps.append(_logged(name, args, _observation(step), time))
-    parts = _low_level(step, name, args, before)
+  before: Workspace = None
+  for record, time, after in zip(
+    own, times, workspaces or [None] * len(own), strict=True
+  ):
+    name, args = action_of(record)
+    steps.append(_logged(name, args, record.observation, time))
+    parts = _low_level(record, name, args, before, after)
     for place, part in enumerate(parts):
       low.append(_logged(*part, _just_before(time, len(parts) - place)))
-    before = step.get('workspace')
+    before = after
   return {
     'steps': steps,
     'low_level_steps': low,
@@ -264,14 +250,14 @@ def _is_time(value: Any) -> bool:
   return number and math.isfinite(value)
 
 
-def _times(record, steps: Sequence[Mapping]) -> list[float]:
-  times = [step.get('timestamp') for step in steps]
+def _times(trajectory: Trajectory, records: Sequence[Record]) -> list[float]:
+  times = [record.timestamp for record in records]
   if any(time is None for time in times):
-    return [float(index) for index in range(len(steps))]
+    return [float(index) for index in range(len(records))]
   for index, time in enumerate(times):
     if not _is_time(time):
       raise ValueError(
-        f'{name_of(record)}: steps[{index}].timestamp is {time!r}; it must '
+        f'{name_of(trajectory)}: steps[{index}].timestamp is {time!r}; it must '
         'be finite seconds.'
       )
   return [float(time) for time in times]
@@ -292,30 +278,29 @@ def _logged(name: str, args: dict, observation: str, time: float) -> dict:
   }
 
 
-def _observation(step: Mapping[str, Any]) -> str:
-  return str(step.get('observation') or '')
-
-
 def _low_level(
-  step: Mapping[str, Any], name: str, args: Mapping[str, Any], before: Any
+  record: Record,
+  name: str,
+  args: Mapping[str, Any],
+  before: Workspace,
+  after: Workspace,
 ) -> list[tuple[str, dict, str]]:
   """What the original logs below one action: [(action, args, observation)].
 
   None for an action that was refused: its decorator logs an action when it
   has returned, and a refusal is raised. It does not call Final Answer.
-  before: the workspace as the step found it, None where unknown.
+  before, after: the workspace as the step found and left it, None where unknown.
   """
-  refused = step.get('outcome') in _REFUSED
+  refused = record.outcome in _REFUSED
   if refused or name not in parser.ACTION_ARGS or name == 'Final Answer':
     return []
   if name in PRIMITIVE:
-    return [(name, dict(args), _observation(step))]
+    return [(name, dict(args), record.observation)]
   if name == 'Append Summary to Research Log':
     content = f'{args.get("content", "")}\n'
     target = {'file_name': RESEARCH_LOG, 'content': content}
     told = f'File {RESEARCH_LOG} appended successfully.'
     return [('Append File', target, told)]
-  after = step.get('workspace')
   edit = name in parser.EDIT_ACTIONS
   source = str(args.get(_READS.get(name, ''), RESEARCH_LOG))
   # What only reads leaves the files as they were.
@@ -326,15 +311,15 @@ def _low_level(
   target = str(args.get('save_name', NOT_RECORDED))
   content = _text(after, target)
   # The file after a failed edit is the old one again where it was undone.
-  if step.get('outcome') != Outcome.OK.value:
+  if record.outcome is not Outcome.OK:
     if before is None or content == _text(before, target):
       content = NOT_RECORDED
   written = {'file_name': target, 'content': content}
   told = f'File {target} written successfully.'
   parts.append(('Write File', written, told))
-  if ran(step):
+  if ran(record):
     script = {'script_name': target}
-    parts.append(('Execute Script', script, _observation(step)))
+    parts.append(('Execute Script', script, record.observation))
   return parts
 
 

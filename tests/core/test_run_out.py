@@ -91,7 +91,7 @@ class Run:
 def _told(result):
   if hasattr(result, 'token_ids'):
     return result.token_ids.tolist()
-  return result.exec_s, result.info
+  return result.exec_s, result.record.paid
 
 
 def test_each_is_delivered_once_with_all_its_results(tmp_path):
@@ -165,13 +165,14 @@ def test_what_a_person_replaced_is_gone_on_from(tmp_path):
   known = under_way.executions(Journal(tmp_path))
   prompt_id = next(i for i in known if 0 < len(known[i]) < TURNS)
   last = known[prompt_id][-1]
-  mine = dataclasses.replace(last.executed, info={'reward': 0.5, 'edited': 'k'})
+  record = dataclasses.replace(last.executed.record, paid=2.0)
+  mine = dataclasses.replace(last.executed, record=record, kept={'edited': 'k'})
   under_way.replace(Journal(tmp_path), WorkResult(last.key, last.attempt, mine))
   assert under_way.executions(Journal(tmp_path))[prompt_id][-1].executed == mine
   found = run.live()
   whole = Run(tmp_path / 'whole', n=3).live()
   results, _ = found[prompt_id]
-  at = [i for i, one in enumerate(results) if one[1:] == (mine.info,)]
+  at = [i for i, one in enumerate(results) if one[1:] == (2.0,)]
   assert len(at) == 1 and len(results) == 3 * TURNS
   changed = [i for i in found if found[i] != whole[i]]
   assert changed == [prompt_id]

@@ -14,8 +14,8 @@ from jaxagent.envs.grading import GradeResult
 from jaxagent.envs.solution import Previous, Solution, Task
 from jaxagent.envs.solution_env import SolutionEnvironment
 from jaxagent.instrumentation import SyntaxInstrumenter, marks
-from jaxagent.rewards import mle
 from jaxagent.testing import fake_runs
+from tests import made
 from tests.instrumentation.running import KEY
 
 O = types.Outcome
@@ -68,7 +68,7 @@ def _response(code: str = CODE) -> str:
 
 
 def _reward(told) -> float:
-  return mle.reward_of(told.outcome, told.info)
+  return told.record.earned()
 
 
 def test_a_valid_solution_is_paid_its_score(tmp_path):
@@ -76,7 +76,7 @@ def test_a_valid_solution_is_paid_its_score(tmp_path):
   env = _env(tmp_path, pool)
   told, run = env.solve(Task('t'), _response(), job_id='j')
   assert _reward(told) == run.score == 0.9
-  assert told.exec_s == 2.0 and told.info['observation'] == 'said this'
+  assert told.exec_s == 2.0 and told.record.observation == 'said this'
   (job,) = pool.jobs
   assert job.script == 'solution.py' and job.collect == ('submission.csv',)
   assert len(job.optional) == 1 and len(job.files) == 3
@@ -86,7 +86,7 @@ def test_a_valid_solution_is_paid_its_score(tmp_path):
 def test_a_failed_one_is_paid_its_milestones(tmp_path):
   pool = _Pool(O.SCRIPT_ERROR, [_marks(0, 1)])
   told, _ = _env(tmp_path, pool).solve(Task('t'), _response())
-  assert told.info['milestones'] == ['imported packages', 'loaded data']
+  assert told.record.milestones == ('imported packages', 'loaded data')
   assert _reward(told) == pytest.approx(-9.8)
 
 
@@ -96,9 +96,9 @@ def test_without_marks_there_is_nothing_to_reach(tmp_path, kind):
   told, _ = _env(tmp_path, pool, instrumenter=kind).solve(
     Task('t'), _response(), 'no code'
   )
-  assert told.info['milestones'] == [] and _reward(told) == -10.0
+  assert told.record.milestones == () and _reward(told) == -10.0
   assert pool.jobs[0].files == {'solution.py': CODE}
-  assert bool(told.info['refused']) == (kind == 'openai')
+  assert bool(told.record.refused) == (kind == 'openai')
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_copy_of_the_sample_earns_nothing(tmp_path):
   pool = _Pool(O.OK, dict([_marks(0, 1), ('submission.csv', b'x')]))
   grade = GradeResult(None, O.INVALID_SUBMISSION, 'a copy', 0)
   told, _ = _env(tmp_path, pool, grade).solve(Task('t'), _response())
-  assert told.info['milestones'] == [] and _reward(told) == -10.0
+  assert told.record.milestones == () and _reward(told) == -10.0
   grade = GradeResult(None, O.INVALID_SUBMISSION, 'no table', 2)
   told, _ = _env(tmp_path, pool, grade).solve(Task('t'), _response())
   assert _reward(told) == pytest.approx(-9.8)
@@ -128,8 +128,7 @@ def test_a_response_without_a_program_runs_nothing(tmp_path):
   told, run = _env(tmp_path, pool).solve(Task('t'), 'words')
   assert run is None and not pool.jobs
   assert told.outcome is O.INVALID_FORMAT and _reward(told) == -10.0
-  assert 0 < told.exec_s < 0.1 and told.info['message'] == 'no code block'
-  json.dumps(told.info)
+  assert 0 < told.exec_s < 0.1 and told.record.message == 'no code block'
 
 
 @pytest.mark.parametrize('text', ['\ud800', '\0'])
@@ -155,8 +154,8 @@ def test_a_long_program_gets_neither_marks_nor_diff(tmp_path):
   told, _ = _env(tmp_path, pool).solve(
     Task('t', before, 'id7'), _response(code)
   )
-  assert told.info['diff'] == '' and told.info['refused']
-  assert told.info['improves'] == 'id7' and _reward(told) == 0.9
+  assert told.record.diff == '' and told.record.refused
+  assert told.record.improves == 'id7' and _reward(told) == 0.9
 
 
 def test_the_diff_is_to_what_it_improves(tmp_path):
@@ -165,7 +164,7 @@ def test_the_diff_is_to_what_it_improves(tmp_path):
   told, _ = _env(tmp_path, pool).solve(
     Task('t', before, 'id'), _response('a = 1\nb = 3\n')
   )
-  assert '-b = 2\n+b = 3' in told.info['diff']
+  assert '-b = 2\n+b = 3' in told.record.diff
 
 
 def test_an_audit_derives_every_reward_again(tmp_path):
@@ -176,9 +175,7 @@ def test_an_audit_derives_every_reward_again(tmp_path):
     (_Pool(O.TIMEOUT, [_marks(0)]), None),
   ):
     told, _ = _env(tmp_path, pool, grade).solve(Task('t'), _response())
-    records.append(
-      {**told.info, 'outcome': told.outcome.value, 'reward': _reward(told)}
-    )
+    records.append(made.turn(told.record, reward=_reward(told)).to_json())
   folder = tmp_path / 'traces'
   folder.mkdir()
 

@@ -33,7 +33,7 @@ def test_one_turn():
   assert (sample.reward, sample.exec_s, sample.version) == (0.5, 3.0, 7)
   assert sample.outcome is Outcome.OOM and sample.later_reward == 0
   (turn,) = sample.steps()
-  assert (turn.start, turn.end, turn.info['finish_reason']) == (0, 2, 'stop')
+  assert (turn.start, turn.end, turn.finish_reason) == (0, 2, 'stop')
 
 
 def test_a_turn_that_extends_the_one_before_goes_on_with_its_row():

@@ -1,5 +1,6 @@
 """METRICS promises what is logged, and everything that is logged is in it."""
 
+import dataclasses
 import pathlib
 import re
 
@@ -12,18 +13,18 @@ from jaxagent.data.batching import pack_conversations
 from jaxagent.loops import traces, weighting
 from jaxagent.loops.recipes import solution
 from jaxagent.rollout.scheduler_stats import Stats
+from tests import made
 from tests.learner.conftest import make_samples
 from tests.learner.test_learner import _learner
 
 PACKAGE = pathlib.Path(__file__).parents[2] / 'jaxagent'
 
 
-def _step(**info) -> types.Sample:
-  clocks = {'queue_s': 0.1, 'startup_s': 0.1, 'cpu_s': 0.1}
-  record = {'task': 't', 'is_edit': True, 'valid_action': True, 'diff': '+a'}
-  sample = make_samples(1)[0]
-  sample.info.update(clocks | record | {'tier': 'T2'} | info)
-  return sample
+def _step() -> types.Sample:
+  record = made.step(
+    queue_s=0.1, startup_s=0.1, cpu_s=0.1, is_edit=True, diff='+a', tier='T2'
+  )
+  return dataclasses.replace(make_samples(1)[0], record=record)
 
 
 @pytest.fixture(scope='module')
@@ -42,12 +43,8 @@ def computed(model_config) -> set[str]:
   names |= set(_learner(model_config).sft_step(batches))
   names |= set(Stats(0.0, slots=2).snapshot(1.0, [], 0, 0.0, bound=1))
   names |= set(traces.metrics([_step()], update=0))
-  solved = dict(
-    score_after=0.5, improves='', milestones=[], refused='', task='t', tier='T2'
-  )
-  failed = solved | {'score_after': None}
-  turns = [t for s in (solved, failed) for t in _step(**s).steps()]
-  names |= set(solution.figures(turns))
+  records = [made.solution(score_after=s, tier='T2') for s in (0.5, None)]
+  names |= set(solution.figures(records))
   return names | set(weighting.step_weights(common.base().rl, [_step()])[1])
 
 

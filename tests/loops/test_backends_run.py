@@ -123,7 +123,8 @@ def _check(process: subprocess.Popen, work: pathlib.Path) -> None:
   assert load(work / 'summary.json')['isolation_tier'] == 'T3'
   assert _of_rl(work)
   # What still runs 10 s after the last update is stopped: no step that is trained.
-  trained = [step['outcome'] for step in read_traces(work / 'rl' / 'traces')]
+  turns = read_traces(work / 'rl' / 'traces')
+  trained = [turn.record.outcome.value for turn in turns]
   assert trained and not {'killed', 'infrastructure'} & set(trained)
   outcomes = [e['outcome'] for e in _executions(work)]
   # A job whose every attempt was hit is `infrastructure`: run again, unpaid.

@@ -132,9 +132,9 @@ def test_an_infrastructure_error_cuts_one_trajectory_short(tmp_path, capsys):
   made = _Collecting(tmp_path, lambda job: _of(job) == (7, 1))
   records = collect.run(made, _starts())
   assert len(records) == 20
-  cut = [r for r in records if r['fault']]
-  assert [(r['index'], len(r['steps'])) for r in cut] == [(7, 1)]
-  assert cut[0]['fault'] == 'infrastructure 3 times: no pool left'
+  cut = [r for r in records if r.fault]
+  assert [(r.index, len(r.steps)) for r in cut] == [(7, 1)]
+  assert cut[0].fault == 'infrastructure 3 times: no pool left'
   said = capsys.readouterr().out
   assert '1 of 20 trajectories were cut short' in said and 'no pool' in said
   made.asked.clear()
@@ -145,13 +145,11 @@ def test_a_steps_state_is_kept_once_and_by_reference(tmp_path):
   made = _Collecting(tmp_path, lambda job: False)
   made.config.rollout.prompt_style = 'full'
   records = collect.run(made, _starts())
-  keys = [step['state'] for r in records for step in r['steps']]
-  several = {tuple(r['ideas']) for r in records}
+  keys = [step.state for r in records for step in r.steps]
+  several = {r.ideas for r in records}
   assert len(keys) == 40 and len(set(keys)) == len(several) > 1
   state = made.env.store.get(keys[0])
-  assert (
-    state.files == STATE['files'] and list(state.ideas) == records[0]['ideas']
-  )
+  assert state.files == STATE['files'] and state.ideas == records[0].ideas
   made.env.store = Snapshots(':memory:')
   n = len(several)
   with pytest.raises(UserError, match=f'{n} of the {n} states .*made again'):
@@ -167,8 +165,8 @@ def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
   assert len(made.asked) < 2 * 20  # it stopped early
   made.faulty, made.asked[:] = lambda job: False, []
   records = collect.run(made, _starts())
-  assert [r['index'] for r in records] == list(range(20))
-  assert not any(r['fault'] for r in records)
+  assert [r.index for r in records] == list(range(20))
+  assert not any(r.fault for r in records)
   again = {_of(job)[0] for job in made.asked}
   assert again and again <= set(range(5, 20))  # the whole ones are kept
 
@@ -178,8 +176,8 @@ def test_the_executions_of_a_trajectory_have_a_time_limit(tmp_path):
   made.exec_s, made.config.collect.time_limit_s = 3.0, 5.0
   made.config.collect.max_steps = 9
   records = collect.run(made, _starts())
-  assert {len(r['steps']) for r in records} == {2}
-  assert not any(r['fault'] for r in records)
+  assert {len(r.steps) for r in records} == {2}
+  assert not any(r.fault for r in records)
   assert sorted(set(made.left)) == [2.0, 5.0]
 
 
@@ -223,8 +221,8 @@ def test_one_without_words_is_a_fault_and_what_an_answer_took_is_kept(tmp_path):
       _Collecting(tmp_path / 'a', lambda job: False, act=silent), _starts()
     )
   made = _Collecting(tmp_path / 'b', lambda job: False)
-  found = [step for r in collect.run(made, _starts()) for step in r['steps']]
-  assert len(found) == 40 and all(step['answer_s'] >= 0.0 for step in found)
+  found = [step for r in collect.run(made, _starts()) for step in r.steps]
+  assert len(found) == 40 and all(step.answer_s >= 0.0 for step in found)
 
 
 def test_a_full_disk_is_no_fault_of_a_trajectory(tmp_path):

@@ -49,10 +49,9 @@ def test_turns_are_permuted_and_what_follows_is_summed_anew():
   """Three interactions of two rows, the first of two turns."""
   before = []
   for sample in _samples(3):
-    base, info = 10 * sample.reward, {}
+    base = 10 * sample.reward
     turns = tuple(
-      types.Turn(i, i + 1, 0, types.Outcome.OK, base + i, 1.0, info)
-      for i in range(2)
+      types.Turn(i, i + 1, 0, types.Outcome.OK, base + i, 1.0) for i in range(2)
     )
     before.append(dataclasses.replace(sample, turns=turns, reward=2 * base + 1))
     before.append(dataclasses.replace(sample, reward=base + 2))

@@ -120,8 +120,8 @@ def test_a_policy_that_does_nothing_gains_exactly_nothing(idle_host):
       assert [interval[key] for key in ('mean', 'low', 'high')] == [0, 0, 0]
       assert interval['n'] == config.trajectories_per_task
     assert section['mean_reward']['mean'] == 0.5  # and yet it is paid for
-  wine = [s for r in records if r['task'] == 'wine' for s in r['steps']]
-  (prompt,) = {tuple(step['prompt']) for step in wine}
+  wine = [s for r in records if r.task == 'wine' for s in r.steps]
+  (prompt,) = {step.prompt for step in wine}
   shown = idle_host.env.store.get_bytes(Blob(*prompt)).decode()
   assert shown == f'shown: {made["wine"].state.state_id}'
 
@@ -171,9 +171,9 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
   (record,) = evaluate.evaluate_policy(
     idle_host, _IdlePolicy(), 'rl', _starts()
   )
-  assert record['missing'] == bool(missing)
-  assert missing in record.get('reason', '')
-  assert record['score'] == (None if missing else 0.9)
+  assert record.missing == bool(missing)
+  assert missing in record.reason
+  assert record.score == (None if missing else 0.9)
 
 
 def test_a_starter_that_cannot_be_graded_says_so(idle_host):
@@ -227,13 +227,14 @@ class _Stop:
 
 
 def _untimed(records):
-  """Without what tells of clocks: time stamps, and the seals over them."""
+  """Without time stamps."""
+
+  def untimed(step):
+    record = dataclasses.replace(step.record, timestamp=0.0)
+    return dataclasses.replace(step, record=record)
+
   return [
-    {
-      **{k: v for k, v in r.items() if k not in ('hash', 'prev_hash')},
-      'steps': [{**s, 'timestamp': 0} for s in r['steps']],
-    }
-    for r in records
+    dataclasses.replace(r, steps=tuple(map(untimed, r.steps))) for r in records
   ]
 
 
@@ -278,7 +279,7 @@ def test_what_a_person_changed_is_gone_on_from_and_told(idle_host):
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   seen = [files for files in idle_host.env.seen if 'train.py' in files]
   assert any(f['train.py'] == 'by hand\n' and 'step0' not in f for f in seen)
-  (wine,) = [r for r in records if r['task'] == 'wine']
-  (edited,) = [s[pause.EDITED] for s in wine['steps'] if pause.EDITED in s]
+  (wine,) = [r for r in records if r.task == 'wine']
+  (edited,) = [s.edited for s in wine.steps if s.edited]
   changed = idle_host.env.store.get(edited)
   assert changed.history[-1].response == 'Research Plan and Status: mine\n'

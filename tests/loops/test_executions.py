@@ -1,18 +1,22 @@
 """Every execution of a run is counted, whatever became of its result."""
 
+import dataclasses
 import pathlib
 import threading
 import types as stubs
 
 import numpy as np
+import pytest
 
 from configs import common
 from jaxagent import metrics, summary, types
 from jaxagent.envs import parser
 from jaxagent.envs.interfaces import EditRefused, TextModelError
 from jaxagent.loops import executions, results, starts, traces
+from jaxagent.loops.errors import UserError
 from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 from jaxagent.testing import fake_runs
+from tests import made
 
 START = '# fake: ok 2.0 0.5\nmodel = 1\n'
 
@@ -96,17 +100,8 @@ def test_threads_do_not_lose_or_mix_lines(tmp_path):
   assert executions.count(log) == {'ok': 400}
 
 
-def _sample(outcome, **info):
-  record = {
-    'task': 't',
-    'is_edit': False,
-    'diff': '',
-    'valid_action': True,
-    'tier': None,
-    'queue_s': 0.0,
-    'startup_s': 0.0,
-    'cpu_s': 0.0,
-  }
+def _sample(outcome, **fields):
+  record = made.step(outcome, exec_s=6.0, **fields)
   return types.Sample(
     prompt_id='p',
     group_id='p',
@@ -118,7 +113,7 @@ def _sample(outcome, **info):
     outcome=outcome,
     reward=0.5,
     exec_s=6.0,
-    info=record | info,
+    record=record,
   )
 
 
@@ -152,11 +147,8 @@ def test_a_written_trace_holds_what_behaviour_needs(tmp_path):
   samples = [_sample(types.Outcome.OK, is_edit=True), _sample(types.Outcome.OK)]
   for update in range(8):
     traces.write(tmp_path, update, samples)
-  steps = traces.records([_sample(types.Outcome.TIMEOUT, tier='T2')], 0)
-  evaluated = {
-    policy: [{'split': split, 'steps': steps} for split in ('heldin',) * 3]
-    for policy in ('sft', 'rl')
-  }
+  slow = made.evaluated(made.step('timeout', tier='T2'))
+  evaluated = {policy: [slow] * 3 for policy in ('sft', 'rl')}
   built = summary.Summary(config_sha='a', isolation_tier='T2')
   trained = results.read_traces(tmp_path)
   for who, part, records in results.behaviour_parts(evaluated, trained):
@@ -168,6 +160,12 @@ def test_a_written_trace_holds_what_behaviour_needs(tmp_path):
   assert held['rl']['heldin']['timeout_rate'] == 1.0
   assert held['sft']['heldin']['responses'] == 3
   assert held['sft']['heldout']['responses'] == 0
+
+
+def test_a_call_that_was_credited_without_a_record_is_named():
+  sample = dataclasses.replace(_sample(types.Outcome.OK), record=None)
+  with pytest.raises(UserError, match='call of prompt p without a record'):
+    traces.records([sample], 0)
 
 
 def test_the_summary_counts_the_log(tmp_path):

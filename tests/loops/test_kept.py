@@ -6,6 +6,8 @@ import types
 import pytest
 
 from jaxagent.loops import kept, stages, starts
+from jaxagent.loops.errors import UserError
+from jaxagent.records import Evaluated
 
 STATE = dict(
   state_id='s',
@@ -65,7 +67,8 @@ def test_whole_evaluation_is_kept(tmp_path):
   path = tmp_path / 'rl.json'
   assert kept.kept_json(path, kept.trajectories) is None
   path.write_text(json.dumps([RECORD]))
-  assert kept.kept_json(path, kept.trajectories) == [RECORD]
+  (found,) = kept.kept_json(path, kept.trajectories)
+  assert found == Evaluated(task='wine', index=0, split='heldin')
   assert path.exists()
 
 
@@ -100,16 +103,37 @@ def test_damaged_starts_are_made_again(tmp_path, value, monkeypatch):
   assert starts.make_starts(host) == {'wine': made}  # what was written
 
 
+def _index(line):
+  return line['task'] and line['index']
+
+
+@pytest.mark.parametrize('name, value', [('kind', 'idea'), ('format', 2)])
+def test_records_of_another_version_end_the_run_and_stay(tmp_path, name, value):
+  step = {'outcome': 'ok', name: value}
+  text = json.dumps({**RECORD, 'steps': [step]})
+  path = tmp_path / 'rl.json'
+  path.write_text(f'[{text}]')
+  with pytest.raises(
+    UserError, match=r'rl\.json: .*steps\[0\].*is not known|known is'
+  ) as e:
+    kept.kept_json(path, kept.trajectories)
+  assert '\n' not in str(e.value) and 'the version of jaxagent' in str(e.value)
+  path.write_text(text + '\n' + text + '\n')
+  with pytest.raises(UserError, match=r'rl\.json:1: '):
+    kept.mend_lines(path, Evaluated.from_json)
+  assert [p.name for p in tmp_path.iterdir()] == ['rl.json']
+
+
 def test_damaged_trajectories_leave_the_whole_ones(tmp_path, capsys):
   path = tmp_path / 't.jsonl'
   good = '{"task": "a", "index": 0}\n'
   torn = '{"task": "a", "ind\n[2]\n{"index": 1}\n\n'
   path.write_text(good + torn + good)
-  kept.mend_lines(path, ('task', 'index'))
+  assert kept.mend_lines(path, _index) == [0, 0]
   assert path.read_text() == good + good
   assert (tmp_path / 't.jsonl.damaged').read_text() == good + torn + good
   said = capsys.readouterr().out
   assert 'line 2' in said and '2 whole records are kept' in said
-  kept.mend_lines(path, ('task', 'index'))
+  assert kept.mend_lines(path, _index) == [0, 0]
   assert path.read_text() == good + good
   assert capsys.readouterr().out == ''

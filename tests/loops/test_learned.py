@@ -11,6 +11,7 @@ from jaxagent.data import bpe, conversations
 from jaxagent.data.conversations import Conversation
 from jaxagent.loops import learned
 from jaxagent.loops.errors import UserError
+from tests import made
 
 FOUND = [
   Conversation('ask', 'answer'),
@@ -56,8 +57,8 @@ STATE = types.State('s', 'wine', {}, 0.5, 0.5)
 
 
 def _steps(*responses):
-  step = {'state': 'key', 'valid_action': True, 'outcome': 'ok'}
-  return [{'steps': [{**step, 'response': r} for r in responses]}]
+  steps = (made.taken(made.step(response=r), state='key') for r in responses)
+  return [made.collected(*steps)]
 
 
 def _host(**changes):

@@ -14,6 +14,7 @@ import pytest
 from jaxagent import evaluation, summary
 from jaxagent.loops import evaluate, stages, starts
 from jaxagent.loops.errors import MachineryError
+from jaxagent.records import Evaluated
 from jaxagent.types import Outcome
 from tests.loops.test_evaluate import (
   _idle_step,
@@ -65,12 +66,12 @@ def test_a_trajectory_whose_step_fails_three_times_is_missing(
   step = idle_host.env.step = _FailingStep(fault, times=3)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   kept = json.loads((idle_host.work / 'eval' / 'rl.json').read_text())
-  assert kept == records
-  lost = [r for r in records if r['missing']]
-  assert [(r['task'], r['index']) for r in lost] == [('wine', 1), ('wine', 3)]
+  assert [Evaluated.from_json(value) for value in kept] == records
+  lost = [r for r in records if r.missing]
+  assert [(r.task, r.index) for r in lost] == [('wine', 1), ('wine', 3)]
   for record in lost:
-    assert record['reason'] == f'infrastructure 3 times: {reason}'
-    assert record['score'] is None
+    assert record.reason == f'infrastructure 3 times: {reason}'
+    assert record.score is None
   # It has ended with its first execution.
   assert [job for job in step.calls if 'wine-1#' in job] == [
     'eval-rl-wine-1#1.1'
@@ -96,7 +97,7 @@ def test_a_full_disk_ends_the_evaluation_and_is_no_missing_trajectory(
   with pytest.raises(OSError, match='No space'):
     evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
-  assert not any(r['missing'] for r in records)
+  assert not any(r.missing for r in records)
 
 
 def test_a_missing_trajectory_is_in_no_mean(idle_host):
@@ -124,7 +125,7 @@ def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
     OSError('gone'), times=0, indices=()
   )
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
-  assert len(records) == 12 and not any(r['missing'] for r in records)
+  assert len(records) == 12 and not any(r.missing for r in records)
   # Made again are only those that were cut short.
   made = {tuple(job.split('#')[0].split('-')[2:]) for job in again.calls}
   assert made == {('wine', '1'), ('wine', '3')}
@@ -133,8 +134,8 @@ def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
 def test_a_step_that_fails_once_is_tried_again(idle_host, capsys):
   idle_host.env.step = _FailingStep(OSError('x'), times=1)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
-  assert not any(r['missing'] for r in records)
-  steps = {len(r['steps']) for r in records}
+  assert not any(r.missing for r in records)
+  steps = {len(r.steps) for r in records}
   assert steps == {idle_host.config.eval.max_steps}  # none twice, none lost
   assert 'missing' not in capsys.readouterr().out
 
@@ -163,8 +164,8 @@ def test_a_private_grade_that_fails_leaves_no_half_step(
   (record,) = evaluate.evaluate_policy(
     idle_host, _IdlePolicy(), 'rl', _starts()
   )
-  assert len(asked) == 2 and len(record['steps']) == 1
-  assert record['score'] == 0.25 and not record['missing']
+  assert len(asked) == 2 and len(record.steps) == 1
+  assert record.score == 0.25 and not record.missing
 
 
 @pytest.mark.parametrize('lost', [1, 12, 16])

@@ -9,6 +9,7 @@ from jaxagent import pause, types
 from jaxagent.envs import workspace
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops import rollouts
+from jaxagent.records import SolutionRecord, StepRecord
 from jaxagent.rollout import events, under_way
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.work import Key, WorkResult
@@ -40,10 +41,10 @@ def _journal(work):
   return Journal(rollouts.journal_of(work, 'agent'))
 
 
-def _add(work, prompt_id, number, state, kind='executed', **info):
+def _add(work, prompt_id, number, state, kind='executed', action='List Files'):
   """Adds a step that leads to `state` to what is under way."""
-  info = {'action': 'List Files', 'state_id': 's', **info}
-  executed = types.Executed(types.Outcome.OK, 1.0, state, info=info)
+  record = StepRecord(outcome=types.Outcome.OK, action=action)
+  executed = types.Executed(types.Outcome.OK, 1.0, state, record=record)
   result = WorkResult(Key(prompt_id, 1, 2 * number + 1), 1, executed)
   journal = _journal(work)
   journal.begin()
@@ -225,7 +226,8 @@ def test_a_damaged_store_or_journal_is_one_line(work, tmp_path, capsys):
 
 
 def test_solutions_have_no_trajectory_to_pause(work, capsys):
-  executed = types.Executed(types.Outcome.OK, 1.0, info={'kind': 'solution'})
+  record = SolutionRecord(outcome=types.Outcome.OK)
+  executed = types.Executed(types.Outcome.OK, 1.0, record=record)
   journal = _journal(work)
   journal.begin()
   journal.append(events.begun('scratch-wine-0', 1))

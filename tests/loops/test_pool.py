@@ -13,6 +13,7 @@ from jaxagent.data.records import state_to_json
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops import pool
 from jaxagent.loops.errors import UserError
+from tests import made
 
 START = types.State('same', 'a', {'train.py': ''}, 0.5, 0.5)
 
@@ -26,13 +27,9 @@ def _host(**rl):
 
 def _record(host, task, index, *states, **step):
   keys = [host.env.store.put(dataclasses.replace(s, task=task)) for s in states]
-  return {
-    'task': task,
-    'index': index,
-    'steps': [
-      {'state': key, 'outcome': 'script_error', **step} for key in keys
-    ],
-  }
+  failed = made.step('script_error', **step)
+  steps = (made.taken(failed, state=key) for key in keys)
+  return made.collected(*steps, task=task, index=index)
 
 
 def _with(idea):
@@ -57,7 +54,8 @@ def test_a_state_counts_with_its_ideas_once_whatever_came_of_the_step():
 def test_states_that_records_hold_whole_are_the_same():
   host = _host()
   record = _record(host, 'a', 0, START, _with('deeper'))
-  record['steps'][0]['state'] = state_to_json(START)
+  whole = dataclasses.replace(record.steps[0], state=state_to_json(START))
+  record = dataclasses.replace(record, steps=(whole, *record.steps[1:]))
   states = pool.make(host, [record, _record(host, 'a', 1, START)])
   assert sorted(states) == ['a-0-0', 'a-0-1'] and states['a-0-0'] == START
 
@@ -75,8 +73,8 @@ def test_the_steps_that_begin_in_the_pool():
   host = _host(tasks=('b',))
   records = [_record(host, task, 0, START, _with('deeper')) for task in 'ab']
   states = pool.make(host, records)
-  assert [len(r['steps']) for r in states.of(records)] == [0, 2]
-  assert [len(r['steps']) for r in records] == [2, 2]
+  assert [len(r.steps) for r in states.of(records)] == [0, 2]
+  assert [len(r.steps) for r in records] == [2, 2]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from jaxagent import summary
 from jaxagent.data.records import state_from_json
 from jaxagent.loops import device, results, stages, starts
 from jaxagent.loops.errors import UserError
+from tests import made
 from tests.loops.test_kept import RECORD, STATE
 from tests.loops.test_rules import _config
 
@@ -61,8 +62,8 @@ def test_summary_holds_what_was_evaluated(tmp_path, policies, kept, capsys):
 
 
 def test_a_damaged_trace_is_set_aside(tmp_path, capsys):
-  row = dict.fromkeys(results._TRACE, 0) | {'outcome': 'ok', 'diff': ''}
-  good = json.dumps(row) + '\n'
+  row = made.turn(update=3, reward=0.5)
+  good = json.dumps(row.to_json()) + '\n'
   path = tmp_path / 'update_000000.jsonl'
   path.write_text(good + '{"task": "wi\n' + '{"task": "wine"}\n' + good)
   (tmp_path / 'update_000001.jsonl').write_text(good)

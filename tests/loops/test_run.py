@@ -113,7 +113,7 @@ def test_an_export_gives_transformers_the_runs_ids(finished, tmp_path):
   theirs = transformers.AutoTokenizer.from_pretrained(back)
   own = chat.load(work / 'tokenizer')
   found = read_traces(work / 'rl' / 'traces')
-  texts = [t['response'] for t in found if t['valid_action']]
+  texts = [t.record.response for t in found if t.record.valid_action]
   texts += readings.texts_of_run(work)
   assert len(texts) > 100
   for text in texts:
@@ -132,9 +132,10 @@ def test_every_trained_prompt_has_one_line_that_agrees_with_its_trace(finished):
   traces = read_traces(work / 'rl' / 'traces')
   assert len(lines) == len(traces) == UPDATES * BATCH
   for trace in traces:
-    line = lines[trace['prompt_id']]
-    same = ('update', 'outcome', 'reward', 'task')
-    assert [line[k] for k in same] == [trace[k] for k in same]
+    line, record = lines[trace.prompt_id], trace.record
+    assert line['update'] == trace.update and line['task'] == record.task
+    assert line['outcome'] == record.outcome.value
+    assert line['reward'] == trace.reward
     assert line['seconds']['execution'] <= line['seconds']['total']
 
 
@@ -155,8 +156,8 @@ def test_whole_trajectories_from_the_same_sft_policy(finished, tmp_path):
   assert ledger.counts()['trained'] == 2 * BATCH
   steps = read_traces(work / 'rl' / 'traces')
   assert 2 * BATCH < len(steps) <= 3 * 2 * BATCH
-  assert {s['task'] for s in steps} == {'wine', 'diabetes'}
-  assert {s['step'] for s in steps} == {0, 1, 2}
+  assert {s.record.task for s in steps} == {'wine', 'diabetes'}
+  assert {s.record.step for s in steps} == {0, 1, 2}
   assert audit.audit(work)['differences'] == []
   process = _start(whole, loop)
   out, _ = process.communicate(timeout=600)

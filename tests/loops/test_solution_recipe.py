@@ -13,6 +13,7 @@ from jaxagent.instrumentation import language_model
 from jaxagent.interactions import POLICY, Execute, Generate, Progress
 from jaxagent.loops.recipes.solution import INSTRUMENTER, Solutions
 from jaxagent.metrics import check_names
+from tests import made
 
 CODE = 'import numpy\n'
 RESPONSE = f'A plan.\n```python\n{CODE}```\n'
@@ -33,13 +34,12 @@ def _recipe(ask=None, **solution) -> Solutions:
   return Solutions(config, None, source, lambda task: IDS, _Policy(), ask)
 
 
-def _executed(score=None, outcome=types.Outcome.OK, **info) -> types.Executed:
-  record = dict(
-    kind='solution', task='t', response=RESPONSE, valid_action=True, improves='',
-    score_after=score, higher_is_better=True, scale='bounded', milestones=[],
-    refused='', tier='T2', observation='out',
-  )  # fmt: skip
-  return types.Executed(outcome, 2.0, info={**record, **info})
+def _executed(score=None, outcome=types.Outcome.OK, **fields) -> types.Executed:
+  own = dict(
+    task='t', response=RESPONSE, score_after=score, tier='T2', observation='out',
+    exec_s=2.0,
+  ) | fields  # fmt: skip
+  return types.Executed(outcome, 2.0, record=made.solution(outcome, **own))
 
 
 def test_one_completion_and_one_execution():
@@ -65,7 +65,7 @@ def test_a_frozen_model_is_asked_between_the_two():
   )  # fmt: skip
   (call,) = walk.take(call.call, types.TextCompletion('its answer'))
   assert call.request == (Task('t'), RESPONSE, 'its answer')
-  failed = _executed(outcome=types.Outcome.SCRIPT_ERROR, milestones=['a', 'b'])
+  failed = _executed(outcome=types.Outcome.SCRIPT_ERROR, milestones=('a', 'b'))
   walk.take(call.call, failed)
   assert set(walk.credits) == {0}  # no other role learns
   assert walk.credits[0].reward == pytest.approx(-9.8)
@@ -78,14 +78,14 @@ def test_a_frozen_model_is_asked_between_the_two():
 def _sample(told: types.Executed) -> types.Sample:
   return types.Sample(
     'p', 'g', IDS, IDS, np.ones(3, bool), np.zeros(3, np.float32), 0,
-    told.outcome, 0.0, told.exec_s, told.info,
+    told.outcome, 0.0, told.exec_s, told.record,
   )  # fmt: skip
 
 
 @pytest.mark.parametrize('keep_failed', [False, True])
 def test_what_may_be_improved_upon(keep_failed):
   recipe = _recipe(keep_failed=keep_failed)
-  failed = _executed(outcome=types.Outcome.TIMEOUT, milestones=['a'])
+  failed = _executed(outcome=types.Outcome.TIMEOUT, milestones=('a',))
   malformed = _executed(
     outcome=types.Outcome.INVALID_FORMAT, response='words', valid_action=False,
     tier=None,

@@ -156,7 +156,7 @@ def test_a_model_that_thinks_teaches_what_one_that_does_not_teaches(tmp_path):
   # And in RL nothing of it was charged to the policy.
   trained = read_traces(tmp_path / 'thinking' / 'rl' / 'traces')
   assert len(trained) == 4
-  told = ' '.join(step['observation'] for step in trained)
+  told = ' '.join(turn.record.observation for turn in trained)
   assert (
     'code block' not in told and 'no text' not in told and 'cut off' not in told
   )

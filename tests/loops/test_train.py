@@ -16,6 +16,7 @@ from jaxagent.learner import figures
 from jaxagent.loops import train
 from jaxagent.loops.errors import MachineryError, UserError
 from jaxagent.loops.recipes import stepwise
+from jaxagent.records import StepRecord, UnknownRecord
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import StalledError
 from jaxagent.rollout.work import Key, Work
@@ -84,11 +85,52 @@ def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
   ):
     train.run(
       stubs.SimpleNamespace(config=common.base(), work=tmp_path),
-      stubs.SimpleNamespace(name='stepwise', frozen_roles={}, request=None),
+      stubs.SimpleNamespace(
+        name='stepwise', frozen_roles={}, request=None, record_type=StepRecord
+      ),
       stubs.SimpleNamespace(policy_params=None),
       stubs.SimpleNamespace(engine=engine),
     )
   assert closed
+
+
+@pytest.mark.parametrize(
+  'kind, said',
+  [(None, 'lacks record_type'), (dict, 'must be a subclass of .*Record')],
+)
+def test_a_recipe_without_a_record_is_refused_before_any_work(
+  tmp_path, kind, said
+):
+  recipe = stubs.SimpleNamespace(name='ours')
+  if kind is not None:
+    recipe.record_type = kind
+  host = stubs.SimpleNamespace(config=common.base(), work=tmp_path)
+  with pytest.raises(UserError, match=f"recipe 'ours'.*{said}"):
+    train.run(host, recipe, None, None)
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_another_version_ends_the_run_in_one_line(
+  tmp_path, monkeypatch
+):
+  def resume(*parts):
+    codec.decode({'__kind__': 'kept', 'value': {'kind': 'idea'}})
+
+  scheduler = stubs.SimpleNamespace(close=lambda: None)
+  monkeypatch.setattr(train, '_scheduler', lambda *parts: scheduler)
+  monkeypatch.setattr(train, '_resume', resume)
+  recipe = stubs.SimpleNamespace(
+    name='stepwise', frozen_roles={}, request=None, record_type=StepRecord
+  )
+  with pytest.raises(UserError, match="kind 'idea' is not known.*NEW") as e:
+    train.run(
+      stubs.SimpleNamespace(config=common.base(), work=tmp_path),
+      recipe,
+      stubs.SimpleNamespace(policy_params=None),
+      stubs.SimpleNamespace(engine=None),
+    )
+  assert '\n' not in str(e.value)
+  assert isinstance(e.value.__cause__, UnknownRecord)
 
 
 def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):

@@ -13,6 +13,7 @@ from jaxagent.interactions import Execute, Generate, Progress, rows
 from jaxagent.loops.recipes.episodewise import Episodewise
 from jaxagent.loops.recipes.trajectory import Action, Trajectory
 from jaxagent.loops.starts import Start
+from tests import made
 
 START = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
 
@@ -24,7 +25,7 @@ def _next(number: int) -> types.State:
 def _executed(number: int, last: bool = False) -> types.Executed:
   state = None if last else _next(number + 1)
   return types.Executed(
-    types.Outcome.OK, 1.0 + number, state, info={'n': number}
+    types.Outcome.OK, 1.0 + number, state, record=made.step(step=number)
   )
 
 
@@ -46,7 +47,7 @@ def _walk(max_steps: int, final: int | None = None, **limits) -> Progress:
     lambda completion: 'text',
     max_steps=max_steps,
     **limits,
-    reward=lambda executed: 0.1 * executed.info['n'],
+    reward=lambda executed: 0.1 * executed.record.step,
   )
   walk, n = Progress(recipe, START), 0
   while not walk.finished:
@@ -57,7 +58,7 @@ def _walk(max_steps: int, final: int | None = None, **limits) -> Progress:
       assert isinstance(call, Execute)
       action = call.request
       assert (action.state.state_id, action.response) == (f's{n}', 'text')
-      assert [one.info['n'] for one in action.before] == list(range(n))
+      assert [one.record.step for one in action.before] == list(range(n))
       # Executions took 1, 2, 3, ... seconds until here.
       assert (
         action.left_s == limits.get('time_limit_s', math.inf) - n * (n + 1) / 2
@@ -121,7 +122,7 @@ def test_whole_trajectories_start_from_the_starters():
   assert source.size == 6
   tasks = [source.draw().prompts[0].payload.task for _ in range(6)]
   assert sorted(tasks) == ['a', 'a', 'a', 'b', 'b', 'b']
-  recipe._reward = lambda executed: 1.0 + executed.info['n']
+  recipe._reward = lambda executed: 1.0 + executed.record.step
   walk = Progress(recipe, START)
   for n in range(3):
     walk.take(2 * n, _completion(walk.open[2 * n]))

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from jaxagent.loops.tree_search import Node, Search, table
+from tests import made
 
 
 def _search(**options) -> Search:
@@ -18,7 +19,8 @@ def _search(**options) -> Search:
 
 
 def _node(score=None, parent=None, kind='draft', valid_action=True) -> Node:
-  return Node(kind, parent, score, score, {'valid_action': valid_action})
+  record = made.solution(valid_action=valid_action)
+  return Node(kind, parent, score, score, record)
 
 
 def test_drafts_then_the_best():
@@ -58,9 +60,8 @@ def test_words_are_no_program_to_debug():
 @pytest.mark.parametrize(('higher', 'best'), [(True, 0.9), (False, 0.5)])
 def test_the_table(higher, best):
   records = [
-    {'task': 't', 'private_by_step': [None, 0.4, 0.5]},
-    {'task': 't', 'private_by_step': [0.7, 0.7, 0.9]},
-    {'task': 't', 'private_by_step': [None, None, None]},
+    made.evaluated(task='t', private_by_step=curve)
+    for curve in ((None, 0.4, 0.5), (0.7, 0.7, 0.9), (None, None, None))
   ]
   found = table(records, {'t': higher})['t']
   assert found['n'] == 3 and found['valid'] == pytest.approx(2 / 3)

@@ -12,6 +12,7 @@ from configs import stepwise_ppo
 from jaxagent import types
 from jaxagent.loops import value_warmup
 from jaxagent.rewards.ml_agent import sigmoid
+from tests import made
 
 STATE = types.State('s0', 'task', {'train.py': ''}, None, None)
 
@@ -33,18 +34,18 @@ class _Policy:
 
 def _step(response, gain, outcome='ok'):
   """gain: of the score, times alpha; None: no edit."""
-  return {
-    'state': 'key',
-    'response': response,
-    'reward': -7.0,  # that of the experts' run, not of this one
-    'outcome': outcome,
-    'valid_action': outcome != 'invalid_action',
-    'is_edit': gain is not None,
-    'alpha': 1.0,
-    'score_before': 0.0,
-    'score_after': gain,
-    'exec_s': 1.0,
-  }
+  record = made.step(
+    outcome,
+    response=response,
+    valid_action=outcome != 'invalid_action',
+    is_edit=gain is not None,
+    alpha=1.0,
+    score_before=0.0,
+    score_after=gain,
+    exec_s=1.0,
+  )
+  # The reward is that of the experts' run, not of this one.
+  return made.taken(record, state='key', reward=-7.0)
 
 
 STEPS = (
@@ -58,7 +59,7 @@ STEPS = (
 
 def _samples(**options):
   return value_warmup.samples_of(
-    [{'task': 'task', 'index': 4, 'steps': list(STEPS)}],
+    [made.collected(*STEPS, task='task', index=4)],
     _Policy(),
     {'key': STATE}.__getitem__,
     **{'switches': {}, **options},
@@ -110,8 +111,8 @@ def test_only_the_tasks_of_rl(tasks, want, monkeypatch):
     'samples_of',
     lambda own, *_, **options: seen.update(options, own=own),
   )
-  value_warmup._samples(host, None, [{'task': t} for t in 'abc'])
-  assert {r['task'] for r in seen['own']} == want and seen['horizon'] == 1
+  value_warmup._samples(host, None, [made.collected(task=t) for t in 'abc'])
+  assert {r.task for r in seen['own']} == want and seen['horizon'] == 1
   config.loop = 'episodewise_ppo'
   value_warmup._samples(host, None, [])
   assert seen['horizon'] == config.episode.max_steps

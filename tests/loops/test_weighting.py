@@ -8,6 +8,7 @@ from jaxagent import metrics, types
 from jaxagent.learner import compiles
 from jaxagent.loops import weighting
 from jaxagent.rollout.sojourns import Sojourns
+from tests import made
 
 
 def _samples(durations_s):
@@ -24,7 +25,7 @@ def _samples(durations_s):
       outcome=types.Outcome.OK,
       reward=0.5,
       exec_s=1e-3 if d is None else d,
-      info={'tier': None if d is None else 'T2'},
+      record=made.step(tier=None if d is None else 'T2'),
     )
     for i, d in enumerate(durations_s)
   ]

@@ -7,6 +7,9 @@ import pathlib
 import random
 
 from jaxagent import behaviour, evaluation, metrics, summary
+from jaxagent.envs import parser
+from jaxagent.records import Evaluated
+from tests import made
 
 TASKS = (
   ('digits', 'heldin', 'image', 'accuracy', True, 0.91, 0.99),
@@ -32,7 +35,7 @@ def build(folder: pathlib.Path, seed: int = 0) -> dict:
   """Arguments of `write_report` but for the path."""
   rng = random.Random(seed)
   trajectories = [
-    _trajectory(rng, policy, task, i)
+    (policy, _trajectory(rng, policy, task, i))
     for policy in ('sft', 'rl')
     for task in TASKS
     for i in range(4)
@@ -92,7 +95,7 @@ def _summary(rng) -> dict:
   for who, parts in summary.BEHAVIOUR.items():
     for part in parts:
       shown = [_trajectory(rng, 'rl', TASKS[0], i) for i in range(40)]
-      steps = [step for t in shown for step in t['steps']]
+      steps = [step.record for t in shown for step in t.steps]
       built.set_behaviour(who, part, behaviour.figures(steps))
   built.add_outcomes(
     {'ok': 4120, 'script_error': 391, 'timeout': 64, 'invalid_action': 210}
@@ -152,47 +155,47 @@ def _task_row(rng, task: tuple) -> dict:
   return row
 
 
-def _trajectory(rng, policy: str, task: tuple, index: int) -> dict:
+RESPONSE = parser.format_response(
+  {
+    'Thought': 'A linear model is too stiff here; a kernel machine may fit the '
+    'curved classes better, and it is still quick to train.'
+  },
+  'Edit Script (AI)',
+  {
+    'script_name': 'train.py',
+    'edit_instruction': 'Replace the estimator by SVC with C=8.',
+    'save_name': 'train.py',
+  },
+)
+
+
+def _trajectory(rng, policy: str, task: tuple, index: int) -> Evaluated:
   score = task[5]
   steps = []
   for number in range(3):
     outcome = rng.choice(['ok', 'ok', 'ok', 'script_error', 'timeout'])
     after = _score(rng, policy, task) if outcome == 'ok' else None
-    steps.append(
-      dict(
-        task=task[0],
-        step=number,
-        is_edit=True,
-        valid_action=True,
-        tier='T2',
-        thought='A linear model is too stiff here; a kernel machine may fit '
-        'the curved classes better, and it is still quick to train.',
-        action='Edit Script (AI)',
-        action_input={
-          'script_name': 'train.py',
-          'edit_instruction': 'Replace the estimator by SVC with C=8.',
-          'save_name': 'train.py',
-        },
-        diff=DIFF,
-        output='validation score: 0.941\nwrote submission.csv'
-        if outcome == 'ok'
-        else 'Traceback (most recent call last):\n  File "train.py", line 12\n'
-        "ValueError: Unknown label type: 'continuous'",
-        outcome=outcome,
-        reward=0.0 if outcome == 'script_error' else rng.random(),
-        exec_s=rng.lognormvariate(-2, 1),
-        score_before=score,
-        score_after=after,
-      )
+    record = made.step(
+      outcome,
+      task=task[0],
+      step=number,
+      is_edit=True,
+      tier='T2',
+      response=RESPONSE,
+      action='Edit Script (AI)',
+      diff=DIFF,
+      observation='validation score: 0.941\nwrote submission.csv'
+      if outcome == 'ok'
+      else 'Traceback (most recent call last):\n  File "train.py", line 12\n'
+      "ValueError: Unknown label type: 'continuous'",
+      exec_s=rng.lognormvariate(-2, 1),
+      score_before=score,
+      score_after=after,
     )
+    reward = 0.0 if outcome == 'script_error' else rng.random()
+    steps.append(made.taken(record, reward=reward))
     score = after if after is not None else score
-  return dict(
-    id=f'{policy}/{task[0]}/{index}',
-    policy=policy,
-    task=task[0],
-    split=task[1],
-    steps=steps,
-  )
+  return made.evaluated(*steps, task=task[0], index=index, split=task[1])
 
 
 if __name__ == '__main__':

@@ -1,11 +1,15 @@
 """The audit finds what was changed, and nothing where nothing was."""
 
+import dataclasses
 import json
 import math
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
-from jaxagent import audit
+from jaxagent import audit, records, types
+from tests import made
 
 
 def _record(i, **changes):
@@ -176,6 +180,48 @@ def test_a_folder_or_file_of_a_run_has_its_switches(tmp_path):
 def test_nothing_to_read(tmp_path, capsys):
   assert audit.main([str(tmp_path)]) == 2
   assert 'no traces in' in capsys.readouterr().err
+
+
+@records.register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lucky(types.Record):
+  """A recipe's own record."""
+
+  KIND: ClassVar[str] = 'lucky'
+  DERIVED_FROM: ClassVar[tuple[str, ...]] = ('luck',)
+
+  luck: float
+
+  def derive(self, switches: Mapping[str, bool] = {}):
+    return (
+      self.luck / (0.5 - self.luck) if self.luck else types.NoReward.NO_SCALE
+    )
+
+
+def test_a_recipes_own_reward_is_derived_by_its_record(tmp_path, capsys):
+  def line(luck, reward):
+    return made.turn(
+      Lucky(outcome=types.Outcome.OK, luck=luck), reward=reward
+    ).to_json()
+
+  _write(tmp_path, [line(0.25, 1.0), line(0.0, None)])
+  own = f'--record={__name__}:Lucky'
+  assert audit.main([str(tmp_path), own]) == 0
+  _write(tmp_path, [line(0.25, 0.5), line(0.0, 1.0), line(0.5, 1.0)])
+  assert audit.main([str(tmp_path), own]) == 1
+  out = capsys.readouterr().out
+  assert 'reward given 0.5, derived 1.0' in out
+  assert 'reward given 1.0, derived no reward (no_scale)' in out
+  assert 'no reward can be derived: ZeroDivisionError' in out
+  assert audit.main([str(tmp_path), '--record=nothing:Here']) == 2
+  assert "record 'nothing:Here' is not there" in capsys.readouterr().err
+
+
+def test_a_kind_that_is_not_known_is_named_as_that(tmp_path):
+  _write(tmp_path, [_record(0, kind='idea'), _record(1, format=9)])
+  problems = [d['problem'] for d in audit.audit(tmp_path)['differences']]
+  assert "its kind 'idea' is not known" in problems[0]
+  assert "kind 'step' has format 9" in problems[1]
 
 
 @pytest.mark.parametrize('line', ['nonsense', '[1]', '{"outcome": "ok"}'])

@@ -1,6 +1,7 @@
 """What a policy does, counted by hand."""
 
 from jaxagent import behaviour, metrics
+from tests import made
 
 A = '--- \n+++ \n@@ -1,2 +1,2 @@\n import os\n-model = 1\n+model = 2\n'
 # The same line written over another one, elsewhere in another script.
@@ -11,16 +12,7 @@ DASHES = '--- \n+++ \n@@ -1,2 +1 @@\n import os\n--- model\n'
 
 
 def _record(outcome='ok', **changes):
-  record = {
-    'task': 'wine',
-    'outcome': outcome,
-    'is_edit': False,
-    'diff': '',
-    'valid_action': True,
-    'tier': None,
-    'exec_s': 1e-3,
-  }
-  return record | changes
+  return made.step(outcome, **{'exec_s': 1e-3, **changes})
 
 
 def _edit(diff=A, outcome='ok', **changes):
@@ -95,11 +87,11 @@ def test_nothing_gives_no_figure():
 
 
 def test_quarters_are_of_updates():
-  records = [{'update': u, 'n': n} for u in range(10, 19) for n in range(2)]
-  first, last = behaviour.quarters(records)
-  assert {r['update'] for r in first} == {10, 11} and len(first) == 4
-  assert {r['update'] for r in last} == {17, 18} and len(last) == 4
-  one = [{'update': 3}]
+  turns = [made.turn(update=u) for u in range(10, 19) for n in range(2)]
+  first, last = behaviour.quarters(turns)
+  assert {turn.update for turn in first} == {10, 11} and len(first) == 4
+  assert {turn.update for turn in last} == {17, 18} and len(last) == 4
+  one = [made.turn(update=3)]
   assert behaviour.quarters(one) == (one, one)
   assert behaviour.quarters([]) == ([], [])
 

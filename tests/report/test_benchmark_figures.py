@@ -6,11 +6,11 @@ import math
 import pytest
 
 from jaxagent import benchmark_figures as bf
+from tests import made
 
 
 def _record(*scores, **more):
-  steps = [{'score_after': s} for s in scores]
-  return {'task': 'wine', 'index': 0, 'steps': steps, **more}
+  return made.evaluated(*(made.step(score_after=s) for s in scores), **more)
 
 
 @pytest.mark.parametrize('higher, best', [(True, 0.9), (False, 0.2)])
@@ -22,7 +22,7 @@ def test_final_is_the_last_valid_and_best_the_best(higher, best):
 def test_without_a_submission_there_is_no_score():
   none = {'final': None, 'best_by_validation': None}
   assert bf.scores_of(_record(None), True) == none
-  assert bf.scores_of({'steps': [{}]}, True) == none
+  assert bf.scores_of(_record(), True) == none
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,6 @@ def test_what_is_no_score(bad):
 def test_nothing_given():
   with pytest.raises(ValueError, match='no runs'):
     bf.task_figures([], 0.5, True, seed=0)
-  with pytest.raises(ValueError, match='no list of steps'):
-    bf.scores_of({'task': 'wine'}, True)
   with pytest.raises(ValueError, match='wine/0 is missing'):
     bf.kinds_figures([_record(0.5, missing=True)], 0.5, True, seed=0)
   with pytest.raises(ValueError, match="no starter for 'a'"):

@@ -6,6 +6,7 @@ import pytest
 
 from jaxagent import diversity
 from jaxagent.diversity import verb_noun
+from tests import made
 
 
 @pytest.mark.parametrize(
@@ -77,11 +78,11 @@ def test_what_is_no_list_of_texts(bad):
 
 def test_instructions_of_edits_alone():
   def step(action, **args):
-    return {'action': action, 'args': args, 'outcome': 'ok'}
+    return made.step(action=action, args=args)
 
   edit, other = 'Edit Script (AI)', 'Copy File'
   records = [
-    {'steps': [step(edit, edit_instruction='a'), step(other)]},
-    {'steps': [step(other, edit_instruction='b'), step(edit)]},
+    made.evaluated(step(edit, edit_instruction='a'), step(other)),
+    made.evaluated(step(other, edit_instruction='b'), step(edit)),
   ]
   assert diversity.instructions_of(records) == ['a']

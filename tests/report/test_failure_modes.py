@@ -4,24 +4,23 @@ import pytest
 
 from jaxagent import failure_modes as fm
 from jaxagent.failure_modes import classify
+from tests import made
 
 
 def _step(outcome='ok', score=None, plan='', observation='', **more):
-  return {
-    'outcome': outcome,
+  fields = {
     'action': 'Edit Script (AI)',
-    'args': {},
     'entries': {fm.PLAN: plan},
     'observation': observation,
-    'score_before': None,
     'score_after': score,
-    **more,
   }
+  return made.step(outcome, **{**fields, **more})
 
 
 def _label(*steps, m_init=0.5, higher=True, **more):
-  record = {'task': 'wine', 'index': 0, 'steps': list(steps)}
-  return classify(record, m_init=m_init, higher_is_better=higher, **more)
+  return classify(
+    made.evaluated(*steps), m_init=m_init, higher_is_better=higher, **more
+  )
 
 
 BAD = _step('invalid_format')
@@ -120,27 +119,27 @@ def test_claims_as_written():
   assert fm.claims('accuracy is 1e999 ' + '9' * 10_000) == []
 
 
-def test_older_records_lack_fields():
-  assert _label({'outcome': 'ok'}) == 'bad_plan'
+def test_a_step_without_entries_is_read_from_its_response():
+  assert _label(made.step()) == 'bad_plan'
   text = 'Research Plan and Status: accuracy is 0.9\nAction: x\nAction Input: y'
-  assert _label({'outcome': 'ok', 'response': text}) == 'hallucination'
+  assert _label(made.step(response=text)) == 'hallucination'
 
 
 @pytest.mark.parametrize(
-  'record, said',
+  'trajectory, said',
   [
-    ({}, 'no list of steps'),
-    ({'steps': []}, 'has no steps'),
-    ({'steps': [{}]}, r'steps\[0\].outcome is None'),
-    ({'steps': [{'outcome': 'nice'}]}, "outcome is 'nice'"),
-    ({'steps': [SAME], 'missing': True}, 'is missing'),
-    ({'steps': [_step(score=float('nan'))]}, r'steps\[0\].score_after'),
-    ({'steps': [_step(score_before='x')]}, r'steps\[0\].score_before'),
+    (made.evaluated(), 'wine/0 has no steps'),
+    (made.evaluated(SAME, missing=True), 'is missing'),
+    (made.evaluated(_step(score=float('nan'))), r'steps\[0\].score_after'),
+    (
+      made.evaluated(_step(score_before=float('inf'))),
+      r'steps\[0\].score_before',
+    ),
   ],
 )
-def test_what_cannot_be_classified(record, said):
+def test_what_cannot_be_classified(trajectory, said):
   with pytest.raises(ValueError, match=said):
-    classify(record, m_init=0.5, higher_is_better=True)
+    classify(trajectory, m_init=0.5, higher_is_better=True)
 
 
 def test_bad_settings():

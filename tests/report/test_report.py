@@ -11,7 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxagent import behaviour, report
+from jaxagent.records import Evaluated
 from jaxagent.report import charts, page
+from tests import made
 from tests.report import synthetic
 
 HOSTILE = (
@@ -79,27 +81,14 @@ def test_complete_and_self_contained(tmp_path, arguments):
   assert len(text) < 3_000_000
 
 
-def _hostile(word: str) -> dict:
-  step = {
-    key: word
-    for key in (
-      'thought',
-      'response',
-      'action',
-      'action_input',
-      'diff',
-      'output',
-      'outcome',
-      'step',
-    )
-  }
-  return {
-    'id': word,
-    'policy': word,
-    'task': word,
-    'split': word,
-    'steps': [step, step | {'action_input': {word: word}}],
-  }
+def _hostile(word: str) -> tuple[str, Evaluated]:
+  step = made.step(
+    response=f'Thought: {word}\nAction: {word}\nAction Input: {word}',
+    action=word,
+    diff=word,
+    observation=word,
+  )
+  return word, made.evaluated(step, step, task=word, split=word)
 
 
 @pytest.mark.parametrize('word', HOSTILE)
@@ -216,14 +205,12 @@ def test_trajectories_are_thinned_evenly(tmp_path, arguments):
 
 
 def test_steps_as_the_loops_record_them(tmp_path, arguments):
-  step = {
-    'response': 'Reflection: none yet\nThought: try trees\nAction: Edit\n'
+  record = made.step(
+    response='Reflection: none yet\nThought: try trees\nAction: Edit\n'
     'Action Input: {\n "a": 1\n}',
-    'observation': 'the observation',
-    'outcome': 'ok',
-    'reward': 1.0,
-  }
-  shown = page.step_of(step, 0)
+    observation='the observation',
+  )
+  shown = page.step_of(made.taken(record, reward=1.0), 0)
   assert shown['thought'] == 'try trees' and shown['action'] == 'Edit'
   assert shown['action_input'].startswith('{')
   assert shown['output'] == 'the observation'

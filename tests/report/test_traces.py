@@ -9,6 +9,7 @@ from jaxagent import traces, types
 from jaxagent.envs import parser
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.traces.__main__ import main
+from tests import made
 
 OLD, NEW = 'lr = 0.1\n', 'lr = 0.01\n'
 EDIT = {
@@ -20,22 +21,18 @@ READ = {'file_name': './train.py', 'things_to_look_for': 'lr'}
 
 
 def _step(action, args, outcome='ok', **more):
-  return {
-    'action': action,
-    'args': args,
-    'outcome': outcome,
-    'observation': f'{action} done',
-    'score_after': None,
-    **more,
-  }
+  return made.step(
+    outcome, action=action, args=args, observation=f'{action} done', **more
+  )
 
 
 def _record(*steps):
-  return {'task': 'wine', 'index': 3, 'steps': list(steps)}
+  return made.evaluated(*steps, index=3)
 
 
-def _low(*steps):
-  trace = traces.mlagentbench_trace(_record(*steps), 'Improve it.')
+def _low(*steps, workspaces=None):
+  record = _record(*steps)
+  trace = traces.mlagentbench_trace(record, 'Improve it.', workspaces)
   traces.check(trace)
   return [
     (s['action']['name'], s['action']['args'], s['observation'])
@@ -43,16 +40,17 @@ def _low(*steps):
   ]
 
 
-def _edit(outcome, workspace):
-  return _step(
-    'Edit Script (AI)', EDIT, outcome, workspace=workspace, score_after=None
-  )
+def _edit(outcome='ok', **more):
+  return _step('Edit Script (AI)', EDIT, outcome, **more)
+
+
+LISTED = _step('List Files', {'dir_path': '.'})
 
 
 def test_an_understood_file_is_read_and_an_edit_is_read_written_run():
-  understood = _step('Understand File', READ, workspace={'train.py': OLD})
-  edited = _edit('ok', {'train.py': NEW}) | {'score_after': 0.7}
-  assert _low(understood, edited) == [
+  understood = _step('Understand File', READ)
+  texts = [{'train.py': OLD}, {'train.py': NEW}]
+  assert _low(understood, _edit(score_after=0.7), workspaces=texts) == [
     ('Read File', {'file_name': './train.py'}, OLD),
     ('Read File', {'file_name': 'train.py'}, OLD),
     (
@@ -68,15 +66,15 @@ def test_an_understood_file_is_read_and_an_edit_is_read_written_run():
   'kept, content', [(OLD, traces.NOT_RECORDED), (NEW, NEW)]
 )
 def test_what_a_failed_edit_wrote_is_known_where_it_was_kept(kept, content):
-  listed = _step('List Files', {'dir_path': '.'}, workspace={'train.py': OLD})
-  low = _low(listed, _edit('script_error', {'train.py': kept}))
+  texts = [{'train.py': OLD}, {'train.py': kept}]
+  low = _low(LISTED, _edit('script_error'), workspaces=texts)
   assert low[2][1]['content'] == content
 
 
 def test_no_file_is_taken_from_a_workspace_of_two_steps_ago():
-  first = _step('List Files', {'dir_path': '.'}, workspace={'train.py': OLD})
   unknown = _step('Copy File', {'source': 'a', 'destination': 'train.py'})
-  low = _low(first, unknown, _edit('ok', {'train.py': NEW}))
+  texts = [{'train.py': OLD}, None, {'train.py': NEW}]
+  low = _low(LISTED, unknown, _edit(), workspaces=texts)
   read = ('Read File', {'file_name': 'train.py'}, traces.NOT_RECORDED)
   assert low[2] == read
 
@@ -107,7 +105,7 @@ def test_the_research_log_is_a_file():
 
 
 def test_times_order_what_is_below_before_its_step():
-  steps = [_edit('ok', None) | {'timestamp': t} for t in (5.0, 9.0)]
+  steps = [_edit(timestamp=t) for t in (5.0, 9.0)]
   trace = traces.mlagentbench_trace(_record(*steps), '')
   low = [s['timestamp'] for s in trace['low_level_steps']]
   assert low == sorted(low) and low[1] < 5.0 < low[2] < low[3] < 9.0
@@ -118,9 +116,9 @@ def test_times_order_what_is_below_before_its_step():
 def test_an_older_record_has_its_response_alone():
   entries = dict.fromkeys(parser.ENTRIES[:4], 'x')
   text = parser.format_response(entries, 'Understand File', READ)
-  old = {'response': text, 'action': 'Understand File', 'outcome': 'ok'}
-  refused = {'response': text.replace('Underst', 'Withst')}
-  trace = traces.mlagentbench_trace(_record(old, refused, {}), 'T')
+  old = made.step(response=text, action='Understand File')
+  refused = made.step(response=text.replace('Underst', 'Withst'))
+  trace = traces.mlagentbench_trace(_record(old, refused, made.step()), 'T')
   actions = [s['action'] for s in trace['steps']]
   assert actions == [
     {'name': 'Understand File', 'args': READ},
@@ -133,27 +131,20 @@ def test_an_older_record_has_its_response_alone():
 def test_what_was_refused_is_read_in_its_response():
   entries = dict.fromkeys(parser.ENTRIES[:4], 'x')
   text = parser.format_response(entries, 'Understand File', READ)
-  known = {'action': '', 'args': {}, 'entries': {}}  # as a step has it then
-  step = {**known, 'response': text, 'outcome': 'invalid_format'}
+  step = made.step('invalid_format', response=text)
   assert traces.action_of(step) == ('Understand File', READ)
   assert traces.entries_of(step)['Thought'] == 'x'
 
 
-@pytest.mark.parametrize('record', [{}, {'steps': 'abc'}, {'steps': [1]}, []])
-def test_what_is_no_trajectory(record):
-  with pytest.raises(ValueError):
-    traces.mlagentbench_trace(record, '')
-
-
-@pytest.mark.parametrize('time', [float('nan'), 'now', True])
-def test_a_time_that_is_none(time):
-  step = _edit('ok', None) | {'timestamp': time}
+@pytest.mark.parametrize('time', [float('nan'), float('inf')])
+def test_a_time_must_be_finite(time):
+  step = _edit(timestamp=time)
   with pytest.raises(ValueError, match=r'wine/3: steps\[0\].timestamp'):
     traces.mlagentbench_trace(_record(step), '')
 
 
 def test_written_is_read(tmp_path):
-  trace = traces.mlagentbench_trace(_record(_edit('ok', None)), 'Improve.')
+  trace = traces.mlagentbench_trace(_record(_edit()), 'Improve.')
   path = traces.write(tmp_path / 'env_log', trace)
   assert path == tmp_path / 'env_log' / 'trace.json'
   assert traces.read(path) == trace
@@ -184,7 +175,7 @@ def _set(trace, path, value):
   ],
 )
 def test_errors_name_file_and_field(tmp_path, path, value, said):
-  trace = traces.mlagentbench_trace(_record(_edit('ok', None)), '')
+  trace = traces.mlagentbench_trace(_record(_edit()), '')
   _set(trace, path, value)
   file = tmp_path / 'trace.json'
   file.write_text(json.dumps(trace))
@@ -212,7 +203,13 @@ def test_a_runs_trajectories_are_exported(tmp_path, capsys):
     'response': parser.format_response({}, 'List Files', {'dir_path': '.'}),
     'outcome': 'ok',
   }
-  record = {'task': 'wine', 'index': 3, 'steps': [step]}
+  record = {
+    'task': 'wine',
+    'index': 3,
+    'split': '',
+    'score': None,
+    'steps': [step],
+  }
   assert main([str(run)]) == 2
   assert 'no trajectories below eval/ and collect/' in capsys.readouterr().err
   (run / 'eval' / 'rl.json').write_text(json.dumps([record]))
@@ -239,16 +236,22 @@ def test_a_task_s_own_name_of_its_submission_is_exported(tmp_path):
   beside = tmp_path / 'tasks' / 'own.yaml'
   beside.write_text('higher_is_better: true\nsubmission: out.csv\n')
   store = Snapshots(run / 'snapshots.sqlite')
-  made = store.put_bytes(b'id,y\n')
+  kept = store.put_bytes(b'id,y\n')
   state = types.State('s', 'own', {'train.py': 'x = 1'}, 1.0, 1.0)
   step = {
     'outcome': 'ok',
     'workspace_id': store.put(state),
-    'submission': [made.digest, made.size],
+    'submission': [kept.digest, kept.size],
   }
   store.close()
   (run / 'eval').mkdir()
-  record = {'task': 'own', 'index': 0, 'steps': [step]}
+  record = {
+    'task': 'own',
+    'index': 0,
+    'split': '',
+    'score': None,
+    'steps': [step],
+  }
   (run / 'eval' / 'agent.json').write_text(json.dumps([record]))
   assert main([str(run), f'--tasks_dir={tmp_path / "tasks"}']) == 0
   left = run / 'mlagentbench/agent/own/0/env_log/traces/step_final_files'
@@ -257,11 +260,11 @@ def test_a_task_s_own_name_of_its_submission_is_exported(tmp_path):
 
 def test_both_parts_of_whole_solutions_are_exported(tmp_path):
   (tmp_path / 'eval').mkdir()
-  made = [
-    {'task': 'wine', 'index': 0, 'from': part, 'steps': [{'outcome': 'ok'}]}
+  found = [
+    made.evaluated(made.solution(), part=part).to_json()
     for part in ('scratch', 'improved')
   ]
-  (tmp_path / 'eval' / 'rl.json').write_text(json.dumps(made))
+  (tmp_path / 'eval' / 'rl.json').write_text(json.dumps(found))
   assert main([str(tmp_path)]) == 0
   for part in ('scratch', 'improved'):
     folder = tmp_path / 'mlagentbench/rl' / part / 'wine/0'
@@ -275,17 +278,17 @@ def test_a_folder_is_what_the_original_s_runner_leaves(tmp_path):
   model = store.put_bytes(b'\x80\x00')
   later = dataclasses.replace(state, files={**files, 'out/model.bin': model})
   submission = store.put_bytes(b'id,y\n1,2\n')
-  one = {'outcome': 'ok', 'exec_s': 1.5, 'workspace_id': store.put(state)}
+
+  def left(state, **kept):
+    key = store.put(state)
+    return made.taken(made.step(exec_s=1.5), workspace_id=key, **kept)
+
   steps = [
-    one,
-    {
-      **one,
-      'workspace_id': store.put(later),
-      'submission': [submission.digest, submission.size],
-    },
-    {**one, 'workspace_id': store.put(later)},
+    left(state),
+    left(later, submission=(submission.digest, submission.size)),
+    left(later),
   ]
-  record = {'task': 'wine', 'index': 3, 'steps': steps}
+  record = _record(*steps)
   path = traces.write_folder(
     tmp_path, record, 'T', store=store, workspaces='all'
   )
@@ -316,12 +319,13 @@ def test_a_folder_is_what_the_original_s_runner_leaves(tmp_path):
   assert inside('step_final_files') == whole
   with pytest.raises(ValueError, match='workspaces='):
     traces.write_folder(tmp_path, record, 'T', store=store, workspaces='x')
-  steps[1]['workspace_id'] = 'nothing'
+  lost = dataclasses.replace(steps[1], workspace_id='nothing')
+  record = _record(steps[0], lost)
   with pytest.raises(ValueError, match=r'wine/3: steps\[1\]: its files'):
     traces.write_folder(tmp_path, record, 'T', store=store)
 
 
 def test_a_run_from_before_is_written_without_files(tmp_path):
-  record = {'task': 'wine', 'index': 0, 'steps': [{'outcome': 'ok'}]}
+  record = made.evaluated(made.step())
   traces.write_folder(tmp_path, record, '', workspaces='all')
   assert not (tmp_path / 'env_log/traces').exists()

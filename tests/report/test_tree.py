@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 
 from jaxagent.report import progress, write_tree
+from tests import made
 
 
 def _record(name: str, improves: str = '', reward: float = 0.5, **more):
-  return {
-    'solution_id': name, 'improves': improves, 'task': 't', 'update': 3,
-    'outcome': 'ok', 'reward': reward, 'score_after': reward, 'exec_s': 1.0,
-    'milestones': ['loaded data'], 'response': f'plan of {name}',
+  update = more.pop('update', 3)
+  fields = {
+    'solution_id': name, 'improves': improves, 'task': 't',
+    'outcome': 'ok', 'score_after': reward, 'exec_s': 1.0,
+    'milestones': ('loaded data',), 'response': f'plan of {name}',
     'observation': '<script>alert(1)</script>', **more,
   }  # fmt: skip
+  return made.turn(made.solution(**fields), update=update, reward=reward)
 
 
 def _plans(page: str) -> list[tuple[float, str]]:
@@ -43,7 +46,7 @@ def test_a_program_shows_its_best_run(tmp_path):
   runs = [
     _record(
       'a', reward=reward, score_after=score, update=update, outcome=outcome,
-      milestones=[f'of {update}'],
+      milestones=(f'of {update}',),
     )
     for update, reward, score, outcome in (
       (1, None, None, 'infrastructure'), (2, -9.0, None, 'timeout'),
@@ -84,8 +87,9 @@ def test_how_they_got_better_is_drawn(tmp_path):
       ('a', None, 2.0), ('b', 0.5, 1.0), ('c', 0.4, 1.0), ('d', 0.8, 3.5),
     )
   ]  # fmt: skip
-  assert progress.best_over_time(records) == [(3.0, 0.5), (7.5, 0.8)]
-  assert progress.best_over_time(records, higher=False) == [
+  programs = [turn.record for turn in records]
+  assert progress.best_over_time(programs) == [(3.0, 0.5), (7.5, 0.8)]
+  assert progress.best_over_time(programs, higher=False) == [
     (3.0, 0.5),
     (4.0, 0.4),
   ]
@@ -93,7 +97,7 @@ def test_how_they_got_better_is_drawn(tmp_path):
     {'time': 1000.0 + 60 * i, 'solution/score/t': score}
     for i, score in enumerate((None, 0.5, 0.6))
   ]
-  first, second = progress.panels('t', records, metrics)
+  first, second = progress.panels('t', programs, metrics)
   assert first['legend'][0][2] == 0.8 and second['legend'][0][2] == 0.6
   page = write_tree(tmp_path / 'x.html', records, metrics=metrics).read_text()
   assert page.count('<svg') == 2 and 'by minutes' in page

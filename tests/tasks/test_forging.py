@@ -11,7 +11,6 @@ from jaxagent.envs.execution import ScriptRunner
 from jaxagent.envs.solution import Task
 from jaxagent.envs.solution_env import INSTRUMENTERS, SolutionEnvironment
 from jaxagent.instrumentation import marks
-from jaxagent.rewards import mle
 from jaxagent.sandbox import SandboxPool
 from jaxagent.types import Outcome
 from tests.instrumentation import test_forging as programs
@@ -132,13 +131,13 @@ def _solve(runner, mode: str, code: str):
     Task('digits'), f'A plan.\n```python\n{code}```\n', answer
   )
   assert not told.outcome.is_infrastructure, told.message
-  return told, mle.reward_of(told.outcome, told.info)
+  return told, told.record.derive()
 
 
 @pytest.mark.parametrize('name', FORGED)
 def test_no_more_than_an_empty_program(runner, mode, name):
   told, reward = _solve(runner, mode, FORGED[name])
-  assert reward == -10.0, told.info['milestones']
+  assert reward == -10.0, told.record.milestones
 
 
 def test_what_was_really_reached_is_paid_in_every_mode(runner):

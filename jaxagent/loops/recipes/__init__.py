@@ -14,13 +14,18 @@ from jaxagent.data.prompts import Source
 from jaxagent.interactions import Interaction
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
-from jaxagent.types import Executed, Request, Sample
+from jaxagent.types import Executed, Record, Request, Sample
 
 
 class Recipe(Interaction, Protocol):
-  """An interaction, with its surroundings."""
+  """An interaction, with its surroundings.
+
+  record_type: of what its executions are kept as, registered with
+    `jaxagent.records.register`.
+  """
 
   name: str
+  record_type: type[Record]
 
   def request(self, ask: Ask) -> Request:
     """What the policy's engine is asked for an ask."""

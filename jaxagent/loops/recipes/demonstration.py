@@ -109,7 +109,7 @@ class Demonstrations:
     return self._ask(at, call.call + 1)
 
   def _after_edit(self, at: _At, call: int, result: types.Executed) -> Step:
-    if result.info['is_edit'] and result.info['score_after'] is not None:
+    if result.record.is_edit and result.record.score_after is not None:
       edited = fresh_state(
         result.state, start_score=at.assignment.initial.start_score
       )

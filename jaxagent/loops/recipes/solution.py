@@ -29,7 +29,7 @@ from jaxagent.interactions import (
 from jaxagent.loops import endpoints
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.text_models import Writer, answer_of
-from jaxagent.rewards import mle
+from jaxagent.records import SolutionRecord
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
 
@@ -52,6 +52,7 @@ class Solutions:
   """
 
   name = 'solution'
+  record_type = SolutionRecord
 
   def __init__(
     self,
@@ -75,8 +76,8 @@ class Solutions:
 
   def advance(self, state: tuple[Task, str], call: Call, result: Any) -> Step:
     if isinstance(call, Execute):
-      reward = mle.reward_of(result.outcome, result.info)
-      credit = Credit(reward, result.exec_s, result.outcome, result.info)
+      record: SolutionRecord = result.record
+      credit = Credit(record.derive(), result.exec_s, result.outcome, record)
       return Step(None, credits={0: credit} if self.role == POLICY else {})
     task, response = state
     if call.role == INSTRUMENTER:
@@ -118,14 +119,13 @@ class Solutions:
   def trained(self, samples: Sequence[types.Sample]) -> dict[str, float]:
     """Keeps what may be improved upon; what the batch was like."""
     turns = [turn for sample in samples for turn in sample.steps()]
-    for turn in turns:
-      valid = turn.info['score_after'] is not None
-      if valid or (
-        self._config.solution.keep_failed and turn.info['valid_action']
-      ):
-        solution = parse(turn.info['response'])
-        self._source.keep(turn.info['task'], solution, turn.info['observation'])
-    return figures(turns)
+    records = [turn.record for turn in turns]
+    for record in records:
+      valid = record.score_after is not None
+      if valid or (self._config.solution.keep_failed and record.valid_action):
+        solution = parse(record.response)
+        self._source.keep(record.task, solution, record.observation)
+    return figures(records)
 
 
 def _code(response: str) -> str:
@@ -135,27 +135,26 @@ def _code(response: str) -> str:
     return ''
 
 
-def figures(turns: Sequence[types.Turn]) -> dict[str, float]:
+def figures(records: Sequence[SolutionRecord]) -> dict[str, float]:
   """Of one batch; a mean over nothing is left out."""
-  infos = [turn.info for turn in turns]
-  failed = [i for i in infos if i['score_after'] is None]
-  ran = [i for i in infos if i['tier']]
+  failed = [r for r in records if r.score_after is None]
+  ran = [r for r in records if r.ran]
 
   def mean(name: str, values) -> dict[str, float]:
     values = list(values)
     return {f'solution/{name}': float(np.mean(values))} if values else {}
 
   found = {
-    **mean('valid_rate', (i['score_after'] is not None for i in infos)),
-    **mean('improve_rate', (bool(i['improves']) for i in infos)),
-    **mean('milestones', (len(i['milestones']) for i in failed)),
-    **mean('refused_rate', (bool(i['refused']) for i in ran)),
+    **mean('valid_rate', (r.score_after is not None for r in records)),
+    **mean('improve_rate', (bool(r.improves) for r in records)),
+    **mean('milestones', (len(r.milestones) for r in failed)),
+    **mean('refused_rate', (bool(r.refused) for r in ran)),
   }
-  for task in sorted({i['task'] for i in infos}):
+  for task in sorted({r.task for r in records}):
     scores = [
-      i['score_after']
-      for i in infos
-      if i['task'] == task and i['score_after'] is not None
+      r.score_after
+      for r in records
+      if r.task == task and r.score_after is not None
     ]
     found |= mean(f'score/{task}', scores)
   return found

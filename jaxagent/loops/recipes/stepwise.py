@@ -14,7 +14,7 @@ from jaxagent.data.prompts import PromptSource
 from jaxagent.loops import steps
 from jaxagent.loops.policy import Policy, seed_of
 from jaxagent.loops.recipes.trajectory import Trajectory
-from jaxagent.rewards import ml_agent
+from jaxagent.records import StepRecord
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
 
@@ -30,6 +30,7 @@ class Stepwise(Trajectory):
   """
 
   name = 'stepwise'
+  record_type = StepRecord
 
   def __init__(
     self,
@@ -46,9 +47,7 @@ class Stepwise(Trajectory):
       policy.text,
       max_steps=max_steps,
       time_limit_s=time_limit_s,
-      reward=lambda done: ml_agent.reward_or_reason(
-        done.outcome, done.info, **switches
-      ),
+      reward=lambda done: done.record.derive(switches),
     )
     self._host, self._pool, self._policy = host, pool, policy
 

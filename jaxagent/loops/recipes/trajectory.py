@@ -97,6 +97,6 @@ class Trajectory:
     if self._role != POLICY:
       return {}
     return {
-      call: Credit(self._reward(one), one.exec_s, one.outcome, one.info)
+      call: Credit(self._reward(one), one.exec_s, one.outcome, one.record)
       for call, one in done
     }

@@ -1,0 +1,42 @@
+"""What a run keeps of its steps, turns and trajectories: typed, there and back.
+
+A recipe defines one subclass of `types.Record` and registers it; `codec` writes and
+reads it by its kind and version. `TrainedTurn`, `TakenStep` and the two kinds of
+trajectories say what the loops add to a record.
+"""
+
+from jaxagent.records.codec import (
+  DamagedRecord,
+  UnknownRecord,
+  from_json,
+  load,
+  parse,
+  register,
+  to_json,
+)
+from jaxagent.records.solution import SolutionRecord
+from jaxagent.records.step import StepRecord
+from jaxagent.records.trajectory import (
+  Collected,
+  Evaluated,
+  TakenStep,
+  TrainedTurn,
+  Trajectory,
+)
+
+__all__ = [
+  'Collected',
+  'DamagedRecord',
+  'Evaluated',
+  'SolutionRecord',
+  'StepRecord',
+  'TakenStep',
+  'TrainedTurn',
+  'Trajectory',
+  'UnknownRecord',
+  'from_json',
+  'load',
+  'parse',
+  'register',
+  'to_json',
+]
