@@ -11,7 +11,6 @@ such. Resumable: finished runs are reused.
 
 from __future__ import annotations
 
-import json
 import math
 import pathlib
 import sys
@@ -22,8 +21,11 @@ import numpy as np
 
 from benchmarks import claims
 from benchmarks.arms import CURVES, Study, cell, main, smooth
+from jaxagent.loops import kept
 from jaxagent.loops.results import read_traces
+from jaxagent.records import Evaluated
 from jaxagent.report.progress import best_over_time
+from jaxagent.types import Record
 
 TASK = 'digits'  # that of the config
 FAILED = -10.0  # what a solution without a valid submission counts (figure 10)
@@ -62,22 +64,26 @@ def _final(work: pathlib.Path, summary: Mapping[str, Any]) -> dict[str, Any]:
   tables = summary['extra']['solutions']
   trained = read_traces(work / 'rl' / 'traces')
   before, after = (
-    json.loads((work / 'eval' / f'{policy}.json').read_text())
+    kept.kept_json(work / 'eval' / f'{policy}.json', kept.trajectories)
     for policy in ('sft', 'rl')
   )
   return {
     'solutions': {policy: table[TASK] for policy, table in tables.items()},
-    'best_trained': best_over_time(trained),
-    'best_before': best_over_time([s for r in before for s in r['steps']]),
-    'best_after': best_over_time([s for r in after for s in r['steps']]),
+    'best_trained': best_over_time([turn.record for turn in trained]),
+    'best_before': best_over_time(_programs(before)),
+    'best_after': best_over_time(_programs(after)),
     'average_sft': _sampled(before),
     'average_rl': _sampled(after),
   }
 
 
-def _sampled(records: Sequence[Mapping[str, Any]]) -> float:
+def _programs(trajectories: Sequence[Evaluated]) -> list[Record]:
+  return [step.record for one in trajectories for step in one.steps]
+
+
+def _sampled(trajectories: Sequence[Evaluated]) -> float:
   """Of the final samples, from scratch and improved, on private rows."""
-  scores = [r['score'] for r in records if not r['missing']]
+  scores = [one.score for one in trajectories if not one.missing]
   return float(np.mean([FAILED if s is None else s for s in scores]))
 
 

@@ -160,7 +160,7 @@ def _ours() -> dict[str, str]:
     'buffer/infrastructure': 'infrastructure failures since the last record',
     'buffer/expired': 'of these, attempts that outlived their lease (rl.lease_s)',
     'buffer/ignored': 'results that came too late to count',
-    'buffer/rejected': 'samples refused for bad data (NaN, empty mask)',
+    'buffer/rejected': 'rollouts that broke their contract or earned no reward',
     'scheduler/learner_idle_s': 'seconds the learner waited for a batch',
     'scheduler/worker_use': 'worker seconds at work over worker seconds',
     'scheduler/interval_s': 'seconds between two batches',

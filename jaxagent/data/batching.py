@@ -240,7 +240,7 @@ def sample_tables(
     for number, turn in enumerate(sample.steps(), 1):
       tables['turn'][i, turn.start : turn.end] = number
       policy = np.flatnonzero(sample.loss_mask[turn.start : turn.end])
-      if policy.size and turn.reward is not None:
+      if policy.size:
         tables['rewards'][i, turn.start + policy[-1]] = turn.reward
     policy = np.flatnonzero(sample.loss_mask)
     if policy.size:

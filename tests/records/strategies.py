@@ -5,10 +5,20 @@ from __future__ import annotations
 import dataclasses
 import typing
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from jaxagent.types import Outcome, Record
 
+# A busy machine must not fail a property.
+patient = settings(
+  deadline=None,
+  max_examples=60,
+  suppress_health_check=[
+    HealthCheck.too_slow,
+    HealthCheck.function_scoped_fixture,
+  ],
+)
 # As a policy may write: surrogates, controls, anything.
 texts = st.text(st.characters(codec=None), max_size=30)
 numbers = st.floats(allow_nan=False) | st.integers(-(10**300), 10**300)

@@ -30,6 +30,7 @@ def _there_and_back(value: Any) -> Any:
   return json.loads(json.dumps(value))
 
 
+@strategies.patient
 @given(any_record)
 def test_every_record_comes_back_from_json_as_it_was(record):
   value = _there_and_back(records.to_json(record))
@@ -37,6 +38,7 @@ def test_every_record_comes_back_from_json_as_it_was(record):
   assert records.from_json(value, whole=True) == record
 
 
+@strategies.patient
 @given(any_record)
 def test_every_record_comes_back_from_a_checkpoint_as_it_was(record):
   for kept in (
@@ -46,6 +48,7 @@ def test_every_record_comes_back_from_a_checkpoint_as_it_was(record):
     assert saved.decode(_there_and_back(saved.encode(kept))) == kept
 
 
+@strategies.patient
 @given(st.sampled_from((math.nan, math.inf, -math.inf)))
 def test_numbers_that_are_not_finite_come_back(number):
   record = made.step(score_after=number, alpha=number)
@@ -214,6 +217,7 @@ def test_a_class_is_loaded_by_its_place():
       records.load(place)
 
 
+@strategies.patient
 @given(any_record)
 def test_a_reward_is_a_number_or_a_reason(record):
   try:

@@ -7,7 +7,7 @@ import queue
 import types as stubs
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jaxagent import audit, types
@@ -38,9 +38,6 @@ anything = (
   )
 )
 HUGE = '{"script_name": ' + '9' * 5000 + ', "edit_instruction": NaN}'
-_settings = settings(
-  suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
-)
 
 
 @pytest.fixture
@@ -65,7 +62,7 @@ def _kept(record: types.Record, folder) -> None:
   assert audit.audit(path)['differences'] == []
 
 
-@_settings
+@strategies.patient
 @given(anything)
 @example('\ud800')
 @example(
@@ -78,7 +75,7 @@ def test_a_step_of_any_response_is_kept(host, tmp_path_factory, text):
   _kept(executed.record, tmp_path_factory.mktemp('traces'))
 
 
-@_settings
+@strategies.patient
 @given(anything)
 @example('```python\n"\ud800"\n```')
 @example('```python\nx = ' + '9' * 5000 + '\n```')

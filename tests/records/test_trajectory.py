@@ -68,6 +68,7 @@ turns = st.builds(
 )
 
 
+@strategies.patient
 @given(st.one_of(turns, steps, evaluated, collected))
 def test_each_comes_back_from_json_as_it_was(one):
   value = json.loads(json.dumps(one.to_json()))
