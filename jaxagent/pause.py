@@ -1,4 +1,4 @@
-"""A person changes what a stopped trajectory goes on from.
+"""Lets a person edit the state from which a stopped trajectory resumes.
 
   python -m jaxagent.pause WORK_DIR list
   python -m jaxagent.pause WORK_DIR out TASK INDEX FOLDER
@@ -7,7 +7,7 @@
 Stop the run (Ctrl-C, or SIGTERM); `out` lays the trajectory's workspace into
 FOLDER/files and the agent's last response, with its plan, into
 FOLDER/response.txt; change them; `in` takes them back; the run's own command then
-goes on from there. What a person changed is marked in the trajectory's record.
+resumes from there. A person's changes are marked in the trajectory's record.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILES, RESPONSE = 'files', 'response.txt'
 
 
 class PauseError(ValueError):
-  """What was asked cannot be done; nothing was changed."""
+  """The request cannot be carried out; nothing was changed."""
 
 
 def check_out(
@@ -42,7 +42,7 @@ def check_out(
   index: int,
   folder: pathlib.Path,
 ) -> None:
-  """Lays what a trajectory goes on from into a new folder."""
+  """Writes the state from which a trajectory resumes into a new folder."""
   state = _paused(log, store, task, index)
   if folder.exists() and any(folder.iterdir()):
     raise PauseError(f'{folder} is not empty; name another.')
@@ -86,7 +86,7 @@ def check_in(
 def _paused(
   log: pathlib.Path, store: Snapshots, task: str, index: int
 ) -> types.State:
-  """What the trajectory goes on from."""
+  """Returns the state from which the trajectory resumes."""
   if not log.is_file():
     raise PauseError(f'{log}: no trajectory is under way.')
   lines = walked.StepLog(log).read().get((task, index))
@@ -101,7 +101,7 @@ def _paused(
 
 
 def _ended(log: pathlib.Path, lines: Sequence[Mapping[str, Any]]) -> str:
-  """What a trajectory ended with; '' where it goes on, as far as can be told."""
+  """Returns how a trajectory ended; '' if it has not, as far as is known."""
   if lines[-1].get('done'):
     return 'a final answer'
   config = log.parents[1] / 'config.json'
@@ -231,7 +231,7 @@ def _parser() -> argparse.ArgumentParser:
   commands = made.add_subparsers(dest='command', required=True)
   commands.add_parser('list', help='trajectories under way')
   for name, text in (
-    ('out', 'lay out what one goes on from'),
+    ('out', 'write the state from which one resumes into a folder'),
     ('in', 'take back what was changed'),
   ):
     one = commands.add_parser(name, help=text)

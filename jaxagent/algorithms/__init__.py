@@ -1,6 +1,6 @@
 """Pure functions over arrays: advantages, weights, losses, reductions.
 
-No model, no config and no I/O here. All arrays are [B, T] unless said;
+No model, no config and no I/O here. All arrays are [B, T] unless noted;
 float32 and float64; every function works under jit (the KL controllers are
 of the host).
 """

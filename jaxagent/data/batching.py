@@ -20,7 +20,7 @@ DEFAULT_ROW_TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-  """Where N samples lie in M micro-batches of shape [rows, row_tokens].
+  """Places of N samples in M micro-batches of shape [rows, row_tokens].
 
   micro, row, start, length, segment: int32 [N]; segment counts from 1 within
   its row. Sample i covers flat tokens offset[i] .. offset[i] + length[i] - 1

@@ -241,7 +241,7 @@ class Decoder(nnx.Module):
     return self._forward(tokens, positions, segment_ids, collect=None)[0]
 
   def prefill(self, tokens, positions, segment_ids) -> tuple[jax.Array, Cache]:
-    """As `__call__`, with the keys and values of every layer [B, K, T, h]."""
+    """Runs `__call__`, keeping all layers' keys and values [B, K, T, h]."""
 
     def head_major(pair):
       return tuple(a.transpose(0, 2, 1, 3) for a in pair)

@@ -84,7 +84,7 @@ def _nodes(records: Sequence[Mapping]) -> dict[str, dict[str, Any]]:
 
 
 def _run(record: Mapping) -> dict[str, Any]:
-  """What a node shows of one run of its program."""
+  """Returns the view of one run of a node's program."""
   return dict(
     update=record['update'],
     milestones=[clean(m) for m in record['milestones']],

@@ -28,7 +28,7 @@ class ThreadExecutor:
     inbox: gets the results.
     run: blocking and thread-safe. An exception counts as an infrastructure
       failure, with its text: it is retried, never rewarded. A full disk is
-      no work's failure: whoever takes from the inbox is told.
+      no work's failure: taking from the inbox raises it.
     threads: works in progress at once.
     slots: executions that `run` lets through at once; as many as threads if
       not given. Worker use is counted by them.
@@ -138,10 +138,10 @@ class ThreadExecutor:
       return True
 
   def _attempt(self, work: Work) -> WorkResult | None:
-    """None where the disk is full, which the inbox was told."""
+    """Runs one attempt; None if the disk is full: the inbox then raises it."""
     try:
       executed = self._run(work)
-    except Exception as error:  # noqa: BLE001 - any fault here is ours
+    except Exception as error:  # noqa: BLE001 - an infrastructure error
       if disk.is_full(error):
         self._inbox.fail(error)
         return None

@@ -25,11 +25,11 @@ class ThreadSampler:
 
   Args:
     inbox: gets the completions.
-    draw: draws one completion for each ask, in order; of an iterator each is told
-      as it comes.
+    draw: draws one completion for each ask, in order; an iterator's completions
+      are handed on as they come.
       `TextModelError` (an endpoint that does not answer) and a completion
-      that was aborted are faults of ours, and the asks are tried again; any
-      other exception ends the run: whoever takes from the inbox gets it.
+      that was aborted are infrastructure errors, and the asks are tried again;
+      any other exception ends the run: taking from the inbox raises it.
   """
 
   def __init__(self, inbox: JournalledInbox, draw: Draw):
@@ -76,7 +76,7 @@ class ThreadSampler:
     return kept
 
   def _forget(self, asks: Sequence[Ask]) -> None:
-    """They are done with; one that was asked again meanwhile is open still."""
+    """Forgets finished asks; one that was asked again meanwhile stays open."""
     with self._lock:
       self._open.subtract(ask.key for ask in asks)
       self._open = +self._open  # without what is at zero
@@ -96,7 +96,7 @@ class ThreadSampler:
     except TextModelError as error:
       for ask in asks[told:]:
         self._inbox.put(Sampled(ask.key, None, str(error)))
-    except Exception as error:  # noqa: BLE001 - told to the loop's thread
+    except Exception as error:  # noqa: BLE001 - raised in the loop's thread
       self._inbox.fail(error)
 
   def _tell(self, ask: Ask, completion: Completion | str) -> None:

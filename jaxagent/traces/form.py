@@ -4,7 +4,7 @@
    low_level_steps: [the same], action_infos: {name: info}, task_description}
 
 as `MLAgentBench/environment.py` and `schema.py` write it (commit 5d71205), so
-that tools made for their traces read ours. No jax here.
+that tools made for their traces read these. No jax here.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def steps_of(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def name_of(record: Mapping[str, Any]) -> str:
-  """How messages call a trajectory."""
+  """Returns the name of a trajectory in messages."""
   return f'trajectory {record.get("task", "?")}/{record.get("index", "?")}'
 
 
@@ -125,7 +125,7 @@ def mlagentbench_trace(
 
   Two differences: the original's agent keeps a response that does not parse
   from its environment, here it is a step like any other; and the execution
-  that belongs to an edit of ours (paper 000, 4.3) is a low-level step.
+  that belongs to an edit here (paper 000, 4.3) is a low-level step.
 
   Raises ValueError for a record without a list of steps, a time that is not
   finite, or a description that is no text.
@@ -299,9 +299,9 @@ def _observation(step: Mapping[str, Any]) -> str:
 def _low_level(
   step: Mapping[str, Any], name: str, args: Mapping[str, Any], before: Any
 ) -> list[tuple[str, dict, str]]:
-  """What the original logs below one action: [(action, args, observation)].
+  """Returns the original's log below one action: [(action, args, observation)].
 
-  None for an action that was refused: its decorator logs an action when it
+  Empty for an action that was refused: its decorator logs an action when it
   has returned, and a refusal is raised. It does not call Final Answer.
   before: the workspace as the step found it, None where unknown.
   """
