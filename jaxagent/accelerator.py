@@ -69,7 +69,7 @@ def takes_turns() -> bool:
 
 
 class FairLock:
-  """Whoever has asked first is next; not reentrant."""
+  """Lock that is granted in the order of requests; not reentrant."""
 
   def __init__(self):
     self._moved = threading.Condition()
@@ -81,7 +81,7 @@ class FairLock:
       self._queue.append(ticket)
       try:
         self._moved.wait_for(lambda: self._queue[0] is ticket)
-      except BaseException:  # a signal's: nobody may wait for us
+      except BaseException:  # also a signal's: the ticket must not block others
         self._queue.remove(ticket)
         self._moved.notify_all()
         raise
@@ -96,7 +96,9 @@ _TURNS = FairLock()
 
 
 def turn() -> contextlib.AbstractContextManager:
-  """Held by whoever runs programs on a GPU or several devices; else free of cost."""
+  """Returns the lock to hold while a program runs on a GPU or several devices.
+
+  Elsewhere it is an empty context."""
   return _TURNS if takes_turns() else contextlib.nullcontext()
 
 

@@ -87,7 +87,9 @@ def succeeded(
   higher_is_better: bool,
   threshold: float = THRESHOLD,
 ) -> bool:
-  """At least 10 % better than the starter; never without a submission."""
+  """Returns whether a score beats the starter by `threshold` (10 %).
+
+  False without a submission."""
   gain = improvement(score, m_init, higher_is_better)
   if gain is not None:
     rate = evaluation.success_rate
@@ -193,7 +195,7 @@ def _interval(
   statistic: Callable[[np.ndarray], np.ndarray],
   seed: int,
 ) -> Interval:
-  """As evaluation's, but without ends where nothing can be resampled."""
+  """Returns an interval; its ends are None if nothing can be resampled."""
   found = evaluation.bootstrap_groups(groups, statistic, seed)
   if all(len(values) < 2 for values in groups.values()):
     found |= {'low': None, 'high': None}

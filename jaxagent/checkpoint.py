@@ -37,7 +37,7 @@ class CheckpointError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-  """What a checkpoint held; `skipped` names the damaged ones passed over."""
+  """Content of a checkpoint; `skipped` names the damaged ones passed over."""
 
   step: int
   arrays: Any
@@ -229,10 +229,10 @@ def _misplaced(path: pathlib.Path) -> str:
 
 
 def _let_go(error: Exception) -> None:
-  """Ends what Orbax still awaits of a save that failed, without its say.
+  """Cancels what Orbax still awaits of a failed save, without its log lines.
 
-  asyncio logs each of the hundreds of writes that nobody awaits any more, at
-  whatever moment they are collected: after the sentence that ends the run.
+  asyncio logs each of the hundreds of writes that are no longer awaited when
+  it is garbage-collected: after the message that ends the run.
   """
   asyncio_log = logging.getLogger('asyncio')
   before, asyncio_log.disabled = asyncio_log.disabled, True
@@ -244,7 +244,7 @@ def _let_go(error: Exception) -> None:
 
 
 def _reason(error: Exception) -> str:
-  """What the system said: strerror, or the first line of a library's text."""
+  """Returns the system's reason: strerror, or the first line of the message."""
   said = getattr(error, 'strerror', None) or str(error) or type(error).__name__
   return said.splitlines()[0]
 

@@ -1,6 +1,6 @@
 """Places on a disk: their names, and a full disk apart from every other fault.
 
-No retry mends a full disk, and no prompt is to blame for it: it ends a run, which
+No retry helps against a full disk, no prompt causes it: it ends a run, which
 resumes once there is space.
 """
 

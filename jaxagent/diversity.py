@@ -146,7 +146,7 @@ def _verb(words: Sequence[str]) -> int | None:
     for index, word in enumerate(words):
       if word in VERBS and not noun_next:
         return index
-      # 'the train set': the noun may go on.
+      # 'the train set': the noun may continue.
       noun_next = word in barred or (noun_next and word in VERBS)
   named = (i for i, w in enumerate(words) if w.isalpha() and w not in _OPENING)
   return next(named, None)

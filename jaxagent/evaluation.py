@@ -228,7 +228,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-  """Where a task's scores start and end (same split as the scores)."""
+  """A task's first and best score, on the split of the scores to be scaled."""
 
   m_init: float
   m_best: float

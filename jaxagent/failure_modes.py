@@ -2,7 +2,7 @@
 
 There people read the traces of CIFAR-10; here rules read typed outcomes,
 scores and the text of plan and final answer. The first that takes a failed
-run names it, the surest first. What a rule cannot see is said at the rule.
+run names it, the surest first. Each rule states what it cannot see.
 No jax here.
 """
 
@@ -223,7 +223,9 @@ def claims(text: str, metric: str = '') -> list[str]:
 def _checked(trajectory: Trajectory) -> Sequence[Record]:
   name = name_of(trajectory)
   if not trajectory.steps:
-    raise ValueError(f'{name} has no steps; nothing can be said of it.')
+    raise ValueError(
+      f'{name} has no steps, so no failure mode can be found; leave it out.'
+    )
   found = [step.record for step in trajectory.steps]
   for index, record in enumerate(found):
     if record.score_before is not None:

@@ -234,8 +234,8 @@ class MetricWriter:
 
   log_dir: made if missing; event files and `metrics.jsonl` lie in it.
   resume_step: None starts anew (an earlier `metrics.jsonl` is kept aside as
-    `metrics.N.jsonl`). A number goes on: records at or beyond it, and a last
-    line cut short by a kill, are taken out, because those steps run again.
+    `metrics.N.jsonl`). A number continues it: records at or beyond it, and a
+    last line cut short by a kill, are removed, because those steps run again.
 
   Each line holds `step`, `time` (seconds since 1970) and the metrics; a value
   that is not finite is written as null, so that the file stays plain JSON.

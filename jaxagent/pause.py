@@ -1,4 +1,4 @@
-"""A person changes what a stopped trajectory goes on from.
+"""Lets a person edit the state from which a stopped trajectory resumes.
 
   python -m jaxagent.pause WORK_DIR list
   python -m jaxagent.pause WORK_DIR out TASK INDEX FOLDER
@@ -7,7 +7,7 @@
 Stop the run (Ctrl-C, or SIGTERM); `out` lays the trajectory's workspace into
 FOLDER/files and the agent's last response, with its plan, into
 FOLDER/response.txt; change them; `in` takes them back; the run's own command then
-goes on from there. What a person changed is marked in the trajectory's record.
+resumes from there. A person's changes are marked in the trajectory's record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EDITED = 'edited'  # `records.TakenStep.edited`
 
 
 class PauseError(ValueError):
-  """What was asked cannot be done; nothing was changed."""
+  """The request cannot be carried out; nothing was changed."""
 
 
 def check_out(
@@ -45,7 +45,7 @@ def check_out(
   index: int,
   folder: pathlib.Path,
 ) -> None:
-  """Lays what a trajectory goes on from into a new folder."""
+  """Writes the state from which a trajectory resumes into a new folder."""
   state = _state(_paused(journal, task, index))
   if folder.exists() and any(folder.iterdir()):
     raise PauseError(f'{folder} is not empty; name another.')
@@ -94,13 +94,13 @@ def check_in(
 
 
 def _state(paused: WorkResult) -> types.State:
-  """What the trajectory goes on from."""
+  """Returns the state from which the trajectory resumes."""
   assert paused.executed.state is not None
   return paused.executed.state
 
 
 def _paused(journal: pathlib.Path, task: str, index: int) -> WorkResult:
-  """The last step of a trajectory that is under way."""
+  """Returns the last step of a trajectory that is under way."""
   known = _trajectories(journal)
   steps = known.get((task, index))
   if not steps:
@@ -116,7 +116,7 @@ def _paused(journal: pathlib.Path, task: str, index: int) -> WorkResult:
 def _trajectories(
   journal: pathlib.Path,
 ) -> dict[tuple[str, int], list[WorkResult]]:
-  """(task, index) -> the steps of a trajectory, in order; [] before the first."""
+  """Returns (task, index) -> steps of a trajectory; [] before the first."""
   found = {}
   for prompt_id, steps in under_way.executions(Journal(journal)).items():
     task, _, index = prompt_id.rpartition('-')
@@ -126,7 +126,7 @@ def _trajectories(
 
 
 def _ended(journal: pathlib.Path, steps: Sequence[WorkResult]) -> str:
-  """What a trajectory ended with; '' where it goes on, as far as can be told."""
+  """Returns how a trajectory ended; '' if it has not, as far as is known."""
   if steps[-1].executed.state is None:
     return 'a final answer'
   config = journal.parents[1] / 'config.json'
@@ -249,7 +249,7 @@ def _parser() -> argparse.ArgumentParser:
   commands = made.add_subparsers(dest='command', required=True)
   commands.add_parser('list', help='trajectories under way')
   for name, text in (
-    ('out', 'lay out what one goes on from'),
+    ('out', 'write the state from which one resumes into a folder'),
     ('in', 'take back what was changed'),
   ):
     one = commands.add_parser(name, help=text)

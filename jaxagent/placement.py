@@ -49,11 +49,11 @@ class Placement:
     return self.mesh.shape['fsdp'] > 1
 
   def stored(self, names: Names, shape: Sequence[int]) -> PartitionSpec:
-    """How a weight lies between programs."""
+    """Returns the partition of a weight between programs."""
     return sharding.divided(names, shape, self.mesh)
 
   def active(self, names: Names, shape: Sequence[int]) -> PartitionSpec:
-    """How an activation, or a gathered weight, lies: as stored, but over no fsdp.
+    """Returns the partition of an activation or gathered weight: without fsdp.
 
     Rows lie over data and fsdp.
     """

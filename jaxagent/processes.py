@@ -44,7 +44,7 @@ def tell(message: Any, within_s: float = _MOST_S) -> None:
 
 
 def hear(within_s: float = math.inf) -> Any:
-  """What `tell` was given next; waits for it. Raises Lost where nothing comes."""
+  """Waits for the next value given to `tell`; raises Lost if none comes."""
   client, key = _client(), _next()
   try:
     count = int(_waited_for(client, f'{key}/parts', within_s))

@@ -24,8 +24,8 @@ from jaxagent import accelerator
 
 _log = logging.getLogger(__name__)
 _THREADS = 32
-# From here on SLURM numbers steps that nobody asked for: batch scripts, the shell of
-# salloc, extern (slurm.h, SLURM_MAX_NORMAL_STEP_ID).
+# From here on SLURM numbers steps that no srun started: batch scripts, the
+# shell of salloc, extern (slurm.h, SLURM_MAX_NORMAL_STEP_ID).
 _SLURM_RESERVED_STEPS = 0xFFFFFFF0
 AXES = ('data', 'fsdp', 'tensor')
 ROWS = ('data', 'fsdp')
@@ -415,7 +415,7 @@ def _devices(env: Mapping[str, str]) -> dict[str, Any]:
   """All GPUs of a node for its one task of SLURM; jax would leave it the first.
 
   Of several tasks a node each has one, which is what jax does; it reads
-  JAX_LOCAL_DEVICE_IDS only where it is told of none.
+  JAX_LOCAL_DEVICE_IDS only where it is given none.
   """
   nodes = env.get('SLURM_STEP_NUM_NODES', env.get('SLURM_NNODES'))
   gpus = env.get('SLURM_GPUS_ON_NODE')

@@ -82,7 +82,7 @@ def _while(record: Mapping[str, Any]) -> int | None:
 
 
 def lines(records: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-  """What people read: each rollout, its failed attempts and its turns."""
+  """Yields lines for people: each rollout, its failed attempts, its turns."""
   for record in records:
     fate = Fate(record['fate'])
     restart = f' (restart {record["restart"]})' if record['restart'] else ''

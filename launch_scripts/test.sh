@@ -31,6 +31,7 @@ fi
 "$JAXAGENT_PYTHON" -m ruff check --quiet .
 "$JAXAGENT_PYTHON" -m ruff format --check --quiet . ||
   { echo "test.sh: format the files above with 'ruff format .'" >&2; exit 1; }
+"$JAXAGENT_PYTHON" -m mypy --no-error-summary
 # Two workers, a file each at a time, in the order of tests/conftest.py; tests that
 # measure time run alone.
 exec "$JAXAGENT_PYTHON" -m pytest -q -n "${JAXAGENT_TEST_WORKERS:-2}" \

@@ -1,12 +1,11 @@
 """Pure functions over arrays: advantages, weights, losses, reductions.
 
-No model, no config and no I/O here. All arrays are [B, T] unless said;
+No model, no config and no I/O here. All arrays are [B, T] unless noted;
 float32 and float64; every function works under jit (the KL controllers are
 of the host).
 """
 
 from jaxagent.algorithms.advantages import (
-  broadcast_to_tokens,
   discounted_returns,
   gae,
   group_relative_advantages,
@@ -15,8 +14,6 @@ from jaxagent.algorithms.advantages import (
 )
 from jaxagent.algorithms.inclusion import (
   inclusion_probabilities,
-  inclusion_weights,
-  inclusion_weights_with_metrics,
   inverse_probability_weights,
   kaplan_meier,
 )
@@ -58,7 +55,6 @@ __all__ = [
   'FixedKL',
   'aggregate',
   'aggregation_denominator',
-  'broadcast_to_tokens',
   'capped_weights',
   'discounted_returns',
   'duration_weights',
@@ -68,8 +64,6 @@ __all__ = [
   'group_relative_advantages',
   'importance_weights',
   'inclusion_probabilities',
-  'inclusion_weights',
-  'inclusion_weights_with_metrics',
   'inverse_probability_weights',
   'kaplan_meier',
   'kl_estimate',

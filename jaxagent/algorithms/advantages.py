@@ -183,10 +183,3 @@ def optimal_baseline(
   low = reductions.masked_low(values, mask)
   distance = reductions.select(values - low, mask)
   return low + jnp.sum(squares * distance) / jnp.where(total > 0, total, 1.0)
-
-
-def broadcast_to_tokens(per_row: jax.Array, mask: jax.Array) -> jax.Array:
-  """[B] to [B, T]: the row's value on each policy token, 0 elsewhere."""
-  per_row = jnp.asarray(per_row)
-  tokens = jnp.broadcast_to(per_row[:, None], jnp.shape(mask))
-  return reductions.select(tokens, mask)

@@ -106,7 +106,7 @@ def _sequence_counts(
 def aggregation_denominator(
   mask: jax.Array, mode: str, *, segment_ids: jax.Array | None = None
 ) -> jax.Array:
-  """What `aggregate` divides by: policy tokens, or sequences that have any.
+  """Returns the divisor of `aggregate`: policy tokens or sequences with any.
 
   Compute it over the whole batch and pass it to each micro-batch: the sum of
   the micro-batches' losses is then the loss of the batch, however it is cut.

@@ -153,7 +153,7 @@ def fold(
 
 
 def trip_count(module: Module, loop: Instruction) -> int | None:
-  """How often a `while` runs its body, or None where nothing says so.
+  """Returns how often a `while` runs its body; None if that is not known.
 
   Without `known_trip_count` it is the constant that the condition compares the
   counter with, which starts at 0 and rises by 1, as loops of scan and map do.

@@ -214,8 +214,3 @@ def _program(name, function, arguments, holds, tokens=0) -> Program:
   return Program(
     name, lambda: [(function.lower(*arguments), 1)], frozenset(holds), tokens
   )
-
-
-def trained_bytes(learner: Learner) -> Mapping[str, int]:
-  """Bytes a device of each role."""
-  return {name: device_bytes(tree) for name, tree in learner.roles.items()}

@@ -20,7 +20,7 @@ DEFAULT_ROW_TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-  """Where N samples lie in M micro-batches of shape [rows, row_tokens].
+  """Places of N samples in M micro-batches of shape [rows, row_tokens].
 
   micro, row, start, length, segment: int32 [N]; segment counts from 1 within
   its row. Sample i covers flat tokens offset[i] .. offset[i] + length[i] - 1
@@ -262,11 +262,6 @@ def spread_turns(
   return table
 
 
-def count_turns(samples: Sequence[types.Sample]) -> int:
-  """S: turns of all samples."""
-  return sum(len(sample.steps()) for sample in samples)
-
-
 def sequence_of(sample: types.Sample) -> np.ndarray:
   """int32 [P + N]: prompt and response. Raises where there is no prompt."""
   if len(sample.prompt_ids) == 0:
@@ -275,45 +270,6 @@ def sequence_of(sample: types.Sample) -> np.ndarray:
       'nothing to be predicted from; begin prompts with a start token.'
     )
   return np.concatenate([sample.prompt_ids, sample.token_ids]).astype(np.int32)
-
-
-def pack_samples(
-  samples: Sequence[types.Sample],
-  *,
-  row_tokens_buckets: Sequence[int],
-  rows_buckets: Sequence[int] | None = None,
-  max_tokens: int | None = None,
-  pad_id: int = 0,
-  weights: np.ndarray | None = None,
-  advantages: np.ndarray | None = None,
-  packing: Packing | None = None,
-  **options,
-) -> list[types.Batch]:
-  """Samples -> batches of one shape; see `plan_packing` for the options.
-
-  weights: [S], each spread over its turn's policy tokens (default 1).
-  advantages: [S], likewise (default none).
-  """
-  sequences = [sequence_of(sample) for sample in samples]
-  if packing is None:
-    packing = plan_packing(
-      [len(s) for s in sequences],
-      row_tokens_buckets=row_tokens_buckets,
-      rows_buckets=rows_buckets,
-      max_tokens=max_tokens,
-      **options,
-    )
-  skip = np.array([len(s.prompt_ids) for s in samples], np.int64)
-  width = max(len(s.token_ids) for s in samples)
-  tables = sample_tables(samples, width)
-  del tables['later'], tables['turn']
-  if weights is None:
-    weights = np.ones(count_turns(samples))
-  tables['weights'] = spread_turns(samples, weights, width)
-  if advantages is not None:
-    tables['advantages'] = spread_turns(samples, advantages, width)
-  packed = {k: packing.scatter(v, skip) for k, v in tables.items()}
-  return _batches(packing, pack_tokens(packing, sequences, pad_id), packed)
 
 
 def pack_conversations(

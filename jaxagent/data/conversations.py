@@ -82,7 +82,7 @@ _DESCRIBES = (
 
 @dataclasses.dataclass(frozen=True)
 class Conversation:
-  """What was asked, and the answer to learn."""
+  """A prompt and the response to learn."""
 
   prompt: str
   response: str

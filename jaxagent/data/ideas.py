@@ -42,10 +42,10 @@ _AROUND = re.compile(r'\s*(?:#+\s|```|~~~)|.*[:\uff1a][\s*_]*$')
 
 
 def idea_pool(task: types.TaskSpec) -> list[str]:
-  """At least 100 different ideas for a task, scripted (offline).
+  """Returns 100 or more different scripted ideas for a task (offline).
 
-  Without those that the scripted editor can never carry out, or that speak
-  of a step the starter script does not have: being unlike all others, they
+  Ideas that the scripted editor can never carry out, or that name a step the
+  starter script does not have, are left out: being unlike all others, they
   would fill the diverse ten and fail every first step.
   """
   stock = moves.moves_for(task.kind, task.modality)
@@ -100,7 +100,7 @@ def model_idea_pool(
   max_calls: int = 12,
   max_tokens: int = MAX_TOKENS,
 ) -> list[str]:
-  """At least n ideas from a text model (table 7's prompt), deduplicated.
+  """Asks a text model for n or more different ideas (table 7's prompt).
 
   Raises TextModelError where the model does not come up with n.
   """

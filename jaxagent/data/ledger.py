@@ -76,11 +76,11 @@ class Ledger:
     self._live[prompt_id] = Entry(Status.PENDING)
 
   def start(self, prompt_id: str) -> None:
-    """It was handed to the executor: running."""
+    """Marks a prompt as running: it was handed to the executor."""
     self._move(prompt_id, Status.RUNNING)
 
   def finish(self, prompt_id: str) -> None:
-    """It has a valid reward: finished."""
+    """Marks a prompt as finished: it has a valid reward."""
     self._move(prompt_id, Status.FINISHED)
 
   def requeue(self, prompt_id: str, failed: bool = False) -> int:
@@ -90,11 +90,11 @@ class Ledger:
     return entry.attempts
 
   def quarantine(self, prompt_id: str, reason: str) -> None:
-    """Never issued again, and named."""
+    """Marks a prompt as quarantined: it is never issued again."""
     self._move(prompt_id, Status.QUARANTINED).reason = reason
 
   def train(self, prompt_ids: Iterable[str], update: int) -> None:
-    """These finished prompts were consumed by update number `update` >= 0.
+    """Marks finished prompts as trained by update number `update` >= 0.
 
     All or nothing: every id is checked before any is moved.
 
@@ -171,7 +171,7 @@ class Ledger:
     return int(array[position])
 
   def attempts(self, prompt_id: str) -> int:
-    """How often this prompt has failed for reasons of ours."""
+    """Returns how often this prompt met an infrastructure error."""
     entry = self._live.get(prompt_id)
     return entry.attempts if entry else 0
 

@@ -26,7 +26,7 @@ class Drawn:
 
 
 class Source(Protocol):
-  """What the scheduler asks of a prompt source."""
+  """Interface of a prompt source, as the scheduler uses it."""
 
   group_size: int
 
@@ -126,7 +126,7 @@ class PromptSource:
     }
 
   def load_state_dict(self, state: dict[str, Any]) -> None:
-    """Goes on where `state` was taken.
+    """Continues from where `state` was taken.
 
     Raises:
       ValueError: another seed, or a pool that has shrunk.

@@ -45,7 +45,7 @@ except Exception as error:
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-  """Where an action takes place, and whom it can ask.
+  """Context of an action: its state, and the services that it can use.
 
   state, spec: where the step starts, and its task.
   mounts: name -> folder that the workspace shows there.
@@ -87,14 +87,14 @@ class Scene:
   def laid_out(
     self, files: Mapping[str, str | types.Blob]
   ) -> dict[str, str | types.Blob]:
-    """Those of a state's files that a run gets, read-only ones as they were."""
+    """Returns the files that a run gets, read-only ones as they were."""
     given = workspace.laid_out(files, self.mounts, self.spec.submission)
     return workspace.restored(given, self.spec, self.fixed)
 
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-  """What an action did.
+  """Result of an action.
 
   files, script: of the next state; None leaves them as they are.
   lost: a line on each file of a run that is not there in the next step.
@@ -113,7 +113,7 @@ class Effect:
 
 
 class Actions:
-  """Every action of MLAgentBench (paper 002, table 1), told our way."""
+  """All actions of MLAgentBench (paper 002, table 1), in wording of our own."""
 
   name = 'jaxagent'
   # Standard output and error apart: else as they came, in one stream.
@@ -128,11 +128,11 @@ class Actions:
   def failed(
     self, action: str, args: Mapping[str, str], error: ActionFailed
   ) -> str:
-    """What an action that could not be carried out is answered."""
+    """Returns the observation of an action that could not be carried out."""
     return f'Error: {error}'
 
   def not_understood(self, error: parser.ResponseError) -> str:
-    """What a response that cannot be acted on is answered."""
+    """Returns the observation of a response that cannot be acted on."""
     return str(error)
 
   # --- Reading -------------------------------------------------------------
@@ -248,7 +248,7 @@ class Actions:
     )
 
   def not_kept(self, lines: Sequence[str]) -> str:
-    """What of a run's files is not there in the next step."""
+    """Returns the lines on a run's files that the next step does not have."""
     return carried.told(lines)
 
   def report(self, script: str, run: Run) -> str:
@@ -273,7 +273,7 @@ class Actions:
     )
 
   def printed(self, execution: types.Execution) -> str:
-    """What a command gave."""
+    """Returns a command's output, after its status if it failed."""
     if execution.outcome is types.Outcome.OK:
       return execution.output
     return f'Status: {execution.outcome.value}\n{execution.output}'
@@ -310,7 +310,7 @@ class Actions:
     return self._after_edit(scene, script_name, old, new, target)
 
   def edited(self, target: str, diff: str) -> str:
-    """What an edit is answered."""
+    """Returns the observation of an edit."""
     return f'The edited file is saved to {target}.\n{diff or NO_CHANGE}'
 
   def backed_up(self, script: str, target: str) -> str:
@@ -334,7 +334,7 @@ class Actions:
     if scene.after_edit == 'measure':
       return Effect(text, run.outcome, files, target, run, diff=diff)
     text = f'{self.report(target, run)}\n{text}'
-    # A fault of ours changes nothing, whatever a failed script's edit does.
+    # An infrastructure error changes nothing, unlike a failed script.
     keep = scene.on_failure == 'keep' and not run.outcome.is_infrastructure
     if run.outcome is not types.Outcome.OK and not keep:
       text += f'\n{UNDONE}'

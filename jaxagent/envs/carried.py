@@ -1,7 +1,7 @@
-"""What a run leaves in the workspace goes on to the next step.
+"""Files that a run leaves in the workspace are carried to the next step.
 
 Text stays text; anything else is kept by content (`snapshots`). What cannot be
-kept is told in the observation, so that an agent does not look for it in vain.
+kept is listed in the observation, so that an agent does not search for it.
 The submission is kept to be read: no run gets it (`workspace.laid_out`).
 """
 
@@ -56,7 +56,7 @@ def carry(
 def _barred(
   name: str, size: int, execution: types.Execution, spec: types.TaskSpec
 ) -> str:
-  """Why no workspace keeps such a file; '' where it may."""
+  """Returns why no workspace keeps such a file; '' if one may."""
   if workspace.inside(name) != name:
     return 'no sensible name'
   if workspace.is_read_only(name, spec):
@@ -76,7 +76,7 @@ def _no_room(kept: workspace.Files, name: str) -> str:
 
 
 def told(lines: Sequence[str]) -> str:
-  """For the observation; '' where everything was kept."""
+  """Returns the observation's part on files not kept; '' if all were."""
   if not lines:
     return ''
   return '\nNot kept for the next step:\n' + '\n'.join(lines)

@@ -38,7 +38,7 @@ class StartError(RuntimeError):
 
 
 def reason_of(message: str, execution: types.Execution) -> str:
-  """One line: the message, and what the script raised or said last."""
+  """Returns one line: the message, and the script's last error or output."""
   last = ''
   if execution.outcome is not types.Outcome.OK:
     last = failures.last_words(execution.errors or execution.output)
@@ -116,7 +116,7 @@ class ScriptRunner:
     return dataclasses.replace(spec.limits, **changes)
 
   def step_deadline(self, around: Deadline = NO_DEADLINE) -> Deadline:
-    """That of a step which begins now, within the one `around` it."""
+    """Returns the deadline of a step that begins now, nested in `around`."""
     if self.step_timeout_s is None:
       return around
     return around.nested(self.step_timeout_s)
@@ -167,7 +167,7 @@ class ScriptRunner:
           self.cache_hits += 1
           return self._cache[key]
     for _ in range(self.infrastructure_retries + 1):
-      # Under the same id: whoever cancels the job knows no other.
+      # Under the same id: a caller that cancels the job knows no other.
       run = self._run_once(task, files, script, split, job_id, deadline, **more)
       if not run.outcome.is_infrastructure or deadline.remaining() <= 0:
         break
@@ -202,7 +202,7 @@ class ScriptRunner:
       self.executions += 1
     try:
       execution = self._submit(job, deadline).result()
-    except Exception as error:  # the pool itself failed: ours, not theirs
+    except Exception as error:  # the pool itself failed, not the script
       execution = types.Execution(
         job_id=job_id,
         outcome=types.Outcome.INFRASTRUCTURE,
@@ -288,7 +288,7 @@ class ScriptRunner:
     return files
 
   def _baseline(self, task: str, run: Run) -> float:
-    """What a starter that gives no score is compared with (002, appendix A)."""
+    """Returns the baseline for a starter without a score (002, appendix A)."""
     spec = self.task(task).spec
     why = f'{run.outcome.value}: {reason_of(run.message, run.execution)}'
     if spec.layout == 'jaxagent':

@@ -141,11 +141,11 @@ class FolderTask:
 
 
 class Sample:
-  """What the sample submission says, to know a refused copy of it.
+  """The sample submission's values, by which a refused copy of it is detected.
 
-  What was refused is read as loosely as can be: with an index column, rows left
-  out or a few damaged cells a copy stays one. A cell that holds neither a number
-  nor a class says nothing.
+  A refused file is read as loosely as possible: a copy with an index column,
+  missing rows or a few damaged cells counts as one. Cells that hold neither a
+  number nor a class are ignored.
 
   Args:
     frame: the sample, as `Task.frame` gives it.
@@ -217,9 +217,9 @@ class Sample:
 
 
 def _most_changed(frame, truth) -> float:
-  """How many cells of a whole copy may say something else.
+  """Returns how many cells of a whole copy may differ from the sample.
 
-  No more than half as many as differ in the answers: where nearly all rows are of
+  At most half as many as differ in the answers: where nearly all rows are of
   the sample's class, a good model repeats it nearly everywhere.
   """
   names = [name for name in frame if name in truth]

@@ -54,16 +54,16 @@ class GradeResult:
 
 
 def credited(passed: int) -> tuple[str, ...]:
-  """The checks that were stood; none by what nobody knows to be no copy.
+  """Returns the checks passed; none if the file may be a copy of the sample.
 
-  That shows once a table was compared with the sample, cell by cell: before, a
-  file without a word would have been paid for being the program's own.
+  Whether it is one is known once the table was compared with the sample, cell
+  by cell: a file refused earlier must not be paid for being the program's own.
   """
   return CHECKS[:passed] if passed >= _COMPARED else ()
 
 
 def _entry(task: PreparedTask) -> dict[str, str]:
-  """What the grading process has to know of a task."""
+  """Returns a task's entry for the grading process."""
   if task.spec.layout == mlagentbench_tasks.LAYOUT:
     return {
       'folder': str(task.private_dir),

@@ -36,7 +36,7 @@ class TextModelError(Exception):
 
 
 class NoText(TextModelError):
-  """It answered and said nothing: of a model that is measured, its own doing."""
+  """The model's answer is empty: counted against a model that is evaluated."""
 
 
 _THOUGHTS: contextvars.ContextVar[dict[str, str] | None] = (
@@ -106,7 +106,7 @@ class Reader(Protocol):
   is_stand_in: bool
 
   def describe(self, text: str, wanted: str) -> str:
-    """What is `wanted` of a file's text."""
+    """Returns what is `wanted` to be known of a file's text."""
     ...
 
   def reflect(self, problem: str, log: str, things: str) -> str:
@@ -114,13 +114,13 @@ class Reader(Protocol):
     ...
 
   def retrieve(self, problem: str, log: str, plan: str) -> str:
-    """What of the research log helps with the current plan."""
+    """Returns the parts of the research log that help with the current plan."""
     ...
 
 
 @runtime_checkable
 class Helper(Protocol):
-  """Whoever answers Request Help."""
+  """Interface of the helper that answers Request Help."""
 
   name: str
   is_stand_in: bool

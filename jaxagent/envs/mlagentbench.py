@@ -3,12 +3,12 @@
 For runs that are compared with paper 002's. Observations follow its environment
 at 5d71205 (`tests/golden/mlagentbench_observations.json`), its holes included:
 success and failure begin alike, a script that fails loses what it printed, a
-read-only file is recognised by its exact spelling alone. What lies behind them
-stays ours: no path leaves the workspace, the task's data and read-only files do
-not change for a script (a write that the original would let through is seen by
-reading actions alone), and a submission is written by running the script. What a
-run leaves and no next step will find is named at the end of its answer: the
-original, which keeps all, has no words for it.
+read-only file is recognised by its exact spelling alone. The rules behind
+them stay this package's: no path leaves the workspace, the task's data and
+read-only files do not change for a script (a write that the original would let
+through is seen by reading actions alone), and a submission is written by
+running the script. Files that a run leaves and the next step will not have are
+named at the end of its answer: the original keeps all and has no words for it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class MlAgentBenchActions(Actions):
         f'one of the following actions:\n{", ".join(ACTIONS)}'
       )
     if error.action in prompts.TOOLS:
-      # Arguments that are none at all are told without the prefix.
+      # Text that holds no arguments at all is answered without the prefix.
       prefix = 'EnvError: ' * isinstance(error, parser.ActionError)
       return f'{prefix}{usage(error.action)}'
     return str(error)
@@ -302,7 +302,7 @@ class MlAgentBenchActions(Actions):
 
 
 def usage(action: str) -> str:
-  """What the original answers to arguments that it cannot use."""
+  """Returns the original's answer to arguments that it cannot use."""
   _, hints, _ = prompts.TOOLS[action]
   lines = ',\n            '.join(f'{k}: [{v}]' for k, v in hints.items())
   return (

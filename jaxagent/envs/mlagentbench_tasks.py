@@ -52,7 +52,7 @@ _LIMITS = Limits(
 
 
 def is_one(root: pathlib.Path) -> bool:
-  """Whether a folder is of this layout; what it lacks is told by `load`."""
+  """Whether a folder has this layout; `load` reports what it lacks."""
   return (
     not (root / 'task.yaml').exists()
     and (root / 'env').is_dir()
@@ -102,7 +102,7 @@ def load(name: str, root: pathlib.Path) -> TaskSpec:
 
 
 def _record(name: str, beside: pathlib.Path) -> dict[str, Any]:
-  """What stands beside the folder over what is known of it."""
+  """Returns the task's record: the file beside the folder over known values."""
   given = task_yaml.read_yaml(beside, ()) if beside.is_file() else {}
   metric, higher = PUBLISHED.get(name, ('score', None))
   record = {
@@ -160,7 +160,7 @@ def is_prepared(root: pathlib.Path) -> bool:
 
 
 def content_hash(root: pathlib.Path) -> str:
-  """Of all that a copy holds."""
+  """Returns the hash of all that a copy holds."""
   digest = hashlib.sha256()
   for path in sorted(root.rglob('*')):
     if path.is_file():
@@ -177,7 +177,7 @@ def copy_to(root: pathlib.Path, target: pathlib.Path) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Workspace:
-  """How `env/` is shown.
+  """Content of `env/` by the way in which it is shown.
 
   texts: relative path -> what an action may read and change.
   others: relative path -> file that a run gets as it is.
@@ -246,7 +246,7 @@ def _texts(
 
 
 def _as_text(path: pathlib.Path) -> str | None:
-  """None where no action could hold it."""
+  """Returns a file's text; None if no action could hold it."""
   if path.stat().st_size > workspace.MAX_FILE_BYTES:
     return None
   return workspace.as_text(path.read_bytes())

@@ -112,7 +112,7 @@ class UnknownAction(ActionError):
 
 @contextlib.contextmanager
 def naming(action: str) -> Iterator[None]:
-  """What is wrong with a response names the action that it is about."""
+  """Adds the action's name to response errors raised inside."""
   try:
     yield
   except ResponseError as error:
@@ -138,7 +138,7 @@ def _entry_pattern(names: Sequence[str]) -> re.Pattern[str]:
 
 
 def is_text(value: str) -> bool:
-  """No NUL and no lone surrogate: what a file or a request can hold."""
+  """Whether a file or request can hold it: no NUL and no lone surrogate."""
   return _NO_TEXT.search(value) is None
 
 

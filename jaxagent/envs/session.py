@@ -1,5 +1,5 @@
 """One trajectory in hand: actions by name, as MLAgentBench's environment takes
-them, from whoever gives them (a script, a person, an agent of another project).
+them, whatever their source (a script, a person, an agent of another project).
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Snapshots:
     return types.State(**record)
 
   def missing(self, keys: Iterable[str]) -> set[str]:
-    """Those of the keys that no state is kept under."""
+    """Returns the keys under which no state is kept."""
     with self._lock:
       kept = {key for (key,) in self._base.execute('select id from states')}
     return set(keys) - kept

@@ -69,7 +69,7 @@ class SolutionError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-  """What a response proposes."""
+  """A response's proposal: a plan and its program."""
 
   plan: str
   code: str
@@ -85,7 +85,7 @@ class Previous:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """What is asked: a task by name, and a solution of it that was run.
+  """A request: a task by name, and perhaps an earlier solution to improve.
 
   previous_id: that solution's, for traces; '' where there is none.
   """
@@ -130,7 +130,7 @@ def parse(response: str) -> Solution:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-  """What a prompt says of a task.
+  """Description of a task for prompts.
 
   brief: one line for small policies.
   files: name -> text of its beginning.
@@ -194,7 +194,7 @@ def ask(
   *,
   style: str = 'full',
 ) -> str:
-  """What the policy is asked, in the style 'full' (the paper's) or 'compact'.
+  """Returns the prompt in the style 'full' (the paper's) or 'compact'.
 
   fits: whether a text is within the prompt's budget, see `solve`. 'compact' has
     no more than a line about the task: a policy that is trained on it alone
@@ -218,7 +218,7 @@ def ask(
 def solve(
   task: Description, previous: Previous | None, fits: Callable[[str], bool]
 ) -> str:
-  """What the paper asks; as much of the data as `fits` lets in.
+  """Returns the paper's prompt, with as much of the data as `fits` allows.
 
   fits: whether a text is within the prompt's budget. The data's beginning is cut
     first, then the previous output from its front; then the task is left out, as
@@ -248,7 +248,7 @@ def solve(
 
 
 def _improve(previous: Previous, n: int, code: str | None = None) -> str:
-  """With the last n characters of its output."""
+  """Returns the prompt to improve, with the last n characters of the output."""
   if code is None:
     code = previous.solution.code
   return _IMPROVE.format(

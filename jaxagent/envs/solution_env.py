@@ -1,4 +1,4 @@
-"""Whole solutions in the sandbox: instrumented, run, graded, and told.
+"""Whole solutions in the sandbox: instrumented, run, graded, recorded.
 
 Partial credit comes from marks (`jaxagent.instrumentation`) or, in the verified
 mode, from what the grader checks of the submission, outside of the program's
@@ -74,12 +74,12 @@ class SolutionEnvironment:
     job_id: str = 'job',
     deadline: Deadline = NO_DEADLINE,
   ) -> tuple[types.Executed, Run | None]:
-    """Runs what a response proposes; whatever it says, it ends in an outcome.
+    """Runs a response's program; any response ends in an outcome.
 
     answer: of the model that instruments, where one was asked. What it and a model
       that answered with `response` thought before is in their `thoughts`.
 
-    Returns (what an interaction is told, the run where there was one).
+    Returns (the result for the interaction, the run if there was one).
     """
     try:
       solution = parse(response)
@@ -134,6 +134,7 @@ class SolutionEnvironment:
     run: Run | None = None,
     message: str = '',
   ) -> SolutionRecord:
+    """Returns the record for traces, report and audit."""
     spec = self.runner.task(task.name).spec
     code = solution.code if solution else ''
     before = task.previous.solution.code if task.previous else ''

@@ -93,13 +93,13 @@ class StepEnvironment(ScriptRunner):
     editor: interfaces.Editor.
     grader: has `grade(task_name, submission_bytes, split)` giving
       `score`, `outcome`, `reason`.
-    reader, helper: whom the actions ask that need text beside an edit.
-    dialect: of DIALECTS; the words in which an observation is told.
+    reader, helper: models of the actions that need text beside an edit.
+    dialect: of DIALECTS; the wording of observations.
     timeout_s, memory_mb: limits of one execution; the task's own if None.
     threads: CPUs of one execution, and threads of its numerical libraries.
     zygote: use the pool's pre-imported worker.
     after_edit: 'execute' runs and grades the edited script in the same step
-      and tells of it; 'measure' tells the diff alone, and the score is for the
+      and reports it; 'measure' reports the diff alone, and the score is for the
       reward (paper 000, which runs scripts by Execute Script); 'nothing' leaves
       the score, too, to Execute Script (paper 002).
     on_failure: of 'execute': 'revert' undoes an edit whose run failed, as an
@@ -109,7 +109,8 @@ class StepEnvironment(ScriptRunner):
     actions: that may be taken.
     cache: executions of the same task, files and split are looked up
       instead of run (durations too). For collection only: RL runs for real.
-    infrastructure_retries: how often a failure of ours is run again.
+    infrastructure_retries: how often an execution is repeated after an
+      infrastructure error.
     step_timeout_s: seconds for a step as a whole: the editor, the pool's queue
       and the execution, with those retries. What is not done then has the
       outcome `deadline`, which is never a reward. None: no limit.

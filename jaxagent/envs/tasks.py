@@ -144,7 +144,7 @@ def list_tasks(
   """Every task of the folder, checked, sorted by name.
 
   Of folders in MLAgentBench's own layout those that can be used: its repository
-  has tasks without a score. Who names one of these is told why it is none.
+  has tasks without a score. Naming such a task raises an error with the reason.
   """
   specs = []
   for name in task_names(tasks_dir):
@@ -174,7 +174,7 @@ def starter_files(root: pathlib.Path) -> dict[str, str]:
 
 
 def content_hash(spec: TaskSpec) -> str:
-  """What the prepared data depends on: prepare.py and scikit-learn's data."""
+  """Hashes what prepared data depends on: prepare.py and scikit-learn."""
   import importlib.metadata
 
   digest = hashlib.sha256()
@@ -208,7 +208,7 @@ def _run_prepare(
   if done.returncode != 0:
     raise ValueError(
       f'task {spec.name}: prepare.py failed with exit status {done.returncode}: '
-      f'{failures.last_words(done.stderr) or "it said nothing"}; '
+      f'{failures.last_words(done.stderr) or "it printed no error"}; '
       f'`python {script}` shows all of it.'
     )
 
@@ -264,7 +264,7 @@ def prepare_task(spec: TaskSpec, data_dir: pathlib.Path | str) -> PreparedTask:
 
 
 def _prepare_mlagentbench(spec: TaskSpec, home: pathlib.Path) -> PreparedTask:
-  """As its own `prepare_task` does, but in a copy: the folder stays as it is."""
+  """Prepares a task as MLAgentBench does, but in a copy of its folder."""
 
   def make(scratch: pathlib.Path) -> None:
     mlagentbench_tasks.copy_to(spec.root, scratch)
@@ -310,7 +310,7 @@ def _made_once(home: pathlib.Path, name: str, make) -> pathlib.Path:
 
 
 def _move_into_place(scratch: pathlib.Path, final: pathlib.Path) -> None:
-  """Renames atomically; whoever comes second keeps the first one's data."""
+  """Renames atomically; the second of two callers keeps the first one's."""
   if final.exists() and not (final / 'done').is_file():
     shutil.rmtree(final)  # left by an older, interrupted layout
   try:

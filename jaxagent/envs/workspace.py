@@ -84,16 +84,17 @@ def is_read_only(path: str, spec: types.TaskSpec) -> bool:
 
 
 def visible(files: Files) -> dict[str, str | types.Blob]:
-  """What actions get to see: all files but the undo copies."""
+  """Returns the files that actions see: all but the undo copies."""
   return {k: v for k, v in files.items() if not within(k, BACKUP)}
 
 
 def laid_out(
   files: Files, mounts: Iterable[str], submission: str
 ) -> dict[str, str | types.Blob]:
-  """What a run gets: nothing in the place of the task's data or of ours.
+  """Returns the files that a run gets.
 
-  Nor the last run's submission: a script that writes none has none.
+  Left out are those at reserved paths or at the task's data, and the last
+  run's submission: a script that writes none has none.
   """
   taken = (*RESERVED, *mounts, submission)
   return {k: v for k, v in files.items() if not is_at(k, taken)}
@@ -171,7 +172,7 @@ def lines(
 
 
 def _kept(files: Files, name: str) -> str | types.Blob | None:
-  """What a state holds of it; None for what may be among the task's data."""
+  """Returns a state's file; None if there is none, as for the task's data."""
   path = checked(name)
   return None if within(path, BACKUP) else files.get(path)
 
@@ -225,13 +226,13 @@ def _parts(file: BinaryIO, universal: bool) -> Iterator[bytes]:
 
 
 def _lines(parts: Iterable[bytes], first: int, last: int) -> tuple[str, int]:
-  """As `lines`, of bytes; no more of them in memory than are shown."""
+  """Returns `lines` of bytes, holding in memory only what is shown."""
   part, size, ended = bytearray(), 0, 0  # ended: lines before those of `data`
   for data in parts:
     more = data.count(b'\n')
     start, stop = max(first - 1 - ended, 0), last - ended
     if start <= more and stop > 0:
-      # The last piece goes on with the first one of what is read next.
+      # The last piece continues with the first one of what is read next.
       wanted = b'\n'.join(data.split(b'\n')[start:stop])
       part += wanted[: MAX_FILE_BYTES - len(part)]
       size += len(wanted)
@@ -288,7 +289,7 @@ def binary(mounts: Mounts, name: str) -> bytes | None:
 
 
 def _mounted(mounts: Mounts, path: str) -> pathlib.Path | None:
-  """Where a path of the workspace lies in what is shown there, if it does."""
+  """Returns the real place of a path below a mount; None outside of all."""
   name, _, rest = path.partition('/')
   if name not in mounts:
     return None
@@ -343,7 +344,7 @@ def can_be_laid_out(
 
 
 def clash(names: Iterable[str], path: str) -> str:
-  """Why no sandbox could lay out `path` beside these files; '' if it could."""
+  """Returns why no sandbox could hold `path` beside these; '' if it could."""
   for other in names:
     if within(path, other):
       return f'{other!r} is a file, not a folder.'
@@ -407,7 +408,7 @@ def with_room(files: Files) -> dict[str, str | types.Blob]:
 
 
 def text_bytes(files: Files) -> int:
-  """Of all text in the workspace, undo copies too."""
+  """Returns the bytes of all text in the workspace, undo copies included."""
   return sum(
     len(value.encode('utf-8', 'surrogatepass'))
     for value in files.values()

@@ -25,10 +25,10 @@ def grade_files(
   timeout_s: float,
   memory_mb: int,
 ) -> Grade:
-  """As graders.grade_files; what passes a limit has no score and a reason.
+  """Grades within limits; a grade that passes one has a reason and no score.
 
   timeout_s: seconds of one grade. memory_mb: MiB of address space.
-  Raises: ValueError and OSError as graders.grade_files does.
+  Else it is graders.grade_files, whose ValueError and OSError it raises.
   """
   higher = graders.higher_is_better(competition, mode)
   context = multiprocessing.get_context('forkserver')
@@ -59,7 +59,7 @@ def grade_files(
 
 
 def _answer(pipe, timeout_s: float) -> dict | None:
-  """What the process said; None where that took too long."""
+  """Returns the process's answer; None if it took too long."""
   if not pipe.poll(START_S):
     return None
   pipe.recv_bytes()  # it has begun

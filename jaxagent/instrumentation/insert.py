@@ -44,9 +44,9 @@ _MOST_IMPORTS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-  """After `statement`, the mark `number`.
+  """Place of the mark `number`: after `statement`.
 
-  value: what the mark is told: the name of a variable of the program that then
+  value: argument of the mark: the name of a variable of the program that then
     holds a loss or score.
   """
 
@@ -91,7 +91,7 @@ def _reads_the_sample(place: Place) -> bool:
 
 
 def _imports(within: Iterable[ast.stmt]) -> list[Place]:
-  """Where the program may just have imported what is not Python's own."""
+  """Finds statements that may just have imported a package not Python's own."""
   found = []
   for statement in within:
     if names := _packages(statement):
@@ -156,7 +156,7 @@ def _joined(
 
 
 def _put_head(lines, tree, name, edits, new) -> None:
-  """Before all but what Python wants first."""
+  """Inserts the head before all but what Python requires first."""
   before = _before(tree)
   first = _first(tree)
   if not isinstance(first, _COMPOUND):
@@ -187,8 +187,8 @@ def _compare(
 ) -> None:
   """Raises ValueError where `text` is not the program and its marks.
 
-  In a program that is laid out as nobody would, a mark can come to stand in
-  another block, or within a text.
+  In a program of unusual layout a mark can land in another block or within a
+  string.
   """
   behind: dict[int, list[str]] = {}
   for place in places:

@@ -40,7 +40,7 @@ Now please insert print statements for this python script:
 
 
 def prompt(code: str) -> str:
-  """What the model is asked."""
+  """Returns the prompt of the instrumenter."""
   statements = '\n'.join(f'print("{name}")' for name in marks.NAMES)
   return _PROMPT.format(statements=statements, code=code)
 
@@ -154,7 +154,7 @@ def _is_print(node: ast.AST) -> bool:
 
 
 def _number(statement: ast.stmt) -> int | None:
-  """Which milestone a print tells of, None for any other."""
+  """Returns the milestone that a print reports; None for any other print."""
   arguments = statement.value.args
   text = _beginning(arguments[0]).strip().lower() if arguments else ''
   for number, name in enumerate(marks.NAMES):

@@ -5,7 +5,7 @@ key comes in a file that is gone before the program's own first line runs, and
 then lives in a hash object, which does not give it out. That keeps a program from
 printing its way to credit, or from reading the key where programs can read. It
 does not keep one from searching its own process for that object and using it
-(docs/rl_for_mle.md): whoever has to rule that out takes the verified mode.
+(docs/rl_for_mle.md): the verified mode rules that out.
 
 Marks are written once the program has imported a package that was installed
 before it ran; those of before then wait. With Python's own modules alone no model
@@ -130,7 +130,7 @@ class Mark:
 def files(
   name: str, key: bytes, lines: Mapping[int, Sequence[int]]
 ) -> dict[str, str | bytes]:
-  """What the workspace gets: the module `name` and its key.
+  """Returns the files for the workspace: the module `name` and its key.
 
   lines: number of a mark -> lines of the program that may set it.
   """
@@ -146,7 +146,7 @@ def files(
 
 
 def marks_file(name: str) -> str:
-  """Where marks are left in the workspace."""
+  """Returns the file of the workspace into which marks are written."""
   return f'.{name}.marks'
 
 

@@ -14,7 +14,7 @@ _POINTER = re.compile(r' +[~^]+')
 
 @dataclasses.dataclass(frozen=True)
 class Instrumented:
-  """What is run instead of a program.
+  """The program that is run instead of the given one.
 
   code: the program with marks; as it was where none could be put in.
   placed: numbers of its marks (`marks.NAMES`).
@@ -24,9 +24,9 @@ class Instrumented:
   put_in: texts within its other lines; the first begins one.
   refused: why an instrumenter's own answer was not used, '' where it was.
   paid: whether what it reaches can be a milestone. With Python's own modules
-    alone no model is trained: else whoever copies a file would be paid for an
-    import and for what was read. Here it says that it imports others somewhere;
-    the marks see to it that it has.
+    alone no model is trained: else a program that copies a file would be paid
+    for an import and for reading. True means that an import of another package
+    stands somewhere in the text; the marks check that it ran.
   """
 
   code: str
@@ -79,7 +79,7 @@ class Instrumented:
 
 
 def _moved(pointer: str, line: str, by: int) -> str | None:
-  """What points into a line of a traceback; None where it would point at all."""
+  """Moves a traceback's pointer left; None if it marks the whole line."""
   moved = pointer.replace(' ' * by, '', 1)
   return None if moved.strip() == '^' * len(line.strip()) else moved
 
@@ -88,7 +88,9 @@ class Instrumenter(Protocol):
   """Puts marks into programs; blocking, called from many threads."""
 
   def instrument(self, code: str, key: bytes) -> Instrumented:
-    """Never raises on any text; what cannot be instrumented is run as it is.
+    """Puts marks in; a text that cannot be instrumented is returned as it is.
+
+    Never raises.
 
     key: of this run of the program, up to 64 bytes; fresh each time.
     """

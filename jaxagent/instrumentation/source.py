@@ -49,7 +49,7 @@ def compiled(code: str) -> ast.Module:
 
 
 def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-  """What stands indented below a statement, in the order of the text."""
+  """Yields the blocks indented below a statement, in the order of the text."""
   for _, value in ast.iter_fields(node):
     if not isinstance(value, list) or not value:
       continue

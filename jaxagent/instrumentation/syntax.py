@@ -55,7 +55,7 @@ class SyntaxInstrumenter:
 
 
 def find(tree: ast.Module) -> list[Place]:
-  """At most one place for each mark."""
+  """Finds the places of marks, one or none for each."""
   every = list(statements(tree.body))
   found: dict[int, Place] = {}
 

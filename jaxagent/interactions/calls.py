@@ -1,4 +1,4 @@
-"""What an interaction asks for, what it is told, and what it gives."""
+"""Calls that an interaction makes, their results, and its final credits."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Credit:
 
   @property
   def reason(self) -> NoReward | None:
-    """Why it has no reward; None where it has one."""
+    """The reason for having no reward; None if there is one."""
     if self.reward is None:
       return NoReward.NOT_CREDITED
     return self.reward if isinstance(self.reward, NoReward) else None
@@ -74,7 +74,7 @@ class Credit:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """Where an interaction stands after one event.
+  """State of an interaction after one event.
 
   state: plain data, never changed in place.
   calls: to be carried out next, in any order or at once.

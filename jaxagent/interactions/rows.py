@@ -81,7 +81,7 @@ def rows(
   """Rows in which each token of a credited call is trained exactly once.
 
   A call whose prompt begins with all of an earlier row, prompt and responses,
-  goes on with that row, and what its prompt adds is observation. Any other
+  extends that row, and what its prompt adds is observation. Any other
   call (a template that leaves old turns out, a fork) begins a row, whose
   prompt is what the call was shown: nothing is tokenised again.
 

@@ -1,4 +1,4 @@
-"""How many programs this process has compiled, whoever asked for them.
+"""Number of programs that this process has compiled, in all of its threads.
 
 Learner, optimizer, advantages and rollout engine share one process and one
 device: what any of them compiles in the middle of a run costs the same
@@ -27,7 +27,7 @@ def count() -> int:
 
 
 class Recompiles:
-  """What is compiled after the first `warm_updates` updates."""
+  """Counts compilations after the first `warm_updates` updates."""
 
   def __init__(self, warm_updates: int):
     self._warm_updates = warm_updates

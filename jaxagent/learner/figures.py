@@ -105,9 +105,9 @@ def explained_variance(
 
 
 def _sampler_gap(logp: np.ndarray, sampled: np.ndarray) -> dict[str, float]:
-  """How far the trainer is from what was sampled from; both [T], nats.
+  """Returns metrics of the trainer's distance from the sampler; both [T], nats.
 
-  Of samples of earlier versions it holds what was learned since.
+  For samples of earlier versions this includes what was learned since.
   """
   probs = np.abs(np.exp(logp) - np.exp(sampled))
   nats = np.abs(logp - sampled)

@@ -121,7 +121,7 @@ class Learner:
 
   @property
   def updates(self) -> int:
-    """Of RL, so far."""
+    """RL updates so far."""
     return self._counters['updates']
 
   def start_rl(self) -> None:
@@ -330,7 +330,7 @@ class Learner:
     return sums.result() | {'critic/vf_explained_var': explained}
 
   def end_value_warmup(self) -> None:
-    """What `value_update` has taught stays; the critic's schedule begins anew."""
+    """Ends the warm-up: keeps the critic, restarts its schedule."""
     self._roles.restart_value_schedule()
 
   def logprobs(self, samples: Sequence[types.Sample]) -> np.ndarray:

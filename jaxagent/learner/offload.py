@@ -12,7 +12,7 @@ HOST, DEVICE = 'pinned_host', 'device'
 
 
 def complaint(names: Collection[str], mesh: Mesh) -> str:
-  """Why these roles cannot be offloaded on a mesh, '' where they can.
+  """Returns why these roles cannot be offloaded on a mesh; '' if they can.
 
   On CPU devices it would do nothing: their memory is the host's.
   """

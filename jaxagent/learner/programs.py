@@ -258,7 +258,7 @@ class Optimizer:
 
 
 def _count(state) -> jax.Array:
-  """Where the schedule is."""
+  """Returns the step count of the learning-rate schedule."""
   return next(part.count for part in state if _is_schedule(part))
 
 
@@ -292,7 +292,7 @@ def warmup(lr: float, steps: int) -> optax.Schedule:
 
 
 def sft_schedule(config: LearnerConfig) -> optax.Schedule:
-  """Of fine-tuning."""
+  """Returns the learning-rate schedule of fine-tuning."""
   return _schedule(
     config.sft_schedule,
     config.sft_lr,
@@ -302,7 +302,7 @@ def sft_schedule(config: LearnerConfig) -> optax.Schedule:
 
 
 def rl_schedule(config: LearnerConfig, lr: float) -> optax.Schedule:
-  """Of one role's optimizer in RL."""
+  """Returns the learning-rate schedule of one role's optimizer in RL."""
   return _schedule(config.schedule, lr, config.warmup_steps, config.steps)
 
 

@@ -27,7 +27,7 @@ _ARRAYS = (
 
 
 class Roles:
-  """What the learner trains and compares with; all arrays, no samples.
+  """The models that the learner trains and compares with, and their optimizers.
 
   Fine-tuning has a policy and its optimizer; RL has the reference and the
   value model besides, both made from the policy of that moment; the value

@@ -18,7 +18,7 @@ Flat = dict[str, jax.Array]
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """How a model's state flattens: path -> leaf, and back."""
+  """Layout of a model's flattened state: path -> leaf, and back."""
 
   graphdef: Any
   treedef: Any

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class Packer:
-  """How samples become micro-batches on a mesh; keeps the shapes it used.
+  """Packs samples into micro-batches on a mesh; remembers the shapes used.
 
   shapes: (rows, row length) of packings so far, which are preferred: each
     new one compiles. They decide the packing, hence the order of float

@@ -2,7 +2,7 @@
 
 Servers without a reasoning parser (plain vLLM, SGLang, llama.cpp) leave thoughts in
 the text, in the tags of the model's family; others give them a field of their own, or
-a part of their own in a list. Here they are told apart, for every role alike.
+a part of their own in a list. Here they are separated, for every role alike.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def ask(
   except Refused as error:
     _log.info('%s', error)
     # Wrong options are refused with the same status: then this is, too, and
-    # its error goes on. Of an endpoint that is well the cache keeps the answer.
+    # its error is raised. The cache keeps the answer of a working endpoint.
     with contextlib.suppress(NoText, Unfinished):
       complete(client, _SHORT, **options)
     raise Unanswerable(

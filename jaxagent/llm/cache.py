@@ -37,7 +37,7 @@ class AnswerCache:
     directory.mkdir(parents=True, exist_ok=True)
 
   def path(self, request: dict[str, Any]) -> pathlib.Path:
-    """Where the answer to a request lies."""
+    """Returns the file of the answer to a request."""
     text = json.dumps(request, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()
     return self.directory / digest[:2] / f'{digest}.json'

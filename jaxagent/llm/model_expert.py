@@ -59,7 +59,7 @@ class ModelExpert:
     self.attempts = attempts
 
   def prompt(self, state: types.State, task: types.TaskSpec) -> str:
-    """What the model is shown of a state."""
+    """Returns the model's prompt for a state."""
     return agents.prompt_that_fits(
       self.agent, state, task, actions=self.actions, fits=self._fits
     )

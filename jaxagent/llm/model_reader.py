@@ -54,7 +54,7 @@ class ModelReader:
     self.temperature = temperature
 
   def describe(self, text: str, wanted: str) -> str:
-    """What is wanted of a file: of its blocks, put together."""
+    """Asks what is wanted of a file, block by block, and joins the answers."""
     answers = [
       self._ask(
         _DESCRIBE.format(start=start, end=end, block=block, wanted=wanted)

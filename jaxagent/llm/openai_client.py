@@ -45,7 +45,7 @@ _REMEDIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-  """What a client has spent so far; answers from the cache are free.
+  """Usage of a client so far; answers from the cache are free.
 
   requests: HTTP requests sent, the repeated ones too.
   without_usage: answers of an endpoint that did not count its tokens: where
@@ -181,7 +181,7 @@ class OpenAIClient:
     self._http.close()
 
   def usage(self) -> Usage:
-    """What was spent since the client was made."""
+    """Returns the usage since the client was made."""
     with self._lock:
       return self._usage
 
@@ -249,7 +249,7 @@ class OpenAIClient:
     ask = functools.partial(self._with_retries, read=self._read)
     whole = functools.partial(self._room.whole, ask)
     found = self._answer('chat/completions', wanted, whole, cache)
-    # A server that may not be told to stop does not.
+    # A server that must not be sent stop texts does not stop at them.
     ends = [at for text in stop if (at := found.find(text)) >= 0]
     if not ends:
       return found
@@ -327,7 +327,7 @@ class OpenAIClient:
   def _with_retries(
     self, path: str, body: dict[str, Any], key: str, *, read: _Read
   ) -> tuple[Any, room.Tokens]:
-    """What `read` made of the answer, and the tokens that it took."""
+    """Requests with retries; returns what `read` gives and the tokens used."""
     for attempt in range(self.max_retries + 1):
       try:
         self._count(requests=1)

@@ -17,13 +17,13 @@ MOST_GROWN = 8  # times the room of the first request: doubled three times
 
 Tokens = (
   dict[str, int] | None
-)  # that answers took; None where nobody counted them
+)  # that answers took; None where they were not counted
 # (path, body, API key) -> what is made of the answer, and the tokens that it took
 Ask = Callable[[str, dict[str, Any], str], tuple[Any, Tokens]]
 
 
 class Room:
-  """How much room a model's answers have, and what becomes of those that need more.
+  """Token limit of a model's answers, and the handling of those that exceed it.
 
   Args:
     name: of the model and its endpoint.

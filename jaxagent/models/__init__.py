@@ -5,15 +5,12 @@ from jaxagent.models.decoder import (
   Decoder,
   abstract_decoder,
   init_decoder,
-  logical_axes,
   split_model,
 )
 from jaxagent.models.logprobs import token_logprobs
 from jaxagent.models.value import (
   ValueModel,
   abstract_value,
-  init_value,
-  value_from_policy,
 )
 
 __all__ = [
@@ -23,9 +20,6 @@ __all__ = [
   'abstract_decoder',
   'abstract_value',
   'init_decoder',
-  'init_value',
-  'logical_axes',
   'split_model',
   'token_logprobs',
-  'value_from_policy',
 ]

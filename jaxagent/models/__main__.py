@@ -116,7 +116,7 @@ def _export(args) -> None:
 
 
 def _temperature(work: pathlib.Path) -> float:
-  """What a run's policy was trained and evaluated at; 1 where nothing says so."""
+  """Returns the temperature of a run's policy; 1 if none is recorded."""
   try:
     return float(
       model_files.read_json(work / 'config.json')['rollout']['temperature']
@@ -126,7 +126,7 @@ def _temperature(work: pathlib.Path) -> float:
 
 
 def _all_ends(folder: pathlib.Path, config: ModelConfig) -> ModelConfig:
-  """With the end tokens that `generation_config.json` alone names, too."""
+  """Adds the end tokens that only `generation_config.json` names."""
   try:
     more = model_files.read_json(folder / 'generation_config.json').get(
       'eos_token_id'

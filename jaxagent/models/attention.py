@@ -108,7 +108,7 @@ def _choose(
 
 
 def _no_cudnn_on(platform: str, capability: str, *what) -> str:
-  """Why a device cannot run cuDNN's flash attention, or ''."""
+  """Returns why a device cannot run cuDNN's flash attention, or ''."""
   if not capability:
     return f'needs an NVIDIA GPU, and the backend is {platform}'
   major, minor = map(int, capability.split('.'))
@@ -116,7 +116,7 @@ def _no_cudnn_on(platform: str, capability: str, *what) -> str:
 
 
 def no_splash(platform: str, tokens: int | None = None) -> str:
-  """Why splash attention cannot be had for rows of `tokens`, or ''."""
+  """Returns why splash attention cannot run rows of `tokens`, or ''."""
   if platform != 'tpu':
     return f'needs a TPU, and the backend is {platform}'
   if tokens is not None and tokens % _LANES:
@@ -130,7 +130,7 @@ def no_cudnn(
   head_dim: int,
   tokens: int | None = None,
 ) -> str:
-  """Why cuDNN's flash attention cannot be had, or ''.
+  """Returns why cuDNN's flash attention cannot be used, or ''.
 
   Its limits as JAX 0.10 and 0.11 check them, in one place and before a trace.
   """

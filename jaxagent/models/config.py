@@ -33,7 +33,7 @@ _INERT = frozenset(
   return_dict sep_token_id sliding_window task_specific_params tokenizer_class
   torch_dtype torchscript unsloth_fixed use_bfloat16 use_cache""".split()
 )
-# How `generate` draws where nobody says otherwise; transformers 4 writes what
+# How `generate` draws by default; transformers 4 writes what
 # is not its default into config.json.
 _GENERATION = frozenset(
   """bad_words_ids begin_suppress_tokens diversity_penalty do_sample

@@ -2,8 +2,8 @@
 
 Weights are stored as [in, out] kernels. Every matmul is done on a flattened
 [B*T, d] matrix: on the CPU the gradient of the 3-D form is twice as slow.
-Nothing here knows of a mesh: `logical_axes` names the axes of a weight, activations
-are named where they are made, and `jaxagent.placement` maps the names.
+Nothing here knows of a mesh: the axes of weights (`_AXES`) and activations have
+logical names, which `jaxagent.placement` maps to a mesh.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class Decoder(nnx.Module):
     return self._forward(tokens, positions, segment_ids, collect=None)[0]
 
   def prefill(self, tokens, positions, segment_ids) -> tuple[jax.Array, Cache]:
-    """As `__call__`, with the keys and values of every layer [B, K, T, h]."""
+    """Runs `__call__`, keeping all layers' keys and values [B, K, T, h]."""
 
     def head_major(pair):
       return tuple(a.transpose(0, 2, 1, 3) for a in pair)
@@ -418,9 +418,8 @@ def abstract_decoder(
   )
 
 
+# Logical names of each kernel's axes, [in, out].
 _AXES = {
-  'embed': ('vocab', 'embed'),
-  'lm_head': ('vocab', 'embed'),
   'q': ('embed', 'heads'),
   'k': ('embed', 'kv_heads'),
   'v': ('embed', 'kv_heads'),
@@ -429,35 +428,3 @@ _AXES = {
   'up': ('embed', 'mlp'),
   'down': ('mlp', 'embed'),
 }
-
-
-def logical_axes(path: Sequence[Any], ndim: int) -> tuple[str | None, ...]:
-  """Names of a weight's axes, by its path in the params.
-
-  >>> logical_axes(('layers', 0, 'q', 'kernel'), 2)
-  ('embed', 'heads')
-
-  Vectors of norms are replicated (None). A scanned stack leads with 'layers'.
-  Works for the value model and for optimizer states that mirror the params.
-  """
-  names = [str(getattr(p, 'key', getattr(p, 'name', p))) for p in path]
-  leaf = next((n for n in reversed(names) if n in _LEAVES), '')
-  owner = next((n for n in reversed(names) if n in _AXES), None)
-  if owner is None or leaf == 'scale':
-    axes: tuple[str | None, ...] = (None,) * min(ndim, 1)
-  elif leaf == 'bias':
-    axes = _AXES[owner][1:]
-  elif leaf == 'lora_a':
-    axes = (_AXES[owner][0], None)
-  elif leaf == 'lora_b':
-    axes = (None, _AXES[owner][1])
-  else:
-    axes = _AXES[owner]
-  if ndim == len(axes) + 1:
-    axes = ('layers', *axes)
-  if len(axes) != ndim:
-    axes = (None,) * ndim
-  return axes
-
-
-_LEAVES = ('kernel', 'bias', 'scale', 'lora_a', 'lora_b', 'embed', 'lm_head')

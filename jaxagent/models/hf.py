@@ -1,7 +1,7 @@
 """Hugging Face folders in and out, by one table of weights.
 
 Every name, shape and dtype is checked before any weight is loaded, and all
-that is wrong is said at once. Safetensors only: no pickle, no remote code.
+that is wrong is reported at once. Safetensors only: no pickle, no remote code.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TOP = {
   ('lm_head',): 'lm_head.weight',
 }
 
-RUN_FILE = 'run.json'  # run options beside a config.json of ours
+RUN_FILE = 'run.json'  # run options beside a config.json that this file wrote
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,7 +238,7 @@ def _prefix(have: set[str], wanted: set[str]) -> tuple[str, bool] | None:
 def _renamed(
   files: dict[str, st.Tensor], prefix: str, extra: bool
 ) -> tuple[str, dict[str, st.Tensor]]:
-  """(what is to be said of a prefix, the tensors as if it were right)."""
+  """Returns (complaint about a prefix or '', the tensors renamed by it)."""
   file = next(iter(files.values())).file.name
   if extra:
     return (
@@ -361,7 +361,7 @@ def write_config(folder: pathlib.Path, config: ModelConfig) -> None:
 
 
 def read_config(folder: pathlib.Path) -> ModelConfig:
-  """What `write_config` wrote; FileNotFoundError says whose work that is."""
+  """Reads what `write_config` wrote; FileNotFoundError names the remedy."""
   file = folder / RUN_FILE
   if not file.is_file():
     raise FileNotFoundError(

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """Where one tensor lies. `dtype` is the file's own name for it."""
+  """Place of one tensor in a file. `dtype` is the file's own name for it."""
 
   file: pathlib.Path
   dtype: str

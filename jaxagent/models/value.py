@@ -30,33 +30,8 @@ class ValueModel(nnx.Module):
     return hidden.astype(jnp.float32) @ self.head[...].astype(jnp.float32)
 
 
-def init_value(
-  config: ModelConfig, seed: int
-) -> tuple[nnx.GraphDef, nnx.State]:
-  """A value model with a random trunk, split."""
-  return split_model(ValueModel(config, rngs=nnx.Rngs(params=seed)))
-
-
 def abstract_value(config: ModelConfig) -> tuple[nnx.GraphDef, nnx.State]:
   """(graphdef, params) with shapes and dtypes only: nothing is allocated."""
   return split_model(
     nnx.eval_shape(lambda: ValueModel(config, rngs=nnx.Rngs(params=0)))
   )
-
-
-def value_from_policy(
-  config: ModelConfig, params: nnx.State
-) -> tuple[nnx.GraphDef, nnx.State]:
-  """(graphdef, params) of a value model whose trunk is a copy of `params`.
-
-  The copy is real: donating either model's buffers leaves the other whole.
-  """
-  graphdef, abstract = abstract_value(config)
-  trunk = nnx.to_pure_dict(params)
-  trunk.pop('lm_head', None)
-  pure = {
-    'trunk': jax.tree.map(jnp.copy, trunk),
-    'head': jnp.zeros((config.hidden_size,), jnp.dtype(config.param_dtype)),
-  }
-  nnx.replace_by_pure_dict(abstract, pure)
-  return graphdef, abstract

@@ -224,7 +224,7 @@ def clean(text: Any) -> str:
 
 
 def environment() -> jinja2.Environment:
-  """Of this room's templates, with the filters `number` and `clean`."""
+  """Returns the environment of the report's templates, with their filters."""
   environment = jinja2.Environment(
     loader=jinja2.FileSystemLoader(_HERE),
     autoescape=True,
@@ -280,7 +280,7 @@ def _interval(summary, policy, split, name) -> dict | None:
 
 
 def _comparison(summary: Mapping) -> list[dict[str, Any]]:
-  """For each split, one forest plot for each measure; shared axes."""
+  """Returns one forest plot for each split and measure, on shared axes."""
   measures = []
   for key, label, note in MEASURES:
     cells = {
@@ -304,7 +304,7 @@ def _comparison(summary: Mapping) -> list[dict[str, Any]]:
 
 
 def _behaviour(summary: Mapping) -> dict[str, Any] | None:
-  """What the policies did, one row a figure; None where none is known."""
+  """Returns the policies' behaviour, one row a figure; None if unknown."""
   held = summary.get('behaviour') or {}
   columns = [
     (name, held[who][part])
@@ -359,7 +359,7 @@ def _panels(records, panels, x_label: str) -> list[dict[str, Any]]:
 
 
 def _thin(points: Sequence, most: int = 400) -> list:
-  """At most `most` points, evenly spaced, the last one always kept."""
+  """Keeps up to `most` points, evenly spaced, the last one always."""
   stride = math.ceil(len(points) / most)
   return list(points) if stride <= 1 else [*points[:-1:stride], points[-1]]
 
@@ -441,7 +441,7 @@ def _stages(summary: Mapping) -> list[tuple[str, float, float]]:
 
 
 def _spread(trajectories: Sequence[Shown], most: int) -> list[Shown]:
-  """At most `most`, taken in turn from every (policy, task)."""
+  """Picks up to `most`, taken in turn from every (policy, task)."""
   if len(trajectories) <= most:
     return list(trajectories)
   groups: dict[tuple, list] = {}

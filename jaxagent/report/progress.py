@@ -35,7 +35,7 @@ def panels(
   records: Sequence[Record],
   metrics: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-  """Of a page: best score over seconds of execution, and score over minutes.
+  """Returns a task's plots: best score by seconds executed, score by minutes.
 
   records: the task's trained solutions, in order. metrics: of each update, with
     `time` (seconds) and `solution/score/TASK`.

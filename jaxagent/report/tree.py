@@ -87,7 +87,7 @@ def _nodes(turns: Sequence[TrainedTurn]) -> dict[str, dict[str, Any]]:
 
 
 def _run(turn: TrainedTurn) -> dict[str, Any]:
-  """What a node shows of one run of its program."""
+  """Returns the view of one run of a node's program."""
   return dict(
     update=turn.update,
     milestones=[clean(m) for m in turn.record.milestones],

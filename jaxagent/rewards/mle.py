@@ -27,7 +27,7 @@ _MOST = 1e12  # of a raw score, either way
 
 
 def marker_hits(output: str, markers: Sequence[str] = MARKERS) -> int:
-  """How many different markers the output holds, each at a line's start.
+  """Counts the different markers in the output, each at a line's start.
 
   A marker counts once: printing it in a loop earns nothing more.
   """

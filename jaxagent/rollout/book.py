@@ -168,7 +168,7 @@ class Book:
     self.buffer.reset(group)
 
   def emit(self, groups: Iterable[Group]) -> None:
-    """These ready groups are handed out as a batch."""
+    """Hands ready groups out as a batch."""
     for group in groups:
       self.buffer.remove(group)
       for member in group.members:
@@ -193,7 +193,7 @@ class Book:
       self._tell(member, Fate.TRAINED, update=update)
 
   def halt(self) -> None:
-    """Nothing runs any more: what is under way is pending in the ledger."""
+    """Ends the run: prompts under way become pending in the ledger."""
     for prompt_id in self.under_way:
       if self.ledger.status(prompt_id) is Status.RUNNING:
         self.ledger.requeue(prompt_id)
@@ -209,7 +209,7 @@ class Book:
   # Calls ----------------------------------------------------------------------
 
   def group_of(self, key: Key) -> Group | None:
-    """Of an open call; None where there is none of that name."""
+    """Returns the group of an open call; None if there is no such call."""
     entry = self.calls.get(key)
     return entry[0].group if entry else None
 
@@ -229,11 +229,11 @@ class Book:
       self._queue(call).append(key)
 
   def _queue(self, call: Call) -> collections.deque[Key]:
-    """Where it waits to be issued."""
+    """Returns the queue in which a call waits to be issued."""
     return self.works if isinstance(call, Execute) else self.asks[call.role]
 
   def _end(self, member: Member) -> None:
-    """It is no longer under way: what is open of it is not wanted."""
+    """Takes a member out and cancels its open calls."""
     self.under_way.discard(member.prompt_id)
     for key in member.keys:
       if self.calls.pop(key, None) is not None:
@@ -400,7 +400,7 @@ class Book:
     }
 
   def load_state_dict(self, state: dict[str, Any]) -> None:
-    """Goes on where `state` was taken.
+    """Continues from where `state` was taken.
 
     Raises LedgerError where ledger and groups contradict each other.
     """
@@ -556,5 +556,5 @@ def is_lost(result: Sampled | WorkResult) -> bool:
 
 
 def _as_kept(key: Any) -> Any:
-  """As a journal has it."""
+  """Returns a key as it comes out of a journal."""
   return json.loads(json.dumps(key))

@@ -101,7 +101,7 @@ class Calls:
 
 
 def broke_down(error: BaseException) -> EngineError:
-  """What callers are told of it."""
+  """Returns the error that callers get after a breakdown."""
   return EngineError(f'the engine broke down: {error!r}')
 
 

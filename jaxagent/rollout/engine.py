@@ -58,7 +58,7 @@ class Engine(Protocol):
     """
 
   def poll(self, timeout_s: float | None = None) -> list[types.Completion]:
-    """What has finished since the last call; [] when nothing is left.
+    """Returns what finished since the last call; [] when nothing is left.
 
     Waits for at least one completion, up to `timeout_s` (None: no limit).
     """
@@ -70,7 +70,7 @@ class Engine(Protocol):
     """
 
   def discard(self, request_ids: Sequence[str]) -> None:
-    """No completion of them is wanted; returns at once. Unknown: ignored."""
+    """Cancels requests without waiting; ignores unknown ids."""
 
   def close(self) -> None:
     """Frees what the engine holds; further calls raise EngineError."""

@@ -15,9 +15,9 @@ class EngineSampler:
   """Hands asks to an engine, which answers on a thread of its own.
 
   Args:
-    inbox: gets the completions. One that was aborted is a fault of ours, and
-      its ask is tried again; an engine that breaks down ends the run: whoever
-      takes from the inbox gets the error.
+    inbox: gets the completions. An aborted one is an infrastructure error,
+      and its ask is tried again; an engine that breaks down ends the run:
+      taking from the inbox raises the error.
     engine: may be updated at any time; a completion says its versions.
     request: what is asked of the engine for an ask.
   """
@@ -47,7 +47,7 @@ class EngineSampler:
     self._engine.discard(ids)
 
   def close(self) -> None:
-    """Nothing of what is under way is wanted. The engine stays."""
+    """Discards all requests under way. The engine stays open."""
     with self._lock:
       ids, self._keys = list(self._keys), {}
     self._engine.discard(ids)

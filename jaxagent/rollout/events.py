@@ -80,7 +80,7 @@ def discarded(group_id: str, fate: Fate) -> dict[str, Any]:
 
 
 def batch(version: int, group_ids: list[str]) -> dict[str, Any]:
-  """These groups were handed out for the update of `version`."""
+  """Event: groups were handed out for the update of `version`."""
   return {'e': 'batch', 'version': version, 'groups': group_ids}
 
 

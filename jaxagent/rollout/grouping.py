@@ -19,7 +19,7 @@ _NEXT_TO_NOTHING = 1.05
 
 @dataclasses.dataclass(frozen=True)
 class Floats:
-  """What a step reads: of the weights, and of the cache for a row's column.
+  """Floats that a step reads: of the weights, and of the cache for a column.
 
   rows_a_read: rows whose products with the weights take as long as reading the
     weights once: about 16 on a processor, a few hundred on an accelerator.
@@ -32,7 +32,7 @@ class Floats:
   compiling: float = 1e10
 
   def step(self, rows: int, columns: int) -> float:
-    """Of one program, its arithmetic counted as reading."""
+    """Returns the cost of one program, its arithmetic counted as reading."""
     weights = self.weights * (1 + rows / self.rows_a_read)
     return weights + rows * columns * self.column
 
@@ -62,7 +62,7 @@ class Grouping:
     self._missed: collections.Counter[Shape] = collections.Counter()
 
   def groups(self, slots: Sequence[int], held: Sequence[int]) -> list[Group]:
-    """Of `slots`, whose `held` ascend; a group may have fewer than its rows."""
+    """Groups `slots`, whose `held` ascend; a group may lack some of its rows."""
     cost, best = self._cheapest(slots, held, self._any)
     new = {(rows, columns) for _, rows, columns in best} - self._known
     if new:

@@ -29,13 +29,13 @@ class JournalledInbox:
       if self._journal is not None:
         try:
           self._journal.append(events.of_result(result))
-        except Exception as error:  # noqa: BLE001 - told to the loop's thread
+        except Exception as error:  # noqa: BLE001 - raised in the loop's thread
           self.fail(error)
       self._results.append(result)
       self._arrived.notify_all()
 
   def fail(self, error: Exception) -> None:
-    """Something that ends the run: whoever takes next raises it."""
+    """Sets an error that ends the run: the next `take` raises it."""
     with self._arrived:
       self._error = self._error or error
       self._arrived.notify_all()

@@ -105,5 +105,5 @@ def _read(path: pathlib.Path) -> Iterator[dict[str, Any]]:
     except ValueError as error:
       raise JournalError(
         f'{path}, line {number}: damaged ({error}). Remove this file and later '
-        'ones to go on from what is before.'
+        'ones to resume from those before.'
       ) from error

@@ -38,13 +38,13 @@ class Member:
 
   @property
   def keys(self) -> list[Key]:
-    """Of its open calls."""
+    """Keys of its open calls."""
     if self.progress is None:
       return []
     return [Key(self.prompt_id, self.draws, c) for c in self.progress.open]
 
   def forget(self) -> None:
-    """It begins anew."""
+    """Resets it to begin anew."""
     self.progress, self.samples, self.finished = None, (), False
 
 
@@ -140,7 +140,7 @@ def decode(
 
 
 def versions_of(group: Group) -> list[int]:
-  """Of every completion of the policy that its members hold."""
+  """Returns the version of each policy completion that its members hold."""
   found = [s.version for s in group.samples]
   for member in group.members:
     if member.progress is not None:

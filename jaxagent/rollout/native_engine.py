@@ -174,7 +174,9 @@ class NativeEngine(Calls):
   # The callers' side ---------------------------------------------------------
 
   def update_weights(self, params: nnx.State, version: int) -> None:
-    """By reference, between two rounds; requests under way go on with them.
+    """Swaps the weights by reference between two decoding rounds.
+
+    Requests under way continue with the new ones.
 
     Raises ValueError, unchanged, on other names or shapes.
     """
@@ -186,7 +188,7 @@ class NativeEngine(Calls):
 
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:
-    """No round runs meanwhile; requests keep their places."""
+    """Holds back decoding rounds meanwhile; requests keep their places."""
     with self._moved:
       self._held += 1
       self._moved.wait_for(lambda: not self._in_round)
@@ -215,7 +217,7 @@ class NativeEngine(Calls):
       self._unwanted.update(request_ids)
 
   def _take_out(self, unwanted: set[str]) -> list[_Job]:
-    """Between two rounds: they lose their places."""
+    """Takes requests out of their slots, between two rounds."""
     jobs = [
       job
       for job in (*self._waiting, *self._jobs.values())
@@ -229,7 +231,7 @@ class NativeEngine(Calls):
     return jobs
 
   def close(self) -> None:
-    """Ends what runs; whoever waits for it gets an EngineError."""
+    """Ends what runs; callers that wait for it get an EngineError."""
     with self._moved:
       self._closed = True
       self._moved.notify_all()
@@ -294,12 +296,12 @@ class NativeEngine(Calls):
           with self._moved:
             self._in_round = False
             self._moved.notify_all()
-    except BaseException as error:  # noqa: BLE001 - told to every caller
+    except BaseException as error:  # noqa: BLE001 - raised in every caller
       _log.exception('native engine')
       self._fail(error)
 
   def _begin_round(self) -> bool:
-    """Waits for work and for nobody to hold the engine; False at the end."""
+    """Waits for work and until the engine is not held; False at the end."""
     with self._moved:
       self._moved.wait_for(
         lambda: (
@@ -389,7 +391,7 @@ class NativeEngine(Calls):
       start += rows
 
   def _extend(self, plan: Plan, rest: np.ndarray) -> None:
-    """What the text goes on with after the tokens that are there."""
+    """Computes a prompt's tokens after those that its slot holds already."""
     width = _fit(len(rest), self._prompt)
     columns = _fit(plan.kept + len(rest), self._columns)
     tokens = np.full((1, width), self._pad_id, np.int32)
@@ -417,7 +419,7 @@ class NativeEngine(Calls):
     self._cache = programs.copy(self._config, self._cache, source, target)
 
   def _groups(self) -> list[grouping.Group]:
-    """Who is decoded together in this round."""
+    """Returns the groups of slots that are decoded together in this round."""
     slots = sorted(self._jobs, key=lambda slot: int(self._slots.held[slot]))
     held = [int(self._slots.held[slot]) for slot in slots]
     return self._grouping.groups(slots, held)
@@ -526,7 +528,7 @@ class _Settings:
     arrays['stops'][slot, : len(stops)] = stops
 
   def rows(self, slots: np.ndarray) -> dict[str, np.ndarray]:
-    """Of these slots; what is none counts as the last."""
+    """Returns the rows of these slots; an out-of-range slot means the last."""
     return {
       name: array.take(slots, 0, mode='clip')
       for name, array in self._arrays.items()
@@ -540,7 +542,7 @@ class _Settings:
 
 
 def _floats(params, config: ModelConfig) -> grouping.Floats:
-  """What decoding costs here; measured on two cores, an accelerator's assumed."""
+  """Returns the cost of decoding: measured on two cores, else assumed."""
   weights = sum(a.size for a in jax.tree.leaves(params))
   column = config.num_hidden_layers * config.num_key_value_heads
   column *= 2 * config.head_dim

@@ -2,7 +2,7 @@
 
 The cache holds keys and values of S slots by C columns; token n of a slot's
 text is at column n. A program reads and writes the slots and columns that it is
-told of and leaves the others alone; the cache is donated, so nothing else of it
+given and leaves the others alone; the cache is donated, so nothing else of it
 is copied. The last token of a prompt is not prefilled: decoding feeds it, and
 draws the first token of the response.
 """
@@ -27,7 +27,7 @@ Leaves = tuple[jax.Array, ...]
 
 
 class Structure:
-  """What a decoder is beside its weights: a static argument that is hashed once.
+  """A decoder without its weights: a static argument that is hashed once.
 
   To hash a graphdef and to flatten a state take milliseconds, each time that a
   program is called; weights are passed as leaves for the same reason.
@@ -326,9 +326,9 @@ def _near(pair, slots, columns: int, steps: int):
 
 
 def _append(pair, near, slots, start, columns: int):
-  """What stands beyond `columns` of `near`, into the slots from `start` [B] on.
+  """Writes `near` beyond its `columns` into the slots from `start` [B] on.
 
-  What a row drew no more is written, too: beyond its text, as in `extend`.
+  Columns after a row's end are written, too: beyond its text, as in `extend`.
   """
   index = jnp.stack([slots, start], 1)
   new = near[0][..., columns:], near[1][:, columns:]

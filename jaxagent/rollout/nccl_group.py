@@ -18,7 +18,7 @@ _IN_FLIGHT = 1 << 30  # bytes that are sent before any is given back
 
 
 def complaint() -> str:
-  """Why this machine cannot send over NCCL, '' where it can."""
+  """Returns why this machine cannot send over NCCL; '' if it can."""
   if importlib.util.find_spec('cupy') is None:
     return (
       'CuPy is not installed: `pip install cupy-cuda12x` (or cupy-cuda13x, as '
@@ -30,7 +30,7 @@ def complaint() -> str:
 
 
 def version() -> int:
-  """Of the NCCL that is loaded; that of the servers must be the same."""
+  """Returns the version of the loaded NCCL; the servers' must be the same."""
   from cupy.cuda import nccl
 
   return nccl.get_version()

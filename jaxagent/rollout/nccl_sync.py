@@ -29,7 +29,7 @@ class Tensor(Protocol):
   shape: tuple[int, ...]
 
   def array(self) -> jax.Array:
-    """On the devices that have it."""
+    """Loads the array onto its devices."""
 
 
 class NcclSync:
@@ -147,7 +147,7 @@ def checksum(weight: jax.Array) -> jax.Array:
 async def _both(request, sending: asyncio.Future) -> tuple[Any, Any]:
   """The results of both; raises as soon as one of them does.
 
-  The other may be waiting for a peer that never comes: nobody waits for it.
+  The other may be waiting for a peer that never comes: it is not awaited.
   """
   request = asyncio.ensure_future(request)
   done, _ = await asyncio.wait(
@@ -165,7 +165,7 @@ async def _both(request, sending: asyncio.Future) -> tuple[Any, Any]:
 
 
 def _on_thread(work: Callable, *args) -> asyncio.Future:
-  """On a thread that no exit waits for: a call of NCCL may never return."""
+  """Runs it on a thread that no exit waits for: NCCL may never return."""
   loop = asyncio.get_running_loop()
   future = loop.create_future()
 
@@ -176,7 +176,7 @@ def _on_thread(work: Callable, *args) -> asyncio.Future:
   def run() -> None:
     try:
       end = functools.partial(settle, future.set_result, work(*args))
-    except BaseException as error:  # noqa: BLE001 - told to who waits
+    except BaseException as error:  # noqa: BLE001 - raised where it is awaited
       end = functools.partial(settle, future.set_exception, error)
     with contextlib.suppress(RuntimeError):  # the loop has ended
       loop.call_soon_threadsafe(end)

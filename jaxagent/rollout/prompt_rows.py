@@ -31,7 +31,7 @@ class Rows:
   slots: np.ndarray
 
   def cut(self, start: int, rows: int, nobody: int) -> Rows:
-    """`rows` from `start` on; those beyond the last are nobody's."""
+    """Returns `rows` from `start` on; those beyond the last have no prompt."""
 
     def part(array, fill):
       some = array[start : start + rows]
@@ -51,7 +51,7 @@ def pack(
 ) -> Rows:
   """Rows of `width` tokens (a multiple of BLOCK) that hold these prompts.
 
-  nobody: what `slots` says where there is no prompt.
+  nobody: the entry of `slots` in rows without a prompt.
   """
   lengths = np.array([len(ids) for ids in prompts])
   row, start, n = first_fit_decreasing(-(-lengths // BLOCK) * BLOCK, width)

@@ -13,7 +13,7 @@ ON_STALE = ('hold', 'drop', 'keep')
 
 
 class StalledError(RuntimeError):
-  """Nothing moved for the watchdog's limit; the message is a diagnosis."""
+  """No progress within the watchdog's limit; the message is a diagnosis."""
 
 
 class SourceExhausted(RuntimeError):
@@ -33,13 +33,13 @@ class CollectedBatch:
 
   @property
   def prompt_ids(self) -> tuple[str, ...]:
-    """Of its interactions, each once, in order."""
+    """Prompt ids of its interactions, each once, in order."""
     return tuple(dict.fromkeys(s.prompt_id for s in self.samples))
 
 
 @dataclasses.dataclass(frozen=True)
 class SchedulerConfig:
-  """How batches are collected.
+  """Options of collecting batches.
 
   batch_size: B, samples of one update; a multiple of group_size.
   oversample: m >= 1. `cancel` starts ceil(m * B) prompts for each update.
@@ -52,19 +52,19 @@ class SchedulerConfig:
   max_staleness: updates that `carry_over` may run ahead of the learner: no
     more prompts are open than that many updates and the next one consume.
     None: no bound.
-  on_stale: what is late all the same, 'keep' consumes (use truncated
-    importance sampling in the loss), 'hold' waits for before its update and
-    'drop' discards, its prompt issued again.
+  on_stale: handling of samples older than the bound: 'keep' trains on them (use
+    truncated importance sampling in the loss), 'hold' waits for them before the
+    update, 'drop' discards them and issues their prompts again.
   buffer_capacity: no new prompt is issued while as many finished samples
     wait. None: 4 * batch_size.
-  max_attempts: failures of ours before a prompt is quarantined.
+  max_attempts: infrastructure errors after which a prompt is quarantined.
   max_quarantined: prompts quarantined in a row, none finishing in between;
     one more -> StalledError. None: 4 * batch_size.
   watchdog_s: nothing finishes for so long -> StalledError.
-  lease_s: one attempt may run so long, from when a slot takes it, before it is
-    stopped and taken for lost (an infrastructure failure, counted as
-    `expired`, too). None: no lease. Must exceed every time-out inside the
-    executor and be below watchdog_s.
+  lease_s: seconds that one attempt may run, from when a slot takes it, before
+    it is aborted and retried (an infrastructure error, counted as `expired`, too).
+    None: no lease. Must exceed every time-out inside the executor and be below
+    watchdog_s.
   drain_s: `close` waits so long for running samples.
   refill: free slots that make it worth calling the sampler.
   max_decoding: completions asked of one role at once. None: no limit.

@@ -33,12 +33,12 @@ FAULTS = (
 
 
 class Fate(str, enum.Enum):
-  """What became of a rollout.
+  """Fate of a rollout.
 
   trained: an update learned from it. stale, cancelled: dropped, its prompt begins
   anew; so does a restarted one, whose recipe broke its contract. quarantined: its
   prompt is never used again. unused: it had finished when the run ended or stopped;
-  unfinished: it had not. A run that is resumed goes on with both.
+  unfinished: it had not. A resumed run continues with both.
   """
 
   TRAINED = 'trained'
@@ -52,7 +52,7 @@ class Fate(str, enum.Enum):
 
 @dataclasses.dataclass
 class _Trail:
-  """What is known of a rollout that has not ended; times of this process alone."""
+  """Data of a rollout that has not ended; times of this process alone."""
 
   begun: float
   generation_s: float = 0.0

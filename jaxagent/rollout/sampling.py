@@ -78,10 +78,10 @@ def invert(mass: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _first_above(upto: jax.Array, t: jax.Array):
-  """Where sums [B, N] first exceed t [B], and the sum before it.
+  """Returns the index where sums [B, N] first exceed t [B], and the sum before.
 
-  Rounding may bring t to the last sum: it is kept below, so that what is found
-  has added something.
+  Rounding may bring t to the last sum: it is kept below, so that the entry
+  found has a share above 0.
   """
   t = jnp.minimum(t, jnp.nextafter(upto[:, -1], jnp.float32(0)))
   index = jnp.sum(upto <= t[:, None], -1).astype(jnp.int32)

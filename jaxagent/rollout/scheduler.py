@@ -262,7 +262,7 @@ class Scheduler:
       }
 
   def resume(self, state: dict[str, Any] | None) -> None:
-    """Goes on after a kill; call it before the first batch.
+    """Resumes after a kill; call it before the first batch.
 
     Args:
       state: of the checkpoint; None where there is none yet.
@@ -401,7 +401,7 @@ class Scheduler:
     self._watchdog.count(name)
 
   def _last_reason(self) -> str:
-    """Why the last drawn of those that are quarantined is."""
+    """Returns the last quarantined prompt and its reason."""
     prompt_id, reason = next(reversed(self.ledger.quarantined().items()))
     return f'{prompt_id}: {reason}'
 
@@ -429,7 +429,7 @@ class Scheduler:
     self._expire_leases()
 
   def _forget_ask(self, key: Key) -> bool:
-    """No longer awaited; whether it was."""
+    """Removes a pending request; returns whether there was one."""
     asked = self._asked.values()
     return any(of_role.pop(key, None) is not None for of_role in asked)
 
@@ -504,7 +504,7 @@ class Scheduler:
   # Batches -------------------------------------------------------------------
 
   def _last_chance(self) -> list[Group] | None:
-    """Nothing runs and nothing can be issued: take what is ready."""
+    """Returns what is ready if nothing runs and nothing can be issued."""
     book, n = self._book, self.config.n_groups
     buffer = book.buffer
     if book.pending or book.calls:
@@ -535,7 +535,7 @@ class Scheduler:
     first, chosen = self._again.popleft()
     if first != version:
       raise ValueError(
-        f'the journal goes on with the batch of version {first}, not {version}.'
+        f'the journal continues with batch version {first}, not {version}.'
       )
     self._policy.handed_out()
     # Once more: a checkpoint may have been taken since the first time.

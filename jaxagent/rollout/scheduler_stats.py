@@ -36,7 +36,7 @@ def distribution(values: Iterable[float]) -> dict[str, float]:
 
 
 class Stats:
-  """What happened since the last batch, and totals of the run."""
+  """Counts since the last batch, and totals of the run."""
 
   def __init__(self, now: float, slots: int):
     self._slots = slots

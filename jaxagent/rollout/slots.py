@@ -1,6 +1,6 @@
 """Slots of a key-value cache: who sits where, and what can be used again.
 
-Pure bookkeeping in numpy; the programs that move keys and values are told by
+Pure bookkeeping in numpy; the programs that move keys and values are given
 `Plan`s.
 """
 
@@ -17,7 +17,7 @@ _LEAST_COMMON = 16
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """How a prompt gets into its slot.
+  """Plan for bringing a prompt into its slot.
 
   slot: where it sits. source: the slot whose first `kept` tokens it shares,
   itself where they are there already; None: nothing is shared. A plan `after`

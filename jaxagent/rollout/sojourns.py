@@ -20,10 +20,10 @@ WINDOW = 16  # batches whose groups are remembered
 
 @dataclasses.dataclass(frozen=True)
 class Sojourns:
-  """What is known for one batch.
+  """Durations of groups, as known for one batch.
 
-  of: prompt id -> seconds that its group took; for what a kill lies in, those
-    of its longest interaction's executions.
+  of: prompt id -> seconds that its group took; after a resume, seconds of its
+    longest interaction's executions.
   ended, cut: seconds of groups that ended, and ages of groups that were
     stopped, in the last WINDOW batches and this one.
   allowed: seconds that groups had before they would have been dropped.
@@ -64,7 +64,7 @@ class Stopwatch:
       self._took[group_id] = at - self._begun[group_id]
 
   def discard(self, group_id: str, now: float) -> None:
-    """It begins anew: it was cancelled, or dropped."""
+    """Records that a group was cancelled or dropped and begins anew."""
     begun = self._begun.pop(group_id, None)
     took = self._took.pop(group_id, None)
     if took is not None:
@@ -75,7 +75,7 @@ class Stopwatch:
   def batch(
     self, groups: Iterable[Group], version: int, now: float
   ) -> Sojourns:
-    """These were handed out, after what was discarded for them."""
+    """Records the groups of a batch, after what was discarded for it."""
     of = {}
     for group in groups:
       took = self._took.pop(group.group_id, None)
@@ -94,7 +94,7 @@ class Stopwatch:
     return Sojourns(of, *known, self._kept, self._started)
 
   def _pass(self, version: int, now: float) -> None:
-    """What began `bound` versions ago could be in this batch and no later."""
+    """Closes groups begun `bound` versions ago: no later batch has them."""
     if self._bound is None:
       return
     while self._awaited and self._awaited[0][0] <= version - self._bound:

@@ -28,8 +28,7 @@ class ThreadExecutor:
     inbox: gets the results.
     run: blocking and thread-safe. An exception, or a record that cannot be kept,
       counts as an infrastructure failure, with its text: it is retried, never
-      rewarded. A full disk is
-      no work's failure: whoever takes from the inbox is told.
+      rewarded. A full disk is no work's failure: taking from the inbox raises it.
     threads: works in progress at once.
     slots: executions that `run` lets through at once; as many as threads if
       not given. Worker use is counted by them.
@@ -139,12 +138,12 @@ class ThreadExecutor:
       return True
 
   def _attempt(self, work: Work) -> WorkResult | None:
-    """None where the disk is full, which the inbox was told."""
+    """Runs one attempt; None if the disk is full: the inbox then raises it."""
     try:
       executed = self._run(work)
       if executed.record is not None:
         records.to_json(executed.record)  # the journal must be able to keep it
-    except Exception as error:  # noqa: BLE001 - any fault here is ours
+    except Exception as error:  # noqa: BLE001 - an infrastructure error
       if disk.is_full(error):
         self._inbox.fail(error)
         return None

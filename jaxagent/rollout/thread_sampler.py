@@ -36,8 +36,7 @@ class ThreadSampler:
     inbox: gets the completions.
     draw: answers one ask; thread-safe. `TextModelError` (an endpoint that does not
       answer) and a completion that was aborted are infrastructure errors, and the ask
-      is tried again; any other exception ends the run: whoever takes from the inbox
-      gets it.
+      is tried again; any other exception ends the run: taking from the inbox raises it.
     max_concurrency: answers that are drawn at once.
   """
 
@@ -96,7 +95,7 @@ class ThreadSampler:
       return False
 
   def _forget(self, ask: Ask) -> None:
-    """The ask is done with; one that was asked again meanwhile stays open."""
+    """Forgets a finished ask; one that was asked again meanwhile stays open."""
     with self._lock:
       self._open.subtract([ask.key])
       self._open = +self._open  # without what is at zero
@@ -108,7 +107,7 @@ class ThreadSampler:
     except TextModelError as error:
       message = f'{type(error).__name__}: {error}'
       self._inbox.put(Sampled(ask.key, None, message))
-    except Exception as error:  # noqa: BLE001 - told to the loop's thread
+    except Exception as error:  # noqa: BLE001 - raised in the loop's thread
       self._inbox.fail(error)
     else:
       if getattr(completion, 'finish_reason', None) == 'abort':

@@ -48,7 +48,7 @@ class ServerLost(ServerError):
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-  """What a server says of itself.
+  """Description that a server gives of itself.
 
   max_model_len: tokens of prompt and response together.
   weight_version: label of the weights that it serves.
@@ -111,7 +111,7 @@ def launch_options(
 def check_versions(
   found: Mapping[str, str], *, plugin: bool, remedy: str
 ) -> None:
-  """Of the distributions that vLLM's environment has: name -> version.
+  """Checks distributions of vLLM's environment, given as name -> version.
 
   Raises ServerError naming what is missing or too old.
   """
@@ -180,7 +180,7 @@ class Vllm:
     return answer.status_code == 200
 
   async def describe(self) -> Description:
-    """Raises ServerError where it is none of ours, with the remedy."""
+    """Describes the server; ServerError with a remedy if it is no vLLM."""
     version = await self._call('GET', '/version')
     models = await self._call('GET', '/v1/models')
     weights = await self._call('GET', '/weight_info')
@@ -215,7 +215,7 @@ class Vllm:
     return _completion(request, answer, self.url)
 
   async def abort(self, names: Sequence[str]) -> None:
-    """They answer with what they have, finish_reason 'abort'."""
+    """Aborts requests: they answer with their text, finish_reason 'abort'."""
     body = {'request_ids': [f'generate-tokens-{name}' for name in names]}
     await self._call('POST', '/inference/v1/abort_requests', body)
 
@@ -229,7 +229,7 @@ class Vllm:
     await self._call('POST', '/resume')
 
   async def forget_prefixes(self) -> None:
-    """No key or value of earlier weights is used again.
+    """Makes the server drop the keys and values of earlier weights.
 
     Requests under way compute theirs anew. Raises ServerError on refusal.
     """
@@ -257,7 +257,7 @@ class Vllm:
     await self._call('POST', '/init_weight_transfer_engine', body)
 
   async def load_weights(self, told: Mapping[str, Any], version: int) -> None:
-    """Weights through the plug-in; told: its `UpdateInfo`."""
+    """Loads weights through the plug-in, given its `UpdateInfo`."""
     # Four bytes an element at most.
     size = sum(4 * math.prod(t['shape']) for t in told['tensors'])
     send = functools.partial(self._call, 'POST', read_s=self._weights_s(size))

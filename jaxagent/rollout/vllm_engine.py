@@ -54,10 +54,10 @@ class Fleet(Protocol):
 
 
 class WeightSync(Protocol):
-  """How weights get from the trainer to a server."""
+  """Transport of weights from the trainer to a server."""
 
   def write(self, params: Any, version: int) -> None:
-    """Lays them down where servers find them; replaces the last ones."""
+    """Writes weights to where servers find them; replaces the last ones."""
 
   async def push(self, server: Vllm) -> None:
     """Makes a server take what was written last."""
@@ -172,7 +172,7 @@ class VllmEngine(Calls):
     )
 
   def close(self) -> None:
-    """Ends what runs; whoever waits for it gets an EngineError."""
+    """Ends what runs; callers that wait for it get an EngineError."""
     if self._closed:
       return
     self._closed = True
@@ -222,7 +222,7 @@ class VllmEngine(Calls):
   async def _serve(self, job: _Job) -> None:
     try:
       result = await self._complete(job)
-    except Exception as error:  # noqa: BLE001 - told to every caller
+    except Exception as error:  # noqa: BLE001 - raised in every caller
       self._fail(error)
       return
     self._end(job, result)
@@ -234,7 +234,7 @@ class VllmEngine(Calls):
       job.put(result)
 
   async def _complete(self, job: _Job) -> types.Completion:
-    """From whichever server; what a lost one had is asked of the next."""
+    """Completes a job on any server; asks the next one if a server is lost."""
     seed = mix_seed(self._seed, job.request.seed)
     request = self._with_ends(job.request)
     for _ in range(_ATTEMPTS):
@@ -275,7 +275,7 @@ class VllmEngine(Calls):
       server.under_way.discard(task)
 
   async def _choose(self, request: types.Request) -> _Server:
-    """Of those that are there: the prompt's own, unless another is idler."""
+    """Chooses a ready server: the prompt's own, unless another is idler."""
     ready = [s for s in self._servers if s.ready.is_set()]
     while not ready:
       waits = [asyncio.ensure_future(s.ready.wait()) for s in self._servers]
@@ -295,7 +295,9 @@ class VllmEngine(Calls):
     return dataclasses.replace(request, sampling=sampling)
 
   def _cut(self, request, done: types.Completion) -> types.Completion:
-    """Where a stop text is complete; the server matches it its own way."""
+    """Cuts a completion where a stop text is complete.
+
+    The server matches stop texts in another way."""
     n = stop_length(done.token_ids, request.sampling.stop, self._decode)
     if n is None:
       return done
@@ -324,7 +326,7 @@ class VllmEngine(Calls):
         job.put = results.append
       else:
         job.put = lambda result, put=put: (results.append(result), put(result))
-    # A server does not know one that is still on its way: it is told again.
+    # A server does not know one that is still on its way: abort it again.
     for n in itertools.count():
       if all(j.done for j in jobs):
         break
@@ -386,7 +388,7 @@ class VllmEngine(Calls):
       self._lost(server, error)
 
   async def _push(self, server: _Server, params: Any) -> None:
-    """What was written last, in mid-request, and the proof that it is there."""
+    """Pushes the weights written last, in mid-request, and verifies them."""
     await server.api.pause()
     try:
       await self._sync.push(server.api)
@@ -396,7 +398,7 @@ class VllmEngine(Calls):
     seed = self._probe.request.seed
     name = f'probe-{next(self._numbers)}'
     asked = server.api.generate(self._probe.request, seed, name)
-    try:  # whoever needs the weights' lock waits for the answer
+    try:  # callers that need the weights' lock wait for the answer
       done = await asyncio.wait_for(asked, _PROBE_S)
     except TimeoutError:
       raise ServerLost(
@@ -406,9 +408,9 @@ class VllmEngine(Calls):
     await asyncio.to_thread(check, done, params, server.api.url)
 
   def _lost(self, server: _Server, why: object) -> None:
-    """What it has goes elsewhere; it is brought back meanwhile.
+    """Gives a lost server's requests to others and restarts it meanwhile.
 
-    Told once a loss, however many requests the server had.
+    Acts once a loss, however many requests the server had.
     """
     if not server.ready.is_set() or self._closed:
       return
@@ -422,7 +424,7 @@ class VllmEngine(Calls):
     for left in reversed(range(1 + _RETRIES)):
       try:
         return await self._bring_back(server)
-      except Exception as error:  # noqa: BLE001 - told to every caller
+      except Exception as error:  # noqa: BLE001 - raised in every caller
         if not left or not isinstance(error, ServerLost):
           return self._fail(error)
         _log.warning('A vLLM server was lost as it came back (%s).', error)
@@ -445,7 +447,7 @@ class VllmEngine(Calls):
         self._lost(server, f'{server.api.url} does not answer')
 
   def _fail(self, error: BaseException) -> None:
-    """Nothing can be served any more: every caller is told."""
+    """Fails every caller: nothing can be served any more."""
     if self._broken is None and not self._closed:
       _log.error('vLLM engine: %s', error)
       self._broken = error

@@ -39,7 +39,7 @@ class RemoteFleet:
     wait_healthy(url, self._patience_s, 'start it again.', self._closed)
 
   def close(self) -> None:
-    """They go on; nobody waits for one any more."""
+    """Ends waits for servers; the servers run on."""
     self._closed.set()
 
   def hint(self) -> str:
@@ -99,11 +99,11 @@ class LaunchedFleet:
       self._end(url)
 
   def hint(self) -> str:
-    """Where to look when they misbehave."""
+    """Returns where to look when servers misbehave."""
     return f'see their logs in {self._logs}.'
 
   def pid(self, url: str) -> int:
-    """Of the guard; the server is its child."""
+    """Returns the process id of the guard; the server is its child."""
     return self._processes[url].pid
 
   def _start(self, url: str) -> subprocess.Popen:
@@ -186,7 +186,7 @@ def _check_open(closed: threading.Event, url: str) -> None:
 
 
 def _environment() -> dict[str, str]:
-  """Ours, without what is the trainer's own, and without other keys."""
+  """Returns this environment without the trainer's variables and other keys."""
   return {
     name: value
     for name, value in os.environ.items()

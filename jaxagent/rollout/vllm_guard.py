@@ -6,9 +6,9 @@ The command gets a process group of its own. It is ended, with all that it
 started, when this process's standard input ends (the trainer holds the other
 end, and a kill closes it, too) or when its first process ends: asked first, since
 a killed one leaves its shared memory behind, and killed after `GRACE_S`. Where
-this process itself is killed, Linux asks the command's first process to end. What
-loses its parent becomes this process's child: a container's first process may wait
-for nobody, and what nobody waits for stays in its group.
+this process itself is killed, Linux asks the command's first process to end. A
+process that loses its parent becomes this process's child, which reaps it: a
+container's first process may reap none, and unreaped ones stay in their group.
 Standard library only: it is run as a file, in a moment.
 """
 
@@ -88,7 +88,7 @@ def _end(child: subprocess.Popen) -> None:
       time.sleep(0.02)
     os.killpg(child.pid, signal.SIGKILL)
   except ProcessLookupError:
-    pass  # nobody is left
+    pass  # no process is left
 
 
 if __name__ == '__main__':

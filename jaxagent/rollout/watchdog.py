@@ -40,7 +40,7 @@ class Watchdog:
       self._lost = 0
 
   def forgive(self) -> None:
-    """What was lost before a resume may have been mended since."""
+    """Resets the count of losses: their cause may be fixed since the resume."""
     self._lost = 0
 
   def check_lost(self, reason: Callable[[], str]) -> None:
@@ -53,7 +53,8 @@ class Watchdog:
       raise StalledError(
         f'{self._lost} prompts in a row were quarantined and none finished in '
         f'between (max_quarantined={self.max_lost}): {reason()}. '
-        'Mend that and start the run again: it goes on from its checkpoint.'
+        'Fix the cause and rerun the same command; it resumes from its '
+        'checkpoint.'
       )
 
   def check(self, now: float, stages: Sequence[tuple[str, str, float]]) -> None:

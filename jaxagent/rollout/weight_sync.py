@@ -35,16 +35,16 @@ class Tensor(Protocol):
   shape: tuple[int, ...]
 
   def load(self) -> np.ndarray:
-    """On the host."""
+    """Loads the array into host memory."""
 
 
 Export = Callable[[Any], Iterable[Tensor]]
 
 
 class FileSync:
-  """One file, written over by each version: new pages cost more than the copy.
+  """Weights in one file, overwritten: new pages cost more than the copy.
 
-  Nobody reads it meanwhile: a server copies what it takes before it answers.
+  It is not read meanwhile: a server copies what it takes before it answers.
 
   Args:
     export: params -> their tensors.
@@ -145,7 +145,7 @@ class FileSync:
     return pathlib.Path(self._folder.path, 'weights')
 
   def _refusal(self) -> pathlib.Path:
-    """Where a server says why it does not take them."""
+    """Returns the file in which a server writes why it refuses the weights."""
     return self._path().with_suffix('.refused')
 
   def close(self) -> None:
@@ -185,7 +185,7 @@ class FolderSync:
 
 
 def checksum(data: np.ndarray) -> int:
-  """As `jaxagent_vllm.manifest.checksum`, which is installed elsewhere."""
+  """Does what the servers' `jaxagent_vllm.manifest.checksum` does."""
   whole = len(data) // 8 * 8
   words = data[:whole].view('<u8')
   rest = int.from_bytes(data[whole:].tobytes(), 'little')

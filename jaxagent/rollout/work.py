@@ -45,7 +45,7 @@ class Work:
   """One execution to carry out.
 
   attempt grows with each submission of the same call, also beyond a resume,
-  and comes back in the result: a late answer is told from the awaited one.
+  and comes back in the result: it tells a late answer from the awaited one.
   """
 
   key: Key
@@ -56,7 +56,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class Sampled:
-  """What became of an `Ask`. completion None: a fault of ours, in `error`."""
+  """Result of an `Ask`. completion None: infrastructure, see `error`."""
 
   key: Key
   completion: Completion | str | None
@@ -65,7 +65,7 @@ class Sampled:
 
 @dataclasses.dataclass(frozen=True)
 class WorkResult:
-  """What became of a `Work`; `executed.outcome` may be infrastructure."""
+  """Result of a `Work`; `executed.outcome` may be infrastructure."""
 
   key: Key
   attempt: int
@@ -74,13 +74,13 @@ class WorkResult:
 
 
 def failure(work: Work, error: str, at: float = 0.0) -> WorkResult:
-  """The result of a work that was lost through a fault of ours."""
+  """Returns the result of a work that was lost to an infrastructure error."""
   executed = Executed(Outcome.INFRASTRUCTURE, exec_s=0.0, message=error)
   return WorkResult(work.key, work.attempt, executed, at)
 
 
 class Inbox(Protocol):
-  """Where results arrive; thread-safe."""
+  """Queue of arriving results; thread-safe."""
 
   def put(self, result: Sampled | WorkResult) -> None:
     """Called by samplers and executors."""
@@ -114,7 +114,7 @@ class Executor(Protocol):
     ...
 
   def begun(self, key: Key) -> float | None:
-    """When a slot took it, on the scheduler's clock; None while it is queued.
+    """Returns when a slot took it, on the scheduler's clock; None while queued.
 
     A lease runs from then.
     """
@@ -133,7 +133,7 @@ class Sampler(Protocol):
     ...
 
   def cancel(self, key: Key) -> None:
-    """No result of it is wanted. Unknown keys are ignored."""
+    """Cancels it without a result. Unknown keys are ignored."""
     ...
 
   def close(self) -> None: ...

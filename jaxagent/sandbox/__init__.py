@@ -9,10 +9,8 @@ from __future__ import annotations
 _HOME = {
   'SandboxPool': 'pool',
   'run_once': 'pool',
-  'probe_tier': 'probe',
   'BackendError': 'errors',
   'TierError': 'errors',
-  'QueueFull': 'errors',
   'Deadline': 'pool',
 }
 

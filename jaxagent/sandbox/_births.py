@@ -98,11 +98,11 @@ class _Zygote:
     self.streams: dict[int, socket.socket] = {}  # by pid
 
   def serve(self) -> None:
-    """Until the launcher and every supervisor have gone.
+    """Serves until the launcher and every supervisor have exited.
 
     Not killed with the launcher: a supervisor that dies waits, as the first
     process of its pid namespace, until someone has reaped the namespace's
-    others, and the job's first process is ours to reap.
+    others, and the job's first process is reaped here.
     """
     signal.signal(signal.SIGCHLD, lambda *_: None)
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -148,7 +148,7 @@ class _Zygote:
         message['request'], {**self.config, 'cgroup_fds': cgroup_fds}
       )
       room.proc_fd = fds['proc']
-    except BaseException as error:  # noqa: BLE001: told to the supervisor
+    except BaseException as error:  # noqa: BLE001: sent to the supervisor
       os.write(fds['sync'], f'E{error}'.encode()[:900])
       os._exit(125)
     _job.become_job(

@@ -293,7 +293,7 @@ def find(name: str) -> tuple[Cgroups | None, str]:
 
 
 def _parents_v2(mount: str, own: str) -> Iterator[str]:
-  """Groups that ours could be made in: this process's own, then those above.
+  """Yields possible parents of a new group: this process's, then those above.
 
   A group that holds processes gives its children no controllers (cgroups(7),
   "no internal processes"), and this process is in one. One with a limit of its

@@ -63,7 +63,7 @@ class File:
     return self.size
 
   def parts(self) -> Iterator[bytes]:
-    """Once; closes it. Raises OSError where it has become shorter."""
+    """Yields the content once; closes it. OSError if it became shorter."""
     at = 0
     while at < self.size:
       part = os.pread(self.fd, min(_PART, self.size - at), at)
@@ -88,7 +88,7 @@ def find(
   laid_out: Mapping[str, tuple[int, bytes]],
   header: Mapping[str, Any],
 ) -> Found:
-  """What differs from `laid_out` (of `digests`). Raises nothing of OSError.
+  """Finds what differs from `laid_out` (of `digests`). Raises no OSError.
 
   workspace: descriptor of the folder, from before the job ran. header: the
   job's; `changed_mb` is the cap, `collect` and `mounts` are passed over.
@@ -294,7 +294,7 @@ def _open_file(workspace: int, path: str, size: int) -> File:
 
 
 def _digest(fd: int, size: int) -> bytes:
-  """Of a file's first `size` bytes. Closes it."""
+  """Hashes a file's first `size` bytes. Closes it."""
   made = hashlib.blake2b()
   with os.fdopen(fd, 'rb', buffering=0) as f:
     while size > 0 and (part := f.read(min(_PART, size))):

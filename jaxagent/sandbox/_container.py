@@ -1,7 +1,7 @@
 """The first process of a job's container: the supervisor, without a launcher.
 
 The Docker backend sends this and the modules it needs as the text of a `python
--c` command, so an image needs Python 3.11 and nothing of ours. It talks frames
+-c` command, so an image needs Python 3.11 and no package. It talks frames
 over its standard streams. The job has the same user id; what keeps the job off
 this process is that the first process of a pid namespace takes no signal that
 it has no handler for, and that it cannot be traced or opened (not dumpable).

@@ -29,8 +29,8 @@ def status(pid: int) -> tuple[int, int]:
 
 
 def _proportional(pid: int, resident: int) -> int:
-  """As `resident`, each page split among its users. A process that hides its
-  maps is charged all of it. Takes long where page tables are large."""
+  """Returns `resident` with each page split among its users. A process that
+  hides its maps is charged all of it. Slow where page tables are large."""
   try:
     with open(f'/proc/{pid}/smaps_rollup') as f:
       return 1024 * sum(

@@ -23,7 +23,7 @@ INSIDE_UID = 65534
 
 
 def become_job(room: Room, header: dict, out: int, err: int, sync: int):
-  """Never returns. `sync` gets 'R' when ready, or 'E' and the error.
+  """Becomes the job; never returns. `sync` gets 'R', or 'E' and the error.
 
   out, err: its standard output and standard error; they may be one. Raises
   `_zygote.Born` in a fork of the zygote.
@@ -70,7 +70,7 @@ def become_job(room: Room, header: dict, out: int, err: int, sync: int):
     os.execve(command[0], command, env)
   except _zygote.Born:
     raise
-  except BaseException as error:  # noqa: BLE001: told to the supervisor
+  except BaseException as error:  # noqa: BLE001: sent to the supervisor
     try:
       os.write(sync, f'E{type(error).__name__}: {error}'.encode()[:900])
     finally:
@@ -129,7 +129,7 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
 
 
 def _prefer_to_kill(room: Room) -> None:
-  """Where the machine runs out of memory the job goes first."""
+  """Makes the kernel kill the job first when the machine runs out of memory."""
   path, folder = 'self/oom_score_adj', room.proc_fd
   if folder < 0:
     path, folder = '/proc/' + path, None
@@ -176,7 +176,7 @@ def _lower(kind: int, value: int) -> None:
 
 
 def _keep_to_cpus(room: Room, header: dict[str, Any]) -> None:
-  """Without a quota a job gets CPUs of its slot, so that many threads slow
+  """Binds a job without a quota to CPUs of its slot, so that many threads slow
   the job itself and not its neighbours, whose times are weights."""
   if room.config['cpu_quota']:
     return

@@ -16,7 +16,7 @@ BOX = '/box'
 
 
 class Room:
-  """Where the job lives: paths differ with and without namespaces."""
+  """Paths of a job's root; they differ with and without namespaces."""
 
   def __init__(self, request: dict[str, Any], config: dict[str, Any]):
     self.request, self.config = request, config

@@ -69,7 +69,7 @@ for folder in (*sys.path, *site.getsitepackages()):
 
 @dataclasses.dataclass(frozen=True)
 class Interpreter:
-  """Where this interpreter and its packages stand, outside and inside.
+  """Paths of this interpreter and its packages, outside and inside.
 
   python: path inside. binds: (outside, inside). venv: the base interpreter's
   path inside where a virtual environment is to be made of it, else ''.
@@ -124,7 +124,7 @@ def _without(path: str, hidden: Sequence[str]) -> list[str]:
 
 
 def readable_in_place(hidden: Sequence[str]) -> list[str]:
-  """What a job may read where it has no root of its own (T1)."""
+  """Returns the paths that a job without a root of its own (T1) may read."""
   paths = [*_SYSTEM, sys.executable, os.path.realpath(sys.executable)]
   for prefix in map(os.path.realpath, (sys.prefix, sys.base_prefix)):
     if prefix not in ('/usr', '/usr/local'):
@@ -265,7 +265,7 @@ def trial(root: str, found: Interpreter, uid: int | None) -> str:
 
 
 def environment(found: Interpreter) -> dict[str, str]:
-  """What the dynamic loader needs inside."""
+  """Returns the environment that the dynamic loader needs inside."""
   return {'LD_LIBRARY_PATH': found.library_path} if found.library_path else {}
 
 

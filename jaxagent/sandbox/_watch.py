@@ -22,7 +22,7 @@ MB = 1 << 20
 
 
 class _Stream:
-  """What came through one pipe: the head and tail of it.
+  """Output of one pipe: its head and tail.
 
   fd: the pipe's end, which does not block. keep: bytes of each.
   """
@@ -79,7 +79,7 @@ class Watch:
     self.born = child if isinstance(child, socket.socket) else None
     self.child = -1 if self.born else child
     self.end_fd = self.born.fileno() if self.born else os.pidfd_open(self.child)
-    self.cpu_s, self.resident = 0.0, 0  # of processes that are not ours
+    self.cpu_s, self.resident = 0.0, 0  # as the zygote reports them
     self.reason = ''
     self.status: int | None = None
     self.total = 0  # bytes of output

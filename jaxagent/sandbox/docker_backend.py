@@ -248,7 +248,7 @@ class DockerBackend:
     )
 
   def _inspect_image(self, api) -> dict[str, Any]:
-    """What is inside the image: {'version': [..], 'folders': [packages]}."""
+    """Inspects the image: {'version': [..], 'folders': [packages]}."""
     import docker.errors
 
     remedy = (
@@ -491,7 +491,7 @@ class DockerBackend:
     return frames
 
   def _lost(self, api, container: str) -> dict[str, Any]:
-    """What the daemon says of a container that ended without a trailer."""
+    """Returns the daemon's account of a container without a trailer."""
     state = api.inspect_container(container)['State']
     return {
       'oom': bool(state.get('OOMKilled')),
@@ -605,7 +605,7 @@ def connect():
 
 
 def _covered(hidden: Sequence[str], folders: Sequence[str]) -> set[str]:
-  """Where the packages' `hidden` folders lie in the image's own folders."""
+  """Returns the places of the packages' `hidden` folders in the image."""
   found = set()
   for path in hidden:
     parts = path.split('/')

@@ -22,10 +22,6 @@ class BackendError(RuntimeError):
   """A backend cannot start: what is missing and how to get it."""
 
 
-class QueueFull(RuntimeError):
-  """The pool's queue is at max_queue and the caller would not wait."""
-
-
 def tier_number(tier: str) -> int:
   if tier not in TIERS:
     raise ValueError(f'min_tier={tier!r}: choose one of {", ".join(TIERS)}.')

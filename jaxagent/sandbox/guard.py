@@ -73,7 +73,7 @@ def _clone_first() -> int:
 def _become(
   command: Sequence[str], join: Callable[[], None], pids: int
 ) -> None:
-  """Never returns: the guarded command takes this process's place."""
+  """Replaces this process by the guarded command; never returns."""
   try:
     _linux.prctl(_linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     _linux.mount('', '/', '', _linux.MS_PRIVATE | _linux.MS_REC)

@@ -150,7 +150,7 @@ def contents(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 
 def _merged(path: str) -> str:
-  """Where `path` lies on a system whose /bin and /lib are links into /usr."""
+  """Returns `path` on a system with /bin and /lib linked to /usr."""
   return '/usr' + path if path.split('/')[1] in _MERGED else path
 
 

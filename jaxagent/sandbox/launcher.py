@@ -160,7 +160,7 @@ class Launcher:
     self.control.send(json.dumps(record).encode())
 
   def serve(self) -> None:
-    """Until the control socket closes or the trainer is gone."""
+    """Serves until the control socket closes or the trainer is gone."""
     signal.signal(signal.SIGCHLD, lambda *_: None)
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
@@ -302,7 +302,7 @@ class Launcher:
       job['conn'].close()
 
   def _kill_orphans(self) -> None:
-    """Ends what a supervisor that was killed has left: it is ours now."""
+    """Ends the processes that a killed supervisor left to this one."""
     end, me, group = time.monotonic() + GUARD_S, os.getpid(), os.getpgrp()
     while time.monotonic() < end:
       left = [

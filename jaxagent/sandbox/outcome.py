@@ -1,4 +1,4 @@
-"""What a supervisor is told of a job, and what its answer amounts to.
+"""Headers of jobs for supervisors, and outcomes from their answers.
 
 From exit status, signals and counters to a typed outcome. Never from text.
 """
@@ -63,7 +63,7 @@ def decide(
   result: what the supervisor measured. trailer: the launcher's wait status
   and the cgroup's counters. A signal the job sent itself is a script error:
   nothing outside its namespaces can signal it but the pool. So is a
-  MemoryError or a full disk that no counter of ours has seen: a job can raise
+  MemoryError or a full disk that no counter here has seen: a job can raise
   those for nothing, and a lack of resources is paid for (paper 000, eq. 6).
   """
   reason, status = result['reason'], result['status']
@@ -145,7 +145,7 @@ def execution(
 
 
 def _faults(job: Job, problems: Sequence[str]) -> list[str]:
-  """Those of files that the script owes."""
+  """Returns the problems of files that the script must write."""
   excused = tuple(f'{path}: ' for path in job.optional)
   return [p for p in problems if not (excused and p.startswith(excused))]
 
@@ -163,7 +163,7 @@ LATE = 'the deadline of its step or trajectory passed'
 
 
 def late(job: Job, tier: str, when: str) -> Execution:
-  """Of a job that an outer deadline ended before it began."""
+  """Returns the result of a job whose deadline passed before it began."""
   return Execution(
     job_id=job.job_id,
     outcome=Outcome.DEADLINE,

@@ -33,7 +33,7 @@ MAX_ATTEMPTS = 3
 
 
 class Backend(Protocol):
-  """Where jobs run. `run` blocks until every process of the job is dead.
+  """Backend that runs jobs. `run` blocks until all processes of a job are dead.
 
   cancelled: asked once the job can be found by `cancel`, before it starts.
   """
@@ -225,7 +225,7 @@ class SandboxPool:
     return bool(queued or running)
 
   def _cancel_running(self, entry: _Entry) -> None:
-    """Without the lock: a daemon's answer may take a minute."""
+    """Cancels without holding the lock: a daemon's answer may take a minute."""
     try:
       self._backend.cancel(entry.job.job_id)
     finally:

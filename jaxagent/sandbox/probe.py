@@ -8,7 +8,6 @@ import pathlib
 import socket
 import tempfile
 import warnings
-from typing import Any
 
 from jaxagent.sandbox import errors
 from jaxagent.types import Job, Limits, Outcome
@@ -130,17 +129,3 @@ def confirm(backend, min_tier: str) -> str:
       stacklevel=3,
     )
   return tier
-
-
-def probe_tier(**options) -> dict[str, Any]:
-  """{'tier', 'attacks', 'notes'} of the local backend on this machine."""
-  from jaxagent.sandbox import local
-
-  backend = local.LocalBackend(1, zygote=False, **options)
-  try:
-    backend.start()
-    tier = confirm(backend, 'T0')
-    attacks = attack(backend) if tier != 'T0' else {}
-    return {'tier': tier, 'attacks': attacks, **backend.hello}
-  finally:
-    backend.close()

@@ -41,7 +41,7 @@ from jaxagent.types import Execution, Job
 JOIN_S = 15.0  # an address that has not answered by then is refused
 CPUS_S = 8.0  # how long slots wait for CPUs that others hold
 LOAD_S = 60.0  # an actor's process, and jaxagent in it
-PLACE_S = 30.0  # Ray may go on placing actors on a node that is gone
+PLACE_S = 30.0  # Ray may still place actors on a node that is gone
 OPEN_S = 180.0  # a launcher with its zygote, and the probe
 GUARD_S = 30.0  # past a job's limit without an answer the actor is given up
 CLOSE_S = 15.0
@@ -308,7 +308,7 @@ class RayBackend:
       )
 
   def _base(self) -> str:
-    """Where slots keep their folders: '' is a node's temporary folder."""
+    """Base of the slots' folders: '' is a node's temporary folder."""
     return self._work_dir or '' if self._home else ''
 
   def _check_cpus(self) -> None:

@@ -50,7 +50,7 @@ def _as_driver(nice: int) -> str:
 
 
 class Slot:
-  """What an actor holds: a launcher of its node. Methods return JSON bytes.
+  """An actor's launcher on its node. Methods return JSON bytes.
 
   Runs in the actor's threads; knows nothing of Ray.
   """

@@ -190,7 +190,7 @@ def _add_step(target, clause, mention, settings, anchors) -> None:
 
 
 def _owner(target, name: str) -> int | None:
-  """Which step a parameter belongs to when the clause does not say."""
+  """Returns the step of a parameter when the clause does not name it."""
   steps = target.pipeline.steps
   order = [len(steps) - 1, *range(len(steps) - 1)]
   for index in order:  # a step that already sets it comes first

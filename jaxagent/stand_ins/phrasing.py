@@ -1,7 +1,7 @@
 """What people say for `parameter=value`: '300 trees', 'an rbf kernel'.
 
-An editor that drops a value it was told in silence teaches that values do
-not matter. So what is said is either understood here, or a number that is
+An editor that silently drops a value it was given teaches that values do
+not matter. So a request is either understood here, or a number that is
 left over makes the editor refuse.
 """
 
@@ -104,7 +104,7 @@ _OTHER_NAME = {
 
 
 def with_names(text: str) -> str:
-  """The text with spoken parameter names replaced by their real ones."""
+  """Replaces colloquial parameter names in a text by the real ones."""
   for alias, name in sorted(
     catalogue.PARAM_ALIASES.items(), key=lambda item: -len(item[0])
   ):
@@ -115,7 +115,7 @@ def with_names(text: str) -> str:
 def spoken(
   text: str, params: frozenset[str]
 ) -> tuple[list[tuple[str, str]], str]:
-  """(settings said without an equals sign, the text without them).
+  """Returns (settings without an equals sign, the text without them).
 
   Args:
     text: a clause with its class names blanked, after `with_names`.
@@ -168,7 +168,7 @@ def refuse_leftover(text: str) -> None:
 
 
 def fitting_name(entry: catalogue.Entry | None, name: str, value: str) -> str:
-  """What a class calls a parameter that was named loosely."""
+  """Returns a class's own name of a parameter that was named loosely."""
   if entry is None:
     return name
   other = _OTHER_NAME.get(name)

@@ -138,7 +138,9 @@ def keyword(call: cst.Call, name: str) -> cst.BaseExpression | None:
 
 
 def named_values(call: cst.Call) -> list[cst.BaseExpression]:
-  """What a call's first argument names: [('a', X), ('b', Y)] -> [X, Y]."""
+  """Returns the values that a call's first argument names.
+
+  [('a', X), ('b', Y)] -> [X, Y]."""
   first = call.args[0].value if call.args else None
   values = []
   for element in getattr(first, 'elements', ()):
@@ -278,7 +280,7 @@ class Script:
     raise EditRefused('the script has no line `pred = model.predict(...)`')
 
   def render(self) -> str:
-    """Writes the pipeline back, mends the imports, returns the text.
+    """Writes the pipeline back, corrects the imports, returns the text.
 
     Raises EditRefused where the result would not be Python.
     """
@@ -329,7 +331,7 @@ class Script:
     self._drop_unused_imports()
 
   def _add_import(self, statement: str) -> None:
-    """After the last top-level import (before all else if there is none)."""
+    """Adds it after the last top-level import, or first if there is none."""
     where = 0
     for index, line in enumerate(self.module.body):
       if isinstance(line, cst.SimpleStatementLine) and isinstance(

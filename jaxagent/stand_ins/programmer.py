@@ -98,14 +98,14 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-  """What is fitted: the rows of the tables above, and a call for each."""
+  """A pipeline to fit: rows of the tables above, and a call for each."""
 
   rows: tuple[str, ...]
   calls: tuple[str, ...]
 
   @property
   def names(self) -> list[str]:
-    """Of the calls' classes."""
+    """Names of the calls' classes."""
     return [call.partition('(')[0] for call in self.calls]
 
 
@@ -156,7 +156,7 @@ class ScriptedProgrammer:
     return f'{plan}\n```python\n{code}```'
 
   def output(self, design: Design, rng: random.Random) -> str:
-    """What such a program may have printed, for the prompt to revise it."""
+    """Returns output that such a program may print, for a prompt to revise."""
     for name, said in _SAID.items():
       if name in design.names[-1] and rng.random() < 0.5:
         return said.format(n=rng.choice((20, 100, 200)))
@@ -166,7 +166,7 @@ class ScriptedProgrammer:
 def columns_of(
   train: Sequence[str], test: Sequence[str], sample: Sequence[str]
 ) -> Columns:
-  """Of the heads of a task's three files."""
+  """Returns the columns, from the heads of a task's three files."""
   (target,) = [name for name in train if name not in test]
   return Columns(
     tuple(name for name in test if name != 'id'),

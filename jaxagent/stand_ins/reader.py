@@ -41,7 +41,7 @@ class ScriptedReader:
 
 
 class NoHelper:
-  """Answers that nobody does."""
+  """Helper that answers that none is available."""
 
   name = 'no_helper'
   is_stand_in = True

@@ -72,7 +72,7 @@ def chosen(args) -> list[task_lib.TaskSpec]:
 
 
 def chosen_own(args) -> list[task_lib.TaskSpec]:
-  """Those whose claims can be checked: with a task.yaml."""
+  """Returns the chosen tasks, which must have a task.yaml to be checked."""
   specs = chosen(args)
   if bare := [s.name for s in specs if s.layout == mlagentbench_tasks.LAYOUT]:
     raise ValueError(
@@ -231,7 +231,7 @@ def main(argv: list[str] | None = None) -> int:
     print(f'error: {error}', file=sys.stderr)
     return 2
   except (TierError, BackendError, WorkerDied) as error:
-    # Some quote what the launcher said, in as many lines as it did.
+    # Some quote the launcher's output of several lines.
     print(f'error: {" ".join(str(error).split())}', file=sys.stderr)
     return 2
 

@@ -326,7 +326,7 @@ def check_labels(
   run: Run | None,
   report: Report,
 ) -> None:
-  """No file of the labels can be read where the task's scripts run."""
+  """Checks that no file of labels can be read where the task's scripts run."""
   report.figures['labels'] = '-'
   wanted = label_files(spec)
   if spec.hides:

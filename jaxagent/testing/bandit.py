@@ -12,7 +12,7 @@ from jaxagent.interactions import Call, Credit, Execute, Generate, Step
 
 @dataclasses.dataclass(frozen=True)
 class Pull:
-  """What an executor is to carry out: the arm drawn for an item."""
+  """Payload of an execution: the arm drawn for an item."""
 
   payload: Any
   arm: int
@@ -23,8 +23,8 @@ class Pull:
 class Bandit:
   """`turns` pairs of a completion and an execution.
 
-  A reward is what the execution's record says (`arms`). Each turn's prompt goes on
-  with all before, and what the execution took is observed.
+  The reward comes from the execution's record (`arms`). Each turn's prompt extends
+  all before, and the execution's duration is observed.
   """
 
   turns: int = 1

@@ -16,7 +16,7 @@ from jaxagent.types import Executed, Outcome
 
 @dataclasses.dataclass(frozen=True)
 class Action:
-  """What executing one work amounts to."""
+  """Result that executing one work is to have."""
 
   duration_s: float
   reward: float | None = 0.0
@@ -31,7 +31,7 @@ class Action:
 
 @dataclasses.dataclass(frozen=True)
 class Faults:
-  """Which share of executions goes wrong, drawn for each attempt.
+  """Faults to inject: shares of executions, drawn for each attempt.
 
   death: the sandbox dies at a uniform point of the execution; reported at
     once. hang: it never finishes; reported as a failure `detect_s` after its

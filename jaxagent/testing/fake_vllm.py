@@ -18,7 +18,7 @@ class FakeVllm:
 
   Args:
     vocab_size: of the tokens that are drawn.
-    max_model_len: told on request.
+    max_model_len: reported on request.
     token_s: seconds a token.
   """
 
@@ -50,7 +50,7 @@ class FakeVllm:
     self._thread.start()
 
   def close(self) -> None:
-    """No more connections; those that are open break."""
+    """Accepts no more connections and breaks open ones."""
     self._server.shutdown()
     self._server.server_close()
     with self._moved:

@@ -58,9 +58,9 @@ def act(work: Work) -> Action:
 
 
 class Helped:
-  """`turns` times: a frozen helper speaks, the policy answers, it is run.
+  """`turns` rounds: a frozen helper speaks, the policy answers, it is run.
 
-  What the policy is shown goes on with all before, the helper's words and the
+  The policy's prompt extends all before, the helper's words and the
   execution's time among them.
   """
 

@@ -1,8 +1,8 @@
 """An executor over real processes that sleep, die or hang on request.
 
 For measuring the scheduler on real time. It contains nothing: what runs is
-this file's own worker, never generated code. It is an inbox, too: whoever
-takes from it watches over the workers.
+this file's own worker, never generated code. It is an inbox, too: taking
+from it checks on the workers.
 """
 
 from __future__ import annotations

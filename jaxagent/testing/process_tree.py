@@ -6,7 +6,7 @@ import pathlib
 
 
 def children(pid: int) -> list[int]:
-  """Of all its threads; [] where it is gone."""
+  """Returns the children of all threads of a process; [] if it is gone."""
   found = []
   for task in pathlib.Path(f'/proc/{pid}/task').glob('*/children'):
     try:

@@ -4,7 +4,7 @@
   env_log/traces/step_N_files/    the workspace after step N
   env_log/traces/step_final_files/
   env_log/overall_time.txt        seconds
-  agent_log/main_log              what the agent said and was told
+  agent_log/main_log              the agent's responses and observations
   agent_log/step_N_log.log        its prompt and response, where that was kept
   log                             how each step ended
 
@@ -63,7 +63,7 @@ def write_folder(
 def _workspaces(
   trajectory: Trajectory, store: Snapshots | None, submission: str
 ) -> list[Files | None]:
-  """What each step left; None where that was not kept."""
+  """Returns each step's files; None where they were not kept."""
   found: list[Files | None] = []
   last: bytes | None = None  # a submission stays until a run writes another
   for number, step in enumerate(trajectory.steps):
@@ -109,7 +109,7 @@ def _lay_out(folder: pathlib.Path, files: Files) -> None:
   folder.mkdir(parents=True)
   for name, content in files.items():
     if workspace.inside(name) != name:
-      continue  # no state of ours holds one
+      continue  # no state of this package holds one
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, str):

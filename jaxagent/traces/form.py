@@ -4,7 +4,7 @@
    low_level_steps: [the same], action_infos: {name: info}, task_description}
 
 as `MLAgentBench/environment.py` and `schema.py` write it (commit 5d71205), so
-that tools made for their traces read ours. No jax here.
+that tools made for their traces read these. No jax here.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def mlagentbench_trace(
 
   Two differences: the original's agent keeps a response that does not parse
   from its environment, here it is a step like any other; and the execution
-  that belongs to an edit of ours (paper 000, 4.3) is a low-level step.
+  that belongs to an edit here (paper 000, 4.3) is a low-level step.
 
   Raises ValueError for a time that is not finite, or a description that is no text.
   """
@@ -285,9 +285,9 @@ def _low_level(
   before: Workspace,
   after: Workspace,
 ) -> list[tuple[str, dict, str]]:
-  """What the original logs below one action: [(action, args, observation)].
+  """Returns the original's log below one action: [(action, args, observation)].
 
-  None for an action that was refused: its decorator logs an action when it
+  Empty for an action that was refused: its decorator logs an action when it
   has returned, and a refusal is raised. It does not call Final Answer.
   before, after: the workspace as the step found and left it, None where unknown.
   """

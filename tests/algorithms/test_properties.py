@@ -233,15 +233,27 @@ def test_a_cap_leaves_equal_weights_and_invalid_entries_alone():
 
 def test_inclusion_weights_are_one_where_all_are_kept(rng):
   d = rng.lognormal(size=8).astype(np.float32)
-  np.testing.assert_array_equal(alg.inclusion_weights(d, 8), np.ones(8))
+  w, _ = _inclusion_weights(d, 8, 8, d)
+  np.testing.assert_array_equal(w, np.ones(8))
+
+
+def _inclusion_weights(d, kept, started, reference, finished=None, cap=20.0):
+  """Weights of durations d and metrics, F estimated from `reference`."""
+  atoms, masses = alg.kaplan_meier(reference, finished)
+  p = alg.inclusion_probabilities(d, kept, started, atoms, masses)
+  return alg.inverse_probability_weights(p, cap=cap)
 
 
 def _kept_share(rng, started, kept, updates, weighted):
   """Weighted share of 20 s actions, of which the policy draws half."""
   shares, raw = [], []
-  weigh = jax.jit(
-    lambda d: alg.inclusion_weights(d, kept, n_dispatched=started)
-  )
+  finished = np.arange(started) < kept
+
+  @jax.jit
+  def weigh(d):  # those cancelled are known to exceed the longest kept
+    seen = jnp.pad(d, (0, started - kept), constant_values=jnp.max(d))
+    return _inclusion_weights(d, kept, started, seen, finished)[0]
+
   for _ in range(updates):
     drawn = np.where(rng.random(started) < 0.5, 1.0, 20.0)
     first = np.sort(drawn)[:kept].astype(np.float32)
@@ -276,9 +288,7 @@ def test_inclusion_probability_is_the_binomial_tail():
 def test_inclusion_positivity_failures_are_counted():
   d = np.concatenate([np.full(7, 1.0), [50.0]]).astype(np.float32)
   history = np.concatenate([np.full(990, 1.0), np.full(10, 50.0)])
-  w, metrics = alg.inclusion_weights_with_metrics(
-    d, 8, n_dispatched=16, reference_s=history.astype(np.float32), cap=5.0
-  )
+  w, metrics = _inclusion_weights(d, 8, 16, history.astype(np.float32), cap=5.0)
   assert metrics['duration/inclusion_positivity_failures'] == 1
   assert float(jnp.mean(w)) == pytest.approx(1.0, abs=1e-5)
   assert float(w[-1] / w[0]) <= 5.0 + 1e-4
@@ -310,8 +320,6 @@ def test_kaplan_meier_with_censoring():
     (lambda x: alg.capped_weights(x[0], 0.5), r'cap=0.5 must be 0 \(no cap'),
     (lambda x: alg.capped_weights(x[0], -1), 'cap=-1 must be'),
     (lambda x: alg.capped_weights(x[0], np.nan), 'cap=nan must be'),
-    (lambda x: alg.inclusion_weights(x[0], 9), 'n_kept=9'),
-    (lambda x: alg.inclusion_weights(x[0], 2, n_dispatched=9), '5 entries'),
     (lambda x: alg.AdaptiveKL(0.1, 0.0, 10), 'target=0.0'),
     (
       lambda x: alg.value_loss(x, x, x, x, clip=0, aggregation='token-mean'),
@@ -356,7 +364,8 @@ def test_everything_runs_under_jit(rng):
       'seq-mean-token-mean',
     )
     group = alg.group_relative_advantages(w.sum(1), jnp.array([0, 0, 1, 1]))
-    inclusion = alg.inclusion_weights(jnp.arange(1.0, 5.0), 4, n_dispatched=6)
+    d = jnp.arange(1.0, 5.0)
+    inclusion, _ = _inclusion_weights(d, 4, 6, jnp.append(d, d[-2:]))
     return loss + extra + kl, group, inclusion
 
   for part in jax.tree.leaves(update(b)):

@@ -14,6 +14,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from jaxagent import models, sharding
 from jaxagent.compiled import hlo
@@ -55,7 +56,8 @@ class Case:
     mesh = sharding.make_mesh([int(n) for n in shape.split('x')])
     sharding.check_model(model, mesh)
     policy = weights.flatten(*_shaken(*models.init_decoder(model, 0)))
-    value = weights.flatten(*_shaken(*models.init_value(model, 1)))
+    critic = models.ValueModel(model, rngs=nnx.Rngs(params=1))
+    value = weights.flatten(*_shaken(*models.split_model(critic)))
     names = ('policy', 'frozen', 'value', 'value_frozen')
     self.flat = dict(zip(names, (*policy[1:], *value[1:])))
     self.place = {

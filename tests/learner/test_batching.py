@@ -68,13 +68,10 @@ def test_reward_sits_on_the_last_policy_token():
   import dataclasses
 
   sample = dataclasses.replace(sample, loss_mask=mask)
-  batch = batching.pack_samples(
-    [sample], row_tokens_buckets=(64,), weights=np.array([2.0])
-  )[0]
-  at = np.flatnonzero(batch.rewards[0])
-  assert at.tolist() == [len(sample.prompt_ids) + len(mask) - 3]
-  assert batch.weights[batch.mask > 0].tolist() == [2.0] * int(mask.sum())
-  assert batch.n_samples == 1
+  rewards = batching.sample_tables([sample], len(mask))['rewards'][0]
+  assert np.flatnonzero(rewards).tolist() == [len(mask) - 3]
+  weights = batching.spread_turns([sample], np.array([2.0]), len(mask))[0]
+  np.testing.assert_array_equal(weights, np.where(mask, 2.0, 0.0))
 
 
 def test_a_compiled_shape_is_preferred_where_it_costs_little():

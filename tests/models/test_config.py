@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxagent.models import ModelConfig, logical_axes
+from jaxagent.models import ModelConfig
 from tests.models.conftest import make_config
 
 
@@ -154,22 +154,3 @@ def test_parameters_of_the_papers_models():
     tie_word_embeddings=False,
   )
   assert qwen7b.num_params() == 7_615_616_512
-
-
-@pytest.mark.parametrize(
-  'path, ndim, axes',
-  [
-    (('embed',), 2, ('vocab', 'embed')),
-    (('layers', 0, 'q', 'kernel'), 2, ('embed', 'heads')),
-    (('layers', 'q', 'kernel'), 3, ('layers', 'embed', 'heads')),
-    (('layers', 'k', 'bias'), 2, ('layers', 'kv_heads')),
-    (('layers', 3, 'q_norm', 'scale'), 1, (None,)),
-    (('trunk', 'layers', 0, 'down', 'kernel'), 2, ('mlp', 'embed')),
-    (('layers', 0, 'o', 'lora_a'), 2, ('heads', None)),
-    (('layers', 'o', 'lora_b'), 3, ('layers', None, 'embed')),
-    (('head',), 1, (None,)),
-    (('count',), 0, ()),
-  ],
-)
-def test_logical_axes(path, ndim, axes):
-  assert logical_axes(path, ndim) == axes

@@ -78,7 +78,7 @@ def _strict_parts(value: object) -> tuple[dict[str, str], object, object]:
 
 
 def _forgiven_parts(value: object) -> tuple[dict[str, str], object, object]:
-  """As `_strict_parts`, of what is there: only the command has to be."""
+  """Returns `_strict_parts` of a response; only the command is required."""
   command = value.get('command') if isinstance(value, dict) else None
   if not isinstance(command, dict) or 'name' not in command:
     raise parser.FormatError(

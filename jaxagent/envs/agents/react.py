@@ -26,7 +26,7 @@ _ORDERS = (
 
 
 def _entries(text: str, *, strict: bool) -> dict[str, str]:
-  """Of one step. Not strict: the first of each, whatever stands beside it."""
+  """Returns one step's entries. Not strict: the first of each, no other."""
   text = parser.cut_observation(text)
   found = list(_LABEL.finditer(text))
   start = text[: found[0].start()] if found else text
@@ -52,7 +52,7 @@ def _entries(text: str, *, strict: bool) -> dict[str, str]:
 
 
 def _one_step(entries: dict[str, str]) -> dict[str, str]:
-  """In order, without a last line that follows an action already."""
+  """Returns entries in order, without a last line that follows an action."""
   for order in (_ORDERS[1], _ORDERS[3]):
     if set(order[1:]) <= set(entries):
       return {name: entries[name] for name in order if name in entries}

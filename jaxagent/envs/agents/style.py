@@ -33,7 +33,7 @@ class AgentStyle(Protocol):
     observation_chars: int,
     steps: int = 3,
   ) -> str:
-    """What a model is shown.
+    """Returns the prompt of a model.
 
     Args:
       state, task: where the step starts.
@@ -82,7 +82,7 @@ def past_steps(
 
 
 def observation(past: types.PastStep, chars: int) -> str:
-  """What a step led to; its one-line result where nothing else was kept."""
+  """Returns a step's observation; its one-line result if no more was kept."""
   return cut(past.observation.strip('\n') or past.result, chars)
 
 
