@@ -162,13 +162,12 @@ def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
     yield f'no reward can be derived: {type(error).__name__}: {error}'
     return
   given = step['reward']
-  reason = isinstance(derived, NoReward)
-  if reason or given is None:
-    same = reason and given is None
+  if isinstance(derived, NoReward):
+    same, what = given is None, f'no reward ({derived.value})'
   else:
+    what = repr(derived)
     same = _is_number(given) and abs(derived - given) <= _TOLERANCE
   if not same:
-    what = f'no reward ({derived.value})' if reason else f'{derived!r}'
     yield f'reward given {given!r}, derived {what}'
 
 

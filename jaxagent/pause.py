@@ -208,7 +208,7 @@ def _list(work: pathlib.Path) -> None:
   for journal in _journals(work):
     for (task, index), steps in sorted(_trajectories(journal).items()):
       last = steps[-1].executed if steps else None
-      action = printable(str(last and last.record.action))
+      action = printable(str(last and last.made.action))
       print(
         f'{journal.stem}  {task} {index}  {len(steps)} steps  '
         f'{" ".join(action.split())}: {last and last.outcome.value}'

@@ -393,6 +393,13 @@ class Executed:
   record: Record | None = None
   kept: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+  @property
+  def made(self) -> Record:
+    """Its record. Raises ValueError where it has none."""
+    if self.record is None:
+      raise ValueError(f'an execution ({self.outcome.value}) has no record.')
+    return self.record
+
 
 @dataclasses.dataclass(frozen=True)
 class Turn:
@@ -516,7 +523,7 @@ class TaskSpec:
   @property
   def alpha(self) -> float:
     """Paper 000, equation 6: 100 / (m_best - m_init); negative if lower wins."""
-    if not self.has_scale:
+    if self.m_init is None or self.m_best is None:
       raise ValueError(
         f'task {self.name}: m_init={self.m_init} and m_best={self.m_best} '
         'must both be numbers; run `python -m jaxagent.tasks prepare '

@@ -71,6 +71,13 @@ class Credit:
       return NoReward.NOT_CREDITED
     return self.reward if isinstance(self.reward, NoReward) else None
 
+  @property
+  def value(self) -> float:
+    """Its reward. Raises ValueError where it has none."""
+    if self.reward is None or isinstance(self.reward, NoReward):
+      raise ValueError('a call without a reward has no value.')
+    return float(self.reward)
+
 
 @dataclasses.dataclass(frozen=True)
 class Step:

@@ -86,7 +86,9 @@ class Progress:
     return [
       (call, result)
       for call, result in self.results
-      if isinstance(call, Generate) and call.role == POLICY
+      if isinstance(call, Generate)
+      and call.role == POLICY
+      and isinstance(result, Completion)
     ]
 
   @property
@@ -159,7 +161,7 @@ class Progress:
         f'{sorted(mine)}.'
       )
     for number, credit in credits.items():
-      if credit.reason is None and not math.isfinite(credit.reward):
+      if credit.reason is None and not math.isfinite(credit.value):
         raise InteractionError(
           f'{self._name} gives call {number} the reward {credit.reward}.'
         )

@@ -42,7 +42,7 @@ class _Row:
           end=self.length,
           version=completion.version,
           outcome=credit.outcome,
-          reward=float(credit.reward),
+          reward=credit.value,
           exec_s=credit.exec_s,
           record=credit.record,
           finish_reason=completion.finish_reason,

@@ -61,7 +61,9 @@ class Answer(str):
   thoughts: '' where it thought nothing, or kept it to itself.
   """
 
-  def __new__(cls, text: str, thoughts: str = ''):
+  thoughts: str
+
+  def __new__(cls, text: str, thoughts: str = '') -> Answer:
     answer = super().__new__(cls, text)
     answer.thoughts = thoughts
     return answer

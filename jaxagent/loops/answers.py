@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from jaxagent import types
 from jaxagent.envs.interfaces import MOST_THOUGHTS, Expert, NoText
+from jaxagent.llm.model_expert import ModelExpert
 
 
 def asked(
@@ -40,8 +41,8 @@ def asked(
   return types.TextCompletion(str(text), cost)
 
 
-def _meter(expert: Expert):
-  """Counts the tokens of what it is asked."""
-  return (
-    contextlib.nullcontext({}) if expert.is_stand_in else expert.client.meter()
-  )
+def _meter(expert: Expert) -> contextlib.AbstractContextManager[dict[str, int]]:
+  """Counts the tokens of what an expert behind an endpoint is asked."""
+  if isinstance(expert, ModelExpert) and not expert.is_stand_in:
+    return expert.client.meter()
+  return contextlib.nullcontext({})

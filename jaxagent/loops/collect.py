@@ -253,7 +253,7 @@ def _pool(host, initial: types.State) -> list[str]:
     pool = idea_data.model_idea_pool(
       host.expert.client,
       spec,
-      initial.files[initial.script],
+      str(initial.files[initial.script]),
       n=wanted,
       max_calls=max(12, wanted // 8),
       max_tokens=max(idea_data.MAX_TOKENS, host.config.expert.max_tokens),

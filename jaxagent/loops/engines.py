@@ -8,6 +8,7 @@ import json
 import pathlib
 import shutil
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -29,7 +30,7 @@ from jaxagent.rollout.vllm_api import (
   check_head_dim_on_cpu,
   check_versions,
 )
-from jaxagent.rollout.vllm_engine import VllmEngine, WeightSync
+from jaxagent.rollout.vllm_engine import Fleet, VllmEngine, WeightSync
 from jaxagent.rollout.vllm_fleet import LaunchedFleet, RemoteFleet
 from jaxagent.rollout.weight_probe import LogProbProbe
 from jaxagent.rollout.weight_sync import FileSync, FolderSync
@@ -107,7 +108,9 @@ class Served:
 def make_engine(served: Served) -> Engine:
   """The configured one; to be closed by the caller. vLLM serves from the first
   `update_weights` on."""
-  make = {'native': _native, 'vllm': _vllm}[served.config.rollout.engine]
+  kinds: dict[str, Callable[[Served], Engine]]
+  kinds = {'native': _native, 'vllm': _vllm}
+  make = kinds[served.config.rollout.engine]
   try:
     return make(served)
   except EngineError as error:
@@ -135,6 +138,7 @@ def _vllm(served: Served) -> VllmEngine:
   roll, model = served.config.rollout, served.model
   options, tokenizer = roll.vllm, served.tokenizer
   seqs = roll.max_num_seqs or _SEQS
+  fleet: Fleet
   if options.urls:
     fleet = RemoteFleet(options.urls)
   else:

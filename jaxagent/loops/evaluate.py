@@ -16,7 +16,7 @@ from typing import Any
 
 from jaxagent import audit, evaluation, types
 from jaxagent.data.prompts import Feed
-from jaxagent.interactions import Execute, Progress
+from jaxagent.interactions import Progress, Step
 from jaxagent.loops import kept, rollouts, steps
 from jaxagent.loops.errors import (
   MachineryError,
@@ -47,18 +47,22 @@ class Episode:
     return f'{self.task}-{self.index}'
 
 
-class Episodes(Trajectory):
-  """Trajectories whose prompts are episodes."""
+class Episodes:
+  """The interaction of trajectories, from episodes instead of states."""
 
-  def start(self, payload: Episode):
-    return super().start(payload.state)
+  def __init__(self, recipe: Trajectory):
+    self._recipe = recipe
+    self.advance = recipe.advance
+
+  def start(self, payload: Episode) -> Step:
+    return self._recipe.start(payload.state)
 
 
 def evaluate_policy(
   host, policy: Policy, label: str, starts: Mapping[str, Start]
 ) -> list[Evaluated]:
   """Runs every trajectory of `label`; returns and keeps their records."""
-  recipe = Episodes(
+  recipe = Trajectory(
     policy.prompt_ids,
     policy.text,
     max_steps=host.config.eval.max_steps,
@@ -77,8 +81,7 @@ def evaluate_policy(
     starts,
     recipe,
     policy.prompt_text,
-    engine=policy.engine,
-    request=request,
+    policy=rollouts.PolicyRole(policy.engine, request),
   )
 
 
@@ -101,7 +104,7 @@ def evaluate_text_model(
   answer: (state, task, index of the trajectory, number of the step) -> its answer.
   prompt_text: what it is prompted with, in words.
   """
-  recipe = Episodes(
+  recipe = Trajectory(
     _same,
     text_of,
     max_steps=host.config.eval.max_steps,
@@ -129,7 +132,7 @@ def evaluate(
   host,
   label: str,
   starts: Mapping[str, Start],
-  recipe: Episodes,
+  recipe: Trajectory,
   prompt_text: Callable[[types.State], str],
   **roles: Any,
 ) -> list[Evaluated]:
@@ -179,7 +182,7 @@ def evaluate(
       host,
       folder,
       feed,
-      recipe,
+      Episodes(recipe),
       execute=execute,
       deliver=deliver,
       name=f'eval-{label}',
@@ -235,14 +238,13 @@ def split_of(host, task: str) -> str:
 
 def steps_of(progress: Progress) -> list[types.Executed]:
   """Returns the executions of a rollout, in their order."""
-  return [
-    result for call, result in progress.results if isinstance(call, Execute)
-  ]
+  results = [result for _, result in progress.results]
+  return [one for one in results if isinstance(one, types.Executed)]
 
 
 def taken_step(executed: types.Executed) -> TakenStep:
   """Returns an execution as stored trajectories have it."""
-  return TakenStep.of(executed.record, **executed.kept)
+  return TakenStep.of(executed.made, **executed.kept)
 
 
 def present(records: Sequence[Evaluated]) -> list[Evaluated]:
@@ -302,7 +304,7 @@ def _is_best(host, task: str, action: Action, score: float) -> bool:
   best = action.state.start_score
   for one in action.before:
     if 'private' in one.kept:
-      best = one.record.score_after
+      best = one.made.score_after
   return _better(host, task, score, best)
 
 
@@ -345,7 +347,7 @@ def runs_of(records: Sequence[Evaluated], split: str) -> list[evaluation.Run]:
       evaluation.Run(
         record.task,
         record.score,
-        tuple(s.reward for s in steps),
+        tuple(s.reward for s in steps if s.reward is not None),
         tuple(s.record.valid_action for s in steps),
       )
     )

@@ -16,12 +16,13 @@ import numpy as np
 from jaxagent import audit, evaluation, types
 from jaxagent.data.prompts import Feed
 from jaxagent.envs.solution import Previous, Task, parse
-from jaxagent.interactions import POLICY, Progress, Step
+from jaxagent.interactions import Progress, Step
 from jaxagent.loops import evaluate, kept, rollouts
 from jaxagent.loops.errors import in_one_line
 from jaxagent.loops.policy import seed_of
 from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.starts import private_score, write_json
+from jaxagent.loops.text_models import Writer
 from jaxagent.metrics import Progress as ProgressBar
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.thread_sampler import FrozenRole
@@ -211,9 +212,6 @@ def drive(
     part = one.part + one.salt
     return seed_of(host.config.seed, 'eval', part, one.task.name, one.index)
 
-  def request(ask: Ask) -> types.Request:
-    return recipe.author.request(ask.call.prompt, str(ask.key), seed(ask))
-
   def execute(work: Work, job_id: str) -> types.Executed:
     executed = _execute(host, recipe, work, job_id)
     ran()
@@ -224,14 +222,17 @@ def drive(
   ) -> None:
     took(_ended(prompt.payload, progress, error))
 
-  frozen = dict(recipe.frozen_roles)
-  policy: dict[str, Any] = {}
-  if recipe.role == POLICY:
-    policy = {'engine': recipe.author.engine, 'request': request}
-  else:
+  frozen, policy = dict(recipe.frozen_roles), None
+  author = recipe.author
+  if isinstance(author, Writer):
     frozen[recipe.role] = FrozenRole(
-      lambda ask: recipe.author.complete(ask.call.prompt, seed(ask)),
-      recipe.author.max_concurrency,
+      lambda ask: author.complete(ask.call.prompt, seed(ask)),
+      author.max_concurrency,
+    )
+  else:
+    policy = rollouts.PolicyRole(
+      author.engine,
+      lambda ask: author.request(ask.call.prompt, str(ask.key), seed(ask)),
     )
   rollouts.run(
     host,
@@ -242,7 +243,7 @@ def drive(
     deliver=deliver,
     name=f'eval-{label}',
     frozen=frozen,
-    **policy,
+    policy=policy,
   )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Policy:
   """
 
   engine: Engine
-  tokenizer: object
+  tokenizer: Any
   specs: dict[str, types.TaskSpec]
   prompter: Prompter
   sampling: types.Sampling

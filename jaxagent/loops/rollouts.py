@@ -6,6 +6,7 @@ no answer is drawn and no execution carried out a second time.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pathlib
 import shutil
@@ -32,6 +33,14 @@ MAX_ATTEMPTS = 3  # of one call, before its rollout is missing
 PAUSES_S = (0.5, 15.0)  # after an infrastructure error, by attempt
 
 
+@dataclasses.dataclass(frozen=True)
+class PolicyRole:
+  """The engine that samples a policy, and what it is asked."""
+
+  engine: Engine
+  request: Callable[[Ask], Request]
+
+
 def journal_of(work: pathlib.Path, label: str) -> pathlib.Path:
   """The folder that holds `label`'s evaluation while it is under way."""
   return work / 'eval' / f'{label}.journal'
@@ -47,8 +56,7 @@ def run(
   deliver: Deliver,
   name: str,
   frozen: Mapping[str, FrozenRole] = {},
-  engine: Engine | None = None,
-  request: Callable[[Ask], Request] | None = None,
+  policy: PolicyRole | None = None,
   saved: str = 'what has finished is kept',
   at_once: int | None = None,
   check: Callable[[], None] = lambda: None,
@@ -62,7 +70,7 @@ def run(
     deliver: gets each rollout as it ends; it may push more into the feed.
     name: of the stage; the ids of its jobs begin with it.
     frozen: role -> how its answers are drawn.
-    engine, request: of the policy, where it takes part.
+    policy: how it is asked, where it takes part.
     saved: what a message about an interruption says is kept.
     at_once: rollouts under way; None for all.
     check: called now and then; what it raises ends the stage.
@@ -81,8 +89,8 @@ def run(
   limits: dict[str, int | None] = {
     role: one.max_concurrency for role, one in frozen.items()
   }
-  if engine is not None:
-    samplers[POLICY] = EngineSampler(inbox, engine, request)
+  if policy is not None:
+    samplers[POLICY] = EngineSampler(inbox, policy.engine, policy.request)
     limits[POLICY] = config.rollout.max_num_seqs or None
   executor = ThreadExecutor(
     inbox,

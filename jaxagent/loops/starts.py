@@ -85,7 +85,10 @@ def private_score(host, task: str, result) -> float | None:
 def _starter_private(host, initial: types.State) -> float:
   task = initial.task
   if initial.last_outcome != types.Outcome.OK.value:
-    return initial.score  # what a starter without a score is compared with
+    assert (
+      initial.score is not None
+    )  # what one without a score is compared with
+    return initial.score
   response = parser.Response(
     {}, 'Execute Script', {'script_name': initial.script}
   )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
@@ -54,7 +55,7 @@ def switches(config) -> dict[str, bool]:
 
 def whole_reward(executed: types.Executed) -> float | types.NoReward:
   """Equation 6 of paper 000 as it is, whatever RL is trained on."""
-  return executed.record.derive()
+  return executed.made.derive()
 
 
 def kept_files(host, state: types.State, result) -> dict:
@@ -78,7 +79,7 @@ def completion_record(
 
   `prompt` (digest, bytes) is in the store of states.
   """
-  found = {}
+  found: dict[str, Any] = {}
   data = prompt.encode('utf-8', 'surrogatepass')
   if data and (blob := host.env.store.put_bytes(data)) is not None:
     found['prompt'] = (blob.digest, blob.size)

@@ -51,7 +51,7 @@ def _remedy(config, tokenizer) -> str:
       found = chat.load(tokenizer.folder, '', {**own, name: False})
     except ValueError:
       continue
-    if not found.opens_thoughts:
+    if not getattr(found, 'opens_thoughts', ''):
       given = {**own, name: False}
       return f'Give --config.{_KEY}="{given}".'
   return (

@@ -67,6 +67,6 @@ def metrics(samples: Sequence[types.Sample], update: int) -> dict[str, float]:
       found[f'sandbox/{name}'] = float(np.mean([getattr(r, name) for r in ran]))
   figures = behaviour.figures([t.record for t in records(samples, update)])
   for name in (*behaviour.RATES, 'exec_s'):
-    if figures[name] is not None:
-      found[f'sandbox/{name}'] = figures[name]
+    if (figure := figures[name]) is not None:
+      found[f'sandbox/{name}'] = figure
   return found

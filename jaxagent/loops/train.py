@@ -18,6 +18,7 @@ from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.interactions import POLICY
+from jaxagent.learner import Learner
 from jaxagent.loops import control, crew, traces, weighting
 from jaxagent.loops.errors import MachineryError, UserError
 from jaxagent.loops.policy import Policy
@@ -190,7 +191,7 @@ class Saver:
 
   checkpoints: CheckpointManager
   journal: Journal
-  learner: object
+  learner: Learner | crew.Leader
   scheduler: Scheduler
   counts: Counter
   recipe: str

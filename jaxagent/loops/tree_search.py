@@ -78,7 +78,7 @@ class Search:
     if not valid:
       return None
     sign = 1 if self._higher else -1
-    return max(valid, key=lambda i: sign * self.nodes[i].score)
+    return max(valid, key=lambda i: sign * (self.nodes[i].score or 0.0))
 
   def _failed_leaves(self) -> list[int]:
     parents = {n.parent for n in self.nodes}
@@ -134,15 +134,17 @@ def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
   def took(one: evaluate_solutions.Ended) -> None:
     attempt = one.attempt
     task, index = attempt.task.name, attempt.index
-    if one.error:
+    if one.error or one.step is None:
       missing.append(one.record(host))
     else:
+      record = one.step.record
+      assert isinstance(record, SolutionRecord)
       node = Node(
         attempt.part,
         parents[attempt.name],
-        one.step.record.score_after,
+        record.score_after,
         one.private,
-        one.step.record,
+        record,
       )
       searches[task, index].nodes.append(node)
     go_on(task, index, int(attempt.salt) + 1)
@@ -175,7 +177,7 @@ def table(
   """
   found = {}
   for task in sorted({r.task for r in records}):
-    curves = [r.private_by_step for r in records if r.task == task]
+    curves = [r.private_by_step or () for r in records if r.task == task]
     ends = [c[-1] for c in curves if c and c[-1] is not None]
     pick = max if higher[task] else min
     steps = max(map(len, curves), default=0)
@@ -193,8 +195,8 @@ def table(
 
 
 def _mean_at(curves: Sequence[Sequence[float | None]], n: int) -> float | None:
-  values = [c[min(n, len(c)) - 1] for c in curves if c]
-  values = [v for v in values if v is not None]
+  reached = [c[min(n, len(c)) - 1] for c in curves if c]
+  values = [value for value in reached if value is not None]
   return float(np.mean(values)) if values else None
 
 

@@ -45,8 +45,8 @@ def run(host, learner, policy, records: Sequence[Collected]) -> None:
     Progress('value warm-up', len(batches)) as progress,
   ):
     for step, batch in enumerate(batches):
-      batch = control.shuffled(batch, config, (host.config.seed, step, 78))
-      metrics = learner.value_update(batch, name=f'value warm-up step {step}')
+      rows = control.shuffled(batch, config, (host.config.seed, step, 78))
+      metrics = learner.value_update(rows, name=f'value warm-up step {step}')
       writer.write(step, metrics)
       progress.update(1, loss=metrics['critic/vf_loss'])
       host.stop.check('the value warm-up starts again')

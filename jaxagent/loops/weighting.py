@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from jaxagent import algorithms
@@ -45,7 +46,9 @@ def step_weights(
   cap = config.weight_cap if config.weighting == 'duration' else 0
   # All under a mask: each number of steps that ran would be a new shape,
   # compiled in the middle of the run.
-  capped = np.asarray(algorithms.capped_weights(uncapped, cap, counted))
+  capped = np.asarray(
+    algorithms.capped_weights(jnp.asarray(uncapped), cap, jnp.asarray(counted))
+  )
   metrics = _metrics(uncapped[counted], capped[counted], cap)
   return np.where(counted, capped, 1).astype(np.float32), metrics | about
 
@@ -57,7 +60,10 @@ def _durations(
   if config.weighting != 'duration' or not counted.any():
     return np.ones(len(turns), np.float32)
   durations = np.asarray([t.exec_s for t in turns], np.float32)
-  return np.asarray(algorithms.duration_weights(durations, valid=counted))
+  weights = algorithms.duration_weights(
+    jnp.asarray(durations), valid=jnp.asarray(counted)
+  )
+  return np.asarray(weights)
 
 
 def _inclusion(
@@ -65,7 +71,7 @@ def _inclusion(
 ) -> tuple[np.ndarray, dict[str, float]]:
   """float32 [S], of mean 1 over rows; and metrics."""
   p = inclusion_probabilities(config, samples, sojourns)
-  weights, about = algorithms.inverse_probability_weights(p)
+  weights, about = algorithms.inverse_probability_weights(jnp.asarray(p))
   repeats = [len(s.steps()) for s in samples]
   return (
     np.repeat(np.asarray(weights, np.float32), repeats),
@@ -80,6 +86,10 @@ def inclusion_probabilities(
   dropped = config.rest == 'carry_over' and config.on_stale == 'drop'
   if not (config.rest == 'cancel' or dropped):
     return np.ones(len(samples), np.float32)
+  if sojourns is None:
+    raise ValueError(
+      f'rest={config.rest!r}: the latencies of groups are needed.'
+    )
   took = np.array([sojourns.of[s.prompt_id] for s in samples], np.float32)
   return _in_time(took, sojourns) if dropped else _among_first(took, sojourns)
 

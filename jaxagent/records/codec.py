@@ -64,7 +64,7 @@ def register(record: R) -> R:
   version = record.VERSION
   if not isinstance(version, int) or isinstance(version, bool) or version < 1:
     raise ValueError(f'{where}: VERSION={version!r} must be 1 or more.')
-  forms = _forms(record)
+  forms = _forms(record)  # type: ignore[arg-type]  # a class is hashable
   if taken := [field for field in forms if field in _BESIDE]:
     raise ValueError(
       f'{where}: fields cannot be called {", ".join(taken)}: files have that of '
@@ -183,7 +183,7 @@ def fields_to_json(
   what: how an error names the record.
   """
   found = {}
-  for name, (field, form) in _forms(type(record), frozenset(skip)).items():
+  for name, (field, form) in _forms(type(record), frozenset(skip)).items():  # type: ignore[arg-type]
     value = getattr(record, name)
     if field.metadata.get('optional') and value in (_default(field), None):
       continue

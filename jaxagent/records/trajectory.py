@@ -198,7 +198,10 @@ def _to_json(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _from_json(
-  cls: type, value: Any, needed: tuple[str, ...], names: dict[str, str]
+  cls: type[Evaluated] | type[Collected],
+  value: Any,
+  needed: tuple[str, ...],
+  names: dict[str, str],
 ) -> Any:
   codec.need_object(value, 'trajectory')
   kind, version = value.get(codec.KIND, cls.KIND), value.get(codec.FORMAT, 1)

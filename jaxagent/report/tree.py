@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from jaxagent.records import TakenStep, TrainedTurn
+from jaxagent.records import SolutionRecord, TakenStep, TrainedTurn
 from jaxagent.report import progress
 from jaxagent.report.page import clean, environment, step_of, write_page
 
@@ -62,13 +62,13 @@ def _nodes(turns: Sequence[TrainedTurn]) -> dict[str, dict[str, Any]]:
   nodes: dict[str, dict[str, Any]] = {}
   for turn in turns:
     record = turn.record
-    name = record.solution_id
-    if not name:
+    if not isinstance(record, SolutionRecord) or not record.solution_id:
       continue
+    name = record.solution_id
     if name in nodes:
       node = nodes[name]
       node['times'] += 1
-      shown = _run(turn)
+      shown = _run(turn, record)
       if _reward(shown['shown']) > _reward(node['shown']):
         node.update(shown)
       continue
@@ -79,19 +79,19 @@ def _nodes(turns: Sequence[TrainedTurn]) -> dict[str, dict[str, Any]]:
       depth=nodes[parent]['depth'] + 1 if parent else 0,
       times=1,
       children=0,
-      **_run(turn),
+      **_run(turn, record),
     )
     if parent:
       nodes[parent]['children'] += 1
   return nodes
 
 
-def _run(turn: TrainedTurn) -> dict[str, Any]:
+def _run(turn: TrainedTurn, record: SolutionRecord) -> dict[str, Any]:
   """Returns the view of one run of a node's program."""
   return dict(
     update=turn.update,
-    milestones=[clean(m) for m in turn.record.milestones],
-    shown=step_of(TakenStep(record=turn.record, reward=turn.reward), 0),
+    milestones=[clean(m) for m in record.milestones],
+    shown=step_of(TakenStep(record=record, reward=turn.reward), 0),
   )
 
 

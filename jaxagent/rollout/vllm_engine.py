@@ -44,7 +44,10 @@ _STICKY_SLACK = 8  # requests more than another, before it goes there
 class Fleet(Protocol):
   """The servers: where they are, and how one that was lost comes back."""
 
-  urls: Sequence[str]
+  @property
+  def urls(self) -> Sequence[str]:
+    """Returns the servers' addresses."""
+    ...
 
   def revive(self, url: str) -> None:
     """Returns when it answers again; blocking. Raises EngineError if never."""

@@ -12,7 +12,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from jaxagent.interactions import Execute, Generate
-from jaxagent.types import Completion, Executed, Outcome, Prompt
+from jaxagent.types import (
+  Completion,
+  Executed,
+  Outcome,
+  Prompt,
+  TextCompletion,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Sampled:
   """Result of an `Ask`. completion None: infrastructure, see `error`."""
 
   key: Key
-  completion: Completion | str | None
+  completion: Completion | TextCompletion | str | None
   error: str = ''
 
 

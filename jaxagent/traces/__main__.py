@@ -83,7 +83,9 @@ def _trajectories(run: pathlib.Path) -> Iterator[tuple[str, Trajectory]]:
       yield 'expert', _read(path, Collected, _json(path, line))
 
 
-def _read(path: pathlib.Path, kind: type, value: Any) -> Trajectory:
+def _read(
+  path: pathlib.Path, kind: type[Evaluated] | type[Collected], value: Any
+) -> Trajectory:
   try:
     return kind.from_json(value)
   except ValueError as error:

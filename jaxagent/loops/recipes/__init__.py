@@ -18,14 +18,14 @@ from jaxagent.types import Executed, Record, Request, Sample
 
 
 class Recipe(Interaction, Protocol):
-  """An interaction, with its surroundings.
-
-  record_type: of what its executions are kept as, registered with
-    `jaxagent.records.register`.
-  """
+  """An interaction, with its surroundings."""
 
   name: str
-  record_type: type[Record]
+
+  @property
+  def record_type(self) -> type[Record]:
+    """Class of its records, registered with `jaxagent.records.register`."""
+    ...
 
   def request(self, ask: Ask) -> Request:
     """What the policy's engine is asked for an ask."""

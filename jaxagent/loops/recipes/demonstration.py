@@ -102,20 +102,23 @@ class Demonstrations:
     if at.exec_s >= self._time_limit_s:
       return _end()
     if at.edits is not None:
-      return self._after_edit(at, call.call + 1, result)
+      return self._after_edit(at, at.edits + 1, call.call + 1, result)
     at = dataclasses.replace(at, state=result.state, done=(*at.done, result))
     if result.state is None or len(at.done) == self._max_steps:
       return _end()
     return self._ask(at, call.call + 1)
 
-  def _after_edit(self, at: _At, call: int, result: types.Executed) -> Step:
-    if result.record.is_edit and result.record.score_after is not None:
+  def _after_edit(
+    self, at: _At, edits: int, call: int, result: types.Executed
+  ) -> Step:
+    if result.made.is_edit and result.made.score_after is not None:
       edited = fresh_state(
         result.state, start_score=at.assignment.initial.start_score
       )
       return self._begin(dataclasses.replace(at, state=edited), call)
-    at = dataclasses.replace(at, edits=at.edits + 1)
-    return self._ask(at, call) if at.edits < _EDITS else self._begin(at, call)
+    if edits == _EDITS:
+      return self._begin(at, call)
+    return self._ask(dataclasses.replace(at, edits=edits), call)
 
   def _begin(self, at: _At, call: int) -> Step:
     state = at.state
@@ -131,11 +134,12 @@ class Demonstrations:
 
 def steps_of(progress: Progress) -> list[types.Executed]:
   """Returns the steps of a trajectory; the edits before its start are none."""
-  return [
-    result
-    for call, result in progress.results
-    if isinstance(call, Execute) and not isinstance(call.request, StartEdit)
-  ]
+  found = []
+  for call, result in progress.results:
+    edit = isinstance(call, Execute) and isinstance(call.request, StartEdit)
+    if isinstance(result, types.Executed) and not edit:
+      found.append(result)
+  return found
 
 
 def _end() -> Step:

@@ -96,6 +96,8 @@ class Solutions:
     return self._source
 
   def request(self, ask: Ask) -> types.Request:
+    if isinstance(self.author, Writer):
+      raise ValueError('a prompted model is not trained; it has no requests.')
     seed = seed_of(self._config.seed, 'rl', ask.key)
     return self.author.request(ask.call.prompt, str(ask.key), seed)
 
@@ -119,7 +121,9 @@ class Solutions:
   def trained(self, samples: Sequence[types.Sample]) -> dict[str, float]:
     """Keeps what may be improved upon; what the batch was like."""
     turns = [turn for sample in samples for turn in sample.steps()]
-    records = [turn.record for turn in turns]
+    records = [
+      turn.record for turn in turns if isinstance(turn.record, SolutionRecord)
+    ]
     for record in records:
       valid = record.score_after is not None
       if valid or (self._config.solution.keep_failed and record.valid_action):

@@ -47,7 +47,7 @@ class Stepwise(Trajectory):
       policy.text,
       max_steps=max_steps,
       time_limit_s=time_limit_s,
-      reward=lambda done: done.record.derive(switches),
+      reward=lambda done: done.made.derive(switches),
     )
     self._host, self._pool, self._policy = host, pool, policy
 

@@ -94,9 +94,10 @@ class Trajectory:
     return Step((at, done), (asked,))
 
   def _credits(self, done: _Done) -> dict[int, Credit]:
-    if self._role != POLICY:
+    reward = self._reward
+    if self._role != POLICY or reward is None:
       return {}
     return {
-      call: Credit(self._reward(one), one.exec_s, one.outcome, one.record)
+      call: Credit(reward(one), one.exec_s, one.outcome, one.record)
       for call, one in done
     }
