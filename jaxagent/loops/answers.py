@@ -6,10 +6,10 @@ import contextlib
 import random
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from jaxagent import types
 from jaxagent.envs.interfaces import MOST_THOUGHTS, Expert, NoText
-from jaxagent.llm.model_expert import ModelExpert
 
 
 def asked(
@@ -35,7 +35,7 @@ def asked(
       if not is_measured:
         raise
       text = ''
-  cost = {**tokens, 'answer_s': time.monotonic() - began}
+  cost: dict[str, Any] = {**tokens, 'answer_s': time.monotonic() - began}
   if thoughts := getattr(text, 'thoughts', ''):
     cost['thoughts'] = thoughts[-MOST_THOUGHTS:]
   return types.TextCompletion(str(text), cost)
@@ -43,6 +43,7 @@ def asked(
 
 def _meter(expert: Expert) -> contextlib.AbstractContextManager[dict[str, int]]:
   """Counts the tokens of what an expert behind an endpoint is asked."""
-  if isinstance(expert, ModelExpert) and not expert.is_stand_in:
-    return expert.client.meter()
-  return contextlib.nullcontext({})
+  client = getattr(expert, 'client', None)
+  if expert.is_stand_in or client is None:
+    return contextlib.nullcontext({})
+  return client.meter()
