@@ -90,7 +90,7 @@ def ours(model, arm: Arm) -> tuple[Callable, Callable]:
       micro_batch_tokens=MICRO_TOKENS,
       row_tokens=(arm.row,),
       chunk_rows=arm.chunk_rows,
-      donate_params=True,
+      donate=True,
     ),
     policy_params=init_decoder(model, 0)[1],
   )

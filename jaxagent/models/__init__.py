@@ -1,20 +1,43 @@
-"""Qwen2 and Qwen3 decoders in Flax NNX, and what moves their weights."""
+"""Qwen2 and Qwen3 decoders in Flax NNX, and what moves their weights.
 
-from jaxagent.models.config import ModelConfig
-from jaxagent.models.decoder import (
-  Decoder,
-  abstract_decoder,
-  init_decoder,
-  logical_axes,
-  split_model,
-)
-from jaxagent.models.logprobs import token_logprobs
-from jaxagent.models.value import (
-  ValueModel,
-  abstract_value,
-  init_value,
-  value_from_policy,
-)
+Public names are loaded on first use, so that options are read without jax.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+  from jaxagent.models.config import ModelConfig
+  from jaxagent.models.decoder import (
+    Decoder,
+    abstract_decoder,
+    init_decoder,
+    logical_axes,
+    split_model,
+  )
+  from jaxagent.models.logprobs import token_logprobs
+  from jaxagent.models.value import (
+    ValueModel,
+    abstract_value,
+    init_value,
+    value_from_policy,
+  )
+
+_HOME = {
+  'Decoder': 'decoder',
+  'ModelConfig': 'config',
+  'ValueModel': 'value',
+  'abstract_decoder': 'decoder',
+  'abstract_value': 'value',
+  'init_decoder': 'decoder',
+  'init_value': 'value',
+  'logical_axes': 'decoder',
+  'split_model': 'decoder',
+  'token_logprobs': 'logprobs',
+  'value_from_policy': 'value',
+}
 
 __all__ = [
   'Decoder',
@@ -29,3 +52,11 @@ __all__ = [
   'token_logprobs',
   'value_from_policy',
 ]
+
+
+def __getattr__(name: str) -> Any:
+  if name not in _HOME:
+    raise AttributeError(f'jaxagent.models has no {name!r}.')
+  return getattr(
+    importlib.import_module(f'jaxagent.models.{_HOME[name]}'), name
+  )
