@@ -85,6 +85,9 @@ def ours(model, arm: Arm) -> tuple[Callable, Callable]:
   learner = Learner(
     model,
     LearnerConfig(
+      policy_lr=1e-6,
+      ppo_epochs=1,
+      entropy_metric=False,
       estimator='grpo',
       kl_coef=0.0,
       micro_batch_tokens=MICRO_TOKENS,

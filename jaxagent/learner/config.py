@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 from jaxagent.data import batching
 from jaxagent.models.config import DTYPES
@@ -313,12 +312,6 @@ class LearnerConfig(LearnerOptions):
     for name, steps in (('schedule', 'steps'), ('sft_schedule', 'sft_steps')):
       if getattr(self, name) == 'cosine' and getattr(self, steps) < 1:
         raise ValueError(f"{name}='cosine' needs {steps}, its length.")
-
-  def absent(self, roles: Sequence[str]) -> list[str]:
-    """Returns those of some roles that a run of this config does not have."""
-    without = {'value': self.uses_value, 'value_optimizer': self.uses_value}
-    without['reference'] = self.uses_reference
-    return [role for role in roles if not without.get(role, True)]
 
   @property
   def uses_value(self) -> bool:
