@@ -17,14 +17,20 @@ from jaxagent.loops import sections
 from jaxagent.options import Section
 
 
-def base(**outside: type[Section]) -> ConfigDict:
-  """Returns the options of a run on one two-core machine, offline.
-
-  outside: sections of an experiment's own by name, such as ideas=IdeaOptions.
-  """
-  for name, section in outside.items():
-    sections.add(name, section)
+def base() -> ConfigDict:
+  """Returns the options of a run on one two-core machine, offline."""
   return _config(sections.defaults(), '')
+
+
+def add_section(config: ConfigDict, name: str, section: type[Section]) -> None:
+  """Adds an experiment's own options to a config, in place.
+
+  They are set, listed and refused like all others, as `config.NAME.OPTION`.
+  Raises ValueError or TypeError, see `sections.add`.
+  """
+  sections.add(name, section)
+  with config.unlocked():
+    config[name] = _config(section.defaults(), f'{name}.')
 
 
 def _config(tree: Mapping[str, Any], at: str) -> ConfigDict:

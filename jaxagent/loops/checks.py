@@ -44,20 +44,24 @@ def has(config, path: str) -> bool:
   return True
 
 
-def leaves(config, prefix: str = '') -> Iterator[tuple[str, Any]]:
+def leaves(config) -> Iterator[tuple[str, Any]]:
   """(dotted name, value) of each option; one that is a dictionary is a leaf."""
-  whole = open_keys()
-  for name in config:
-    value = config[name]
-    if hasattr(value, 'keys') and prefix + name not in whole:
-      yield from leaves(value, f'{prefix}{name}.')
+  yield from _leaves(config, '', open_keys(config))
+
+
+def _leaves(node, at: str, whole: set[str]) -> Iterator[tuple[str, Any]]:
+  for name in node:
+    key, value = f'{at}{name}', node[name]
+    if hasattr(value, 'keys') and key not in whole:
+      yield from _leaves(value, f'{key}.', whole)
     else:
-      yield prefix + name, value
+      yield key, value
 
 
-def open_keys() -> set[str]:
+def open_keys(config) -> set[str]:
   """Returns the options that are dictionaries with keys of any name."""
-  return {key for key, made in sections.all_options() if made.kind is dict}
+  found = sections.all_options(config)
+  return {key for key, made in found if made.kind is dict}
 
 
 def related(

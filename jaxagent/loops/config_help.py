@@ -36,7 +36,7 @@ def text(config: Any) -> str:
   blocks = []
   for is_advanced, title in _PARTS:
     lines = [('key', 'default', 'value', 'accepts', 'help')]
-    for row in _rows(is_advanced):
+    for row in _rows(is_advanced, config):
       lines.append(
         (row.key, row.default, _value(config, row), row.accepts, row.help)
       )
@@ -56,8 +56,8 @@ def page() -> str:
   return '\n\n'.join(blocks)
 
 
-def _rows(is_advanced: bool) -> list[Row]:
-  return [row for row in sections.rows() if row.advanced == is_advanced]
+def _rows(is_advanced: bool, config: Any = None) -> list[Row]:
+  return [row for row in sections.rows(config) if row.advanced == is_advanced]
 
 
 def _value(config: Any, row: Row) -> str:

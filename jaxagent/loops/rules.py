@@ -19,6 +19,7 @@ from jaxagent.loops import (
   task_checks,
   templates,
 )
+from jaxagent.rewards.config import RewardOptions
 
 
 def complaint(config, stages: tuple[str, ...]) -> str:
@@ -94,11 +95,7 @@ RULES: tuple[checks.Rule, ...] = (
       say=f'config.reward.{key}={{0}} is of equation 6, which config.loop={{1!r}} '
       'does not train on; leave it out.',
     )
-    for key, usual in (
-      ('binary', False),
-      ('format_term', True),
-      ('corner_term', True),
-    )
+    for key, usual in RewardOptions.defaults().items()
   ),
   checks.related(
     'sandbox.step_timeout_s',

@@ -1,7 +1,8 @@
 """All options of a run: the section of each package under its name.
 
 A section from outside the package, such as a recipe's own, is added by name
-(`add`); its keys are read, listed and refused like all others.
+(`configs.common.add_section`); its keys are read, listed and refused like all others,
+where a config has it.
 """
 
 from __future__ import annotations
@@ -80,36 +81,38 @@ def add(name: str, section: type[Section]) -> None:
     raise ValueError(
       f'section {name!r} must be a word of small letters, such as ideas.'
     )
-  if name in SECTIONS or name in SECTIONS[''].options():
+  if name in _top_names():
     raise ValueError(
       f'section {name!r} is taken; choose another name than: '
-      f'{", ".join(sorted(top_names()))}.'
+      f'{", ".join(sorted(_top_names()))}.'
     )
   is_section = isinstance(section, type) and issubclass(section, Section)
-  if not is_section or not dataclasses.is_dataclass(section):
+  # Without its own decorator a class has the options of its base alone.
+  if not is_section or '__dataclass_fields__' not in vars(section):
     raise TypeError(
-      f'section {name!r}={section!r} must be a dataclass that derives from '
-      'jaxagent.options.Section.'
+      f'section {name!r}={section!r} must be a frozen dataclass that derives '
+      'from jaxagent.options.Section.'
     )
   section()  # raises ValueError if its own defaults are refused
   _added[name] = section
 
 
-def known() -> dict[str, type[Section]]:
-  """Returns all sections by name: the package's and those added."""
-  return {**SECTIONS, **_added}
+def known(config: Any = None) -> dict[str, type[Section]]:
+  """Returns the package's sections by name, and of those added a config's own."""
+  own = {n: s for n, s in _added.items() if config is not None and n in config}
+  return {**SECTIONS, **own}
 
 
-def top_names() -> set[str]:
+def _top_names() -> set[str]:
   """Returns the keys at the top of a config: of sections and single options."""
-  found = {name.partition('.')[0] for name in known()} - {''}
+  found = {name.partition('.')[0] for name in SECTIONS} - {''}
   return found | set(SECTIONS[''].options())
 
 
 def defaults() -> dict[str, Any]:
-  """Returns every option with its default, sections as nested dictionaries."""
+  """Returns the package's options with defaults, sections as nested dictionaries."""
   tree: dict[str, Any] = {}
-  for name, section in known().items():
+  for name, section in SECTIONS.items():
     node = tree
     for part in filter(None, name.split('.')):
       node = node.setdefault(part, {})
@@ -117,30 +120,30 @@ def defaults() -> dict[str, Any]:
   return tree
 
 
-def all_options() -> Iterator[tuple[str, options.Option]]:
-  """Yields (dotted key, option) of every section."""
-  for name, section in known().items():
+def all_options(config: Any = None) -> Iterator[tuple[str, options.Option]]:
+  """Yields (dotted key, option) of every section; see `known`."""
+  for name, section in known(config).items():
     for key, made in section.options().items():
       yield (f'{name}.{key}' if name else key), made
 
 
-def rows() -> list[options.Row]:
-  """Returns the table's lines of every section, in order."""
+def rows(config: Any = None) -> list[options.Row]:
+  """Returns the table's lines of every section, in order; see `known`."""
   return [
     row
-    for name, section in known().items()
+    for name, section in known(config).items()
     for row in section.rows(f'{name}.' if name else '')
   ]
 
 
-def paths() -> tuple[str, ...]:
-  """Returns the keys that are files or folders."""
-  return tuple(key for key, made in all_options() if made.is_path)
+def paths(config: Any = None) -> tuple[str, ...]:
+  """Returns the keys that are files or folders; see `known`."""
+  return tuple(key for key, made in all_options(config) if made.is_path)
 
 
 def read(config: Any, name: str) -> Any:
   """Returns a config's section as its dataclass; raises ValueError."""
-  return known()[name].of(_values(config, name))
+  return known(config)[name].of(_values(config, name))
 
 
 def retired(key: str) -> str:
@@ -156,7 +159,7 @@ def complaint(config: Any, stage: str) -> str:
   stage: 'config' checks single values, then what stands in one section together;
     'run' and 'devices' the relations of that stage.
   """
-  whole = known()
+  whole = known(config)
   if stage == 'config':
     for name, section in whole.items():
       if found := _unknown_key(config, name, section):
@@ -184,7 +187,11 @@ def _values(config: Any, name: str) -> Mapping[str, Any]:
 def _unknown_key(config: Any, name: str, section: type[Section]) -> str:
   values, at = _values(config, name), _at(name)
   below = f'{name}.' if name else ''
-  inner = {n.partition('.')[0] for n in _inside(name)}
+  inner = {
+    other.removeprefix(below).partition('.')[0]
+    for other in known(config)
+    if other != name and other.startswith(below)
+  }
   for key in values:
     if key in section.options() or key in inner:
       continue
@@ -194,11 +201,3 @@ def _unknown_key(config: Any, name: str, section: type[Section]) -> str:
       names = [*section.options(), *inner]
       return options.unknown(at.rstrip('.'), key, names)
   return ''
-
-
-def _inside(name: str) -> list[str]:
-  """Returns the names of the sections within one, as seen from there."""
-  below = f'{name}.' if name else ''
-  return [
-    n.removeprefix(below) for n in known() if n != name and n.startswith(below)
-  ]

@@ -25,7 +25,7 @@ def expand_home(config: ConfigDict) -> None:
   Raises UserError for the home of a user that is not there.
   """
   with config.unlocked():
-    for key in sections.paths():
+    for key in sections.paths(config):
       if not checks.has(config, key):
         continue
       *parents, last = key.split('.')
@@ -60,7 +60,7 @@ def config_record(config) -> dict:
   older version resumes.
   """
   record = json.loads(config.to_json_best_effort())
-  for name in checks.open_keys():
+  for name in checks.open_keys(config):
     if checks.has(config, name):  # the same whether it was given as text or not
       _put(record, name, options.as_dict(checks.get(config, name)))
   for name, key in sections.RETIRED.items():

@@ -52,7 +52,8 @@ class Ideas(Section):
 
 @pytest.fixture
 def ideas():
-  config = common.base(ideas=Ideas).unlock()
+  config = common.base()
+  common.add_section(config, 'ideas', Ideas)
   config.tasks_dir = str(ROOT / 'tasks')
   yield config
   del sections._added['ideas']
@@ -225,33 +226,44 @@ def test_a_section_that_cannot_be_added_is_refused():
   class Bad(Section):
     kept: int = option(0, help='Refused by its own bound.')
 
+  class Plain(Ideas):
+    more: int = option(1, help='Lost, for there is no decorator.')
+
   for name, section, error, text in (
+    ('ideas', Plain, TypeError, 'must be a frozen dataclass that derives'),
     ('rl', Ideas, ValueError, "section 'rl' is taken"),
     ('seed', Ideas, ValueError, "section 'seed' is taken"),
     ('a.b', Ideas, ValueError, "section 'a.b' must be a word"),
-    ('ideas', dict, TypeError, 'derives from jaxagent.options.Section'),
+    ('ideas', dict, TypeError, 'from jaxagent.options.Section'),
     ('ideas', Bad, ValueError, 'kept=0 must be a whole number'),
   ):
     with pytest.raises(error, match=text):
       sections.add(name, section)
-  assert 'ideas' not in sections.known()
+  assert 'ideas' not in sections._added
+
+
+def test_a_config_without_an_added_section_is_as_before(ideas):
+  config = common.base()
+  config.tasks_dir = str(ROOT / 'tasks')
+  settings.validate(config)
+  assert 'ideas' not in settings.config_record(config)
+  assert 'ideas.kept' not in config_help.text(config)
 
 
 _OUTSIDE = """
 import dataclasses
-from configs import stepwise_ppo
-from jaxagent.loops import sections
+from configs import common, stepwise_ppo
 from jaxagent.options import Section, option
 
 @dataclasses.dataclass(frozen=True)
 class Ideas(Section):
   kept: int = option(10, help='Ideas kept of those proposed.')
+  extra: dict = option({}, help='{}: nothing.')
 
 def get_config(arg=''):
-  config = stepwise_ppo.get_config(arg).unlock()
-  sections.add('ideas', Ideas)
-  config.ideas = Ideas.defaults()
-  return config.lock()
+  config = stepwise_ppo.get_config(arg)
+  common.add_section(config, 'ideas', Ideas)
+  return config
 """
 
 
@@ -271,8 +283,12 @@ def _main(*arguments: str) -> subprocess.CompletedProcess:
   [
     ('--config.ideas.kept=0', 'error: config.ideas.kept=0 must be a whole'),
     ('--config.ideas.kept=x', "'x' must be a whole number"),
-    ('--config.ideas.keep=3', "config.ideas has no 'keep'; it has: kept. Did"),
-    ('--config.ideas.kept=3', ''),
+    (
+      '--config.ideas.keep=3',
+      "config.ideas has no 'keep'; it has: extra, kept.",
+    ),
+    ('--config.ideas.extra=[1]', 'config.ideas.extra=[1]: no dictionary'),
+    ('--config.ideas.extra={"seed": null}', ''),
   ],
 )
 def test_a_config_file_outside_the_checkout_has_its_own_section(
@@ -293,7 +309,7 @@ def test_the_table_has_values_and_advanced_options_in_a_second_part():
   usual, advanced = done.stdout.split('Advanced options')
   assert re.search(r'^seed +0 +7 +whole number >= 0', usual, re.M)
   assert re.search(r'^env.dialect +.jaxagent. +.mlagentbench. ', usual, re.M)
-  assert re.search(r'^rl.estimator +.gae. +gae \| grpo ', advanced, re.M)
+  assert re.search(r'^rl.kl_kind +.k3. +k1 \| k2 ', advanced, re.M)
   rows = [line for line in done.stdout.splitlines() if ' ' in line]
   assert len(rows) >= len(list(sections.all_options()))
   assert _main('--config_help').returncode == 0
