@@ -85,12 +85,15 @@ def ours(model, arm: Arm) -> tuple[Callable, Callable]:
   learner = Learner(
     model,
     LearnerConfig(
+      policy_lr=1e-6,
+      ppo_epochs=1,
+      entropy_metric=False,
       estimator='grpo',
       kl_coef=0.0,
       micro_batch_tokens=MICRO_TOKENS,
       row_tokens=(arm.row,),
       chunk_rows=arm.chunk_rows,
-      donate_params=True,
+      donate=True,
     ),
     policy_params=init_decoder(model, 0)[1],
   )

@@ -103,7 +103,16 @@ def measure(
 
   plan = crew.Plan(
     ModelConfig.from_hf(folder, scan_layers=True),
-    LearnerConfig(row_tokens=(64,), micro_batch_tokens=512),
+    LearnerConfig(
+      policy_lr=1e-6,
+      value_lr=1e-5,
+      sft_lr=2e-5,
+      ppo_epochs=1,
+      kl_coef=0.001,
+      entropy_metric=False,
+      row_tokens=(64,),
+      micro_batch_tokens=512,
+    ),
     mesh=mesh,
     seed=0,
     pad_id=0,

@@ -42,6 +42,11 @@ _DRY_RUN = flags.DEFINE_bool(
   False,
   'Print the plan (stages, shapes, memory by role and device) and stop.',
 )
+_CONFIG_HELP = flags.DEFINE_bool(
+  'config_help',
+  False,
+  'Print every option with default, value and what it accepts, and stop.',
+)
 
 
 def main(argv: list[str]) -> int:
@@ -50,6 +55,11 @@ def main(argv: list[str]) -> int:
     return _refuse(
       f'unexpected argument {argv[1]!r}; options start with --config.'
     )
+  if _CONFIG_HELP.value:
+    from jaxagent.loops import config_help
+
+    print(config_help.text(_CONFIG.value))
+    return 0
   # Libraries log each file they write; progress is for people.
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)

@@ -13,8 +13,8 @@ something else. With x drawn from the policy and d = logp - ref_logp, in expecta
     k3  that of KL(policy || reference) - KL(reference || policy): near the
         reference the two cancel
 
-`tests/algorithms/test_kl.py` enumerates each. USEFUL holds the pairs that pull
-towards the reference.
+`tests/algorithms/test_kl.py` enumerates each. `learner.config.USEFUL_KL` holds the
+pairs that pull towards the reference.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ import jax.numpy as jnp
 from jaxagent.algorithms import reductions
 
 KL_KINDS = ('k1', 'abs', 'k2', 'k3')
-# Where an estimate may stand -> those whose expected gradient is a KL's.
-USEFUL = {'loss': ('k2', 'k3'), 'reward': ('k1',)}
 
 
 def kl_estimate(logp: jax.Array, ref_logp: jax.Array, kind: str) -> jax.Array:

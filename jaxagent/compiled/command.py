@@ -111,9 +111,7 @@ def run_of(parts: Parts, sizes: Mapping[str, int]) -> Run:
   rows = micro_rows(options.micro_batch_tokens, row_tokens, sizes)
   engine = None
   if parts.engine_slots:
-    engine = Engine(
-      parts.engine_slots, parts.prompt_tokens, parts.new_tokens, parts.cut
-    )
+    engine = Engine(parts.engine_slots, parts.prompt_tokens, parts.new_tokens)
   return Run(parts.model, options, rows, row_tokens, parts.critic, engine)
 
 

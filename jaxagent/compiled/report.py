@@ -103,7 +103,7 @@ def roles(learner: Learner, sampler: sampling.Sampler | None) -> dict[str, int]:
   found[sampling.CACHE] = device_bytes(sampler.cache())
   if sampler.moves:
     found['engine_weights'] = device_bytes(sampler.params)
-  elif not learner.run.options.donate_params:
+  elif not learner.run.options.donate:
     found['policy_copy'] = found['policy']
   return found
 

@@ -3,151 +3,315 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Sequence
 
-from jaxagent.algorithms import kl
 from jaxagent.data import batching
+from jaxagent.models.config import DTYPES
+from jaxagent.options import Section, must, option, relation
 
-CHOICES = {
-  'estimator': ('gae', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp'),
-  'kl_kind': ('k1', 'k2', 'k3'),
-  'kl_in': ('loss', 'reward'),
-  'aggregation': ('token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean'),
-  'importance_level': ('none', 'token', 'sequence'),
-  'baseline': ('mean', 'optimal'),
-  'step_size': ('fixed', 'ess'),
-  'schedule': ('cosine', 'constant'),
-  'sft_schedule': ('cosine', 'constant'),
-  'grad_reduce_dtype': ('float32', 'bfloat16'),
-  'reference_dtype': ('float32', 'bfloat16'),
-}
+SCHEDULES = ('cosine', 'constant')
 # What may lie in pinned host memory while it is not used.
 OFFLOADED = ('reference', 'value', 'policy_optimizer', 'value_optimizer')
 
 CENTRED = ('gae', 'reinforce_pp')  # estimators whose batch is whitened
+DISCOUNTED = ('gae', 'reinforce_pp')  # those that read gamma
+# Where a KL estimate may stand -> those whose expected gradient is a KL's
+# (`jaxagent.algorithms.kl`).
+USEFUL_KL = {'loss': ('k2', 'k3'), 'reward': ('k1',)}
 
 
 @dataclasses.dataclass(frozen=True)
-class LearnerConfig:
-  """How parameters are updated. Learning rates are AdamW's.
+class LearnerOptions(Section):
+  """How an update is made, part of section `rl`."""
 
-  warmup_steps, steps, sft_steps: optimizer steps; `steps` and `sft_steps` are
-  the lengths of a cosine, which ends at a tenth of the rate. micro_batch_tokens: padded tokens
-  that one device holds in a compiled pass; a longer row is one row a device. row_tokens: row lengths allowed, each a
-  static shape. chunk_rows: tokens whose logits exist at once on a device.
-  grad_reduce_dtype: of gradients while they are summed over devices.
-  baseline: what advantages are centred on before they are scaled, for 'gae' and
-    'reinforce_pp': their mean, or `algorithms.optimal_baseline` under duration
-    weight times importance ratio.
-  step_size: 'ess' multiplies the policy's step by the square root of the
-    effective share of duration weight times importance ratio (VCPO).
-  entropy_metric: measure the entropy even where entropy_coef is 0.
-  reference_dtype: that the frozen reference is kept in.
-  offload: of `OFFLOADED`, what lies in pinned host memory while it is not used.
-  donate_params: update weights in place; a holder of `policy_params` must have
-    copied them before the next update.
+  policy_lr: float = option(3e-4, above=0, help='AdamW rate of the policy.')
+  value_lr: float = option(3e-3, above=0, help='AdamW rate of the critic.')
+  warmup_steps: int = option(
+    0,
+    unit='optimizer steps',
+    least=0,
+    help='Linear warm-up of both rates; 0: none.',
+  )
+  schedule: str = option(
+    'constant',
+    choices=SCHEDULES,
+    help='Of both rates; cosine: to a tenth at the end.',
+    advanced=True,
+  )
+  weight_decay: float = option(
+    0.01, least=0, help='Of AdamW; 0: none.', advanced=True
+  )
+  ppo_epochs: int = option(2, help='Passes over each batch.')
+  minibatches: int = option(1, help='Optimizer steps of a pass.', advanced=True)
+  estimator: str = option(
+    'gae',
+    choices=('gae', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp'),
+    help='Of advantages; gae alone has a critic.',
+  )
+  gamma: float = option(
+    1.0, above=0, most=1, help='Discount of each token; 1: none.', advanced=True
+  )
+  lam: float = option(
+    1.0, least=0, most=1, help='Lambda of gae.', advanced=True
+  )
+  clip_low: float = option(
+    0.2, above=0, below=1, help='Ratio is clipped at 1 - this.', advanced=True
+  )
+  clip_high: float = option(
+    0.2, above=0, help='Ratio is clipped at 1 + this.', advanced=True
+  )
+  dual_clip: float = option(
+    0.0,
+    least=0,
+    help='Bound of the loss in negative advantages, usually 3; 0: none.',
+    check=must(
+      lambda clip: clip == 0 or clip > 1,
+      'bounds the loss at that many times a negative advantage; give more than '
+      '1, usually 3, or 0 for none.',
+    ),
+    advanced=True,
+  )
+  value_clip: float = option(
+    0.5, above=0, help='Change of a value that is not clipped.', advanced=True
+  )
+  kl_kind: str = option(
+    'k3',
+    choices=('k1', 'k2', 'k3'),
+    help='KL estimate: k2 or k3 in the loss, k1 in the reward.',
+    advanced=True,
+  )
+  kl_in: str = option(
+    'loss',
+    choices=tuple(USEFUL_KL),
+    help='Where KL to the reference enters.',
+    advanced=True,
+  )
+  kl_coef: float = option(
+    0.02, least=0, help='Weight of KL to the reference; 0: no reference.'
+  )
+  kl_target: float = option(
+    0.0,
+    unit='nats a token',
+    least=0,
+    help='KL that kl_coef is adapted to; 0: kl_coef is fixed.',
+    advanced=True,
+  )
+  kl_horizon: int = option(
+    10_000,
+    unit='samples',
+    help='Over which kl_coef adapts.',
+    advanced=True,
+  )
+  entropy_coef: float = option(
+    0.0, least=0, help='Weight of the entropy bonus; 0: none.'
+  )
+  entropy_metric: bool = option(
+    True,
+    help='Measure the entropy where entropy_coef is 0, too; costs a pass over '
+    'the logits.',
+    advanced=True,
+  )
+  max_grad_norm: float = option(
+    1.0, above=0, help='Gradients are scaled down to it.', advanced=True
+  )
+  aggregation: str = option(
+    'token-mean',
+    choices=('token-mean', 'seq-mean-token-sum', 'seq-mean-token-mean'),
+    help='How the loss is summed over tokens and samples.',
+    advanced=True,
+  )
+  micro_batch_tokens: int = option(
+    4096,
+    unit='tokens',
+    help='Padded tokens that one device holds in a pass; a longer row is one '
+    'row a device.',
+  )
+  chunk_rows: int = option(
+    1024,
+    unit='tokens',
+    help='Tokens of a device whose logits exist at once.',
+    advanced=True,
+  )
+  reference_dtype: str = option(
+    'float32',
+    choices=DTYPES,
+    help='Precision of the frozen reference.',
+    advanced=True,
+  )
+  offload: tuple[str, ...] = option(
+    (),
+    choices=OFFLOADED,
+    help='What lies in pinned host memory while it is not used, on '
+    'accelerators; (): nothing.',
+    advanced=True,
+  )
+  donate: bool = option(
+    False,
+    help='Write the new policy over the old one; a holder of the old one must '
+    'have copied it.',
+    advanced=True,
+  )
+  grad_reduce_dtype: str = option(
+    'float32',
+    choices=DTYPES,
+    help='Precision of gradients while they are summed over devices.',
+    advanced=True,
+  )
+  importance_level: str = option(
+    'token',
+    choices=('none', 'token', 'sequence'),
+    help='Truncated importance sampling against the sampler: a ratio for each '
+    'of these.',
+    advanced=True,
+  )
+  importance_cap: float = option(
+    2.0, above=0, help='Where that ratio is cut.', advanced=True
+  )
+  baseline: str = option(
+    'mean',
+    choices=('mean', 'optimal'),
+    help='What whitened advantages are centred on; optimal: least variance '
+    'under duration weight times importance ratio.',
+    advanced=True,
+  )
+  step_size: str = option(
+    'fixed',
+    choices=('fixed', 'ess'),
+    help="ess: the policy's step times the root of the effective sample share "
+    '(VCPO).',
+    advanced=True,
+  )
+
+  relations = (
+    relation(
+      'reference_dtype',
+      'kl_coef',
+      holds=lambda dtype, coefficient: dtype == 'float32' or coefficient > 0,
+      say='{at}reference_dtype={reference_dtype!r} is of the reference, which '
+      "no run with {at}kl_coef={kl_coef} has; set it to 'float32'.",
+    ),
+    relation(
+      'offload',
+      'kl_coef',
+      holds=lambda roles, coefficient: (
+        'reference' not in roles or coefficient > 0
+      ),
+      say='{at}offload={offload!r}: no run with {at}kl_coef={kl_coef} has a '
+      'reference; leave it out.',
+    ),
+    relation(
+      'offload',
+      'estimator',
+      holds=lambda roles, name: (
+        name == 'gae' or not {'value', 'value_optimizer'} & set(roles)
+      ),
+      say='{at}offload={offload!r}: {at}estimator={estimator!r} has no value '
+      'model; leave it out.',
+    ),
+    relation(
+      'baseline',
+      'estimator',
+      holds=lambda baseline, name: baseline == 'mean' or name in CENTRED,
+      say='{at}baseline={baseline!r} is for the estimators that centre a whole '
+      f'batch, {" and ".join(CENTRED)}; {{at}}estimator={{estimator!r}} has '
+      'the baseline of its groups.',
+    ),
+    relation(
+      'dual_clip',
+      'ppo_epochs',
+      'minibatches',
+      holds=lambda clip, epochs, parts: not clip or epochs > 1 or parts > 1,
+      say='{at}dual_clip={dual_clip} never binds in the first step after a '
+      'batch was drawn, and {at}ppo_epochs={ppo_epochs} with '
+      '{at}minibatches={minibatches} takes no other; raise one of them, or set '
+      'it to 0.',
+    ),
+    relation(
+      'kl_kind',
+      'kl_in',
+      'kl_coef',
+      holds=lambda kind, place, coefficient: (
+        not coefficient or kind in USEFUL_KL[place]
+      ),
+      say='{at}kl_kind={kl_kind!r} with {at}kl_in={kl_in!r} does not pull '
+      "towards the reference: its expected gradient is no KL divergence's. In "
+      'the loss take k2 (that of KL(policy || reference)) or k3 (that of '
+      'KL(reference || policy)), in the reward k1; or set '
+      '{at}kl_coef={kl_coef} to 0.',
+    ),
+    relation(
+      'kl_target',
+      'kl_coef',
+      holds=lambda target, coefficient: not target or coefficient,
+      say='{at}kl_target={kl_target} is what {at}kl_coef={kl_coef} is '
+      'multiplied towards; give the latter a start above 0, or set the target '
+      'to 0.',
+    ),
+    *(
+      relation(
+        key,
+        'estimator',
+        holds=lambda value, name, needs=needs: value == 1 or name in needs,
+        say=f'{{at}}{key}={{{key}}} is not read by '
+        f'{{at}}estimator={{estimator!r}}, but by {" and ".join(needs)}; set '
+        'it to 1.',
+      )
+      for key, needs in (('gamma', DISCOUNTED), ('lam', ('gae',)))
+    ),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class SftOptions(Section):
+  """Rates of fine-tuning, part of section `sft`."""
+
+  lr: float = option(4e-3, above=0, help='AdamW rate.')
+  schedule: str = option(
+    'cosine',
+    choices=SCHEDULES,
+    help='Of the rate; cosine: to a tenth at the end.',
+    advanced=True,
+  )
+  warmup_steps: int = option(
+    20, unit='optimizer steps', least=0, help='Linear warm-up; 0: none.'
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerConfig(LearnerOptions):
+  """`LearnerOptions` and what a run derives of its other options.
+
+  Args:
+    temperature: that samples are drawn at; > 0.
+    steps, sft_steps: optimizer steps, the lengths of a cosine, which ends at a
+      tenth of the rate.
+    sft_lr, sft_warmup_steps, sft_schedule: of fine-tuning; `Learner.start_sft`
+      sets them.
+    adam_b1, adam_b2: of AdamW.
+    row_tokens: row lengths allowed, each a static shape.
+    max_nonfinite: updates in a row that may be skipped for their gradients.
+
+  Raises ValueError for what does not fit.
   """
 
-  policy_lr: float = 1e-6
-  value_lr: float = 1e-5
-  sft_lr: float = 2e-5
-  warmup_steps: int = 0
+  temperature: float = 1.0
   steps: int = 0
-  schedule: str = 'constant'
+  sft_lr: float = SftOptions.lr
   sft_warmup_steps: int = 0
   sft_steps: int = 0
   sft_schedule: str = 'constant'
-  weight_decay: float = 0.01
   adam_b1: float = 0.9
   adam_b2: float = 0.999
-  max_grad_norm: float = 1.0
-  ppo_epochs: int = 1
-  minibatches: int = 1
-  estimator: str = 'gae'
-  gamma: float = 1.0
-  lam: float = 1.0
-  clip_low: float = 0.2
-  clip_high: float = 0.2
-  dual_clip: float | None = None
-  value_clip: float = 0.5
-  kl_kind: str = 'k3'
-  kl_in: str = 'loss'
-  kl_coef: float = 0.001
-  kl_target: float | None = None  # nats a token; None keeps kl_coef fixed
-  kl_horizon: int = 10_000
-  entropy_coef: float = 0.0
-  entropy_metric: bool = False
-  aggregation: str = 'token-mean'
-  importance_level: str = 'token'
-  importance_cap: float = 2.0
-  baseline: str = 'mean'
-  step_size: str = 'fixed'
-  temperature: float = 1.0
-  micro_batch_tokens: int = 4096
   row_tokens: tuple[int, ...] = batching.DEFAULT_ROW_TOKENS
-  chunk_rows: int = 1024
-  grad_reduce_dtype: str = 'float32'
   max_nonfinite: int = 5
-  reference_dtype: str = 'float32'
-  offload: tuple[str, ...] = ()
-  donate_params: bool = False
 
   def __post_init__(self):
-    for name, choices in CHOICES.items():
-      if getattr(self, name) not in choices:
-        raise ValueError(
-          f'{name}={getattr(self, name)!r} is not known; choose one of '
-          f'{choices}.'
-        )
-    for name in ('policy_lr', 'value_lr', 'sft_lr', 'kl_coef', 'weight_decay'):
-      value = getattr(self, name)
-      if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f'{name}={value} must be finite and >= 0.')
-    for name in (
-      'ppo_epochs',
-      'minibatches',
-      'micro_batch_tokens',
-      'chunk_rows',
-      'temperature',
-      'max_grad_norm',
-      'importance_cap',
-    ):
-      if not getattr(self, name) > 0:
-        raise ValueError(f'{name}={getattr(self, name)} must be above zero.')
-    if self.dual_clip is not None and self.dual_clip <= 1:
-      raise ValueError(f'dual_clip={self.dual_clip} must be above 1 or None.')
-    if self.baseline == 'optimal' and self.estimator not in CENTRED:
-      raise ValueError(
-        f"baseline='optimal' is for the estimators {CENTRED}; "
-        f'{self.estimator!r} has the baseline of its groups.'
-      )
-    useful = kl.USEFUL[self.kl_in]
-    if self.kl_coef and self.kl_kind not in useful:
-      raise ValueError(
-        f'kl_kind={self.kl_kind!r} with kl_in={self.kl_in!r} has no gradient '
-        f'towards the reference (see algorithms/kl.py); choose kl_kind from '
-        f'{useful}, or another kl_in.'
-      )
+    super().__post_init__()
+    SftOptions(self.sft_lr, self.sft_schedule, self.sft_warmup_steps)
+    if not self.temperature > 0:
+      raise ValueError(f'temperature={self.temperature} must be above zero.')
     for name, steps in (('schedule', 'steps'), ('sft_schedule', 'sft_steps')):
       if getattr(self, name) == 'cosine' and getattr(self, steps) < 1:
         raise ValueError(f"{name}='cosine' needs {steps}, its length.")
-    unknown = set(self.offload) - set(OFFLOADED)
-    if unknown:
-      raise ValueError(
-        f'offload={sorted(unknown)} is not known; choose from {OFFLOADED}.'
-      )
-    if absent := self.absent(self.offload):
-      raise ValueError(
-        f'offload={absent} is not of this run: estimator={self.estimator!r} and '
-        f'kl_coef={self.kl_coef} make none; leave it out.'
-      )
-
-  def absent(self, roles: Sequence[str]) -> list[str]:
-    """Returns those of some roles that a run of this config does not have."""
-    without = {'value': self.uses_value, 'value_optimizer': self.uses_value}
-    without['reference'] = self.uses_reference
-    return [role for role in roles if not without.get(role, True)]
 
   @property
   def uses_value(self) -> bool:

@@ -443,7 +443,7 @@ class Learner:
 
 
 def _kl_controller(config: LearnerConfig):
-  if config.kl_target is None:
+  if not config.kl_target:
     return algorithms.FixedKL(config.kl_coef)
   return algorithms.AdaptiveKL(
     config.kl_coef, config.kl_target, config.kl_horizon

@@ -120,7 +120,7 @@ class Programs:
       mask,
       clip_low=c.clip_low,
       clip_high=c.clip_high,
-      dual_clip=c.dual_clip,
+      dual_clip=c.dual_clip or None,
       importance_weights=micro.get('importance'),
       aggregation='token-mean',
     )
@@ -206,7 +206,7 @@ class Optimizer:
       lambda p: jax.tree.map(jnp.zeros_like, p), out_shardings=train_sharding
     )
     # With the weights donated no output is left for the gradients.
-    donate = (0, 1) if config.donate_params else (1, 2)
+    donate = (0, 1) if config.donate else (1, 2)
     self.program = _jit(
       self._step,
       in_shardings=(train_sharding, self.sharding, train_sharding, one),

@@ -11,6 +11,9 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
+from jaxagent import options
+from jaxagent.loops import sections
+
 HELP = (
   'The experiment, FILE.py[:VARIANT], such as configs/stepwise_ppo.py:tiny.'
 )
@@ -47,6 +50,8 @@ def check_overrides(argv: list[str]) -> None:
   """
   given = [a[len('--config=') :] for a in argv if a.startswith('--config=')]
   given += [b for a, b in zip(argv, argv[1:]) if a == '--config']
+  if not given and '--config_help' in argv:
+    return
   if not given:
     raise ValueError(
       '--config is missing; give --config=FILE.py[:VARIANT], such as '
@@ -71,13 +76,15 @@ def check_overrides(argv: list[str]) -> None:
     for depth, part in enumerate(path.split('.')):
       if not hasattr(node, 'keys') or part not in node:
         where = '.'.join(['config', *path.split('.')[:depth]])
-        known = ', '.join(sorted(node.keys())) if hasattr(node, 'keys') else '-'
-        if hasattr(node, 'keys') and not known:
+        if said := sections.retired(path):
+          raise ValueError(f'{arg} {said}')
+        known = sorted(node.keys()) if hasattr(node, 'keys') else ['-']
+        if not known:
           raise ValueError(
             f'--config.{path}: give {where} as a whole, --{where}="{{{part!r}: ...}}".'
           )
         raise ValueError(
-          f'--config.{path}: {where} has no {part!r}; it has: {known}.'
+          f'--config.{path}: {options.unknown(where, part, known)}'
         )
       node = node[part]
     _check_number(arg, text, type(node))

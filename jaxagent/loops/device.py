@@ -13,7 +13,7 @@ from jaxagent.data import bpe, chat
 from jaxagent.data.records import state_of
 from jaxagent.envs.solution import SYSTEM
 from jaxagent.learner import Learner, LearnerConfig
-from jaxagent.loops import checks, crew, engines, templates
+from jaxagent.loops import crew, engines, task_checks, templates
 from jaxagent.loops.agents import prompter_of, stop_of
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.policy import Policy
@@ -73,7 +73,7 @@ def check_prompts(host, tokenizer, starts) -> None:
     )
     for task, start in starts.items()
   )
-  if complaint := checks.too_short(host.config, shortest):
+  if complaint := task_checks.too_short(host.config, shortest):
     raise UserError(complaint)
 
 
@@ -149,50 +149,18 @@ def row_lengths(longest: int, platform: str) -> tuple[int, ...]:
 
 
 def learner_config(config, platform: str = '') -> LearnerConfig:
-  """`config.rl` and `config.rollout` as the learner's dataclass.
+  """Returns the learner's options of `config.rl`, and what follows of others.
 
   platform: of the devices it is for, '' for those here.
   """
   rl, roll = config.rl, config.rollout
   longest = roll.max_prompt_tokens + roll.max_new_tokens
-  return LearnerConfig(
-    policy_lr=rl.policy_lr,
-    value_lr=rl.value_lr,
-    sft_lr=config.sft.lr,
-    max_grad_norm=rl.max_grad_norm,
-    warmup_steps=rl.warmup_steps,
-    schedule=rl.schedule,
-    steps=rl.updates * rl.ppo_epochs * rl.minibatches,
-    weight_decay=rl.weight_decay,
-    ppo_epochs=rl.ppo_epochs,
-    minibatches=rl.minibatches,
-    estimator=rl.estimator,
-    gamma=rl.gamma,
-    lam=rl.lam,
-    clip_low=rl.clip_low,
-    clip_high=rl.clip_high,
-    dual_clip=rl.dual_clip or None,
-    value_clip=rl.value_clip,
-    kl_kind=rl.kl_kind,
-    kl_in=rl.kl_in,
-    kl_coef=rl.kl_coef,
-    kl_target=rl.kl_target or None,
-    kl_horizon=rl.kl_horizon,
-    entropy_coef=rl.entropy_coef,
-    entropy_metric=rl.entropy_metric,
-    aggregation=rl.aggregation,
-    importance_level=rl.importance_level,
-    importance_cap=rl.importance_cap,
-    baseline=rl.baseline,
-    step_size=rl.step_size,
+  return LearnerConfig.of(
+    rl,
     temperature=roll.temperature,
-    micro_batch_tokens=rl.micro_batch_tokens,
-    grad_reduce_dtype=rl.grad_reduce_dtype,
+    steps=rl.updates * rl.ppo_epochs * rl.minibatches,
+    sft_lr=config.sft.lr,
     row_tokens=row_lengths(longest, platform or jax.default_backend()),
-    chunk_rows=rl.chunk_rows,
-    reference_dtype=rl.reference_dtype,
-    offload=tuple(rl.offload),
-    donate_params=rl.donate,
   )
 
 

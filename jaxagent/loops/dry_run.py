@@ -133,7 +133,6 @@ class Parts:
 
   critic: the value model's, where it is not the policy's. prompt_tokens,
   new_tokens: of the longest text. engine_slots: of the native engine, 0 without.
-  cut: whether tokens are drawn from a truncated distribution.
   """
 
   model: models.ModelConfig
@@ -142,7 +141,6 @@ class Parts:
   prompt_tokens: int
   new_tokens: int
   engine_slots: int
-  cut: bool
 
 
 def parts_of(config, platform: str = 'gpu') -> Parts:
@@ -165,7 +163,6 @@ def parts_of(config, platform: str = 'gpu') -> Parts:
     prompt_tokens=roll.max_prompt_tokens,
     new_tokens=roll.max_new_tokens,
     engine_slots=_engine_slots(config),
-    cut=bool(roll.top_k or roll.top_p < 1),
   )
 
 
@@ -188,7 +185,7 @@ def plan_of(config, **changes: Any) -> dict[str, Any]:
     with_reference=learner.uses_reference,
     reference_dtype=learner.reference_dtype,
     offload=learner.offload,
-    donate=learner.donate_params,
+    donate=learner.donate,
     engine_slots=parts.engine_slots,
   )
   found = plan.plan(parts.model, dict(config.mesh), **(options | changes))

@@ -2,59 +2,24 @@
 
 from __future__ import annotations
 
-import ast
-import json
-from collections.abc import Mapping
 from typing import Any
 
-from jaxagent.llm import request
+from jaxagent.llm.config import Endpoint, ExpertOptions, TextEndpoint
 from jaxagent.loops import checks
 from jaxagent.loops.checks import Rule
+from jaxagent.loops.sections import SECTIONS
+from jaxagent.options import as_dict, shown
 
+_ROLES = {r: s for r, s in SECTIONS.items() if issubclass(s, Endpoint)}
 # Role -> the kind that needs no endpoint.
-WITHOUT = {
-  'expert': 'scripted',
-  'editor': 'scripted',
-  'reader': 'scripted',
-  'instrumenter': 'syntax',
-  'writer': 'policy',
-  'embeddings': 'tfidf',
-}
-WRITERS = tuple(role for role in WITHOUT if role != 'embeddings')  # of text
+WITHOUT = {role: section.without for role, section in _ROLES.items()}
+WRITERS = tuple(r for r, s in _ROLES.items() if issubclass(s, TextEndpoint))
 SPEAKERS = ('expert', 'editor')  # whose model may speak for another role, too
 # Of the expert that trajectories are collected from; `loop=agent` measures one.
 MEASURED_BY = {
-  'max_tokens': (1024, 'max_new_tokens'),
-  'temperature': (0.7, 'temperature'),
+  'max_tokens': (ExpertOptions.max_tokens, 'max_new_tokens'),
+  'temperature': (ExpertOptions.temperature, 'temperature'),
 }
-
-
-def as_dict(value: Any) -> dict[str, Any]:
-  """Returns an option that is a dictionary, or the text of one, as plain values.
-
-  The text is JSON or a Python literal, as a command line has it; '' is {}.
-  Raises ValueError, in one line, for anything else.
-  """
-  if isinstance(value, str):
-    value = _parsed(value)
-  if hasattr(value, 'to_dict'):
-    value = value.to_dict()
-  if value is None:
-    return {}
-  if not isinstance(value, Mapping):
-    raise ValueError('no dictionary')
-  return dict(value)
-
-
-def _parsed(text: str) -> Any:
-  if not text.strip():
-    return {}
-  for read in (json.loads, ast.literal_eval):
-    try:
-      return read(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-      continue
-  raise ValueError('neither JSON nor a Python literal')
 
 
 def speaker(config, role: str):
@@ -78,44 +43,10 @@ def extra_of(config, role: str) -> dict[str, Any]:
 
 
 def rules() -> tuple[Rule, ...]:
-  """Returns what the options of every role may be."""
-  found: list[Rule] = []
-  for role, without in WITHOUT.items():
-    found += _address(role, without)
-    found.append(_extra(role))
-    found.append(checks.whole(f'{role}.max_concurrency'))
-  for role in WRITERS:
-    found.append(checks.whole(f'{role}.max_tokens'))
-    found.append(checks.number(f'{role}.temperature', least=0))
-  return (*found, *(_measured(key) for key in MEASURED_BY))
-
-
-def _address(role: str, without: str) -> tuple[Rule, Rule]:
-  """Rules of a model behind an address; `without`: the kind that needs none."""
-
-  def address(config) -> str:
-    options = config[role]
-    if options.kind != 'openai' or checks.is_http(options.base_url):
-      return ''
-    return (
-      f'config.{role}.base_url={options.base_url!r} must be an http or https '
-      "address without user name or query, such as 'http://127.0.0.1:8000/v1'."
-    )
-
-  def named(config) -> str:
-    options = config[role]
-    if options.kind != 'openai' or str(options.model).strip():
-      return ''
-    return (
-      f'config.{role}.model is empty: name the model that the endpoint '
-      f'{options.base_url} serves, or set config.{role}.kind={without}.'
-    )
-
-  kind = f'{role}.kind'
+  """Returns what relates a role to the role that speaks for it, or to the loop."""
   return (
-    Rule((kind, f'{role}.base_url'), address),
-    # The paper's variant is planned without an endpoint at hand.
-    Rule((kind, f'{role}.model'), named, 'run'),
+    *(_extra(role) for role in WITHOUT),
+    *(_measured(key) for key in MEASURED_BY),
   )
 
 
@@ -124,29 +55,15 @@ def _extra(role: str) -> Rule:
 
   def check(config) -> str:
     value = checks.get(config, key)
-    try:
-      extra = as_dict(value)
-      request.check_extra(extra)
-    except ValueError as error:
-      return (
-        f'config.{key}={_shown(value)}: {error}; give a dictionary of JSON values, '
-        f"such as --config.{key}=\"{{'top_p': 0.9, 'seed': None}}\", or {{}}."
-      )
     kind = speaker(config, role).kind
-    if extra and kind != 'openai':
+    if as_dict(value) and kind != 'openai':
       return (
-        f'config.{key}={_shown(value)} is of an endpoint, and who speaks for this '
+        f'config.{key}={shown(value)} is of an endpoint, and who speaks for this '
         f'role has none ({kind}); leave it out, or set config.{role}.kind=openai.'
       )
     return ''
 
   return Rule((key, f'{role}.kind'), check)
-
-
-def _shown(value: Any) -> str:
-  value = value.to_dict() if hasattr(value, 'to_dict') else value
-  text = ' '.join(repr(value).split())
-  return text if len(text) <= 200 else text[:200] + ' ...'
 
 
 def _measured(name: str) -> Rule:

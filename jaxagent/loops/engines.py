@@ -18,7 +18,7 @@ import numpy as np
 from flax import nnx
 
 from jaxagent import accelerator
-from jaxagent.loops import checks
+from jaxagent.loops import checks, model_checks
 from jaxagent.loops.errors import UserError
 from jaxagent.models import ModelConfig, hf, token_logprobs
 from jaxagent.rollout import nccl_group
@@ -66,7 +66,7 @@ def complaint(config) -> str:
     if options.urls:
       RemoteFleet(options.urls)
     elif _installed(options):
-      check_head_dim_on_cpu(*checks.head_dim(config))
+      check_head_dim_on_cpu(*model_checks.head_dim(config))
       if options.sync == 'nccl':
         raise EngineError(
           f"sync='nccl' is for GPUs, and {options.python} has vLLM's CPU build."

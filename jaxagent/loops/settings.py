@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -11,23 +10,12 @@ import shutil
 
 from ml_collections import ConfigDict
 
-from jaxagent import disk
-from jaxagent.loops import checks, endpoints, rules
+from jaxagent import disk, options
+from jaxagent.loops import checks, endpoints, rules, sections
 from jaxagent.loops.errors import UserError
 
 # Where results go, not what they are: left out of the config's hash.
 _PLACE = ('work_dir', 'dry_run', 'loop', 'name')
-
-_PATHS = (
-  'work_dir',
-  'tasks_dir',
-  'model.path',
-  'tokenizer.path',
-  'sft.conversations',
-  'rl.critic_path',
-  'rollout.vllm.python',
-  'rollout.vllm.shared_dir',
-)
 
 
 def expand_home(config: ConfigDict) -> None:
@@ -36,7 +24,7 @@ def expand_home(config: ConfigDict) -> None:
   Raises UserError for the home of a user that is not there.
   """
   with config.unlocked():
-    for key in _PATHS:
+    for key in sections.paths(config):
       if not checks.has(config, key):
         continue
       *parents, last = key.split('.')
@@ -65,15 +53,27 @@ def _refuse(complaint: str) -> None:
 
 
 def config_record(config) -> dict:
-  """What decides the results: the config without its places."""
+  """Returns what decides the results: the config without its places.
+
+  Retired keys stand there with the one value they had, so that a run begun by an
+  older version resumes.
+  """
   record = json.loads(config.to_json_best_effort())
-  for name, value in checks.leaves(config):
-    *parents, last = name.split('.')
-    if last in checks.OPEN:  # the same whether it was given as text or not
-      functools.reduce(dict.get, parents, record)[last] = endpoints.as_dict(
-        value
-      )
+  for name in checks.open_keys(config):
+    if checks.has(config, name):  # the same whether it was given as text or not
+      _put(record, name, options.as_dict(checks.get(config, name)))
+  for name, key in sections.RETIRED.items():
+    _put(record, name, key.value)
+  for role in endpoints.WITHOUT:
+    record.get(role, {}).pop('max_concurrency', None)  # how fast, not what
   return {k: v for k, v in record.items() if k not in _PLACE}
+
+
+def _put(record: dict, name: str, value: object) -> None:
+  *parents, last = name.split('.')
+  for parent in parents:
+    record = record[parent]
+  record[last] = value
 
 
 def config_sha(config) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from jaxagent import options
 from jaxagent.data import chat
-from jaxagent.loops import checks, endpoints
+from jaxagent.loops import checks
 
 _log = logging.getLogger(__name__)
 _KEY = 'rollout.chat_template_kwargs'
@@ -16,7 +17,7 @@ _WITHOUT_POLICY = ('agent', 'collect')
 
 def kwargs_of(config) -> dict[str, Any]:
   """Returns what a chat template is rendered with beside the messages."""
-  return endpoints.as_dict(checks.get(config, _KEY))
+  return options.as_dict(checks.get(config, _KEY))
 
 
 def load(config, folder: str, system: str = ''):
@@ -62,15 +63,7 @@ def _remedy(config, tokenizer) -> str:
 
 
 def _rule(config) -> str:
-  value = checks.get(config, _KEY)
-  try:
-    chosen = endpoints.as_dict(value)
-    chat.check_template_kwargs(chosen)
-  except ValueError as error:
-    return (
-      f'config.{_KEY}={value!r}: {error}; give a dictionary such as '
-      f'--config.{_KEY}="{{\'enable_thinking\': False}}", or {{}}.'
-    )
+  chosen = kwargs_of(config)
   if chosen and not (config.tokenizer.path or config.model.path):
     return (
       f'config.{_KEY}={chosen!r} is of a chat template, and the tokenizer that a run '

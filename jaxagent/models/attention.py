@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from jaxagent import placement
+from jaxagent.models.config import KERNELS
 
-KERNELS = ('auto', 'mapped', 'xla', 'cudnn', 'splash')
 NAME = 'attended'  # of what remat='attention' keeps
 _MASKED = -1e30
 _QUERY_BLOCKS = 4

@@ -17,6 +17,8 @@ from jaxagent import model_files
 MODEL_TYPES = ('qwen2', 'qwen3')
 REMAT = ('none', 'full', 'dots', 'dots_no_batch', 'attention')
 DTYPES = ('float32', 'bfloat16')
+# Of attention, `jaxagent.models.attention`.
+KERNELS = ('auto', 'mapped', 'xla', 'cudnn', 'splash')
 
 _ARCHITECTURES = {
   'qwen2': 'Qwen2ForCausalLM',

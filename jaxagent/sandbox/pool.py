@@ -26,9 +26,9 @@ from jaxagent.sandbox import (
   probe,
   ray_backend,
 )
+from jaxagent.sandbox.config import BACKENDS
 from jaxagent.types import Execution, Job, Outcome
 
-BACKENDS = ('local', 'docker', 'ray')
 MAX_ATTEMPTS = 3
 
 

@@ -30,7 +30,14 @@ SMALL = dict(
 def main(rows: str, row_tokens: str, options: str, *meshes: str) -> None:
   given = json.loads(options)
   model = ModelConfig(**(SMALL | given.get('model', {})))
-  learner = LearnerConfig(**({'chunk_rows': 64} | given.get('learner', {})))
+  learner = LearnerConfig(
+    **{
+      'chunk_rows': 64,
+      'ppo_epochs': 1,
+      'entropy_metric': False,
+      **given.get('learner', {}),
+    }
+  )
   found = {}
   for name in meshes:
     mesh = sharding.make_mesh([int(n) for n in name.split('x')])

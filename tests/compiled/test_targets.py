@@ -157,9 +157,7 @@ MODEL = ModelConfig(
 def test_cudnn_is_checked_for_the_target(target, changes, complaint):
   from jaxagent.learner import LearnerConfig
 
-  parts = Parts(
-    MODEL.replace(**changes), None, LearnerConfig(), 64, 64, 0, False
-  )
+  parts = Parts(MODEL.replace(**changes), None, LearnerConfig(), 64, 64, 0)
   if not complaint:
     command.check_attention(targets.parse(target), parts)
     return
@@ -172,7 +170,7 @@ def test_cudnn_is_refused_before_ampere(monkeypatch):
 
   old = gpus.Gpu(**(vars(gpus.GPUS['a100']) | {'capability': (7, 5)}))
   monkeypatch.setitem(gpus.GPUS, 'a100', old)
-  parts = Parts(MODEL, None, LearnerConfig(), 64, 64, 0, False)
+  parts = Parts(MODEL, None, LearnerConfig(), 64, 64, 0)
   with pytest.raises(ValueError, match='needs Ampere'):
     command.check_attention(targets.parse('a100:1x1x8'), parts)
 

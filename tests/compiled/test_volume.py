@@ -31,7 +31,7 @@ def _volume(mesh: str, program: str, **changes):
   model = ModelConfig(**(SMALL | changes))
   sizes = dict(zip(('data', 'fsdp', 'tensor'), map(int, mesh.split('x'))))
   rows = 2 * sizes['data'] * sizes['fsdp']
-  run = Run(model, LearnerConfig(), rows, 64)
+  run = Run(model, LearnerConfig(entropy_metric=False), rows, 64)
   return analytic.Volumes(run, sizes, 'cpu').of(program)
 
 

@@ -30,7 +30,14 @@ MODEL = ModelConfig(
 )
 MESH = {'fsdp': 4, 'tensor': 2}
 OPTIONS = LearnerConfig(
-  row_tokens=(64,), micro_batch_tokens=256, policy_lr=1e-3
+  row_tokens=(64,),
+  micro_batch_tokens=256,
+  policy_lr=1e-3,
+  value_lr=1e-5,
+  sft_lr=2e-5,
+  ppo_epochs=1,
+  kl_coef=0.001,
+  entropy_metric=False,
 )
 
 

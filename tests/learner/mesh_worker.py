@@ -26,9 +26,16 @@ MODEL = ModelConfig(
 
 
 def make(shape, **changes) -> Learner:
-  config = LearnerConfig(
-    kl_coef=0.05, row_tokens=(64,), micro_batch_tokens=512, **changes
-  )
+  options = {
+    'policy_lr': 1e-6,
+    'value_lr': 1e-5,
+    'ppo_epochs': 1,
+    'entropy_metric': False,
+    'kl_coef': 0.05,
+    'row_tokens': (64,),
+    'micro_batch_tokens': 512,
+  }
+  config = LearnerConfig(**options | changes)
   return Learner(MODEL, config, mesh=sharding.make_mesh(shape), seed=1)
 
 

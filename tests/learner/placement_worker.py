@@ -63,7 +63,13 @@ class Case:
     self.place = {
       k: sharding.parameter_shardings(v, mesh) for k, v in self.flat.items()
     }
-    config = LearnerConfig(chunk_rows=20, entropy_coef=0.01)
+    config = LearnerConfig(
+      policy_lr=1e-6,
+      value_lr=1e-5,
+      kl_coef=0.001,
+      chunk_rows=20,
+      entropy_coef=0.01,
+    )
     self.programs = programs.Programs(
       config, mesh, policy[0], value[0], self.place
     )

@@ -27,6 +27,8 @@ BASE = LearnerConfig(
   micro_batch_tokens=4096,
   row_tokens=(64,),
   weight_decay=0.0,
+  ppo_epochs=1,
+  entropy_metric=False,
 )
 
 

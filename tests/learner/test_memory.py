@@ -136,8 +136,14 @@ def test_offload_is_refused_where_it_does_nothing(model_config):
   ('changes', 'said'),
   [
     ({'offload': ('policy',)}, "'policy'.*choose from.*value_optimizer"),
-    ({'offload': ('reference',), 'kl_coef': 0.0}, "'reference'.*make none"),
-    ({'offload': ('value',), 'estimator': 'grpo'}, "'value'.*make none"),
+    (
+      {'offload': ('reference',), 'kl_coef': 0.0},
+      "'reference'.*kl_coef=0.0 has a reference",
+    ),
+    (
+      {'offload': ('value',), 'estimator': 'grpo'},
+      "'value'.*'grpo' has no value model",
+    ),
     ({'reference_dtype': 'int8'}, "'int8' is not known.*bfloat16"),
   ],
 )

@@ -13,7 +13,13 @@ from jaxagent.types import Completion, Outcome, Prompt
 from tests.learner.conftest import make_samples
 
 CONFIG = LearnerConfig(
-  policy_lr=1e-3, kl_coef=0.0, row_tokens=(64,), micro_batch_tokens=256
+  policy_lr=1e-3,
+  value_lr=1e-5,
+  ppo_epochs=1,
+  kl_coef=0.0,
+  entropy_metric=False,
+  row_tokens=(64,),
+  micro_batch_tokens=256,
 )
 
 

@@ -22,6 +22,9 @@ CONFIG = LearnerConfig(
   row_tokens=(64,),
   micro_batch_tokens=512,
   policy_lr=1e-2,
+  value_lr=1e-5,
+  ppo_epochs=1,
+  entropy_metric=False,
   sft_lr=1e-2,
   warmup_steps=0,
 )

@@ -1,4 +1,4 @@
-"""Every rule of configs is broken once, and every option is in the table."""
+"""Every refusal of a config happens once: of an option, a section, or a rule."""
 
 import json
 import pathlib
@@ -10,12 +10,21 @@ import jax
 import pytest
 
 from configs import common, stepwise_ppo
+from jaxagent import algorithms
 from jaxagent.envs import agents, parser, solution_env, step_env
-from jaxagent.learner import config as learner_config
-from jaxagent.loops import checks, endpoints, engines, rules, settings
+from jaxagent.loops import (
+  checks,
+  endpoints,
+  engines,
+  model_checks,
+  rules,
+  sections,
+  settings,
+)
 from jaxagent.loops.errors import UserError
 from jaxagent.models import attention
 from jaxagent.models import config as model_config
+from jaxagent.models.options import HfOptions
 from jaxagent.rewards import mle
 from jaxagent.rollout import records
 from jaxagent.sandbox import pool
@@ -46,15 +55,12 @@ def _refusal(changes, dry_run=False) -> str:
   return text
 
 
-def test_every_option_is_constrained_or_free():
-  """A new key of configs/common.py gets a rule, or a line in FREE."""
+def test_a_config_holds_the_options_of_all_sections():
   names = {name for name, _ in checks.leaves(common.base())}
-  ruled = {key for rule in rules.RULES for key in rule.keys}
-  assert names == (ruled | set(rules.FREE)) - {
-    HF + 'vocab_size',
-    HF + 'head_dim',
-  }
-  assert not ruled & set(rules.FREE)
+  options = dict(sections.all_options())
+  assert set(options) - names == {HF + 'vocab_size', HF + 'head_dim'}
+  assert not names - set(options)
+  assert all(key in options for rule in rules.RULES for key in rule.keys)
 
 
 CHOICES = {
@@ -85,12 +91,28 @@ CHOICES = {
   'rl.weighting': 'none, duration, inclusion',
   'rl.rest': ', '.join(records.RESTS),
   'rl.on_stale': ', '.join(records.ON_STALE),
-  **{
-    f'rl.{name}': ', '.join(choices)
-    for name, choices in learner_config.CHOICES.items()
-    if name != 'sft_schedule'
-  },
+  'rl.estimator': 'gae, grpo, dr_grpo, rloo, reinforce_pp',
+  'rl.kl_kind': 'k1, k2, k3',
+  'rl.kl_in': 'loss, reward',
+  'rl.aggregation': 'token-mean, seq-mean-token-sum, seq-mean-token-mean',
+  'rl.importance_level': ', '.join(algorithms.IMPORTANCE_LEVELS),
+  'rl.baseline': 'mean, optimal',
+  'rl.step_size': 'fixed, ess',
+  'rl.schedule': 'cosine, constant',
+  'rl.weight_mean': 'executed, batch',
+  'rl.grad_reduce_dtype': ', '.join(model_config.DTYPES),
+  'rl.reference_dtype': ', '.join(model_config.DTYPES),
 }
+
+
+def test_every_choice_is_here():
+  """But for the classes of vector units, which test_cpu_levels.py has."""
+  found = {
+    key
+    for key, made in sections.all_options()
+    if made.kind is str and made.choices
+  }
+  assert found == set(CHOICES) | {'sandbox.cpu_level'}
 
 
 @pytest.mark.parametrize('path', sorted(CHOICES))
@@ -108,7 +130,7 @@ def test_cudnn_needs_bfloat16():
 
 def _paths(kind):
   rows = checks.leaves(_config())
-  return sorted(n for n, v in rows if type(v) is kind and n not in rules.FREE)
+  return sorted(n for n, v in rows if type(v) is kind)
 
 
 LEAST = {
@@ -120,7 +142,6 @@ LEAST = {
   'tokenizer.vocab_size': 259,
   'sft.warmup_steps': 0,
   'rl.warmup_steps': 0,
-  'rollout.top_k': 0,
   'rl.max_staleness': -1,
   'rl.states': 0,
   'sft.epochs': 0,
@@ -162,7 +183,6 @@ NUMBERS = {
   'rollout.vllm.start_s': ((0, -1), 'above 0'),
   'rollout.vllm.gpu_memory_utilization': ((-0.1, 1), 'at least 0 and below 1'),
   'rollout.vllm.max_gap_nats': ((-1,), 'at least 0'),
-  'rollout.top_p': ((0, 1.1), 'above 0 and at most 1'),
   'rl.weight_cap': ((-1,), 'at least 0'),
   'rl.oversample': ((0.99, 0), 'at least 1'),
   'rl.lease_s': ((0, -1), 'above 0'),
@@ -238,7 +258,10 @@ PAIRS = [
     {'sandbox.timeout_s': 60.0},
     'timeout_s=60.0 must be below .*deadlines nest',
   ),
-  ({'rl.watchdog_s': 60.0}, 'step_timeout_s=60.0 must be below .*watchdog_s'),
+  (
+    {'rl.watchdog_s': 60.0, 'rl.lease_s': 50.0},
+    'step_timeout_s=60.0 must be below .*watchdog_s',
+  ),
   ({'rl.watchdog_s': 150.0}, 'lease_s=150.0 must be below .*watchdog_s=150.0'),
   ({'rl.lease_s': 60.0}, 'step_timeout_s=60.0 must be below .*lease_s=60.0'),
   ({'collect.time_limit_s': 2.9}, 'time_limit_s=2.9 .*timeout_s=3.0'),
@@ -261,12 +284,12 @@ PAIRS = [
     "after_edit='nothing' gives an edit no score",
   ),
   (
-    {'rl.states': 9, 'loop': 'episodewise_ppo'},
-    'rl.states=9 is of step-wise RL',
+    {'rl.states': 40, 'loop': 'episodewise_ppo'},
+    'rl.states=40 is of step-wise RL',
   ),
   (
-    {'rl.states': 9, 'loop': 'rl_for_mle'},
-    "rl.states=9 is not of config.loop='rl_for_mle'",
+    {'rl.states': 40, 'loop': 'rl_for_mle'},
+    "rl.states=40 is not of config.loop='rl_for_mle'",
   ),
   (
     {
@@ -627,9 +650,9 @@ def test_a_missing_key_is_named():
   with pytest.raises(UserError, match=r'config\.rl\.updates is missing'):
     settings.validate(config)
   config = _config()
-  for key in rules.OPTIONAL:
-    if checks.has(config, key):
-      del config.model.hf[key.removeprefix(HF)]
+  for key, made in HfOptions.options().items():
+    if made.optional and key in config.model.hf:
+      del config.model.hf[key]
   settings.validate(config)
 
 
@@ -691,6 +714,8 @@ def test_prompt_bound_lies_below_every_tokenizer():
 
 
 def test_offload_is_refused_where_the_devices_are_the_host():
-  said = checks.offload_fits_devices(_config({'rl.offload': ('reference',)}))
+  said = model_checks.offload_fits_devices(
+    _config({'rl.offload': ('reference',)})
+  )
   assert said.startswith("config.rl.offload=('reference',) does nothing on CPU")
-  assert not checks.offload_fits_devices(_config())
+  assert not model_checks.offload_fits_devices(_config())

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from configs import common, stepwise_ppo
-from jaxagent.loops import checks, settings
+from jaxagent.loops import checks, sections, settings
 from jaxagent.loops.errors import UserError
 from tests.loops import environment
 
@@ -44,10 +44,12 @@ def test_a_name_in_which_checkpoints_would_be_lost_is_refused(tmp_path, name):
 
 def test_the_home_folder_is_found_in_every_path(tmp_path, monkeypatch):
   monkeypatch.setenv('HOME', str(tmp_path))
-  keys = [k.replace('.', '__') for k in settings._PATHS]
+  paths = sections.paths()
+  assert {'work_dir', 'model.path', 'rollout.vllm.python'} < set(paths)
+  keys = [k.replace('.', '__') for k in paths]
   config = _config(**{key: '~/x' for key in keys})
   settings.expand_home(config)
-  for key in settings._PATHS:
+  for key in paths:
     assert checks.get(config, key) == str(tmp_path / 'x')
   own = _config(model__path='a~b')
   settings.expand_home(own)
