@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sized
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -84,11 +84,9 @@ class Progress:
   def completions(self) -> list[tuple[Generate, Completion]]:
     """The policy's own, in the order taken in."""
     return [
-      (call, result)
+      (call, cast(Completion, result))
       for call, result in self.results
-      if isinstance(call, Generate)
-      and call.role == POLICY
-      and isinstance(result, Completion)
+      if isinstance(call, Generate) and call.role == POLICY
     ]
 
   @property
