@@ -205,9 +205,3 @@ def _act(host, recipe: Solutions, attempt: Attempt, job_id: str) -> str:
   attempt.step = TakenStep.of(told.record)
   attempt.progress.take(attempt.call.call, told)
   return ''
-
-
-def read(host, label: str) -> list[Evaluated]:
-  """Records that `run` has kept."""
-  path = host.work / 'eval' / f'{label}.json'
-  return kept.kept_json(path, kept.trajectories) or []
