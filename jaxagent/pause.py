@@ -25,6 +25,7 @@ from jaxagent.envs import workspace
 from jaxagent.envs.execution import state_id
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops import walked
+from jaxagent.loops.errors import UserError
 from jaxagent.loops.text_models import printable
 from jaxagent.sandbox.checks import MAX_FILE_MB
 
@@ -215,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
       act(logs[0], store, flags.task, flags.index, flags.folder)
     finally:
       store.close()
-  except (ValueError, KeyError, OSError) as error:
+  except (UserError, ValueError, KeyError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   return 0

@@ -200,6 +200,16 @@ def test_a_name_that_a_policy_made_up_does_nothing_to_a_terminal(work, capsys):
   assert '1 steps  ?[2J Fly: invalid_action' in capsys.readouterr().out
 
 
+def test_steps_of_another_version_are_one_line(work, capsys):
+  path = walked.path_of(work, 'agent')
+  path.write_text(
+    path.read_text().replace('"record": {', '"record": {"format": 2, ')
+  )
+  assert _call(work, 'list') == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert 'steps.jsonl:1: ' in line and 'format 2, and known is 1' in line
+
+
 def test_a_damaged_store_is_one_line(work, tmp_path, capsys):
   (work / 'snapshots.sqlite').write_bytes(b'no database ' * 99)
   assert _call(work, 'out', 'wine', 3, tmp_path / 'mine') == 2
