@@ -63,10 +63,7 @@ def average(
 def _final(work: pathlib.Path, summary: Mapping[str, Any]) -> dict[str, Any]:
   tables = summary['extra']['solutions']
   trained = read_traces(work / 'rl' / 'traces')
-  before, after = (
-    kept.kept_json(work / 'eval' / f'{policy}.json', kept.trajectories)
-    for policy in ('sft', 'rl')
-  )
+  before, after = (kept.evaluated(work, policy) for policy in ('sft', 'rl'))
   return {
     'solutions': {policy: table[TASK] for policy, table in tables.items()},
     'best_trained': best_over_time([turn.record for turn in trained]),

@@ -265,9 +265,3 @@ def _execute(
     return executed
   private = private_score(host, task.name, run)
   return dataclasses.replace(executed, kept={'private': private})
-
-
-def read(host, label: str) -> list[Evaluated]:
-  """Records that `run` has kept."""
-  path = host.work / 'eval' / f'{label}.json'
-  return kept.kept_json(path, kept.trajectories) or []

@@ -83,6 +83,19 @@ def trajectories(value: Any) -> list[records.Evaluated]:
   return [records.Evaluated.from_json(one) for one in value]
 
 
+def evaluated(work: pathlib.Path, label: str) -> list[records.Evaluated]:
+  """The trajectories of `label` that the run in `work` has kept.
+
+  Raises UserError where there are none.
+  """
+  path = work / 'eval' / f'{label}.json'
+  if (found := kept_json(path, trajectories)) is None:
+    raise UserError(
+      f'{path} is not there or was damaged: the same command makes it again.'
+    )
+  return found
+
+
 def seconds(value: Any) -> dict[str, float]:
   """Wall seconds by stage."""
   return {str(stage): float(wall) for stage, wall in value.items()}

@@ -10,6 +10,7 @@ from jaxagent.envs.solution_env import SolutionEnvironment
 from jaxagent.loops import (
   device,
   evaluate_solutions,
+  kept,
   learned,
   results,
   sft,
@@ -177,7 +178,7 @@ def _finish(host: Host, starts, labels) -> None:
   """Summary, report and tree."""
   tables: dict[str, Any] = {
     label: evaluate_solutions.table(
-      evaluate_solutions.read(host, label), _higher(host)
+      kept.evaluated(host.work, label), _higher(host)
     )
     for label in labels
     if label in host.config.eval.policies

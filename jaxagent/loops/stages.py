@@ -10,10 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxagent.loops import kept, results
-from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host
 from jaxagent.loops.starts import Start, write_json
-from jaxagent.records import Evaluated
 
 
 @contextlib.contextmanager
@@ -74,18 +72,9 @@ def finish(
   """
   with timed(host, 'report'):
     evaluated = {
-      label: _evaluated(host.work / 'eval' / f'{label}.json')
+      label: kept.evaluated(host.work, label)
       for label in labels
       if label in host.config.eval.policies
     }
     traces = results.read_traces(host.work / 'rl' / 'traces')
   results.write(host, starts, evaluated, traces, extra, how)
-
-
-def _evaluated(path: pathlib.Path) -> list[Evaluated]:
-  found = kept.kept_json(path, kept.trajectories)
-  if found is None:
-    raise UserError(
-      f'{path} is not there or damaged: give the same command again, which makes it.'
-    )
-  return found

@@ -22,7 +22,7 @@ from jaxagent.loops import evaluate, evaluate_solutions, kept, rollouts
 from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.starts import write_json
 from jaxagent.metrics import Progress
-from jaxagent.records import Evaluated, SolutionRecord, TakenStep
+from jaxagent.records import Evaluated, SearchStep, SolutionRecord
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,7 +222,7 @@ def _record(host, task: str, index: int, search: Search) -> Evaluated:
     score=None if best is None else search.nodes[best].private,
     private_by_step=tuple(by_step),
     steps=tuple(
-      TakenStep.of(
+      SearchStep.of(
         dataclasses.replace(n.record, action=n.kind), parent=n.parent
       )
       for n in search.nodes

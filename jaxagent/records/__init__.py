@@ -10,7 +10,6 @@ from jaxagent.records.codec import (
   UnknownRecord,
   from_json,
   load,
-  parse,
   register,
   to_json,
 )
@@ -19,6 +18,7 @@ from jaxagent.records.step import StepRecord
 from jaxagent.records.trajectory import (
   Collected,
   Evaluated,
+  SearchStep,
   TakenStep,
   TrainedTurn,
   Trajectory,
@@ -28,6 +28,7 @@ __all__ = [
   'Collected',
   'DamagedRecord',
   'Evaluated',
+  'SearchStep',
   'SolutionRecord',
   'StepRecord',
   'TakenStep',
@@ -36,7 +37,6 @@ __all__ = [
   'UnknownRecord',
   'from_json',
   'load',
-  'parse',
   'register',
   'to_json',
 ]

@@ -12,7 +12,6 @@ import dataclasses
 import enum
 import functools
 import importlib
-import json
 import types as python_types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -135,14 +134,6 @@ def from_json(value: Any, *, whole: bool = False) -> Record:
   what = f'{cls.KIND} record'
   needed = [name for name in cls.DERIVED_FROM if whole and _is_firm(cls, name)]
   return cls(**fields_from_json(cls, fields, what, needed))
-
-
-def parse(text: str | bytes) -> Any:
-  """Returns the value of a JSON text; raises DamagedRecord where it is none."""
-  try:
-    return json.loads(text)
-  except (ValueError, RecursionError) as error:
-    raise DamagedRecord(f'not JSON: {error}') from error
 
 
 def _class_of(value: Any) -> tuple[type[Record], dict[str, Any]]:

@@ -20,8 +20,8 @@ class StepRecord(Record):
   action: '' where the response named none.
   is_edit: a_t is in A_edit.
   alpha: the task's scale (TaskSpec.alpha); None where it has none.
-  editor_thoughts, reader_thoughts, helper_thoughts: what the model of that role
-    thought that had a part in it; '' where none did.
+  editor_thoughts, reader_thoughts: what the model of that role thought that had a
+    part in it; '' where none did.
   """
 
   KIND: ClassVar[str] = 'step'
@@ -45,7 +45,6 @@ class StepRecord(Record):
   undone: bool = False
   editor_thoughts: str = optional('')
   reader_thoughts: str = optional('')
-  helper_thoughts: str = optional('')
 
   def derive(self, switches: Mapping[str, bool] = {}) -> float | NoReward:
     """Equation 6, or why there is none; switches: `ml_agent.SWITCHES`."""

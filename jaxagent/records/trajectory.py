@@ -64,7 +64,6 @@ class TakenStep:
   thoughts: of the model that answered.
   edited: key of the state that a person put in place of the one it left.
   private: its score on the private rows, where it was the best so far.
-  parent: of a tree search: number of the step that it goes on from.
   """
 
   record: Record
@@ -79,7 +78,6 @@ class TakenStep:
   thoughts: str | None = optional(None)
   edited: str | None = optional(None)
   private: float | None = optional(None)
-  parent: int | None = optional(None)
 
   @classmethod
   def of(cls, record: Record, **kept: Any) -> TakenStep:
@@ -93,12 +91,26 @@ class TakenStep:
 
   @classmethod
   def from_json(cls, value: Any) -> TakenStep:
-    """The step of an object; raises as `codec.from_json`."""
+    """The step of an object; raises as `codec.from_json`.
+
+    It is a SearchStep where the object has a `parent`.
+    """
     record = codec.from_json(value)
+    cls = SearchStep if 'parent' in value else TakenStep
     # 'thoughts' is a solution's own field.
     skip = {'record', *(f.name for f in dataclasses.fields(record))}
     own = codec.fields_from_json(cls, value, 'step', (), skip)
     return cls(record=record, **own)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchStep(TakenStep):
+  """A step of a tree search.
+
+  parent: number of the step that it goes on from; None of a draft.
+  """
+
+  parent: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

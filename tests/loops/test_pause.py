@@ -210,6 +210,18 @@ def test_a_name_that_a_policy_made_up_does_nothing_to_a_terminal(work, capsys):
   assert '1 steps  ?[2J Fly: ok' in capsys.readouterr().out
 
 
+def test_steps_of_another_version_are_one_line(work, capsys):
+  segment = min(rollouts.journal_of(work, 'agent').iterdir())
+  segment.write_text(
+    segment.read_text().replace(
+      '"kind":"step","format":1', '"kind":"step","format":2'
+    )
+  )
+  assert _call(work, 'list') == 2
+  (line,) = capsys.readouterr().err.splitlines()
+  assert 'format 2, and known is 1' in line
+
+
 def test_a_damaged_store_or_journal_is_one_line(work, tmp_path, capsys):
   good = work / 'snapshots.sqlite'
   data = good.read_bytes()

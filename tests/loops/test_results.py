@@ -61,6 +61,20 @@ def test_summary_holds_what_was_evaluated(tmp_path, policies, kept, capsys):
   assert all(f'heldin   {policy}' in said for policy in kept)
 
 
+def test_an_evaluation_that_is_gone_ends_the_run_with_a_sentence(tmp_path):
+  host = _host(tmp_path, **{'eval.policies': ('rl',)})
+  with pytest.raises(UserError, match=r'rl\.json is not there.*same command'):
+    stages.finish(host, _starts())
+
+
+def test_a_trace_of_another_version_is_named_and_stays(tmp_path):
+  path = tmp_path / 'update_000000.jsonl'
+  path.write_text(json.dumps({**made.turn(reward=0.5).to_json(), 'format': 7}))
+  with pytest.raises(UserError, match=r'update_000000\.jsonl:1: .* format 7'):
+    results.read_traces(tmp_path)
+  assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
 def test_a_damaged_trace_is_set_aside(tmp_path, capsys):
   row = made.turn(update=3, reward=0.5)
   good = json.dumps(row.to_json()) + '\n'

@@ -10,6 +10,7 @@ import pathlib
 
 import pytest
 
+from jaxagent import records
 from jaxagent.data import codec
 from jaxagent.records import SolutionRecord, StepRecord, TakenStep, TrainedTurn
 from jaxagent.rewards.ml_agent import sigmoid
@@ -38,6 +39,9 @@ def test_a_solution_and_what_ran_nothing():
   assert solution.milestones == ('imported packages', 'loaded data')
   assert solution.derive() == pytest.approx(-9.8)
   assert codec.decode(OLD['nothing']).record is None
+  # What is written now has all that was written then.
+  then = OLD['solution']['fields']['info']
+  assert then.items() <= records.to_json(solution).items()
 
 
 def test_a_sample_in_a_checkpoint():
@@ -56,6 +60,6 @@ def test_a_line_of_a_trace_and_a_step_of_a_trajectory():
   step = TakenStep.from_json(OLD['step'])
   assert (step.state, step.workspace_id, step.answer_s) == ('key', 'other', 0.5)
   assert step.record == turn.record
-  # And what is written now has all that was written then.
+  # What is written now has all that was written then.
   assert OLD['trace'].items() <= turn.to_json().items()
   assert OLD['step'].items() <= step.to_json().items()

@@ -12,6 +12,7 @@ from jaxagent.records import (
   Collected,
   DamagedRecord,
   Evaluated,
+  SearchStep,
   SolutionRecord,
   StepRecord,
   TakenStep,
@@ -35,7 +36,9 @@ steps = st.builds(
   tokens=st.none() | st.integers(0, 9),
   answer_s=st.none() | numbers,
   edited=st.none() | texts,
-  parent=st.none() | st.integers(0, 9),
+)
+searched = st.builds(
+  SearchStep, record=any_record, parent=st.none() | st.integers(0, 9)
 )
 evaluated = st.builds(
   Evaluated,
@@ -43,7 +46,7 @@ evaluated = st.builds(
   index=st.integers(0, 9),
   split=texts,
   score=st.none() | numbers,
-  steps=st.lists(steps, max_size=2).map(tuple),
+  steps=st.lists(steps | searched, max_size=2).map(tuple),
   missing=st.booleans(),
   reason=texts,
   part=texts,
