@@ -306,7 +306,9 @@ class LearnerConfig(LearnerOptions):
 
   def __post_init__(self):
     super().__post_init__()
-    SftOptions(self.sft_lr, self.sft_schedule, self.sft_warmup_steps)
+    sft = {name: getattr(self, f'sft_{name}') for name in SftOptions.options()}
+    if complaint := SftOptions.options_complaint(sft, 'sft_'):
+      raise ValueError(complaint)
     if not self.temperature > 0:
       raise ValueError(f'temperature={self.temperature} must be above zero.')
     for name, steps in (('schedule', 'steps'), ('sft_schedule', 'sft_steps')):
