@@ -167,7 +167,8 @@ class LearnerOptions(Section):
   importance_level: str = option(
     'token',
     choices=('none', 'token', 'sequence'),
-    help='Unit of truncated importance sampling against the sampler.',
+    help='Unit of truncated importance sampling against the sampler; none: '
+    'off.',
     advanced=True,
   )
   importance_cap: float = option(
