@@ -34,18 +34,18 @@ class LearnerOptions(Section):
   schedule: str = option(
     'constant',
     choices=SCHEDULES,
-    help='Of both rates; cosine: to a tenth at the end.',
+    help='Schedule of both rates; cosine: down to a tenth at the end.',
     advanced=True,
   )
   weight_decay: float = option(
-    0.01, least=0, help='Of AdamW; 0: none.', advanced=True
+    0.01, least=0, help='Weight decay of AdamW; 0: none.', advanced=True
   )
   ppo_epochs: int = option(2, help='Passes over each batch.')
   minibatches: int = option(1, help='Optimizer steps of a pass.', advanced=True)
   estimator: str = option(
     'gae',
     choices=('gae', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp'),
-    help='Of advantages; gae alone has a critic.',
+    help='Estimator of advantages; gae alone has a critic.',
   )
   gamma: float = option(
     1.0, above=0, most=1, help='Discount of each token; 1: none.', advanced=True
@@ -54,15 +54,20 @@ class LearnerOptions(Section):
     1.0, least=0, most=1, help='Lambda of gae.', advanced=True
   )
   clip_low: float = option(
-    0.2, above=0, below=1, help='Ratio is clipped at 1 - this.', advanced=True
+    0.2,
+    above=0,
+    below=1,
+    help='The ratio is clipped at 1 minus this.',
+    advanced=True,
   )
   clip_high: float = option(
-    0.2, above=0, help='Ratio is clipped at 1 + this.', advanced=True
+    0.2, above=0, help='The ratio is clipped at 1 plus this.', advanced=True
   )
   dual_clip: float = option(
     0.0,
     least=0,
-    help='Bound of the loss in negative advantages, usually 3; 0: none.',
+    help='Bound of the loss, in multiples of a negative advantage; usually 3; 0: '
+    'none.',
     check=must(
       lambda clip: clip == 0 or clip > 1,
       'bounds the loss at that many times a negative advantage; give more than '
@@ -71,7 +76,10 @@ class LearnerOptions(Section):
     advanced=True,
   )
   value_clip: float = option(
-    0.5, above=0, help='Change of a value that is not clipped.', advanced=True
+    0.5,
+    above=0,
+    help='How far a value may move from the old one.',
+    advanced=True,
   )
   kl_kind: str = option(
     'k3',
@@ -98,7 +106,7 @@ class LearnerOptions(Section):
   kl_horizon: int = option(
     10_000,
     unit='samples',
-    help='Over which kl_coef adapts.',
+    help='Samples over which kl_coef adapts.',
     advanced=True,
   )
   entropy_coef: float = option(
@@ -159,12 +167,12 @@ class LearnerOptions(Section):
   importance_level: str = option(
     'token',
     choices=('none', 'token', 'sequence'),
-    help='Truncated importance sampling against the sampler: a ratio for each '
-    'of these.',
+    help='Unit of truncated importance sampling against the sampler; none: '
+    'off.',
     advanced=True,
   )
   importance_cap: float = option(
-    2.0, above=0, help='Where that ratio is cut.', advanced=True
+    2.0, above=0, help='Where the importance ratio is cut.', advanced=True
   )
   baseline: str = option(
     'mean',
@@ -268,7 +276,7 @@ class SftOptions(Section):
   schedule: str = option(
     'cosine',
     choices=SCHEDULES,
-    help='Of the rate; cosine: to a tenth at the end.',
+    help='Schedule of the rate; cosine: down to a tenth at the end.',
     advanced=True,
   )
   warmup_steps: int = option(
@@ -306,7 +314,9 @@ class LearnerConfig(LearnerOptions):
 
   def __post_init__(self):
     super().__post_init__()
-    SftOptions(self.sft_lr, self.sft_schedule, self.sft_warmup_steps)
+    sft = {name: getattr(self, f'sft_{name}') for name in SftOptions.options()}
+    if complaint := SftOptions.options_complaint(sft, 'sft_'):
+      raise ValueError(complaint)
     if not self.temperature > 0:
       raise ValueError(f'temperature={self.temperature} must be above zero.')
     for name, steps in (('schedule', 'steps'), ('sft_schedule', 'sft_steps')):

@@ -35,8 +35,7 @@ class Endpoint(Section):
   kind: str = option(
     'scripted',
     choices=('scripted', 'openai'),
-    help='scripted: the offline stand-in; openai: an endpoint; the name of a '
-    'role: its model.',
+    help='scripted: the offline stand-in; openai: an endpoint.',
   )
   base_url: str = option(
     'http://127.0.0.1:8000/v1',
@@ -117,7 +116,12 @@ class EditorOptions(TextEndpoint):
   """The model that carries out edit instructions."""
 
   kind: str = with_default(
-    Endpoint, 'kind', 'expert', choices=('scripted', 'openai', 'expert')
+    Endpoint,
+    'kind',
+    'expert',
+    choices=('scripted', 'openai', 'expert'),
+    help='scripted: the offline stand-in; openai: an endpoint; expert: the '
+    "expert's model.",
   )
   model: str = with_default(Endpoint, 'model', '', advanced=False)
 
@@ -131,6 +135,8 @@ class ReaderOptions(TextEndpoint):
     'kind',
     'editor',
     choices=('scripted', 'openai', 'expert', 'editor'),
+    help='scripted: the offline stand-in; openai: an endpoint; expert or '
+    'editor: the model of that role.',
     advanced=True,
   )
   max_tokens: int = with_default(TextEndpoint, 'max_tokens', 1024)

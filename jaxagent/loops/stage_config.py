@@ -32,10 +32,10 @@ class RunConfig(Section):
   name: str = option('base', help='Name of the experiment.')
   variant: str = option('tiny', help='Name of the variant.')
   loop: str = option(
-    'stepwise_ppo', choices=LOOPS, help='What is run; see README.md.'
+    'stepwise_ppo', choices=LOOPS, help='Stages that are run; see README.md.'
   )
   seed: int = option(
-    0, least=0, most=2**31 - 1, help='Of everything that is drawn.'
+    0, least=0, most=2**31 - 1, help='Seed of everything that is drawn.'
   )
   work_dir: str = option(
     'workdir/base',
@@ -190,7 +190,7 @@ class RlConfig(LearnerOptions, SchedulerOptions):
     (), help='Held-in tasks that RL starts from; (): all.'
   )
   states: int = option(
-    0, least=0, help="Of the experts' states, those RL starts from; 0: all."
+    0, least=0, help="How many of the experts' states RL starts from; 0: all."
   )
   weighting: str = option(
     'duration',
@@ -292,7 +292,7 @@ class EvalConfig(Section):
     above=0,
     help="Limit of a trajectory's executions; no action begins after it.",
   )
-  k: int = option(8, help='Of avg@k and best@k.')
+  k: int = option(8, help='The k of avg@k and best@k.')
   policies: tuple[str, ...] = option(
     summary.POLICIES,
     choices=summary.POLICIES,

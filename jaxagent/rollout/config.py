@@ -43,7 +43,7 @@ class RolloutOptions(Section):
   temperature: float = option(
     1.0,
     above=0,
-    help='Of the policy, softmax(logits / temperature), wherever it is used.',
+    help='Temperature of the policy, wherever it is used.',
   )
   chat_template_kwargs: dict[str, Any] = option(
     {},

@@ -354,5 +354,7 @@ def test_options_are_checked():
     LearnerConfig(estimator='ppo')
   with pytest.raises(ValueError, match='needs sft_steps'):
     LearnerConfig(sft_schedule='cosine')
+  with pytest.raises(ValueError, match='sft_lr=0.0 must be .* above 0'):
+    LearnerConfig(sft_lr=0.0)
   with pytest.raises(ValueError, match='dual_clip'):
     LearnerConfig(dual_clip=0.5)
