@@ -81,8 +81,9 @@ def weight_table(config: ModelConfig) -> list[Weight]:
   flat = nnx.to_flat_state(abstract_decoder(config)[1])
   count = config.num_hidden_layers
   table = []
-  for path, leaf in flat:
-    path = tuple(path)
+  for keys, leaf in flat:
+    path: Any = tuple(keys)
+    names: tuple[str, ...]
     if path in _TOP:
       names, transpose, stacked = (_TOP[path],), False, False
     else:

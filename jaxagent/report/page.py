@@ -377,7 +377,7 @@ def _task_rows(tasks: Iterable[Mapping]) -> list[dict[str, Any]]:
     rows.append(
       dict(
         name=str(task.get('name') or task.get('task') or '?'),
-        split=dict(SPLITS).get(task.get('split'), '–'),
+        split=dict(SPLITS).get(str(task.get('split')), '–'),
         modality=str(task.get('modality', '–')),
         metric=str(task.get('metric', '–')),
         arrow='↑' if higher else '↓',
@@ -417,7 +417,7 @@ def _quantiles(durations: Sequence[float]) -> list[tuple[str, float]]:
   ]
 
 
-def _outcomes(summary: Mapping) -> list[tuple[str, int, float]]:
+def _outcomes(summary: Mapping) -> list[tuple[str, int, float, float]]:
   counts = summary.get('outcomes') or {}
   total = sum(counts.values()) or 1
   top = max(counts.values(), default=1) or 1
@@ -449,7 +449,8 @@ def _spread(trajectories: Sequence[Mapping], most: int) -> list[Mapping]:
   groups: dict[tuple, list] = {}
   for item in trajectories:
     groups.setdefault((item.get('policy'), item.get('task')), []).append(item)
-  picked, depth = [], 0
+  picked: list[Mapping] = []
+  depth = 0
   while len(picked) < most:
     layer = [g[depth] for g in groups.values() if depth < len(g)]
     picked += layer[: most - len(picked)]
@@ -465,7 +466,7 @@ def _trajectory(record: Mapping, index: int) -> dict[str, Any]:
     id=clean(record.get('id', index)),
     policy=clean(record.get('policy', '')),
     task=clean(record.get('task', '')),
-    split=dict(SPLITS).get(record.get('split'), ''),
+    split=dict(SPLITS).get(str(record.get('split')), ''),
     steps=steps,
     outcomes=' '.join(sorted({s['outcome'] for s in steps if s['outcome']})),
     start=next(

@@ -17,6 +17,7 @@ from jaxagent.interactions import (
   POLICY,
   Call,
   Execute,
+  Generate,
   Interaction,
   InteractionError,
   Progress,
@@ -28,7 +29,7 @@ from jaxagent.rollout.journal import JournalError
 from jaxagent.rollout.members import Group, Member
 from jaxagent.rollout.rollout_log import Fate, RolloutLog
 from jaxagent.rollout.work import Key, Sampled, WorkResult
-from jaxagent.types import NoReward, Prompt
+from jaxagent.types import Completion, NoReward, Prompt
 
 
 class Book:
@@ -123,12 +124,14 @@ class Book:
     entry = self.calls.get(result.key)
     if entry is None:
       return False
-    sampled = isinstance(result, Sampled)
-    if not sampled and result.attempt != self.attempts[result.key]:
+    if (
+      not isinstance(result, Sampled)
+      and result.attempt != self.attempts[result.key]
+    ):
       return False
     if self._log is not None:
       self._log.returned(result)
-    if sampled:
+    if isinstance(result, Sampled):
       return self._take_sampled(*entry, result)
     executed = result.executed
     if executed.outcome.is_infrastructure:
@@ -236,7 +239,9 @@ class Book:
     if result.completion is None:
       self._failed(member, result.key, result.error, NoReward.GENERATION_FAILED)
       return True
+    assert isinstance(call, Generate)  # what a completion answers
     if call.role == POLICY:
+      assert isinstance(result.completion, Completion)  # text: frozen roles
       self.buffer.set_version(member.group, result.completion.version)
     self._answer(member, result.key, result.completion)
     return True
@@ -244,6 +249,7 @@ class Book:
   def _answer(self, member: Member, key: Key, result: Any) -> None:
     del self.calls[key]
     self.attempts.pop(key, None)
+    assert member.progress is not None  # it has an open call
     try:
       calls = member.progress.take(key.call, result)
     except InteractionError as error:
@@ -256,6 +262,7 @@ class Book:
 
   def _finish(self, member: Member) -> None:
     progress = member.progress
+    assert progress is not None and progress.credits is not None  # finished
     if self._log is not None:
       self._log.finished(member, progress.credits)
     samples = rows(member.prompt, progress.completions, progress.credits)
@@ -469,8 +476,9 @@ class Book:
           # Journals before this field do not say which of the two it was.
           self.discard(group, Fate(event.get('fate', Fate.CANCELLED)))
       elif kind == 'batch' and event['version'] not in dict(batches):
-        batch = [self.buffer.ready.get(g) for g in event['groups']]
-        whole = whole and None not in batch
+        ready = [self.buffer.ready.get(g) for g in event['groups']]
+        batch = [group for group in ready if group is not None]
+        whole = whole and len(batch) == len(ready)
         if whole:  # else these and later batches are put together anew
           self.emit(batch)
           batches.append((event['version'], batch))

@@ -26,7 +26,7 @@ from typing import Any
 from jaxagent.clock import Clock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Source
-from jaxagent.interactions import POLICY, Interaction
+from jaxagent.interactions import POLICY, Execute, Generate, Interaction
 from jaxagent.rollout import events
 from jaxagent.rollout.book import Book
 from jaxagent.rollout.journal import Journal
@@ -331,6 +331,7 @@ class Scheduler:
         self._note(events.asked(key))
         asked[key] = now
         self._issued(key)
+        assert isinstance(call, Generate)  # `asks` holds no other
         asks.append(Ask(key, member.prompt, call))
     if asks:
       self._sampler.submit(asks)
@@ -351,6 +352,7 @@ class Scheduler:
       self.stats.running(now, len(self._running))
       self.stats.add('issued')
       self._issued(key)
+      assert isinstance(call, Execute)  # `works` holds no other
       self._executor.submit(Work(key, member.prompt, call, attempt))
       issued += 1
     return issued

@@ -26,7 +26,7 @@ def run(script: str, argv: list[str]) -> int:
       program = compiled(f.read(), script)
     module = type(sys)('__main__')
     module.__file__ = script
-    module.__builtins__ = __builtins__
+    module.__dict__['__builtins__'] = __builtins__
     sys.modules['__main__'] = module
     exec(program, module.__dict__)
   except SystemExit as stop:
@@ -76,7 +76,8 @@ def _read_modules_alike(home: str) -> None:
       return compiled(data, path)
     return usual(self, data, path, _optimization=_optimization)
 
-  SourceFileLoader.source_to_code = source_to_code
+  # A patch of importlib: the signature that typeshed gives leaves out names.
+  SourceFileLoader.source_to_code = source_to_code  # type: ignore[method-assign, assignment]
 
 
 def _code_of(value) -> int:
@@ -93,7 +94,9 @@ def finish(code: int) -> None:
   import atexit
   import threading
 
-  for step in (threading._shutdown, atexit._run_exitfuncs):
+  # As the interpreter does; typeshed leaves both out.
+  shutdown = threading._shutdown  # type: ignore[attr-defined]
+  for step in (shutdown, atexit._run_exitfuncs):
     try:
       step()
     except BaseException:  # noqa: BLE001

@@ -193,6 +193,7 @@ class ProcessExecutor:
   def _finish(self, worker: _Worker, now: float) -> None:
     self.busy_s += now - worker.started
     work, worker.work = worker.work, None
+    assert work is not None and worker.action is not None  # it was busy
     self.put(WorkResult(work.key, work.attempt, worker.action.executed(), now))
 
   def _check(self) -> None:

@@ -64,8 +64,11 @@ def steps_of(record: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
   if not isinstance(record, Mapping):
     raise ValueError(f'a trajectory is a {type(record).__name__}, no object.')
   steps = record.get('steps')
-  listed = isinstance(steps, Sequence) and not isinstance(steps, str)
-  if not listed or not all(isinstance(s, Mapping) for s in steps):
+  if (
+    not isinstance(steps, Sequence)
+    or isinstance(steps, str)
+    or not all(isinstance(s, Mapping) for s in steps)
+  ):
     raise ValueError(f'{name_of(record)} has no list of steps.')
   return steps
 
@@ -274,7 +277,7 @@ def _times(record, steps: Sequence[Mapping]) -> list[float]:
         f'{name_of(record)}: steps[{index}].timestamp is {time!r}; it must '
         'be finite seconds.'
       )
-  return [float(time) for time in times]
+  return [float(time) for time in times if time is not None]  # each is, here
 
 
 def _just_before(time: float, floats: int) -> float:
@@ -320,20 +323,22 @@ def _low_level(
   source = str(args.get(_READS.get(name, ''), RESEARCH_LOG))
   # What only reads leaves the files as they were.
   held = before if edit or before is not None else after
-  parts = [('Read File', {'file_name': source}, _text(held, source))]
+  parts: list[tuple[str, dict, str]] = [
+    ('Read File', {'file_name': source}, _text(held, source))
+  ]
   if not edit:
     return parts
-  target = str(args.get('save_name', NOT_RECORDED))
-  content = _text(after, target)
+  path = str(args.get('save_name', NOT_RECORDED))
+  content = _text(after, path)
   # The file after a failed edit is the old one again where it was undone.
   if step.get('outcome') != Outcome.OK.value:
-    if before is None or content == _text(before, target):
+    if before is None or content == _text(before, path):
       content = NOT_RECORDED
-  written = {'file_name': target, 'content': content}
-  told = f'File {target} written successfully.'
+  written = {'file_name': path, 'content': content}
+  told = f'File {path} written successfully.'
   parts.append(('Write File', written, told))
   if ran(step):
-    script = {'script_name': target}
+    script = {'script_name': path}
     parts.append(('Execute Script', script, _observation(step)))
   return parts
 
