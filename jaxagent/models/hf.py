@@ -394,7 +394,7 @@ def _load_weight(weight, files, sharding_of):
   on_host = next(iter(sharding.device_set)).platform == 'cpu'
   parts: dict[tuple, np.ndarray] = {}
 
-  def read(index: tuple[slice, ...]) -> np.ndarray:
+  def read(index: Any) -> np.ndarray:
     key = tuple(part.indices(size) for part, size in zip(index, weight.shape))
     # Devices that hold the same are sent the same bytes; on the CPU an array can be
     # the memory that it is given, and each needs its own.

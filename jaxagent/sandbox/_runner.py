@@ -71,13 +71,12 @@ def _read_modules_alike(home: str) -> None:
 
   usual = SourceFileLoader.source_to_code
 
-  def source_to_code(self, data, path, *, _optimization=-1):
+  def source_to_code(self, data, path, *, _optimize=-1):
     if isinstance(data, bytes) and str(path).startswith(home + os.sep):
       return compiled(data, path)
-    return usual(self, data, path, _optimization=_optimization)
+    return usual(self, data, path, _optimize=_optimize)
 
-  # A patch of importlib: the signature that typeshed gives leaves out names.
-  SourceFileLoader.source_to_code = source_to_code  # type: ignore[method-assign, assignment]
+  setattr(SourceFileLoader, 'source_to_code', source_to_code)  # noqa: B010
 
 
 def _code_of(value) -> int:
