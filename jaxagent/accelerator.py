@@ -112,5 +112,5 @@ def in_turns(program: Callable[..., Any]) -> Callable[..., Any]:
       return jax.block_until_ready(program(*args))
 
   # To be compiled without being run.
-  run.lower = getattr(program, 'lower', None)
+  setattr(run, 'lower', getattr(program, 'lower', None))  # noqa: B010
   return run

@@ -21,7 +21,7 @@ comes to the same), and its improvement is None and left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -191,7 +191,7 @@ def _wins_and_gains(scores: Scores, m_init: float, higher_is_better: bool):
 
 
 def _interval(
-  groups: Mapping[Hashable, Sequence[float]],
+  groups: Mapping[Any, Sequence[float]],
   statistic: Callable[[np.ndarray], np.ndarray],
   seed: int,
 ) -> Interval:

@@ -138,7 +138,7 @@ class CheckpointManager:
 
     Raises CheckpointError where there are checkpoints but all are damaged.
     """
-    skipped = []
+    skipped: list[str] = []
     for step in sorted(self._all_steps(), reverse=True):
       path = self.path(step)
       problem = verify(path)

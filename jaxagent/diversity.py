@@ -92,7 +92,7 @@ def counts(instructions: Sequence[str]) -> dict[str, Any]:
   if isinstance(instructions, str) or not len(instructions):
     raise ValueError('diversity of no instructions; pass a list of some.')
   found = Counter(p for p in map(verb_noun, instructions) if p is not None)
-  verbs = Counter()
+  verbs: Counter[str] = Counter()
   for (verb, _), count in found.items():
     verbs[verb] += count
   order = sorted(verbs, key=lambda v: (-verbs[v], v))

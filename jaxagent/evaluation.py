@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -160,7 +161,7 @@ def bootstrap_interval(
 
 
 def bootstrap_groups(
-  groups: Mapping[Hashable, Sequence[float]],
+  groups: Mapping[Any, Sequence[float]],
   statistic: Callable[[np.ndarray], np.ndarray],
   seed: int,
   n: int = 10_000,
@@ -172,14 +173,14 @@ def bootstrap_groups(
   """
   if not 0 < level < 1 or n < 1:
     raise ValueError(f'need 0 < level < 1 and n >= 1; got {level}, {n}.')
-  groups = {k: _finite('values', v) for k, v in groups.items() if len(v)}
-  count = sum(len(v) for v in groups.values())
-  if not groups:
+  drawn = {k: _finite('values', v) for k, v in groups.items() if len(v)}
+  count = sum(len(v) for v in drawn.values())
+  if not drawn:
     return {'mean': None, 'low': None, 'high': None, 'n': 0}
   rng = np.random.default_rng(seed)
-  point = float(np.mean([statistic(v[None])[0] for v in groups.values()]))
+  point = float(np.mean([statistic(v[None])[0] for v in drawn.values()]))
   total = np.zeros(n)
-  for values in groups.values():
+  for values in drawn.values():
     total += _resampled(values, statistic, rng, n)
   tail = (1 - level) / 2
   low, high = np.quantile(total / len(groups), [tail, 1 - tail])

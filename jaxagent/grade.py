@@ -84,7 +84,7 @@ def grade_line(
   folder: pathlib.Path,
   default_mode: str,
   boards: pathlib.Path | None,
-  limits: dict[str, float],
+  limits: dict[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
   """The answered line, and its report (None where the line is faulty).
 

@@ -195,7 +195,7 @@ def plan(
   memory = {name: bytes_ / split for name, bytes_ in roles.items()}
   host = {k: memory.pop(k) for k in list(memory) if k in offload}
   # Of the role that is updated: the larger of the two.
-  updated = max(trained, trained_params(critic) if with_value else 0)
+  updated = max(trained, trained_params(critic or model) if with_value else 0)
   memory['gradients'] = 4 * updated / split
   memory['activations'] = activation_bytes(
     model,

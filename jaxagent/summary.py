@@ -225,7 +225,8 @@ def _check_policy(data: Mapping, policy: str, complete: bool) -> None:
       continue
     where = f'{policy}.{split}'
     part = held.get(split)
-    _need(isinstance(part, dict), where, part, 'an object')
+    if not isinstance(part, dict):
+      raise _wrong(where, part, 'an object')
     for name in INTERVALS:
       _check_interval(f'{where}.{name}', part.get(name))
 
@@ -284,16 +285,21 @@ def _is_number(value: Any) -> bool:
 
 def _mapping(data: Mapping, key: str) -> Mapping:
   value = data.get(key)
-  _need(isinstance(value, dict), key, value, 'an object')
+  if not isinstance(value, dict):
+    raise _wrong(key, value, 'an object')
   return value
 
 
 def _need(ok: Any, where: str, value: Any, wanted: str) -> None:
   if not ok:
-    raise ValueError(
-      f'summary.json: {where} is {str(value)[:120]!r}; it must be {wanted} '
-      '(docs/summary.md).'
-    )
+    raise _wrong(where, value, wanted)
+
+
+def _wrong(where: str, value: Any, wanted: str) -> ValueError:
+  return ValueError(
+    f'summary.json: {where} is {str(value)[:120]!r}; it must be {wanted} '
+    '(docs/summary.md).'
+  )
 
 
 def _choice(what: str, value: Any, choices: Sequence[str]) -> None:

@@ -140,7 +140,7 @@ def closing(found: Mapping[str, Any]) -> list[str]:
     if 'total_gb' in record
   }
   if totals:
-    largest = max(totals, key=totals.get)
+    largest = max(totals, key=totals.__getitem__)
     lines.append(f'  {"largest":<18}{totals[largest]:9.3f} GB: {largest}')
   room = found['room_gb']
   usable = '' if room is None else f'{room:9.3f} GB, '

@@ -99,7 +99,7 @@ def collectives(text: str, least_bytes: int = 0) -> Collectives:
     return {('bytes', kind): size, ('counts', kind): 1}
 
   found, unknown = fold(module, own, lambda part: _scattered(module, part))
-  by = {what: {} for what in ('bytes', 'counts')}
+  by: dict[str, dict] = {what: {} for what in ('bytes', 'counts')}
   for (what, kind), value in found.items():
     by[what][kind] = value
   return Collectives(by['bytes'], by['counts'], unknown)

@@ -54,7 +54,8 @@ def products(text: str) -> Products:
     if part.opcode == 'custom-call':
       found = _call(part, beside)
       if found is None:
-        unknown[_TARGET.search(part.attributes)[1]] = None
+        target = _TARGET.search(part.attributes)
+        unknown[target[1] if target else part.opcode] = None
       return {'flops': found or 0.0}
     return {}
 

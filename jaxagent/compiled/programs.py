@@ -195,8 +195,8 @@ class Learner:
     yield self._step('policy', self.optimizer)
     if self.value_layout is not None:
       micro = self.micro('old_values', 'returns', 'scale')
-      arguments = roles['value'], *value, micro
-      yield make('value_grads', passes.value_grads, arguments, value_holds)
+      given = roles['value'], *value, micro
+      yield make('value_grads', passes.value_grads, given, value_holds)
       yield self._step('value', self.value_optimizer)
 
   def _step(self, role: str, optimizer) -> Program:

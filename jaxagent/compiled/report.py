@@ -57,7 +57,8 @@ def measure(
       text = lowered.as_text()
       if text not in known:
         known[text] = memory.compiled(lowered, platform)
-      found = _joined(found, *known[text], times)
+      compiled, need = known[text]
+      found = _joined(found, compiled, need, times)
   except Exception as error:  # noqa: BLE001 - a compiler's, of many kinds
     text = ' '.join(str(error).split())
     return Measured(error=f'{type(error).__name__}: {text[:500]}')
@@ -127,7 +128,7 @@ def compiled_plan(
   alive = roles(learner, sampler)
   first, *then = sharding.scatter_stages(mesh)
   platform = mesh.devices.flat[0].platform
-  plane = len(first[0]) if then else 0
+  plane = len(first[0]) if first and then else 0
   volumes = analytic.Volumes(run, dict(mesh.shape), platform, plane)
   found: dict[str, dict[str, Any]] = {}
   known: dict[str, Any] = {}
@@ -188,7 +189,7 @@ def verdict(
   """fits, room_gb, short_gb, and what can be done where it does not fit."""
   broken = [name for name, record in found.items() if 'error' in record]
   totals = {n: r['total_gb'] for n, r in found.items() if 'error' not in r}
-  largest = max(totals, key=totals.get, default='')
+  largest = max(totals, key=totals.__getitem__, default='')
   short = 0.0
   if room is not None and largest:
     short = max(0.0, totals[largest] - room / GB)

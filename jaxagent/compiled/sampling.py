@@ -25,6 +25,8 @@ class Sampler:
   """
 
   def __init__(self, learner: Learner):
+    if learner.run.engine is None:
+      raise ValueError('the run has no native engine, so no programs of one.')
     self.run, self.engine = learner.run, learner.run.engine
     devices = list(learner.mesh.devices.flat)
     own = [d for d in devices if d.process_index == devices[0].process_index]

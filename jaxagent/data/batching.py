@@ -112,7 +112,7 @@ def first_fit_decreasing(
 
 
 def plan_packing(
-  lengths: Sequence[int],
+  lengths: Sequence[int] | np.ndarray,
   *,
   row_tokens_buckets: Sequence[int],
   max_tokens: int | None = None,
@@ -133,14 +133,14 @@ def plan_packing(
 
   Raises ValueError where a sample is longer than the largest bucket.
   """
-  lengths = np.asarray(lengths, np.int64)
+  sizes = np.asarray(lengths, np.int64)
   buckets = tuple(sorted(row_tokens_buckets))
-  _check_lengths(lengths, buckets)
+  _check_lengths(sizes, buckets)
   best: list[tuple[float, int, int, int]] = []
   for tokens in buckets:
-    if tokens < lengths.max():
+    if tokens < sizes.max():
       continue
-    laid = first_fit_decreasing(lengths, tokens)
+    laid = first_fit_decreasing(sizes, tokens)
     if rows_buckets is None:
       top = max((max_tokens or tokens) // tokens, 1)
       top = max(top // rows_multiple, 1) * rows_multiple
@@ -160,7 +160,7 @@ def plan_packing(
   known = [b for b in best if (-b[1], b[2]) in set(prefer)]
   if known and min(known)[0] <= cost * (1 + slack):
     cost, rows, tokens, n_micro = min(known)
-  return _lay_out(lengths, -rows, tokens)
+  return _lay_out(sizes, -rows, tokens)
 
 
 def _check_lengths(lengths: np.ndarray, buckets: tuple[int, ...]) -> None:

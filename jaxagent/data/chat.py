@@ -108,10 +108,9 @@ def bake(
       file.write_text(head + text, encoding='utf-8')
   file = folder / 'tokenizer_config.json'
   raw = _read(file)
-  if isinstance(text := raw.get('chat_template'), str) and not text.startswith(
-    head
-  ):
-    file.write_text(json.dumps(raw | {'chat_template': head + text}, indent=1))
+  own = raw.get('chat_template')
+  if isinstance(own, str) and not own.startswith(head):
+    file.write_text(json.dumps(raw | {'chat_template': head + own}, indent=1))
 
 
 def _literal(value: Any) -> str:
@@ -258,7 +257,7 @@ class ChatTokenizer:
 
   def _ends(self, end: list[int]) -> tuple[int, ...]:
     """End tokens: the template's first, then those the folder names."""
-    found = [i for i in end[:1] if i in self._specials()]
+    found: list[int | None] = [i for i in end[:1] if i in self._specials()]
     found += [self._id_of(self._tokenizer.eos_token)]
     for name in ('generation_config.json', 'config.json'):
       listed = _read(self.folder / name).get('eos_token_id')

@@ -68,10 +68,10 @@ class Ledger:
 
   def add(self, prompt_id: str) -> None:
     """A prompt was drawn from the pool: pending."""
-    if self.status(prompt_id) is not None:
+    status = self.status(prompt_id)
+    if status is not None:
       raise LedgerError(
-        f'prompt {prompt_id} was drawn twice '
-        f'(it is {self.status(prompt_id).value}).'
+        f'prompt {prompt_id} was drawn twice (it is {status.value}).'
       )
     self._live[prompt_id] = Entry(Status.PENDING)
 

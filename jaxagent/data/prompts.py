@@ -73,7 +73,7 @@ class PromptSource:
     if len(pool) == 0:
       raise ValueError('the prompt pool is empty.')
     self.group_size = group_size
-    self._pool = pool
+    self._pool: Any = pool  # of keys or of indices
     self._keyed = hasattr(pool, 'keys')
     self._seed = seed
     self._epochs = epochs

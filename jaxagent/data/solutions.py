@@ -152,8 +152,8 @@ class SolutionSource:
           f'solutions: {one.id} is of task {one.task!r}, not solved here.'
         )
     self._position = position
-    for own in self._kept.values():
-      own.clear()
+    for kept_of_task in self._kept.values():
+      kept_of_task.clear()
     self._gone = collections.OrderedDict((k.id, k) for k in gone)
     for one in kept:
       self._put(one)

@@ -63,8 +63,8 @@ class Scene:
   state: types.State
   spec: types.TaskSpec
   mounts: workspace.Mounts
-  run: Callable[[Mapping[str, str], str], Run]
-  command: Callable[[Mapping[str, str], str], types.Execution]
+  run: Callable[[Mapping[str, str | types.Blob], str], Run]
+  command: Callable[[Mapping[str, str | types.Blob], str], types.Execution]
   carried: Callable[
     [Mapping, types.Execution], tuple[dict[str, str | types.Blob], list[str]]
   ]
@@ -77,7 +77,7 @@ class Scene:
   fixed: workspace.Files = dataclasses.field(default_factory=dict)
 
   @property
-  def files(self) -> Mapping[str, str]:
+  def files(self) -> Mapping[str, str | types.Blob]:
     return self.state.files
 
   @property
@@ -103,7 +103,7 @@ class Effect:
 
   observation: str
   outcome: types.Outcome = types.Outcome.OK
-  files: Mapping[str, str] | None = None
+  files: Mapping[str, str | types.Blob] | None = None
   script: str | None = None
   run: Run | None = None
   execution: types.Execution | None = None
@@ -187,12 +187,12 @@ class Actions:
     found = workspace.visible(scene.files).get(workspace.checked(name))
     if isinstance(found, types.Blob):
       return found
-    data = None
-    if found is None and scene.store:
+    store, data = scene.store, None
+    if found is None and store:
       data = workspace.binary(scene.mounts, name)
-    if data is None:
+    if not store or data is None:
       return self.read(scene, name, whole=True)
-    blob = scene.store.put_bytes(data)
+    blob = store.put_bytes(data)
     if blob is None:
       raise ActionFailed(f'no more room for {len(data)} bytes.')
     return blob

@@ -53,6 +53,7 @@ class AskedEditor:
   def _report(self, error: Exception) -> None:
     """Logs a fault of the editor, the first time that its place has one."""
     place = error.__traceback__
+    assert place is not None  # it was raised
     while place.tb_next is not None:
       place = place.tb_next
     key = (

@@ -49,19 +49,22 @@ def reason_of(message: str, execution: types.Execution) -> str:
 
 def state_id(
   task: str,
-  files: Mapping[str, str | types.Blob],
+  files: Mapping[str, str | bytes | types.Blob],
   script: str,
   step: int,
   last: str = '',
 ) -> str:
   """Content hash: equal content and position, equal id."""
-  given = [
-    (k, v if isinstance(v, str) else dataclasses.astuple(v))
-    for k, v in sorted(files.items())
-  ]
+  given = [(k, _content(v)) for k, v in sorted(files.items())]
   content = json.dumps([task, given, script, step, last], ensure_ascii=False)
   data = content.encode('utf-8', 'surrogatepass')
   return hashlib.sha256(data).hexdigest()[:24]
+
+
+def _content(value: str | bytes | types.Blob) -> str | tuple:
+  if isinstance(value, bytes):
+    return hashlib.sha256(value).hexdigest(), len(value)
+  return value if isinstance(value, str) else dataclasses.astuple(value)
 
 
 class ScriptRunner:
@@ -124,7 +127,7 @@ class ScriptRunner:
   def run_script(
     self,
     task: str,
-    files: Mapping[str, str | bytes],
+    files: Mapping[str, str | bytes | types.Blob],
     script: str,
     *,
     split: str = 'valid',
@@ -176,7 +179,8 @@ class ScriptRunner:
       run.outcome.is_infrastructure or run.outcome.is_corner_case
     ):
       with self._lock:
-        self._cache[key] = run
+        if self._cache is not None:
+          self._cache[key] = run
     return run
 
   def _run_once(

@@ -80,7 +80,7 @@ def _missing(path: str, folder: str) -> list[str]:
       continue
     if isinstance(node, ast.Import):
       names |= {alias.name.partition('.')[0] for alias in node.names}
-    elif isinstance(node, ast.ImportFrom) and not node.level:
+    elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
       names.add(node.module.partition('.')[0])
   places = (folder, os.path.dirname(folder), os.path.join(folder, '../env'))
   return sorted(
@@ -97,6 +97,8 @@ def _module(name: str, path: str):
   spec = importlib.util.spec_from_file_location(
     f'task_eval_{abs(hash(name))}', path
   )
+  if spec is None or spec.loader is None:
+    raise ImportError(f'{path} is no Python file.')
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
   return module

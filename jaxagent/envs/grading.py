@@ -239,7 +239,7 @@ class Grader:
       cwd='/',
       start_new_session=True,
     )
-    os.set_blocking(self._worker.stdin.fileno(), False)
+    os.set_blocking(self._pipes()[0], False)
     try:
       entries = json.dumps(self._entries).encode() + b'\n'
       self._send(entries, _START_TIMEOUT_S)
@@ -251,9 +251,14 @@ class Grader:
       self._stop()
       raise ValueError(f'the grader cannot start: {hello["reason"]}')
 
+  def _pipes(self) -> tuple[int, int]:
+    worker = self._worker
+    assert worker is not None and worker.stdin and worker.stdout  # `_start`
+    return worker.stdin.fileno(), worker.stdout.fileno()
+
   def _send(self, data: bytes, timeout_s: float) -> None:
     end = time.monotonic() + timeout_s
-    fd = self._worker.stdin.fileno()
+    fd = self._pipes()[0]
     rest = memoryview(data)
     while rest:
       left = end - time.monotonic()
@@ -263,7 +268,7 @@ class Grader:
 
   def _read_line(self, timeout_s: float) -> dict:
     end = time.monotonic() + timeout_s
-    fd = self._worker.stdout.fileno()
+    fd = self._pipes()[1]
     while b'\n' not in self._buffer:
       left = end - time.monotonic()
       if left <= 0 or not select.select([fd], [], [], left)[0]:
@@ -280,6 +285,7 @@ class Grader:
     if worker is None:
       return
     for pipe in (worker.stdin, worker.stdout):
+      assert pipe is not None
       try:
         pipe.close()
       except OSError:

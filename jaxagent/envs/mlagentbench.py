@@ -366,7 +366,7 @@ def _numbers(start: str, end: str) -> Sequence[int]:
     ) from None
 
 
-def _with_files(scene: Scene, files: Mapping[str, str]) -> Scene:
+def _with_files(scene: Scene, files: Mapping[str, str | types.Blob]) -> Scene:
   state = dataclasses.replace(scene.state, files=files)
   return dataclasses.replace(scene, state=state)
 

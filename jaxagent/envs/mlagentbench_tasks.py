@@ -194,15 +194,18 @@ def workspace_of(env: pathlib.Path) -> Workspace:
 
   Raises ValueError for a file that no run could be given, and for an empty folder.
   """
-  texts, others, folders = {}, {}, {}
+  texts: dict[str, str] = {}
+  others: dict[str, pathlib.Path] = {}
+  folders: dict[str, pathlib.Path] = {}
   for path in sorted(env.iterdir()):
     if path.name == '__pycache__' or path.name.startswith('.'):
       continue
     if path.is_dir() and path.name == 'data':
       folders[path.name] = path
     elif path.is_dir():
-      inside = dict(_texts(path, env))
-      if None in inside.values() or len(inside) > workspace.MAX_FILES // 2:
+      found = dict(_texts(path, env))
+      inside = {name: text for name, text in found.items() if text is not None}
+      if len(inside) < len(found) or len(found) > workspace.MAX_FILES // 2:
         folders[path.name] = path
       else:
         _check_not_empty(path)

@@ -39,6 +39,7 @@ def _spans(
   """
   values: list[str] = []
   end = limit = len(text)  # the value's end; where the next label starts
+  start = -1
   for label in reversed(labels[1:]):
     while True:
       start = text.rfind(label, 0, limit)

@@ -155,7 +155,7 @@ class Snapshots:
     return zlib.decompress(self._one('contents', 'digest', blob.digest))
 
   def bytes_of(
-    self, files: Mapping[str, str | types.Blob]
+    self, files: Mapping[str, str | bytes | types.Blob]
   ) -> dict[str, str | bytes]:
     """Files as a sandbox takes them."""
     return {

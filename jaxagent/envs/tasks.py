@@ -258,7 +258,7 @@ def prepare_task(spec: TaskSpec, data_dir: pathlib.Path | str) -> PreparedTask:
     spec=spec,
     public_dir=final / 'public',
     private_dir=final / 'private',
-    starter_files=starter_files(spec.root),
+    starter_files={**starter_files(spec.root)},
     mounts={'data': final / 'public'},
   )
 

@@ -45,7 +45,7 @@ def grade_files(
       answer = _answer(ours, timeout_s)
     except EOFError:
       process.join()
-      return Grade(None, _ended(process.exitcode, memory_mb), higher)
+      return Grade(None, _ended(process.exitcode or 0, memory_mb), higher)
     finally:
       process.kill()
       process.join()

@@ -103,7 +103,7 @@ def _imports(within: Iterable[ast.stmt]) -> list[Place]:
 
 def _packages(statement: ast.stmt) -> list[str]:
   if isinstance(statement, ast.ImportFrom) and not statement.level:
-    names = [statement.module]
+    names = [statement.module or '']
   elif isinstance(statement, ast.Import):
     names = [alias.name for alias in statement.names]
   else:
@@ -121,7 +121,7 @@ def _joined(
   edits: dict[int, list[tuple[int, str]]] = {}  # line -> column, text
   new: dict[int, list[str]] = {}  # line that they follow -> new lines
   _put_head(lines, tree, name, edits, new)
-  ends = {}  # of compound statements, by id: line
+  ends: dict[int, int] = {}  # of compound statements, by id: line
   # Of those that end together the inner one first.
   for place in sorted(places, key=lambda p: -p.statement.col_offset):
     statement, call = place.statement, _call(name, place)
@@ -131,17 +131,18 @@ def _joined(
       new.setdefault(end, []).append(f'{indent}{call}\n')
   for place in places:
     if id(place.statement) not in ends:
-      end, column = place.statement.end_lineno, place.statement.end_col_offset
+      end, column = _end(place.statement)
       edits.setdefault(end, []).append((column, f'; {_call(name, place)}'))
   for line, of_line in edits.items():
     lines[line - 1] = _edited(lines[line - 1], of_line)
   text, added, moved = _merged(lines, new)
   allowed: dict[int, list[int]] = {}
   for place in places:
-    if (end := ends.get(id(place.statement))) is not None:
-      at = range(moved[end] + 1, moved[end] + 1 + len(new[end]))
+    if id(place.statement) in ends:
+      end = ends[id(place.statement)]
+      at = [*range(moved[end] + 1, moved[end] + 1 + len(new[end]))]
     else:
-      at = (moved[place.statement.end_lineno],)
+      at = [moved[_end(place.statement)[0]]]
     allowed.setdefault(place.number, []).extend(at)
   calls = dict.fromkeys(f'; {_call(name, place)}' for place in places)
   return Instrumented(
@@ -159,6 +160,7 @@ def _put_head(lines, tree, name, edits, new) -> None:
   """Inserts the head before all but what Python requires first."""
   before = _before(tree)
   first = _first(tree)
+  assert first is not None  # there are places, which follow statements
   if not isinstance(first, _COMPOUND):
     edits[first.lineno] = [(first.col_offset, f'{_head(name)}; ')]
     return
@@ -208,7 +210,10 @@ def _compare(
       if not same:
         raise ValueError('a mark would not stand where it belongs.')
       if isinstance(one, ast.stmt):
-        pairs = itertools.zip_longest(blocks(one), blocks(other), fillvalue=[])
+        none: list[ast.stmt] = []
+        pairs = itertools.zip_longest(
+          blocks(one), blocks(other), fillvalue=none
+        )
         for of_one, of_other in pairs:
           compare(of_one, of_other)
 
@@ -224,10 +229,17 @@ def _call(name: str, place: Place) -> str:
   return f'_{name}({place.number}{value})'
 
 
+def _end(statement: ast.stmt) -> tuple[int, int]:
+  """(line, column) behind a statement that was parsed."""
+  line, column = statement.end_lineno, statement.end_col_offset
+  assert line is not None and column is not None
+  return line, column
+
+
 def _last_line(lines: Sequence[str], statement: ast.stmt) -> int:
   """The line that it ends, with those that a backslash only leads on to."""
-  line = statement.end_lineno
-  rest = lines[line - 1].encode()[statement.end_col_offset :]
+  line, column = _end(statement)
+  rest = lines[line - 1].encode()[column:]
   while _LEADS_ON.fullmatch(rest) and line < len(lines):
     line += 1
     rest = lines[line - 1].encode()

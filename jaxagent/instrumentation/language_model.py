@@ -155,6 +155,8 @@ def _is_print(node: ast.AST) -> bool:
 
 def _number(statement: ast.stmt) -> int | None:
   """Returns the milestone that a print reports; None for any other print."""
+  assert isinstance(statement, ast.Expr)  # `_is_print`
+  assert isinstance(statement.value, ast.Call)
   arguments = statement.value.args
   text = _beginning(arguments[0]).strip().lower() if arguments else ''
   for number, name in enumerate(marks.NAMES):

@@ -60,11 +60,10 @@ class Instrumented:
         own = own.replace(text, '')
       if own != line:
         lines[i] = own
-        if i + 1 < len(lines) and _POINTER.fullmatch(lines[i + 1]):
+        below = lines[i + 1] if i + 1 < len(lines) else None
+        if below is not None and _POINTER.fullmatch(below):
           head = line.lstrip().startswith(self.put_in[0])
-          lines[i + 1] = _moved(
-            lines[i + 1], own, len(self.put_in[0]) if head else 0
-          )
+          lines[i + 1] = _moved(below, own, len(self.put_in[0]) if head else 0)
     name = re.escape(script)
     # Any output can look like a traceback; int() takes no more than 4,300 digits.
     return re.sub(

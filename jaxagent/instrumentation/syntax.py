@@ -143,7 +143,7 @@ def _last_of_block(found: list[ast.stmt], tree: ast.Module) -> ast.stmt | None:
 def _imports(tree: ast.Module, before: ast.stmt | None) -> ast.stmt | None:
   """The last import of the module that comes before data are loaded."""
   limit = before.lineno if before is not None else float('inf')
-  found = None
+  found: ast.stmt | None = None
   for statement in tree.body:
     if statement.lineno > limit:
       break
@@ -200,7 +200,8 @@ def _predicts(statement: ast.stmt) -> bool:
 def _for_the_test(statements: list[ast.stmt]) -> ast.stmt | None:
   """The one whose rows are the test's; the last where none says so."""
   named = [s for s in statements if 'test' in ast.unparse(s).lower()]
-  return (named or statements or [None])[-1]
+  found = named or statements
+  return found[-1] if found else None
 
 
 def _measured(statement: ast.stmt) -> str:

@@ -46,7 +46,7 @@ class Recompiles:
     return {'learner/recompiles': float(more), 'learner/compiles': float(now)}
 
 
-def _listen(event: str, duration_s: float, **unused) -> None:
+def _listen(event: str, duration_secs: float, **unused: str | int) -> None:
   global _compiled
   if event == _EVENT:
     with _lock:

@@ -108,7 +108,7 @@ class Learner:
     schedule: str | None = None,
   ) -> None:
     """Turns to fine-tuning with a fresh optimizer; None keeps the config's."""
-    given = {
+    given: dict[str, Any] = {
       'sft_lr': lr,
       'sft_steps': total_steps,
       'sft_warmup_steps': warmup_steps,
@@ -137,7 +137,9 @@ class Learner:
 
   def state(self) -> dict[str, Any]:
     """Arrays of a checkpoint: everything that changes, and the reference."""
-    counters = {k: np.int64(v) for k, v in self._counters.items()}
+    counters: dict[str, Any] = {
+      k: np.int64(v) for k, v in self._counters.items()
+    }
     counters['nonfinite'] = np.int64(self._skips.total)
     counters['kl_coef'] = np.float64(self._kl.coefficient)
     return self._roles.state() | {'counters': counters}
@@ -155,7 +157,7 @@ class Learner:
 
   def load_state(self, tree: Mapping[str, Any]) -> None:
     """Takes over what `state()` gave, of the same phase and config."""
-    expected = jax.tree.structure(self.state())
+    expected: Any = jax.tree.structure(self.state())
     if jax.tree.structure(dict(tree)) != expected:
       raise ValueError(
         'the saved learner state has other parts than this learner: '

@@ -103,6 +103,7 @@ class Programs:
     return self._token_logprobs(trained, frozen, micro)[0]
 
   def _values(self, trained: Flat, frozen: Flat, micro: Micro):
+    assert self.value is not None  # programs of a value model have one
     model = self.value.merge(trained, frozen)
     out = model(micro['tokens'], micro['positions'], micro['segment_ids'])
     return jnp.roll(out.astype(jnp.float32), 1, axis=1)

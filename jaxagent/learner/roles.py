@@ -50,7 +50,7 @@ class Roles:
     sharding.check_model(model_config, mesh)
     self._critic = critic if with_value else None
     if self._critic:
-      _check_critic(critic[0], model_config, mesh)
+      _check_critic(self._critic[0], model_config, mesh)
     self.model_config, self.config, self.mesh = model_config, config, mesh
     self.with_value, self.with_reference = with_value, with_reference
     self._offload = Offload(config.offload, mesh)
@@ -106,7 +106,8 @@ class Roles:
   def _clear(self) -> None:
     """Lets go of all but the policy, before anything new is made."""
     self.value = self.reference = self.opt = self.value_opt = None
-    self.value_layout, self.value_frozen = None, {}
+    self.value_layout: weights.Layout | None = None
+    self.value_frozen: weights.Flat = {}
 
   def _fresh(self, role: str, optimizer, trained: weights.Flat) -> Any:
     return self._offload.away(f'{role}_optimizer', optimizer.init(trained))

@@ -30,8 +30,8 @@ class Layout:
     both = {**frozen, **trained}
     return jax.tree.unflatten(self.treedef, [both[p] for p in self.paths])
 
-  def merge(self, trained: Flat, frozen: Flat) -> nnx.Module:
-    """The module, to be called."""
+  def merge(self, trained: Flat, frozen: Flat) -> Any:
+    """Returns the module (a Decoder or ValueModel), to be called."""
     return nnx.merge(self.graphdef, self.state(trained, frozen))
 
 

@@ -110,9 +110,9 @@ def read(completion: Any) -> Reply:
   why = str(end).lower() if isinstance(end, str) else ''
   parts = _Parts()
   parts.add(content)
-  thoughts, text, is_open = split(''.join(parts.texts))
+  inline, text, is_open = split(''.join(parts.texts))
   apart = [_flat(message.get(name)).strip() for name in _FIELDS]
-  thoughts = [*dict.fromkeys(filter(None, [*apart, *parts.thoughts, thoughts]))]
+  thoughts = [*dict.fromkeys(filter(None, [*apart, *parts.thoughts, inline]))]
   declined = _flat(refusal) or ''.join(parts.refusals)
   if not declined and why in _DECLINED:
     declined = why
@@ -280,7 +280,8 @@ def _is_quoted(text: str, start: int, end: int) -> bool:
 
 def _of_channels(text: str) -> tuple[str, str, bool]:
   """gpt-oss' channels; `final` is the answer."""
-  thoughts, final = [], []
+  thoughts: list[str] = []
+  final: list[str] = []
   for name, body in _CHANNEL.findall(text):
     (final if name == 'final' else thoughts).append(body.strip())
   return '\n\n'.join(thoughts), '\n\n'.join(final), not final

@@ -84,7 +84,7 @@ class ModelExpert:
       {'role': 'system', 'content': SYSTEM},
       {'role': 'user', 'content': self.prompt(state, task)},
     ]
-    answer = None
+    answer: Answer | None = None
     for _ in range(self.attempts):
       try:
         answer = self._asked(messages, rng)
@@ -101,6 +101,7 @@ class ModelExpert:
           {'role': 'assistant', 'content': answer},
           {'role': 'user', 'content': AGAIN.format(why=error)},
         ]
+    assert answer is not None  # attempts >= 1
     return answer
 
   def _asked(

@@ -96,7 +96,8 @@ def blocks(text: str) -> Iterator[tuple[int, int, str]]:
 
   A line that is longer is cut into several blocks.
   """
-  made, held, size, first = 0, [], 0, 1
+  made, size, first = 0, 0, 1
+  held: list[str] = []
   for number, line in enumerate(text.split('\n'), 1):
     pieces = [
       line[i : i + BLOCK_CHARS] for i in range(0, len(line), BLOCK_CHARS)

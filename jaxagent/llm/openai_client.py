@@ -449,13 +449,13 @@ class OpenAIClient:
   def _account(self, answer: Any, path: str) -> dict[str, int] | None:
     """Counts an answer's tokens; None where it does not tell them."""
     usage = answer.get('usage') if isinstance(answer, dict) else None
-    counts = [
+    counts: list[Any] = [
       usage.get(k) if isinstance(usage, dict) else None
       for k in ('prompt_tokens', 'completion_tokens')
     ]
     if path == 'embeddings':
       counts[1] = 0  # nothing is written
-    if not all(type(n) is int and n >= 0 for n in counts):
+    if not all(type(n) is int and n >= 0 for n in counts):  # bool is no count
       self._count(without_usage=1)
       self._meter_tokens(None)
       return None

@@ -22,6 +22,10 @@ Tokens = (
 Ask = Callable[[str, dict[str, Any], str], tuple[Any, Tokens]]
 
 
+def _sum(total: dict[str, int], tokens: Tokens) -> Tokens:
+  return tokens and {k: total[k] + n for k, n in tokens.items()}
+
+
 class Room:
   """Token limit of a model's answers, and the handling of those that exceed it.
 
@@ -46,7 +50,8 @@ class Room:
     ask: gives a Reply.
     Raises Unfinished, Declined or NoText where there is none, and what `ask` raises.
     """
-    times, total, refused = 1, {'prompt_tokens': 0, 'tokens': 0}, ''
+    times, refused = 1, ''
+    total: Tokens = {'prompt_tokens': 0, 'tokens': 0}
     while True:
       try:
         reply, tokens = ask(path, request.grown(body, times), key)
@@ -56,7 +61,7 @@ class Room:
         refused = f' {error}'  # of a room that the server has not
         break
       if total is not None:
-        total = tokens and {k: total[k] + n for k, n in tokens.items()}
+        total = _sum(total, tokens)
       if reply.is_whole:
         return reply.answer, total
       has_text = bool(reply.text.strip())

@@ -71,7 +71,7 @@ def error_text(data: bytes) -> str:
 def seconds(text: str | None) -> float | None:
   """Reads Retry-After, in seconds; None for its form with a date."""
   try:
-    value = float(text)
-  except (TypeError, ValueError):
+    value = float(text or '')
+  except ValueError:
     return None
   return value if 0 <= value < float('inf') else None

@@ -164,7 +164,7 @@ def learner_config(config, platform: str = '') -> LearnerConfig:
   )
 
 
-def make_learner(host, tokenizer) -> Learner:
+def make_learner(host, tokenizer) -> Learner | crew.Leader:
   """A learner with fresh parameters, or those of `config.model.path`.
 
   Of several processes, the one that leads them (`loops.crew`).

@@ -77,7 +77,7 @@ class Host:
   @property
   def stand_ins(self) -> list[str]:
     """Names of the scripted models that stand in for language models."""
-    models = (self.expert, self.editor, self.env.reader)
+    models: tuple[Any, ...] = (self.expert, self.editor, self.env.reader)
     if self.config.loop == 'agent' and self.config.agent == 'random':
       models = models[1:]
     if self.config.loop in ('rl_for_mle', 'tree_search'):

@@ -198,7 +198,9 @@ class Saver:
 
   def __post_init__(self):
     # Journal segments of the newest checkpoints, as many as are kept.
-    self._segments = collections.deque(maxlen=self.checkpoints.keep)
+    self._segments: collections.deque[int] = collections.deque(
+      maxlen=self.checkpoints.keep
+    )
 
   def save(self, step: int) -> None:
     """One atomic checkpoint."""

@@ -101,7 +101,7 @@ def _export(args) -> None:
   else:
     config, params = _imported(args.model)
     tokenizer, origin, temperature = args.model, args.model, 1.0
-    texts = ()
+    texts = iter(())
   readings.check_readers(tokenizer, config.to_hf(), texts)
   hf.save_hf(
     args.out,

@@ -280,10 +280,11 @@ def _splash(q, k, v, segment_ids, interpret: bool = False):
     jnp.pad(a, wide).transpose(0, 2, 1, 3) for a in (q * h**-0.5, k, v)
   )
   block = next(b for b in _SPLASH_BLOCKS if t % b == 0)
+  blocks: dict[str, Any] = dict.fromkeys(_SPLASH_SIZES, block)
   causal = splash.CausalMask((t, t))
   kernel = splash.make_splash_mha_single_device(
     splash.MultiHeadMask([causal] * heads),
-    block_sizes=splash.BlockSizes(**dict.fromkeys(_SPLASH_SIZES, block)),
+    block_sizes=splash.BlockSizes(**blocks),
     residual_checkpoint_name=NAME,
     interpret=interpret,
   )

@@ -170,6 +170,7 @@ class Layer(nnx.Module):
       for a, name in zip(out, heads)
     )
     if self.q_norm is not None:
+      assert self.k_norm is not None  # both or neither
       q, k = self.q_norm(q), self.k_norm(k)
     return _rotate(q, angles), _rotate(k, angles), v
 
@@ -216,7 +217,8 @@ class Decoder(nnx.Module):
       _normal(rngs.params(), shape, c.initializer_range, dtype)
     )
     layers = [Layer(c, rngs=rngs) for _ in range(c.num_hidden_layers)]
-    self.layers = _stack(layers) if c.scan_layers else nnx.List(layers)
+    # One module whose weights have a leading axis, or a list of modules.
+    self.layers: Any = _stack(layers) if c.scan_layers else nnx.List(layers)
     self.norm = RMSNorm(c.hidden_size, c)
     if not c.tie_word_embeddings:
       self.lm_head = nnx.Param(

@@ -81,8 +81,9 @@ def weight_table(config: ModelConfig) -> list[Weight]:
   flat = nnx.to_flat_state(abstract_decoder(config)[1])
   count = config.num_hidden_layers
   table = []
-  for path, leaf in flat:
-    path = tuple(path)
+  for keys, leaf in flat:
+    path: Any = tuple(keys)
+    names: tuple[str, ...]
     if path in _TOP:
       names, transpose, stacked = (_TOP[path],), False, False
     else:
@@ -393,7 +394,7 @@ def _load_weight(weight, files, sharding_of):
   on_host = next(iter(sharding.device_set)).platform == 'cpu'
   parts: dict[tuple, np.ndarray] = {}
 
-  def read(index: tuple[slice, ...]) -> np.ndarray:
+  def read(index: Any) -> np.ndarray:
     key = tuple(part.indices(size) for part, size in zip(index, weight.shape))
     # Devices that hold the same are sent the same bytes; on the CPU an array can be
     # the memory that it is given, and each needs its own.

@@ -70,7 +70,8 @@ def split_lora(params: nnx.State) -> tuple[nnx.State, nnx.State]:
   `nnx.merge(graphdef, adapters, base)` gives the model back, and
   `nnx.merge_state(adapters, base)` the whole params.
   """
-  return nnx.split_state(params, LoraParam, ...)
+  adapters, base = nnx.split_state(params, LoraParam, ...)
+  return adapters, base
 
 
 def add_lora(
@@ -305,6 +306,8 @@ def _names(
   if value is None and key == 'exclude_modules':
     return None
   try:
+    if not isinstance(value, str):
+      raise TypeError(f'a {type(value).__name__} is neither')
     re.compile(value)
   except (TypeError, re.error) as error:
     raise ValueError(
@@ -338,7 +341,7 @@ def _flat(params):
 
 def _peft_names(config: ModelConfig):
   """(PEFT name, our path, layer of a scanned stack or None) of each factor."""
-  out = []
+  out: list[tuple[str, tuple, int | None]] = []
   for i in range(config.num_hidden_layers):
     for target in config.lora_targets:
       for leaf, theirs in (('lora_a', 'lora_A'), ('lora_b', 'lora_B')):

@@ -122,7 +122,9 @@ def _d_input(place, names, shapes, whole, grads):
 _placed.defvjp(_placed_forward, _placed_backward)
 
 
-def lookup(table: jax.Array, tokens: jax.Array, dtype: jnp.dtype) -> jax.Array:
+def lookup(
+  table: jax.Array, tokens: jax.Array, dtype: jnp.dtype | str
+) -> jax.Array:
   """Rows of table [V, D] at int tokens [N] -> [N, D] in `dtype`."""
   place = placement.here()
   if place is None:

@@ -223,7 +223,8 @@ def write_sharded(
     shards[-1].append(tensor)
     room -= size
   count = len(shards)
-  files, weight_map, total = [], {}, 0
+  files, total = [], 0
+  weight_map: dict[str, str] = {}
   for i, shard in enumerate(shards):
     name = f'{stem}-{i + 1:05d}-of-{count:05d}' if count > 1 else stem
     file = folder / f'{name}.safetensors'
@@ -243,7 +244,8 @@ def write_file(
 ) -> int:
   """Writes one file by way of a temporary name; returns the data's bytes."""
   dtype = np.dtype(dtype)
-  header, offset = {'__metadata__': {'format': 'pt'}}, 0
+  header: dict[str, dict[str, Any]] = {'__metadata__': {'format': 'pt'}}
+  offset = 0
   for t in tensors:
     size = dtype.itemsize * int(np.prod(t.shape))
     header[t.name] = {

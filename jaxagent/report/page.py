@@ -375,7 +375,7 @@ def _task_rows(tasks: Iterable[Mapping]) -> list[dict[str, Any]]:
     rows.append(
       dict(
         name=str(task.get('name') or task.get('task') or '?'),
-        split=dict(SPLITS).get(task.get('split'), '–'),
+        split=dict(SPLITS).get(str(task.get('split')), '–'),
         modality=str(task.get('modality', '–')),
         metric=str(task.get('metric', '–')),
         arrow='↑' if higher else '↓',
@@ -415,7 +415,7 @@ def _quantiles(durations: Sequence[float]) -> list[tuple[str, float]]:
   ]
 
 
-def _outcomes(summary: Mapping) -> list[tuple[str, int, float]]:
+def _outcomes(summary: Mapping) -> list[tuple[str, int, float, float]]:
   counts = summary.get('outcomes') or {}
   total = sum(counts.values()) or 1
   top = max(counts.values(), default=1) or 1
@@ -447,7 +447,8 @@ def _spread(trajectories: Sequence[Shown], most: int) -> list[Shown]:
   groups: dict[tuple, list] = {}
   for policy, item in trajectories:
     groups.setdefault((policy, item.task), []).append((policy, item))
-  picked, depth = [], 0
+  picked: list[Shown] = []
+  depth = 0
   while len(picked) < most:
     layer = [g[depth] for g in groups.values() if depth < len(g)]
     picked += layer[: most - len(picked)]

@@ -85,8 +85,12 @@ def mle_reward(
 
 
 def _of_task(score: float, start: float | None, best: float | None) -> float:
-  known = all(x is not None and math.isfinite(x) for x in (start, best))
-  if not known or start == best:
+  if (
+    start is None
+    or best is None
+    or not (math.isfinite(start) and math.isfinite(best))
+    or start == best
+  ):
     raise ValueError(
       f'start={start!r} and best={best!r} must be two different numbers for '
       "scale='task'."

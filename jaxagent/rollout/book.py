@@ -17,6 +17,7 @@ from jaxagent.interactions import (
   POLICY,
   Call,
   Execute,
+  Generate,
   Interaction,
   InteractionError,
   Progress,
@@ -28,7 +29,7 @@ from jaxagent.rollout.journal import JournalError
 from jaxagent.rollout.members import Group, Member
 from jaxagent.rollout.rollout_log import Fate, RolloutLog
 from jaxagent.rollout.work import Key, Sampled, WorkResult
-from jaxagent.types import NoReward, Prompt
+from jaxagent.types import Completion, NoReward, Prompt
 
 # A rollout that has ended, with what it did: '' or the infrastructure error that ended
 # it. The progress is None where it never began.
@@ -131,12 +132,14 @@ class Book:
     entry = self.calls.get(result.key)
     if entry is None:
       return False
-    sampled = isinstance(result, Sampled)
-    if not sampled and result.attempt != self.attempts[result.key]:
+    if (
+      not isinstance(result, Sampled)
+      and result.attempt != self.attempts[result.key]
+    ):
       return False
     if self._log is not None:
       self._log.returned(result)
-    if sampled:
+    if isinstance(result, Sampled):
       return self._take_sampled(*entry, result)
     executed = result.executed
     if executed.outcome.is_infrastructure:
@@ -245,7 +248,9 @@ class Book:
     if result.completion is None:
       self._failed(member, result.key, result.error, NoReward.GENERATION_FAILED)
       return True
+    assert isinstance(call, Generate)  # what a completion answers
     if call.role == POLICY:
+      assert isinstance(result.completion, Completion)  # text: frozen roles
       self.buffer.set_version(member.group, result.completion.version)
     self._answer(member, result.key, result.completion)
     return True
@@ -254,6 +259,7 @@ class Book:
     del self.calls[key]
     self.attempts.pop(key, None)
     self._failures.pop(key, None)
+    assert member.progress is not None  # it has an open call
     try:
       calls = member.progress.take(key.call, result)
     except InteractionError as error:
@@ -269,6 +275,7 @@ class Book:
     if self._deliver is not None:
       self._hand_over(member, '')
       return
+    assert progress is not None and progress.credits is not None  # finished
     if self._log is not None:
       self._log.finished(member, progress.credits)
     samples = rows(member.prompt, progress.completions, progress.credits)
@@ -297,28 +304,33 @@ class Book:
       self.ledger.finish(member.prompt_id)
       self.ledger.train([member.prompt_id], 0)
     self._count('quarantined' if error else 'finished')
-    self._deliver(member.prompt, member.progress, error)
+    if self._deliver is not None:
+      self._deliver(member.prompt, member.progress, error)
 
   def replace(self, result: WorkResult) -> None:
     """Gives an execution another result; what came after it is asked for anew.
 
     Ignored where the rollout is not under way or has no such execution.
     """
-    members_ = (m for m in self.buffer.members() if m.progress is not None)
     key = result.key
-    member = next((m for m in members_ if m.prompt_id == key.prompt_id), None)
-    numbers = (
-      [] if member is None else [c.call for c, _ in member.progress.results]
-    )
-    if key.call not in numbers:
+    for member in self.buffer.members():
+      if member.prompt_id == key.prompt_id and member.progress is not None:
+        self._replace(member, member.progress, result)
+        return
+
+  def _replace(
+    self, member: Member, before: Progress, result: WorkResult
+  ) -> None:
+    numbers = [call.call for call, _ in before.results]
+    if result.key.call not in numbers:
       return
-    kept = member.progress.results[: numbers.index(key.call)]
+    kept = before.results[: numbers.index(result.key.call)]
     self._end(member)
-    member.progress = self._progress(member.prompt)
-    member.progress.fold((call.call, known) for call, known in kept)
+    member.progress = progress = self._progress(member.prompt)
+    progress.fold((call.call, known) for call, known in kept)
     self.under_way.add(member.prompt_id)
-    calls = member.progress.take(key.call, result.executed)
-    if member.progress.finished:
+    calls = progress.take(result.key.call, result.executed)
+    if progress.finished:
       self._finish(member)
     else:
       self._open(member, calls)
@@ -387,6 +399,14 @@ class Book:
 
   # State ----------------------------------------------------------------------
 
+  @property
+  def _pool(self) -> Source:
+    if isinstance(self.source, Feed):
+      raise ValueError(
+        'a feed is no part of checkpoints; its journal is folded.'
+      )
+    return self.source
+
   def state_dict(self) -> dict[str, Any]:
     """JSON-able. Calls under way are open again after a load."""
     groups = {id(g): g for g in self.buffer.groups.values()}
@@ -395,7 +415,7 @@ class Book:
     return {
       'seq': self._seq,
       'ledger': self.ledger.state_dict(),
-      'source': self.source.state_dict(),
+      'source': self._pool.state_dict(),
       'groups': [members.encode(g, self.attempts.__getitem__) for g in ordered],
     }
 
@@ -406,7 +426,7 @@ class Book:
     """
     self.clear()
     self._seq = int(state['seq'])
-    self.source.load_state_dict(state['source'])
+    self._pool.load_state_dict(state['source'])
     self.ledger.load_state_dict(state['ledger'])
     for saved in state['groups']:
       self._adopt(saved)
@@ -430,7 +450,7 @@ class Book:
 
     def restore(key, prompt_id):
       try:
-        return self.source.restore(key, prompt_id)
+        return self._pool.restore(key, prompt_id)
       except KeyError:
         gone.append(prompt_id)
         return Prompt(prompt_id, saved['group_id'], None)
@@ -490,7 +510,7 @@ class Book:
     if 'key' in event and _as_kept(drawn.key) != event['key']:
       try:
         prompts = tuple(
-          self.source.restore(event['key'], p.prompt_id) for p in drawn.prompts
+          self._pool.restore(event['key'], p.prompt_id) for p in drawn.prompts
         )
         drawn = Drawn(event['key'], drawn.group_id, prompts)
       except KeyError:
@@ -531,7 +551,9 @@ class Book:
         if self._deliver is None or not is_lost(result):
           self.take(result)
       elif kind == 'replaced':
-        self.replace(events.result_of(event))
+        result = events.result_of(event)
+        if isinstance(result, WorkResult):
+          self.replace(result)
       elif kind == 'expired':
         self.expire(events.key_of(event), event['a'], 'its lease had ended')
       elif kind == 'discarded':
@@ -540,8 +562,9 @@ class Book:
           # Journals before this field do not say which of the two it was.
           self.discard(group, Fate(event.get('fate', Fate.CANCELLED)))
       elif kind == 'batch' and event['version'] not in dict(batches):
-        batch = [self.buffer.ready.get(g) for g in event['groups']]
-        whole = whole and None not in batch
+        ready = [self.buffer.ready.get(g) for g in event['groups']]
+        batch = [group for group in ready if group is not None]
+        whole = whole and len(batch) == len(ready)
         if whole:  # else these and later batches are put together anew
           self.emit(batch)
           batches.append((event['version'], batch))

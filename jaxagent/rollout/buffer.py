@@ -45,10 +45,12 @@ class Buffer:
   def mark_ready(self, group: Group) -> None:
     """All its members are settled and one at least is valid."""
     self.ready[group.group_id] = group
+    assert group.version is not None  # a valid member has a completion
     self.ready_by_version[group.version] += 1
 
   def _unready(self, group: Group) -> None:
     if self.ready.pop(group.group_id, None) is not None:
+      assert group.version is not None  # since `mark_ready`
       self.ready_by_version[group.version] -= 1
 
   def remove(self, group: Group) -> None:

@@ -126,15 +126,18 @@ def mix_seed(engine: int, request: int) -> int:
 
 
 def stop_length(
-  token_ids: Sequence[int],
+  token_ids: Sequence[int] | np.ndarray,
   stop: Sequence[str],
-  decode: Callable[[Sequence[int]], str] | None,
+  decode: Callable[[Any], str] | None,
 ) -> int | None:
   """Tokens up to and with the one that completes a stop text; None if none.
 
   Matched on the text of the ids, which may part a stop text anywhere.
   """
-  if not stop or not has_stop(decode(token_ids), stop):
+  if not stop:
+    return None
+  assert decode is not None  # stop texts need one: `check_request`
+  if not has_stop(decode(token_ids), stop):
     return None
   # Once a text holds a stop text, any longer one does: halves may be searched.
   lengths = range(1, len(token_ids) + 1)

@@ -158,7 +158,7 @@ class NativeEngine(Calls):
     self._moved = threading.Condition()
     self._held = 0  # callers that want the time between two rounds
     self._in_round = False
-    self._broken: BaseException | None = None
+    self._broken: Exception | None = None
     self._closed = False
     self._thread: threading.Thread | None = None
 
@@ -238,7 +238,7 @@ class NativeEngine(Calls):
     if self._thread is not None:
       self._thread.join()
     self._fail(EngineError('the engine is closed; make a new one.'))
-    self._params = self._cache = None
+    self._params, self._cache = nnx.State({}), None
     self._weights = ()
 
   def _enter(self, requests, for_training, puts) -> None:
@@ -298,7 +298,7 @@ class NativeEngine(Calls):
             self._moved.notify_all()
     except BaseException as error:  # noqa: BLE001 - raised in every caller
       _log.exception('native engine')
-      self._fail(error)
+      self._fail(error if isinstance(error, Exception) else broke_down(error))
 
   def _begin_round(self) -> bool:
     """Waits for work and until the engine is not held; False at the end."""
@@ -316,7 +316,7 @@ class NativeEngine(Calls):
       self._in_round = True
       return True
 
-  def _fail(self, error: BaseException) -> None:
+  def _fail(self, error: Exception) -> None:
     with self._moved:
       self._broken = error
       jobs = [*self._waiting, *self._jobs.values()]
@@ -353,7 +353,13 @@ class NativeEngine(Calls):
   def _fill(self, plans: Sequence[Plan], prompts) -> None:
     """Brings the prompts' keys and values into their slots."""
     moved = [p for p in plans if not p.after and p.source is not None]
-    self._copy([(p.source, p.slot) for p in moved if p.source != p.slot])
+    self._copy(
+      [
+        (p.source, p.slot)
+        for p in moved
+        if p.source is not None and p.source != p.slot
+      ]
+    )
     new = [
       (p.slot, ids[:-1])
       for p, ids in zip(plans, prompts)
@@ -366,7 +372,9 @@ class NativeEngine(Calls):
       rest = ids[plan.kept : -1]
       if plan.source is not None and not plan.after and len(rest):
         self._extend(plan, rest)
-    self._copy([(p.source, p.slot) for p in plans if p.after])
+    self._copy(
+      [(p.source, p.slot) for p in plans if p.after and p.source is not None]
+    )
 
   def _prefill(self, slots: Sequence[int], prompts) -> None:
     """Prompts without their last tokens, side by side in rows."""

@@ -43,10 +43,10 @@ class CarryOver:
     n = self._config.n_groups
     if len(buffer.ready) < n:
       return None
-    if self._hold and not buffer.meets_bound(
-      version, self._config.max_staleness, n
-    ):
-      return None
+    bound = self._config.max_staleness
+    if self._hold and bound is not None:
+      if not buffer.meets_bound(version, bound, n):
+        return None
     return buffer.oldest(n)
 
   def handed_out(self) -> None:

@@ -38,8 +38,12 @@ class Rows:
       missing = ((0, rows - len(some)), (0, 0))
       return np.pad(some, missing, constant_values=fill)
 
-    zeros = (part(a, 0) for a in (self.tokens, self.positions, self.segments))
-    return Rows(*zeros, part(self.slots, nobody))
+    return Rows(
+      part(self.tokens, 0),
+      part(self.positions, 0),
+      part(self.segments, 0),
+      part(self.slots, nobody),
+    )
 
 
 def pack(

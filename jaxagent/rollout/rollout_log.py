@@ -120,7 +120,8 @@ class RolloutLog:
     trail = self._trail_of(member.prompt_id)
     trail.turns = [
       _turn(
-        call, credit.outcome, None if credit.reason else credit.reward,
+        call, credit.outcome,
+        None if isinstance(credit.reward, NoReward) else credit.reward,
         credit.reason, credit.exec_s, credit.record,
       )
       for call, credit in sorted(credits.items())

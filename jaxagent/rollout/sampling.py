@@ -32,6 +32,7 @@ def draw(
   greedy = temperature <= 0
   logits = logits / jnp.where(greedy, 1.0, temperature)[:, None]
   if top_k is not None:
+    assert top_p is not None  # the two go together
     logits = truncate(logits, top_k, top_p)
   highest = jnp.max(logits, -1)
   token, total = invert(

@@ -30,7 +30,7 @@ from typing import Any
 from jaxagent.clock import Clock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Feed, Source
-from jaxagent.interactions import POLICY, Interaction
+from jaxagent.interactions import POLICY, Execute, Generate, Interaction
 from jaxagent.rollout import events
 from jaxagent.rollout.book import Book, Deliver
 from jaxagent.rollout.journal import Journal
@@ -95,7 +95,9 @@ class Scheduler:
     max_concurrency: Mapping[str, int | None] = {},
     deliver: Deliver | None = None,
   ):
-    if deliver is None:
+    if isinstance(source, Feed) != (deliver is not None):
+      raise ValueError('a Feed and `deliver` go together: without a learner.')
+    if not isinstance(source, Feed):
       _check_fit(source, config)
     if executor.capacity < 1:
       raise ValueError(f'executor.capacity={executor.capacity} must be >= 1.')
@@ -368,6 +370,7 @@ class Scheduler:
         self._note(events.asked(key))
         asked[key] = now
         self._issued(key)
+        assert isinstance(call, Generate)  # `asks` holds no other
         asks.append(Ask(key, member.prompt, call))
     if asks:
       self._sampler.submit(asks)
@@ -388,6 +391,7 @@ class Scheduler:
       self.stats.running(now, len(self._running))
       self.stats.add('issued')
       self._issued(key)
+      assert isinstance(call, Execute)  # `works` holds no other
       self._executor.submit(Work(key, member.prompt, call, attempt))
       issued += 1
     return issued

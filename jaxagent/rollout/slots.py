@@ -66,9 +66,9 @@ class Slots:
         first[kept.tobytes()] = plans[-1].slot
       self.taken[plans[-1].slot] = True
     for plan, prompt in zip(plans, prompts):
-      kept = len(prompt) - 1
-      self.text[plan.slot, :kept] = prompt[:-1]
-      self.held[plan.slot], self._pure[plan.slot] = kept, True
+      n = len(prompt) - 1
+      self.text[plan.slot, :n] = prompt[:-1]
+      self.held[plan.slot], self._pure[plan.slot] = n, True
     return plans
 
   def write(self, slot: int, tokens: np.ndarray) -> None:

@@ -50,9 +50,7 @@ class Stopwatch:
     self._begun: dict[str, float] = {}
     self._took: dict[str, float] = {}  # of groups that have ended
     self._awaited: collections.deque[tuple[int, float]] = collections.deque()
-    self._ended, self._cut, self._allowed = (
-      collections.deque([[]], maxlen=WINDOW) for _ in range(3)
-    )
+    self._ended, self._cut, self._allowed = _window(), _window(), _window()
 
   def begin(self, group_id: str, version: int, now: float) -> None:
     if group_id not in self._begun:
@@ -76,7 +74,7 @@ class Stopwatch:
     self, groups: Iterable[Group], version: int, now: float
   ) -> Sojourns:
     """Records the groups of a batch, after what was discarded for it."""
-    of = {}
+    of: dict[str, float] = {}
     for group in groups:
       took = self._took.pop(group.group_id, None)
       self._begun.pop(group.group_id, None)
@@ -91,7 +89,8 @@ class Stopwatch:
     ]
     for kind in (self._ended, self._cut, self._allowed):
       kind.append([])
-    return Sojourns(of, *known, self._kept, self._started)
+    ended, cut, allowed = known
+    return Sojourns(of, ended, cut, allowed, self._kept, self._started)
 
   def _pass(self, version: int, now: float) -> None:
     """Closes groups begun `bound` versions ago: no later batch has them."""
@@ -114,8 +113,12 @@ class Stopwatch:
     self._allowed.extend(state['allowed'])
 
 
+def _window() -> collections.deque[list[float]]:
+  return collections.deque([[]], maxlen=WINDOW)
+
+
 def _executed_s(group: Group) -> float:
-  totals: collections.Counter[str] = collections.Counter()
+  totals: dict[str, float] = collections.defaultdict(float)
   for sample in group.samples:
     totals[sample.prompt_id] += sample.exec_s
   return max(totals.values())

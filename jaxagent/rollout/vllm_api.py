@@ -295,7 +295,7 @@ class Vllm:
     where it is not the client's timeout_s.
     """
     read_s = read_s or self._timeout_s
-    timeout = httpx.Timeout(self._timeout_s, read=read_s)
+    timeout: Any = httpx.Timeout(self._timeout_s, read=read_s)
     if wait:
       timeout = httpx.USE_CLIENT_DEFAULT
     send = functools.partial(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import itertools
 import logging
 import threading
@@ -55,6 +56,9 @@ class Fleet(Protocol):
   def close(self) -> None:
     """Ends what it started, and a `revive` on another thread."""
 
+  def hint(self) -> str:
+    """Returns where to look when servers misbehave."""
+
 
 class WeightSync(Protocol):
   """Transport of weights from the trainer to a server."""
@@ -76,6 +80,13 @@ class Probe(Protocol):
 
   def check(self, completion: types.Completion, params: Any, url: str) -> None:
     """Raises EngineError where its log-probs are not those of `params`."""
+
+
+def _to_both(
+  first: Callable[[Any], object], second: Callable[[Any], object], result: Any
+) -> None:
+  first(result)
+  second(result)
 
 
 @dataclasses.dataclass(eq=False)
@@ -136,7 +147,7 @@ class VllmEngine(Calls):
     self._tasks: set[asyncio.Task] = set()
     self._numbers = itertools.count()
     self._weights = asyncio.Lock()  # over writing and pushing them
-    self._broken: BaseException | None = None
+    self._broken: Exception | None = None
     self._closed = False
     self.resubmitted = 0  # requests that a lost server had
     self._loop = asyncio.new_event_loop()
@@ -318,7 +329,7 @@ class VllmEngine(Calls):
     place = {name: i for i, name in enumerate(request_ids)}
     jobs = [j for j in self._jobs if j.request.request_id in place]
     jobs.sort(key=lambda j: place[j.request.request_id])
-    results: list[types.Completion] = []
+    results: list[types.Completion | Exception] = []
     for job in jobs:
       job.unwanted = True
       put = job.put
@@ -328,7 +339,7 @@ class VllmEngine(Calls):
       elif self._told(put):
         job.put = results.append
       else:
-        job.put = lambda result, put=put: (results.append(result), put(result))
+        job.put = functools.partial(_to_both, results.append, put)
     # A server does not know one that is still on its way: abort it again.
     for n in itertools.count():
       if all(j.done for j in jobs):
@@ -449,7 +460,7 @@ class VllmEngine(Calls):
       if missed >= _MISSED:
         self._lost(server, f'{server.api.url} does not answer')
 
-  def _fail(self, error: BaseException) -> None:
+  def _fail(self, error: Exception) -> None:
     """Fails every caller: nothing can be served any more."""
     if self._broken is None and not self._closed:
       _log.error('vLLM engine: %s', error)

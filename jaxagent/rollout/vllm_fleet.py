@@ -141,6 +141,7 @@ class LaunchedFleet:
     process = self._processes.pop(url, None)
     if process is None:
       return
+    assert process.stdin is not None  # a pipe
     with contextlib.suppress(OSError):
       process.stdin.close()
     process.wait()

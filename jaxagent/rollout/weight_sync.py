@@ -83,6 +83,7 @@ class FileSync:
   def _put(self, entry: dict, tensor: Tensor) -> int:
     """The tensor at its place; its checksum."""
     size = math.prod(tensor.shape) * self._dtype.itemsize
+    assert self._data is not None  # `write` makes it
     part = self._data[entry['offset'] : entry['offset'] + size]
     place = part.view(self._dtype).reshape(tensor.shape)
     np.copyto(place, tensor.load(), casting='same_kind')
@@ -142,6 +143,7 @@ class FileSync:
     self._folder = self._data = None
 
   def _path(self) -> pathlib.Path:
+    assert self._folder is not None  # until `close`
     return pathlib.Path(self._folder.path, 'weights')
 
   def _refusal(self) -> pathlib.Path:

@@ -61,11 +61,11 @@ def begin(command: Sequence[str], env: Mapping[str, str]) -> None:
 def _standard(fd: int, name: str) -> io.TextIOWrapper:
   """Opens a stream as `python -u` does (create_stdio of pylifecycle.c)."""
   reading, before = fd == 0, getattr(sys, f'__{name}__')
-  buffer = open(
+  buffer: Any = open(
     fd, 'rb' if reading else 'wb', -1 if reading else 0, closefd=False
   )
   (buffer.raw if reading else buffer).name = f'<{name}>'
-  stream = io.TextIOWrapper(
+  stream: Any = io.TextIOWrapper(
     buffer,
     encoding=before.encoding,
     errors=before.errors,

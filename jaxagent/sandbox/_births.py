@@ -108,11 +108,11 @@ class _Zygote:
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
     while True:
-      ready, _, _ = select.select([self.control, wake_r], [], [])
+      ready = select.select([self.control.fileno(), wake_r], [], [])[0]
       if wake_r in ready:
         os.read(wake_r, 4096)
         self._reap()
-      if self.control in ready and not self._request():
+      if self.control.fileno() in ready and not self._request():
         return self._reap(0)
 
   def _request(self) -> bool:

@@ -90,7 +90,7 @@ class Cgroups:
     return os.path.exists(self.dirs['all'] + '/cpu.max')
 
   def _make(self, name: str) -> dict[str, str]:
-    made = {}
+    made: dict[str, str] = {}
     for controller, parent in self.dirs.items():
       path = f'{parent}/{name}'
       if path not in made.values():  # cpu and cpuacct are often mounted as one

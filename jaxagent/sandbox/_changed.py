@@ -150,7 +150,7 @@ class _Search:
         if error.errno in _GONE:
           self.removed.append(path)
         else:
-          self.others.add(path, os.strerror(error.errno))
+          self.others.add(path, _reason(error))
 
   def _compare(self, path: str) -> None:
     folder, name = _parent(self.workspace, path)
@@ -180,7 +180,7 @@ class _Search:
       try:
         folder = _open_folder(self.workspace, path)
       except OSError as error:
-        self.others.add(path or '.', os.strerror(error.errno))
+        self.others.add(path or '.', _reason(error))
         continue
       try:
         with os.scandir(folder) as entries:
@@ -197,7 +197,7 @@ class _Search:
         if looked == before and path not in self.given:
           self.empty.add(path, 'is an empty folder')
       except OSError as error:
-        self.others.add(path or '.', os.strerror(error.errno))
+        self.others.add(path or '.', _reason(error))
       finally:
         os.close(folder)
 
@@ -246,7 +246,7 @@ class _Search:
           found.files[path] = _open_file(self.workspace, path, size)
           left -= size
         except OSError as error:
-          self.others.add(path, os.strerror(error.errno))
+          self.others.add(path, _reason(error))
     kinds = (self.unfinished, self.beyond, self.others, self.empty)
     lines = [line for kind in kinds for line in kind.kept][:MOST_LINES]
     more = sum(kind.total for kind in kinds) - len(lines)
@@ -291,6 +291,10 @@ def _open_file(workspace: int, path: str, size: int) -> File:
     os.close(fd)
     raise OSError(errno.EBUSY, 'changed meanwhile')
   return File(fd, size)
+
+
+def _reason(error: OSError) -> str:
+  return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _digest(fd: int, size: int) -> bytes:

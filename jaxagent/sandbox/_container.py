@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import traceback
+from typing import Any
 
 from jaxagent.sandbox import (
   _afresh,
@@ -92,7 +93,7 @@ def _main(runner: str, cpu: dict[str, str]) -> None:
   _linux.prctl(_linux.PR_SET_DUMPABLE, 0)
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   streams = Streams(0, 1)
-  trailer = {'dead': 0}
+  trailer: dict[str, Any] = {'dead': 0}
   try:
     request = {'uid': None, 'slot': 0, 'cloned_at': began}
     _supervisor.supervise(streams, request, _config(runner, cpu))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
-from typing import Any
+from typing import Any, NoReturn
 
 from jaxagent.sandbox import _counting, _linux, _zygote
 from jaxagent.sandbox._room import Room
@@ -22,7 +22,9 @@ SPACE_FACTOR = 64
 INSIDE_UID = 65534
 
 
-def become_job(room: Room, header: dict, out: int, err: int, sync: int):
+def become_job(
+  room: Room, header: dict, out: int, err: int, sync: int
+) -> NoReturn:
   """Becomes the job; never returns. `sync` gets 'R', or 'E' and the error.
 
   out, err: its standard output and standard error; they may be one. Raises
@@ -130,8 +132,9 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
 
 def _prefer_to_kill(room: Room) -> None:
   """Makes the kernel kill the job first when the machine runs out of memory."""
-  path, folder = 'self/oom_score_adj', room.proc_fd
-  if folder < 0:
+  path = 'self/oom_score_adj'
+  folder: int | None = room.proc_fd
+  if room.proc_fd < 0:
     path, folder = '/proc/' + path, None
   fd = os.open(path, os.O_WRONLY, dir_fd=folder)
   os.write(fd, b'1000')

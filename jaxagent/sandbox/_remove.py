@@ -80,7 +80,8 @@ def _open(name: str, folder: int) -> int | None:
 
 def _entries(folder: int) -> tuple[list[str], list[str]]:
   """Names of (folders, all others)."""
-  folders, files = [], []
+  folders: list[str] = []
+  files: list[str] = []
   with os.scandir(folder) as entries:
     for entry in entries:
       kind = folders if entry.is_dir(follow_symlinks=False) else files

@@ -26,7 +26,7 @@ def run(script: str, argv: list[str]) -> int:
       program = compiled(f.read(), script)
     module = type(sys)('__main__')
     module.__file__ = script
-    module.__builtins__ = __builtins__
+    module.__dict__['__builtins__'] = __builtins__
     sys.modules['__main__'] = module
     exec(program, module.__dict__)
   except SystemExit as stop:
@@ -71,12 +71,12 @@ def _read_modules_alike(home: str) -> None:
 
   usual = SourceFileLoader.source_to_code
 
-  def source_to_code(self, data, path, *, _optimization=-1):
+  def source_to_code(self, data, path, *, _optimize=-1):
     if isinstance(data, bytes) and str(path).startswith(home + os.sep):
       return compiled(data, path)
-    return usual(self, data, path, _optimization=_optimization)
+    return usual(self, data, path, _optimize=_optimize)
 
-  SourceFileLoader.source_to_code = source_to_code
+  setattr(SourceFileLoader, 'source_to_code', source_to_code)  # noqa: B010
 
 
 def _code_of(value) -> int:
@@ -93,7 +93,9 @@ def finish(code: int) -> None:
   import atexit
   import threading
 
-  for step in (threading._shutdown, atexit._run_exitfuncs):
+  # As the interpreter does; typeshed leaves both out.
+  shutdown = threading._shutdown  # type: ignore[attr-defined]
+  for step in (shutdown, atexit._run_exitfuncs):
     try:
       step()
     except BaseException:  # noqa: BLE001

@@ -22,7 +22,7 @@ from jaxagent.sandbox._watch import Watch
 MB = 1 << 20
 
 
-def supervise(conn: socket.socket, request: dict, config: dict) -> None:
+def supervise(conn: _wire.Stream, request: dict, config: dict) -> None:
   """Runs one job and writes one result frame. Called in the forked child."""
   start = request['cloned_at']
   header, blobs = _wire.receive(conn)

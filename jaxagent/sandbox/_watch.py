@@ -76,9 +76,12 @@ class Watch:
     self, room: Room, header: dict, child: int | socket.socket, outs: list[int]
   ):
     self.room, self.header = room, header
-    self.born = child if isinstance(child, socket.socket) else None
-    self.child = -1 if self.born else child
-    self.end_fd = self.born.fileno() if self.born else os.pidfd_open(self.child)
+    self.born: socket.socket | None = None
+    self.child = -1
+    if isinstance(child, socket.socket):
+      self.born, self.end_fd = child, child.fileno()
+    else:
+      self.child, self.end_fd = child, os.pidfd_open(child)
     self.cpu_s, self.resident = 0.0, 0  # as the zygote reports them
     self.reason = ''
     self.status: int | None = None

@@ -7,18 +7,25 @@ header lists. JSON and raw bytes only: nothing here is ever unpickled.
 from __future__ import annotations
 
 import json
-import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from jaxagent.sandbox._changed import File
 
 MAX_HEADER = 64 << 20
 
 
+class Stream(Protocol):
+  """The part of a socket that frames need."""
+
+  def recv(self, size: int, /) -> bytes: ...
+
+  def sendall(self, data: bytes, /) -> None: ...
+
+
 def send(
-  sock: socket.socket,
+  sock: Stream,
   header: dict[str, Any],
   blobs: Sequence[bytes | File] = (),
 ) -> None:
@@ -31,7 +38,7 @@ def send(
       sock.sendall(part)
 
 
-def _exactly(sock: socket.socket, size: int) -> bytes:
+def _exactly(sock: Stream, size: int) -> bytes:
   parts = []
   while size:
     part = sock.recv(min(size, 1 << 20))
@@ -42,7 +49,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
   return b''.join(parts)
 
 
-def receive(sock: socket.socket) -> tuple[dict[str, Any], list[bytes]]:
+def receive(sock: Stream) -> tuple[dict[str, Any], list[bytes]]:
   """Returns (header, blobs). Raises EOFError where the peer has gone."""
   (size,) = struct.unpack('>Q', _exactly(sock, 8))
   if size > MAX_HEADER:

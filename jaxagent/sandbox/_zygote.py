@@ -98,8 +98,11 @@ def warm_up() -> list[str]:
     threads = _threads()
     if threads:
       raise ThreadsLeft(f'{name} leaves threads running ({", ".join(threads)})')
-  warnings.filters[:] = [f for f in warnings.filters if f is not ours]
-  warnings._filters_mutated()
+  # The list itself is what Python's own warnings are checked against; typeshed
+  # has it read-only and leaves the second out.
+  kept = [f for f in warnings.filters if f is not ours]
+  warnings.filters[:] = kept  # type: ignore[index]
+  warnings._filters_mutated()  # type: ignore[attr-defined]
   SET.update((k, v) for k, v in os.environ.items() if before.get(k) != v)
   gc.collect()
   gc.freeze()

@@ -606,7 +606,7 @@ def connect():
 
 def _covered(hidden: Sequence[str], folders: Sequence[str]) -> set[str]:
   """Returns the places of the packages' `hidden` folders in the image."""
-  found = set()
+  found: set[str] = set()
   for path in hidden:
     parts = path.split('/')
     for number, part in enumerate(parts[:-1]):

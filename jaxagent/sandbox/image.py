@@ -83,7 +83,7 @@ def distributions(
 def _package_files(names: Iterable[str]) -> Iterator[pathlib.Path]:
   for distribution in distributions(names).values():
     for file in distribution.files or ():
-      path = pathlib.Path(os.path.abspath(distribution.locate_file(file)))
+      path = pathlib.Path(os.path.abspath(str(distribution.locate_file(file))))
       if 'tests' not in path.parts and path.is_file():
         yield path
         yield from path.parent.glob(f'__pycache__/{path.stem}.*.pyc')
@@ -158,7 +158,8 @@ class _Archive:
   """A tar whose entries have distinct names, for anyone to read."""
 
   def __init__(self, archive: tarfile.TarFile):
-    self.archive, self.names = archive, set()
+    self.archive = archive
+    self.names: set[str] = set()
 
   def _add(self, info: tarfile.TarInfo, content=None) -> None:
     info.name = _merged('/' + info.name.lstrip('/')).lstrip('/')

@@ -45,7 +45,8 @@ class Launcher:
     self.control, self.options = control, options
     self.jobs: dict[int, dict[str, Any]] = {}  # pid -> job
     self.parent = os.getppid()
-    self.zygote, self.zygote_socket = 0, None
+    self.zygote: int | None = 0
+    self.zygote_socket: socket.socket | None = None
     self.config = self._set_up()
 
   def _set_up(self) -> dict[str, Any]:
@@ -165,13 +166,13 @@ class Launcher:
     wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
     while os.getppid() == self.parent:
-      ready, _, _ = select.select([self.control, wake_r], [], [], 0.5)
+      ready = select.select([self.control.fileno(), wake_r], [], [], 0.5)[0]
       if wake_r in ready:
         os.read(wake_r, 4096)
       self._reap()
       if self.zygote is None:
         return  # a launcher that is started again has one
-      if self.control in ready and not self._request():
+      if self.control.fileno() in ready and not self._request():
         return
       now = time.monotonic()
       for pid, job in self.jobs.items():

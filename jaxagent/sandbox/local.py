@@ -165,6 +165,7 @@ class LocalBackend:
       data = b''
     if not data:
       self._process.kill()
+      assert self._process.stderr is not None  # a pipe
       text = self._process.stderr.read().decode('utf-8', 'replace')
       raise errors.BackendError(
         f'the sandbox launcher did not start: {text[-1500:]}'
@@ -261,6 +262,7 @@ class LocalBackend:
     with self._lock:
       if cancelled():
         return None
+      assert self._control is not None  # `start` came before
       self._next += 1
       number = self._numbers[job.job_id] = message['job'] = self._next
       socket.send_fds(
@@ -341,7 +343,8 @@ class LocalBackend:
       except subprocess.TimeoutExpired:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
-      self._process.stderr.close()
+      if self._process.stderr is not None:
+        self._process.stderr.close()
       self._process = None
     _cgroup.remove_left(self._name)  # a launcher that was killed could not
 

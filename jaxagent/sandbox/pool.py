@@ -279,7 +279,10 @@ class SandboxPool:
         if self._closed:
           return
         first = min(self._heap, key=lambda e: e.deadline.at, default=None)
-        left = first.deadline.remaining() if first else threading.TIMEOUT_MAX
+        if first is None:
+          self._changed.wait(threading.TIMEOUT_MAX)
+          continue
+        left = first.deadline.remaining()
         if left > 0:
           self._changed.wait(min(left, threading.TIMEOUT_MAX))
           continue

@@ -274,6 +274,7 @@ class RayBackend:
     )
 
   def _start_private(self) -> None:
+    assert self._keeper is not None  # made by `start`
     try:
       record = self._keeper.wait()
       self._home = record['home']

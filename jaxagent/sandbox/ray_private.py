@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import pathlib
@@ -69,10 +70,9 @@ def own_address_file(folder: str) -> Iterator[None]:
 def read_token_again() -> None:
   """Makes Ray, which read them at its import, read RAY_AUTH_* again."""
   with contextlib.suppress(ImportError, AttributeError):  # before Ray 2.52
-    from ray._raylet import AuthenticationTokenLoader, Config
-
-    Config.initialize('')
-    AuthenticationTokenLoader.instance().reset_cache()
+    raylet = importlib.import_module('ray._raylet')
+    raylet.Config.initialize('')
+    raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 class Keeper:
@@ -107,22 +107,26 @@ class Keeper:
 
   def wait(self) -> dict[str, str]:
     """{'address', 'home'} of the Ray; RuntimeError where there is none."""
-    if not select.select([self._process.stdout], [], [], START_S)[0]:
+    out = self._process.stdout
+    assert out is not None  # a pipe
+    if not select.select([out], [], [], START_S)[0]:
       raise RuntimeError(f'it was not ready within {START_S:g} s')
-    line = self._process.stdout.readline()
+    line = out.readline()
     record = json.loads(line) if line else {'error': 'its process ended'}
     if 'error' in record:
       raise RuntimeError(record['error'])
     return record
 
   def close(self) -> None:
-    self._process.stdin.close()
+    into, out = self._process.stdin, self._process.stdout
+    assert into is not None and out is not None  # pipes
+    into.close()
     try:
       self._process.wait(CLOSE_S)
     except subprocess.TimeoutExpired:
       self._process.kill()
       self._process.wait()
-    self._process.stdout.close()
+    out.close()
 
 
 def keep(slots: int, base: str) -> None:

@@ -103,7 +103,8 @@ class Slot:
       _as_driver(self._options['nice'])  # a launcher may start again here
       result = self._run(token, job, timeout_s, gpu_ids)
     except BaseException as error:  # noqa: BLE001: the pool retries
-      result = outcome.infrastructure(job, self._backend.tier, repr(error))
+      tier = self._backend.tier if self._backend is not None else ''
+      result = outcome.infrastructure(job, tier, repr(error))
     finally:
       with self._lock:
         self._cancelled.discard(token)
@@ -118,12 +119,12 @@ class Slot:
       if not os.path.isdir(path):
         return outcome.infrastructure(
           job,
-          self._backend.tier,
+          self._opened().tier,
           f'node {self._options["node"]} has no folder {str(path)!r} for the '
           f'mount {name!r}; keep it on a file system that all nodes share, '
           f'under the same path',
         )
-    return self._backend.run(
+    return self._opened().run(
       job,
       self._options['index'],
       timeout_s,
@@ -135,7 +136,12 @@ class Slot:
     """Kills the run of `token`, also where it comes after this call."""
     with self._lock:
       self._cancelled.add(token)
-    return ray_bytes.pack({'running': self._backend.cancel(job_id)})
+    return ray_bytes.pack({'running': self._opened().cancel(job_id)})
+
+  def _opened(self) -> local.LocalBackend:
+    if self._backend is None:
+      raise RuntimeError('the slot has no launcher: `open` comes first.')
+    return self._backend
 
   def close(self) -> bytes:
     if self._backend is not None:

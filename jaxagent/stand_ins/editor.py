@@ -279,10 +279,11 @@ def _relative(target, clause, rest, mentions) -> bool:
   if not params:
     return False
   by = re.search(r'\bby\s+([\d.]+)', rest)
+  given = by.group(1) if by else '2'
   try:
-    amount = float(by.group(1).rstrip('.')) if by else 2.0
+    amount = float(given.rstrip('.'))
   except ValueError:
-    raise EditRefused(f'{by.group(1)!r} is not a number') from None
+    raise EditRefused(f'{given!r} is not a number') from None
   amount = {'double': 2.0, 'halve': 0.5, 'triple': 3.0}.get(
     match.group(1).lower(), amount
   )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import libcst as cst
+
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.stand_ins import catalogue, pipeline, words
 
@@ -39,16 +41,18 @@ def wrap(target, clause, rest, mentions, settings, regression) -> bool:
   slot = (
     'regressor' if mention.name == 'TransformedTargetRegressor' else 'estimator'
   )
-  call = pipeline.parse_expression(mention.text)
+  call = pipeline.parse_call(mention.text)
   if any(a.keyword is None for a in call.args) or pipeline.keyword(call, slot):
     steps[-1] = words.call_of(mention, settings)
     return True
-  if pipeline.call_name(steps[-1]) == mention.name:
+  last = steps[-1]
+  if isinstance(last, cst.Call) and pipeline.call_name(last) == mention.name:
     # It is wrapped so already: a second layer would multiply its fits.
-    bare = steps[-1]
+    bare = last
   else:
-    bare = pipeline.parse_expression(f'{mention.name}({slot}={inner})')
+    bare = pipeline.parse_call(f'{mention.name}({slot}={inner})')
   for arg in call.args:
+    assert arg.keyword is not None  # any other was put in as a step
     bare = pipeline.set_keyword(bare, arg.keyword.value, arg.value)
   for name, value in settings:
     bare = pipeline.set_keyword(bare, name, pipeline.parse_expression(value))
@@ -84,9 +88,9 @@ def ensemble(target, clause, rest, mentions, settings, regression) -> bool:
   pairs = ', '.join(
     f"('m{i}', {text})" for i, text in enumerate(dict.fromkeys(texts))
   )
-  own = ''.join(f', {key}={value}' for key, value in options.items())
+  more = ''.join(f', {key}={value}' for key, value in options.items())
   target.pipeline.steps[-1] = pipeline.parse_expression(
-    f'{name}([{pairs}]{own})'
+    f'{name}([{pairs}]{more})'
   )
   return True
 

@@ -7,7 +7,9 @@ left over makes the editor refuse.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.stand_ins import catalogue
@@ -112,6 +114,21 @@ def with_names(text: str) -> str:
   return text
 
 
+def _matched(
+  take: Callable[[str, str], str],
+  name: str,
+  value: str | None,
+  found: re.Match[str],
+) -> str:
+  return take(name, value or found.group(1))
+
+
+def _worded(
+  take: Callable[[str, str], str], name: str, found: re.Match[str]
+) -> str:
+  return take(name, repr((found.group(1) or found.group(2)).lower()))
+
+
 def spoken(
   text: str, params: frozenset[str]
 ) -> tuple[list[tuple[str, str]], str]:
@@ -129,15 +146,13 @@ def spoken(
 
   for pattern, to in _SYNONYMS:
     text = re.sub(pattern, to, text, flags=re.I)
-  for pattern, name, value in _SAID:
-    text = pattern.sub(
-      lambda m, n=name, v=value: take(n, v or m.group(1)), text
-    )
+  for said, name, value in _SAID:
+    text = said.sub(functools.partial(_matched, take, name, value), text)
   for name, words in _WORDS.items():
     either = '|'.join(map(re.escape, words))
     text = re.sub(
       rf'\b({either})\s+{name}\b|\b{name}\s+({either})(?![\w-])',
-      lambda m, n=name: take(n, repr((m.group(1) or m.group(2)).lower())),
+      functools.partial(_worded, take, name),
       text,
       flags=re.I,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import keyword as keywords
+from collections.abc import Sequence
 
 import libcst as cst
 
@@ -73,6 +74,14 @@ def code(node: cst.CSTNode) -> str:
 
 def is_name(expression: cst.BaseExpression, name: str) -> bool:
   return isinstance(expression, cst.Name) and expression.value == name
+
+
+def parse_call(text: str) -> cst.Call:
+  """Parses a call; raises EditRefused where the text is none."""
+  call = parse_expression(text)
+  if not isinstance(call, cst.Call):
+    raise EditRefused(f'cannot read {text[:60]!r}')
+  return call
 
 
 def call_name(expression: cst.BaseExpression) -> str:
@@ -142,9 +151,9 @@ def named_values(call: cst.Call) -> list[cst.BaseExpression]:
 
   [('a', X), ('b', Y)] -> [X, Y]."""
   first = call.args[0].value if call.args else None
-  values = []
+  values: list[cst.BaseExpression] = []
   for element in getattr(first, 'elements', ()):
-    pair = getattr(element.value, 'elements', ())
+    pair: Sequence[cst.Element] = getattr(element.value, 'elements', ())
     if len(pair) != 2:
       raise EditRefused('cannot read the steps of the pipeline')
     values.append(pair[1].value)
@@ -155,8 +164,9 @@ class Pipeline:
   """Steps of `model = ...`; a mutable view, written back by `Script`."""
 
   def __init__(self, expression: cst.BaseExpression):
+    self.steps: list[cst.BaseExpression]
     self.bare = call_name(expression) not in ('make_pipeline', 'Pipeline')
-    if self.bare:
+    if self.bare or not isinstance(expression, cst.Call):
       self.steps = [expression]
     elif call_name(expression) == 'make_pipeline':
       self.steps = [a.value for a in expression.args if a.keyword is None]
@@ -209,14 +219,16 @@ class Script:
   def __init__(self, text: str):
     self.module = parse_module(text)
     self._before = set(names_in(self.module))
-    self._line = self._find('model')
-    if self._line is None:
+    line = self._find('model')
+    if line is None:
       raise EditRefused('the script has no top-level `model = ...` line')
-    self.pipeline = Pipeline(self._assign(self._line).value)
+    self.pipeline = Pipeline(self._assign(line).value)
 
   @staticmethod
   def _assign(line: cst.SimpleStatementLine) -> cst.Assign:
-    return line.body[0]
+    (assign,) = line.body
+    assert isinstance(assign, cst.Assign)  # `_find` gives no other
+    return assign
 
   def _find(self, target: str) -> cst.SimpleStatementLine | None:
     """Last top-level `target = ...`."""
@@ -231,17 +243,25 @@ class Script:
         found = line
     return found
 
-  def _replace_line(self, old, new) -> None:
+  def _assign_to(self, target: str, value: cst.BaseExpression) -> None:
+    """Replaces the value of a line that is known to be there."""
+    old = self._line(target)
+    assign = self._assign(old).with_changes(value=value)
+    new = old.with_changes(body=[assign])
     body = [new if line is old else line for line in self.module.body]
     self.module = self.module.with_changes(body=body)
+
+  def _line(self, target: str) -> cst.SimpleStatementLine:
+    line = self._find(target)
+    if line is None:
+      raise EditRefused(f'the script has no line `{target} = ...`')
+    return line
 
   def has_constant(self, name: str) -> bool:
     return name.isupper() and self._find(name) is not None
 
   def set_constant(self, name: str, value: str) -> None:
-    line = self._find(name)
-    assign = self._assign(line).with_changes(value=parse_expression(value))
-    self._replace_line(line, line.with_changes(body=[assign]))
+    self._assign_to(name, parse_expression(value))
 
   def _index(self, test) -> int | None:
     for index, line in enumerate(self.module.body):
@@ -272,7 +292,11 @@ class Script:
     """Name that the prediction is assigned to."""
     index = self._index(lambda t: 'model.predict' in t)
     if index is not None:
-      statement = self.module.body[index].body[0]
+      line = self.module.body[index]
+      assert isinstance(
+        line, cst.SimpleStatementLine
+      )  # `_index` gives no other
+      statement = line.body[0]
       if isinstance(statement, cst.Assign) and isinstance(
         statement.targets[0].target, cst.Name
       ):
@@ -284,9 +308,7 @@ class Script:
 
     Raises EditRefused where the result would not be Python.
     """
-    line = self._find('model')
-    assign = self._assign(line).with_changes(value=self.pipeline.expression())
-    self._replace_line(line, line.with_changes(body=[assign]))
+    self._assign_to('model', self.pipeline.expression())
     self._mend_imports()
     text = self.module.code
     try:
@@ -315,7 +337,7 @@ class Script:
     return bound
 
   def _mend_imports(self) -> None:
-    used = set(names_in(self._find('model')))
+    used = set(names_in(self._line('model')))
     bound = self._imported()
     for name in sorted(used):
       if name in bound:
@@ -349,9 +371,11 @@ class Script:
       uses[name] = uses.get(name, 0) + 1
     body = []
     for line in self.module.body:
-      part = line.body[0] if isinstance(line, cst.SimpleStatementLine) else None
+      simple = line if isinstance(line, cst.SimpleStatementLine) else None
+      part = simple.body[0] if simple else None
       if (
-        isinstance(part, cst.ImportFrom)
+        simple is not None
+        and isinstance(part, cst.ImportFrom)
         and part.module is not None
         and code(part.module).startswith('sklearn')
         and not isinstance(part.names, cst.ImportStar)
@@ -359,13 +383,13 @@ class Script:
         keep = [
           a
           for a in part.names
-          if a.asname is not None or uses.get(a.name.value, 0) > 1
+          if a.asname is not None or uses.get(code(a.name), 0) > 1
         ]
         if not keep:
           continue
         if len(keep) < len(part.names):
           keep[-1] = keep[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
           part = part.with_changes(names=keep)
-          line = line.with_changes(body=[part, *line.body[1:]])
+          line = simple.with_changes(body=[part, *simple.body[1:]])
       body.append(line)
     self.module = self.module.with_changes(body=body)

@@ -197,9 +197,9 @@ def _revised(
     last = _call(spec, design.rows[-1], rng)
     return Design(design.rows, (*design.calls[:-1], last))
   drawn = _draw(spec, rng)
-  first, last = (design, drawn) if part == 'estimator' else (drawn, design)
+  head, tail = (design, drawn) if part == 'estimator' else (drawn, design)
   return Design(
-    (*first.rows[:-1], last.rows[-1]), (*first.calls[:-1], last.calls[-1])
+    (*head.rows[:-1], tail.rows[-1]), (*head.calls[:-1], tail.calls[-1])
   )
 
 

@@ -264,9 +264,7 @@ def anchors(clause: str, mentions: list[Mention]) -> list[Mention]:
 
 def call_of(mention: Mention, settings=()) -> cst.BaseExpression:
   """The mention's call with extra settings and a seed where it takes one."""
-  call = pipeline.parse_expression(mention.text)
-  if not isinstance(call, cst.Call):
-    raise EditRefused(f'cannot read {mention.text[:60]!r}')
+  call = pipeline.parse_call(mention.text)
   for name, value in settings:
     name = phrasing.fitting_name(mention.entry, name, value)
     call = pipeline.set_keyword(call, name, pipeline.parse_expression(value))

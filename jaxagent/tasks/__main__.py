@@ -95,6 +95,10 @@ def command_prepare(args) -> int:
   return 0
 
 
+def _run_in(pool) -> check_lib.Run:
+  return lambda job: pool.submit(job).result()
+
+
 def runs_at(
   levels: Sequence[str],
   min_tier: str,
@@ -105,7 +109,8 @@ def runs_at(
   from jaxagent.sandbox import SandboxPool
 
   hidden = label_sources.folders(t.spec for t in prepared.values())
-  flags, runs = cpu_levels.machine_flags(), {}
+  flags = cpu_levels.machine_flags()
+  runs: dict[str, check_lib.Run] = {}
   for level in levels:
     said = cpu_levels.note(level, flags)
     pool = stack.enter_context(
@@ -114,7 +119,7 @@ def runs_at(
       )
     )
     print(said or f'cpu_level={level}', file=sys.stderr, flush=True)
-    runs[level] = lambda job, pool=pool: pool.submit(job).result()
+    runs[level] = _run_in(pool)
   return runs
 
 
@@ -145,8 +150,9 @@ def command_check(args) -> int:
     rows.append(
       [report.name, 'no' if report.failures else 'yes']
       + [f'{f[k]:.0f}' for k in ('train_rows', 'test_rows', 'kb')]
-      + [f['labels']]
-      + [f'{f["exec_s"]:.2f}' if 'exec_s' in f else '-', f.get('tier', '-')]
+      + [str(f['labels'])]
+      + [f'{f["exec_s"]:.2f}' if 'exec_s' in f else '-']
+      + [str(f.get('tier', '-'))]
       + [number(f.get(k)) for k in ('starter', 'sample', 'gold')]
     )
     bad += [f'{report.name}: {failure}' for failure in report.failures]

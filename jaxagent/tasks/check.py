@@ -204,7 +204,11 @@ def _starter_job(prepared: PreparedTask) -> Job:
   return Job(
     job_id=f'check-{spec.name}-{uuid.uuid4().hex[:8]}',
     script='train.py',
-    files=prepared.starter_files,
+    files={
+      name: text
+      for name, text in prepared.starter_files.items()
+      if isinstance(text, str)  # tasks with a task.yaml have no other
+    },
     mounts=prepared.mounts,
     collect=(spec.submission,),
     limits=spec.limits,
@@ -223,7 +227,9 @@ def check_levels(
   run it at (`sandbox.cpu_levels`).
   """
   first = report.figures.get('starter')
-  for level, run in runs.items() if first is not None else ():
+  if first is None or isinstance(first, str):
+    return
+  for level, run in runs.items():
     execution = run(_starter_job(prepared))
     data = execution.collected.get(prepared.spec.submission)
     report.claim(

@@ -124,6 +124,7 @@ def measure(
   """
   spec = prepared.spec
   starter = prepared.starter_files['train.py']
+  assert isinstance(starter, str)  # a file that is no text is no script
   jobs = [('', starter)]
   if search:
     jobs += [
@@ -167,7 +168,7 @@ def update_yaml(path: pathlib.Path, values: dict[str, float | str]) -> None:
     shown = repr(round(value, 6)) if isinstance(value, float) else value
     line = f'{key}: {shown}'
     text, count = re.subn(
-      rf'^{key}:.*$', lambda _, line=line: line, text, flags=re.M
+      rf'^{key}:.*$', line.replace('\\', r'\\'), text, flags=re.M
     )
     if not count:
       text = text.rstrip('\n') + f'\n{line}\n'

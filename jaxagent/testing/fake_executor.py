@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -79,8 +80,8 @@ class FakeExecutor:
     self._live: dict[Key, tuple[Work, float]] = {}  # with its start
     self._lost = 0
     for at, n, back in self.faults.lose:
-      inbox.at(at, lambda n=n: self._lose(n))
-      inbox.at(at + back, lambda n=n: self._lose(-n))
+      inbox.at(at, functools.partial(self._lose, n))
+      inbox.at(at + back, functools.partial(self._lose, -n))
 
   def submit(self, work: Work) -> None:
     if self.closed:
@@ -115,7 +116,7 @@ class FakeExecutor:
       work = self._queue.popleft()
       end, result = self._execute(work, now)
       self._live[work.key] = (work, now)
-      self._inbox.at(end, lambda w=work, r=result: self._finish(w, r))
+      self._inbox.at(end, functools.partial(self._finish, work, result))
 
   def _execute(self, work: Work, now: float) -> tuple[float, WorkResult]:
     action = self._act(work)

@@ -11,13 +11,14 @@ import concurrent.futures
 import dataclasses
 import pathlib
 import re
+from typing import Any
 
 from jaxagent import types
 
 
 def task_spec(**changes) -> types.TaskSpec:
   """A small classification task 't', scored from 0.5 to 1."""
-  values = dict(
+  values: dict[str, Any] = dict(
     name='t',
     root=pathlib.Path('.'),
     modality='tabular',
@@ -60,6 +61,7 @@ class FakePool:
 
   def _execution(self, job: types.Job) -> types.Execution:
     text = job.files[job.script]
+    assert isinstance(text, str)
     match = re.search(r'# fake: (\w+) (\S+)(?: (\S+))?', text)
     if match is None:
       raise RuntimeError('the fake pool needs a line `# fake: ...`')

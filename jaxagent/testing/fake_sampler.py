@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,7 +46,7 @@ class ArmSampler:
     for result in self._drawn(asks):
       if self._latency_s and isinstance(self._inbox, VirtualInbox):
         at = self._inbox.clock.now() + self._latency_s
-        self._inbox.at(at, lambda r=result: self._put(r))
+        self._inbox.at(at, functools.partial(self._put, result))
       else:
         self._inbox.put(result)
 

@@ -11,6 +11,7 @@ import json
 import threading
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 
 class FakeVllm:
@@ -99,7 +100,9 @@ class FakeVllm:
 
   def _generate(self, body: dict) -> tuple[int, object]:
     s, name = body['sampling_params'], f'generate-tokens-{body["request_id"]}'
-    drawn, spans, reason = [], [], 'length'
+    drawn: list[tuple[int, float]] = []
+    spans: list[Any] = []
+    reason = 'length'
     with self._moved:
       self._now += 1
       self.most = max(self.most, self._now)

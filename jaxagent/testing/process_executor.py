@@ -55,6 +55,8 @@ class _Worker:
       stdout=subprocess.PIPE,
       bufsize=0,
     )
+    assert self.process.stdin is not None and self.process.stdout is not None
+    self.orders, self.answers = self.process.stdin, self.process.stdout
     self.work: Work | None = None
     self.action: Action | None = None
     self.started = 0.0
@@ -63,8 +65,8 @@ class _Worker:
   def stop(self) -> None:
     self.process.kill()
     self.process.wait()
-    self.process.stdin.close()
-    self.process.stdout.close()
+    self.orders.close()
+    self.answers.close()
 
 
 class ProcessExecutor:
@@ -162,13 +164,13 @@ class ProcessExecutor:
   def _hire(self) -> None:
     worker = _Worker()
     self._workers.append(worker)
-    self._selector.register(worker.process.stdout, selectors.EVENT_READ, worker)
+    self._selector.register(worker.answers, selectors.EVENT_READ, worker)
 
   def _dismiss(self, worker: _Worker) -> None:
     if worker.work is not None:
       self.busy_s += self._clock.now() - worker.started
     self._workers.remove(worker)
-    self._selector.unregister(worker.process.stdout)
+    self._selector.unregister(worker.answers)
     worker.stop()
 
   def _fail(self, worker: _Worker, error: str) -> None:
@@ -179,7 +181,7 @@ class ProcessExecutor:
   def _read(self, timeout_s: float) -> None:
     for key, _ in self._selector.select(timeout_s):
       worker: _Worker = key.data
-      data = worker.process.stdout.read(65536)
+      data = worker.answers.read(65536)
       now = self._clock.now()
       worker.heard = now
       if not data:
@@ -193,6 +195,7 @@ class ProcessExecutor:
   def _finish(self, worker: _Worker, now: float) -> None:
     self.busy_s += now - worker.started
     work, worker.work = worker.work, None
+    assert work is not None and worker.action is not None  # it was busy
     self.put(WorkResult(work.key, work.attempt, worker.action.executed(), now))
 
   def _check(self) -> None:
@@ -217,6 +220,6 @@ class ProcessExecutor:
         worker.started = worker.heard = self._clock.now()
         order = {'s': worker.action.duration_s, 'fault': fault}
         try:
-          worker.process.stdin.write((json.dumps(order) + '\n').encode())
+          worker.orders.write((json.dumps(order) + '\n').encode())
         except BrokenPipeError:
           pass  # its end shows as an empty read

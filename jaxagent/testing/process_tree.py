@@ -7,7 +7,7 @@ import pathlib
 
 def children(pid: int) -> list[int]:
   """Returns the children of all threads of a process; [] if it is gone."""
-  found = []
+  found: list[int] = []
   for task in pathlib.Path(f'/proc/{pid}/task').glob('*/children'):
     try:
       found += map(int, task.read_text().split())

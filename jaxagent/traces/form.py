@@ -260,7 +260,7 @@ def _times(trajectory: Trajectory, records: Sequence[Record]) -> list[float]:
         f'{name_of(trajectory)}: steps[{index}].timestamp is {time!r}; it must '
         'be finite seconds.'
       )
-  return [float(time) for time in times]
+  return [float(time) for time in times if time is not None]  # each is, here
 
 
 def _just_before(time: float, floats: int) -> float:
@@ -305,20 +305,22 @@ def _low_level(
   source = str(args.get(_READS.get(name, ''), RESEARCH_LOG))
   # What only reads leaves the files as they were.
   held = before if edit or before is not None else after
-  parts = [('Read File', {'file_name': source}, _text(held, source))]
+  parts: list[tuple[str, dict, str]] = [
+    ('Read File', {'file_name': source}, _text(held, source))
+  ]
   if not edit:
     return parts
-  target = str(args.get('save_name', NOT_RECORDED))
-  content = _text(after, target)
+  path = str(args.get('save_name', NOT_RECORDED))
+  content = _text(after, path)
   # The file after a failed edit is the old one again where it was undone.
   if record.outcome is not Outcome.OK:
-    if before is None or content == _text(before, target):
+    if before is None or content == _text(before, path):
       content = NOT_RECORDED
-  written = {'file_name': target, 'content': content}
-  told = f'File {target} written successfully.'
+  written = {'file_name': path, 'content': content}
+  told = f'File {path} written successfully.'
   parts.append(('Write File', written, told))
   if ran(record):
-    script = {'script_name': target}
+    script = {'script_name': path}
     parts.append(('Execute Script', script, record.observation))
   return parts
 

@@ -65,6 +65,19 @@ def test_a_changed_or_missing_value_is_named_by_its_path(
   assert found.differences == [f'rl/traces/update_000000.jsonl[0]{line}']
 
 
+def test_places_of_a_checkout_in_a_traceback_are_no_differences(
+  before, tmp_path
+):
+  seen = 'File "{}/jaxagent/sandbox/_runner.py", line {}, in compiled\n'
+  seen += '{}/.venv/lib/site-packages/x.py:3: Warning: {}'
+  _work(before, {**_TRACE, 'seen': seen.format('/host/a', 52, '/a', 'old')})
+  for word, found in (('old', []), ('new', ['seen'])):
+    trace = {**_TRACE, 'seen': seen.format('/host/b', 60, '/b/c', word)}
+    after = _work(tmp_path / 'after', trace)
+    lines = same_digits.compare(before, after).differences
+    assert [line.split(':')[0].split('.')[-1] for line in lines] == found
+
+
 def test_lengths_and_missing_files_are_differences(before, tmp_path):
   after = _work(tmp_path / 'after', {**_TRACE, 'args': {'names': ['x']}})
   (after / 'logs' / 'metrics.jsonl').unlink()

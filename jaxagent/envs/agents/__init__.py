@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from jaxagent import types
 from jaxagent.envs import parser, prompts
@@ -14,10 +15,14 @@ from jaxagent.envs.agents.research import Research
 from jaxagent.envs.agents.style import AgentStyle
 from jaxagent.envs.agents.without_thought import WithoutThought
 
-AGENTS: dict[str, AgentStyle] = {
-  style.name: style
-  for style in (Research(), WithoutThought(), ReAct(), AutoGPT(), RandomAgent())
-}
+_STYLES: tuple[AgentStyle, ...] = (
+  Research(),
+  WithoutThought(),
+  ReAct(),
+  AutoGPT(),
+  RandomAgent(),
+)
+AGENTS: dict[str, AgentStyle] = {style.name: style for style in _STYLES}
 
 
 STYLES = ('compact', 'full')
@@ -41,7 +46,7 @@ def agent(name: str, *, mode: str = 'strict') -> AgentStyle:
   """
   if name not in AGENTS:
     raise ValueError(f'agent={name!r} must be one of: {", ".join(AGENTS)}.')
-  style = AGENTS[name]
+  style: Any = AGENTS[name]
   if hasattr(style, 'mode'):
     return dataclasses.replace(style, mode=mode)
   return style

@@ -79,7 +79,9 @@ def _strict_parts(value: object) -> tuple[dict[str, str], object, object]:
 
 def _forgiven_parts(value: object) -> tuple[dict[str, str], object, object]:
   """Returns `_strict_parts` of a response; only the command is required."""
-  command = value.get('command') if isinstance(value, dict) else None
+  if not isinstance(value, dict):
+    value = {}
+  command = value.get('command')
   if not isinstance(command, dict) or 'name' not in command:
     raise parser.FormatError(
       "The response must hold a 'command' with its 'name' and 'args'."

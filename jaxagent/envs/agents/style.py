@@ -21,8 +21,11 @@ class AgentStyle(Protocol):
   stop: texts at which an engine ends a response.
   """
 
-  name: str
-  stop: tuple[str, ...]
+  @property
+  def name(self) -> str: ...
+
+  @property
+  def stop(self) -> tuple[str, ...]: ...
 
   def prompt(
     self,
