@@ -137,7 +137,7 @@ class Summary:
     self._data['executions'] = sum(held.values())
 
   def set_extra(self, name: str, value: Any) -> None:
-    """Anything else worth keeping; not part of the stable schema."""
+    """Keeps any other value, which is no part of the stable schema."""
     self._data['extra'][name] = value
 
   def build(self, *, complete: bool = True) -> dict[str, Any]:

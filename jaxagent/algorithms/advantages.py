@@ -91,7 +91,7 @@ def discounted_returns(
 
 
 def _as_groups(group_ids) -> jax.Array:
-  """Any hashable ids to integers."""
+  """Maps any hashable ids to integers."""
   if not isinstance(group_ids, jax.Array):
     group_ids = np.asarray(group_ids)
     if not np.issubdtype(group_ids.dtype, np.integer):

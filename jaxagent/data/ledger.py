@@ -84,7 +84,7 @@ class Ledger:
     self._move(prompt_id, Status.FINISHED)
 
   def requeue(self, prompt_id: str, failed: bool = False) -> int:
-    """Back to pending; returns how often it has failed so far."""
+    """Marks a prompt as pending again; returns how often it has failed so far."""
     entry = self._move(prompt_id, Status.PENDING)
     entry.attempts += int(failed)
     return entry.attempts

@@ -181,7 +181,7 @@ class Sample:
     return {n: header.index(n) for n in self.values if n in header}
 
   def _last(self, header: list[str]) -> dict[str, int]:
-    """Under other names the sample's columns are the last, if that may be they.
+    """Finds the sample's columns under other names: the last ones, if they fit.
 
     Not of a wide table: some feature may well be as constant as the sample.
     """

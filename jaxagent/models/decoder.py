@@ -95,7 +95,7 @@ def together(x: jax.Array, *linears: Linear) -> list[jax.Array]:
 
 
 class RMSNorm(nnx.Module):
-  """Over the last axis, in float32."""
+  """Root mean square norm over the last axis, in float32."""
 
   def __init__(self, size: int, config: ModelConfig):
     self.eps = config.rms_norm_eps

@@ -219,7 +219,7 @@ def _decode(
   bound,
   wake,
 ):
-  """Up to `bound` tokens for B of the slots.
+  """Decodes up to `bound` tokens for B of the slots.
 
   Their keys and values are copied side by side first, for many steps read them,
   and what is new is written back at the end.

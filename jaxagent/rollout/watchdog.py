@@ -25,7 +25,7 @@ class Watchdog:
     self._lost = 0
 
   def moved(self, now: float) -> None:
-    """Something finished, was issued, or the caller came back."""
+    """Records progress: a result, a call issued, or the caller's return."""
     self._last = max(self._last, now)
 
   def left(self, now: float) -> float:
@@ -33,7 +33,7 @@ class Watchdog:
     return max(0.0, self._last + self.limit_s - now)
 
   def count(self, event: str) -> None:
-    """Something was counted, by its name in the log."""
+    """Counts an event by its name in the log."""
     if event == 'quarantined':
       self._lost += 1
     elif event == 'finished':

@@ -17,7 +17,7 @@ def children(pid: int) -> list[int]:
 
 
 def below(pid: int) -> list[int]:
-  """Its children, theirs, and so on."""
+  """Returns all descendants of a process."""
   found = children(pid)
   for child in found:
     found += children(child)
@@ -34,7 +34,7 @@ def lives(pid: int) -> bool:
 
 
 def name(pid: int) -> str:
-  """Its command line, or what it calls itself; '' where it is gone."""
+  """Returns a process's command line, or its own name; '' if it is gone."""
   try:
     command = pathlib.Path(f'/proc/{pid}/cmdline').read_bytes()
   except OSError:

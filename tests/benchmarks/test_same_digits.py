@@ -12,6 +12,7 @@ _TRACE = {
   'reward': 0.5,
   'exec_s': 0.1,
   'timestamp': 1.0,
+  'timeout_rate': 0.25,
   'hash': 'a',
   'args': {'names': ['x', 'y']},
 }
@@ -43,8 +44,8 @@ def test_equal_runs_have_no_difference_whatever_their_seconds(before, tmp_path):
   metrics = {**_METRICS, 'timing_s/gen': 5.0, 'perf/throughput': 1.0}
   found = same_digits.compare(before, _work(tmp_path / 'after', later, metrics))
   assert found.differences == []
-  # task and index, four of the trace, one metric, one of the summary
-  assert (found.values, found.rewards) == (8, 1)
+  # task and index, five of the trace, one metric, one of the summary
+  assert (found.values, found.rewards) == (9, 1)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,7 @@ def test_equal_runs_have_no_difference_whatever_their_seconds(before, tmp_path):
     ({'reward': '0.5'}, '.reward: 0.5 and "0.5"'),
     ({'args': {'names': ['x', 'z']}}, '.args.names[1]: "y" and "z"'),
     ({'args': {}}, '.args.names: missing'),
+    ({'timeout_rate': 0.5}, '.timeout_rate: 0.25 and 0.5'),
   ],
 )
 def test_a_changed_or_missing_value_is_named_by_its_path(
