@@ -190,7 +190,7 @@ def make_learner(host, tokenizer) -> Learner | crew.Leader:
     raise UserError(str(error)) from error
 
 
-def make_policy(host, learner: Learner, tokenizer) -> Policy:
+def make_policy(host, learner: Learner | crew.Leader, tokenizer) -> Policy:
   """The learner's policy behind the configured engine."""
   roll = host.config.rollout
   served = engines.Served(
@@ -216,7 +216,7 @@ def make_policy(host, learner: Learner, tokenizer) -> Policy:
   )
 
 
-def restore_rl(host, learner: Learner) -> None:
+def restore_rl(host, learner: Learner | crew.Leader) -> None:
   """Loads the newest RL policy of the work directory."""
   learner.start_rl()
   manager = CheckpointManager(host.work / 'rl' / 'checkpoints')
