@@ -123,7 +123,7 @@ def _make(
       name='collect',
       frozen={EXPERT: _expert(host)},
       saved=f'trajectories that were whole are kept in {store.path}',
-      at_once=2 * host.config.sandbox.slots,
+      at_once=_at_once(host),
       check=lambda: _check_cut(cut, total, store.path),
     )
   _tell_rate(len(todo), time.monotonic() - began)
@@ -131,6 +131,14 @@ def _make(
     print(f'collect: {_of_cut(cut, total)}')
   for record in cut:
     _keep(store, record)
+
+
+def _at_once(host) -> int:
+  """Returns how many trajectories are under way: enough for sandboxes and model."""
+  executing = 2 * host.config.sandbox.slots
+  if host.expert.is_stand_in:
+    return executing
+  return executing + endpoints.max_concurrency(host.config, EXPERT)
 
 
 def _keep(store: record_data.TrajectoryStore, record: Collected) -> None:
