@@ -10,7 +10,7 @@ from configs import common, stepwise_ppo
 
 
 def get_config(arg: str = '') -> common.ConfigDict:
-  """As stepwise_ppo, evaluation only, of the work directory's policies."""
+  """Returns stepwise_ppo's config, to evaluate a work directory's policies only."""
   config = stepwise_ppo.get_config(arg).unlock()
   config.loop = 'evaluate'
   return config.lock()

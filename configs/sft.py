@@ -10,7 +10,7 @@ from configs import common, stepwise_ppo
 
 
 def get_config(arg: str = '') -> common.ConfigDict:
-  """As stepwise_ppo, ending after SFT."""
+  """Returns stepwise_ppo's config with SFT as the last stage."""
   config = stepwise_ppo.get_config(arg).unlock()
   config.name = 'sft'
   config.loop = 'sft'

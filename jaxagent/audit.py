@@ -131,7 +131,10 @@ class _Chain:
 
 
 def name_of(record: Mapping) -> str:
-  """What an expert's trajectory, sealed by itself, begins its chain with."""
+  """Returns the start of the hash chain of an expert's trajectory.
+
+  Each of these trajectories is sealed by itself.
+  """
   return f'{record.get("task")}-{record.get("index")}'
 
 
@@ -148,7 +151,7 @@ def _chain_problems(record: Mapping, prev: str) -> list[str]:
 
 
 def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
-  """What is wrong with one step as it stands in the file."""
+  """Yields the problems of one step as it stands in the file."""
   if 'reward' not in step:
     yield 'fields are missing: reward'
     return

@@ -1,6 +1,6 @@
 """Entry point: `python -m jaxagent.main --config=configs/stepwise_ppo.py`.
 
-Flags, nothing else: the loop that `config.loop` names does the work.
+Reads the flags and hands the config to `jaxagent.loops.run`, which does the work.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ def main(argv: list[str]) -> int:
 
 
 def _refuse(reason: object, code: int = 2) -> int:
-  """Says why nothing (more) is done, in one line; returns the exit code."""
+  """Prints an error in one line; returns the exit code."""
   print(f'error: {" ".join(str(reason).split())}', file=sys.stderr)
   return code
 
 
 def _parse(argv: list[str]) -> list[str]:
-  """absl's flags; what it cannot read is refused like a bad config."""
+  """Reads the flags; one that absl cannot read is refused like a bad config."""
   try:
     if not any(a.lstrip('-').startswith('help') for a in argv[1:]):
       from jaxagent.loops import command_line

@@ -35,7 +35,7 @@ EDITED = 'edited'  # `records.TakenStep.edited`
 
 
 class PauseError(ValueError):
-  """The request cannot be carried out; nothing was changed."""
+  """A request that cannot be carried out; nothing was changed."""
 
 
 def check_out(
@@ -48,7 +48,7 @@ def check_out(
   """Writes the state from which a trajectory resumes into a new folder."""
   state = _state(_paused(journal, task, index))
   if folder.exists() and any(folder.iterdir()):
-    raise PauseError(f'{folder} is not empty; name another.')
+    raise PauseError(f'{folder} is not empty; give another folder.')
   for name, content in workspace.visible(state.files).items():
     path = folder / FILES / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,17 +64,19 @@ def check_in(
   index: int,
   folder: pathlib.Path,
 ) -> None:
-  """Takes the folder's files and response as those to go on from."""
+  """Takes the folder's files and response as the state to resume from."""
   paused = _paused(journal, task, index)
   state = _state(paused)
   files = _read(folder / FILES, state, store)
   script = state.script if state.script in files else ''
   if not script:
-    raise PauseError(f'{folder / FILES} lacks {state.script}, which is run.')
+    raise PauseError(
+      f'{folder / FILES} lacks {state.script}, the script that is run; put it back.'
+    )
   history = state.history
   if history and _response(folder).is_file():
-    said = _text(_response(folder))
-    history = (*history[:-1], dataclasses.replace(history[-1], response=said))
+    text = _text(_response(folder))
+    history = (*history[:-1], dataclasses.replace(history[-1], response=text))
   changed = dataclasses.replace(
     state,
     files=files,
@@ -82,7 +84,9 @@ def check_in(
     state_id=state_id(task, files, script, state.step, 'edited'),
   )
   if changed == dataclasses.replace(state, state_id=changed.state_id):
-    raise PauseError(f'{folder} is what it was; nothing to take in.')
+    raise PauseError(
+      f'{folder} is unchanged; edit {FILES}/ or {RESPONSE} in it first.'
+    )
   executed = dataclasses.replace(
     paused.executed,
     state=changed,
@@ -106,10 +110,14 @@ def _paused(journal: pathlib.Path, task: str, index: int) -> WorkResult:
   if not steps:
     named = ', '.join(f'{t} {i}' for (t, i), s in sorted(known.items()) if s)
     raise PauseError(
-      f'{task} {index} has made no step; those that have: {named or "none"}.'
+      f'{task} {index} has taken no step; choose from those that have: '
+      f'{named or "none"}.'
     )
   if ended := _ended(journal, steps):
-    raise PauseError(f'{task} {index} has ended with {ended}.')
+    raise PauseError(
+      f'{task} {index} has ended with {ended}; only a trajectory under way can be '
+      'edited.'
+    )
   return steps[-1]
 
 
@@ -143,9 +151,11 @@ def _ended(journal: pathlib.Path, steps: Sequence[WorkResult]) -> str:
 def _read(
   folder: pathlib.Path, state: types.State, store: Snapshots
 ) -> dict[str, str | types.Blob]:
-  """The folder's files; those that are changed within a workspace's limits."""
+  """Returns the folder's files; changed ones must be within a workspace's limits."""
   if not folder.is_dir():
-    raise PauseError(f'{folder} is no folder.')
+    raise PauseError(
+      f'{folder} is not a folder; `out` makes it, with the files in it.'
+    )
   found = {
     path.relative_to(folder).as_posix(): path
     for path in sorted(folder.rglob('*'))
@@ -166,12 +176,15 @@ def _read(
 def _with_changed(
   files: workspace.Files, name: str, data: bytes, store: Snapshots
 ) -> dict[str, str | types.Blob]:
-  ours = workspace.is_at(name, workspace.RESERVED)
-  if workspace.inside(name) != name or ours:
-    raise PauseError(f'{name!r} is no name that a workspace can hold.')
+  reserved = workspace.is_at(name, workspace.RESERVED)
+  if workspace.inside(name) != name or reserved:
+    raise PauseError(
+      f'{name!r} is not a valid file name in a workspace; rename the file.'
+    )
   if len(data) > MAX_FILE_MB << 20:
     raise PauseError(
-      f'{name}: a run is given files of {MAX_FILE_MB} MB at most.'
+      f'{name}: has {len(data) / 2**20:.1f} MB; a file may have {MAX_FILE_MB} MB at '
+      'most.'
     )
   content: str | types.Blob | None = workspace.as_text(data)
   if content is None and (content := store.put_bytes(data)) is None:
@@ -224,8 +237,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     journals = _journals(flags.work_dir)
     if len(journals) != 1:
       raise PauseError(
-        f'{flags.work_dir}: {len(journals)} evaluations are under way; there must '
-        'be one.'
+        f'{flags.work_dir}: {len(journals)} evaluations are under way, not exactly '
+        'one. Stop a run during an evaluation, with Ctrl-C or SIGTERM.'
       )
     store = Snapshots(flags.work_dir / 'snapshots.sqlite')
     try:
@@ -250,7 +263,7 @@ def _parser() -> argparse.ArgumentParser:
   commands.add_parser('list', help='trajectories under way')
   for name, text in (
     ('out', 'write the state from which one resumes into a folder'),
-    ('in', 'take back what was changed'),
+    ('in', 'take the changed files and response back'),
   ):
     one = commands.add_parser(name, help=text)
     one.add_argument('task')

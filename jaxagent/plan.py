@@ -312,7 +312,10 @@ def _update_flops(
 def _advice(
   short: float, memory: dict, model: ModelConfig, several_rows: bool
 ) -> str:
-  """What a config can do about it; several_rows: of the longest, on a device."""
+  """Returns what to change in a config that does not fit; 'fits' if it does.
+
+  several_rows: a micro-batch has several rows of the longest text on a device.
+  """
   if short <= 0:
     return 'fits'
   tips = []

@@ -1,4 +1,4 @@
-"""Records that cross the borders between rooms. NumPy only: no jax here.
+"""Records that cross the borders between packages. NumPy only: no jax here.
 
 Every field states its unit (`_s` seconds, `_mb` MiB, `_kb` KiB) or its shape.
 B is the batch (rows), T the padded row length in tokens.
@@ -16,13 +16,13 @@ import numpy as np
 
 
 class Outcome(str, enum.Enum):
-  """What became of one action. Decided from exit status, signals, counters.
+  """Outcome of one action, decided from exit status, signals and counters.
 
   `invalid_format`, `invalid_action` and `grader_error` come from the
   environment, before or after anything ran; the others are the sandbox's.
-  `timeout` is the program's own limit, charged to whoever wrote it;
-  `deadline` is that of the step or trajectory around it, spent in a queue or
-  on a retry, and nobody's fault but ours.
+  `timeout` is the program's own limit and counts against the policy that wrote it;
+  `deadline` is that of the step or trajectory around it, spent in a queue or on a
+  retry, and an infrastructure error.
   """
 
   OK = 'ok'
@@ -42,7 +42,7 @@ class Outcome(str, enum.Enum):
 
   @property
   def is_infrastructure(self) -> bool:
-    """True where the fault is ours: never a reward, always a retry."""
+    """Whether it is an infrastructure error: never a reward, always a retry."""
     return self in (
       Outcome.INFRASTRUCTURE,
       Outcome.DEADLINE,
@@ -64,7 +64,7 @@ class Outcome(str, enum.Enum):
 class NoReward(str, enum.Enum):
   """The reason why something has no reward.
 
-  infrastructure, grader_error and deadline are faults of the machinery, as in
+  infrastructure, grader_error and deadline are infrastructure errors, as in
   Outcome; no_scale: a gain on a task without a known best score; not_credited: the
   recipe learns nothing from it; interaction_broken: the recipe broke its contract;
   generation_failed: no completion came; lease_expired: no answer within
@@ -83,7 +83,7 @@ class NoReward(str, enum.Enum):
 
   @classmethod
   def of(cls, outcome: Outcome) -> NoReward:
-    """The reason that a failure of the machinery gives."""
+    """Returns the reason for an infrastructure error."""
     return cls(outcome.value)
 
 
@@ -125,7 +125,7 @@ class Job:
   collect: relative paths to bring out after every process is dead; that one
     was not written, or is no regular file, is a fault of the script.
   optional: the same, and no fault.
-  apart: standard error comes back by itself, in `Execution.errors`.
+  apart: standard error is returned separately, in `Execution.errors`.
   changed_mb: MB of new and changed files to bring out as well, the smallest
     first; 0 for none. Never a fault of the script.
   argv: arguments of the script.
@@ -155,7 +155,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-  """What the sandbox says of one job. `exec_s` alone feeds duration weights.
+  """Result of one job in the sandbox. `exec_s` alone feeds duration weights.
 
   With `Job.apart`, output is standard output alone and errors standard error.
   With `Job.changed_mb`, changed: relative path -> content of the workspace's
@@ -223,7 +223,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-  """One sampled response. What ended it, when met, is in the last token id."""
+  """One sampled response. A stop token that ended it is its last token id."""
 
   request_id: str
   prompt_ids: np.ndarray  # int32 [P]
@@ -240,7 +240,7 @@ class Completion:
 
 @dataclasses.dataclass(frozen=True)
 class TextCompletion:
-  """The answer of a frozen role that speaks text.
+  """The answer of a frozen role as text.
 
   Attributes:
     text: the answer itself.
@@ -258,7 +258,7 @@ class TextCompletion:
 
 @dataclasses.dataclass(frozen=True)
 class Prompt:
-  """What the ledger counts: one state drawn for one sample.
+  """One item of the prompt source, drawn for one sample; the ledger counts these.
 
   prompt_id is unique within the run: f'{epoch}/{position}/{sample}'.
   payload is the environment's (a State for step-wise RL); not touched here.
@@ -281,7 +281,7 @@ def optional_mapping() -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Record:
-  """What is kept of one executed response; a recipe has a subclass of its own.
+  """Stored data of one executed response; each recipe has a subclass of its own.
 
   The fields here are those that metrics, summary, report and exports read of
   every recipe's records. `jaxagent.records` writes and reads them.
@@ -298,7 +298,7 @@ class Record:
   valid_action: the response could be acted on.
   score_before, score_after: on the validation split; None where nothing was graded.
   diff: unified diff of the program that it changed.
-  undone: the change was taken back, for its run failed.
+  undone: the change was taken back because its run failed.
   observation: what the policy is shown of it.
   tier: of the sandbox, 'T3' to 'T0'; None where nothing was run.
   untrusted: why the reward may have been cheated; '' where it cannot have been.
@@ -377,7 +377,7 @@ class Record:
 
 @dataclasses.dataclass(frozen=True)
 class Executed:
-  """What an interaction is told of one execution.
+  """Result of one execution, as an interaction gets it.
 
   outcome: one that `is_infrastructure` never reaches the interaction.
   state: where the next step starts; None where there is none.
@@ -471,7 +471,7 @@ class Sample:
 class Batch:
   """Static-shape rows for the learner. Rows may pack several samples.
 
-  All arrays [B, T] unless said. `segment_ids` is 0 on padding, 1.. per
+  All arrays are [B, T]. `segment_ids` is 0 on padding, 1.. per
   sample in the row; `positions` restart at 0 in each segment. A token t is
   predicted from t-1, so per-token fields of a policy token stand at the
   token itself; the learner shifts.
@@ -561,7 +561,7 @@ class PastStep:
 
 @dataclasses.dataclass(frozen=True)
 class State:
-  """Where a step starts: a script, its score, and what was seen before.
+  """State from which a step starts: a script, its score, and the steps before.
 
   files: relative path -> content of the workspace, the task's data left out.
   history: the last steps, newest last.

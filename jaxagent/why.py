@@ -1,11 +1,11 @@
-"""Tells what became of each rollout of an update, and why.
+"""Prints how each rollout of an update ended, and why.
 
   python -m jaxagent.why WORK_DIR --update 37 [--prompt ID] [--json]
 
 Reads `rl/rollouts.jsonl` of a running, stopped or finished run. An update shows what it
 learned from and what ended, without being learned from, while its batch was
-collected. Without --update a prompt shows all that became of it; without both, the
-counts of the whole run. Exits with 2 where there is nothing to read.
+collected. With --prompt alone: all rollouts of that prompt; with neither: the counts of
+the whole run. Exits with 2 where there is nothing to read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from jaxagent.rollout.rollout_log import Fate
 
 _DONE = {
   Fate.TRAINED: 'update {update} learned from it',
-  Fate.STALE: 'dropped as too old; its prompt began anew',
-  Fate.CANCELLED: 'stopped when the batch was full; its prompt began anew',
-  Fate.RESTARTED: 'not learned from; its prompt began anew',
+  Fate.STALE: 'dropped as too old; its prompt was started again',
+  Fate.CANCELLED: 'stopped when the batch was full; its prompt was started again',
+  Fate.RESTARTED: 'not learned from; its prompt was started again',
   Fate.QUARANTINED: 'not learned from; its prompt is not used again',
   Fate.UNUSED: 'finished, but the run ended or stopped before an update took it',
   Fate.UNFINISHED: 'under way when the run ended or stopped',
@@ -33,16 +33,16 @@ _DONE = {
 
 
 class NotThere(ValueError):
-  """There is no such run, update or prompt; the message says what there is."""
+  """A run, update or prompt that does not exist; the message lists what does."""
 
 
 def rollouts(
   work: pathlib.Path, update: int | None = None, prompt: str = ''
 ) -> list[dict[str, Any]]:
-  """Records of `rl/rollouts.jsonl` (docs/rollout.md), in the order they ended.
+  """Returns records of `rl/rollouts.jsonl` (docs/rollout.md), in the order they ended.
 
-  update: those it learned from, and those that ended otherwise while the policy had
-    made so many updates. prompt: those of this prompt alone.
+  update: keeps those it learned from, and those that ended without being learned from
+    while its batch was collected. prompt: keeps those of this prompt.
 
   Raises NotThere.
   """
@@ -54,30 +54,33 @@ def rollouts(
       'no such folder'
       if not work.is_dir()
       else (
-        f'no {rollout_log.LOG}: RL has not begun there, or an older version ran it'
+        f'no {rollout_log.LOG}: RL has not started there, or an older version ran it'
       )
     )
-    raise NotThere(f'{work}: {what}.') from None
+    raise NotThere(
+      f'{work}: {what}. Give the work directory of a run.'
+    ) from None
   if update is not None:
     known = sorted({r['update'] for r in found if r['update'] is not None})
     found = [r for r in found if update in (r['update'], _while(r))]
     if not found:
       have = f'{known[0]} to {known[-1]}' if known else 'none so far'
-      raise NotThere(f'update {update} is not in {path}; trained are {have}.')
+      raise NotThere(f'update {update} is not in {path}; choose from: {have}.')
   if prompt:
     ids = sorted({r['prompt_id'] for r in found})
     found = [r for r in found if r['prompt_id'] == prompt]
     if not found:
       where = '' if update is None else f' of update {update}'
       raise NotThere(
-        f'prompt {prompt!r} is not among the {len(ids)} ended ones{where}, such as '
-        f'{", ".join(ids[:3]) or "none"}.'
+        f'prompt {prompt!r} is not among the {len(ids)} prompts with an ended rollout'
+        f'{where}; choose from: {", ".join(ids[:3]) or "none"}'
+        f'{", ..." if len(ids) > 3 else ""}.'
       )
   return found
 
 
 def _while(record: Mapping[str, Any]) -> int | None:
-  """The update that was being collected when it ended without being trained."""
+  """Returns the update whose batch was collected when an untrained rollout ended."""
   return record['version'] if record['update'] is None else None
 
 
@@ -99,8 +102,8 @@ def lines(records: Iterable[Mapping[str, Any]]) -> Iterable[str]:
       if attempt['outcome'] in rollout_log.FAULTS:
         yield (
           f'  call {attempt["call"]}, attempt {attempt["attempt"]}: '
-          f'{attempt["outcome"]} after {attempt["seconds"]:.1f} s, a fault of the '
-          f'machinery: {attempt["message"] or "no message"}'
+          f'{attempt["outcome"]} after {attempt["seconds"]:.1f} s, an infrastructure '
+          f'error: {attempt["message"] or "no message"}'
         )
     for turn in record['turns']:
       yield '  ' + _of_turn(turn)
@@ -120,7 +123,7 @@ def _of_turn(turn: Mapping[str, Any]) -> str:
 
 
 def counts(records: Sequence[Mapping[str, Any]]) -> list[str]:
-  """A line for each fate, with reasons and outcomes."""
+  """Returns a line for each fate, with reasons and outcomes."""
   text = []
   for fate in Fate:
     mine = [r for r in records if r['fate'] == fate]

@@ -59,7 +59,7 @@ def _said(capsys, *arguments) -> str:
 @pytest.mark.parametrize(
   'prompt, names',
   [
-    ('0/1/0', ('grader_error', 'killed by signal 9', 'fault of the machinery')),
+    ('0/1/0', ('grader_error', 'killed by signal 9', 'infrastructure error')),
     ('0/2/0', ('invalid_format', 'has no Action', 'reward 0')),
     ('0/3/0', ('timeout', 'reward 0.5')),
     (
@@ -73,7 +73,9 @@ def test_each_prompt_is_answered_by_name(work, capsys, prompt, names):
   assert all(name in said for name in names)
 
 
-def test_an_update_shows_what_ended_while_it_was_collected(work, capsys):
+def test_an_update_shows_the_rollouts_that_ended_while_it_was_collected(
+  work, capsys
+):
   said = _said(capsys, work, '--update', 37)
   assert '0/4/0' in said and '0/0/0' not in said
   assert '3 trained' in said and '1 quarantined' in said
@@ -87,12 +89,18 @@ def test_json_is_the_records(work, capsys):
 @pytest.mark.parametrize(
   'arguments, problem',
   [
-    (['--update', '5'], 'update 5 is not in .*; trained are 36 to 37'),
-    (['--prompt', '9/9/9'], "prompt '9/9/9' is not among the 5 ended ones"),
-    (['--update', '36', '--prompt', '0/1/0'], 'ended ones of update 36'),
+    (['--update', '5'], 'update 5 is not in .*; choose from: 36 to 37'),
+    (
+      ['--prompt', '9/9/9'],
+      "prompt '9/9/9' is not among the 5 prompts .*; choose from: ",
+    ),
+    (
+      ['--update', '36', '--prompt', '0/1/0'],
+      'an ended rollout of update 36; choose from',
+    ),
   ],
 )
-def test_what_is_not_there_is_said_in_one_line(
+def test_an_unknown_update_or_prompt_is_refused_in_one_line(
   work, capsys, arguments, problem
 ):
   assert why.main([str(work), *arguments]) == 2
@@ -101,8 +109,8 @@ def test_what_is_not_there_is_said_in_one_line(
   assert re.search(problem, error), error
 
 
-def test_a_folder_without_a_run_is_named(tmp_path, capsys):
+def test_a_folder_without_a_run_is_refused_by_name(tmp_path, capsys):
   assert why.main([str(tmp_path / 'gone')]) == 2
   assert 'no such folder' in capsys.readouterr().err
   assert why.main([str(tmp_path)]) == 2
-  assert 'RL has not begun' in capsys.readouterr().err
+  assert 'RL has not started' in capsys.readouterr().err

@@ -10,7 +10,7 @@ from jaxagent.options import Section, option, relation
 
 @dataclasses.dataclass(frozen=True)
 class EnvOptions(Section):
-  """What a policy may do, and what it is shown of the result."""
+  """Actions that a policy may take, and how results are shown to it."""
 
   dialect: str = option(
     'jaxagent',

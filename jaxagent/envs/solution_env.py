@@ -171,7 +171,7 @@ class SolutionEnvironment:
 
 
 def _thoughts(text: str | None) -> str:
-  """What a model thought before it answered with `text`; '' where it did not."""
+  """Returns the thoughts that came before the answer `text`; '' if there are none."""
   return getattr(text, 'thoughts', '')[-MOST_THOUGHTS:]
 
 

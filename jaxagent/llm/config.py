@@ -144,7 +144,7 @@ class ReaderOptions(TextEndpoint):
 
 @dataclasses.dataclass(frozen=True)
 class InstrumenterOptions(TextEndpoint):
-  """Where partial credit for whole solutions comes from."""
+  """Source of the marks that give a whole solution partial credit."""
 
   without: ClassVar[str] = 'syntax'
 

@@ -1,7 +1,7 @@
-"""The loops: each stage of a run, readable from top to bottom.
+"""The stages of a run, each readable from top to bottom.
 
-Only this room and `jaxagent.main` see the config object; every other room
-takes plain arguments or small frozen dataclasses.
+Only this package and `jaxagent.main` see the config object; every other package
+takes plain arguments or small frozen dataclasses. Start with `loops/train.py`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,16 @@ def run(config) -> None:
   except Exception as error:
     if disk.is_full(error):
       raise DiskFull(
-        f'no space left on the disk of {disk.where(error) or config.work_dir}; '
-        'free some and give the same command: it goes on from what is saved in '
+        f'no space left on the disk of {disk.where(error) or config.work_dir}. Free '
+        'some and rerun the same command; it resumes from what is saved in '
         f'{config.work_dir}.'
       ) from error
     if isinstance(error, CheckpointError):
       raise UserError(str(error)) from error
-    # A fault of the native engine is ours: it keeps its whole trace.
+    # An error of the native engine is a bug of jaxagent: it keeps its traceback.
     if isinstance(error, EngineError) and config.rollout.engine != 'native':
       raise MachineryError(
-        f'config.rollout.engine={config.rollout.engine!r}: {error} Once it is '
-        'mended, the same command goes on from what is saved in '
-        f'{config.work_dir}.'
+        f'config.rollout.engine={config.rollout.engine!r}: {error} Fix the cause and '
+        f'rerun the same command; it resumes from what is saved in {config.work_dir}.'
       ) from error
     raise

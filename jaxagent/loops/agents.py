@@ -11,12 +11,12 @@ def actions_of(config) -> tuple[str, ...]:
 
 
 def agent_of(config) -> agents.AgentStyle:
-  """What writes prompts and reads responses."""
+  """Returns the agent style that writes prompts and reads responses."""
   return agents.agent(config.agent, mode=config.env.parse_mode)
 
 
 def prompter_of(config) -> agents.Prompter:
-  """What a policy is shown of a state."""
+  """Returns the prompter that turns a state into the policy's prompt."""
   return agents.Prompter(
     config.rollout.prompt_style, agent_of(config), actions_of(config)
   )

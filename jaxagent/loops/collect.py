@@ -122,7 +122,7 @@ def _make(
       deliver=deliver,
       name='collect',
       frozen={EXPERT: _expert(host)},
-      saved=f'trajectories that were whole are kept in {store.path}',
+      saved=f'complete trajectories are kept in {store.path}',
       at_once=_at_once(host),
       check=lambda: _check_cut(cut, total, store.path),
     )
@@ -158,9 +158,9 @@ def _whole(host, store: record_data.TrajectoryStore) -> list[Collected]:
           if isinstance(step.state, str)}  # fmt: skip
   if missing := host.env.store.missing(keys):
     raise UserError(
-      f'{store.path}: {len(missing)} of the {len(keys)} states that its steps '
-      f'were taken in are not in {host.work / "snapshots.sqlite"}. Put that '
-      'file back, or remove the first: its trajectories are then made again.'
+      f'{store.path}: {len(missing)} of the {len(keys)} states of its steps are not '
+      f'in {host.work / "snapshots.sqlite"}. Put that file back, or remove '
+      f'{store.path.name}: its trajectories are then made again.'
     )
   return records
 
@@ -178,8 +178,8 @@ def _check_cut(
 ) -> None:
   if len(cut) > tolerated(total):
     raise MachineryError(
-      f'collect: {_of_cut(cut, total)}. Fix that and rerun the same command: it '
-      f'resumes them and keeps the whole ones in {path}.'
+      f'collect: {_of_cut(cut, total)}. Fix the cause and rerun the same command; it '
+      f'resumes these and keeps the complete ones in {path}.'
     )
 
 
@@ -192,7 +192,7 @@ def _of_cut(cut: Sequence[Collected], total: int) -> str:
 
 
 def _tell_invalid(host, records: list[Collected], path) -> None:
-  """Says how many steps of a model were no valid action.
+  """Prints how many steps of a model were no valid action.
 
   Raises UserError where all of them were: there is nothing to learn from.
   """
@@ -240,7 +240,7 @@ def _ideas(host, initial: types.State, embed) -> list[str]:
     return idea_data.select_diverse(pool, k=config.ideas_kept, embed=embed)
   except TextModelError as error:
     raise UserError(
-      f'config.embeddings: {error} Mend that, or set '
+      f'config.embeddings: {error} Fix that, or set '
       'config.embeddings.kind=tfidf.'
     ) from error
 

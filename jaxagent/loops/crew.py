@@ -1,8 +1,9 @@
-"""One run over several processes: the first leads, the others follow its learner.
+"""One run over several processes: process 0 leads, the others follow its learner.
 
 Process 0 does the whole job: tasks, experts, sandboxes, engine, scheduler, files. A
-mesh over several processes needs all of them in every program of the learner, so what
-process 0 does with its learner it first tells the others, and they do it with theirs.
+mesh over several processes needs all of them in every program of the learner, so
+process 0 broadcasts each call of its learner before it makes the call, and every other
+process makes the same call of its own learner.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _TOLD = (
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """What a learner is made of.
+  """The arguments that every process builds its learner from.
 
   path: folder of a Hugging Face model to begin with, '' for random weights;
     critic_path: of the value model's, '' for a copy of the policy. With several
@@ -56,7 +57,7 @@ class Plan:
 
 
 def run_options(model: models.ModelConfig) -> dict[str, Any]:
-  """How it runs, which a Hugging Face folder does not say."""
+  """Returns the options of running a model, which a Hugging Face folder lacks."""
   return {
     'dtype': model.dtype,
     'scan_layers': model.scan_layers,
@@ -109,7 +110,7 @@ def _read_critic(
 
 
 def make_learner(plan: Plan) -> Learner | Leader:
-  """Of this process alone, or of all of them."""
+  """Returns a learner of this process, or one that all processes share."""
   if jax.process_count() == 1:
     return build(plan)
   processes.tell((_Follower.build, (plan,), {}))
@@ -184,7 +185,7 @@ def _restore(learner, manager: CheckpointManager, step: int) -> None:
 
 
 class _Follower:
-  """What another process does when it is told."""
+  """Carries out in another process the calls that process 0 broadcasts."""
 
   learner: Learner
 
@@ -208,7 +209,7 @@ class _Follower:
 
 @contextlib.contextmanager
 def leading() -> Iterator[None]:
-  """Ends the others, too, when the run has ended, however."""
+  """Ends the other processes when the run has ended or failed."""
   try:
     yield
   finally:
@@ -218,9 +219,9 @@ def leading() -> Iterator[None]:
 
 
 def follow() -> None:
-  """All that a process other than the first does, until that one's run has ended.
+  """Carries out the calls of process 0 until its run has ended.
 
-  Raises what a call of the learner raised here and not in process 0.
+  Raises the error of a call of the learner that failed here and not in process 0.
   """
   stop = StopFlag()
   stop.install()  # process 0 decides when to stop, and what is saved before
@@ -237,9 +238,10 @@ def follow() -> None:
 
 
 def _heard(failed: Exception | None) -> Any:
-  """The next message; after a failure None, which says that process 0 has ended too.
+  """Returns the next message; None if process 0 has ended.
 
-  Raises `failed` where process 0 goes on, or waits for this process for ever.
+  Raises `failed`, the error of the last call, if process 0 has not ended: it continues
+  without this process, or would wait for it for ever.
   """
   if failed is None:
     return processes.hear()

@@ -24,7 +24,7 @@ Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
 
 
 def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
-  """The configured one, the model's own, or one trained on `texts`.
+  """Returns the configured tokenizer, the model's own, or one trained on `texts`.
 
   Raises UserError where the installed libraries give texts other ids than
   tokenizer.json does, or than the run had when it began.
@@ -41,7 +41,7 @@ def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
       tokenizer = bpe.train(texts, host.config.tokenizer.vocab_size)
       tokenizer.save(own)
     own.mkdir(parents=True, exist_ok=True)
-    # A run that goes on has the ids that it began with.
+    # A resumed run must have the ids that it began with.
     readings.check_same(own / readings.PROBE_FILE, tokenizer)
     if folder:
       readings.copy(folder, own)
@@ -52,13 +52,13 @@ def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
 
 
 def system_of(config) -> str:
-  """The system message of what the policy is shown."""
+  """Returns the system message of the policy's prompts; '' for none."""
   whole = config.loop in ('rl_for_mle', 'tree_search')
   return SYSTEM if whole and config.rollout.prompt_style == 'full' else ''
 
 
 def tokenizer_folder(config) -> str:
-  """Where the tokenizer comes from; '' where the run trains one."""
+  """Returns the folder of the given tokenizer; '' if the run trains one."""
   return config.tokenizer.path or config.model.path
 
 
@@ -90,8 +90,10 @@ def step_texts(host, records: Sequence[Collected]) -> Iterator[str]:
 def model_config(config, vocab_size: int) -> models.ModelConfig:
   """The model of `config.model` with the run's own options.
 
-  vocab_size: entries of the tokenizer. Raises UserError where they do not
-  fit each other or the model is none of ours.
+  vocab_size: entries of the tokenizer.
+
+  Raises UserError where it does not fit the model, or jaxagent does not implement the
+  model.
   """
   options = config.model
   where = f'config.model.path={options.path!r}'
@@ -122,7 +124,10 @@ def model_config(config, vocab_size: int) -> models.ModelConfig:
 def critic_config(
   config, policy: models.ModelConfig
 ) -> models.ModelConfig | None:
-  """Of `config.rl.critic_path`, to run as the policy does; None without."""
+  """Returns the model of `config.rl.critic_path`; None if there is none.
+
+  It runs with the options of the policy.
+  """
   if not config.rl.critic_path:
     return None
   return models.ModelConfig.from_hf(

@@ -1,4 +1,4 @@
-"""`--dry_run`: what a run would do and need, without weights or devices."""
+"""`--dry_run`: stages and memory of a run, without weights or devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxagent.loops.host import choose_tasks
 
 
 def print_plan(config) -> None:
-  """Stages, shapes, and memory by role and device."""
+  """Prints stages, shapes, and memory by role and device."""
   heldin, heldout = choose_tasks(config)
   print(f'{config.name}:{config.variant}  config {settings.config_sha(config)}')
   for line in _stages(config, heldin, heldout):
@@ -41,7 +41,10 @@ def _stages(config, heldin, heldout) -> list[str]:
 
 
 def _of_training(config, heldin: int, tasks: int) -> list[str]:
-  """From collecting to evaluating; of so many tasks."""
+  """Returns the plan lines of a run that trains.
+
+  heldin, tasks: how many tasks are held-in, and how many there are in all.
+  """
   rl = config.rl
   policies = [p for p in config.eval.policies if p != 'starter']
   collected, evaluated = (
@@ -70,7 +73,7 @@ def _sft(config) -> str:
 
 
 def _of_searches(config, tasks: int) -> list[str]:
-  """Of a model that is there: nothing is trained."""
+  """Returns the plan lines of a tree search; no model is trained."""
   writer, search = config.writer, config.search
   author = "the work directory's policy"
   if writer.kind == 'openai':
@@ -89,14 +92,14 @@ def _limit(most: float, unit: str) -> str:
 
 
 def _unit(config) -> str:
-  """What a batch is counted in."""
+  """Returns the word for what a batch is a number of."""
   if config.loop == 'episodewise_ppo':
     return f'trajectories of up to {config.episode.max_steps} steps'
   return 'solutions' if config.loop == 'rl_for_mle' else 'steps'
 
 
 def _of_trajectories(config):
-  """What is said of (collecting, evaluating) for a number of tasks."""
+  """Returns two functions: number of tasks -> text about (collecting, evaluating)."""
   collect = config.collect
 
   def collected(tasks: int) -> str:
@@ -146,7 +149,7 @@ class Parts:
 def parts_of(config, platform: str = 'gpu') -> Parts:
   """Reads from a config what is planned and compiled, for devices of a platform.
 
-  Raises UserError for a model that is none.
+  Raises UserError for a model that jaxagent does not implement.
   """
   from jaxagent.loops import device
 
@@ -169,8 +172,8 @@ def parts_of(config, platform: str = 'gpu') -> Parts:
 def plan_of(config, **changes: Any) -> dict[str, Any]:
   """`plan.plan` of a config; changes: its other arguments.
 
-  Raises UserError for a model that is none, ValueError for a mesh that does
-  not divide it.
+  Raises UserError for a model that jaxagent does not implement, ValueError for a mesh
+  that does not divide it.
   """
   parts = parts_of(config)
   learner = parts.learner
@@ -193,7 +196,10 @@ def plan_of(config, **changes: Any) -> dict[str, Any]:
 
 
 def _engine_slots(config) -> int:
-  """Of the native engine; 0 for vLLM, whose servers have memory of their own."""
+  """Returns the slots of the native engine; 0 for vLLM.
+
+  A vLLM server has memory of its own.
+  """
   from jaxagent.loops import engines
 
   if config.rollout.engine != 'native':

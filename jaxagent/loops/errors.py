@@ -4,32 +4,32 @@ from __future__ import annotations
 
 
 class UserError(Exception):
-  """Something the user can mend; the message names value and remedy."""
+  """An error that the user can fix; the message names the value and the fix."""
 
 
 class DiskFull(Exception):
-  """A disk is full: what is saved is whole, the same command goes on."""
+  """A disk is full. Saved files are intact; the same command resumes the run."""
 
 
 class Interrupted(Exception):
-  """SIGTERM or Ctrl-C: everything is saved, the same command goes on."""
+  """SIGTERM or Ctrl-C stopped the run. The same command resumes it."""
 
 
 class MachineryError(Exception):
-  """Our own parts fail again and again: what is saved is whole.
+  """Infrastructure errors ended the run: sandbox, engine, endpoint or grader.
 
-  Once they are mended, the same command goes on.
+  Saved files are intact. Once the cause is fixed, the same command resumes the run.
   """
 
 
 def tolerated(total: int) -> int:
-  """Of so many trajectories, those that a fault of ours may cut short.
+  """Returns how many of `total` trajectories infrastructure errors may cut short.
 
-  More end the run: what is left would not be what was asked for.
+  More end the run: the rest would be too small a part of what was asked for.
   """
   return max(1, total // 10)
 
 
 def in_one_line(fault: str) -> str:
-  """`fault` for records and terminals: ASCII, one line, 500 characters."""
+  """Returns `fault` for records and terminals: ASCII, one line, 500 characters."""
   return ascii(' '.join(fault.split()))[1:-1][:500]

@@ -99,10 +99,10 @@ def evaluate_text_model(
   prompt_text: Callable[[types.State], str],
   max_concurrency: int,
 ) -> list[Evaluated]:
-  """As `evaluate_policy`, of a frozen role that is shown states.
+  """Evaluates, as `evaluate_policy` does, a frozen role that is shown states.
 
   answer: (state, task, index of the trajectory, number of the step) -> its answer.
-  prompt_text: what it is prompted with, in words.
+  prompt_text: state -> the text of its prompt.
   """
   recipe = Trajectory(
     _same,
@@ -143,8 +143,8 @@ def evaluate(
   resumes those.
 
   Args:
-    prompt_text: state -> what its prompt says, in words.
-    roles: who answers; see `rollouts.run`.
+    prompt_text: state -> the text of its prompt.
+    roles: samplers by role (`policy` or `frozen`); see `rollouts.run`.
   """
   path = host.work / 'eval' / f'{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
@@ -197,7 +197,7 @@ def evaluate(
 
 
 def _tell_of_older(path: pathlib.Path) -> None:
-  """Says that what an older version left under way is not resumed."""
+  """Prints that an unfinished evaluation of an older version is made anew."""
   older = path.with_suffix('.steps.jsonl')
   if older.exists():
     print(
@@ -248,28 +248,29 @@ def taken_step(executed: types.Executed) -> TakenStep:
 
 
 def present(records: Sequence[Evaluated]) -> list[Evaluated]:
-  """The records that count: those that no fault of ours cut short."""
+  """Returns the records that count: those that no infrastructure error cut short."""
   return [r for r in records if not r.missing]
 
 
 def check_missing(label: str, records: Sequence[Evaluated], total: int) -> None:
-  """Says what is missing; raises MachineryError where it is more than a tenth.
+  """Prints what is missing; raises MachineryError where it is more than a tenth.
 
-  To be asked before the records are kept for good. total: how many were begun.
+  Called before the records are stored for good. total: how many were begun.
   """
   reasons = Counter(r.reason for r in records if r.missing)
   if not reasons:
     return
   what = (
-    f'evaluate {label}: {reasons.total()} of {total} trajectories are '
-    'missing for a fault of the machinery'
+    f'evaluate {label}: {reasons.total()} of {total} trajectories were lost to '
+    'infrastructure errors'
   )
   why = f'most often: {reasons.most_common(1)[0][0]}'
   if reasons.total() > tolerated(total):
     raise MachineryError(
-      f'{what}; {why}. Mend that and give the same command: it makes them.'
+      f'{what}; {why}. Fix the cause and rerun the same command; it resumes from '
+      'the other trajectories.'
     )
-  print(f'{what} and left out of the statistics; {why}')
+  print(f'{what} and are left out of the statistics; {why}')
 
 
 def _execute(
@@ -315,9 +316,10 @@ def _better(host, task: str, score: float, best: float | None) -> bool:
 
 
 def scales(host, starts: Mapping[str, Start]) -> dict[str, evaluation.Scale]:
-  """Private against private: m_init measured here, m_best of `task.yaml`.
+  """Returns the scale of each task's private score.
 
-  Raises UserError where they are one number: scores have no scale then.
+  It reaches from the starter's score, measured here, to `m_best_private` of
+  `task.yaml`. Raises UserError where they are one number: then there is no scale.
   """
   for task, start in starts.items():
     if start.private == host.spec(task).m_best_private:
@@ -337,7 +339,7 @@ def scales(host, starts: Mapping[str, Start]) -> dict[str, evaluation.Scale]:
 
 
 def runs_of(records: Sequence[Evaluated], split: str) -> list[evaluation.Run]:
-  """Records of `evaluate_policy` as the statistics take them."""
+  """Returns the records of a split in the form of `jaxagent.evaluation`."""
   runs = []
   for record in present(records):
     if record.split != split:
@@ -355,6 +357,6 @@ def runs_of(records: Sequence[Evaluated], split: str) -> list[evaluation.Run]:
 
 
 def starter_runs(host, starts, split: str) -> list[evaluation.Run]:
-  """The starter script itself: no action, its private score."""
+  """Returns a run of each starter script: its private score, without a step."""
   names = host.heldin if split == 'heldin' else host.heldout
   return [evaluation.Run(t, starts[t].private) for t in names]

@@ -52,7 +52,7 @@ class Attempt:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-  """What became of an attempt.
+  """Result of an attempt.
 
   step: None where it was not run. private: its score on the private rows.
   error: the infrastructure error that ended it, or ''.
@@ -203,7 +203,7 @@ def drive(
   Seeds do not depend on `label`: common random numbers for every policy.
 
   Args:
-    took: gets what became of each; may push more attempts into the feed.
+    took: gets the result of each; may push more attempts into the feed.
     ran: called after each execution.
   """
 

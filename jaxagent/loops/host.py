@@ -1,4 +1,4 @@
-"""The host side of a run: tasks, sandbox, grader, environment, text models."""
+"""What the stages of a run share: tasks, sandbox, grader, environment, models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jaxagent.stand_ins.programmer import ScriptedProgrammer
 
 
 class StopFlag:
-  """Set by SIGTERM or SIGINT; loops look at it between units of work."""
+  """Flag set by SIGTERM or SIGINT; the stages check it between units of work."""
 
   def __init__(self):
     self.signal: int | None = None
@@ -49,11 +49,11 @@ class StopFlag:
     self.signal = number
 
   def check(self, saved: str) -> None:
-    """Raises Interrupted when a signal came; `saved` says what is kept."""
+    """Raises Interrupted after a signal; `saved` is the part on what is kept."""
     if self.signal is not None:
       name = signal.Signals(self.signal).name
       raise Interrupted(
-        f'{name}: stopped; {saved}. Run the same command to go on.'
+        f'{name}: stopped; {saved}. Rerun the same command to resume.'
       )
 
 
@@ -89,10 +89,10 @@ class Host:
 
 
 def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
-  """(held-in, held-out) names; an empty option means all of that split.
+  """Returns the names of (held-in, held-out) tasks; an empty option means all.
 
-  Of whole solutions held-out tasks are those that are named: a policy is trained
-  for its task.
+  For whole solutions an empty `tasks.heldout` means none: a policy is trained for its
+  task.
   """
   folder = pathlib.Path(config.tasks_dir)
   known = task_names(folder)
@@ -123,14 +123,20 @@ def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
   both = sorted(set(heldin) & set(heldout))
   if both:
     raise UserError(
-      f'config.tasks: {both} are held-in and held-out at once; a task can '
-      'be trained on or kept for evaluation, not both.'
+      f'config.tasks: {both} are both held-in and held-out; a task is either trained '
+      'on or kept for evaluation. Take them out of config.tasks.heldin or heldout.'
     )
   if config.loop == 'agent':  # nothing is trained
     if not heldin + heldout:
-      raise UserError(f'config.tasks: there is no task in {folder}.')
+      raise UserError(
+        f'config.tasks: there is no task in {folder}; give another folder with '
+        '--config.tasks_dir=DIR.'
+      )
   elif not heldin:
-    raise UserError('config.tasks.heldin: no held-in task to train on.')
+    raise UserError(
+      f'config.tasks.heldin: no held-in task to train on in {folder}; name some with '
+      '--config.tasks.heldin.'
+    )
   return heldin, heldout
 
 
@@ -151,7 +157,7 @@ def prepare_all(config, work: pathlib.Path) -> dict[str, PreparedTask]:
 
 
 def _of_backend(box) -> dict[str, str]:
-  """The options that only one backend has."""
+  """Returns the options that only one backend has."""
   options = {
     'docker': {'image': box.docker_image},
     'ray': {'address': box.ray_address},
@@ -160,7 +166,7 @@ def _of_backend(box) -> dict[str, str]:
 
 
 def _check_own_limits(prepared, step_timeout_s: float) -> None:
-  """Deadlines nest, also where each task has its own."""
+  """Raises UserError where a task's own limit is not below that of a step."""
   for name, task in prepared.items():
     if task.spec.limits.timeout_s >= step_timeout_s:
       raise UserError(

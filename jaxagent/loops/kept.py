@@ -1,9 +1,8 @@
-"""What finished stages left in the work directory, damaged or not.
+"""Reads the files that finished stages left in the work directory.
 
-A file that a full disk or a kill damaged is said, set aside beside itself
-(`*.damaged`) and made again: it must not end a run. One that holds records which
-another version of jaxagent wrote, and this one cannot read, is left as it is and
-ends the run in a line.
+A damaged file (full disk, killed process) is reported, renamed `*.damaged` and made
+again: it must not end a run. A file with records of another version of jaxagent that
+this one cannot read is left as it is and ends the run with one line.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _DAMAGE = (
 def kept_json(
   path: pathlib.Path, read: Callable[[Any], Any] = lambda value: value
 ) -> Any:
-  """`read` of the JSON in `path`; None where there is none to be used.
+  """Returns `read` of the JSON in `path`; None if it is missing or damaged.
 
   read: turns the JSON value into what the caller wants; where it raises
     ValueError, LookupError, TypeError or AttributeError the file counts as
@@ -49,10 +48,11 @@ def kept_json(
 
 
 def mend_lines(path: pathlib.Path, read: Callable[[Any], Any]) -> list[Any]:
-  """`read` of each line of a file of JSON lines; [] where there is no file.
+  """Returns `read` of each line of a file of JSON lines; [] if there is no file.
 
-  read: as in `kept_json`; a file with a line that is damaged is set aside as it is,
-    and what is whole in it written anew.
+  A file with a damaged line is renamed `*.damaged`; its whole lines are written anew.
+
+  read: as in `kept_json`.
 
   Raises UserError where a record is of a kind or version that is not known.
   """
@@ -91,7 +91,7 @@ def evaluated(work: pathlib.Path, label: str) -> list[records.Evaluated]:
   path = work / 'eval' / f'{label}.json'
   if (found := kept_json(path, trajectories)) is None:
     raise UserError(
-      f'{path} is not there or was damaged: the same command makes it again.'
+      f'{path} is missing or was damaged: rerun the same command to make it again.'
     )
   return found
 

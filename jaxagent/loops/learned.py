@@ -1,4 +1,4 @@
-"""What SFT learns from: the experts' steps, or conversations of a file."""
+"""Training rows of SFT: from the experts' steps, or from conversations of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxagent.records import Collected
 
 
 def imported(config) -> list[Conversation]:
-  """Those of `config.sft.conversations`; [] without.
+  """Returns the conversations of `config.sft.conversations`; [] if none are given.
 
   Raises UserError where the file is not what it should be.
   """
@@ -33,14 +33,14 @@ def imported(config) -> list[Conversation]:
 
 
 def texts(found: Sequence[Conversation]) -> Iterator[str]:
-  """Prompts and responses, for a tokenizer to be trained on."""
+  """Yields prompts and responses, for a tokenizer to be trained on."""
   return itertools.chain.from_iterable((c.prompt, c.response) for c in found)
 
 
 def rows_of_imported(found: Sequence[Conversation], policy) -> list[sft.Row]:
-  """Of those that fit the policy's limits; how many do not is printed.
+  """Returns the rows of the conversations that fit the policy's limits.
 
-  Raises UserError where none does.
+  Prints how many do not fit. Raises UserError where none does.
   """
   room = policy.max_prompt_tokens
   asked = (
@@ -55,10 +55,10 @@ def rows_of_imported(found: Sequence[Conversation], policy) -> list[sft.Row]:
 
 
 def rows_of_steps(host, records: Sequence[Collected], policy) -> list[sft.Row]:
-  """Of the experts' steps, prompted as the policy will be.
+  """Returns the rows of the experts' steps, prompted as the policy will be.
 
-  How many do not fit the policy's limits is printed. Raises UserError where SFT
-  is asked for and none does.
+  Prints how many do not fit the policy's limits. Raises UserError where SFT is asked
+  for and none does.
   """
   config, total = host.config.sft, 0
 
@@ -79,15 +79,15 @@ def rows_of_steps(host, records: Sequence[Collected], policy) -> list[sft.Row]:
 
 
 def _tell(kept: int, total: int, kind: str, source: str, policy) -> None:
-  """How many are left out; raises UserError where all are."""
+  """Prints how many are left out; raises UserError where all are."""
   limits = (
     f'config.rollout.max_prompt_tokens={policy.max_prompt_tokens}, '
     f'max_new_tokens={policy.sampling.max_new_tokens}'
   )
   if not kept:
     raise UserError(
-      f'{source}: of {total} none can be learned from within {limits}; raise '
-      'them, or give others.'
+      f'{source}: 0 of {total} {kind} fit within {limits}; raise these limits, or '
+      'give others.'
     )
   if kept < total:
     print(

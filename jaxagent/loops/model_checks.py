@@ -44,7 +44,10 @@ def model_shape(config) -> str:
 
 
 def head_dim(config) -> tuple[int, str]:
-  """Of the policy, and what says so; 0 where that is not known yet."""
+  """Returns the policy's head_dim and the config entry it came from.
+
+  0: not known yet.
+  """
   from jaxagent.models.config import ModelConfig
 
   where, hf = model_of(config)

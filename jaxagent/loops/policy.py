@@ -48,7 +48,7 @@ class Policy:
     return np.asarray(ids, np.int32)
 
   def prompt_text(self, state: types.State) -> str:
-    """What `prompt_ids` are of, the chat template's own words left out."""
+    """Returns the text of the prompt, without that of the chat template."""
     return self.prompter.text(state, self.specs[state.task], self._fits)
 
   def _fits(self, text: str) -> bool:
@@ -58,10 +58,10 @@ class Policy:
   def request(
     self, prompt: np.ndarray, request_id: str, seed: int
   ) -> types.Request:
-    """What the engine is asked."""
+    """Returns a request to the engine with the policy's sampling options."""
     return types.Request(request_id, prompt, seed, self.sampling)
 
   def text(self, completion: types.Completion) -> str:
-    """The response's text, without the end token or the stop text."""
+    """Returns the response's text, without the end token or the stop text."""
     text = self.tokenizer.decode_response(completion.token_ids)
     return before_stop(text, self.sampling.stop)

@@ -45,10 +45,10 @@ class StatePool(Mapping[str, types.State]):
 
 
 def make(host, records: Sequence[Collected]) -> StatePool:
-  """Of the states that experts acted in, whatever came of it, `rl.states`.
+  """Samples `rl.states` of the states in which an expert acted; 0: all of them.
 
-  Each state of RL's tasks counts once, with its history and its ideas; 0: all.
-  Raises UserError where they are too few.
+  Failed actions count as well. Each state of RL's tasks counts once, with its history
+  and its ideas. Raises UserError where they are too few.
   """
   config, store = host.config.rl, host.env.store
   tasks = config.tasks or host.heldin
@@ -65,7 +65,7 @@ def make(host, records: Sequence[Collected]) -> StatePool:
       f'config.rl.tasks={tuple(config.tasks)!r}, rl.states={config.states}: the '
       f'experts left {len(keys)} states of these tasks. RL takes rl.states of them '
       f'(0: all), of which rl.group_size={config.group_size} samples each are to '
-      f'fill rl.batch_size={config.batch_size}: mend these, or raise '
+      f'fill rl.batch_size={config.batch_size}: change one of these, or raise '
       'config.collect.trajectories_per_task.'
     )
   rng = np.random.default_rng([host.config.seed, 13])

@@ -1,4 +1,4 @@
-"""What a run leaves for people: summary.json and report.html."""
+"""Writes a run's results for people: summary.json and report.html."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from jaxagent.types import Record
 def read_traces(directory: pathlib.Path) -> list[TrainedTurn]:
   """Every trained turn of the run, in the order it was trained.
 
-  A damaged file is said and set aside; its whole records stay. Raises UserError
-  where one holds records of a kind or version that is not known.
+  A damaged file is reported and renamed `*.damaged`; its whole records stay. Raises
+  UserError where one holds records of a kind or version that is not known.
   """
   turns: list[TrainedTurn] = []
   for path in sorted(directory.glob('update_*.jsonl')):
@@ -124,7 +124,10 @@ def _summary(
 
 
 def _largest_k(k: int, evaluated: Mapping) -> int:
-  """k of best@k: less, and said, where missing trajectories leave too few."""
+  """Returns the k of best@k: smaller where missing trajectories leave too few.
+
+  Prints that it is smaller.
+  """
   counts = [Counter(r.task for r in records) for records in evaluated.values()]
   fewest = min((n for c in counts for n in c.values()), default=k)
   if fewest < k:

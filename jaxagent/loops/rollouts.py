@@ -35,7 +35,7 @@ PAUSES_S = (0.5, 15.0)  # after an infrastructure error, by attempt
 
 @dataclasses.dataclass(frozen=True)
 class PolicyRole:
-  """The engine that samples a policy, and what it is asked."""
+  """The engine that samples a policy, and its request for a completion."""
 
   engine: Engine
   request: Callable[[Ask], Request]
@@ -57,11 +57,11 @@ def run(
   name: str,
   frozen: Mapping[str, FrozenRole] = {},
   policy: PolicyRole | None = None,
-  saved: str = 'what has finished is kept',
+  saved: str = 'finished calls are saved',
   at_once: int | None = None,
   check: Callable[[], None] = lambda: None,
 ) -> None:
-  """Carries out what the feed gives, until it has nothing left.
+  """Runs the rollouts of a feed until it has no more prompts and all have ended.
 
   Args:
     host: sandbox, stop flag and config.
@@ -70,13 +70,13 @@ def run(
     deliver: gets each rollout as it ends; it may push more into the feed.
     name: of the stage; the ids of its jobs begin with it.
     frozen: role -> how its answers are drawn.
-    policy: how it is asked, where it takes part.
-    saved: what a message about an interruption says is kept.
+    policy: engine and request of the policy, where it takes part.
+    saved: what is kept, for the message of an interruption.
     at_once: rollouts under way; None for all.
     check: called now and then; what it raises ends the stage.
 
   Raises:
-    Interrupted: the run was told to stop.
+    Interrupted: SIGTERM or Ctrl-C stopped the run.
     UserError: the journal is damaged.
   """
   config = host.config

@@ -147,7 +147,7 @@ def read(config: Any, name: str) -> Any:
 
 
 def retired(key: str) -> str:
-  """Returns what is said of a key that was retired, '' of any other."""
+  """Returns the complaint about a retired key, '' for any other key."""
   if key not in RETIRED:
     return ''
   return f'is retired: {RETIRED[key].why}; leave it out.'

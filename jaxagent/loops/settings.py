@@ -43,7 +43,7 @@ def validate(config) -> None:
 
 
 def validate_devices(config) -> None:
-  """Likewise for the devices, once they can be counted. Starts jax."""
+  """Checks the config against the devices, once they can be counted. Starts jax."""
   _refuse(rules.complaint(config, ('devices',)))
 
 
@@ -53,7 +53,7 @@ def _refuse(complaint: str) -> None:
 
 
 def config_record(config) -> dict:
-  """Returns what decides the results: the config without its places.
+  """Returns the config without paths and names, i.e. what determines the results.
 
   Retired keys stand there with the one value they had, so that a run begun by an
   older version resumes.
@@ -112,10 +112,13 @@ def open_work_dir(config, min_free_mb: int = 500) -> pathlib.Path:
 
 
 def recorded(work: pathlib.Path) -> ConfigDict:
-  """What the run in a work directory was made by, without its places."""
+  """Returns the config of the run in a work directory, without paths and names."""
   file = work / 'config.json'
   if not file.is_file():
-    raise UserError(f'{work} is no work directory: it has no config.json.')
+    raise UserError(
+      f'{work} is not a work directory: it has no config.json. Give the --work_dir of '
+      'a run.'
+    )
   return ConfigDict(_read(file))
 
 
@@ -142,7 +145,7 @@ def _check_same_config(config, file: pathlib.Path) -> None:
     raise UserError(
       f'work directory {file.parent} was made by another config ({shown}'
       f'{"; ..." if len(changed) > 5 else ""}). Give --work_dir=NEW, or run '
-      'with the config it was made by.'
+      'with the former config.'
     )
 
 

@@ -19,7 +19,7 @@ Row = tuple[np.ndarray, np.ndarray]
 def rows(pairs: Iterable[tuple[np.ndarray, str]], policy) -> list[Row]:
   """(tokens [N], loss mask [N]) of each (prompt's tokens [P], response).
 
-  Those whose response could not be sampled back are left out.
+  Responses longer than the policy may write are left out.
   """
   made = []
   for prompt, response in pairs:
@@ -34,7 +34,7 @@ def rows(pairs: Iterable[tuple[np.ndarray, str]], policy) -> list[Row]:
 
 
 def distinct(made: Sequence[Row]) -> list[Row]:
-  """Equal ones once, where they come first."""
+  """Returns the rows without repetitions, in the order of their first appearance."""
   first: dict[tuple[bytes, bytes], Row] = {}
   for tokens, mask in made:
     first.setdefault((tokens.tobytes(), mask.tobytes()), (tokens, mask))
@@ -42,7 +42,7 @@ def distinct(made: Sequence[Row]) -> list[Row]:
 
 
 def run(host, learner, rows: Sequence[Row]) -> None:
-  """Trains for `sft.epochs`, perhaps none; goes on from the last checkpoint."""
+  """Trains for `sft.epochs` (0: not at all); resumes from the last checkpoint."""
   config = host.config.sft
   per_epoch = max(1, len(rows) // config.batch_size)
   total = per_epoch * config.epochs

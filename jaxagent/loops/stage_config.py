@@ -27,7 +27,7 @@ _MOST_STEPS = MAX_CALLS // 2  # a completion and an execution each
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig(Section):
-  """What a run is, and where; the keys without a section."""
+  """Name, stages, seed and folders of a run; the keys without a section."""
 
   name: str = option('base', help='Name of the experiment.')
   variant: str = option('tiny', help='Name of the variant.')

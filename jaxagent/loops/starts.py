@@ -1,4 +1,4 @@
-"""Where trajectories start: each task's starter, run and scored once."""
+"""Starts of trajectories: each task's starter script, run and scored once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def make_starts(host) -> dict[str, Start]:
         raise UserError(str(error)) from error
       starts[task] = Start(initial, _starter_private(host, initial))
       progress.update()
-      host.stop.check('finished stages are kept')
+      host.stop.check('finished stages are saved')
   write_json(
     path,
     {
@@ -141,7 +141,7 @@ def fresh_state(state: types.State, start_score: float | None) -> types.State:
 
 
 def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
-  """The state with ideas in its problem, for whoever is prompted with it.
+  """Returns the state with ideas in its problem, for the model prompted with it.
 
   Paper 000 writes them into research_problem.txt (appendix B.2), so that the
   trained policy is shown them as well. A compact prompt has no room for them.

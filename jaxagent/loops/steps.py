@@ -1,4 +1,4 @@
-"""One environment step as rewards, traces and interactions take it."""
+"""Converts results of environment steps to records and executions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def executed(host, state: types.State, text: str, result) -> types.Executed:
 
 
 def switches(config) -> dict[str, bool]:
-  """What a run's configuration leaves out of the reward that RL trains on."""
+  """Returns the terms of the reward that a run's config switches off for RL."""
   return {name: config.reward[name] for name in ml_agent.SWITCHES}
 
 

@@ -24,7 +24,7 @@ from jaxagent.loops.stages import finish, timed
 
 
 def run(host: Host, stack: contextlib.ExitStack) -> None:
-  """Stages up to the one that `config.loop` names."""
+  """Runs the stages up to the one that `config.loop` names."""
   config, loop = host.config, host.config.loop
   imported = learned.imported(config)
   with timed(host, 'starts'):
@@ -70,7 +70,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
 
 
 def _recipe(host: Host, starts, states, policy) -> Stepwise:
-  """From expert states, or from the starters on."""
+  """Returns the recipe: steps from expert states, or trajectories from starters."""
   if states is not None:
     return Stepwise(host, states, policy)
   names = host.config.rl.tasks or host.heldin

@@ -64,7 +64,10 @@ def chosen_tasks(config) -> str:
 
 
 def tokenizer_fits(config) -> str:
-  """Of a given tokenizer: it can be read, fits the model, leaves room."""
+  """Returns a complaint where a given tokenizer cannot be used, else ''.
+
+  It must be readable, fit the model, and leave room for the shortest prompt.
+  """
   given = config.tokenizer.path or config.model.path
   if not given or config.loop in checks.WITHOUT_DEVICES:
     return ''

@@ -1,4 +1,4 @@
-"""Which text models take part: scripted stand-ins or an endpoint."""
+"""Makes the text models of a run: scripted stand-ins or clients of an endpoint."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def make_reader(config, work: pathlib.Path):
 
 
 def make_helper(config):
-  """Whoever answers Request Help: `config.env.help`."""
+  """Returns the helper that answers Request Help: `config.env.help`."""
   from jaxagent.stand_ins.reader import NoHelper
 
   nobody = NoHelper()
@@ -109,9 +109,9 @@ def make_helper(config):
 
 
 class Person:
-  """Whoever sits at the terminal; one request at a time.
+  """A person at the terminal; gets one request at a time.
 
-  Where nobody does any more (no input), the answer is that nobody helps.
+  Without input (end of file) the answer is that no help is available.
   """
 
   name = 'person'
@@ -121,7 +121,7 @@ class Person:
     self._lock, self._nobody = threading.Lock(), nobody
 
   def answer(self, request: str) -> str:
-    """What is typed; all that the agent learns."""
+    """Returns the line typed at the terminal."""
     with self._lock:
       try:
         return input(f'The agent asks for help: {printable(request)}\n> ')
@@ -217,8 +217,9 @@ class Instrumenter:
 class Writer:
   """The model of `config.writer`, which writes programs; as a `Policy` does.
 
-  It is measured: what its limit of tokens cuts, and saying nothing, is its own doing.
-  How it fences its one program is not: that is written as a policy has to.
+  It is measured: an answer that is empty or cut at its limit of tokens counts against
+  it. How it fences its program does not count: the fences are rewritten as the parser
+  of a policy wants them.
   """
 
   def __init__(self, config, work: pathlib.Path):
@@ -229,7 +230,7 @@ class Writer:
     self._most, self._heat = config.writer.max_tokens, config.writer.temperature
 
   def complete(self, prompt: str, seed: int) -> types.TextCompletion:
-    """Returns the answer, '' of a model that said nothing; thread-safe.
+    """Returns the answer, '' if it is empty; thread-safe.
 
     Raises TextModelError where the model gives none.
     """

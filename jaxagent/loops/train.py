@@ -1,8 +1,23 @@
-"""The loop of RL: one update after another, resumable, whatever the recipe.
+"""START HERE: the loop of RL, the same for every recipe, from top to bottom.
 
-The scheduler overlaps completions, executions and updates; the ledger says
-what became of every prompt, the journal what happened since the last
-checkpoint.
+`run` builds the parts and resumes from the last checkpoint and journal; `_Loop._update`
+is one update:
+
+1. `Scheduler.next_batch` (`rollout/scheduler.py`) blocks until a batch of rollouts has
+   finished. Rollouts follow the recipe (`loops/recipes/`): its prompts, its interaction,
+   its executions, its reward.
+2. `control.shuffled` permutes the rewards, in a control run only.
+3. `weighting.step_weights` turns durations into weights.
+4. `Learner.rl_update` (`learner/learner.py`) computes advantages and steps the optimizers,
+   while a `Pump` (`rollout/pump.py`) keeps samplers and sandboxes busy.
+5. `Engine.update_weights` (`rollout/engine.py`) gets the new weights.
+6. `Scheduler.mark_trained` and `traces.write` record what was trained; `Saver.save` writes
+   a checkpoint where one is due.
+
+Who calls this: `main.py` -> `loops/__init__.py` -> `loops/pipeline.py` -> the stages of
+an experiment (`loops/stepwise.py`, `loops/rl_for_mle.py`), which collect, fine-tune, call
+`run` here, and evaluate. docs/architecture.md follows one update through the package,
+with file and function at each step; docs/glossary.md has the terms.
 """
 
 from __future__ import annotations
@@ -37,7 +52,7 @@ from jaxagent.rollout.thread_sampler import ThreadSampler
 
 
 def run(host, recipe: Recipe, learner, policy: Policy) -> None:
-  """Trains until `rl.updates`; goes on from the last checkpoint.
+  """Trains until `rl.updates`; resumes from the last checkpoint.
 
   Args:
     host: tasks, sandbox, environment.
@@ -78,7 +93,7 @@ def run(host, recipe: Recipe, learner, policy: Policy) -> None:
     scheduler.ledger.save(directory / 'ledger.json')
   except StalledError as error:
     raise MachineryError(
-      f'rl: {error} Once that is mended, the same command goes on from the '
+      f'rl: {error} Fix the cause and rerun the same command; it resumes from the '
       f'last checkpoint in {directory}.'
     ) from error
   except records.UnknownRecord as error:
@@ -139,7 +154,7 @@ class _Loop:
         )
 
   def _update(self, update: int) -> dict[str, float]:
-    """One update; its metrics."""
+    """Runs one update; returns its metrics."""
     config, seed = self._host.config.rl, self._host.config.seed
     began = time.monotonic()
     batch = self._scheduler.next_batch(update)
@@ -169,7 +184,7 @@ class _Loop:
     return metrics
 
   def _save(self, update: int) -> None:
-    """A checkpoint where one is due, after the last, or the run is to stop."""
+    """Saves a checkpoint if one is due, after the last update, or before a stop."""
     stop, config = self._host.stop, self._host.config.rl
     # What is evaluated and exported is what the last update left.
     last = update + 1 == config.updates
@@ -228,8 +243,8 @@ def _resume(
     made = restored.host.get('recipe', recipe)
     if made != recipe:
       raise UserError(
-        f'{checkpoints.directory} is of {made} RL, not of {recipe}: give another '
-        '--work_dir. Copies of its tasks, collect, tokenizer and sft folders, of '
+        f'{checkpoints.directory} was created by the {made} recipe, not by {recipe}: '
+        'give another --work_dir. Copies of its tasks, collect, tokenizer and sft folders, of '
         'snapshots.sqlite and of eval/starts.json can be used there.'
       )
 

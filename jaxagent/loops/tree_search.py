@@ -64,7 +64,7 @@ class Search:
     self._chance, self._depth, self._rng = debug_probability, debug_depth, rng
 
   def choose(self) -> tuple[str, int | None]:
-    """(kind, number of the node to go on from) of the next solution."""
+    """Returns (kind, number of the parent node) of the next solution."""
     if sum(n.kind == 'draft' for n in self.nodes) < self._drafts:
       return 'draft', None
     if self._rng.random() < self._chance and (leaves := self._failed_leaves()):
@@ -92,7 +92,7 @@ class Search:
     ]
 
   def _failures(self, number: int | None) -> int:
-    """In a row, up from a node."""
+    """Returns the number of failures in a row, up from a node."""
     count = 0
     while number is not None and self.nodes[number].score is None:
       count, number = count + 1, self.nodes[number].parent
@@ -121,7 +121,7 @@ def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
   parents: dict[str, int | None] = {}
 
   def go_on(task: str, index: int, step: int) -> None:
-    """The next solution of a search, if any is left to make."""
+    """Pushes the next solution of a search, if any is left to make."""
     if step == config.steps:
       return
     search = searches[task, index]
@@ -209,7 +209,7 @@ def _asked(task: str, search: Search, parent: int | None) -> Task:
 
 
 def _record(host, task: str, index: int, search: Search) -> Evaluated:
-  """As an evaluation's trajectory, with what the search had after each step."""
+  """Returns a search as an evaluated trajectory, with its best after each step."""
   best = search.best()
   by_step = []
   for n in range(1, len(search.nodes) + 1):

@@ -49,12 +49,12 @@ def run(host, learner, policy, records: Sequence[Collected]) -> None:
       metrics = learner.value_update(rows, name=f'value warm-up step {step}')
       writer.write(step, metrics)
       progress.update(1, loss=metrics['critic/vf_loss'])
-      host.stop.check('the value warm-up starts again')
+      host.stop.check('the value warm-up will start again')
   learner.end_value_warmup()
 
 
 def _samples(host, policy, records: Sequence[Collected]) -> list[types.Sample]:
-  """Of the tasks that RL trains on, with its own reward and returns."""
+  """Returns samples of the tasks of RL, with the reward and returns of RL."""
   config = host.config
   own = [r for r in records if r.task in (config.rl.tasks or host.heldin)]
   whole = config.loop == 'episodewise_ppo'

@@ -107,7 +107,7 @@ def _among_first(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
   """P[fewer than `kept` of the others of a wave end before] [B]."""
   seconds = np.array([*sojourns.ended, *sojourns.cut], np.float32)
   ended = np.arange(len(seconds)) < len(sojourns.ended)
-  # To one of a few lengths: what was cut short at 0 says nothing.
+  # Padded to few lengths (fewer compilations); entries cut at 0 carry no information.
   room = 1 << max(6, (len(seconds) - 1).bit_length())
   missing = room - len(seconds)
   return np.asarray(
@@ -130,7 +130,7 @@ def _race(took, seconds, ended, kept: int, started: int):
 def _metrics(
   uncapped: np.ndarray, capped: np.ndarray, cap: float
 ) -> dict[str, float]:
-  """What the cap did to the weights [R]; where nothing ran, all are 1."""
+  """Returns metrics of the capped weights [R]; where nothing ran, all are 1."""
   if not len(capped):
     uncapped = capped = np.ones(1)
   w = capped.astype(np.float64)

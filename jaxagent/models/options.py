@@ -11,7 +11,7 @@ from jaxagent.options import Section, option, relation
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerOptions(Section):
-  """Where the tokenizer comes from."""
+  """Tokenizer of the policy: a given one, or one that the run trains."""
 
   path: str = option(
     '',
@@ -30,7 +30,7 @@ class TokenizerOptions(Section):
 
 @dataclasses.dataclass(frozen=True)
 class ModelOptions(Section):
-  """Which model is trained, and how it is computed."""
+  """Model that is trained, and how it is computed."""
 
   path: str = option(
     '',

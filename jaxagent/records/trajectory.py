@@ -107,7 +107,7 @@ class TakenStep:
 class SearchStep(TakenStep):
   """A step of a tree search.
 
-  parent: number of the step that it goes on from; None of a draft.
+  parent: number of the step that it debugs or improves upon; None for a draft.
   """
 
   parent: int | None = None
@@ -119,7 +119,7 @@ class Evaluated:
 
   split: 'heldin' or 'heldout'.
   score: on the private rows, of what it left behind; None where there is none.
-  missing, reason: a fault of the machinery cut it short, and which.
+  missing, reason: whether an infrastructure error cut it short, and which.
   part: of whole solutions: 'scratch' or 'improved'; else ''. 'from' in files.
   private_by_step: of a tree search: the best private score after each step.
   """

@@ -1,4 +1,4 @@
-"""What has become of every interaction.
+"""State of every rollout of a run.
 
 It changes by events alone: the scheduler's, as they happen, or a journal's,
 folded once more. It knows no clock, sampler or executor.
@@ -294,7 +294,7 @@ class Book:
     self.buffer.settle(member)
 
   def _hand_over(self, member: Member, error: str) -> None:
-    """Without a learner: the rollout has ended and is not kept here."""
+    """Delivers a rollout that has ended, and forgets it; without a learner."""
     self._end(member)
     self.buffer.remove(member.group)
     self._run(member)
@@ -340,7 +340,7 @@ class Book:
   def _failed(
     self, member: Member, key: Key, error: str, reason: NoReward
   ) -> None:
-    """A call was lost through a fault of the machinery: the same call again."""
+    """Takes in an infrastructure error of a call; the same call is tried again."""
     self._count('infrastructure')
     attempts = self._requeue(member, failed=True)
     if self._deliver is not None:
@@ -359,7 +359,7 @@ class Book:
     error: InteractionError | str,
     reason: NoReward = NoReward.INTERACTION_BROKEN,
   ) -> None:
-    """The interaction broke its contract, or earned nothing: it begins anew."""
+    """Starts a rollout anew that broke its contract or has no reward."""
     self._count('rejected')
     self._end(member)
     attempts = self._requeue(member, failed=True)

@@ -193,7 +193,9 @@ class Scheduler:
       return len(results) + self._fill()
 
   def run_out(self, tick: Callable[[], None] = lambda: None) -> None:
-    """Without a learner: blocks until the source has nothing left to give.
+    """Blocks until the source has nothing left to give and no rollout is open.
+
+    For a scheduler without a learner.
 
     Args:
       tick: called once a second at least, and after each result; may raise.

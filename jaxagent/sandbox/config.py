@@ -28,7 +28,7 @@ def is_ray_address(address: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class SandboxOptions(Section):
-  """Where executions run, how many at once, and their limits."""
+  """Backend and limits of executions, and how many run at once."""
 
   backend: str = option(
     'local',

@@ -1,4 +1,4 @@
-"""The record of an arm that was pulled: what interactions of tests keep."""
+"""Record of a bandit's arm, which interactions of tests keep."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ArmRecord(Record):
   paid: float | None = None
 
   def derive(self, switches: Mapping[str, bool] = {}) -> float | NoReward:
-    """What was paid."""
+    """Returns the reward that was paid."""
     if self.outcome.is_infrastructure:
       return NoReward.of(self.outcome)
     return NoReward.NOT_CREDITED if self.paid is None else self.paid

@@ -81,7 +81,7 @@ def test_ideas_are_compared_by_an_endpoints_vectors(endpoint, tmp_path):
     _chosen(host)
 
 
-def test_too_few_ideas_end_the_run_with_a_sentence(endpoint, tmp_path):
+def test_too_few_ideas_end_the_run_with_a_user_error(endpoint, tmp_path):
   endpoint.script = [_ideas(0, 5)]
   with pytest.raises(UserError, match='wine.*gave 5 ideas.*idea_pool=12'):
     _chosen(_host(tmp_path, endpoint))
@@ -156,7 +156,7 @@ def test_a_steps_state_is_kept_once_and_by_reference(tmp_path):
     collect.run(made, _starts())
 
 
-def test_a_machinery_that_always_fails_ends_the_run(tmp_path):
+def test_infrastructure_that_always_fails_ends_the_run(tmp_path):
   made = _Collecting(tmp_path, lambda job: _of(job)[0] >= 5)
   with pytest.raises(
     MachineryError, match='[3-5] of 20 trajectories.*no pool left.*same command'
@@ -181,7 +181,7 @@ def test_the_executions_of_a_trajectory_have_a_time_limit(tmp_path):
   assert sorted(set(made.left)) == [2.0, 5.0]
 
 
-def test_told_to_stop_it_waits_for_no_trajectory(tmp_path):
+def test_a_stopped_collection_does_not_wait_for_its_trajectories(tmp_path):
   """The step under way is finished, whole trajectories are kept."""
 
   def told(job):
@@ -203,7 +203,7 @@ def test_told_to_stop_it_waits_for_no_trajectory(tmp_path):
   assert not set(before) & set(made.asked)
 
 
-def test_an_expert_that_cannot_be_reached_is_a_fault(tmp_path):
+def test_an_unreachable_expert_is_an_infrastructure_error(tmp_path):
   def gone(*asked):
     raise TextModelError('the endpoint is gone')
 
@@ -212,7 +212,7 @@ def test_an_expert_that_cannot_be_reached_is_a_fault(tmp_path):
     collect.run(made, _starts())
 
 
-def test_one_without_words_is_a_fault_and_what_an_answer_took_is_kept(tmp_path):
+def test_an_empty_answer_is_an_infrastructure_error_and_costs_are_kept(tmp_path):
   def silent(*asked):
     raise NoText('no text')
 

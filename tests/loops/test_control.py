@@ -102,7 +102,9 @@ def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(
     assert sum(p == f'p{int(r)}' for p, r in mixed) < 8
 
 
-def test_steps_that_fill_no_batch_are_told(tmp_path, monkeypatch, capsys):
+def test_value_warmup_prints_that_the_steps_do_not_fill_a_batch(
+  tmp_path, monkeypatch, capsys
+):
   monkeypatch.setattr(value_warmup, '_samples', lambda *_: _samples(8))
   rl = SimpleNamespace(batch_size=32, value_warmup_epochs=2)
   host = SimpleNamespace(config=SimpleNamespace(rl=rl, seed=3), work=tmp_path)

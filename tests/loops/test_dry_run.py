@@ -55,7 +55,7 @@ def test_a_search_has_stages_of_its_own():
   assert 'by some-model behind an endpoint' in said
 
 
-def test_sft_of_whole_solutions_is_told_where_it_runs():
+def test_the_plan_shows_sft_of_whole_solutions_where_it_runs():
   config = rl_for_mle.get_config()
   assert '3 sft        2 epochs' in _stages(config)
   config.solution.programs = 0

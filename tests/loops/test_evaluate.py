@@ -176,7 +176,7 @@ def test_a_grader_that_fails_is_no_score_of_the_policy(
   assert record.score == (None if missing else 0.9)
 
 
-def test_a_starter_that_cannot_be_graded_says_so(idle_host):
+def test_a_starter_that_cannot_be_graded_is_refused(idle_host):
   idle_host.env = stubs.SimpleNamespace(
     step=_better_step, act=_better_step, store=Snapshots(':memory:')
   )
@@ -239,7 +239,7 @@ def _untimed(records):
 
 
 @pytest.mark.parametrize('after', [1, 7, 33, 60])
-def test_an_evaluation_that_was_stopped_goes_on(idle_host, tmp_path, after):
+def test_a_stopped_evaluation_resumes(idle_host, tmp_path, after):
   idle_host.config.eval.trajectories_per_task = 12
   idle_host.config.eval.max_steps = 5
   idle_host.env = _Counting()
@@ -260,7 +260,9 @@ def test_an_evaluation_that_was_stopped_goes_on(idle_host, tmp_path, after):
   assert not journal.exists()
 
 
-def test_what_a_person_changed_is_gone_on_from_and_told(idle_host):
+def test_an_evaluation_resumes_from_what_a_person_changed_and_marks_it(
+  idle_host,
+):
   idle_host.config.eval.trajectories_per_task = 1
   idle_host.config.eval.max_steps = 5
   idle_host.env = _Counting()

@@ -43,7 +43,7 @@ def test_damaged_wall_clock_does_not_end_a_run(tmp_path, text, capsys):
   assert 'wall_s.json is damaged' in said and said.count('\n') == 1
 
 
-def test_whole_wall_clock_goes_on(tmp_path, capsys):
+def test_an_undamaged_wall_clock_is_added_to(tmp_path, capsys):
   (tmp_path / 'wall_s.json').write_text('{"sft": 5.0, "rl": 2}')
   with stages.timed(_host(tmp_path), 'sft'):
     pass
@@ -72,7 +72,7 @@ def test_whole_evaluation_is_kept(tmp_path):
   assert path.exists()
 
 
-def test_bytes_that_are_no_text_are_damage(tmp_path):
+def test_a_file_that_is_not_utf8_counts_as_damaged(tmp_path):
   path = tmp_path / 'a.json'
   path.write_bytes(b'"\xff"')
   assert kept.kept_json(path) is None

@@ -36,7 +36,7 @@ def _config(path, **changes):
   return config
 
 
-def test_what_fits_is_learned_and_the_rest_is_told(capsys):
+def test_conversations_that_do_not_fit_are_left_out_and_counted(capsys):
   policy = _policy()
   rows = learned.rows_of_imported(FOUND, policy)
   assert len(rows) == 2
@@ -48,7 +48,7 @@ def test_what_fits_is_learned_and_the_rest_is_told(capsys):
   np.testing.assert_array_equal(mask, np.arange(len(tokens)) >= len(prompt))
 
 
-def test_where_none_fits_the_limits_are_named():
+def test_conversations_of_which_none_fits_are_refused_with_the_limits():
   with pytest.raises(UserError, match='max_prompt_tokens=2, max_new_tokens=40'):
     learned.rows_of_imported(FOUND, _policy(room=2))
 
@@ -69,7 +69,7 @@ def _host(**changes):
   )
 
 
-def test_of_the_experts_steps_too(capsys):
+def test_expert_steps_that_do_not_fit_are_left_out_and_counted(capsys):
   policy = _policy()
   policy.prompt_ids = lambda state: np.zeros(3, np.int32)
   rows = learned.rows_of_steps(_host(), _steps('short', 'long' * 50), policy)
@@ -83,14 +83,19 @@ def test_of_the_experts_steps_too(capsys):
 def test_nothing_to_learn_from_the_experts_is_refused(responses):
   policy = _policy()
   policy.prompt_ids = lambda state: np.zeros(3, np.int32)
-  with pytest.raises(UserError, match=r'experts.*sft.steps=ran.*of [01] none'):
+  with pytest.raises(
+    UserError,
+    match=r'experts.*sft.steps=ran.*: 0 of [01] steps of the experts fit within',
+  ):
     learned.rows_of_steps(_host(), _steps(*responses), policy)
   assert (
     learned.rows_of_steps(_host(epochs=0), _steps(*responses), policy) == []
   )
 
 
-def test_read_once_each_and_damage_is_the_users(tmp_path):
+def test_conversations_are_read_once_each_and_a_damaged_file_is_refused(
+  tmp_path,
+):
   path = tmp_path / 'a.json'
   conversations.write(path, FOUND)
   assert learned.imported(_config('')) == []

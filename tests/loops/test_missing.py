@@ -78,7 +78,7 @@ def test_a_trajectory_whose_step_fails_three_times_is_missing(
   ]
   assert step.calls['eval-rl-wine-1#1.1'] == 3
   said = capsys.readouterr().out
-  assert f'rl: 2 of {len(records)} trajectories are missing' in said
+  assert f'rl: 2 of {len(records)} trajectories were lost' in said
   assert reason in said
 
 
@@ -114,7 +114,7 @@ def test_a_missing_trajectory_is_in_no_mean(idle_host):
   assert section['relative_gain']['n'] == per_task - 2
 
 
-def test_more_than_a_tenth_missing_ends_the_run_and_goes_on(idle_host):
+def test_more_than_a_tenth_missing_ends_the_run_which_then_resumes(idle_host):
   """An outage must not leave a result of what happened to be done."""
   idle_host.config.eval.trajectories_per_task = 6
   idle_host.env.step = _FailingStep(OSError('gone'), times=3)
@@ -169,7 +169,7 @@ def test_a_private_grade_that_fails_leaves_no_half_step(
 
 
 @pytest.mark.parametrize('lost', [1, 12, 16])
-def test_the_summary_says_what_is_missing(tmp_path, capsys, lost):
+def test_the_summary_lists_missing_trajectories(tmp_path, capsys, lost):
   rows = [
     {**RECORD, 'index': i, 'score': None, 'missing': True, 'reason': 'x'}
     if i < lost

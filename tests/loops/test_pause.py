@@ -62,7 +62,9 @@ def _state(work):
   return under_way.executions(_journal(work))['wine-3'][-1].executed.state
 
 
-def test_there_and_back(work, tmp_path, capsys):
+def test_an_edited_trajectory_is_written_out_and_taken_back(
+  work, tmp_path, capsys
+):
   assert _call(work, 'list') == 0
   assert 'agent  wine 3  2 steps  List Files: ok' in capsys.readouterr().out
   folder = tmp_path / 'mine'
@@ -74,7 +76,7 @@ def test_there_and_back(work, tmp_path, capsys):
   assert (folder / 'files/out/m.bin').read_bytes() == b'\x80\x00\xff'
   assert (folder / 'response.txt').read_text() == PLAN
   assert _call(work, 'in', 'wine', 3, folder) == 2
-  assert 'nothing to take in' in capsys.readouterr().err
+  assert 'is unchanged; edit files/' in capsys.readouterr().err
   before = _state(work)
   (folder / 'files/train.py').write_text('x = 2\n')
   (folder / 'files/new').mkdir()
@@ -123,16 +125,16 @@ def _no_text(folder):
 @pytest.mark.parametrize(
   'change, said',
   [
-    (_as_it_was, 'nothing to take in'),
+    (_as_it_was, 'is unchanged; edit files/ or response.txt'),
     (_without_script, 'lacks train.py'),
-    (_without_files, 'is no folder'),
+    (_without_files, 'is not a folder'),
     (_too_much, workspace.TOO_MUCH),
-    (_reserved_name, 'no name that a workspace'),
-    (_odd_name, 'no name that a workspace'),
+    (_reserved_name, 'is not a valid file name'),
+    (_odd_name, 'is not a valid file name'),
     (_no_text, 'not UTF-8'),
   ],
 )
-def test_what_cannot_be_taken_in_changes_nothing(
+def test_a_folder_that_is_refused_changes_nothing(
   work, tmp_path, capsys, change, said
 ):
   folder, before = tmp_path / 'mine', _state(work)
@@ -165,7 +167,7 @@ def test_files_that_no_action_could_write_are_taken_back(work, tmp_path):
   assert _state(work).files['train.csv'].size == long.size + 4
 
 
-def test_what_is_not_under_way_is_named(work, tmp_path, capsys):
+def test_only_a_trajectory_under_way_can_be_edited(work, tmp_path, capsys):
   folder = tmp_path / 'mine'
   assert _call(work, 'out', 'wine', 9, folder) == 2
   assert 'those that have: wine 3, wine 4' in capsys.readouterr().err
@@ -195,7 +197,7 @@ def test_a_response_keeps_its_line_ends(work, tmp_path):
     ({'max_steps': 3, 'time_limit_s': 9}, ''),
   ],
 )
-def test_what_its_limits_have_ended_does_not_go_on(
+def test_a_trajectory_ended_by_its_limits_cannot_be_edited(
   work, tmp_path, capsys, limits, ended
 ):
   (work / 'config.json').write_text(json.dumps({'eval': limits}))
@@ -210,7 +212,7 @@ def test_a_name_that_a_policy_made_up_does_nothing_to_a_terminal(work, capsys):
   assert '1 steps  ?[2J Fly: ok' in capsys.readouterr().out
 
 
-def test_steps_of_another_version_are_one_line(work, capsys):
+def test_steps_of_another_version_are_refused_in_one_line(work, capsys):
   segment = min(rollouts.journal_of(work, 'agent').iterdir())
   segment.write_text(
     segment.read_text().replace(
@@ -222,7 +224,9 @@ def test_steps_of_another_version_are_one_line(work, capsys):
   assert 'format 2, and known is 1' in line
 
 
-def test_a_damaged_store_or_journal_is_one_line(work, tmp_path, capsys):
+def test_a_damaged_store_or_journal_is_refused_in_one_line(
+  work, tmp_path, capsys
+):
   good = work / 'snapshots.sqlite'
   data = good.read_bytes()
   good.write_bytes(b'no database ' * 99)

@@ -61,9 +61,9 @@ def test_summary_holds_what_was_evaluated(tmp_path, policies, kept, capsys):
   assert all(f'heldin   {policy}' in said for policy in kept)
 
 
-def test_an_evaluation_that_is_gone_ends_the_run_with_a_sentence(tmp_path):
+def test_a_missing_evaluation_ends_the_run_with_a_user_error(tmp_path):
   host = _host(tmp_path, **{'eval.policies': ('rl',)})
-  with pytest.raises(UserError, match=r'rl\.json is not there.*same command'):
+  with pytest.raises(UserError, match=r'rl\.json is missing.*same command'):
     stages.finish(host, _starts())
 
 

@@ -418,7 +418,7 @@ PAIRS = [
   ({'episode.max_steps': 501}, 'from 1 to 500'),
   ({'rl.tasks': ('nope',)}, "'nope' is not held-in; choose from: "),
   ({'tasks.heldout': ('nope',)}, "unknown task 'nope'; choose from: breast"),
-  ({'tasks.heldin': ('wine',), 'tasks.heldout': ('wine',)}, 'not both'),
+  ({'tasks.heldin': ('wine',), 'tasks.heldout': ('wine',)}, 'are both held-in'),
   ({'collect.idea_pool': 10**6}, 'idea_pool=1000000 asks for more ideas'),
   ({'tasks_dir': 'nowhere'}, "tasks_dir='nowhere' is not a folder"),
   ({HF + 'num_attention_heads': 5}, 'multiple of num_key_value_heads=2'),

@@ -61,7 +61,7 @@ def test_no_model_is_asked(tmp_path, kind):
   assert text_models.make_instrumenter(_config(kind), tmp_path) is None
 
 
-def test_help_that_has_gone_is_the_answer_that_nobody_helps(
+def test_without_terminal_input_the_answer_is_that_there_is_no_help(
   monkeypatch, capsys
 ):
   env = stubs.SimpleNamespace(help='person')

@@ -1,4 +1,4 @@
-"""What an experiment is: one small file each.
+"""Experiments: one small file each.
 
 A recipe says where prompts come from, what happens between policy and sandbox
 (it is the interaction), how a call is drawn and carried out, and what a trace
@@ -28,16 +28,16 @@ class Recipe(Interaction, Protocol):
     ...
 
   def request(self, ask: Ask) -> Request:
-    """What the policy's engine is asked for an ask."""
+    """Returns the engine's request for a completion of the policy."""
     ...
 
   @property
   def frozen_roles(self) -> Mapping[str, FrozenRole]:
-    """Frozen role -> how its answers are drawn."""
+    """Returns frozen role -> how its answers are drawn."""
     ...
 
   def source(self) -> Source:
-    """The prompts, in their order."""
+    """Returns the source of prompts."""
     ...
 
   def execute(self, work: Work) -> Executed:
@@ -45,9 +45,8 @@ class Recipe(Interaction, Protocol):
     ...
 
   def trained(self, samples: Sequence[Sample]) -> Mapping[str, float]:
-    """What it makes of an update's samples, and metrics of its own.
+    """Runs after each update with its samples; returns metrics of its own.
 
-    Called once an update, before the checkpoint: what it changes in its source
-    is saved with it.
+    Called before the checkpoint: what it changes in its source is saved with it.
     """
     ...

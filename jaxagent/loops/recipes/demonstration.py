@@ -41,7 +41,7 @@ class Assignment:
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-  """What the expert is shown, and the generator that it draws from."""
+  """A request to the expert: state, ideas, and the generator that it draws from."""
 
   state: types.State
   ideas: tuple[str, ...]
@@ -54,7 +54,7 @@ class StartEdit(Action):
 
 @dataclasses.dataclass(frozen=True)
 class _At:
-  """Where a trajectory is.
+  """Progress of a trajectory.
 
   edits: attempts at an edited start, None once it has started. done: its steps.
   """

@@ -44,11 +44,11 @@ class Solutions:
     env: carries out responses.
     source: prompts; gets the solutions that may be improved upon.
     prompt: Task -> its ids, int32 [P].
-    author: who writes the programs: samples with the learner's parameters, or is a
+    author: writes the programs: the policy, sampled with the learner's parameters, or a
       prompted model.
     ask: the frozen model that instruments: its prompt -> its answer, '' where it
       gives none; thread-safe. None where no model does.
-    role: the author's; a frozen one earns nothing.
+    role: the author's; a frozen one gets no credit.
   """
 
   name = 'solution'
@@ -119,7 +119,7 @@ class Solutions:
     return told
 
   def trained(self, samples: Sequence[types.Sample]) -> dict[str, float]:
-    """Keeps what may be improved upon; what the batch was like."""
+    """Keeps solutions that may be improved upon; returns metrics of the batch."""
     turns = [turn for sample in samples for turn in sample.steps()]
     records = [
       turn.record for turn in turns if isinstance(turn.record, SolutionRecord)
@@ -140,7 +140,7 @@ def _code(response: str) -> str:
 
 
 def figures(records: Sequence[SolutionRecord]) -> dict[str, float]:
-  """Of one batch; a mean over nothing is left out."""
+  """Returns the metrics of one batch; a mean over nothing is left out."""
   failed = [r for r in records if r.score_after is None]
   ran = [r for r in records if r.ran]
 

@@ -1,7 +1,7 @@
 """Step-wise RL (paper 000, section 4.2): one action from one expert state.
 
 A state comes from the pool, the policy answers, the answer is carried out,
-and the reward of equation 6 is credited to it. Nothing is walked on from.
+and the reward of equation 6 is credited to it. A trajectory has one step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Actions in turn, from a state to a final answer: what every stage walks.
+"""Rollout of a trajectory: actions in turn, from a state to a final answer.
 
-Step-wise RL takes one, evaluation and expert trajectories many.
+Step-wise RL takes one step, episode-wise RL and evaluations take many.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Action:
 class Trajectory:
   """A role is shown a state and answers, the answer is run, and so on.
 
-  It ends with the answer that leaves no state to go on from, after
+  It ends with an action after which there is no state (Final Answer), after
   `max_steps`, or once its executions have taken `time_limit_s` together. An
   Execute's request is an `Action`.
 
