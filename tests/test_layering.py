@@ -1,11 +1,11 @@
-"""The rooms and the direction in which they may lean on each other.
+"""The packages, which of them may import which, and docs/architecture.md about them.
 
-docs/architecture.md tells the same; a room that is added is given its place
-in `ROOMS` here and in that page.
+That page has the same rules; a package that is added gets its place here and there.
 """
 
 import ast
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -14,7 +14,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / 'jaxagent'
 
-# Rooms that run beside many processes: never jax, not even indirectly.
+# Packages that run beside many processes: never jax, not even indirectly.
 HOST = {
   'types',
   'records',
@@ -47,7 +47,7 @@ HOST = {
   'grade',
   'instrumentation',
 }
-# rollout is a host room but for these files.
+# rollout is a host-side package but for these files.
 ROLLOUT_ON_DEVICE = {
   'native_engine',
   'native_programs',
@@ -74,7 +74,7 @@ ABOVE = {
   'plan',
   'testing',
 }
-# Room -> rooms it may import. Rooms not named here are free of this check.
+# Package -> packages it may import. Those not named here are free of this check.
 MAY_IMPORT = {
   'types': set(),
   'records': {'types', 'rewards'},
@@ -164,7 +164,7 @@ MAY_IMPORT = {
   'why': {'rollout'},
   'tasks': {'types', 'clock', 'disk', 'sandbox', 'envs'},
 }
-# What stands above the loops: no other room may lean on these.
+# Packages above the loops: only these others may import them.
 TOPS = {'compiled': {'plan'}}
 CONFIG_READERS = {'loops', 'main', 'testing'}
 
@@ -209,7 +209,7 @@ def _is_host(path: pathlib.Path) -> bool:
 @pytest.mark.parametrize(
   'path', _modules(), ids=lambda p: str(p.relative_to(PACKAGE))
 )
-def test_direction(path):
+def test_a_file_imports_only_the_packages_that_its_package_may_import(path):
   room, names = _room(path), _imports(path)
   if room in MAY_IMPORT:
     wrong = _rooms_of(names) - MAY_IMPORT[room] - {room}
@@ -219,7 +219,7 @@ def test_direction(path):
     )
   for top, users in TOPS.items():
     assert top not in _rooms_of(names) or room in users | {top, 'testing'}, (
-      f'{top} stands above the other rooms; only {sorted(users)} may import it'
+      f'{top} stands above the other packages; only {sorted(users)} may import it'
     )
   if room not in CONFIG_READERS and room:
     tops = {n.split('.')[0] for n in names}
@@ -232,13 +232,13 @@ def test_direction(path):
     assert not wrong, f'a host-side file imports {sorted(wrong)}'
 
 
-def test_every_room_has_its_place():
+def test_every_package_is_host_side_device_side_or_above():
   rooms = {_room(p) for p in _modules()} - {''}
   assert rooms <= HOST | DEVICE | ABOVE | {'rollout'}
 
 
-def test_host_rooms_import_without_jax():
-  """Indirectly, too: a fresh interpreter imports them all."""
+def test_host_side_packages_import_without_jax():
+  """A fresh interpreter imports them all: jax may not come in indirectly either."""
   names = []
   for path in _modules():
     parts = path.relative_to(ROOT).with_suffix('').parts
@@ -261,7 +261,30 @@ def test_host_rooms_import_without_jax():
   assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_architecture_page_names_every_room():
+def test_architecture_page_names_every_package():
   text = (ROOT / 'docs' / 'architecture.md').read_text(encoding='utf-8')
   for room in {_room(p) for p in _modules()} - {''}:
     assert f'`{room}' in text, f'{room} is missing in docs/architecture.md'
+
+
+def _defined(path: pathlib.Path) -> set[str]:
+  """Names of a file's functions and classes, and `Class.method`."""
+  found = set()
+  for node in ast.parse(path.read_text(encoding='utf-8')).body:
+    name = getattr(node, 'name', '')
+    found |= {name} - {''}
+    if isinstance(node, ast.ClassDef):
+      inner = (getattr(part, 'name', '') for part in node.body)
+      found |= {f'{name}.{part}' for part in inner if part}
+  return found
+
+
+def test_architecture_page_names_functions_that_exist():
+  text = (ROOT / 'docs' / 'architecture.md').read_text(encoding='utf-8')
+  named = re.findall(r'`([\w/]+\.py):\s+([\w.,\s]+)`', text)
+  assert len(named) > 30, 'the page names file and function at each step'
+  for file, names in named:
+    path = PACKAGE / file
+    assert path.is_file(), f'docs/architecture.md: there is no {file}'
+    for name in re.split(r',\s+', names):
+      assert name in _defined(path), f'docs/architecture.md: {file}: {name}'

@@ -55,7 +55,7 @@ def pack(
 ) -> Rows:
   """Rows of `width` tokens (a multiple of BLOCK) that hold these prompts.
 
-  nobody: entry of `slots` that marks a block of tokens without a prompt.
+  A block without a prompt belongs to the slot that is given after `width`.
   """
   lengths = np.array([len(ids) for ids in prompts])
   row, start, n = first_fit_decreasing(-(-lengths // BLOCK) * BLOCK, width)

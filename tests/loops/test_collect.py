@@ -212,7 +212,9 @@ def test_an_unreachable_expert_is_an_infrastructure_error(tmp_path):
     collect.run(made, _starts())
 
 
-def test_an_empty_answer_is_an_infrastructure_error_and_costs_are_kept(tmp_path):
+def test_an_empty_answer_is_an_infrastructure_error_and_costs_are_kept(
+  tmp_path,
+):
   def silent(*asked):
     raise NoText('no text')
 
