@@ -1,4 +1,4 @@
-"""What large runs need, compiled for devices that are not there (docs/scaling.md).
+"""Memory and collectives of large runs, compiled without devices (docs/scaling.md).
 
   bash launch_scripts/plan_env.sh
   .venv-plan/bin/python -m benchmarks.compiled_plans [--only PART] [--json]

@@ -1,4 +1,4 @@
-"""What each weighting learns where actions run: the miniature of figure 8.
+"""Learning under each weighting with real executions: figure 8 in miniature.
 
   python -m benchmarks.duration_ablation --seeds 3 [--json] [--plot]
 

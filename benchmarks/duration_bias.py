@@ -1,4 +1,4 @@
-"""Who enters the updates, and what it does to the gradient and to learning.
+"""Bias by duration: which samples enter updates, their gradient, and learning.
 
   python -m benchmarks.duration_bias [--json] [--quick] [--plot]
 

@@ -1,4 +1,4 @@
-"""What a result was measured on: stands in every result's JSON.
+"""Machine and versions of a measurement, for every result's JSON.
 
 `python -m benchmarks.machine` prints it, with the speed index by which time
 limits in the documentation scale.

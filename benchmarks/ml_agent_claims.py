@@ -1,4 +1,4 @@
-"""What paper 000 claims, in miniature: figures 4, 6, 9, tables 1, 2 and 10.
+"""Claims of paper 000 in miniature: figures 4, 6, 9, tables 1, 2 and 10.
 
   python -m benchmarks.ml_agent_claims --seeds 3 [--json] [--keep] [--plot]
 

@@ -1,4 +1,4 @@
-"""How the package reads, in figures that `ast` gives: now, and at a commit.
+"""Figures of readability that `ast` gives: now, and at a commit.
 
   python -m benchmarks.readability [--against b279f23]
   python -m benchmarks.readability --list fragments [jaxagent/rollout ...]

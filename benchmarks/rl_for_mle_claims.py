@@ -1,4 +1,4 @@
-"""What paper 003 claims, in miniature: figures 2, 7, 8, 9, 10 and table 4.
+"""Claims of paper 003 in miniature: figures 2, 7, 8, 9, 10 and table 4.
 
   python -m benchmarks.rl_for_mle_claims --seeds 3 [--json] [--keep] [--plot]
 

@@ -1,4 +1,4 @@
-"""What containment costs, how late a deadline is, what a neighbour does.
+"""Cost of containment, lateness of deadlines, and the effect of a busy neighbour.
 
   python -m benchmarks.sandbox [--jobs 60] [--json FILE] [--docker_image NAME]
 

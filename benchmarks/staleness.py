@@ -1,4 +1,4 @@
-"""How far may sampling run ahead? Reward against wall time at each bound.
+"""Reward against wall time at each bound of staleness.
 
   python -m benchmarks.staleness [--seeds 1] [--json] [--plot]
 

@@ -1,4 +1,4 @@
-"""What every experiment shares: the full set of options with defaults.
+"""The full set of options with defaults, which every experiment starts from.
 
 Options and their defaults are those of `jaxagent.loops.sections`; docs/config.md
 lists them. A config is a `ml_collections.ConfigDict`, locked: an unknown key

@@ -1,4 +1,4 @@
-"""What a policy does, as shares: does it edit, or retreat into cheap actions?
+"""Shares of what a policy does: does it edit, or retreat into cheap actions?
 
 Equation 6 of paper 000 pays 0.5 for a valid action that changes nothing, so
 a policy may rise in reward by no longer trying. One function reads that out

@@ -1,4 +1,4 @@
-"""What the experts of a run did, as conversations to fine-tune a model on.
+"""Exports the expert steps of a run as conversations to fine-tune a model on.
 
   python -m jaxagent.conversations RUN FILE [--improved] [--keep_duplicates]
 

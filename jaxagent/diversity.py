@@ -1,4 +1,4 @@
-"""How many different things a policy asks for: verbs and nouns of its edits.
+"""Diversity of a policy's edits: verbs and nouns of its instructions.
 
 Paper 000, figure 8 counts the unique nouns of each verb over 100 sampled edit
 instructions; its pairs come from spaCy. Here a small rule over words does,

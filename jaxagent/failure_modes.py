@@ -1,4 +1,4 @@
-"""Why a run failed: the categories of paper 002, section 4.2 and figure 5.
+"""Classes of failed runs: the categories of paper 002, section 4.2 and figure 5.
 
 There people read the traces of CIFAR-10; here rules read typed outcomes,
 scores and the text of plan and final answer. The first that takes a failed

@@ -1,4 +1,4 @@
-"""Where numbers of a run go: TensorBoard, a JSONL file, and the console.
+"""Metrics of a run: their names, TensorBoard, a JSONL file, and the console.
 
 One table, `METRICS`, names everything that may be logged. Names shared with
 verl keep verl's spelling and meaning, so that curves can be laid side by side;

@@ -1,4 +1,4 @@
-"""What a run needs, worked out without weights and without an accelerator.
+"""Memory, FLOPs and time of a run, worked out without weights or accelerator.
 
 `plan(...)` returns parameters, memory by role and device, the activation
 peak, tokens and FLOPs an update, the expected time at a stated model FLOPs

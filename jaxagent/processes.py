@@ -1,4 +1,4 @@
-"""What the first process of a run tells the others.
+"""Broadcasts from process 0 of a run to the others.
 
 Through the key-value store that `jax.distributed` keeps beside process 0: waiting for
 a message keeps no device busy, where a collective would for as long as executions
@@ -26,7 +26,7 @@ class Lost(RuntimeError):
 
 
 def tell(message: Any, within_s: float = _MOST_S) -> None:
-  """Process 0's: returns when every other process has read it.
+  """Broadcasts from process 0; returns when every other process has read it.
 
   Raises Lost where one has not within that time.
   """

@@ -1,4 +1,4 @@
-"""Which ids a text gets: tokenizer.json decides, other readers are held to it.
+"""Ids of a text: tokenizer.json decides, and other readers must agree with it.
 
 `transformers` 5 gives every folder of model_type qwen2 the class Qwen2Tokenizer,
 which takes vocabulary and merges of tokenizer.json and replaces its normalizer,

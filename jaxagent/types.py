@@ -197,7 +197,7 @@ class Execution:
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-  """How a completion is drawn. top_p < 1 and top_k > 0 are for evaluation.
+  """Options of drawing a completion. top_p < 1 and top_k > 0 are for evaluation.
 
   A completion ends with the first token that completes one of the texts
   `stop`, as with a stop token: both stay among its ids.
@@ -395,7 +395,7 @@ class Executed:
 
   @property
   def made(self) -> Record:
-    """Its record. Raises ValueError where it has none."""
+    """The record. Raises ValueError where there is none."""
     if self.record is None:
       raise ValueError(f'an execution ({self.outcome.value}) has no record.')
     return self.record
@@ -451,7 +451,7 @@ class Sample:
   later_reward: float = 0.0  # in later rows of the same interaction
 
   def steps(self) -> tuple[Turn, ...]:
-    """Its turns; at least one."""
+    """Returns the turns; at least one."""
     if self.turns:
       return self.turns
     return (

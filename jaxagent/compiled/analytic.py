@@ -1,4 +1,4 @@
-"""What a mesh has to communicate for one micro-batch, worked out by hand.
+"""Communication of a mesh for one micro-batch, worked out by hand.
 
 Bytes of the results of collectives on one device, as `hlo.collectives` counts them.
 data x fsdp x tensor = d x f x t; N tokens of a device (the `tensor` devices of a group

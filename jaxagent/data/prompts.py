@@ -1,4 +1,4 @@
-"""Where prompts come from: a pool, drawn without replacement, epoch by epoch.
+"""Prompt sources: a pool, drawn without replacement epoch by epoch, and a feed.
 
 The order of an epoch depends on (seed, epoch) and on the pool's keys at the
 start of that epoch, so a resumed run draws what the first would have drawn.

@@ -1,4 +1,4 @@
-"""What each action does: the project's own dialect (`jaxagent`).
+"""Implementation of each action, in the project's own dialect (`jaxagent`).
 
 An action is given a `Scene` and its arguments and returns an `Effect`; what it
 cannot do it says with ActionFailed. `mlagentbench.py` tells the same in the

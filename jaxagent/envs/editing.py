@@ -1,4 +1,4 @@
-"""How the environment asks its editor, and whose fault a failure is."""
+"""Requests to the editor, and who is charged for a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who an environment asks for text: an editor, an expert, their errors.
+"""Interfaces of the models that an environment asks: editor, expert, their errors.
 
 `llm` implements them by language models, `stand_ins` by scripts. Every
 implementation says by `is_stand_in` which of the two it is, so that every

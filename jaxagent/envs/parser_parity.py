@@ -1,4 +1,4 @@
-"""What MLAgentBench's own parser makes of a response, in linear time.
+"""MLAgentBench's own parser of responses, in linear time.
 
 Its rules, as its environment showed them (tests/golden, `parse_action_input`)
 and its agent class at 5d71205 has them, written anew: the original matches

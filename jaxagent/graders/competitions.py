@@ -1,4 +1,4 @@
-"""Which grader, columns and direction belong to which competition."""
+"""Grader, columns and direction of each competition."""
 
 from __future__ import annotations
 

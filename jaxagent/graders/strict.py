@@ -1,4 +1,4 @@
-"""What a submission must be before its score may become a reward.
+"""Checks of a submission before its score may become a reward.
 
 Exactly the expected columns (in any order), exactly the test ids, each once,
 and in every cell a finite value of the right kind. Then rows and columns are

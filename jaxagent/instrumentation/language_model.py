@@ -1,4 +1,4 @@
-"""Where marks belong, by a frozen language model (paper 003, appendix C.3).
+"""Places of marks by a frozen language model (paper 003, appendix C.3).
 
 The model is asked for the program with prints in it. Its text is never run: it
 is compared with the program, and where it says nothing else, the places of its

@@ -1,4 +1,4 @@
-"""Where marks belong, read off a program's syntax tree; needs no model.
+"""Places of marks by a program's syntax tree; needs no model.
 
 It knows the names that scikit-learn, boosting libraries, PyTorch and Keras give
 to loading, fitting and predicting. What it does not know gets no mark.

@@ -73,7 +73,7 @@ class Credit:
 
   @property
   def value(self) -> float:
-    """Its reward. Raises ValueError where it has none."""
+    """The reward. Raises ValueError where there is none."""
     if self.reward is None or isinstance(self.reward, NoReward):
       raise ValueError('a call without a reward has no value.')
     return float(self.reward)

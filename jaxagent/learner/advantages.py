@@ -1,4 +1,4 @@
-"""From rewards, values and log-probs per sample to what the loss needs.
+"""Computes the inputs of the loss from rewards, values and log-probs per sample.
 
 All arrays [N, R]: N samples, R response tokens, zero-padded. Working per
 sample makes packing irrelevant to the result. A sample is a row of one

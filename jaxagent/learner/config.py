@@ -21,7 +21,7 @@ USEFUL_KL = {'loss': ('k2', 'k3'), 'reward': ('k1',)}
 
 @dataclasses.dataclass(frozen=True)
 class LearnerOptions(Section):
-  """How an update is made, part of section `rl`."""
+  """Options of an update, part of section `rl`."""
 
   policy_lr: float = option(3e-4, above=0, help='AdamW rate of the policy.')
   value_lr: float = option(3e-3, above=0, help='AdamW rate of the critic.')

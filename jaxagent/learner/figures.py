@@ -1,4 +1,4 @@
-"""What an update reports, by verl's names where the meaning is the same."""
+"""Metrics of an update, by verl's names where the meaning is the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is the answer in a chat completion, and what its model thought before it.
+"""Separates the answer of a chat completion from the model's thoughts before it.
 
 Servers without a reasoning parser (plain vLLM, SGLang, llama.cpp) leave thoughts in
 the text, in the tags of the model's family; others give them a field of their own, or

@@ -25,7 +25,7 @@ def _check_extra(key: str, value: dict[str, Any]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Endpoint(Section):
-  """Who speaks for a role: a stand-in, another role's model, or an endpoint.
+  """Model of a role: a stand-in, another role's model, or an endpoint.
 
   `without` is the kind that needs no endpoint.
   """
@@ -207,7 +207,7 @@ class WriterOptions(TextEndpoint):
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingsOptions(Endpoint):
-  """How ideas are compared."""
+  """Embedding by which ideas are compared."""
 
   without: ClassVar[str] = 'tfidf'
 

@@ -1,4 +1,4 @@
-"""What goes over the wire to an endpoint and comes back, as addresses and texts."""
+"""Addresses of an endpoint, and texts of its answers and errors."""
 
 from __future__ import annotations
 

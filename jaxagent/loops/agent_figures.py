@@ -1,4 +1,4 @@
-"""What papers 002 and 000 tell of agents, of the evaluated trajectories."""
+"""Statistics of evaluated trajectories that papers 002 and 000 report of agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxagent.records import Evaluated
 def figures(
   host, starts: Mapping[str, Any], evaluated: Mapping[str, Sequence[Evaluated]]
 ) -> dict[str, Any]:
-  """policy -> figures of all its trajectories, and of `heldin` and `heldout`; JSON-able.
+  """Returns policy -> figures of all its trajectories, and of `heldin` and `heldout`; JSON-able.
 
   evaluated: policy -> its trajectories, none of them missing.
   tasks: task -> `benchmark_figures.kinds_figures` on validation scores.

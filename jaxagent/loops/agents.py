@@ -6,7 +6,7 @@ from jaxagent.envs import agents, parser
 
 
 def actions_of(config) -> tuple[str, ...]:
-  """The actions that a policy is offered and may take."""
+  """Returns the actions that a policy is offered and may take."""
   return tuple(config.env.actions) or parser.DEFAULT_ACTIONS
 
 
@@ -23,6 +23,6 @@ def prompter_of(config) -> agents.Prompter:
 
 
 def stop_of(config) -> tuple[str, ...]:
-  """Texts that end a response: those given, and the agent's own."""
+  """Returns the texts that end a response: those given, and the agent's own."""
   own = agent_of(config).stop if config.rollout.prompt_style == 'full' else ()
   return tuple(dict.fromkeys((*config.rollout.stop, *own)))

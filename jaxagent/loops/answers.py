@@ -1,4 +1,4 @@
-"""What experts and agents that speak text are asked."""
+"""Asks experts and agents that answer with text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def asked(
   *,
   is_measured: bool = False,
 ) -> types.TextCompletion:
-  """Returns the response with what it took.
+  """Returns the expert's response with its cost in tokens and seconds.
 
   is_measured: where the model says nothing, that is its response: judging it is the
     environment's business.

@@ -1,4 +1,4 @@
-"""What one rule of `loops.rules` may look at, and how it complains."""
+"""Kinds of rules for `loops.rules`, and access to a config's options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ WITHOUT_DEVICES = ('collect',)  # loops that never touch an accelerator
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """keys: what it constrains; skipped where one of them is absent.
+  """A check of a config.
+
+  keys: options that it constrains; skipped where one of them is absent.
 
   check: config -> the complaint, '' where there is none.
   stage: 'config' before anything else; 'run' likewise, but not for
@@ -29,14 +31,14 @@ class Rule:
 
 
 def get(config, path: str):
-  """`config.a.b` by its dotted name."""
+  """Returns the option with a dotted name, such as `rl.updates`."""
   for part in path.split('.'):
     config = config[part]
   return config
 
 
 def has(config, path: str) -> bool:
-  """Whether `get` would find it."""
+  """Whether a config has the option with a dotted name."""
   for part in path.split('.'):
     if part not in config:
       return False
@@ -45,7 +47,7 @@ def has(config, path: str) -> bool:
 
 
 def leaves(config) -> Iterator[tuple[str, Any]]:
-  """(dotted name, value) of each option; one that is a dictionary is a leaf."""
+  """Yields (dotted name, value) of each option; one that is a dictionary is a leaf."""
   yield from _leaves(config, '', open_keys(config))
 
 
@@ -70,7 +72,11 @@ def related(
   say: str,
   stage: str = 'config',
 ) -> Rule:
-  """holds: of the keys' values; say: with {0}, {1}, ... for the values."""
+  """Returns a rule between several options.
+
+  holds: the keys' values -> whether they are allowed. say: the complaint, with {0},
+    {1}, ... for the values.
+  """
 
   def check(config) -> str:
     values = [get(config, key) for key in keys]
@@ -90,7 +96,7 @@ def backend_is_installed(config) -> str:
 
 
 def folder(key: str, *files: str) -> Rule:
-  """'' or a folder that holds one of `files`."""
+  """Returns a rule that an option is '' or a folder with one of `files`."""
 
   def check(config) -> str:
     path = get(config, key)
@@ -105,7 +111,7 @@ def folder(key: str, *files: str) -> Rule:
 
 
 def line(error: Exception, most: int = 600) -> str:
-  """An error's words as one line of a bearable length, with a full stop."""
+  """Returns an error's message as one line, cut to `most` characters."""
   text = ' '.join(str(error).split())
   text = text if len(text) <= most else text[:most] + ' ...'
   return text.rstrip('.') + '.'

@@ -47,7 +47,7 @@ from jaxagent.types import Outcome
 
 
 def run(host, starts: Mapping[str, Start]) -> list[Collected]:
-  """Makes what is missing of the trajectories; returns all, in order.
+  """Makes the trajectories that are missing; returns all, in order.
 
   Each trajectory depends on (seed, task, index) alone and is stored as it ends; a
   killed run resumes those under way, none lost, none doubled. Those that an
@@ -152,7 +152,7 @@ def _read(store: record_data.TrajectoryStore) -> list[Collected]:
 
 
 def _whole(host, store: record_data.TrajectoryStore) -> list[Collected]:
-  """The records; raises UserError where the states of some are gone."""
+  """Returns the records; raises UserError where the states of some are gone."""
   records = _read(store)
   keys = {step.state for r in records for step in r.steps
           if isinstance(step.state, str)}  # fmt: skip
@@ -228,7 +228,7 @@ def _shown(text: str, most: int = 160) -> str:
 
 
 def _ideas(host, initial: types.State, embed) -> list[str]:
-  """The most diverse ideas of the task's pool."""
+  """Returns the most diverse ideas of the task's pool."""
   config, task = host.config.collect, initial.task
   pool = _pool(host, initial)
   if len(pool) < config.idea_pool:
@@ -246,7 +246,7 @@ def _ideas(host, initial: types.State, embed) -> list[str]:
 
 
 def _pool(host, initial: types.State) -> list[str]:
-  """Ideas of the expert's model (paper 000, table 7), or the scripted ones.
+  """Returns ideas of the expert's model (paper 000, table 7), or scripted ones.
 
   A model's are kept in `collect/ideas/TASK.json`: it is asked once.
   """
@@ -278,7 +278,7 @@ def _pool(host, initial: types.State) -> list[str]:
 def _assignment(
   host, initial: types.State, index: int, pool: Sequence[str]
 ) -> Assignment:
-  """1 to 3 ideas for the first steps, and where it starts."""
+  """Returns a trajectory's assignment: 1 to 3 ideas, and how it starts."""
   rng = random.Random(seed_of(host.config.seed, 'collect', initial.task, index))
   ideas = tuple(idea_data.draw(pool, rng))
   varied = rng.random() < host.config.collect.varied_start

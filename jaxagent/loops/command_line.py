@@ -20,7 +20,7 @@ HELP = (
 
 
 def read(argv: Sequence[str]) -> Any:
-  """The config that `--config` and `--config.KEY=VALUE` of `argv` make, locked.
+  """Returns the config that `--config` and `--config.KEY=VALUE` of `argv` make, locked.
 
   argv: without the program's name; nothing else may be in it. Raises ValueError,
   one line, for what is not understood.
@@ -43,7 +43,7 @@ def read(argv: Sequence[str]) -> Any:
 
 
 def check_overrides(argv: list[str]) -> None:
-  """Raises ValueError for what ml_collections would not name as clearly.
+  """Raises ValueError for overrides that ml_collections would not report clearly.
 
   No or another file, a --config.KEY that the experiment has not, no number
   where it has one.

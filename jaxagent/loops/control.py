@@ -1,4 +1,4 @@
-"""The control of every claim of learning: rewards given to wrong actions.
+"""Control experiment: RL with the rewards shuffled among actions.
 
 A run with `rl.shuffle_rewards` must not improve its policy. The critic's
 warm-up is shuffled as well: a critic that knows real rewards tells good
@@ -19,7 +19,7 @@ from jaxagent.types import Sample
 def shuffled(
   samples: Sequence[Sample], config, seed: Sequence[int]
 ) -> Sequence[Sample]:
-  """The samples, their turns' rewards permuted where `config` (rl) asks so.
+  """Returns the samples, with rewards permuted if `config.shuffle_rewards` (rl).
 
   seed: of the permutation; another one for every batch.
   """

@@ -67,7 +67,7 @@ def run_options(model: models.ModelConfig) -> dict[str, Any]:
 
 
 def build(plan: Plan) -> Learner:
-  """The learner. Raises ValueError where a folder, mesh or kernel does not fit.
+  """Builds the learner. Raises ValueError where a folder, mesh or kernel does not fit.
 
   Weights go from their files to the devices that keep them, one after another.
   """
@@ -102,7 +102,7 @@ def build(plan: Plan) -> Learner:
 def _read_critic(
   folder: str, options: Mapping[str, Any], place: hf.ShardingOf
 ) -> Any:
-  """The trunk's weights, read anew each time that RL begins; UserError if gone."""
+  """Reads the trunk's weights, each time that RL begins; UserError if gone."""
   try:
     return hf.load_hf(folder, sharding_of=place, head=False, **options)[-1]
   except (OSError, ValueError) as error:
@@ -148,7 +148,7 @@ def save(
   step: int,
   host: Mapping,
 ) -> None:
-  """A checkpoint of the learner's arrays and of `host` (JSON-able)."""
+  """Saves a checkpoint of the learner's arrays and of `host` (JSON-able)."""
   if isinstance(learner, Leader):
     where = str(manager.directory), manager.keep
     processes.tell((_Follower.save, (*where, step), {}))

@@ -78,7 +78,7 @@ def check_prompts(host, tokenizer, starts) -> None:
 
 
 def step_texts(host, records: Sequence[Collected]) -> Iterator[str]:
-  """Prompts and responses of expert steps."""
+  """Yields prompts and responses of expert steps."""
   prompter = prompter_of(host.config)
   for record in records:
     for step in record.steps:
@@ -88,7 +88,7 @@ def step_texts(host, records: Sequence[Collected]) -> Iterator[str]:
 
 
 def model_config(config, vocab_size: int) -> models.ModelConfig:
-  """The model of `config.model` with the run's own options.
+  """Returns the model of `config.model` with the run's own options.
 
   vocab_size: entries of the tokenizer.
 
@@ -139,7 +139,7 @@ _LANES = 128  # rows are multiples of it where attention has a flash kernel
 
 
 def row_lengths(longest: int, platform: str) -> tuple[int, ...]:
-  """Powers of two from 256 on, and the longest; on accelerators a multiple of 128.
+  """Returns powers of two from 256 on, and the longest (accelerators: 128 divides it).
 
   >>> row_lengths(544, 'cpu'), row_lengths(544, 'gpu')
   ((256, 512, 544), (256, 512, 640))
@@ -154,7 +154,7 @@ def row_lengths(longest: int, platform: str) -> tuple[int, ...]:
 
 
 def learner_config(config, platform: str = '') -> LearnerConfig:
-  """Returns the learner's options of `config.rl`, and what follows of others.
+  """Returns the learner's options, from `config.rl` and other sections.
 
   platform: of the devices it is for, '' for those here.
   """
@@ -170,7 +170,7 @@ def learner_config(config, platform: str = '') -> LearnerConfig:
 
 
 def make_learner(host, tokenizer) -> Learner | crew.Leader:
-  """A learner with fresh parameters, or those of `config.model.path`.
+  """Makes a learner with fresh parameters, or those of `config.model.path`.
 
   Of several processes, the one that leads them (`loops.crew`).
   """
@@ -196,7 +196,7 @@ def make_learner(host, tokenizer) -> Learner | crew.Leader:
 
 
 def make_policy(host, learner: Learner | crew.Leader, tokenizer) -> Policy:
-  """The learner's policy behind the configured engine."""
+  """Makes the policy: the learner's weights in the configured engine."""
   roll = host.config.rollout
   served = engines.Served(
     host.config,

@@ -92,7 +92,7 @@ def _limit(most: float, unit: str) -> str:
 
 
 def _unit(config) -> str:
-  """Returns the word for what a batch is a number of."""
+  """Returns the unit that a batch is counted in."""
   if config.loop == 'episodewise_ppo':
     return f'trajectories of up to {config.episode.max_steps} steps'
   return 'solutions' if config.loop == 'rl_for_mle' else 'steps'
@@ -132,7 +132,7 @@ def _of_solutions(config):
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-  """A config's models, and the sizes of what is done with them.
+  """Models of a config, and the sizes of its texts and caches.
 
   critic: the value model's, where it is not the policy's. prompt_tokens,
   new_tokens: of the longest text. engine_slots: of the native engine, 0 without.
@@ -147,7 +147,7 @@ class Parts:
 
 
 def parts_of(config, platform: str = 'gpu') -> Parts:
-  """Reads from a config what is planned and compiled, for devices of a platform.
+  """Reads the parts of a plan from a config, for devices of a platform.
 
   Raises UserError for a model that jaxagent does not implement.
   """
@@ -170,7 +170,7 @@ def parts_of(config, platform: str = 'gpu') -> Parts:
 
 
 def plan_of(config, **changes: Any) -> dict[str, Any]:
-  """`plan.plan` of a config; changes: its other arguments.
+  """Returns `plan.plan` of a config; changes: its other arguments.
 
   Raises UserError for a model that jaxagent does not implement, ValueError for a mesh
   that does not divide it.

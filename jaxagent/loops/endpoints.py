@@ -1,4 +1,4 @@
-"""The models behind endpoints, by role: who speaks for which, and their options' rules."""
+"""Models behind endpoints, by role: which endpoint answers, and rules of options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEASURED_BY = {
 
 
 def speaker(config, role: str):
-  """Returns the options of who speaks for a role, which may be another role."""
+  """Returns the options of the endpoint of a role, which may be another role's."""
   while config[role].kind in SPEAKERS:
     role = config[role].kind
   return config[role]
@@ -35,7 +35,7 @@ def max_concurrency(config, role: str) -> int:
 
 
 def extra_of(config, role: str) -> dict[str, Any]:
-  """Returns what is merged into a role's requests: its own over its speaker's."""
+  """Returns `extra` of a role's requests: its own over that of the role it uses."""
   own = as_dict(config[role].extra)
   if config[role].kind in SPEAKERS:
     return extra_of(config, config[role].kind) | own
@@ -43,7 +43,7 @@ def extra_of(config, role: str) -> dict[str, Any]:
 
 
 def rules() -> tuple[Rule, ...]:
-  """Returns what relates a role to the role that speaks for it, or to the loop."""
+  """Returns rules between a role and the role whose model it uses, or the loop."""
   return (
     *(_extra(role) for role in WITHOUT),
     *(_measured(key) for key in MEASURED_BY),
@@ -58,8 +58,8 @@ def _extra(role: str) -> Rule:
     kind = speaker(config, role).kind
     if as_dict(value) and kind != 'openai':
       return (
-        f'config.{key}={shown(value)} is of an endpoint, and who speaks for this '
-        f'role has none ({kind}); leave it out, or set config.{role}.kind=openai.'
+        f'config.{key}={shown(value)} is for an endpoint, and the model of this role '
+        f'has none ({kind}); leave it out, or set config.{role}.kind=openai.'
       )
     return ''
 
@@ -67,13 +67,13 @@ def _extra(role: str) -> Rule:
 
 
 def _measured(name: str) -> Rule:
-  """A model that is measured answers as a policy would: within its limits."""
+  """Returns the rule that a measured model has the limits of a policy."""
   usual, of_policy = MEASURED_BY[name]
   return checks.related(
     f'expert.{name}',
     'loop',
     holds=lambda value, loop: value == usual or loop != 'agent',
-    say=f'config.expert.{name}={{0}} is of an expert that is collected from; the '
-    f'model that config.loop={{1!r}} measures has config.rollout.{of_policy}: set '
+    say=f'config.expert.{name}={{0}} is for an expert that makes trajectories; the '
+    f'model that config.loop={{1!r}} measures uses config.rollout.{of_policy}: set '
     'that.',
   )

@@ -55,7 +55,7 @@ print(json.dumps(found))
 
 
 def complaint(config) -> str:
-  """Why the configured engine cannot be had, '' where it can.
+  """Returns why the configured engine cannot be used, '' if it can.
 
   Takes a second or two, or 30 where a server has to be waited for.
   """
@@ -77,7 +77,7 @@ def complaint(config) -> str:
 
 
 def nccl_complaint(config) -> str:
-  """Why weights cannot be sent over NCCL, '' where they can or need not."""
+  """Returns why weights cannot be sent over NCCL, '' if they can or need not."""
   served = config.rollout.engine == 'vllm'
   if not served or config.loop in checks.WITHOUT_DEVICES:
     return ''
@@ -91,7 +91,7 @@ def nccl_complaint(config) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Served:
-  """A policy and where it runs.
+  """A policy to be served, and its run.
 
   params: the weights to begin with.
   work: folder of the run; gets `vllm` and logs of servers.
@@ -106,8 +106,10 @@ class Served:
 
 
 def make_engine(served: Served) -> Engine:
-  """The configured one; to be closed by the caller. vLLM serves from the first
-  `update_weights` on."""
+  """Makes the configured engine, which the caller closes.
+
+  vLLM serves from the first `update_weights` on.
+  """
   kinds: dict[str, Callable[[Served], Engine]]
   kinds = {'native': _native, 'vllm': _vllm}
   make = kinds[served.config.rollout.engine]
@@ -178,7 +180,7 @@ def _vllm(served: Served) -> VllmEngine:
 
 
 def _sync(served: Served) -> WeightSync:
-  """How weights travel, in the precision that the model computes in."""
+  """Returns the transport of weights, in the precision that the model computes in."""
   options, own = served.config.rollout.vllm, served.work / 'vllm'
   model = served.model
 
@@ -202,7 +204,7 @@ def _sync(served: Served) -> WeightSync:
 
 
 def _first_folder(served: Served) -> pathlib.Path:
-  """The checkpoint that servers start from; their weights come later."""
+  """Writes the checkpoint that servers start from; their weights come later."""
   folder = served.work / 'vllm' / 'model'
   shutil.rmtree(folder, ignore_errors=True)
   return hf.save_hf(
@@ -215,7 +217,7 @@ def _first_folder(served: Served) -> pathlib.Path:
 
 
 def _installed(options) -> bool:
-  """Whether vLLM's environment is of its CPU build; EngineError without one."""
+  """Whether vLLM's environment has its CPU build; EngineError without one."""
   python = pathlib.Path(options.python)
   remedy = 'make it with `bash launch_scripts/vllm_env.sh cpu` (or `cuda`)'
   if not python.is_file():

@@ -35,7 +35,7 @@ from jaxagent.rollout.work import Ask, Work
 
 @dataclasses.dataclass(frozen=True)
 class Episode:
-  """One trajectory of an evaluation; what a task's rollout starts from."""
+  """One trajectory of an evaluation, before it has run."""
 
   task: str
   index: int
@@ -86,7 +86,7 @@ def evaluate_policy(
 
 
 def _place(ask: Ask) -> tuple[str, int, int]:
-  """(task, index, number of the step) that an ask is of."""
+  """Returns (task, index, number of the step) of an ask."""
   episode = ask.prompt.payload
   return episode.task, episode.index, ask.call.call // 2
 
@@ -276,7 +276,7 @@ def check_missing(label: str, records: Sequence[Evaluated], total: int) -> None:
 def _execute(
   host, work: Work, job_id: str, prompt_text: Callable[[types.State], str]
 ) -> types.Executed:
-  """Carries out one step; what is the best so far is graded on the private rows."""
+  """Carries out one step; grades the best so far on the private rows."""
   action, task = work.call.request, work.prompt.payload.task
   state = action.state
   result = host.env.step(

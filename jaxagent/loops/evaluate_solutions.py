@@ -33,7 +33,7 @@ PARTS = ('scratch', 'improved')
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-  """One solution that is wanted; what its rollout starts from.
+  """One solution of an evaluation, before it has run.
 
   part: one of PARTS; of a search the kind of step. salt: of its seed, where the same
   part of a task is drawn again.
@@ -64,7 +64,7 @@ class Ended:
   error: str = ''
 
   def record(self, host) -> Evaluated:
-    """Returns what is kept of it."""
+    """Returns its record for the evaluation's file."""
     return Evaluated(
       task=self.attempt.task.name,
       index=self.attempt.index,
@@ -139,7 +139,7 @@ def push(feed: Feed, attempt: Attempt) -> None:
 
 
 def table(records: Sequence[Evaluated], higher: Mapping[str, bool]) -> dict:
-  """{task: {part: figures}}, with 'better' for the better of both parts.
+  """Returns {task: {part: figures}}, with 'better' for the better of both parts.
 
   higher: task -> whether a higher score is better. Figures are of valid
   solutions: `n` drawn, `valid` share, `mean` and `best` private score (None

@@ -1,4 +1,4 @@
-"""Every execution of a run, counted when it ends: `logs/executions.jsonl`.
+"""Log of every execution of a run, when it ends: `logs/executions.jsonl`.
 
 One line an attempt, whatever asked for it (starts, collection, evaluation,
 RL, trained or dropped later). The file outlives a killed process, so a
@@ -16,7 +16,7 @@ from jaxagent.envs.step_env import StepEnvironment
 from jaxagent.types import Outcome
 
 LOG = pathlib.Path('logs', 'executions.jsonl')  # in the work directory
-MESSAGE_CHARS = 500  # of a failure of ours, whose cause would be lost
+MESSAGE_CHARS = 500  # of an infrastructure error, whose cause would be lost
 
 
 class CountedEnvironment(StepEnvironment):
@@ -51,7 +51,7 @@ def _append(log: pathlib.Path, line: str) -> None:
 
 
 def count(log: pathlib.Path) -> Counter[str]:
-  """Executions by outcome; a line that a kill cut is left out."""
+  """Returns the number of executions by outcome; a line that a kill cut is left out."""
   counts: Counter[str] = Counter()
   if not log.exists():
     return counts

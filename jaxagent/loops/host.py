@@ -1,4 +1,4 @@
-"""What the stages of a run share: tasks, sandbox, grader, environment, models."""
+"""Context of a run that its stages share: tasks, sandbox, grader, models."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Host:
 
   @property
   def stand_ins(self) -> list[str]:
-    """Names of the scripted models that stand in for language models."""
+    """Names of the scripted models that take the place of language models."""
     models: tuple[Any, ...] = (self.expert, self.editor, self.env.reader)
     if self.config.loop == 'agent' and self.config.agent == 'random':
       models = models[1:]

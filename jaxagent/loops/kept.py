@@ -77,14 +77,14 @@ def mend_lines(path: pathlib.Path, read: Callable[[Any], Any]) -> list[Any]:
 
 
 def trajectories(value: Any) -> list[records.Evaluated]:
-  """The trajectories of an evaluation; raises where one is not whole."""
+  """Reads the trajectories of an evaluation; raises where one is damaged."""
   if not isinstance(value, list) or not value:
     raise ValueError('no list of trajectories')
   return [records.Evaluated.from_json(one) for one in value]
 
 
 def evaluated(work: pathlib.Path, label: str) -> list[records.Evaluated]:
-  """The trajectories of `label` that the run in `work` has kept.
+  """Returns the stored trajectories of `label` of the run in `work`.
 
   Raises UserError where there are none.
   """
@@ -97,12 +97,12 @@ def evaluated(work: pathlib.Path, label: str) -> list[records.Evaluated]:
 
 
 def seconds(value: Any) -> dict[str, float]:
-  """Wall seconds by stage."""
+  """Reads wall seconds by stage."""
   return {str(stage): float(wall) for stage, wall in value.items()}
 
 
 def texts(value: Any) -> list[str]:
-  """A list of texts."""
+  """Reads a list of texts."""
   if not isinstance(value, list) or not all(isinstance(t, str) for t in value):
     raise ValueError('no list of texts')
   return value

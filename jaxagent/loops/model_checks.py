@@ -11,7 +11,7 @@ from jaxagent.loops import checks
 
 
 def model_of(config) -> tuple[str, dict[str, Any]]:
-  """(its name in a complaint, its config.json): `model.path` or `model.hf`."""
+  """Returns (its name in a complaint, its config.json), by `model.path` or `model.hf`."""
   path = config.model.path
   if not path:
     return 'config.model.hf', config.model.hf.to_dict()
@@ -89,7 +89,7 @@ def mesh_fits_model(config) -> str:
 
 
 def weights_fit(key: str) -> checks.Rule:
-  """Names, shapes and dtypes of all weights, before any is read."""
+  """Returns a rule on names, shapes and dtypes of all weights of a folder."""
 
   def check(config) -> str:
     folder = checks.get(config, key)
@@ -107,7 +107,7 @@ def weights_fit(key: str) -> checks.Rule:
 
 
 def critic_fits(config) -> str:
-  """A critic of its own reads what the policy reads."""
+  """Returns a complaint where a critic of its own does not fit the policy."""
   path, roll = config.rl.critic_path, config.rollout
   if not path:
     return ''
@@ -168,7 +168,7 @@ def mesh_fits_devices(config) -> str:
 
 
 def offload_fits_devices(config) -> str:
-  """Devices with a memory that is not the host's."""
+  """Returns a complaint where `rl.offload` would do nothing on the devices, else ''."""
   roles = tuple(config.rl.offload)
   if not roles or config.loop in checks.WITHOUT_DEVICES:
     return ''

@@ -1,4 +1,4 @@
-"""A whole run: what every experiment begins with, then its own stages.
+"""A whole run: the first steps of every experiment, then its own stages.
 
 Each stage's result is kept in the work directory and reused.
 """
@@ -28,7 +28,7 @@ _EXPERIMENTS = {
 
 
 def run(config) -> None:
-  """Runs `config.loop` and everything it needs that is not there yet.
+  """Runs the stages of `config.loop` whose results are not there yet.
 
   Of several processes the first does; the others take part in its learner.
   """

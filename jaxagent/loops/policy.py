@@ -1,4 +1,4 @@
-"""A policy as the host sees it: prompts in, sampled responses out."""
+"""The policy of a run: state -> prompt, request to the engine, response's text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxagent.rollout.engine import Engine, before_stop
 
 
 def seed_of(*parts) -> int:
-  """A 31-bit seed from anything printable; the same on every machine."""
+  """Returns a 31-bit seed from anything printable; the same on every machine."""
   text = '\x1f'.join(str(p) for p in parts)
   digest = hashlib.blake2b(text.encode(), digest_size=4).digest()
   return int.from_bytes(digest, 'little') & 0x7FFFFFFF
@@ -22,7 +22,7 @@ def seed_of(*parts) -> int:
 
 @dataclasses.dataclass
 class Policy:
-  """Tokenizer, prompt style and engine, put together.
+  """Tokenizer, prompter, sampling options and engine of a policy.
 
   engine: samples with the policy's weights.
   specs: task name -> TaskSpec.
@@ -37,7 +37,7 @@ class Policy:
   max_prompt_tokens: int
 
   def prompt_ids(self, state: types.State) -> np.ndarray:
-    """int32 [P]: the prompt's tokens.
+    """Returns the prompt's tokens, int32 [P].
 
     A prompt that is too long is made shorter by its oldest observations; what
     has no room all the same loses its first tokens.

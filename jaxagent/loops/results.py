@@ -18,7 +18,7 @@ from jaxagent.types import Record
 
 
 def read_traces(directory: pathlib.Path) -> list[TrainedTurn]:
-  """Every trained turn of the run, in the order it was trained.
+  """Reads every trained turn of the run, in the order it was trained.
 
   A damaged file is reported and renamed `*.damaged`; its whole records stay. Raises
   UserError where one holds records of a kind or version that is not known.
@@ -37,7 +37,7 @@ def write(
   extra: Mapping[str, Any] = {},
   how: Mapping[str, Any] = {},
 ) -> None:
-  """Writes both files into the work directory and says where they are.
+  """Writes both files into the work directory and prints where they are.
 
   Trajectories that are missing count nowhere but in the summary's `extra`.
 
@@ -141,7 +141,7 @@ def _largest_k(k: int, evaluated: Mapping) -> int:
 def behaviour_parts(
   evaluated: Mapping, traces
 ) -> Iterator[tuple[str, str, list[Record]]]:
-  """(who, part, records) for each part of the summary's behaviour."""
+  """Yields (policy, part, records) for each part of the summary's behaviour."""
   first, last = behaviour.quarters(traces)
   yield 'train', 'first_quarter', [turn.record for turn in first]
   yield 'train', 'last_quarter', [turn.record for turn in last]
@@ -184,7 +184,7 @@ def _task_rows(host, starts, evaluated) -> list[dict]:
 def _shown(
   evaluated: Mapping[str, Sequence[Evaluated]], per_task: int = 3
 ) -> list[tuple[str, Evaluated]]:
-  """A few trajectories of each policy and task, for the viewer."""
+  """Returns a few trajectories of each policy and task, for the viewer."""
   shown = []
   for label, records in evaluated.items():
     seen: dict[str, int] = {}

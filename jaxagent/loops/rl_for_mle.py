@@ -33,7 +33,7 @@ from jaxagent.types import Outcome
 
 
 def run(host: Host, stack: contextlib.ExitStack) -> None:
-  """All stages; SFT only where there are programs to learn from."""
+  """Runs all stages; SFT only where there are programs to learn from."""
   config = host.config
   _check_scale(host)
   if config.loop == 'tree_search' and config.writer.kind == 'openai':
@@ -80,7 +80,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
 
 
 def _check_scale(host: Host) -> None:
-  """Raises UserError where a task's scores have no such scale."""
+  """Raises UserError where `solution.scale` cannot be used for a task."""
   for task in host.heldin + host.heldout:
     spec = host.spec(task)
     try:
@@ -100,7 +100,7 @@ def _check_scale(host: Host) -> None:
 
 
 def _recipe(host: Host, author, prompt, role: str = 'policy') -> Solutions:
-  """author: Policy or Writer. prompt: Task -> what it is shown."""
+  """Makes the recipe. author: Policy or Writer. prompt: Task -> its prompt."""
   config = host.config
   options = config.solution
   env = SolutionEnvironment(
@@ -132,12 +132,12 @@ def _evaluate(host: Host, recipe, policy, learner, label: str) -> None:
 
 
 def _label(config) -> str:
-  """The writer's name, as a file can have it."""
+  """Returns the writer's name, fit for a file name."""
   return (config.writer.model or 'agent').replace('/', '_')
 
 
 def _sample(host: Host, recipe: Solutions) -> None:
-  """The table of trained policies (`extra.solutions`), of a prompted model."""
+  """Samples a prompted model; writes the same table as for trained policies."""
   with timed(host, 'samples'):
     records = evaluate_solutions.run(
       host,
@@ -151,7 +151,7 @@ def _sample(host: Host, recipe: Solutions) -> None:
 
 
 def _search(host: Host, recipe: Solutions, label: str) -> None:
-  """The searches and their table."""
+  """Runs the searches; writes and prints their table."""
   with timed(host, 'search'):
     records = tree_search.run(host, recipe, label)
   found = tree_search.table(records, _higher(host))
@@ -175,7 +175,7 @@ def _higher(host: Host) -> dict[str, bool]:
 
 
 def _finish(host: Host, starts, labels) -> None:
-  """Summary, report and tree."""
+  """Writes summary, report and tree."""
   tables: dict[str, Any] = {
     label: evaluate_solutions.table(
       kept.evaluated(host.work, label), _higher(host)

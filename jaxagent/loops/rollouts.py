@@ -42,7 +42,7 @@ class PolicyRole:
 
 
 def journal_of(work: pathlib.Path, label: str) -> pathlib.Path:
-  """The folder that holds `label`'s evaluation while it is under way."""
+  """Returns the folder of the journal of the evaluation `label`."""
   return work / 'eval' / f'{label}.journal'
 
 
@@ -141,7 +141,7 @@ _NO_LIMIT = 1 << 30
 
 
 def job_id(name: str, key: Key) -> str:
-  """The id of an execution's job."""
+  """Returns the id of an execution's job."""
   return f'{name}-{key}'
 
 

@@ -1,4 +1,4 @@
-"""What relates two sections of a config, or a config and this machine.
+"""Rules between two sections of a config, or between a config and this machine.
 
 Each section checks its own options (`jaxagent.options`, `loops.sections`). A rule
 here looks at keys of several and complains in one sentence that names the value,

@@ -53,7 +53,7 @@ def run(host: Host, stack: contextlib.ExitStack) -> None:
 
 
 def _shown(host: Host, state: types.State) -> str:
-  """The model's prompt; '' where none is asked in words."""
+  """Returns the model's prompt; '' if the agent asks no model."""
   if host.config.agent == RandomAgent.name or host.expert.is_stand_in:
     return ''
   return host.expert.prompt(state, host.spec(state.task))

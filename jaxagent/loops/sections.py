@@ -54,7 +54,7 @@ _added: dict[str, type[Section]] = {}
 
 @dataclasses.dataclass(frozen=True)
 class Retired:
-  """A key that is no more: the one value it had, and why it went."""
+  """A removed key: the one value it had, and the reason."""
 
   value: Any
   why: str

@@ -77,13 +77,13 @@ def _put(record: dict, name: str, value: object) -> None:
 
 
 def config_sha(config) -> str:
-  """First 16 hex digits of the SHA-256 of `config_record`."""
+  """Returns the first 16 hex digits of the SHA-256 of `config_record`."""
   text = json.dumps(config_record(config), sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def open_work_dir(config, min_free_mb: int = 500) -> pathlib.Path:
-  """Makes or reopens the work directory; refuses another config's."""
+  """Makes or reopens the work directory; refuses that of another config."""
   path = pathlib.Path(config.work_dir).resolve()
   if pattern := disk.pattern_in(path):
     raise UserError(

@@ -17,7 +17,7 @@ Row = tuple[np.ndarray, np.ndarray]
 
 
 def rows(pairs: Iterable[tuple[np.ndarray, str]], policy) -> list[Row]:
-  """(tokens [N], loss mask [N]) of each (prompt's tokens [P], response).
+  """Returns (tokens [N], loss mask [N]) of each (prompt's tokens [P], response).
 
   Responses longer than the policy may write are left out.
   """
@@ -88,7 +88,7 @@ def run(host, learner, rows: Sequence[Row]) -> None:
 
 
 def _batch(rows, step: int, per_epoch: int, size: int, host) -> list:
-  """The step's rows: each epoch is a seeded permutation."""
+  """Returns the step's rows: each epoch is a seeded permutation."""
   epoch, position = divmod(step, per_epoch)
   rng = np.random.default_rng([host.config.seed, 3, epoch])
   order = rng.permutation(len(rows))

@@ -1,4 +1,4 @@
-"""What the policy is asked for whole solutions, and programs to learn from."""
+"""Prompts for whole solutions, and scripted programs to fine-tune on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jaxagent.stand_ins.programmer import Design
 
 
 class Prompts:
-  """Task -> what the policy is shown.
+  """Task -> the text of its prompt.
 
   Args:
     host: its tasks are described.
@@ -71,7 +71,7 @@ class PromptIds:
 
 
 def written(host) -> list[tuple[Task, str]]:
-  """`solution.programs` programs by script, and what they answer.
+  """Returns `solution.programs` scripted programs, each with the task it answers.
 
   The share `solution.improve` revises the program before it, the others are from
   scratch, for each held-in task in turn; they depend on the seed alone.
@@ -96,7 +96,7 @@ def written(host) -> list[tuple[Task, str]]:
 
 
 def texts(host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
-  """Prompts and responses, for a tokenizer to be trained on."""
+  """Yields prompts and responses, for a tokenizer to be trained on."""
   prompts = Prompts(host)
   for task, response in pairs:
     yield prompts.text(task)
@@ -106,7 +106,7 @@ def texts(host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
 def rows(
   pairs: list[tuple[Task, str]], prompt_ids: PromptIds, policy: Policy
 ) -> list[sft.Row]:
-  """See `sft.rows`; raises UserError where none is left."""
+  """Returns `sft.rows` of the pairs; raises UserError where none is left."""
   made = sft.rows(
     ((prompt_ids(task), response) for task, response in pairs), policy
   )

@@ -1,4 +1,4 @@
-"""What the stages of every experiment share: their clock, their last page."""
+"""Parts of the stages that every experiment shares: wall clock, summary, report."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def evaluate(
 
 
 def set_aside_older(work: pathlib.Path, label: str, updates: int) -> None:
-  """Sets aside what `label`'s policy did after another number of RL updates.
+  """Renames results of `label`'s policy after another number of RL updates.
 
   A run may be evaluated on its way and trained further. `eval/LABEL.updates` says
   whose the records are; where it is not there they are taken as they are.
@@ -65,7 +65,7 @@ def finish(
   extra: Mapping[str, Any] = {},
   how: Mapping[str, Any] = {},
 ) -> None:
-  """Summary and report, from what the stages left behind.
+  """Writes summary and report from the files of the stages.
 
   labels: the policies that may have been evaluated.
   extra, how: see `results.write`.

@@ -19,7 +19,7 @@ from jaxagent.metrics import Progress
 
 
 class GradingError(RuntimeError):
-  """The grader failed: what it would have scored is not known."""
+  """The grader failed, so that a score is not known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Start:
 
 
 def make_starts(host) -> dict[str, Start]:
-  """The starter of every task, executed and graded; cached on disk."""
+  """Runs and grades the starter of every task; cached on disk."""
   path = host.work / 'eval' / 'starts.json'
   names = host.heldin + host.heldout
   starts = kept.kept_json(path, lambda value: _starts_from(value, names))
@@ -65,7 +65,7 @@ def make_starts(host) -> dict[str, Start]:
 
 
 def private_score(host, task: str, result) -> float | None:
-  """The private-split score of what a step's execution submitted.
+  """Returns the score of an execution's submission on the private rows.
 
   None where nothing was submitted or it is not valid. Raises GradingError
   where the fault is the grader's.
@@ -115,7 +115,7 @@ def _starter_private(host, initial: types.State) -> float:
 
 
 def _starts_from(value, names: Sequence[str]) -> dict[str, Start]:
-  """Starts of JSON; raises where a task of `names` has none."""
+  """Reads starts from JSON; raises where a task of `names` has none."""
   return {
     task: Start(
       record_data.state_from_json(value[task]['state']),
@@ -126,7 +126,7 @@ def _starts_from(value, names: Sequence[str]) -> dict[str, Start]:
 
 
 def fresh_state(state: types.State, start_score: float | None) -> types.State:
-  """`state`'s script as the start of a trajectory: step 0, no history."""
+  """Returns the state as the start of a trajectory: step 0, no history."""
   files = workspace.visible(state.files)  # nothing to undo
   return dataclasses.replace(
     state,

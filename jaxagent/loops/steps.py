@@ -38,7 +38,7 @@ def execute(
 
 
 def executed(host, state: types.State, text: str, result) -> types.Executed:
-  """Returns a StepResult as rollouts have it."""
+  """Converts a StepResult to an Executed."""
   return types.Executed(
     outcome=result.outcome,
     exec_s=result.exec_s,
@@ -49,17 +49,17 @@ def executed(host, state: types.State, text: str, result) -> types.Executed:
 
 
 def switches(config) -> dict[str, bool]:
-  """Returns the terms of the reward that a run's config switches off for RL."""
+  """Returns the switches of the reward that RL trains on, of `config.reward`."""
   return {name: config.reward[name] for name in ml_agent.SWITCHES}
 
 
 def whole_reward(executed: types.Executed) -> float | types.NoReward:
-  """Equation 6 of paper 000 as it is, whatever RL is trained on."""
+  """Returns the reward of equation 6 of paper 000 with all its terms."""
   return executed.made.derive()
 
 
 def kept_files(host, state: types.State, result) -> dict:
-  """Fields of `records.TakenStep` that name the files that a step left.
+  """Returns the fields of `records.TakenStep` that name a step's files.
 
   `workspace_id` and `submission` (digest, bytes) are in the store of states.
   """
@@ -92,7 +92,7 @@ def completion_record(
 
 
 def record_of(host, state: types.State, text: str, result) -> StepRecord:
-  """The record of a StepResult."""
+  """Returns the record of a StepResult."""
   execution, spec = result.execution, host.spec(state.task)
   tier = execution.tier if execution else None
   return StepRecord(

@@ -1,4 +1,4 @@
-"""Checks of a config's tasks, and of the room that their prompts need."""
+"""Checks of a config's tasks, and of the length of their prompts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tasks_dir(config) -> str:
 
 
 def chosen_tasks(config) -> str:
-  """Names, splits, and what the statistics and the ideas need of a task."""
+  """Returns a complaint about names, splits, scales or ideas of tasks, else ''."""
   from jaxagent.data.ideas import idea_pool
   from jaxagent.envs.tasks import load_task
   from jaxagent.loops.host import choose_tasks
@@ -94,7 +94,7 @@ def tokenizer_fits(config) -> str:
 
 
 def prompt_room(config) -> str:
-  """The bound that holds for every tokenizer that a run may train.
+  """Checks the shortest prompt by a bound for any tokenizer that a run may train.
 
   A byte-level one never joins what its first step, cutting the text into
   words, has parted.
@@ -109,7 +109,7 @@ def prompt_room(config) -> str:
 
 
 def _shortest(config, length: Callable[[str], int]) -> int:
-  """`length` of the shortest prompt, that of an empty script."""
+  """Returns `length` of the shortest prompt, that of an empty script."""
   from jaxagent import types
   from jaxagent.envs.tasks import load_task
   from jaxagent.loops.agents import prompter_of
@@ -127,7 +127,7 @@ def _shortest(config, length: Callable[[str], int]) -> int:
 
 
 def too_short(config, shortest: int) -> str:
-  """The complaint where no prompt fits; `shortest` in tokens."""
+  """Returns the complaint where no prompt fits, else ''; `shortest` in tokens."""
   room = config.rollout.max_prompt_tokens
   if room >= shortest:
     return ''

@@ -1,4 +1,4 @@
-"""The policy's chat template: what it is rendered with, and whether it fits."""
+"""The policy's chat template: its arguments, and a check of what it opens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WITHOUT_POLICY = ('agent', 'collect')
 
 
 def kwargs_of(config) -> dict[str, Any]:
-  """Returns what a chat template is rendered with beside the messages."""
+  """Returns the arguments of the chat template beside the messages."""
   return options.as_dict(checks.get(config, _KEY))
 
 
@@ -26,7 +26,7 @@ def load(config, folder: str, system: str = ''):
 
 
 def complaint(config, tokenizer) -> str:
-  """Returns what is wrong with a template whose answers begin within thoughts.
+  """Returns a complaint about a template that opens the answer within thoughts.
 
   '' where they do not. A parser that takes text before the format gets a warning.
   """

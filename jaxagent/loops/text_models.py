@@ -30,7 +30,7 @@ S_PER_TOKEN = 0.03
 
 
 def make_expert(config, work: pathlib.Path):
-  """The expert that `config.expert.kind` names."""
+  """Makes the expert that `config.expert.kind` names."""
   if config.expert.kind == 'scripted':
     from jaxagent.stand_ins.expert import ScriptedExpert
 
@@ -59,7 +59,7 @@ def make_expert(config, work: pathlib.Path):
 
 
 def tokens_of(text: str) -> int:
-  """Tokens of a text, whatever the endpoint's model: rather too many.
+  """Returns an upper estimate of a text's tokens, for any endpoint's model.
 
   A digit and the sign behind a number are a token each, for many tokenizers join
   no digits; BYTES bytes of UTF-8 are one of all else. Code and English take
@@ -71,7 +71,7 @@ def tokens_of(text: str) -> int:
 
 
 def make_editor(config, work: pathlib.Path):
-  """The editor that `config.editor.kind` names."""
+  """Makes the editor that `config.editor.kind` names."""
   if endpoints.speaker(config, 'editor').kind == 'scripted':
     from jaxagent.stand_ins.editor import ScriptedEditor
 
@@ -86,7 +86,7 @@ def make_editor(config, work: pathlib.Path):
 
 
 def make_reader(config, work: pathlib.Path):
-  """The reader that `config.reader.kind` names."""
+  """Makes the reader that `config.reader.kind` names."""
   if endpoints.speaker(config, 'reader').kind == 'scripted':
     from jaxagent.stand_ins.reader import ScriptedReader
 
@@ -130,14 +130,14 @@ class Person:
 
 
 def printable(text: str) -> str:
-  """A policy's text as a terminal can show it: no control sequences."""
+  """Returns a text without control sequences, for a terminal."""
   return ''.join(c if c.isprintable() or c == '\n' else '?' for c in text)
 
 
 def make_embedder(
   config, work: pathlib.Path
 ) -> Callable[[Sequence[str]], np.ndarray]:
-  """Texts -> their vectors, a row each, by `config.embeddings.kind`.
+  """Makes a function: texts -> their vectors, a row each, by `config.embeddings.kind`.
 
   An endpoint's raises TextModelError.
   """
@@ -147,7 +147,7 @@ def make_embedder(
 
 
 def make_instrumenter(config, work: pathlib.Path) -> Instrumenter | None:
-  """Asks the model of `config.instrumenter`, if a model it is."""
+  """Makes the client of `config.instrumenter`; None if its kind is no model."""
   options = config.instrumenter
   if options.kind != 'openai':
     return None
@@ -164,7 +164,7 @@ def make_instrumenter(config, work: pathlib.Path) -> Instrumenter | None:
 
 
 class Instrumenter:
-  """Asks a frozen model for marks; '' where it gives no answer.
+  """Client of a frozen model for marks; '' where it gives no answer.
 
   The program then runs without marks: a server that is slow, down or hangs must not
   hold up the run. After PATIENCE failures in a row it is left alone for REST_S.
@@ -215,7 +215,7 @@ class Instrumenter:
 
 
 class Writer:
-  """The model of `config.writer`, which writes programs; as a `Policy` does.
+  """The prompted model of `config.writer`, in the place of a `Policy`.
 
   It is measured: an answer that is empty or cut at its limit of tokens counts against
   it. How it fences its program does not count: the fences are rewritten as the parser
@@ -264,7 +264,7 @@ def answer_of(completion: types.TextCompletion | str) -> Answer:
 
 
 def _client(config, role: str, work: pathlib.Path, **how):
-  """The endpoint that speaks for a role; how: other options of the client."""
+  """Makes the client of a role's endpoint; how: other options of the client."""
   from jaxagent.llm.openai_client import OpenAIClient
 
   options = endpoints.speaker(config, role)

@@ -1,4 +1,4 @@
-"""What was trained, in files; and what it says of one update."""
+"""Writes the trace of each update; metrics of its turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jaxagent.records import TrainedTurn
 
 
 def write(directory: pathlib.Path, update: int, samples) -> None:
-  """One file an update, replaced atomically, so a resume cannot double it."""
+  """Writes one file an update, atomically, so that a resume cannot double it."""
   directory.mkdir(parents=True, exist_ok=True)
   path = directory / f'update_{update:06d}.jsonl'
   temporary = path.with_suffix('.tmp')
@@ -28,7 +28,7 @@ def write(directory: pathlib.Path, update: int, samples) -> None:
 
 
 def records(samples: Sequence[types.Sample], update: int) -> list[TrainedTurn]:
-  """A record for each trained turn.
+  """Returns a record for each trained turn.
 
   Raises UserError where the recipe gave a turn none.
   """
@@ -56,7 +56,7 @@ def records(samples: Sequence[types.Sample], update: int) -> list[TrainedTurn]:
 
 
 def metrics(samples: Sequence[types.Sample], update: int) -> dict[str, float]:
-  """Outcomes, the sandbox's own times and behaviour, for one batch."""
+  """Returns shares of outcomes, the sandbox's times and behaviour of one batch."""
   turns = [turn for sample in samples for turn in sample.steps()]
   n = max(1, len(turns))
   counts = Counter(t.outcome.value for t in turns)

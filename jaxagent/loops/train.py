@@ -123,7 +123,7 @@ def _register(recipe: Recipe) -> None:
 
 
 class _Loop:
-  """Collect, update, hand the weights on, record, save."""
+  """The updates of a run: collect, update, hand the weights over, record, save."""
 
   def __init__(self, host, recipe, learner, policy, scheduler, saver: Saver):
     self._host, self._recipe = host, recipe
@@ -198,7 +198,7 @@ class _Loop:
 
 @dataclasses.dataclass
 class Saver:
-  """Checkpoints of everything that changes, and the journal cut to them.
+  """Saves checkpoints of everything that changes, and prunes the journal to them.
 
   counts: outcomes of what was trained.
   recipe: its name.
@@ -218,7 +218,7 @@ class Saver:
     )
 
   def save(self, step: int) -> None:
-    """One atomic checkpoint."""
+    """Saves one atomic checkpoint."""
     scheduler = self.scheduler.checkpoint()
     crew.save(
       self.learner,

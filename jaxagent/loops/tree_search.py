@@ -73,7 +73,7 @@ class Search:
     return ('draft', None) if best is None else ('improve', best)
 
   def best(self, among: int | None = None) -> int | None:
-    """Number of the best of the first `among` nodes; None where none is valid."""
+    """Returns the number of the best of the first `among` nodes; None where none is valid."""
     valid = [i for i, n in enumerate(self.nodes[:among]) if n.score is not None]
     if not valid:
       return None
@@ -100,7 +100,7 @@ class Search:
 
 
 def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
-  """`search.runs` searches of each task, side by side; keeps their records."""
+  """Runs `search.runs` searches of each task, side by side; keeps their records."""
   path = host.work / 'eval' / f'search_{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
     return records
@@ -170,7 +170,7 @@ def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
 def table(
   records: Sequence[Evaluated], higher: Mapping[str, bool]
 ) -> dict[str, Any]:
-  """{task: {n, valid, mean, best, by_step}} of private scores.
+  """Returns {task: {n, valid, mean, best, by_step}} of private scores.
 
   n searches, the share with a valid solution, mean and best of what they came to,
   and the mean after 1, 2, 4, ... programs (None before any is valid).

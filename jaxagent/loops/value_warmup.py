@@ -1,4 +1,4 @@
-"""The critic learns from the collected steps before RL moves the policy.
+"""Warm-up of the critic on the collected steps, before RL moves the policy.
 
 Every collected step has the reward that RL trains on, failed ones included, and
 the states are those of RL's pool (step-wise: `StatePool.of`), or of its tasks as its
@@ -21,7 +21,7 @@ from jaxagent.records import Collected
 
 
 def run(host, learner, policy, records: Sequence[Collected]) -> None:
-  """`rl.value_warmup_epochs` passes over the collected steps.
+  """Makes `rl.value_warmup_epochs` passes over the collected steps.
 
   Nothing is saved: the first checkpoint of RL holds the result, and a run
   that was killed before it makes the same one again.
@@ -75,7 +75,7 @@ def samples_of(
   switches: Mapping[str, bool],
   horizon: int = 1,
 ) -> list[types.Sample]:
-  """Collected steps that have a reward and could have been sampled.
+  """Returns samples of collected steps that have a reward and fit the policy.
 
   get: the state of a key (`data.records.state_of`).
   switches: of the reward (`rewards.ml_agent.SWITCHES`).
@@ -113,7 +113,7 @@ def samples_of(
 
 
 def _batches(samples, size: int, epochs: int, seed: int) -> Iterator[list]:
-  """Seeded permutations, cut into batches; a short last one is left out."""
+  """Yields seeded permutations, cut into batches; a short last one is left out."""
   for epoch in range(epochs):
     order = np.random.default_rng([seed, 5, epoch]).permutation(len(samples))
     for start in range(0, len(samples) - size + 1, size):

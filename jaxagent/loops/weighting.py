@@ -1,4 +1,4 @@
-"""Durations become weights here, and nowhere else."""
+"""Weights of turns by duration or inclusion; the one place that computes them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from jaxagent.types import Sample, Turn
 def step_weights(
   config, samples: Sequence[Sample], sojourns: Sojourns | None = None
 ) -> tuple[np.ndarray, dict[str, float]]:
-  """(float32 [S], metrics): `config.weighting` applied to the clocks, for each
-  turn of the samples in order.
+  """Returns (float32 [S], metrics): the weight of each turn of the samples in order.
 
   'none' gives ones. 'duration' is paper 003, equation 3, cut at
   `config.weight_cap` times the mean (0: not cut). 'inclusion' is the inverse
@@ -56,7 +55,7 @@ def step_weights(
 def _durations(
   config, turns: Sequence[Turn], counted: np.ndarray
 ) -> np.ndarray:
-  """float32 [S], of mean 1 where `counted`."""
+  """Returns weights by duration, float32 [S], of mean 1 where `counted`."""
   if config.weighting != 'duration' or not counted.any():
     return np.ones(len(turns), np.float32)
   durations = np.asarray([t.exec_s for t in turns], np.float32)
@@ -69,7 +68,7 @@ def _durations(
 def _inclusion(
   config, samples: Sequence[Sample], sojourns: Sojourns | None
 ) -> tuple[np.ndarray, dict[str, float]]:
-  """float32 [S], of mean 1 over rows; and metrics."""
+  """Returns inclusion weights, float32 [S], of mean 1 over rows; and metrics."""
   p = inclusion_probabilities(config, samples, sojourns)
   weights, about = algorithms.inverse_probability_weights(jnp.asarray(p))
   repeats = [len(s.steps()) for s in samples]
@@ -82,7 +81,7 @@ def _inclusion(
 def inclusion_probabilities(
   config, samples: Sequence[Sample], sojourns: Sojourns | None
 ) -> np.ndarray:
-  """float32 [rows]: with which a group that takes so long enters an update."""
+  """Returns the probability that a row's group enters an update, float32 [rows]."""
   dropped = config.rest == 'carry_over' and config.on_stale == 'drop'
   if not (config.rest == 'cancel' or dropped):
     return np.ones(len(samples), np.float32)
@@ -95,7 +94,7 @@ def inclusion_probabilities(
 
 
 def _in_time(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
-  """P[the time until a group would be dropped is `took` or longer] [B]."""
+  """Returns P[the time until a group would be dropped is `took` or longer] [B]."""
   allowed = np.sort(np.asarray(sojourns.allowed, np.float32))
   if not allowed.size:
     return np.ones_like(took)
@@ -104,7 +103,7 @@ def _in_time(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
 
 
 def _among_first(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
-  """P[fewer than `kept` of the others of a wave end before] [B]."""
+  """Returns P[fewer than `kept` of the others of a wave end before] [B]."""
   seconds = np.array([*sojourns.ended, *sojourns.cut], np.float32)
   ended = np.arange(len(seconds)) < len(sojourns.ended)
   # Padded to few lengths (fewer compilations); entries cut at 0 carry no information.

@@ -1,4 +1,4 @@
-"""What a model is: HF `config.json` names, plus how we run it.
+"""Config of a model: Hugging Face's `config.json` names, and options of running it.
 
 Only the dense Qwen2/2.5 and Qwen3 families are implemented. Anything in a
 `config.json` that would change the result and is not implemented stops with

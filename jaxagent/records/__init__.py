@@ -1,4 +1,4 @@
-"""What a run keeps of its steps, turns and trajectories: typed, there and back.
+"""Stored steps, turns and trajectories of a run: typed, to and from JSON.
 
 A recipe defines one subclass of `types.Record` and registers it; `codec` writes and
 reads it by its kind and version. `TrainedTurn`, `TakenStep` and the two kinds of

@@ -1,4 +1,4 @@
-"""What the loops keep around records: trained turns, steps and trajectories.
+"""Stored objects that contain records: trained turns, steps and trajectories.
 
 On disk a record's fields and those of what holds it are one flat object.
 """
@@ -191,7 +191,7 @@ Trajectory = Evaluated | Collected
 
 
 def name_of(trajectory: Trajectory) -> str:
-  """How messages call a trajectory."""
+  """Returns the name of a trajectory in messages."""
   return f'trajectory {trajectory.task}/{trajectory.index}'
 
 

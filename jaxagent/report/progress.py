@@ -1,4 +1,4 @@
-"""How the solutions of a task got better: by seconds of execution, by time."""
+"""Charts of a task's solutions over seconds of execution and over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every engine's callers see: `generate`, `submit` and `poll`."""
+"""Methods that all engines share for their callers: `generate`, `submit`, `poll`."""
 
 from __future__ import annotations
 

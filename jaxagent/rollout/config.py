@@ -29,7 +29,7 @@ def _check_template_kwargs(key: str, value: dict[str, Any]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class RolloutOptions(Section):
-  """How the policy is prompted and sampled.
+  """Options of prompting and sampling the policy.
 
   The policy is softmax(logits / temperature): in SFT, RL, evaluation and export.
   """
@@ -170,7 +170,7 @@ class VllmOptions(Section):
 
 @dataclasses.dataclass(frozen=True)
 class SchedulerOptions(Section):
-  """How batches are collected, part of section `rl`; see `SchedulerConfig`."""
+  """Options of collecting batches, part of section `rl`; see `SchedulerConfig`."""
 
   batch_size: int = option(32, unit='samples', help='Samples of one update.')
   group_size: int = option(1, unit='samples', help='Samples of one prompt.')

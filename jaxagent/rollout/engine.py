@@ -1,4 +1,4 @@
-"""What every rollout engine offers: token ids in, token ids and log-probs out.
+"""Protocol of a rollout engine: token ids in, token ids and log-probs out.
 
 The native engine and the vLLM engine both keep this protocol, and the same
 conformance tests run against both.

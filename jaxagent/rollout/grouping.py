@@ -1,4 +1,4 @@
-"""Which rows are decoded together: few programs, each over like lengths.
+"""Groups rows that are decoded together: few programs, each over like lengths.
 
 A program reads as many columns of its cache for every row as its longest row
 needs, so rows of like length belong together; but each program reads all weights,

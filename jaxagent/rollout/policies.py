@@ -1,4 +1,4 @@
-"""Who may be issued, and when a batch is complete: one class a rest-policy."""
+"""Rules for starting rollouts and completing batches: a class for each `rl.rest`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jaxagent.rollout.records import SchedulerConfig
 
 
 class CarryOver:
-  """Slots are always refilled; what runs on counts in a later update.
+  """Refills slots at once; a rollout that is late counts in a later update.
 
   The bound acts at two places. Admission: never more groups are open than the
   updates left within it consume, so the loop does not run ahead of the learner
@@ -58,7 +58,7 @@ class CarryOver:
     return True
 
   def leftover(self, buffer: Buffer) -> list[Group]:
-    """Open groups to be stopped now that the batch is complete."""
+    """Returns open groups to be stopped now that the batch is complete."""
     return []
 
 
@@ -98,7 +98,7 @@ class Wave:
 
 
 class Everything:
-  """Whatever the source gives is begun; there are no batches."""
+  """Starts everything that the source gives; there are no batches."""
 
   def begin(self, buffer: Buffer) -> None:
     """No batch is ever wanted."""
@@ -120,5 +120,5 @@ class Everything:
 
 
 def make_policy(config: SchedulerConfig) -> CarryOver | Wave:
-  """The policy that `config.rest` names."""
+  """Returns the rules that `config.rest` names."""
   return CarryOver(config) if config.rest == 'carry_over' else Wave(config)

@@ -1,4 +1,4 @@
-"""How batches are collected, and what a batch is."""
+"""Config of the scheduler, the batch that it returns, and its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long groups take, and how long they might have taken.
+"""Latencies of groups: how long they took, and how long they might have taken.
 
 A scheduler that stops or drops what is late consumes a group that takes d
 seconds with a probability that falls with d. What its inverse is estimated

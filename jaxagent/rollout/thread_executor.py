@@ -106,7 +106,7 @@ class ThreadExecutor:
         self._inbox.put(result)
 
   def _warn(self, error: str) -> None:
-    """Now and then: with pauses a run whose sandbox is gone looks idle."""
+    """Warns once a minute: with pauses a run without a sandbox looks idle."""
     with self._lock:
       self._faults += 1
       now = time.monotonic()

@@ -23,7 +23,7 @@ Draw = Callable[[Ask], Completion | TextCompletion | str]
 
 @dataclasses.dataclass(frozen=True)
 class FrozenRole:
-  """How a frozen role's answers are drawn, and how many at once."""
+  """Sampler of a frozen role's answers: `draw`, and how many at once."""
 
   draw: Draw
   max_concurrency: int = 1

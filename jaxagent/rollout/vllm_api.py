@@ -1,4 +1,4 @@
-"""What is known of vLLM: its endpoints, options and answers. Nothing else is.
+"""Client of vLLM's HTTP API; the one file that knows its endpoints and options.
 
 Written against vLLM 0.32 (`/inference/v1/generate`, the weight endpoints of
 `VLLM_SERVER_DEV_MODE=1`). One `Vllm` speaks to one server; asynchronous, for an

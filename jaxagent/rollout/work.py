@@ -1,4 +1,4 @@
-"""What passes between the scheduler, samplers and executors.
+"""Requests and results between the scheduler, samplers and executors.
 
 Samplers and executors work on other threads, or on a virtual clock. They take
 orders and put what became of them into the inbox they were made with; nothing

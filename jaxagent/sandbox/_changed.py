@@ -1,4 +1,4 @@
-"""What a job has made of its workspace, found when all its processes are dead.
+"""Finds the changes a job made to its workspace, after its processes are dead.
 
 By descriptors of folders, without a link, with bounds that no workspace can
 stretch. Files are read while they are sent, so that none is held in memory:

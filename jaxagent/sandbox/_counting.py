@@ -1,4 +1,4 @@
-"""What processes hold, where no cgroup counts it, and whose they are.
+"""Counts memory, sockets, threads and children of processes, without cgroups.
 
 Standard library only.
 """

@@ -1,4 +1,4 @@
-"""What the first process of a job does with itself before the script runs.
+"""Steps by which the first process of a job confines itself before the script.
 
 Standard library only.
 """

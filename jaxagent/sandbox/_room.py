@@ -1,4 +1,4 @@
-"""Where a job lives: its folders and mounts, made by its supervisor.
+"""Root file system of a job: folders and mounts, made by its supervisor.
 
 Standard library only.
 """

@@ -1,5 +1,6 @@
-"""What a zygote imports once, so that jobs forked from it need not, and how a
-supervisor asks it for one (`_births` is the process that answers).
+"""Modules that a zygote imports once, so that jobs forked from it need not.
+
+A supervisor asks it for a job here; `_births` is the process that answers.
 
 Standard library only: it runs in the launcher, its supervisors and containers.
 """

@@ -1,4 +1,4 @@
-"""Which tier does this machine really offer? Decided by running attacks."""
+"""Finds the tier that this machine really offers, by running attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes through Ray: jobs and executions as JSON bytes."""
+"""Encodes jobs and executions as JSON bytes, which go through Ray."""
 
 from __future__ import annotations
 

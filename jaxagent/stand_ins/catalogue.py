@@ -1,4 +1,4 @@
-"""What the scripted editor knows of scikit-learn: classes, roles, names.
+"""Classes, roles and names of scikit-learn that the scripted editor knows.
 
 Facts are scikit-learn's own (module, parameters). `aliases` are what people
 write for a class; `{}` classes exist as a classifier and as a regressor and

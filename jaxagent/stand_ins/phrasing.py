@@ -1,4 +1,4 @@
-"""What people say for `parameter=value`: '300 trees', 'an rbf kernel'.
+"""Phrases that stand for `parameter=value`: '300 trees', 'an rbf kernel'.
 
 An editor that silently drops a value it was given teaches that values do
 not matter. So a request is either understood here, or a number that is

@@ -1,4 +1,4 @@
-"""What an edit instruction says: clauses, verbs, classes and settings.
+"""Reads an edit instruction: clauses, verbs, classes and settings.
 
 The editor's reading part; it knows no script.
 """

@@ -1,4 +1,4 @@
-"""What a task owes its trainer, checked one claim at a time."""
+"""Checks the claims that a task makes to its trainer, one at a time."""
 
 from __future__ import annotations
 

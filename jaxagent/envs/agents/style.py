@@ -1,4 +1,4 @@
-"""What an agent is, and what the agents' prompts share."""
+"""Interface of an agent, and the parts that the agents' prompts share."""
 
 from __future__ import annotations
 
