@@ -194,7 +194,7 @@ class LearnerOptions(Section):
       'reference_dtype',
       'kl_coef',
       holds=lambda dtype, coefficient: dtype == 'float32' or coefficient > 0,
-      say='{at}reference_dtype={reference_dtype!r} is of the reference, which '
+      say='{at}reference_dtype={reference_dtype!r} is for the reference, which '
       "no run with {at}kl_coef={kl_coef} has; set it to 'float32'.",
     ),
     relation(
@@ -228,10 +228,9 @@ class LearnerOptions(Section):
       'ppo_epochs',
       'minibatches',
       holds=lambda clip, epochs, parts: not clip or epochs > 1 or parts > 1,
-      say='{at}dual_clip={dual_clip} never binds in the first step after a '
-      'batch was drawn, and {at}ppo_epochs={ppo_epochs} with '
-      '{at}minibatches={minibatches} takes no other; raise one of them, or set '
-      'it to 0.',
+      say='{at}dual_clip={dual_clip} has no effect in the first step on a batch, '
+      'and {at}ppo_epochs={ppo_epochs} with {at}minibatches={minibatches} takes '
+      'no other step; raise one of them, or set dual_clip to 0.',
     ),
     relation(
       'kl_kind',
@@ -250,9 +249,8 @@ class LearnerOptions(Section):
       'kl_target',
       'kl_coef',
       holds=lambda target, coefficient: not target or coefficient,
-      say='{at}kl_target={kl_target} is what {at}kl_coef={kl_coef} is '
-      'multiplied towards; give the latter a start above 0, or set the target '
-      'to 0.',
+      say='{at}kl_target={kl_target} adapts {at}kl_coef={kl_coef} by factors, so '
+      'kl_coef must start above 0; raise it, or set kl_target to 0.',
     ),
     *(
       relation(

@@ -199,8 +199,9 @@ class WriterOptions(TextEndpoint):
       'samples',
       'kind',
       holds=lambda samples, kind: not samples or kind == 'openai',
-      say='{at}samples={samples} is of a model behind an endpoint '
-      '({at}kind=openai); a trained policy has its table in summary.json.',
+      say='{at}samples={samples} is for a model behind an endpoint '
+      '({at}kind=openai); a trained policy has its table in summary.json. Set it '
+      'to 0, or set {at}kind=openai.',
     ),
   )
 

@@ -222,7 +222,7 @@ def _installed(options) -> bool:
   remedy = 'make it with `bash launch_scripts/vllm_env.sh cpu` (or `cuda`)'
   if not python.is_file():
     raise EngineError(
-      f'config.rollout.vllm.python={options.python!r} is no interpreter: '
+      f'config.rollout.vllm.python={options.python!r} is not an interpreter: '
       f'{remedy}, name another, or give servers with '
       '--config.rollout.vllm.urls.'
     )

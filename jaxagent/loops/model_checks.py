@@ -114,8 +114,8 @@ def critic_fits(config) -> str:
   where = f'config.rl.critic_path={path!r}'
   if config.rl.estimator != 'gae':
     return (
-      f'{where} is for config.rl.estimator=gae, which alone has a critic, not '
-      f'{config.rl.estimator!r}; set one of them back.'
+      f'{where} is for config.rl.estimator=gae, the only one with a critic, not for '
+      f'{config.rl.estimator!r}; leave the path out, or set estimator=gae.'
     )
   from jaxagent.models.config import ModelConfig
 

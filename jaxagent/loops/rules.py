@@ -46,9 +46,9 @@ RULES: tuple[checks.Rule, ...] = (
     holds=lambda donate, rest, engine: (
       not donate or (rest == 'wait' and engine == 'native')
     ),
-    say='config.rl.donate={0} writes the new policy over the old one, from which '
-    'config.rl.rest={1!r} with config.rollout.engine={2!r} may still draw or be '
-    "checked; set it to False, or take rest='wait' and engine='native'.",
+    say='config.rl.donate={0} writes the new policy over the old one, which is still '
+    'used with config.rl.rest={1!r} and config.rollout.engine={2!r}; set it to False, '
+    "or choose rest='wait' and engine='native'.",
   ),
   checks.related(
     'env.after_edit',
@@ -57,14 +57,14 @@ RULES: tuple[checks.Rule, ...] = (
       after != 'nothing'
       or loop not in ('collect', 'sft', 'stepwise_ppo', 'episodewise_ppo')
     ),
-    say='config.env.after_edit={0!r} gives an edit no score, so that each would be '
-    'paid like a failure; config.loop={1!r} needs measure or execute.',
+    say='config.env.after_edit={0!r} gives an edit no score, so that each would have '
+    'the reward of a failure; config.loop={1!r} needs measure or execute.',
   ),
   checks.related(
     'rl.states',
     'loop',
     holds=lambda states, loop: not states or loop != 'episodewise_ppo',
-    say='config.rl.states={0} is of step-wise RL; whole trajectories '
+    say='config.rl.states={0} is for step-wise RL; whole trajectories '
     '(config.loop={1!r}) start from the starters. Set it to 0.',
   ),
   *(
@@ -72,7 +72,7 @@ RULES: tuple[checks.Rule, ...] = (
       key,
       'loop',
       holds=lambda value, loop: not value or loop != 'rl_for_mle',
-      say=f'config.{key}={{0!r}} is not of config.loop={{1!r}}, which trains on '
+      say=f'config.{key}={{0!r}} is not for config.loop={{1!r}}, which trains on '
       'config.tasks.heldin; leave it out.',
     )
     for key in ('rl.tasks', 'rl.states')
@@ -81,9 +81,8 @@ RULES: tuple[checks.Rule, ...] = (
     'rl.gamma',
     'loop',
     holds=lambda gamma, loop: gamma == 1 or loop != 'episodewise_ppo',
-    say='config.rl.gamma={0} discounts by token, and the turns of a trajectory are '
-    'rows of their own in config.loop={1!r}, between which nothing is discounted; '
-    'set it to 1.',
+    say='config.rl.gamma={0} discounts the tokens of a row only, and in '
+    'config.loop={1!r} each turn of a trajectory is a row of its own; set it to 1.',
   ),
   *(
     checks.related(
@@ -92,7 +91,7 @@ RULES: tuple[checks.Rule, ...] = (
       holds=lambda value, loop, usual=usual: (
         value == usual or loop not in ('rl_for_mle', 'tree_search', 'agent')
       ),
-      say=f'config.reward.{key}={{0}} is of equation 6, which config.loop={{1!r}} '
+      say=f'config.reward.{key}={{0}} is for equation 6, which config.loop={{1!r}} '
       'does not train on; leave it out.',
     )
     for key, usual in RewardOptions.defaults().items()
@@ -158,9 +157,8 @@ RULES: tuple[checks.Rule, ...] = (
     holds=lambda epochs, path, loop: (
       epochs or path or loop != 'sft'
     ),  # RL from the model as it is: paper 000, figure 5
-    say='config.sft.epochs={0} leaves the model as it is, and '
-    'config.model.path={1!r} names none that has learned anything; give one of '
-    'the two.',
+    say='config.sft.epochs={0} trains nothing, and config.model.path={1!r} names no '
+    'trained model; give one of the two.',
     stage='run',
   ),
   checks.related(
@@ -170,16 +168,15 @@ RULES: tuple[checks.Rule, ...] = (
     holds=lambda programs, file, loop: (
       not (programs and file) or loop not in ('rl_for_mle', 'tree_search')
     ),
-    say='config.solution.programs={0} writes programs to learn from, and '
-    'config.sft.conversations={1!r} is learned from instead; set one of the '
-    "two to 0 or ''.",
+    say='config.solution.programs={0} and config.sft.conversations={1!r} are both '
+    "for SFT, which uses one of them; set the first to 0 or the second to ''.",
   ),
   checks.related(
     'sft.conversations',
     holds=lambda file: (
       isinstance(file, str) and (not file or pathlib.Path(file).is_file())
     ),
-    say='config.sft.conversations={0!r} is no file here; give a ShareGPT file '
+    say='config.sft.conversations={0!r} is not a file; give a ShareGPT file '
     "(.json or .jsonl), or ''.",
     stage='run',
   ),

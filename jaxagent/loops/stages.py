@@ -53,7 +53,7 @@ def set_aside_older(work: pathlib.Path, label: str, updates: int) -> None:
     if before != str(updates) and path.exists():
       aside = path.with_name(f'{path.name}.after_{before}')
       os.replace(path, aside)
-      print(f'{path} is of update {before}: set aside as {aside.name}.')
+      print(f'{path} was made after update {before}: renamed {aside.name}.')
   mark.parent.mkdir(parents=True, exist_ok=True)
   mark.write_text(str(updates))
 

@@ -66,7 +66,7 @@ def _rule(config) -> str:
   chosen = kwargs_of(config)
   if chosen and not (config.tokenizer.path or config.model.path):
     return (
-      f'config.{_KEY}={chosen!r} is of a chat template, and the tokenizer that a run '
+      f'config.{_KEY}={chosen!r} is for a chat template, and the tokenizer that a run '
       'trains has none; leave it out, or give --config.model.path=DIR.'
     )
   return ''

@@ -26,8 +26,8 @@ class RewardOptions(Section):
       'corner_term',
       'format_term',
       holds=lambda corner, form: corner or form,
-      say='{at}corner_term={corner_term} pays a corner case like an error, and '
-      '{at}format_term={format_term} pays an error like a corner case: '
-      'together the first changes nothing. Leave out one of them.',
+      say='{at}corner_term={corner_term} gives a corner case the reward of an '
+      'error, and {at}format_term={format_term} an error that of a corner case: '
+      'the two cancel out. Leave out one of them.',
     ),
   )

@@ -80,15 +80,14 @@ class RolloutOptions(Section):
       'temperature',
       'engine',
       holds=lambda heat, engine: engine != 'vllm' or heat >= 0.01,
-      say='{at}temperature={temperature}: {at}engine={engine!r} samples at '
-      '0.01 where less is asked, and gives the log-probs of that; give 0.01 or '
-      'more, or engine=native.',
+      say='{at}temperature={temperature}: {at}engine={engine!r} raises anything '
+      'lower to 0.01, log-probs included; give 0.01 or more, or engine=native.',
     ),
     relation(
       'batch_invariant',
       'engine',
       holds=lambda same, engine: not same or engine == 'native',
-      say='{at}batch_invariant={batch_invariant} is of the native engine; vLLM '
+      say='{at}batch_invariant={batch_invariant} is for the native engine; vLLM '
       'has its own (VLLM_BATCH_INVARIANT). Set it to False, or '
       "{at}engine='native'.",
     ),

@@ -1,4 +1,4 @@
-"""Which of the experts' steps are learned from."""
+"""Choice of the experts' steps that SFT learns from."""
 
 import dataclasses
 

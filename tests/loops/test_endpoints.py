@@ -54,11 +54,13 @@ def test_a_dictionary_or_its_text_is_one_config(given):
       {'stream': True},
       "expert.extra=.*'stream' is set by the client",
     ),
-    ('embeddings', {'a': 1}, r'of an endpoint.* \(tfidf\)'),
-    ('reader', {'a': 1}, r'of an endpoint.* \(scripted\)'),
+    ('embeddings', {'a': 1}, r'for an endpoint.* \(tfidf\)'),
+    ('reader', {'a': 1}, r'for an endpoint.* \(scripted\)'),
   ],
 )
-def test_what_is_no_extra_is_refused(role, given, says):
+def test_an_extra_that_is_no_dictionary_or_has_no_endpoint_is_refused(
+  role, given, says
+):
   config = common.base()
   if role == 'expert':
     config.expert.kind, config.expert.model = 'openai', 'm'
@@ -153,7 +155,7 @@ def test_an_expert_that_is_never_understood_ends_the_run(tmp_path):
     collect.run(made, _starts())
 
 
-def test_one_that_is_sometimes_not_understood_is_told(tmp_path, capsys):
+def test_an_expert_with_some_invalid_steps_is_reported(tmp_path, capsys):
   made = _invalid(0.25, tmp_path)
   capsys.readouterr()
   assert len(collect.run(made, _starts())) == 20

@@ -270,7 +270,7 @@ PAIRS = [
     'timeout_s=100.0: two tries, .*watchdog_s=300.0',
   ),
   ({'collect.ideas_kept': 101}, 'ideas_kept=101 are more than .*idea_pool=100'),
-  ({'writer.samples': 5}, 'writer.samples=5 is of a model behind an endpoint'),
+  ({'writer.samples': 5}, 'writer.samples=5 is for a model behind an endpoint'),
   (
     {'sandbox.memory_mb': 255},
     'memory_mb=255 is too little .* 0 for each task',
@@ -285,11 +285,11 @@ PAIRS = [
   ),
   (
     {'rl.states': 40, 'loop': 'episodewise_ppo'},
-    'rl.states=40 is of step-wise RL',
+    'rl.states=40 is for step-wise RL',
   ),
   (
     {'rl.states': 40, 'loop': 'rl_for_mle'},
-    "rl.states=40 is not of config.loop='rl_for_mle'",
+    "rl.states=40 is not for config.loop='rl_for_mle'",
   ),
   (
     {
@@ -297,11 +297,11 @@ PAIRS = [
       'loop': 'rl_for_mle',
       'tasks.heldin': ('digits',),
     },
-    "rl.tasks=.* is not of config.loop='rl_for_mle'",
+    "rl.tasks=.* is not for config.loop='rl_for_mle'",
   ),
   (
     {'rl.gamma': 0.9, 'loop': 'episodewise_ppo'},
-    'gamma=0.9 discounts by token',
+    'gamma=0.9 discounts the tokens of a row',
   ),
   (
     {'rl.estimator': 'rloo', 'rl.group_size': 2, 'rl.gamma': 0.9},
@@ -310,7 +310,7 @@ PAIRS = [
   ({'rl.estimator': 'reinforce_pp', 'rl.lam': 0.9}, 'lam=0.9 is not read by'),
   (
     {'rollout.engine': 'vllm', 'rollout.batch_invariant': True},
-    'batch_invariant=True is of the native engine',
+    'batch_invariant=True is for the native engine',
   ),
   *(
     (
@@ -329,7 +329,7 @@ PAIRS = [
   ),
   (
     {'rl.dual_clip': 3.0, 'rl.ppo_epochs': 1},
-    'dual_clip=3.0 never binds in the first step .*ppo_epochs=1',
+    'dual_clip=3.0 has no effect in the first step .*ppo_epochs=1',
   ),
   (
     {'rl.on_stale': 'drop', 'rl.max_staleness': -1},
@@ -337,13 +337,13 @@ PAIRS = [
   ),
   (
     {'rollout.engine': 'vllm', 'rollout.temperature': 0.005},
-    "temperature=0.005: .*engine='vllm' samples at 0.01 where less is asked",
+    "temperature=0.005: .*engine='vllm' raises anything lower to 0.01",
   ),
   ({'rl.states': 31}, 'rl.states=31 with .*group_size=1 .*batch_size=32'),
   ({'rl.kl_target': 0.1, 'rl.kl_coef': 0.0}, 'kl_target=0.1 .*kl_coef=0.0'),
   (
     {'reward.corner_term': False, 'reward.format_term': False},
-    'corner_term=False pays a corner case like an error',
+    'corner_term=False gives a corner case the reward of an error',
   ),
   *(
     (
@@ -403,7 +403,7 @@ PAIRS = [
   ),
   (
     {'rl.reference_dtype': 'bfloat16', 'rl.kl_coef': 0.0},
-    "reference_dtype='bfloat16' is of the reference.*'float32'",
+    "reference_dtype='bfloat16' is for the reference.*'float32'",
   ),
   ({'rl.donate': True}, "donate=True .*rest='carry_over'.*engine='native'"),
   (
@@ -451,7 +451,7 @@ PAIRS = [
       'solution.programs': 5,
       'sft.conversations': 'a.json',
     },
-    "programs=5 writes programs .* config.sft.conversations='a.json'",
+    "programs=5 and config.sft.conversations='a.json' are both for SFT",
   ),
   (
     {'sft.conversations': 'a.json', 'sft.epochs': 0},
@@ -475,7 +475,7 @@ def test_contradictions_are_refused_in_dry_runs_too(changes, text):
 HERE = [
   (
     {'sft.epochs': 0, 'loop': 'sft'},
-    'config.sft.epochs=0 leaves the model as it is',
+    'config.sft.epochs=0 trains nothing',
   ),
   (
     {'loop': 'rl_for_mle', 'solution.programs': 0},
@@ -483,7 +483,7 @@ HERE = [
   ),
   (
     {'rollout.engine': 'vllm', 'rollout.vllm.python': 'nowhere'},
-    "python='nowhere' is no interpreter: make it with `bash launch_scripts/vllm_env.sh",
+    "python='nowhere' is not an interpreter: make it with `bash launch_scripts/vllm_env.sh",
   ),
   (
     {'rollout.engine': 'vllm', 'rollout.vllm.python': sys.executable},
@@ -493,7 +493,7 @@ HERE = [
   ({'editor.kind': 'openai'}, 'config.editor.model is empty: name the model'),
   ({'embeddings.kind': 'openai'}, 'or set config.embeddings.kind=tfidf'),
   ({'writer.kind': 'openai'}, 'or set config.writer.kind=policy'),
-  ({'sft.conversations': 'nowhere'}, "'nowhere' is no file here"),
+  ({'sft.conversations': 'nowhere'}, "'nowhere' is not a file"),
   ({'tokenizer.path': 'nowhere'}, "'nowhere' is not a folder with tokenizer"),
   ({'model.path': 'nowhere'}, "'nowhere' is not a folder with config.json"),
   ({'rl.critic_path': 'nowhere'}, "'nowhere' is not a folder with config.json"),

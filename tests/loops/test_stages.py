@@ -1,4 +1,4 @@
-"""Whose records an evaluation goes on with."""
+"""Which stored records an evaluation uses again."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ def test_a_policy_that_was_trained_further_is_evaluated_anew(tmp_path, capsys):
   assert [_evaluate(tmp_path, n) for n in (9, 9)] == ['of 9'] * 2
   assert (tmp_path / 'eval' / 'rl.json.after_5').read_text() == 'of 5'
   assert not (tmp_path / 'eval' / 'rl.journal').exists()
-  assert 'rl.json is of update 5' in capsys.readouterr().out
+  assert 'rl.json was made after update 5' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize('updates', [0, 9])
-def test_records_that_say_nothing_are_taken_as_they_are(tmp_path, updates):
+def test_records_without_a_number_of_updates_are_used_as_they_are(
+  tmp_path, updates
+):
   (tmp_path / 'eval').mkdir()
   (tmp_path / 'eval' / 'rl.json').write_text('a copy')
   assert _evaluate(tmp_path, updates) == 'a copy'

@@ -1,4 +1,4 @@
-"""Which solution a search goes on from, and what it comes to."""
+"""Which node a tree search continues from, and its result."""
 
 from __future__ import annotations
 
