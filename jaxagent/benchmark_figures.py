@@ -44,9 +44,9 @@ def scores_of(
 
   None where nothing that it executed had a score: no submission. An execution that
   wrote none leaves the one before; one that cannot be graded takes its place, unless
-  the edit that it ran was undone. Raises ValueError for a trajectory that the
-  machinery cut short (`missing`: no run of the policy's), and a score that is not
-  finite.
+  the edit that it ran was undone. Raises ValueError for a trajectory that an
+  infrastructure error cut short (`missing`: no run of the policy's), and a score that is
+  not finite.
   """
   scores, final = [], None
   if trajectory.missing:

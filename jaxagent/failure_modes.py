@@ -84,8 +84,8 @@ def classify(
     progress" (4.2): nothing better than the starter came of it and no rule
     says why. The quality of a plan is not read.
 
-  Raises ValueError for a trajectory without steps, one that the machinery cut
-  short (`missing`: no run of the policy's), and scores that are not finite.
+  Raises ValueError for a trajectory without steps, one that an infrastructure
+  error cut short (`missing`: no run of the policy's), and scores that are not finite.
   """
   if kind not in benchmark_figures.KINDS:
     raise ValueError(f'kind={kind!r}; use one of {benchmark_figures.KINDS}.')

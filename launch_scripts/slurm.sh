@@ -5,7 +5,7 @@
 #   [--python=.venv/bin/python] [--config=FILE.py[:VARIANT]]
 #   [-- flags of jaxagent.main]
 # SIGTERM reaches the run 120 s before the time limit, so that it saves; the
-# same command goes on. The work directory must lie on a shared file system.
+# same command resumes. The work directory must lie on a shared file system.
 # Needs the extra cuda12, and .venv-vllm where the config samples with vLLM.
 # The default config needs --config.model.path, --config.expert.model and
 # --config.editor.model (and base_url of both) after --.

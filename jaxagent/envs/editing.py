@@ -22,13 +22,13 @@ class AskedEditor:
     self._faults: set[tuple[str, str, int]] = set()
 
   def edited(self, text: str, instruction: str) -> str:
-    """The editor's answer: the one place where the environment asks it.
+    """Returns the editor's answer; the one place where the environment asks it.
 
-    A scripted stand-in is a function of text that the policy chose, so a
-    fault inside it is its refusal, charged to the policy: booked as the machinery's it
-    would be tried again in vain, and then hide with the prompt that it took
-    out. It is logged, once for each place. What fails around a real model
-    says nothing of the instruction and is the machinery's.
+    A scripted stand-in is a function of text that the policy chose, so an error
+    inside it counts as its refusal, charged to the policy: as an infrastructure error
+    it would be tried again in vain, and then be hidden with the prompt that was
+    quarantined. It is logged, once for each place. An error around a real model
+    does not depend on the instruction and is an infrastructure error.
 
     Raises ActionFailed for a refusal, TextModelError where no answer came.
     """

@@ -39,8 +39,8 @@ class Policy:
   def prompt_ids(self, state: types.State) -> np.ndarray:
     """Returns the prompt's tokens, int32 [P].
 
-    A prompt that is too long is made shorter by its oldest observations; what
-    has no room all the same loses its first tokens.
+    A prompt that is too long is shortened by its oldest observations; one that is
+    still too long loses its first tokens.
     """
     ids = self.tokenizer.encode_prompt(
       self.prompt_text(state), self.max_prompt_tokens

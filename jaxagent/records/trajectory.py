@@ -159,7 +159,7 @@ class Collected:
 
   ideas: that the expert was given.
   stand_ins: scripted doubles in place of models.
-  fault: of the machinery that cut it short; '' where none did.
+  fault: infrastructure error that cut it short; '' if none did.
   """
 
   KIND = 'collected'

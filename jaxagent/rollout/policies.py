@@ -12,8 +12,8 @@ class CarryOver:
 
   The bound acts at two places. Admission: never more groups are open than the
   updates left within it consume, so the loop does not run ahead of the learner
-  (AReaL, arXiv 2505.24298, equation 3). Consumption: 'hold' and 'drop' keep
-  the bound for what is late all the same, 'keep' trains it.
+  (AReaL, arXiv 2505.24298, equation 3). Consumption: for samples older than the bound,
+  'hold' waits, 'drop' discards them and 'keep' trains them.
   """
 
   def __init__(self, config: SchedulerConfig):

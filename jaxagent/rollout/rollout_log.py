@@ -254,9 +254,9 @@ def read(path: pathlib.Path) -> Iterator[dict[str, Any]]:
 def seconds_by_task(
   path: pathlib.Path,
 ) -> dict[str, dict[str, dict[str, float]]]:
-  """{task: {outcome: {'count': n, 'exec_s': seconds}}}, trained or not.
+  """Returns {task: {outcome: {'count': n, 'exec_s': seconds}}}, trained or not.
 
-  Attempts that the machinery lost count under their own outcome, with the seconds
+  Attempts lost to infrastructure errors count under their own outcome, with the seconds
   until they were lost; those of a rollout without any turn under the task ''. Empty
   where there is no file.
   """
