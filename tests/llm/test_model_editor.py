@@ -177,7 +177,7 @@ def test_an_input_without_an_answer_is_the_policys(answers, why):
 @pytest.mark.parametrize(
   'answers', [[DOWN], [NONE], [NONE, DOWN], [LONG], [LONG, DOWN]]
 )
-def test_a_model_that_takes_nothing_at_all_is_ours(answers):
+def test_a_model_that_accepts_no_request_is_an_infrastructure_error(answers):
   model = FixedTextModel(answers)
   with pytest.raises(TextModelError):
     AskedEditor(ModelEditor(model)).edited(SCRIPT, 'x')
@@ -220,7 +220,7 @@ def test_expert_asks_again_and_seeds_differ():
   assert again.seeds == model.seeds
 
 
-def test_expert_hands_on_what_is_no_response():
+def test_expert_returns_answers_that_do_not_parse():
   model = FixedTextModel(['Hello'])
   assert ModelExpert(model).act(STATE, TASK, random.Random(0)) == 'Hello'
 

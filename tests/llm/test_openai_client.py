@@ -176,7 +176,7 @@ def test_time_out_is_retried(endpoint):
     client_of(endpoint, timeout_s=0.2, max_retries=0).complete(ASK)
 
 
-def test_nobody_listens():
+def test_a_closed_port_is_a_text_model_error():
   client = OpenAIClient('http://127.0.0.1:9', 'tiny', max_retries=0)
   with pytest.raises(TextModelError, match='ConnectError'):
     client.complete(ASK)
@@ -203,7 +203,9 @@ def test_refusals_are_not_retried(endpoint, status, says):
   [(400, True), (413, True), (422, True), (401, False), (404, False),
    (500, False)],
 )  # fmt: skip
-def test_a_refusal_of_what_is_asked_is_told_apart(endpoint, status, refused):
+def test_a_refused_request_is_distinguished_from_other_errors(
+  endpoint, status, refused
+):
   endpoint.script = [(status, {'error': 'no'})]
   with pytest.raises(TextModelError) as raised:
     client_of(endpoint, max_retries=0).complete(ASK)

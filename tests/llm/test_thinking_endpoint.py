@@ -183,9 +183,7 @@ def test_extra_is_merged_and_none_takes_a_key_out(endpoint, tmp_path):
   ]
 
 
-def test_answers_are_kept_by_what_is_added_and_what_is_left_out(
-  endpoint, tmp_path
-):
+def test_cached_answers_depend_on_added_and_removed_keys(endpoint, tmp_path):
   endpoint.script = [said(str(i)) for i in range(9)]
   one = client_of(endpoint, tmp_path, extra={'seed': None})
   texts = [one.complete(ASK, temperature=0.7, seed=s) for s in (1, 2, 1)]

@@ -501,7 +501,9 @@ HERE = [
 
 
 @pytest.mark.parametrize('changes, text', HERE, ids=lambda v: str(v)[:40])
-def test_what_is_not_here_is_refused_but_may_be_planned(changes, text):
+def test_missing_files_are_refused_but_a_dry_run_may_plan_with_them(
+  changes, text
+):
   assert text in _refusal(changes)
   settings.validate(_config({'dry_run': True, **changes}))
 

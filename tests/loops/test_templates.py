@@ -32,7 +32,7 @@ def _config(model, template):
   return config
 
 
-def test_the_switch_is_named_and_mends_it(model):
+def test_the_refusal_names_the_switch_that_closes_the_thoughts(model):
   config = _config(model, THINKING)
   with pytest.raises(
     UserError, match=r"opens <think> .*kwargs=\"\{'enable_thinking'"

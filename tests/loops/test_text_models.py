@@ -35,12 +35,14 @@ def mute():
     yield f'http://127.0.0.1:{server.getsockname()[1]}/v1'
 
 
-def test_one_that_is_down_gives_no_answer(tmp_path):
+def test_an_instrumenter_that_is_down_gives_an_empty_answer(tmp_path):
   ask = text_models.make_instrumenter(_config('openai'), tmp_path)
   assert [ask(one).text for one in ('one', 'two')] == ['', '']
 
 
-def test_one_that_hangs_holds_nothing_up(tmp_path, mute, monkeypatch):
+def test_an_instrumenter_that_hangs_does_not_hold_up_the_run(
+  tmp_path, mute, monkeypatch
+):
   """Each question ends in time, and after some failures none is asked."""
   monkeypatch.setattr(text_models.Instrumenter, 'PATIENCE', 2)
   ask = text_models.make_instrumenter(_config('openai', mute, 0.2), tmp_path)

@@ -129,7 +129,7 @@ def _collected(work: pathlib.Path) -> list[dict]:
   return [step for record in records for step in record['steps']]
 
 
-def test_a_model_that_thinks_teaches_what_one_that_does_not_teaches(tmp_path):
+def test_thoughts_do_not_change_what_is_collected_and_learned(tmp_path):
   _run(tmp_path / 'plain', _plain, '--config.loop=collect')
   asked = _run(tmp_path / 'thinking', _thinking)
   plain, thinking = (

@@ -69,7 +69,7 @@ def test_a_retreat_into_valid_actions_is_seen():
   assert after['distinct_edits'] is None and after['exec_s'] is None
 
 
-def test_edits_are_told_apart_by_task_and_by_what_they_write():
+def test_distinct_edits_differ_in_task_or_in_written_text():
   def distinct(*edits):
     return behaviour.figures(edits)['distinct_edits']
 

@@ -107,7 +107,7 @@ def test_tasks_weigh_the_same():
 
 
 @pytest.mark.parametrize('bad', [math.nan, math.inf, 'x', True])
-def test_what_is_no_score(bad):
+def test_scores_that_are_not_finite_are_refused(bad):
   with pytest.raises(ValueError, match='finite'):
     bf.task_figures([0.5, bad], 0.5, True, seed=0)
   with pytest.raises(ValueError, match='m_init'):

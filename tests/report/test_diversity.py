@@ -71,7 +71,7 @@ def test_one_pair_and_none():
 
 
 @pytest.mark.parametrize('bad', [[], 'Add dropout', [None], [3]])
-def test_what_is_no_list_of_texts(bad):
+def test_instructions_that_are_no_list_of_texts_are_refused(bad):
   with pytest.raises(ValueError):
     diversity.counts(bad)
 

@@ -98,7 +98,7 @@ def test_numbers_that_were_never_seen(plan, made_up):
   assert label == ('hallucination' if made_up else 'bad_plan')
 
 
-def test_what_is_seen_later_was_not_known():
+def test_a_plan_may_not_know_observations_of_later_steps():
   plan = 'Test accuracy is 51.83%.'
   claimed = _step(plan=plan, observation=SAID)
   assert _label(claimed, SAME) == 'hallucination'

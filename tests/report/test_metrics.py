@@ -57,7 +57,7 @@ def test_non_finite_values_leave_plain_json(tmp_path):
   assert list(tmp_path.glob('events.out.tfevents.*'))
 
 
-def test_resume_doubles_nothing_and_mends_a_cut_line(tmp_path):
+def test_resume_doubles_nothing_and_removes_a_cut_line(tmp_path):
   with metrics.MetricWriter(tmp_path) as writer:
     for step in range(5):
       writer.write(step, {'actor/lr': step})

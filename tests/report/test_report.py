@@ -168,7 +168,7 @@ def test_behaviour_is_a_table_of_the_page(tmp_path, arguments):
   assert 'SFT held-out' in table and '0.432' in table and '–' in table
 
 
-def test_rewards_are_told_by_the_kind_of_run(tmp_path, arguments):
+def test_the_page_explains_the_reward_of_its_kind_of_run(tmp_path, arguments):
   of_step, of_solution = page.REWARD['step'], page.REWARD['solution']
   summary = arguments['summary']
   how = summary['evaluation'] | {'start': 'scratch and improved'}

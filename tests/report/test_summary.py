@@ -17,7 +17,7 @@ def good(tmp_path_factory):
   return synthetic.build(tmp_path_factory.mktemp('run'))['summary']
 
 
-def test_holds_what_is_promised(good):
+def test_a_summary_has_all_documented_keys(good):
   for policy in ('starter', 'sft', 'rl'):
     for split in ('heldin', 'heldout'):
       assert set(good[policy][split]) == set(summary.INTERVALS)

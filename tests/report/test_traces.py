@@ -104,7 +104,7 @@ def test_the_research_log_is_a_file():
   ]
 
 
-def test_times_order_what_is_below_before_its_step():
+def test_low_level_steps_have_times_before_their_step():
   steps = [_edit(timestamp=t) for t in (5.0, 9.0)]
   trace = traces.mlagentbench_trace(_record(*steps), '')
   low = [s['timestamp'] for s in trace['low_level_steps']]
@@ -187,7 +187,7 @@ def test_errors_name_file_and_field(tmp_path, path, value, said):
 
 
 @pytest.mark.parametrize('text', ['', '[', 'NaN', '[' * 100_000])
-def test_what_is_no_json(tmp_path, text):
+def test_a_trace_that_is_not_json_is_refused(tmp_path, text):
   file = tmp_path / 'trace.json'
   file.write_text(text)
   with pytest.raises(ValueError, match='trace.json is not JSON'):

@@ -65,7 +65,7 @@ def test_each_completion_comes_when_it_is_there(made):
   assert second.key.prompt_id == 'a'
 
 
-def test_what_is_cancelled_never_comes(made):
+def test_a_cancelled_completion_never_reaches_the_inbox(made):
   inbox, engine, sampler = made
   sampler.submit([_ask('a'), _ask('b')])
   sampler.cancel(_ask('a').key)
@@ -77,7 +77,7 @@ def test_what_is_cancelled_never_comes(made):
   assert engine.discarded == ['a#1.0', 'b#1.0']
 
 
-def test_an_abort_is_a_fault_of_ours_and_a_breakdown_ends_the_run(made):
+def test_an_abort_is_an_infrastructure_error_and_a_breakdown_ends_the_run(made):
   inbox, engine, sampler = made
   sampler.submit([_ask('a'), _ask('b')])
   engine.answer('a#1.0', 'abort')

@@ -75,7 +75,7 @@ def test_a_program_is_made_once_it_would_have_paid(seed):
   assert 1 < len(shapes) <= len(ROWS) * len(COLUMNS)
 
 
-def test_where_weights_are_what_is_read_few_programs_do():
+def test_few_programs_suffice_where_reading_weights_dominates():
   """Nothing compiled yet, and each length of its own."""
   grouping = Grouping(ROWS, COLUMNS, Floats(10**9, 1000, compiling=1e13))
   shapes = set()
@@ -95,5 +95,5 @@ def test_what_weights_and_columns_cost_decides():
   assert _shapes(Floats(10**9, 1, rows_a_read=256)) == [(64, 256)]
 
 
-def test_nobody_is_no_group():
+def test_no_requests_make_no_group():
   assert Grouping(ROWS, COLUMNS, Floats(1, 1)).groups([], []) == []

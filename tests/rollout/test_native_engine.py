@@ -271,7 +271,7 @@ def _submit_and_hold(engine, requests):
   assert begun.wait(60)
 
 
-def test_new_weights_in_mid_request_are_told_by_the_spans():
+def test_version_spans_show_new_weights_in_the_middle_of_a_request():
   """Each span's log-probs are those of its own weights, given the keys that
   the earlier ones left."""
   engine = _fresh(eos_ids=(), max_new_tokens=40)

@@ -122,7 +122,7 @@ def _push(sync, server):
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 @pytest.mark.parametrize('scan', [False, True])
-def test_what_is_sent_is_what_a_checkpoint_has(dtype, scan):
+def test_the_sent_tensors_equal_those_of_a_checkpoint(dtype, scan):
   config = MODEL.replace(scan_layers=scan)
   params = init_decoder(config, 1)[1]
   wanted = {

@@ -53,7 +53,7 @@ def test_rows_are_shared():
     assert 1 <= len(set(row) - {0}) <= 2
 
 
-def test_cut_pads_with_nobody():
+def test_cut_fills_missing_rows_with_the_slot_of_no_prompt():
   rows = prompt_rows.pack(_prompts([64, 64, 64]), range(3), 64, NOBODY)
   part = rows.cut(2, 4, NOBODY)
   assert part.tokens.shape == (4, 64) and part.slots.shape == (4, 8)

@@ -59,7 +59,7 @@ def fates(path):
   return collections.Counter(r['fate'] for r in read(path))
 
 
-def test_what_is_trained_has_its_update_and_reward(tmp_path):
+def test_a_trained_rollout_has_its_update_and_reward(tmp_path):
   path = tmp_path / 'rl' / 'rollouts.jsonl'
   scheduler = build(path, second, turns=2)
   run(scheduler, 3)
@@ -160,7 +160,7 @@ def test_what_was_thrown_away_is_named_and_begins_anew(tmp_path, options, fate):
   assert all(r == list(range(len(r))) for r in restarts.values())
 
 
-def test_the_end_of_a_run_names_what_is_left(tmp_path):
+def test_the_end_of_a_run_lists_unfinished_and_unused_rollouts(tmp_path):
   scheduler = build(tmp_path / 'log', second, batch_size=4, drain_s=0.0)
   run(scheduler, 1)
   scheduler.work(1)

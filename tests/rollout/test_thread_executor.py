@@ -57,7 +57,7 @@ def test_a_work_begins_when_a_thread_takes_it():
   executor.close()
 
 
-def test_a_thread_pauses_after_a_fault_of_ours_and_longer_after_the_next():
+def test_a_thread_pauses_longer_after_each_infrastructure_error():
   def run(work):
     ours = work.key in (A, B)
     return Executed(Outcome.INFRASTRUCTURE if ours else Outcome.OK, 1.0)
@@ -78,7 +78,9 @@ def test_a_thread_pauses_after_a_fault_of_ours_and_longer_after_the_next():
   assert time.monotonic() - begun < 5.0
 
 
-def test_a_fault_of_ours_is_a_result_and_is_told_once_a_minute(caplog):
+def test_an_exception_is_an_infrastructure_error_and_warned_of_once_a_minute(
+  caplog,
+):
   def run(work):
     raise RuntimeError('no such pool')
 

@@ -263,7 +263,7 @@ def test_a_connection_that_idled_is_not_used_again():
     server.server_close()
 
 
-def test_when_none_comes_back_every_caller_is_told(made):
+def test_every_caller_gets_an_error_when_no_server_comes_back(made):
   engine, fleet = made(token_s=0.01)
   engine.submit([_request(1, 60)])
   time.sleep(0.05)
@@ -344,7 +344,7 @@ def test_one_lost_again_as_it_comes_back_is_tried_again(made):
   assert {c.version_spans[0][0] for c in done} == {1}
 
 
-def test_one_that_is_lost_whenever_it_comes_back_ends_the_run(made):
+def test_a_server_lost_again_each_time_it_returns_ends_the_run(made):
   engine, fleet = made(2)
   first, _ = fleet.fakes.values()
   revived = []
@@ -357,7 +357,9 @@ def test_one_that_is_lost_whenever_it_comes_back_ends_the_run(made):
     engine.generate([_request(1)])
 
 
-def test_one_that_never_answers_the_probe_is_lost(made, monkeypatch):
+def test_a_server_that_never_answers_the_probe_counts_as_lost(
+  made, monkeypatch
+):
   """Its health is well; the weights' lock is not held for ever."""
   engine, fleet = made()
   (fake,) = fleet.fakes.values()
@@ -396,7 +398,7 @@ def test_one_lost_at_its_first_weights_says_where_to_look():
     ('/v1/models', (401, b''), 'VLLM_API_KEY'),
   ],
 )
-def test_a_server_that_is_none_is_named_at_once(path, fault, text):
+def test_a_server_that_is_not_vllm_is_named_at_once(path, fault, text):
   fleet = Fleet()
   for fake in fleet.fakes.values():
     fake.faults[path] = fault

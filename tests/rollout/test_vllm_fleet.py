@@ -11,7 +11,7 @@ from jaxagent.rollout.engine import EngineError
 from jaxagent.testing.fake_vllm import FakeVllm
 
 
-def test_closing_ends_the_wait_for_one_that_was_lost():
+def test_closing_ends_the_wait_for_a_lost_server():
   fake = FakeVllm()
   fleet = vllm_fleet.RemoteFleet([fake.url])
   fake.close()
@@ -49,7 +49,7 @@ def test_none_is_started_once_the_fleet_is_closed(launched):
   assert not launched._processes
 
 
-def test_closing_ends_the_wait_for_one_that_starts(launched, monkeypatch):
+def test_closing_ends_the_wait_for_a_starting_server(launched, monkeypatch):
   """And the server itself."""
   monkeypatch.setattr(vllm_fleet, 'wait_healthy', _closing(launched))
   with pytest.raises(EngineError, match='closed meanwhile'):

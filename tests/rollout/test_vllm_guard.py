@@ -82,7 +82,7 @@ def test_a_server_that_ends_takes_its_workers_along():
   guard.stdin.close()
 
 
-def test_what_is_written_to_it_is_no_end():
+def test_input_to_the_guard_does_not_end_its_processes():
   guard, started = _guarded(600)
   guard.stdin.write(b'x' * 100)
   guard.stdin.flush()

@@ -39,7 +39,7 @@ def _server(one) -> int:
   return server
 
 
-def test_what_it_serves_is_what_came_last(one):
+def test_a_server_serves_the_newest_weights(one):
   for version, by in ((1, 0.9), (2, 1.1), (3, 0.8)):
     new = scaled(one.params, by)
     one.engine.update_weights(new, version)

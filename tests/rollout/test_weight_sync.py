@@ -55,7 +55,7 @@ def _pushed(sync) -> tuple:
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16', 'float16'])
-def test_what_is_written_is_what_is_read(tmp_path, dtype):
+def test_a_server_reads_the_weights_that_were_written(tmp_path, dtype):
   import ml_dtypes
 
   kind = np.dtype(getattr(ml_dtypes, dtype, dtype))

@@ -112,7 +112,7 @@ def test_outcome(pool, name, zygote):
 
 
 @pytest.mark.parametrize('made', ['1 / 0', 'pass', "os.mkfifo('b')"])
-def test_what_is_optional_is_no_fault(pool, made):
+def test_a_missing_optional_file_is_no_error_of_the_script(pool, made):
   """It comes out of a script that fails, too."""
   script = f"import os\nopen('a', 'w').write('1')\n{made}"
   result = run(pool, script, optional=('a', 'b'))

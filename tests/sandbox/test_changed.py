@@ -89,7 +89,7 @@ def test_one_stream_may_be_closed_and_the_other_flow(pool, zygote):
   assert (result.output, result.errors) == ('0\n1\n2\n', '')
 
 
-def test_what_is_new_and_what_differs(pool, zygote):
+def test_new_and_changed_files_come_out_and_gone_ones_are_listed(pool, zygote):
   script = (
     "os.makedirs('a/b'); open('a/b/new', 'wb').write(bytes(range(256)))\n"
     "open('in/same', 'w').write('1'); open('in/other', 'w').write('2')\n"
@@ -166,7 +166,7 @@ def test_many_files_are_bounded(pool):
   assert result.left_out[-1] == 'and 28 more'
 
 
-def test_what_is_no_plain_file_stays(pool):
+def test_links_pipes_and_odd_names_are_left_out(pool):
   script = (
     "os.symlink('/etc/passwd', 'link'); os.symlink('/etc', 'folder')\n"
     "os.mkfifo('pipe'); open('two', 'w').write('1'); os.link('two', 'names')\n"
@@ -301,7 +301,7 @@ def test_files_are_read_when_they_are_sent(tmp_path):
     list(file.parts())
 
 
-def test_an_empty_folder_is_told(tmp_path):
+def test_an_empty_folder_is_listed_as_left_out(tmp_path):
   for name in ('a/b/c', 'in/deep', 'data', 'd/__pycache__'):
     os.makedirs(tmp_path / name)
   laid_out = _changed.digests(['in/deep/gone'], [b'1'])

@@ -62,7 +62,7 @@ def test_other_processors_are_left_alone():
   assert 'nothing is switched off' in cpu_levels.note('no-avx2', flags)
 
 
-def test_what_a_level_does_not_change_is_said():
+def test_a_level_without_effect_on_this_machine_is_reported():
   assert 'no AVX-512' in cpu_levels.note('no-avx512', AVX2)
   assert cpu_levels.note('no-avx512', AVX512) == ''
   assert 'other nodes' in cpu_levels.note('no-avx512', frozenset({'sse4_2'}))

@@ -32,7 +32,7 @@ def test_a_thousand_jobs_leave_nothing():
   assert result['launchers'] > 5 and result['retries'] >= 5
 
 
-def test_what_is_left_or_grows_is_named():
+def test_leftovers_and_growth_of_a_soak_are_named():
   clean = dict.fromkeys(
     (
       'processes',

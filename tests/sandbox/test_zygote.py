@@ -60,7 +60,7 @@ def test_jobs_import_for_themselves_where_an_import_leaves_threads(
     backend.close()
 
 
-def test_pandas_with_pyarrow_leaves_none():
+def test_pandas_with_pyarrow_leaves_no_thread_running():
   pytest.importorskip('pyarrow')
   backend = local.LocalBackend(1)
   try:

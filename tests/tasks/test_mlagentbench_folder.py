@@ -153,7 +153,7 @@ def test_a_file_that_no_run_would_be_given_is_refused(tmp_path, monkeypatch):
     lib.prepare_task(lib.load_task(NAME, tmp_path), tmp_path / 'made')
 
 
-def test_an_empty_folder_is_told_of(tmp_path):
+def test_an_empty_folder_in_a_task_is_refused_by_name(tmp_path):
   root = _lay_out(tmp_path)
   for name in ('rates/empty', 'notes/__pycache__', '.git'):
     (root / 'env' / name).mkdir()  # shown where it is, or nobody's
@@ -187,7 +187,7 @@ def test_its_own_score_is_the_score(grader):
     (_submission([(30, 'nan')]), 'not a finite number'),
   ],
 )
-def test_what_it_cannot_score_is_the_policy_s_fault(grader, data, why):
+def test_a_submission_that_cannot_be_scored_is_invalid(grader, data, why):
   found = grader.grade(NAME, data)
   assert found.outcome is types.Outcome.INVALID_SUBMISSION
   assert found.score is None
@@ -283,7 +283,9 @@ def test_what_the_folder_does_not_tell_stands_beside_it(tmp_path):
       lib.load_task('own', tmp_path)
 
 
-def test_what_is_not_named_beside_it_stays(tmp_path):
+def test_limits_that_the_file_beside_does_not_name_keep_their_defaults(
+  tmp_path,
+):
   _lay_out(tmp_path)
   usual = lib.load_task(NAME, tmp_path)
   assert usual.limits.timeout_s == 5 * 3600
@@ -302,20 +304,20 @@ def test_what_is_not_named_beside_it_stays(tmp_path):
 
 
 @pytest.mark.parametrize('relative', mlagentbench_tasks.REQUIRED_FILES)
-def test_what_is_missing_is_named(tmp_path, relative):
+def test_a_missing_file_of_a_task_is_named(tmp_path, relative):
   root = _lay_out(tmp_path)
   (root / relative).unlink()
   with pytest.raises(ValueError, match=relative):
     lib.load_task(NAME, tmp_path)
 
 
-def test_a_score_of_another_kind_is_told_of(tmp_path):
+def test_an_eval_script_without_get_score_is_refused(tmp_path):
   _lay_out(tmp_path, **{'scripts/eval.py': 'def score(a, b): return 0.0\n'})
   with pytest.raises(ValueError, match='no get_score'):
     lib.load_task(NAME, tmp_path)
 
 
-def test_a_preparation_that_asks_is_told_of(tmp_path):
+def test_a_preparation_that_asks_for_input_is_refused(tmp_path):
   _lay_out(tmp_path, **{'scripts/prepare.py': 'input("Consent?")\n'})
   spec = lib.load_task(NAME, tmp_path)
   with pytest.raises(ValueError, match='prepare_task house-price'):
@@ -331,9 +333,7 @@ def test_prepared_folders_are_used_where_they_are(tmp_path):
   assert not (tmp_path / 'made').exists()
 
 
-def test_a_starter_that_does_not_run_is_compared_with_what_is_given(
-  tmp_path, grader
-):
+def test_a_starter_that_does_not_run_needs_a_given_m_init(tmp_path, grader):
   from jaxagent.envs.execution import StartError
 
   _lay_out(tmp_path, **{'env/train.py': 'print(model)\n'})
