@@ -348,7 +348,7 @@ PAIRS = [
   *(
     (
       {f'reward.{key}': value, 'loop': 'rl_for_mle'},
-      f'reward.{key}={value} is of',
+      f'reward.{key}={value} is for',
     )
     for key, value in (
       ('binary', True),
@@ -593,7 +593,7 @@ def test_what_does_not_fit_a_models_folder(
   'inside, outside, text',
   [
     ({}, {}, ''),
-    ({}, {'rl.estimator': 'reinforce_pp'}, "not 'reinforce_pp'; set one"),
+    ({}, {'rl.estimator': 'reinforce_pp'}, "not for 'reinforce_pp'; leave"),
     ({'vocab_size': 512}, {}, 'knows 512 tokens, the policy'),
     ({'model_type': 'llama'}, {}, "'llama' is not implemented"),
     ({'max_position_embeddings': 100}, {}, 'reads 100 tokens at most'),

@@ -329,3 +329,12 @@ def test_the_table_needs_no_jax():
 if __name__ == '__main__':
   made = {name: _record(name) for name in RECORDS}
   GOLDEN.write_text(json.dumps(made, indent=1, sort_keys=True) + '\n')
+
+
+def test_the_glossary_names_options_that_exist():
+  page = (ROOT / 'docs/glossary.md').read_text()
+  cells = [line.split('|')[1] for line in page.split('\n') if '|' in line]
+  named = re.findall(r'`((?:rl|rollout)\.[a-z_]+)', ' '.join(cells))
+  named = [key for key in named if not key.startswith('rollout.engine')]
+  known = {key for key, _ in sections.all_options()}
+  assert len(named) > 25 and set(named) <= known, set(named) - known

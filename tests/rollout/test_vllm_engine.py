@@ -398,7 +398,9 @@ def test_one_lost_at_its_first_weights_says_where_to_look():
     ('/v1/models', (401, b''), 'VLLM_API_KEY'),
   ],
 )
-def test_a_server_that_is_not_vllm_is_named_at_once(path, fault, text):
+def test_a_server_that_does_not_answer_as_needed_is_refused_at_once(
+  path, fault, text
+):
   fleet = Fleet()
   for fake in fleet.fakes.values():
     fake.faults[path] = fault
