@@ -313,7 +313,7 @@ def usage(action: str) -> str:
 
 
 def _was_stopped(execution: types.Execution) -> bool:
-  """Whether it was ended by us, not by itself, be it with a signal."""
+  """Whether the sandbox ended the run, and not the program itself or its signal."""
   outcome = execution.outcome
   ours = outcome.is_corner_case or outcome.is_infrastructure
   return execution.exit_code is None and ours

@@ -20,11 +20,11 @@ _NUMBERS = itertools.count()
 
 
 class Session:
-  """Walks from a state, one action after the other.
+  """Takes actions from a state, one after the other.
 
   A state is a value: `state` may be kept, put back, or changed between two
-  actions, within the same limits; `reset_to` begins anew, `fork` beside it.
-  After a Final Answer it is the last one.
+  actions, within the same limits; `reset_to` starts again from a state, `fork`
+  makes further sessions. After a Final Answer `state` is the last one.
 
   Args:
     env: carries actions out; its dialect is what `execute` answers in.

@@ -359,7 +359,7 @@ class Book:
     error: InteractionError | str,
     reason: NoReward = NoReward.INTERACTION_BROKEN,
   ) -> None:
-    """Starts a rollout anew that broke its contract or has no reward."""
+    """Restarts a rollout that broke its contract or has no reward."""
     self._count('rejected')
     self._end(member)
     attempts = self._requeue(member, failed=True)

@@ -36,13 +36,13 @@ class NcclSync:
   """A group for each server, made at its first weights and when it is started anew.
 
   Names and shapes are compared before the model is touched, each tensor's checksum
-  before it is loaded. A server that gives up in the middle is sent the rest of
-  nothing: the group is ended, and made anew for the next try.
+  before it is loaded. After an error of a server in the middle no further tensor is
+  sent: the group is ended, and a new one is made for the next try.
 
   Args:
     export: params -> their tensors.
-    dtype: in which they travel, that of the server's model.
-    device: whose memory is sent, gathered tensor by tensor.
+    dtype: of the tensors that are sent, that of the server's model.
+    device: its memory is sent, gathered tensor by tensor.
     groups: `nccl_group`, or what stands in for it.
   """
 
