@@ -183,7 +183,7 @@ def bootstrap_groups(
   for values in drawn.values():
     total += _resampled(values, statistic, rng, n)
   tail = (1 - level) / 2
-  low, high = np.quantile(total / len(groups), [tail, 1 - tail])
+  low, high = np.quantile(total / len(drawn), [tail, 1 - tail])
   return {'mean': point, 'low': float(low), 'high': float(high), 'n': count}
 
 

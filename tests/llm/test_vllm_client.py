@@ -100,7 +100,8 @@ def test_a_model_that_writes_nonsense_instruments_nothing(url, tmp_path):
   programs = [f'import numpy\nx = {i}\n' for i in range(6)]
   questions = [language_model.prompt(code) for code in programs]
   with _client(url, tmp_path) as client:
-    answers = list(text_models.Instrumenter(client, 64)(questions))
+    ask = text_models.Instrumenter(client, 64)
+    answers = [ask(question).text for question in questions]
   assert len(answers) == 6 and all(answers)
   for code, answer in zip(programs, answers):
     made = language_model.instrument(code, answer, b'key')

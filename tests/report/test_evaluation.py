@@ -103,6 +103,14 @@ def test_bootstrap_of_nothing():
     ev.bootstrap_interval([1.0], 0, strata=[])
 
 
+def test_a_group_without_values_changes_no_bootstrap_interval():
+  groups = {'a': [0.0, 1.0, 3.0], 'b': [2.0, 5.0]}
+  mean = lambda rows: rows.mean(axis=1)
+  with_empty = ev.bootstrap_groups({**groups, 'c': []}, mean, 0, n=100)
+  assert with_empty == ev.bootstrap_groups(groups, mean, 0, n=100)
+  assert with_empty['low'] < with_empty['mean'] < with_empty['high']
+
+
 def test_section_puts_metrics_on_one_scale():
   runs = [
     ev.Run('a', 0.7, (1.0, 0.0), (True, True)),
