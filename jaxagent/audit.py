@@ -191,7 +191,7 @@ def _files(run: pathlib.Path) -> list[pathlib.Path]:
   return beside
 
 
-def _gone(run: pathlib.Path, files) -> Iterator[tuple[str, str]]:
+def _gone(run: pathlib.Path, files: Any) -> Iterator[tuple[str, str]]:
   """(place, what is gone): files without a record, updates without a file."""
   for path in files:
     if path.read_bytes().strip() in (b'', b'[]'):

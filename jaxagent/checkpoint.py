@@ -181,7 +181,9 @@ class CheckpointManager:
         f'{path} cannot be read: {_reason(error)[:300]}.{_misplaced(path)}'
       ) from error
 
-  def _restore(self, path: pathlib.Path, abstract: Any, part, before) -> Any:
+  def _restore(
+    self, path: pathlib.Path, abstract: Any, part: Any, before: Any
+  ) -> Any:
     flat = _flatten(abstract)
     saved = self._saved(path)
     options = {}
@@ -286,7 +288,7 @@ def _only(part: str, abstract: Any, saved: dict) -> tuple[dict, dict]:
   )
 
 
-def _name(path) -> str:
+def _name(path: Any) -> str:
   text = jax.tree_util.keystr(path, simple=True, separator='.')
   return '.' + text.replace('/', '.')
 
@@ -300,7 +302,7 @@ def _restore_args(leaf: Any):
   return ocp.RestoreArgs(restore_type=np.ndarray)
 
 
-def _check_tree(path, wanted: dict, saved: dict) -> None:
+def _check_tree(path: Any, wanted: dict, saved: dict) -> None:
   missing = sorted(wanted.keys() - saved.keys())
   extra = sorted(saved.keys() - wanted.keys())
   shapes = [
@@ -318,7 +320,7 @@ def _check_tree(path, wanted: dict, saved: dict) -> None:
     )
 
 
-def _write_host(path: pathlib.Path, host, files) -> None:
+def _write_host(path: pathlib.Path, host: Any, files: Any) -> None:
   (path / 'host.json').write_text(json.dumps(host, indent=1, sort_keys=True))
   (path / 'files').mkdir()
   for name, content in files.items():

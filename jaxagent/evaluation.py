@@ -187,7 +187,9 @@ def bootstrap_groups(
   return {'mean': point, 'low': float(low), 'high': float(high), 'n': count}
 
 
-def _resampled(values, statistic, rng, n: int) -> np.ndarray:
+def _resampled(
+  values: Any, statistic: Any, rng: np.random.Generator, n: int
+) -> np.ndarray:
   """The statistic of n resamples of `values`, in chunks of bounded size."""
   rows = max(1, _CHUNK // len(values))
   parts = []

@@ -68,7 +68,9 @@ def _parse(line: str, number: int, default_mode: str) -> dict[str, Any]:
   return record
 
 
-def _leaderboard(record, folder, boards) -> list[float] | None:
+def _leaderboard(
+  record: dict[str, Any], folder: pathlib.Path, boards: Any
+) -> list[float] | None:
   """The line's own board, or the checkout's; None where there is neither."""
   if record.get('leaderboard'):
     return report_lib.read_leaderboard(_find(record['leaderboard'], folder))
@@ -114,7 +116,7 @@ def grade_line(
   )
 
 
-def _between(kind, least, most, text: str):
+def _between(kind: Any, least: Any, most: Any, text: str):
   try:
     value = kind(text)
   except ValueError:

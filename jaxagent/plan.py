@@ -252,7 +252,7 @@ def plan(
 _AXES = ('data', 'fsdp', 'tensor')
 
 
-def _roles(model, total, trained) -> dict[str, float]:
+def _roles(model: Any, total: Any, trained: Any) -> dict[str, float]:
   stored = 2 if model.param_dtype == 'bfloat16' else 4
   return {'policy': stored * total, 'policy_optimizer': 8 * trained}
 
@@ -294,7 +294,12 @@ def _gathered(model: ModelConfig, tensor: int) -> tuple[float, float]:
 
 
 def _update_flops(
-  model, tokens, context, epochs, critic, with_reference
+  model: Any,
+  tokens: Any,
+  context: Any,
+  epochs: int,
+  critic: Any,
+  with_reference: bool,
 ) -> float:
   """Forward 1, backward 2, recomputation 1 where layers are rematerialised.
 

@@ -242,7 +242,7 @@ def _some(texts: Iterable[str], room: int = _READ_CHARACTERS) -> Iterator[str]:
       return
 
 
-def _rendered(tokenizer) -> Iterator[str]:
+def _rendered(tokenizer: Any) -> Iterator[str]:
   """A user's message in the chat template, where there is one that renders."""
   if not tokenizer.chat_template:
     return
@@ -298,7 +298,7 @@ def _strings(value: Any) -> Iterator[str]:
       yield from _strings(part)
 
 
-def check_same(file: pathlib.Path, tokenizer) -> None:
+def check_same(file: pathlib.Path, tokenizer: Any) -> None:
   """Compares a tokenizer with what it gave when a run began, by PROBES.
 
   file: written where there is none, with the versions of the libraries.
@@ -326,7 +326,7 @@ def check_same(file: pathlib.Path, tokenizer) -> None:
         )
 
 
-def _probe(tokenizer, text: str) -> dict[str, Any]:
+def _probe(tokenizer: Any, text: str) -> dict[str, Any]:
   ids = tokenizer.encode(text)
   found = {
     'ids': ids,

@@ -224,7 +224,7 @@ def divided(
   An axis that the mesh does not divide stays whole; rows must divide.
   """
 
-  def one(name, size):
+  def one(name: Any, size: Any):
     axis = LOGICAL_RULES.get(name) if name else None
     if axis == ROWS:
       if size % rows_multiple(mesh):
@@ -280,7 +280,7 @@ def put(tree: Any, sharding: Any) -> Any:
   if not isinstance(sharding, jax.sharding.Sharding):
     return jax.tree.map(put, tree, sharding)
 
-  def place(leaf):
+  def place(leaf: Any):
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
       if leaf.sharding.is_equivalent_to(sharding, leaf.ndim):
         return leaf  # a program would make a copy of it
@@ -299,7 +299,7 @@ def fetch(tree: Any) -> Any:
   Of arrays that span processes a collective, made in turn with an engine's programs.
   """
 
-  def get(leaf):
+  def get(leaf: Any):
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
       if leaf.is_fully_replicated:
         return np.asarray(leaf.addressable_data(0))

@@ -6,6 +6,8 @@ that order: estimate, `whiten`, multiply by the weights.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -52,7 +54,7 @@ def gae(
   if segment_ids is None:
     segment_ids = jnp.zeros(values.shape, jnp.int32)
 
-  def step(carry, token):
+  def step(carry: Any, token: Any):
     next_value, last, next_segment = carry
     reward, value, policy, segment = token
     same = segment == next_segment
@@ -90,7 +92,7 @@ def discounted_returns(
   return reductions.select(returns, mask)
 
 
-def _as_groups(group_ids) -> jax.Array:
+def _as_groups(group_ids: Any) -> jax.Array:
   """Maps any hashable ids to integers."""
   if not isinstance(group_ids, jax.Array):
     group_ids = np.asarray(group_ids)

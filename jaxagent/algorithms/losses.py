@@ -77,7 +77,9 @@ def policy_loss(
   return loss, jax.lax.stop_gradient(metrics)
 
 
-def _check_clips(clip_low, clip_high, dual_clip) -> None:
+def _check_clips(
+  clip_low: float, clip_high: float, dual_clip: float | None
+) -> None:
   if not 0 <= clip_low < 1:
     raise ValueError(f'clip_low={clip_low!r} must be in [0, 1).')
   if not clip_high >= 0:

@@ -6,6 +6,8 @@ tokens. What stands under a zero never matters, not even NaN or infinity.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 
@@ -17,7 +19,7 @@ AGGREGATIONS = (
 )
 
 
-def choose(name: str, choices, what: str) -> str:
+def choose(name: str, choices: Sequence[str], what: str) -> str:
   """Returns `name` if it is one of `choices`, else says what there is."""
   if name not in choices:
     known = ', '.join(sorted(choices))
@@ -84,7 +86,9 @@ def whiten(
   return (x - centre) * jax.lax.rsqrt(masked_variance(x, mask) + 1e-8)
 
 
-def _sequence_ids(shape, segment_ids: jax.Array | None) -> jax.Array:
+def _sequence_ids(
+  shape: tuple[int, ...], segment_ids: jax.Array | None
+) -> jax.Array:
   """Flat id of the sequence of each token: row, or row and segment."""
   rows = jnp.arange(shape[0])[:, None]
   if segment_ids is None:

@@ -199,7 +199,7 @@ class Learner:
       yield make('value_grads', passes.value_grads, given, value_holds)
       yield self._step('value', self.value_optimizer)
 
-  def _step(self, role: str, optimizer) -> Program:
+  def _step(self, role: str, optimizer: Any) -> Program:
     one = jax.ShapeDtypeStruct((), jnp.float32)
     weights, state = self.roles[role], self.roles[f'{role}_optimizer']
     return _program(
@@ -210,7 +210,9 @@ class Learner:
     )
 
 
-def _program(name, function, arguments, holds, tokens=0) -> Program:
+def _program(
+  name: str, function: Any, arguments: Any, holds: Any, tokens: int = 0
+) -> Program:
   return Program(
     name, lambda: [(function.lower(*arguments), 1)], frozenset(holds), tokens
   )

@@ -155,7 +155,9 @@ def compiled_plan(
   }
 
 
-def _record(program, measured, beside, volume, devices, run) -> dict[str, Any]:
+def _record(
+  program: Any, measured: Any, beside: Any, volume: Any, devices: int, run: Any
+) -> dict[str, Any]:
   if measured.error:
     return {'error': measured.error}
   record = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from jaxagent.data.records import state_of
 from jaxagent.records import Collected, TakenStep
@@ -28,7 +29,7 @@ def training_steps(
         yield state_of(step, get), step.record
 
 
-def _improved(steps: Sequence[TakenStep], get) -> bool:
+def _improved(steps: Sequence[TakenStep], get: Callable[[str], Any]) -> bool:
   """Whether one ever was; all have the same start score."""
   start = state_of(steps[0], get).start_score if steps else None
   return start is not None and any(

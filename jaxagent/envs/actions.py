@@ -168,7 +168,11 @@ class Actions:
     return Effect(self.read(scene, file_name))
 
   def inspect_lines(
-    self, scene, script_name, start_line_number, end_line_number
+    self,
+    scene: Scene,
+    script_name: str,
+    start_line_number: str,
+    end_line_number: str,
   ) -> Effect:
     start, end = _numbers(start_line_number, end_line_number)
     if not 1 <= start <= end:
@@ -178,7 +182,9 @@ class Actions:
     part, total = self.lines(scene, script_name, start, end)
     return Effect(f'Lines {start}-{end} of {total}:\n{part}')
 
-  def understand(self, scene, file_name, things_to_look_for) -> Effect:
+  def understand(
+    self, scene: Scene, file_name: str, things_to_look_for: str
+  ) -> Effect:
     text = self.read(scene, file_name)
     return Effect(scene.reader.describe(text, things_to_look_for))
 
@@ -280,7 +286,9 @@ class Actions:
 
   # --- Editing -------------------------------------------------------------
 
-  def edit(self, scene, script_name, edit_instruction, save_name) -> Effect:
+  def edit(
+    self, scene: Scene, script_name: str, edit_instruction: str, save_name: str
+  ) -> Effect:
     old = self.to_edit(scene, script_name)
     target = self.target(scene, save_name)
     new = scene.edited(old, edit_instruction)
@@ -296,8 +304,8 @@ class Actions:
       raise
 
   def edit_segment(
-    self, scene, script_name, start_line_number, end_line_number,
-    edit_instruction, save_name,
+    self, scene: Scene, script_name: str, start_line_number: str, end_line_number: str,
+    edit_instruction: str, save_name: str,
   ) -> Effect:  # fmt: skip
     old = self.to_edit(scene, script_name)
     target = self.target(scene, save_name)

@@ -153,7 +153,7 @@ class ScriptRunner:
     most_s: seconds that it may take at most, where its own limit is longer; a
       run that this stops has timed out.
     """
-    more = {
+    more: dict[str, Any] = {
       'optional': optional,
       'own_work': own_work,
       'apart': apart,
@@ -184,9 +184,21 @@ class ScriptRunner:
     return run
 
   def _run_once(
-    self, task, files, script, split, job_id, deadline, *, optional, own_work,
-    apart, graded, changed_mb, most_s,
-  ) -> Run:  # fmt: skip
+    self,
+    task: str,
+    files: Mapping[str, str | bytes | types.Blob],
+    script: str,
+    split: str,
+    job_id: str,
+    deadline: Deadline,
+    *,
+    optional: tuple[str, ...],
+    own_work: bool,
+    apart: bool,
+    graded: bool,
+    changed_mb: float,
+    most_s: float,
+  ) -> Run:
     prepared = self.task(task)
     spec = prepared.spec
     job = types.Job(

@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 import warnings
+from typing import Any
 
 LABEL_METRICS = ('accuracy', 'f1_macro')
 PROBABILITY_METRICS = ('log_loss', 'roc_auc')
@@ -156,7 +157,9 @@ class Sample:
     labels: the names of the classes.
   """
 
-  def __init__(self, frame, order: list[str], truth, labels: set[str]):
+  def __init__(
+    self, frame: Any, order: list[str], truth: Any, labels: set[str]
+  ):
     self.values = {name: frame[name].to_dict() for name in frame}
     self.order, self.labels, self.cells = order, labels, frame.size
     self.most = _most_changed(frame, truth)
@@ -190,10 +193,10 @@ class Sample:
       return {}
     return dict(zip(self.values, range(before, len(header)), strict=True))
 
-  def _in_order(self, body) -> dict[str, list[str]]:
+  def _in_order(self, body: Any) -> dict[str, list[str]]:
     return dict(zip(self.order, body, strict=False))
 
-  def _compare(self, rows, columns: dict[str, int]) -> tuple[int, int]:
+  def _compare(self, rows: Any, columns: dict[str, int]) -> tuple[int, int]:
     """Cells that say what the sample says, and those that say another thing."""
     said = [
       self._says(row[at], self.values[name][key])
@@ -203,7 +206,7 @@ class Sample:
     ]
     return said.count(True), said.count(False)
 
-  def _says(self, cell: str, value) -> bool | None:
+  def _says(self, cell: str, value: Any) -> bool | None:
     """Whether a cell says `value`; None where it says nothing."""
     number = _number(cell)
     if isinstance(value, str):
@@ -218,7 +221,7 @@ class Sample:
     return rounded or math.isclose(number, value, rel_tol=1e-6, abs_tol=1e-12)
 
 
-def _most_changed(frame, truth) -> float:
+def _most_changed(frame: Any, truth: Any) -> float:
   """Returns how many cells of a whole copy may differ from the sample.
 
   At most half as many as differ in the answers: where nearly all rows are of
@@ -247,7 +250,7 @@ def _loose_table(data: bytes) -> tuple[list[str], list[list[str]]]:
   return [''] * unnamed + [name.strip() for name in header], body
 
 
-def _by_id(header: list[str], body) -> dict[str, list[str]]:
+def _by_id(header: list[str], body: Any) -> dict[str, list[str]]:
   """Rows by what their column `id` holds, the first of each."""
   rows: dict[str, list[str]] = {}
   if 'id' in header:
@@ -326,7 +329,7 @@ class Task:
       raise Refused(TABLE, 'submission is empty.')
     return self.by_id(table[0], table[1:])
 
-  def by_id(self, header, body) -> dict[str, list[str]]:
+  def by_id(self, header: Any, body: Any) -> dict[str, list[str]]:
     header = [name.strip() for name in header]
     if len(set(header)) != len(header) or set(header) != set(self.columns):
       raise Refused(
@@ -407,7 +410,7 @@ class Task:
     return Refused(OWN, f'{COPY} Also, {error}')
 
 
-def _short(value) -> str:
+def _short(value: Any) -> str:
   text = repr(value)
   return text if len(text) <= 120 else text[:117] + '...'
 
@@ -435,7 +438,7 @@ def _number(text: str) -> float | None:
     return None
 
 
-def _check_probabilities(frame, metric: str) -> None:
+def _check_probabilities(frame: Any, metric: str) -> None:
   values = frame.to_numpy(float)
   if values.min() < 0.0 or values.max() > 1.0:
     raise Refused(VALUES, 'probabilities must lie between 0 and 1.')
@@ -470,7 +473,7 @@ def _answer(status: str, reason: str, passed: int = 0) -> dict:
   return {'score': None, 'status': status, 'reason': reason, 'passed': passed}
 
 
-def _child(task, data: bytes, request: dict, out: int, folder: str):
+def _child(task: Any, data: bytes, request: dict, out: int, folder: str):
   """Runs in the fork, in a folder of its own; never returns."""
   code = 1
   try:
@@ -488,7 +491,7 @@ def _child(task, data: bytes, request: dict, out: int, folder: str):
     os._exit(code)
 
 
-def grade_in_fork(task, data: bytes, request: dict) -> dict:
+def grade_in_fork(task: FolderTask | Task, data: bytes, request: dict) -> dict:
   """Forks, waits at most timeout_s, kills what is late."""
   if not task.writes:
     return _grade_in_fork(task, data, request, '/')
@@ -496,7 +499,9 @@ def grade_in_fork(task, data: bytes, request: dict) -> dict:
     return _grade_in_fork(task, data, request, folder)
 
 
-def _grade_in_fork(task, data: bytes, request: dict, folder: str) -> dict:
+def _grade_in_fork(
+  task: FolderTask | Task, data: bytes, request: dict, folder: str
+) -> dict:
   timeout_s = request['timeout_s']
   read, write = os.pipe()
   pid = os.fork()

@@ -18,6 +18,7 @@ import dataclasses
 import fnmatch
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from jaxagent import types
 from jaxagent.envs import parser, prompts, workspace
@@ -124,7 +125,11 @@ class MlAgentBenchActions(Actions):
     )
 
   def inspect_lines(
-    self, scene, script_name, start_line_number, end_line_number
+    self,
+    scene: Scene,
+    script_name: str,
+    start_line_number: str,
+    end_line_number: str,
   ) -> Effect:
     start, end = _numbers(start_line_number, end_line_number)
     if end - start > 100:
@@ -241,14 +246,16 @@ class MlAgentBenchActions(Actions):
   def backed_up(self, script: str, target: str) -> str:
     return workspace.checked(script)
 
-  def edit(self, scene, script_name, edit_instruction, save_name) -> Effect:
+  def edit(
+    self, scene: Scene, script_name: str, edit_instruction: str, save_name: str
+  ) -> Effect:
     old = self.to_edit(scene, script_name)
     new = scene.edited(old, edit_instruction).strip()
     return self._saved(scene, script_name, save_name, old, old, new)
 
   def edit_segment(
-    self, scene, script_name, start_line_number, end_line_number,
-    edit_instruction, save_name,
+    self, scene: Scene, script_name: str, start_line_number: str, end_line_number: str,
+    edit_instruction: str, save_name: str,
   ) -> Effect:  # fmt: skip
     start, end = _numbers(start_line_number, end_line_number)
     old = self.to_edit(scene, script_name)
@@ -264,7 +271,13 @@ class MlAgentBenchActions(Actions):
     return self._saved(scene, script_name, save_name, old, part, new)
 
   def _saved(
-    self, scene: Scene, script: str, save_name: str, old: str, part: str, new
+    self,
+    scene: Scene,
+    script: str,
+    save_name: str,
+    old: str,
+    part: str,
+    new: Any,
   ) -> Effect:
     """part: what the answer compares the new file with."""
     path = workspace.checked(script)

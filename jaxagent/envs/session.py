@@ -111,7 +111,9 @@ class Session:
       self.state = result.state
     return result.observation
 
-  def _response(self, action: str, args) -> parser.Response:
+  def _response(
+    self, action: str, args: Mapping[str, Any] | str
+  ) -> parser.Response:
     value = dict(args) if isinstance(args, Mapping) else args
     try:
       with parser.naming(action):

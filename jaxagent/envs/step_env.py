@@ -256,7 +256,7 @@ class StepEnvironment(ScriptRunner):
     task = self.task(state.task)
     apart = self.dialect.streams_apart
 
-    def run(files, script):
+    def run(files: Any, script: str):
       return self.run_script(
         state.task,
         files,
@@ -266,7 +266,7 @@ class StepEnvironment(ScriptRunner):
         **call,
       )
 
-    def command(files, script):
+    def command(files: Any, script: str):
       return self.run_script(
         state.task,
         files,
@@ -277,7 +277,7 @@ class StepEnvironment(ScriptRunner):
         **call,
       ).execution
 
-    def carried(files, execution):
+    def carried(files: Any, execution: types.Execution):
       if self.carry_mb <= 0:
         return dict(files), []
       return carried_files.carry(
@@ -354,7 +354,13 @@ class StepEnvironment(ScriptRunner):
     )
 
   def _next(
-    self, state, action: str, effect: Effect, score, text: str, observation
+    self,
+    state: types.State,
+    action: str,
+    effect: Effect,
+    score: float | None,
+    text: str,
+    observation: str,
   ) -> types.State:
     files = dict(state.files if effect.files is None else effect.files)
     script, last = effect.script or state.script, effect.outcome.value

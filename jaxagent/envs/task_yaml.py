@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -44,7 +44,7 @@ OPTIONAL_KEYS = (
 )
 
 
-def choice(where: str, key: str, value: Any, choices) -> Any:
+def choice(where: str, key: str, value: Any, choices: Sequence[str]) -> Any:
   if value not in choices:
     raise ValueError(
       f'{where}: {key}={value!r} is unknown; choose one of '

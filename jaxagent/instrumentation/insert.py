@@ -14,6 +14,7 @@ import itertools
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from jaxagent.instrumentation import marks
 from jaxagent.instrumentation.program import Instrumented
@@ -156,7 +157,7 @@ def _joined(
   )
 
 
-def _put_head(lines, tree, name, edits, new) -> None:
+def _put_head(lines: Any, tree: Any, name: str, edits: Any, new: Any) -> None:
   """Inserts the head before all but what Python requires first."""
   before = _before(tree)
   first = _first(tree)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from jaxagent import fences
 from jaxagent.instrumentation import marks
@@ -122,7 +123,7 @@ def _blocks(
       )
 
 
-def _side_by_side(parent, name, of_own, of_told):
+def _side_by_side(parent: Any, name: str, of_own: Any, of_told: Any):
   block = of_own, of_told
   of_statements = any(isinstance(s, ast.stmt) for s in (*of_own, *of_told))
   if of_statements:

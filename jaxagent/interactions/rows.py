@@ -49,7 +49,9 @@ class _Row:
         )
       )
 
-  def _add(self, ids, mask, logprobs) -> None:
+  def _add(
+    self, ids: np.ndarray, mask: np.ndarray, logprobs: np.ndarray
+  ) -> None:
     self.ids.append(np.asarray(ids, np.int32))
     self.mask.append(mask)
     self.logprobs.append(logprobs)

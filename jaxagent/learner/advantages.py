@@ -66,7 +66,13 @@ def compute(
 
 
 def _estimate(
-  rewards, weights, tables, mask, group_ids, first, config: LearnerConfig
+  rewards: jax.Array,
+  weights: jax.Array,
+  tables: Any,
+  mask: Any,
+  group_ids: Any,
+  first: Any,
+  config: LearnerConfig,
 ):
   to_go = rewards + tables['later']
   if config.estimator == 'gae':
@@ -96,7 +102,9 @@ def _estimate(
   return spread, spread
 
 
-def _whitened(raw, weights, mask, config: LearnerConfig):
+def _whitened(
+  raw: jax.Array, weights: jax.Array, mask: Any, config: LearnerConfig
+):
   centre = None
   if config.baseline == 'optimal':
     centre = algorithms.optimal_baseline(raw, weights, mask)

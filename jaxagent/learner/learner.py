@@ -352,7 +352,7 @@ class Learner:
         tables['values'] = work.per_token(self._roles.values())
     return tables
 
-  def _advantages(self, work: Work, tables, weights) -> dict:
+  def _advantages(self, work: Work, tables: Any, weights: Any) -> dict:
     groups = np.unique([s.group_id for s in work.samples], return_inverse=True)[
       1
     ].astype(np.int32)
@@ -376,7 +376,7 @@ class Learner:
     return token
 
   def _epochs(
-    self, work: Work, token, step: float, version: int, clock
+    self, work: Work, token: Any, step: float, version: int, clock: Any
   ) -> dict:
     """step: factor of the policy's steps."""
     sums = figures.Mean()
@@ -405,7 +405,16 @@ class Learner:
     parts = np.array_split(rng.permutation(whole), count)
     return [np.flatnonzero(np.isin(first, part)) for part in parts]
 
-  def _minibatch(self, work, members, token, step, name, sums, clock) -> None:
+  def _minibatch(
+    self,
+    work: Any,
+    members: Any,
+    token: Any,
+    step: float,
+    name: str,
+    sums: Any,
+    clock: Any,
+  ) -> None:
     scale = advantages_lib.token_scale(
       token['mask'][members], self.config.aggregation, token['first'][members]
     ).astype(np.float32)
@@ -423,19 +432,28 @@ class Learner:
       with clock('update_critic'):
         self._critic_step(work, members, token, scale, name, sums)
 
-  def _critic_step(self, work, members, token, scale, name, sums) -> None:
+  def _critic_step(
+    self, work: Any, members: Any, token: Any, scale: Any, name: str, sums: Any
+  ) -> None:
     """One optimizer step of the value model; token: old_values, returns."""
     fields = {k: token[k][members] for k in ('old_values', 'returns')}
     fields['scale'] = scale
     grads, found = self._roles.value_grads(work.micros(members, fields))
     sums.add('critic', found, self._apply('critic', grads, name))
 
-  def _apply(self, role: str, grads, name: str, step: float = 1.0) -> dict:
+  def _apply(self, role: str, grads: Any, name: str, step: float = 1.0) -> dict:
     info = self._roles.step(role, grads, step)
     self._skips.note(role, bool(info['finite']), name)
     return info
 
-  def _name(self, samples, members, version, epoch, k) -> str:
+  def _name(
+    self,
+    samples: Sequence[types.Sample],
+    members: Any,
+    version: int | None,
+    epoch: int,
+    k: int,
+  ) -> str:
     ids = [samples[i].prompt_id for i in members[:4]]
     more = '' if len(members) <= 4 else f' and {len(members) - 4} more'
     return (

@@ -24,7 +24,7 @@ from jaxagent.learner.weights import Flat, Layout
 Micro = dict[str, jax.Array]
 
 
-def _jit(function, **options):
+def _jit(function: Callable[..., Any], **options):
   return accelerator.in_turns(jax.jit(function, **options))
 
 
@@ -83,7 +83,13 @@ class Programs:
         donate_argnums=(0,),
       )
 
-  def _token_logprobs(self, trained, frozen, micro, entropy=False):
+  def _token_logprobs(
+    self,
+    trained: dict[str, jax.Array],
+    frozen: Any,
+    micro: dict[str, jax.Array],
+    entropy: bool = False,
+  ):
     model = self.policy.merge(trained, frozen)
     hidden = model(micro['tokens'], micro['positions'], micro['segment_ids'])
     targets = jnp.roll(micro['tokens'], -1, axis=1)
@@ -108,7 +114,13 @@ class Programs:
     out = model(micro['tokens'], micro['positions'], micro['segment_ids'])
     return jnp.roll(out.astype(jnp.float32), 1, axis=1)
 
-  def _policy_loss(self, trained, frozen, micro, kl_coef):
+  def _policy_loss(
+    self,
+    trained: dict[str, jax.Array],
+    frozen: Any,
+    micro: dict[str, jax.Array],
+    kl_coef: jax.Array | float,
+  ):
     c = self.config
     wants_entropy = c.entropy_coef != 0 or c.entropy_metric
     logp, entropy = self._token_logprobs(trained, frozen, micro, wants_entropy)
@@ -142,24 +154,47 @@ class Programs:
     metrics['share'] = share
     return loss, metrics
 
-  def _policy_grads(self, total, trained, frozen, micro, kl_coef):
+  def _policy_grads(
+    self,
+    total: Any,
+    trained: dict[str, jax.Array],
+    frozen: Any,
+    micro: dict[str, jax.Array],
+    kl_coef: jax.Array | float,
+  ):
     grads, metrics = jax.grad(self._policy_loss, has_aux=True)(
       trained, frozen, micro, kl_coef
     )
     return _add(total, grads), metrics
 
-  def _sft_loss(self, trained, frozen, micro):
+  def _sft_loss(
+    self,
+    trained: dict[str, jax.Array],
+    frozen: Any,
+    micro: dict[str, jax.Array],
+  ):
     logp, _ = self._token_logprobs(trained, frozen, micro)
     loss = -jnp.sum(jnp.where(micro['scale'] > 0, logp, 0.0) * micro['scale'])
     return loss, {'loss': loss}
 
-  def _sft_grads(self, total, trained, frozen, micro):
+  def _sft_grads(
+    self,
+    total: Any,
+    trained: dict[str, jax.Array],
+    frozen: Any,
+    micro: dict[str, jax.Array],
+  ):
     grads, metrics = jax.grad(self._sft_loss, has_aux=True)(
       trained, frozen, micro
     )
     return _add(total, grads), metrics
 
-  def _value_loss(self, trained, frozen, micro):
+  def _value_loss(
+    self,
+    trained: dict[str, jax.Array],
+    frozen: Any,
+    micro: dict[str, jax.Array],
+  ):
     values = self._values(trained, frozen, micro)
     mask, share = _normalised(micro['scale'])
     loss, metrics = algorithms.value_loss(
@@ -177,7 +212,13 @@ class Programs:
     metrics['share'] = share
     return loss * share, metrics
 
-  def _value_grads(self, total, trained, frozen, micro):
+  def _value_grads(
+    self,
+    total: Any,
+    trained: dict[str, jax.Array],
+    frozen: Any,
+    micro: dict[str, jax.Array],
+  ):
     grads, metrics = jax.grad(self._value_loss, has_aux=True)(
       trained, frozen, micro
     )
@@ -190,7 +231,9 @@ class Optimizer:
   program: the jitted step, to be compiled without being run.
   """
 
-  def __init__(self, config: LearnerConfig, schedule, train_sharding, like):
+  def __init__(
+    self, config: LearnerConfig, schedule: Any, train_sharding: Any, like: Any
+  ):
     self.config, self.schedule = config, schedule
     self.tx = optax.adamw(
       schedule,
@@ -219,7 +262,7 @@ class Optimizer:
     """Fresh moments, placed."""
     return self._init(trained)
 
-  def restarted(self, state):
+  def restarted(self, state: Any):
     """The state with the schedule at its beginning; the moments stay."""
     return tuple(
       part._replace(count=part.count * 0) if _is_schedule(part) else part
@@ -237,7 +280,9 @@ class Optimizer:
     """
     return self.program(trained, state, grads, np.float32(factor))
 
-  def _step(self, trained, state, grads, factor):
+  def _step(
+    self, trained: dict[str, jax.Array], state: Any, grads: Any, factor: Any
+  ):
     norm = optax.global_norm(grads)
     finite = jnp.isfinite(norm)
     cut = jnp.minimum(1.0, self.config.max_grad_norm / (norm + 1e-6))
@@ -251,19 +296,19 @@ class Optimizer:
     updates = jax.tree.map(lambda u: u * factor.astype(u.dtype), updates)
     new = optax.apply_updates(trained, updates)
 
-    def keep(new, old):
+    def keep(new: Any, old: Any):
       return jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, old)
 
     info = {'grad_norm': norm, 'finite': finite, 'lr': jnp.asarray(lr)}
     return keep(new, trained), keep(new_state, state), info
 
 
-def _count(state) -> jax.Array:
+def _count(state: Any) -> jax.Array:
   """Returns the step count of the learning-rate schedule."""
   return next(part.count for part in state if _is_schedule(part))
 
 
-def _is_schedule(part) -> bool:
+def _is_schedule(part: Any) -> bool:
   return isinstance(part, optax.ScaleByScheduleState)
 
 
@@ -281,7 +326,7 @@ def _normalised(scale: jax.Array) -> tuple[jax.Array, jax.Array]:
   return jnp.where(count > 0, mask, first), share
 
 
-def _add(total, grads):
+def _add(total: Any, grads: Any):
   return jax.tree.map(jnp.add, total, grads)
 
 
@@ -314,7 +359,7 @@ def _schedule(kind: str, lr: float, rise: int, steps: int) -> optax.Schedule:
     return rising
   length = max(steps - rise, 1)
 
-  def schedule(count):
+  def schedule(count: Any):
     done = jnp.clip((count - rise) / length, 0.0, 1.0)
     return rising(count) * (0.1 + 0.45 * (1.0 + jnp.cos(jnp.pi * done)))
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -95,7 +96,9 @@ class Work:
       )
     return self._ids[key]
 
-  def micros(self, members=None, fields=None) -> list[dict[str, jax.Array]]:
+  def micros(
+    self, members: Any = None, fields: Any = None
+  ) -> list[dict[str, jax.Array]]:
     """Micro-batches of some samples, with per-sample fields [n, R] packed."""
     members = self.all if members is None else members
     packing, base = self._packed(members)
@@ -111,7 +114,7 @@ class Work:
       for m in range(packing.n_micro)
     ]
 
-  def per_token(self, run) -> np.ndarray:
+  def per_token(self, run: Any) -> np.ndarray:
     """`run` over all micro-batches -> float32 [N, R]."""
     outs = [run(micro) for micro in self.micros()]
     packed = np.stack([sharding.fetch(out) for out in outs])

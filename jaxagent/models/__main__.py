@@ -14,6 +14,7 @@ import argparse
 import pathlib
 import sys
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
   return parser
 
 
-def _import(args) -> None:
+def _import(args: argparse.Namespace) -> None:
   import orbax.checkpoint as ocp
 
   _must_be_new(args.out)
@@ -93,7 +94,7 @@ def _import(args) -> None:
   )
 
 
-def _export(args) -> None:
+def _export(args: argparse.Namespace) -> None:
   if (args.model / 'model' / hf.RUN_FILE).is_file():
     config, params, origin = _trained(args.model, args.stage)
     tokenizer, temperature = args.model / 'tokenizer', _temperature(args.model)
@@ -176,7 +177,7 @@ def _trained(work: pathlib.Path, stage: str | None):
   )
 
 
-def _score(args) -> None:
+def _score(args: argparse.Namespace) -> None:
   tokens = np.load(args.tokens, allow_pickle=False)
   if args.batch < 1:
     raise ValueError(f'--batch={args.batch} must be at least 1.')
@@ -201,7 +202,7 @@ def _score(args) -> None:
   )
 
   @jax.jit
-  def score(params, rows):
+  def score(params: Any, rows: Any):
     model = nnx.merge(graphdef, params)
     index = jnp.broadcast_to(jnp.arange(rows.shape[1]), rows.shape)
     hidden = model(rows, index, jnp.ones_like(rows))

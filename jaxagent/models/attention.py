@@ -189,7 +189,7 @@ def _mask(
   return same & (index[queries, None] >= index[None, keys])
 
 
-def _mapped(q, k, v, segment_ids):
+def _mapped(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
   """One plain matmul a (row, key head, query block): the CPU's fast path.
 
   The H/K query heads that share a key head are stacked as rows of one
@@ -208,7 +208,7 @@ def _mapped(q, k, v, segment_ids):
   size = _block_size(t)
 
   @jax.checkpoint
-  def one(args):
+  def one(args: tuple[jax.Array, ...]):
     q_h, k_h, v_h, row = args
     segments = segment_ids[row]
     blocks = [
@@ -227,7 +227,14 @@ def _block_size(t: int) -> int:
   return t // _QUERY_BLOCKS if t >= 256 and t % _QUERY_BLOCKS == 0 else t
 
 
-def _block(q, k, v, segments, start: int, stop: int) -> jax.Array:
+def _block(
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  segments: jax.Array,
+  start: int,
+  stop: int,
+) -> jax.Array:
   """q [G, T, h], k and v [T, h] -> [G, stop - start, h], one query block."""
   group, _, h = q.shape
   block = q[:, start:stop].reshape(-1, h)
@@ -239,7 +246,7 @@ def _block(q, k, v, segments, start: int, stop: int) -> jax.Array:
   return out.reshape(group, stop - start, h)
 
 
-def _xla(q, k, v, segment_ids):
+def _xla(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
   """Batched einsums; memory grows with T squared."""
   b, t, heads, h = q.shape
   kv = k.shape[2]
@@ -254,7 +261,7 @@ def _xla(q, k, v, segment_ids):
   return checkpoint_name(out, NAME)
 
 
-def _cudnn(q, k, v, segment_ids):
+def _cudnn(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
   """Flash attention: no [T, T] array a head, and no work above the diagonal.
 
   Segments are a mask of one head, [B, 1, T, T], that all heads share.
@@ -265,7 +272,13 @@ def _cudnn(q, k, v, segment_ids):
   )
 
 
-def _splash(q, k, v, segment_ids, interpret: bool = False):
+def _splash(
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  segment_ids: jax.Array,
+  interpret: bool = False,
+):
   """Flash attention on TPUs: blocks above the diagonal are skipped.
 
   Heads are padded with zeros to whole lanes, which changes no product. interpret:

@@ -26,7 +26,9 @@ Cache = Any
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2, 3))
-def _normal(key, shape: tuple[int, ...], std: float, dtype) -> jax.Array:
+def _normal(
+  key: jax.Array, shape: tuple[int, ...], std: float, dtype: Any
+) -> jax.Array:
   return jax.random.normal(key, shape, dtype) * jnp.array(std, dtype)
 
 
@@ -142,7 +144,7 @@ class Layer(nnx.Module):
     )
     d, f, bias = c.hidden_size, c.intermediate_size, c.attention_bias
 
-    def linear(name, d_in, d_out, bias=False):
+    def linear(name: str, d_in: int, d_out: int, bias: bool = False):
       lora = c.lora_rank > 0 and name in c.lora_targets
       return Linear(
         d_in, d_out, axes=_AXES[name], bias=bias, lora=lora, config=c, rngs=rngs
@@ -195,7 +197,9 @@ class Layer(nnx.Module):
     gate, up = together(y, self.gate, self.up)
     return self.down(jax.nn.silu(gate) * up)
 
-  def __call__(self, x, angles, segment_ids):
+  def __call__(
+    self, x: jax.Array, angles: tuple[jax.Array, ...], segment_ids: jax.Array
+  ):
     """x [B*T, D] -> x [B*T, D], (k, v) each [B, T, K, h]."""
     b, t = segment_ids.shape
     x = placement.constrain(x, 'rows', None)
@@ -242,15 +246,19 @@ class Decoder(nnx.Module):
     """
     return self._forward(tokens, positions, segment_ids, collect=None)[0]
 
-  def prefill(self, tokens, positions, segment_ids) -> tuple[jax.Array, Cache]:
+  def prefill(
+    self, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array
+  ) -> tuple[jax.Array, Cache]:
     """Runs `__call__`, keeping all layers' keys and values [B, K, T, h]."""
 
-    def head_major(pair):
+    def head_major(pair: Any):
       return tuple(a.transpose(0, 2, 1, 3) for a in pair)
 
     return self._forward(tokens, positions, segment_ids, head_major)
 
-  def trace(self, tokens, positions, segment_ids) -> list[jax.Array]:
+  def trace(
+    self, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array
+  ) -> list[jax.Array]:
     """Residual stream [B, T, D] before each layer and after the last norm."""
     x, angles = self._start(tokens, positions)
     out = [x]
@@ -278,14 +286,14 @@ class Decoder(nnx.Module):
     """
     x, angles = self._start(tokens, positions)
 
-    def step(layer, x, cached):
+    def step(layer: Any, x: jax.Array, cached: Any):
       out, kept = attend(*layer.qkv(x, angles), cached)
       return layer.finish(x, out), kept
 
     x, kept = self._through(step, x, cache)
     return self.norm(x), kept
 
-  def _through(self, step, x: jax.Array, cache: Any):
+  def _through(self, step: Callable[..., Any], x: jax.Array, cache: Any):
     """step(layer, x, cached) -> (x, kept) layer by layer -> x, all that is kept."""
     if self.config.scan_layers:
       graph, state = nnx.split(self.layers)
@@ -300,7 +308,7 @@ class Decoder(nnx.Module):
       kept.append(one)
     return x, tuple(kept)
 
-  def _start(self, tokens, positions):
+  def _start(self, tokens: jax.Array, positions: jax.Array):
     tokens, positions = jnp.asarray(tokens), jnp.asarray(positions)
     tokens = placement.constrain(tokens.reshape(-1), 'rows')
     positions = placement.constrain(positions.reshape(-1), 'rows')
@@ -316,10 +324,16 @@ class Decoder(nnx.Module):
       for i in range(self.config.num_hidden_layers)
     ]
 
-  def _forward(self, tokens, positions, segment_ids, collect):
+  def _forward(
+    self,
+    tokens: jax.Array,
+    positions: jax.Array,
+    segment_ids: jax.Array,
+    collect: Any,
+  ):
     x, angles = self._start(tokens, positions)
 
-    def apply(graph, state, x):
+    def apply(graph: Any, state: Any, x: jax.Array):
       x, pair = nnx.merge(graph, state)(x, angles, segment_ids)
       return x, (collect(pair) if collect else None)
 
@@ -342,18 +356,18 @@ _GATHERING = ('sharding_constraint', 'all_gather')
 _ATTENDING = ('dot_product_attention_fwd', 'dot_product_attention_fwd_wrapper')
 
 
-def _keeps_attention(primitive, *_, **settings) -> bool:
+def _keeps_attention(primitive: Any, *_, **settings) -> bool:
   """Saves what attention gave and what its backward pass needs of that."""
   named = primitive.name == 'name' and settings['name'] == attention.NAME
   return named or primitive.name in _ATTENDING
 
 
-def _keeps_all_but_weights(primitive, *_, **__) -> bool:
+def _keeps_all_but_weights(primitive: Any, *_, **__) -> bool:
   """Saves everything but weights gathered from other devices."""
   return primitive.name not in _GATHERING
 
 
-def _remat(apply, policy: str, scanned: bool):
+def _remat(apply: Callable[..., Any], policy: str, scanned: bool):
   """Wraps `apply(graph, state, x)` by the named rematerialisation policy.
 
   Where weights are gathered, 'none' gathers them again for the backward pass: kept,

@@ -380,13 +380,13 @@ def _natural(part: Any) -> tuple[int, str]:
   return (part, '') if isinstance(part, int) else (-1, str(part))
 
 
-def _same_bytes(files, a: str, b: str) -> bool:
+def _same_bytes(files: Any, a: str, b: str) -> bool:
   if b not in files or files[a].shape != files[b].shape:
     return False
   return bool(np.array_equal(files[a].read(), files[b].read()))
 
 
-def _load_weight(weight, files, sharding_of):
+def _load_weight(weight: Any, files: Any, sharding_of: Any):
   """One weight, each device's slice read on its own."""
   sharding = sharding_of(weight.path, weight.shape) if sharding_of else None
   if sharding is None:
@@ -405,7 +405,7 @@ def _load_weight(weight, files, sharding_of):
   return jax.make_array_from_callback(weight.shape, sharding, read)
 
 
-def _read_part(weight, files, index: tuple[slice, ...]) -> np.ndarray:
+def _read_part(weight: Any, files: Any, index: tuple[slice, ...]) -> np.ndarray:
   """A part of a weight; of a scanned one, layer by layer into its place.
 
   Always a copy: on the CPU an array can be the memory that it is given, and the
@@ -424,7 +424,7 @@ def _read_part(weight, files, index: tuple[slice, ...]) -> np.ndarray:
   return out
 
 
-def _slice_of(leaf, weight, i):
+def _slice_of(leaf: Any, weight: Any, i: int):
   """Two loaders of HF tensor `i` of a weight: to the host, and where it is."""
 
   def own() -> jax.Array:

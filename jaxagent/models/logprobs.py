@@ -7,6 +7,8 @@ backward pass computes each chunk's logits again from the saved log-sum-exp.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -64,7 +66,7 @@ def logits_of(
   return logits / temperature
 
 
-def _each(body, args, unroll):
+def _each(body: Callable[..., Any], args: Any, unroll: bool | int):
   """`lax.map`, or a plain call for a single chunk (cheaper to compile)."""
   if unroll:
     out = body(jax.tree.map(lambda a: a[0], args))
@@ -73,11 +75,23 @@ def _each(body, args, unroll):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _chunked(how, hidden, unembed, targets, temperature):
+def _chunked(
+  how: Any,
+  hidden: jax.Array,
+  unembed: jax.Array,
+  targets: jax.Array,
+  temperature: jax.Array | float,
+):
   return _forward(how, hidden, unembed, targets, temperature)[0]
 
 
-def _forward(how, hidden, unembed, targets, temperature):
+def _forward(
+  how: Any,
+  hidden: jax.Array,
+  unembed: jax.Array,
+  targets: jax.Array,
+  temperature: jax.Array | float,
+):
   """All rows, or on a mesh each device its own against its part of the table."""
   place, *_ = how
   run = functools.partial(_local_forward, how)
@@ -91,7 +105,7 @@ def _forward(how, hidden, unembed, targets, temperature):
   return (logp, entropy), (hidden, table, targets, temperature, lse)
 
 
-def _parts(place, hidden, table, targets):
+def _parts(place: Any, hidden: jax.Array, table: jax.Array, targets: jax.Array):
   """Specs of (hidden, table, targets), and of a number for each target."""
   lead = (None,) * (targets.ndim - 1)
   rows = place.active(('rows', *lead), targets.shape)
@@ -113,11 +127,17 @@ def _in_chunks(chunk_rows: int, *arrays):
   ]
 
 
-def _local_forward(how, hidden, table, targets, temperature):
+def _local_forward(
+  how: Any,
+  hidden: jax.Array,
+  table: jax.Array,
+  targets: jax.Array,
+  temperature: jax.Array | float,
+):
   place, chunk_rows, with_entropy, _ = how
   shape = targets.shape
 
-  def body(args):
+  def body(args: Any):
     h, ids = args
     logits = logits_of(h, table, temperature)
     lse = _logsumexp(place, logits)
@@ -135,20 +155,20 @@ def _local_forward(how, hidden, table, targets, temperature):
   return tuple(a.reshape(-1)[: targets.size].reshape(shape) for a in found)
 
 
-def _sum(place, x):
+def _sum(place: Any, x: jax.Array):
   """[N, V or a part of it] -> [N]: the sum over the whole vocabulary."""
   part = jnp.sum(x, -1)
   return place.over_tensor(part) if place else part
 
 
-def _logsumexp(place, logits):
+def _logsumexp(place: Any, logits: jax.Array):
   if place is None or place.tensor == 1:
     return jax.nn.logsumexp(logits, axis=-1)
   most = jax.lax.pmax(jnp.max(logits, -1), 'tensor')
   return most + jnp.log(_sum(place, jnp.exp(logits - most[:, None])))
 
 
-def _at(place, logits, ids):
+def _at(place: Any, logits: jax.Array, ids: jax.Array):
   """The logit of each target, which one part of the vocabulary has."""
   if place is None or place.tensor == 1:
     return jnp.take_along_axis(logits, ids[:, None], -1)[:, 0]
@@ -160,7 +180,7 @@ def _at(place, logits, ids):
   return place.over_tensor(jnp.where((at >= 0) & (at < size), found, 0.0))
 
 
-def _backward(how, saved, grads):
+def _backward(how: Any, saved: Any, grads: Any):
   """d logp = onehot - p;  d entropy = -p (log p + entropy);  both over T."""
   place, *_, stored = how
   hidden, table, targets, temperature, lse = saved
@@ -180,14 +200,22 @@ def _backward(how, saved, grads):
   return d_hidden, d_table.astype(stored), None, jnp.zeros_like(temperature)
 
 
-def _local_backward(how, shape, hidden, table, targets, temperature, *rows):
+def _local_backward(
+  how: Any,
+  shape: Any,
+  hidden: jax.Array,
+  table: jax.Array,
+  targets: jax.Array,
+  temperature: jax.Array | float,
+  *rows,
+):
   """(d hidden, d table); the table's is summed over chunks, then over devices."""
   place, chunk_rows, with_entropy, _ = how
   index = jnp.arange(table.shape[0]) + (
     place.first_of(len(table)) if place else 0
   )
 
-  def body(args):
+  def body(args: Any):
     h, ids, lse_n, g_logp, g_ent = args
     logp = logits_of(h, table, temperature) - lse_n[:, None]
     probs = jnp.exp(logp)
@@ -214,7 +242,7 @@ def _local_backward(how, shape, hidden, table, targets, temperature, *rows):
     d_hidden, d_table = body([a[0] for a in args])
   else:
 
-    def accumulate(total, chunk):
+    def accumulate(total: Any, chunk: Any):
       d_h, d_t = body(chunk)
       return total + d_t, d_h
 

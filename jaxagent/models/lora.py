@@ -145,7 +145,7 @@ def save_peft(
     leaf = dict(_flat(params))[path]
     shape = leaf.shape[-2:][::-1]
 
-    def load(leaf=leaf, layer=layer):
+    def load(leaf: Any = leaf, layer: int = layer):
       value = leaf[...] if layer is None else leaf[...][layer]
       return np.asarray(jax.device_get(value)).T
 
@@ -335,7 +335,7 @@ def _tensors(folder: pathlib.Path) -> dict[str, st.Tensor]:
   return st.read_header(file)
 
 
-def _flat(params):
+def _flat(params: Any):
   return [(tuple(k), v) for k, v in nnx.to_flat_state(params)]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,17 +36,31 @@ def products(
   return _placed(place, tuple(names), dtypes, x, tuple(weights), tuple(biases))
 
 
-def _plain(x, weight, bias):
+def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None):
   y = x @ weight.astype(x.dtype)
   return y if bias is None else y + bias.astype(x.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _placed(place: Placement, names, dtypes, x, weights, biases):
+def _placed(
+  place: Placement,
+  names: Any,
+  dtypes: Any,
+  x: jax.Array,
+  weights: Sequence[jax.Array],
+  biases: Sequence[jax.Array | None],
+):
   return _placed_forward(place, names, dtypes, x, weights, biases)[0]
 
 
-def _placed_forward(place, names, dtypes, x, weights, biases):
+def _placed_forward(
+  place: Any,
+  names: Any,
+  dtypes: Any,
+  x: jax.Array,
+  weights: Sequence[jax.Array],
+  biases: Sequence[jax.Array | None],
+):
   whole = tuple(place.gathered(w, n, x.dtype) for w, n in zip(weights, names))
   out = tuple(
     place.constrain(_plain(x, w, b), 'rows', n[1])
@@ -54,12 +69,14 @@ def _placed_forward(place, names, dtypes, x, weights, biases):
   return out, (x, whole, biases)
 
 
-def _placed_backward(place, names, dtypes, saved, grads):
+def _placed_backward(
+  place: Any, names: Any, dtypes: Any, saved: Any, grads: Any
+):
   x, whole, biases = saved
   shapes = tuple(w.shape for w in whole)
   has_bias = tuple(b is not None for b in biases)
 
-  def local(x, whole, grads):
+  def local(x: jax.Array, whole: jax.Array, grads: Any):
     d_weights = tuple(
       place.total(
         jnp.einsum('ni,no->io', x, g, preferred_element_type=jnp.float32),
@@ -102,7 +119,7 @@ def _placed_backward(place, names, dtypes, saved, grads):
   return d_x, d_weights, d_biases
 
 
-def _d_input(place, names, shapes, whole, grads):
+def _d_input(place: Any, names: Any, shapes: Any, whole: jax.Array, grads: Any):
   """Gradient [n, in] of a device's rows; what is cut over tensor is summed once."""
   cut = whole_columns = None
   for name, shape, weight, grad in zip(names, shapes, whole, grads):
@@ -138,19 +155,23 @@ _TABLE = ('vocab', 'embed')
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
-def _looked_up(place: Placement, dtype: str, stored: str, table, tokens):
+def _looked_up(
+  place: Placement, dtype: str, stored: str, table: jax.Array, tokens: jax.Array
+):
   return _lookup_forward(place, dtype, stored, table, tokens)[0]
 
 
-def _found(place, tokens, size):
+def _found(place: Any, tokens: jax.Array, size: int):
   """(Index into a device's part of `size` rows, whether the token is there)."""
   at = tokens - place.first_of(size)
   there = (at >= 0) & (at < size)
   return jnp.clip(at, 0, size - 1), there[:, None]
 
 
-def _lookup_forward(place, dtype, stored, table, tokens):
-  def local(part, tokens):
+def _lookup_forward(
+  place: Any, dtype: Any, stored: Any, table: jax.Array, tokens: jax.Array
+):
+  def local(part: jax.Array, tokens: jax.Array):
     at, there = _found(place, tokens, part.shape[0])
     return place.over_tensor(
       jnp.where(there, part[at], jnp.zeros((), part.dtype))
@@ -165,11 +186,13 @@ def _lookup_forward(place, dtype, stored, table, tokens):
   return x, (tokens, jnp.zeros((table.shape[0], 0)))
 
 
-def _lookup_backward(place, dtype, stored, saved, grad):
+def _lookup_backward(
+  place: Any, dtype: Any, stored: Any, saved: Any, grad: jax.Array
+):
   tokens, vocab = saved
   shape = (vocab.shape[0], grad.shape[1])
 
-  def local(tokens, grad):
+  def local(tokens: jax.Array, grad: jax.Array):
     size = shape[0] // place.tensor
     at, there = _found(place, tokens, size)
     grad = jnp.where(there, grad.astype(jnp.float32), 0.0)

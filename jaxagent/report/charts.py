@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from markupsafe import Markup, escape
 
@@ -107,7 +108,7 @@ def line_chart(title: str, series: Sequence[Series], x_label: str) -> Markup:
   )
 
 
-def _y_axis(ticks, py) -> str:
+def _y_axis(ticks: Any, py: Callable[[float], float]) -> str:
   step = ticks[1] - ticks[0]
   return ''.join(
     f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" '
@@ -123,7 +124,12 @@ def _x_ticks(low: float, high: float) -> list[float]:
   return [t for t in inside if t == int(t)] or [low, high]
 
 
-def _polyline(css: str, points, px, py) -> str:
+def _polyline(
+  css: str,
+  points: Any,
+  px: Callable[[float], float],
+  py: Callable[[float], float],
+) -> str:
   if len(points) == 1:
     (x, y) = points[0]
     return (
@@ -133,7 +139,12 @@ def _polyline(css: str, points, px, py) -> str:
   return f'<polyline class="series {css}" points="{path}"/>'
 
 
-def _hover(series, px, py, x_label: str) -> str:
+def _hover(
+  series: Any,
+  px: Callable[[float], float],
+  py: Callable[[float], float],
+  x_label: str,
+) -> str:
   """JSON [[pixel x, heading, [[label, class, value], ...]], ...]."""
   rows: dict[float, list] = {}
   for name, css, points in series:

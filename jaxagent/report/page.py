@@ -274,7 +274,9 @@ def _reward_notes(summary: Mapping) -> tuple[str, str]:
   return REWARD['solution' if start == 'scratch and improved' else 'step']
 
 
-def _interval(summary, policy, split, name) -> dict | None:
+def _interval(
+  summary: Mapping[str, Any], policy: str, split: str, name: str
+) -> dict | None:
   value = (summary.get(policy) or {}).get(split, {}).get(name)
   return value if value and value.get('mean') is not None else None
 
@@ -321,7 +323,7 @@ def _behaviour(summary: Mapping) -> dict[str, Any] | None:
   return dict(columns=[name for name, _ in columns], rows=rows, note=note)
 
 
-def _panels(records, panels, x_label: str) -> list[dict[str, Any]]:
+def _panels(records: Any, panels: Any, x_label: str) -> list[dict[str, Any]]:
   out = []
   for title, note, names in panels:
     series, legend = [], []

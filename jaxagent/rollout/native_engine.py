@@ -58,7 +58,7 @@ class _Job:
   slot: int = -1
   spans: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
 
-  def add(self, tokens, logprobs, version: int) -> None:
+  def add(self, tokens: Any, logprobs: Any, version: int) -> None:
     start, self.count = self.count, self.count + len(tokens)
     self.tokens[start : self.count] = tokens
     self.logprobs[start : self.count] = logprobs
@@ -241,7 +241,9 @@ class NativeEngine(Calls):
     self._params, self._cache = nnx.State({}), None
     self._weights = ()
 
-  def _enter(self, requests, for_training, puts) -> None:
+  def _enter(
+    self, requests: Sequence[types.Request], for_training: bool, puts: Any
+  ) -> None:
     for request in requests:
       self._check(request, for_training)
     jobs = []
@@ -350,7 +352,7 @@ class NativeEngine(Calls):
       self._settings.set(plan.slot, job.request, self._eos, self._seed)
     self._fill(plans, prompts)
 
-  def _fill(self, plans: Sequence[Plan], prompts) -> None:
+  def _fill(self, plans: Sequence[Plan], prompts: Any) -> None:
     """Brings the prompts' keys and values into their slots."""
     moved = [p for p in plans if not p.after and p.source is not None]
     self._copy(
@@ -376,7 +378,7 @@ class NativeEngine(Calls):
       [(p.source, p.slot) for p in plans if p.after and p.source is not None]
     )
 
-  def _prefill(self, slots: Sequence[int], prompts) -> None:
+  def _prefill(self, slots: Sequence[int], prompts: Any) -> None:
     """Prompts without their last tokens, side by side in rows."""
     width = _fit(max(map(len, prompts)), self._prompt)
     width = -(-width // prompt_rows.BLOCK) * prompt_rows.BLOCK
@@ -468,7 +470,15 @@ class NativeEngine(Calls):
     self._cache = done[0]
     self._harvest(slots, last, *jax.device_get(done[1:]))
 
-  def _harvest(self, slots, last, tokens, logprobs, counts, stopped) -> None:
+  def _harvest(
+    self,
+    slots: Any,
+    last: Any,
+    tokens: Any,
+    logprobs: Any,
+    counts: Any,
+    stopped: Any,
+  ) -> None:
     for row, slot in enumerate(slots):
       job, n = self._jobs[slot], int(counts[row])
       drawn = tokens[row, :n]
@@ -526,7 +536,9 @@ class _Settings:
   def __init__(self, n: int):
     self._arrays = settings_arrays(n)
 
-  def set(self, slot: int, request, eos: tuple[int, ...], seed: int) -> None:
+  def set(
+    self, slot: int, request: types.Request, eos: tuple[int, ...], seed: int
+  ) -> None:
     s, arrays = request.sampling, self._arrays
     arrays['temperature'][slot] = s.temperature
     arrays['seed'][slot] = mix_seed(seed, request.seed)
@@ -542,14 +554,14 @@ class _Settings:
       for name, array in self._arrays.items()
     }
 
-  def kinds(self, slots) -> tuple[bool, bool]:
+  def kinds(self, slots: Any) -> tuple[bool, bool]:
     """Whether any of them truncates the distribution; whether any is greedy."""
     a = {name: array[list(slots)] for name, array in self._arrays.items()}
     cut = (a['top_k'] > 0).any() or (a['top_p'] < 1).any()
     return bool(cut), bool((a['temperature'] <= 0).any())
 
 
-def _floats(params, config: ModelConfig) -> grouping.Floats:
+def _floats(params: Any, config: ModelConfig) -> grouping.Floats:
   """Returns the cost of decoding: measured on two cores, else assumed."""
   weights = sum(a.size for a in jax.tree.leaves(params))
   column = config.num_hidden_layers * config.num_key_value_heads
@@ -559,7 +571,7 @@ def _floats(params, config: ModelConfig) -> grouping.Floats:
   return grouping.Floats(weights, column, rows_a_read=256, compiling=1e13)
 
 
-def _check_fits(old_params, params, version: int) -> None:
+def _check_fits(old_params: Any, params: Any, version: int) -> None:
   old = jax.tree_util.tree_flatten_with_path(old_params)[0]
   new = dict(jax.tree_util.tree_flatten_with_path(params)[0])
   wrong = [

@@ -10,6 +10,7 @@ draws the first token of the response.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -75,7 +76,9 @@ def empty_cache(config: ModelConfig, slots: int, columns: int) -> Cache:
   )
 
 
-def _by_layer(config: ModelConfig, f, *caches: Cache) -> Cache:
+def _by_layer(
+  config: ModelConfig, f: Callable[..., Any], *caches: Cache
+) -> Cache:
   """f((keys, values), ...) of every layer."""
   if config.scan_layers:
     return jax.vmap(f)(*caches)
@@ -83,13 +86,13 @@ def _by_layer(config: ModelConfig, f, *caches: Cache) -> Cache:
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
-def copy(config: ModelConfig, cache: Cache, source, target) -> Cache:
+def copy(config: ModelConfig, cache: Cache, source: Any, target: Any) -> Cache:
   """Slots `source` [R] to slots `target` [R], all read before any is written.
 
   A target of S or more is left out.
   """
 
-  def move(pair):
+  def move(pair: Any):
     return tuple(a.at[target].set(a[source], mode='drop') for a in pair)
 
   return _by_layer(config, move, cache)
@@ -100,10 +103,10 @@ def prefill(
   structure: Structure,
   weights: Leaves,
   cache: Cache,
-  tokens,
-  positions,
-  segments,
-  slots,
+  tokens: jax.Array,
+  positions: jax.Array,
+  segments: jax.Array,
+  slots: jax.Array,
 ) -> Cache:
   """Prompts that lie side by side in rows into their slots.
 
@@ -116,7 +119,7 @@ def prefill(
   index = jnp.stack([slots, positions[:, :: prompt_rows.BLOCK]], -1)
   index = index.reshape(-1, 2)
 
-  def write(pair, new):
+  def write(pair: Any, new: jax.Array):
     (keys, values), (k, v) = pair, map(_blocks, new)
     k = k.swapaxes(2, 3).astype(keys.dtype)
     return (
@@ -127,7 +130,7 @@ def prefill(
   return _by_layer(structure.config, write, cache, new)
 
 
-def _blocks(new):
+def _blocks(new: jax.Array):
   """[U, K, T, h] -> [U * T / BLOCK, K, BLOCK, h]."""
   rows, heads, _, h = new.shape
   new = new.reshape(rows, heads, -1, prompt_rows.BLOCK, h)
@@ -140,9 +143,9 @@ def extend(
   columns: int,
   weights: Leaves,
   cache: Cache,
-  tokens,
-  start,
-  slots,
+  tokens: jax.Array,
+  start: jax.Array,
+  slots: jax.Array,
 ) -> Cache:
   """tokens [U, T] into `slots` [U] from column `start` [U] on.
 
@@ -154,7 +157,7 @@ def extend(
   positions = start[:, None] + jnp.arange(shape[1])
   visible = jnp.arange(columns) <= positions[..., None]
 
-  def attend(q, k, v, pair):
+  def attend(q: jax.Array, k: jax.Array, v: jax.Array, pair: Any):
     q, k, v = (a.reshape(*shape, *a.shape[1:]) for a in (q, k, v))
     keys, values = (a.astype(c.dtype) for a, c in zip((k, v), pair))
     keys = pair[0].at[slots[:, None], :, :, positions].set(keys, mode='drop')
@@ -212,12 +215,12 @@ def _decode(
   greedy: bool,
   weights: Leaves,
   cache: Cache,
-  slots,
-  last,
-  positions,
+  slots: jax.Array,
+  last: jax.Array,
+  positions: jax.Array,
   s: dict[str, jax.Array],
-  bound,
-  wake,
+  bound: jax.Array,
+  wake: jax.Array,
 ):
   """Decodes up to `bound` tokens for B of the slots.
 
@@ -245,21 +248,21 @@ def _decode(
   column = jnp.arange(columns + steps)
   held = column < jnp.minimum(positions, columns)[:, None]
 
-  def live(o):
+  def live(o: Any):
     return asked & ~o['stopped'] & (o['count'] < s['limit'])
 
-  def going(o):
+  def going(o: Any):
     now = live(o)
     ended = jnp.sum(asked & ~now)
     return (o['n'] < bound) & now.any() & (ended < wake)
 
-  def step(o):
+  def step(o: Any):
     now, n = live(o), o['n']
     at = positions + n
     # New tokens stand beyond all columns: in one place for every row.
     visible = held | ((column >= columns) & (column <= columns + n))
 
-    def attend(q, k, v, pair):
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, pair: Any):
       keys, values = (new.astype(a.dtype) for a, new in zip(pair, (k, v)))
       keys, values = (
         jax.lax.dynamic_update_slice_in_dim(
@@ -305,14 +308,14 @@ def _decode(
     },
   )
 
-  def back(pair, near):
+  def back(pair: Any, near: Any):
     return _append(pair, near, slots, positions, columns)
 
   cache = _by_layer(config, back, cache, out['near'])
   return cache, *(out[k] for k in ('tokens', 'logprobs', 'count', 'stopped'))
 
 
-def _near(pair, slots, columns: int, steps: int):
+def _near(pair: Any, slots: jax.Array, columns: int, steps: int):
   """The slots' first columns side by side, with room for `steps` more.
 
   Rows and heads are one axis, [B * K, ...]: where a step can tell them apart, XLA
@@ -325,7 +328,9 @@ def _near(pair, slots, columns: int, steps: int):
   return tuple(a.reshape(-1, *a.shape[2:]) for a in (keys, values))
 
 
-def _append(pair, near, slots, start, columns: int):
+def _append(
+  pair: Any, near: Any, slots: jax.Array, start: jax.Array, columns: int
+):
   """Writes `near` beyond its `columns` into the slots from `start` [B] on.
 
   Columns after a row's end are written, too: beyond its text, as in `extend`.
@@ -340,7 +345,7 @@ def _append(pair, near, slots, start, columns: int):
   )
 
 
-def _write_rows(cache, index, new, axis: int):
+def _write_rows(cache: Any, index: jax.Array, new: jax.Array, axis: int):
   """new [B, ...] at (slot, place along `axis`), index [B, 2]; one scatter."""
   return jax.lax.scatter(
     cache,
@@ -356,7 +361,9 @@ def _write_rows(cache, index, new, axis: int):
   )
 
 
-def _draw(model, s, kinds, hidden, positions):
+def _draw(
+  model: Any, s: Any, kinds: Any, hidden: jax.Array, positions: jax.Array
+):
   """hidden [B, D], position of the token to draw [B] -> token, log-prob."""
   cut, greedy = kinds
   table = model.unembed.astype(hidden.dtype)

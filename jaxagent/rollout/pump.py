@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from jaxagent.rollout.scheduler import Scheduler
 
@@ -23,7 +24,7 @@ class Pump:
     self._thread.start()
     return self
 
-  def __exit__(self, kind, error, trace) -> None:
+  def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
     self._stop.set()
     self._thread.join()
     if kind is None and self._error is not None:

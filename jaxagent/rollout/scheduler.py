@@ -481,7 +481,9 @@ class Scheduler:
       self.stats.running(now, len(self._running))
       self.stats.dispatched.append(now - started)
 
-  def _discard(self, group: Group, fate: Fate, count) -> None:
+  def _discard(
+    self, group: Group, fate: Fate, count: Callable[[float], None]
+  ) -> None:
     """Throws a group away, to begin anew; `count` gets each age in seconds."""
     now = self._clock.now()
     for member in group.members:

@@ -287,7 +287,13 @@ class Vllm:
     return max(self._timeout_s, _S_PER_GB * size / 1e9)
 
   async def _call(
-    self, method: str, path: str, body=None, *, wait=False, read_s=0.0
+    self,
+    method: str,
+    path: str,
+    body: Any = None,
+    *,
+    wait: Any = False,
+    read_s: Any = 0.0,
   ) -> Any:
     """JSON of the answer.
 
@@ -351,7 +357,9 @@ def _sampling(s: types.Sampling, seed: int) -> dict[str, Any]:
   }
 
 
-def _completion(request, answer, url: str) -> types.Completion:
+def _completion(
+  request: types.Request, answer: Any, url: str
+) -> types.Completion:
   """Raises ServerError on an answer that does not hold together."""
   try:
     choice = answer['choices'][0]

@@ -198,7 +198,9 @@ class VllmEngine(Calls):
     self._fleet.close()
     self._params = None
 
-  def _enter(self, requests, for_training, puts) -> None:
+  def _enter(
+    self, requests: Sequence[types.Request], for_training: bool, puts: Any
+  ) -> None:
     for request in requests:
       check_request(request, for_training=for_training, **self._limits)
       if request.sampling.stop and self._decode is None:
@@ -274,7 +276,9 @@ class VllmEngine(Calls):
       f'they had it; {self._fleet.hint()}'
     )
 
-  async def _ask(self, server, request, seed, name) -> types.Completion:
+  async def _ask(
+    self, server: Any, request: types.Request, seed: int, name: str
+  ) -> types.Completion:
     """`Vllm.generate`; ServerLost as soon as the server is lost."""
     task = self._loop.create_task(server.api.generate(request, seed, name))
     server.under_way.add(task)
@@ -308,7 +312,9 @@ class VllmEngine(Calls):
     sampling = dataclasses.replace(s, stop_token_ids=ends)
     return dataclasses.replace(request, sampling=sampling)
 
-  def _cut(self, request, done: types.Completion) -> types.Completion:
+  def _cut(
+    self, request: types.Request, done: types.Completion
+  ) -> types.Completion:
     """Cuts a completion where a stop text is complete.
 
     The server matches stop texts in another way."""
@@ -325,7 +331,7 @@ class VllmEngine(Calls):
       finish_reason='stop',
     )
 
-  async def _abort(self, request_ids, tell: bool = True):
+  async def _abort(self, request_ids: Sequence[str], tell: bool = True):
     place = {name: i for i, name in enumerate(request_ids)}
     jobs = [j for j in self._jobs if j.request.request_id in place]
     jobs.sort(key=lambda j: place[j.request.request_id])
@@ -365,7 +371,7 @@ class VllmEngine(Calls):
       self._servers.append(server)
       self._check_server(await server.api.describe(), url)
 
-  def _check_server(self, found, url: str) -> None:
+  def _check_server(self, found: Any, url: str) -> None:
     longest = self._limits['max_prompt_tokens'] + self._limits['max_new_tokens']
     if found.max_model_len < longest:
       raise ServerError(

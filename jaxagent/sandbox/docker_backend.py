@@ -247,7 +247,7 @@ class DockerBackend:
       60_000 if remapped else (UID_BASE + (os.getpid() % 4096) * 256)
     )
 
-  def _inspect_image(self, api) -> dict[str, Any]:
+  def _inspect_image(self, api: Any) -> dict[str, Any]:
     """Inspects the image: {'version': [..], 'folders': [packages]}."""
     import docker.errors
 
@@ -297,7 +297,7 @@ class DockerBackend:
 
   def _create(
     self,
-    api,
+    api: Any,
     command: Sequence[str],
     slot: int,
     memory_mb: int,
@@ -490,7 +490,7 @@ class DockerBackend:
       frames['problem'] = str(error)
     return frames
 
-  def _lost(self, api, container: str) -> dict[str, Any]:
+  def _lost(self, api: Any, container: str) -> dict[str, Any]:
     """Returns the daemon's account of a container without a trailer."""
     state = api.inspect_container(container)['State']
     return {
@@ -635,7 +635,7 @@ def _process_key(pid: int) -> str:
     return f'{pid}/gone'
 
 
-def _sweep(api) -> None:
+def _sweep(api: Any) -> None:
   """Removes containers whose trainer, of this machine, is dead."""
   for entry in api.containers(
     all=True, filters={'label': f'{LABEL}.host={_this_boot()}'}
@@ -646,12 +646,12 @@ def _sweep(api) -> None:
       _remove(api, entry['Id'])
 
 
-def _remove_all(api, filters: dict[str, str]) -> None:
+def _remove_all(api: Any, filters: dict[str, str]) -> None:
   for entry in api.containers(all=True, filters=filters):
     _remove(api, entry['Id'])
 
 
-def _remove(api, container: str) -> None:
+def _remove(api: Any, container: str) -> None:
   """Kills and removes; one that is gone, or going, is fine."""
   import docker.errors
 

@@ -8,6 +8,7 @@ import pathlib
 import socket
 import tempfile
 import warnings
+from typing import Any
 
 from jaxagent.sandbox import errors
 from jaxagent.types import Job, Limits, Outcome
@@ -54,7 +55,7 @@ open('probe.json', 'w').write(json.dumps(done))
 _PID_OUTSIDE = 4_000_000
 
 
-def attack(backend) -> dict[str, bool]:
+def attack(backend: Any) -> dict[str, bool]:
   """Runs the probe's attacks; returns {attack: it succeeded}.
 
   Raises BackendError where the probe itself could not run.
@@ -98,7 +99,7 @@ def _has_mail(mailbox: socket.socket) -> bool:
     return False
 
 
-def confirm(backend, min_tier: str) -> str:
+def confirm(backend: Any, min_tier: str) -> str:
   """Attacks the backend, lowers it until the probe holds, checks min_tier."""
   reasons: list[str] = list(backend.stats().get('notes', []))
   while backend.tier != 'T0':

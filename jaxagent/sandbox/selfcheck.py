@@ -9,6 +9,7 @@ import socket
 import tempfile
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 from jaxagent.sandbox import attacks, errors
 from jaxagent.types import Execution, Job
@@ -74,7 +75,9 @@ def verdict(case: attacks.Case, result: Execution) -> str:
   return case.check(result)
 
 
-def run(pool, argv: tuple[str, ...]) -> list[tuple[attacks.Case, str, float]]:
+def run(
+  pool: Any, argv: tuple[str, ...]
+) -> list[tuple[attacks.Case, str, float]]:
   """[(case, '' or what is wrong, seconds)] of every case of the tier."""
   chosen = [c for c in attacks.CASES if applies(c, pool.tier)]
   futures = [pool.submit(make_job(c, argv)) for c in chosen]
@@ -85,7 +88,7 @@ def run(pool, argv: tuple[str, ...]) -> list[tuple[attacks.Case, str, float]]:
   return rows
 
 
-def table(tier: str, rows) -> str:
+def table(tier: str, rows: Any) -> str:
   """A Markdown table, one row per group, failures listed below it."""
   lines = [f'Tier {tier}', '', '| group | attacks | contained |', '|-|-|-|']
   for group in dict.fromkeys(c.group for c, _, _ in rows):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import Any
 
 CLASSIFIER = 'classifier'
 REGRESSOR = 'regressor'
@@ -36,7 +37,14 @@ class Entry:
   aliases: tuple[str, ...] = ()
 
 
-def _entry(name, module, role, params='', seeded=False, aliases=''):
+def _entry(
+  name: str,
+  module: str,
+  role: str,
+  params: Any = '',
+  seeded: bool = False,
+  aliases: Any = '',
+):
   return Entry(
     name,
     f'sklearn.{module}',

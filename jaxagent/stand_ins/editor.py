@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import libcst as cst
 
@@ -90,7 +91,14 @@ def _find_step(target: pipeline.Script, name: str) -> int:
   raise EditRefused(f'the pipeline has no step {name}')
 
 
-def _remove(target, clause, rest, mentions, settings, regression) -> bool:
+def _remove(
+  target: Any,
+  clause: str,
+  rest: str,
+  mentions: Any,
+  settings: Any,
+  regression: bool,
+) -> bool:
   if not re.match(rf'\W*(?:please )?(?:{words.REMOVE})\b', clause, re.I):
     return False
   steps = target.pipeline.steps
@@ -109,7 +117,14 @@ def _remove(target, clause, rest, mentions, settings, regression) -> bool:
   return True
 
 
-def _replace(target, clause, rest, mentions, settings, regression) -> bool:
+def _replace(
+  target: Any,
+  clause: str,
+  rest: str,
+  mentions: Any,
+  settings: Any,
+  regression: bool,
+) -> bool:
   if not words.has(words.REPLACE, rest) or not mentions:
     return False
   steps = target.pipeline.steps
@@ -141,7 +156,14 @@ def _replace(target, clause, rest, mentions, settings, regression) -> bool:
   return True
 
 
-def _add_or_use(target, clause, rest, mentions, settings, regression) -> bool:
+def _add_or_use(
+  target: Any,
+  clause: str,
+  rest: str,
+  mentions: Any,
+  settings: Any,
+  regression: bool,
+) -> bool:
   if not mentions or not words.has(f'{words.ADD}|{words.USE}|with', rest):
     return False
   anchors = words.anchors(clause, mentions)
@@ -157,7 +179,9 @@ def _add_or_use(target, clause, rest, mentions, settings, regression) -> bool:
   return True
 
 
-def _add_step(target, clause, mention, settings, anchors) -> None:
+def _add_step(
+  target: Any, clause: str, mention: Any, settings: Any, anchors: Any
+) -> None:
   steps = target.pipeline.steps
   call = words.call_of(mention, settings)
   if words.has('instead of|rather than|in place of', clause) and anchors:
@@ -189,7 +213,7 @@ def _add_step(target, clause, mention, settings, anchors) -> None:
   target.pipeline.bare = False
 
 
-def _owner(target, name: str) -> int | None:
+def _owner(target: Any, name: str) -> int | None:
   """Returns the step of a parameter when the clause does not name it."""
   steps = target.pipeline.steps
   order = [len(steps) - 1, *range(len(steps) - 1)]
@@ -204,7 +228,7 @@ def _owner(target, name: str) -> int | None:
   return None
 
 
-def _set_one(target, index, name: str, value: str) -> None:
+def _set_one(target: Any, index: int | None, name: str, value: str) -> None:
   step = target.pipeline.steps[index]
   if not isinstance(step, cst.Call):
     raise EditRefused('that step is no call, it takes no parameter')
@@ -215,7 +239,14 @@ def _set_one(target, index, name: str, value: str) -> None:
   )
 
 
-def _set(target, clause, rest, mentions, settings, regression) -> bool:
+def _set(
+  target: Any,
+  clause: str,
+  rest: str,
+  mentions: Any,
+  settings: Any,
+  regression: bool,
+) -> bool:
   scaled = _relative(target, clause, rest, mentions)
   if scaled:
     return True
@@ -233,7 +264,9 @@ def _set(target, clause, rest, mentions, settings, regression) -> bool:
   return True
 
 
-def _apply_settings(target, mentions, settings, rest) -> None:
+def _apply_settings(
+  target: Any, mentions: Any, settings: Any, rest: str
+) -> None:
   index = None
   if mentions:
     index = _find_step(target, mentions[0].name)
@@ -257,7 +290,14 @@ def _apply_settings(target, mentions, settings, rest) -> None:
     _set_one(target, where, name, value)
 
 
-def _set_anyhow(target, clause, rest, mentions, settings, regression) -> bool:
+def _set_anyhow(
+  target: Any,
+  clause: str,
+  rest: str,
+  mentions: Any,
+  settings: Any,
+  regression: bool,
+) -> bool:
   """Last resort: a clause that only names `p=v` pairs."""
   if not settings:
     return False
@@ -265,7 +305,7 @@ def _set_anyhow(target, clause, rest, mentions, settings, regression) -> bool:
   return True
 
 
-def _relative(target, clause, rest, mentions) -> bool:
+def _relative(target: Any, clause: str, rest: str, mentions: Any) -> bool:
   """'Double n_estimators', 'multiply C by 10'."""
   match = re.search(rf'\b({words.SCALE})\b', rest, re.I)
   if not match:

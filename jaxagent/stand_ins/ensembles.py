@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import libcst as cst
 
@@ -10,7 +11,14 @@ from jaxagent.envs.interfaces import EditRefused
 from jaxagent.stand_ins import catalogue, pipeline, words
 
 
-def wrap(target, clause, rest, mentions, settings, regression) -> bool:
+def wrap(
+  target: Any,
+  clause: str,
+  rest: str,
+  mentions: Any,
+  settings: Any,
+  regression: bool,
+) -> bool:
   steps = target.pipeline.steps
   inner = pipeline.one_line(steps[-1])
   kind = 'Regressor' if regression else 'Classifier'
@@ -60,7 +68,14 @@ def wrap(target, clause, rest, mentions, settings, regression) -> bool:
   return True
 
 
-def ensemble(target, clause, rest, mentions, settings, regression) -> bool:
+def ensemble(
+  target: Any,
+  clause: str,
+  rest: str,
+  mentions: Any,
+  settings: Any,
+  regression: bool,
+) -> bool:
   if not words.has(words.VOTE, rest):
     return False
   members = [m for m in mentions if words.is_estimator(m)]
@@ -95,7 +110,7 @@ def ensemble(target, clause, rest, mentions, settings, regression) -> bool:
   return True
 
 
-def _inside(current, name: str) -> tuple[list[str], dict[str, str]]:
+def _inside(current: Any, name: str) -> tuple[list[str], dict[str, str]]:
   """Members and options that an ensemble `name` takes over from `current`.
 
   One of its own kind gives its own: scikit-learn refuses a stack in a stack.

@@ -8,6 +8,7 @@ import pathlib
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from jaxagent import disk
 from jaxagent.envs import label_sources, mlagentbench_tasks
@@ -32,11 +33,11 @@ def table(rows: list[list[str]]) -> str:
   return '\n'.join(line.rstrip() for line in lines)
 
 
-def number(value) -> str:
+def number(value: Any) -> str:
   return '-' if value is None else f'{value + 0.0:.4g}'
 
 
-def command_list(args) -> int:
+def command_list(args: argparse.Namespace) -> int:
   rows = [
     'name split modality kind metric better m_init m_best timeout_s'.split()
   ]
@@ -62,7 +63,7 @@ def command_list(args) -> int:
   return 0
 
 
-def chosen(args) -> list[task_lib.TaskSpec]:
+def chosen(args: argparse.Namespace) -> list[task_lib.TaskSpec]:
   if args.all:
     return task_lib.list_tasks(args.tasks_dir)
   if not args.names:
@@ -71,7 +72,7 @@ def chosen(args) -> list[task_lib.TaskSpec]:
   return [task_lib.load_task(name, args.tasks_dir) for name in args.names]
 
 
-def chosen_own(args) -> list[task_lib.TaskSpec]:
+def chosen_own(args: argparse.Namespace) -> list[task_lib.TaskSpec]:
   """Returns the chosen tasks, which must have a task.yaml to be checked."""
   specs = chosen(args)
   if bare := [s.name for s in specs if s.layout == mlagentbench_tasks.LAYOUT]:
@@ -82,20 +83,20 @@ def chosen_own(args) -> list[task_lib.TaskSpec]:
   return specs
 
 
-def data_dir(args) -> pathlib.Path:
+def data_dir(args: argparse.Namespace) -> pathlib.Path:
   if args.data_dir:
     return args.data_dir
   return pathlib.Path(tempfile.gettempdir()) / 'jaxagent-tasks'
 
 
-def command_prepare(args) -> int:
+def command_prepare(args: argparse.Namespace) -> int:
   for spec in chosen(args):
     prepared = task_lib.prepare_task(spec, data_dir(args))
     print(f'{spec.name}: {prepared.public_dir}', flush=True)
   return 0
 
 
-def _run_in(pool) -> check_lib.Run:
+def _run_in(pool: Any) -> check_lib.Run:
   return lambda job: pool.submit(job).result()
 
 
@@ -123,7 +124,7 @@ def runs_at(
   return runs
 
 
-def command_check(args) -> int:
+def command_check(args: argparse.Namespace) -> int:
   prepared = {
     spec.name: task_lib.prepare_task(spec, data_dir(args))
     for spec in chosen_own(args)
@@ -162,7 +163,7 @@ def command_check(args) -> int:
   return 1 if bad else 0
 
 
-def command_measure(args) -> int:
+def command_measure(args: argparse.Namespace) -> int:
   for spec in chosen_own(args):
     prepared = task_lib.prepare_task(spec, data_dir(args))
     with Grader({spec.name: prepared}) as grader:
@@ -178,7 +179,7 @@ def command_measure(args) -> int:
   return 0
 
 
-def command_new(args) -> int:
+def command_new(args: argparse.Namespace) -> int:
   root = template.write_template(args.name, args.tasks_dir)
   print(
     f'{root}: change the files, then run `python -m jaxagent.tasks measure '
