@@ -374,11 +374,11 @@ def test_whole_trajectories_of_a_qwen3_through_vllm(finished, tmp_path):
     "--config.eval.policies=('rl',)",
   )
   traces = read_traces(work / 'rl' / 'traces')
-  steps = Counter(t['prompt_id'] for t in traces)
+  steps = Counter(t.prompt_id for t in traces)
   assert len(steps) == 2 and set(steps.values()) == {15}
   (update,) = read_records(work / 'logs' / 'metrics.jsonl')
   assert update['training/rollout_logps_diff_max'] < 1e-4
   assert update['actor/grad_norm'] > 0
   opened = chat.load(work / 'tokenizer').encode_prompt('')
-  assert all(t['prompt_tokens'] > len(opened) for t in traces)
+  assert all(t.prompt_tokens > len(opened) for t in traces)
   assert audit.audit(work)['differences'] == []
