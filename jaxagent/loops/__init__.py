@@ -6,6 +6,8 @@ takes plain arguments or small frozen dataclasses. Start with `loops/train.py`.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jaxagent import disk
 from jaxagent.loops.errors import (
   DiskFull,
@@ -14,10 +16,13 @@ from jaxagent.loops.errors import (
   UserError,
 )
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
 __all__ = ['DiskFull', 'Interrupted', 'MachineryError', 'UserError', 'run']
 
 
-def run(config) -> None:
+def run(config: ConfigDict) -> None:
   """Checks the config, then runs the loop that `config.loop` names."""
   from jaxagent.loops import settings
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import benchmark_figures, diversity, failure_modes
 from jaxagent.records import Evaluated
 
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
+  from jaxagent.loops.starts import Start
+
 
 def figures(
-  host, starts: Mapping[str, Any], evaluated: Mapping[str, Sequence[Evaluated]]
+  host: Host,
+  starts: Mapping[str, Any],
+  evaluated: Mapping[str, Sequence[Evaluated]],
 ) -> dict[str, Any]:
   """Returns policy -> figures of all its trajectories, and of `heldin` and `heldout`; JSON-able.
 
@@ -30,7 +36,9 @@ def figures(
   }
 
 
-def _with_splits(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
+def _with_splits(
+  host: Host, starts: Mapping[str, Start], records: Sequence[Evaluated]
+) -> dict[str, Any]:
   found = {
     'tasks': _tasks(host, starts, records),
     **_over(host, starts, records),
@@ -48,11 +56,13 @@ def _by_task(records: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
   return found
 
 
-def _tasks(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
+def _tasks(
+  host: Host, starts: Mapping[str, Start], records: Sequence[Evaluated]
+) -> dict[str, Any]:
   return {
     task: benchmark_figures.kinds_figures(
       own,
-      starts[task].state.score,
+      starts[task].valid,
       host.spec(task).higher_is_better,
       seed=host.config.seed,
     )
@@ -60,12 +70,14 @@ def _tasks(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
   }
 
 
-def _over(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
+def _over(
+  host: Host, starts: Mapping[str, Start], records: Sequence[Evaluated]
+) -> dict[str, Any]:
   """Figures over all tasks of the records."""
   labels = [
     failure_modes.classify(
       record,
-      m_init=starts[record.task].state.score,
+      m_init=starts[record.task].valid,
       higher_is_better=host.spec(record.task).higher_is_better,
       metric=host.spec(record.task).metric,
       known_text=host.spec(record.task).research_problem,
@@ -82,7 +94,9 @@ def _over(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
   }
 
 
-def _averages(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
+def _averages(
+  host: Host, starts: Mapping[str, Start], records: Sequence[Evaluated]
+) -> dict[str, Any]:
   by_task, better = _by_task(records), {}
   scores: dict[str, dict[str, list]] = {k: {} for k in benchmark_figures.KINDS}
   for task, own in by_task.items():
@@ -90,7 +104,7 @@ def _averages(host, starts, records: Sequence[Evaluated]) -> dict[str, Any]:
     each = [benchmark_figures.scores_of(record, better[task]) for record in own]
     for kind in scores:
       scores[kind][task] = [one[kind] for one in each]
-  scales = {task: (starts[task].state.score, up) for task, up in better.items()}
+  scales = {task: (starts[task].valid, up) for task, up in better.items()}
   return {
     kind: benchmark_figures.averages(of, scales, seed=host.config.seed)
     for kind, of in scores.items()

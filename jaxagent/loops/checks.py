@@ -6,9 +6,12 @@ import dataclasses
 import importlib.util
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent.loops import sections
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
 WITHOUT_DEVICES = ('collect',)  # loops that never touch an accelerator
 
@@ -30,14 +33,14 @@ class Rule:
   stage: str = 'config'
 
 
-def get(config, path: str):
+def get(config: ConfigDict, path: str):
   """Returns the option with a dotted name, such as `rl.updates`."""
   for part in path.split('.'):
     config = config[part]
   return config
 
 
-def has(config, path: str) -> bool:
+def has(config: ConfigDict, path: str) -> bool:
   """Whether a config has the option with a dotted name."""
   for part in path.split('.'):
     if part not in config:
@@ -46,12 +49,12 @@ def has(config, path: str) -> bool:
   return True
 
 
-def leaves(config) -> Iterator[tuple[str, Any]]:
+def leaves(config: ConfigDict) -> Iterator[tuple[str, Any]]:
   """Yields (dotted name, value) of each option; one that is a dictionary is a leaf."""
   yield from _leaves(config, '', open_keys(config))
 
 
-def _leaves(node, at: str, whole: set[str]) -> Iterator[tuple[str, Any]]:
+def _leaves(node: Any, at: str, whole: set[str]) -> Iterator[tuple[str, Any]]:
   for name in node:
     key, value = f'{at}{name}', node[name]
     if hasattr(value, 'keys') and key not in whole:
@@ -60,7 +63,7 @@ def _leaves(node, at: str, whole: set[str]) -> Iterator[tuple[str, Any]]:
       yield key, value
 
 
-def open_keys(config) -> set[str]:
+def open_keys(config: ConfigDict) -> set[str]:
   """Returns the options that are dictionaries with keys of any name."""
   found = sections.all_options(config)
   return {key for key, made in found if made.kind is dict}
@@ -78,14 +81,14 @@ def related(
     {1}, ... for the values.
   """
 
-  def check(config) -> str:
+  def check(config: ConfigDict) -> str:
     values = [get(config, key) for key in keys]
     return '' if holds(*values) else say.format(*values)
 
   return Rule(keys, check, stage)
 
 
-def backend_is_installed(config) -> str:
+def backend_is_installed(config: ConfigDict) -> str:
   name = config.sandbox.backend
   if name == 'local' or importlib.util.find_spec(name) is not None:
     return ''
@@ -98,7 +101,7 @@ def backend_is_installed(config) -> str:
 def folder(key: str, *files: str) -> Rule:
   """Returns a rule that an option is '' or a folder with one of `files`."""
 
-  def check(config) -> str:
+  def check(config: ConfigDict) -> str:
     path = get(config, key)
     if not path or any((pathlib.Path(path) / f).is_file() for f in files):
       return ''

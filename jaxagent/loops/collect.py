@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from jaxagent import audit, types
 from jaxagent.data import ideas as idea_data
@@ -45,8 +46,11 @@ from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask
 from jaxagent.types import Outcome
 
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
 
-def run(host, starts: Mapping[str, Start]) -> list[Collected]:
+
+def run(host: Host, starts: Mapping[str, Start]) -> list[Collected]:
   """Makes the trajectories that are missing; returns all, in order.
 
   Each trajectory depends on (seed, task, index) alone and is stored as it ends; a
@@ -77,7 +81,7 @@ def run(host, starts: Mapping[str, Start]) -> list[Collected]:
 
 
 def _make(
-  host,
+  host: Host,
   starts: Mapping[str, Start],
   todo: Sequence[tuple[str, int]],
   total: int,
@@ -133,7 +137,7 @@ def _make(
     _keep(store, record)
 
 
-def _at_once(host) -> int:
+def _at_once(host: Host) -> int:
   """Returns how many trajectories are under way: enough for sandboxes and model."""
   executing = 2 * host.config.sandbox.slots
   if host.expert.is_stand_in:
@@ -151,7 +155,7 @@ def _read(store: record_data.TrajectoryStore) -> list[Collected]:
   return [Collected.from_json(value) for value in store.read()]
 
 
-def _whole(host, store: record_data.TrajectoryStore) -> list[Collected]:
+def _whole(host: Host, store: record_data.TrajectoryStore) -> list[Collected]:
   """Returns the records; raises UserError where the states of some are gone."""
   records = _read(store)
   keys = {step.state for r in records for step in r.steps
@@ -191,7 +195,7 @@ def _of_cut(cut: Sequence[Collected], total: int) -> str:
   )
 
 
-def _tell_invalid(host, records: list[Collected], path) -> None:
+def _tell_invalid(host: Host, records: list[Collected], path) -> None:
   """Prints how many steps of a model were no valid action.
 
   Raises UserError where all of them were: there is nothing to learn from.
@@ -227,7 +231,7 @@ def _shown(text: str, most: int = 160) -> str:
   return repr(text if len(text) <= most else text[:most] + ' ...')
 
 
-def _ideas(host, initial: types.State, embed) -> list[str]:
+def _ideas(host: Host, initial: types.State, embed) -> list[str]:
   """Returns the most diverse ideas of the task's pool."""
   config, task = host.config.collect, initial.task
   pool = _pool(host, initial)
@@ -245,7 +249,7 @@ def _ideas(host, initial: types.State, embed) -> list[str]:
     ) from error
 
 
-def _pool(host, initial: types.State) -> list[str]:
+def _pool(host: Host, initial: types.State) -> list[str]:
   """Returns ideas of the expert's model (paper 000, table 7), or scripted ones.
 
   A model's are kept in `collect/ideas/TASK.json`: it is asked once.
@@ -276,7 +280,7 @@ def _pool(host, initial: types.State) -> list[str]:
 
 
 def _assignment(
-  host, initial: types.State, index: int, pool: Sequence[str]
+  host: Host, initial: types.State, index: int, pool: Sequence[str]
 ) -> Assignment:
   """Returns a trajectory's assignment: 1 to 3 ideas, and how it starts."""
   rng = random.Random(seed_of(host.config.seed, 'collect', initial.task, index))
@@ -285,7 +289,7 @@ def _assignment(
   return Assignment(initial, index, ideas, varied, rng.getstate())
 
 
-def _expert(host) -> FrozenRole:
+def _expert(host: Host) -> FrozenRole:
   def draw(ask: Ask) -> types.TextCompletion:
     asked, rng = ask.call.prompt, random.Random()
     rng.setstate(asked.rng_state)
@@ -296,7 +300,7 @@ def _expert(host) -> FrozenRole:
   return FrozenRole(draw, endpoints.max_concurrency(host.config, EXPERT))
 
 
-def _execute(host, action: Action, job_id: str) -> types.Executed:
+def _execute(host: Host, action: Action, job_id: str) -> types.Executed:
   """Carries out one step; its states are on disk before its record."""
   state = action.state
   executed = steps.execute(
@@ -314,7 +318,7 @@ def _execute(host, action: Action, job_id: str) -> types.Executed:
 
 
 def _record(
-  host, assignment: Assignment, progress: Progress | None, error: str
+  host: Host, assignment: Assignment, progress: Progress | None, error: str
 ) -> Collected:
   """Returns the record of a trajectory; `fault`: what cut it short, or ''."""
   done = [] if progress is None else steps_of(progress)

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jaxagent.interactions.rows import with_later_rewards
 from jaxagent.types import Sample
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
 
 def shuffled(
-  samples: Sequence[Sample], config, seed: Sequence[int]
+  samples: Sequence[Sample], config: ConfigDict, seed: Sequence[int]
 ) -> Sequence[Sample]:
   """Returns the samples, with rewards permuted if `config.shuffle_rewards` (rl).
 

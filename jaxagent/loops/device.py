@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -20,10 +21,15 @@ from jaxagent.loops.policy import Policy
 from jaxagent.models import hf
 from jaxagent.records import Collected
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
+  from jaxagent.loops.host import Host
+
 Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
 
 
-def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
+def make_tokenizer(host: Host, texts: Iterable[str]) -> Tokenizer:
   """Returns the configured tokenizer, the model's own, or one trained on `texts`.
 
   Raises UserError where the installed libraries give texts other ids than
@@ -51,18 +57,18 @@ def make_tokenizer(host, texts: Iterable[str]) -> Tokenizer:
   return tokenizer
 
 
-def system_of(config) -> str:
+def system_of(config: ConfigDict) -> str:
   """Returns the system message of the policy's prompts; '' for none."""
   whole = config.loop in ('rl_for_mle', 'tree_search')
   return SYSTEM if whole and config.rollout.prompt_style == 'full' else ''
 
 
-def tokenizer_folder(config) -> str:
+def tokenizer_folder(config: ConfigDict) -> str:
   """Returns the folder of the given tokenizer; '' if the run trains one."""
   return config.tokenizer.path or config.model.path
 
 
-def check_prompts(host, tokenizer, starts) -> None:
+def check_prompts(host: Host, tokenizer: Any, starts) -> None:
   """Raises UserError where even the shortest prompt would be cut."""
   prompter = prompter_of(host.config)
   shortest = min(
@@ -77,7 +83,7 @@ def check_prompts(host, tokenizer, starts) -> None:
     raise UserError(complaint)
 
 
-def step_texts(host, records: Sequence[Collected]) -> Iterator[str]:
+def step_texts(host: Host, records: Sequence[Collected]) -> Iterator[str]:
   """Yields prompts and responses of expert steps."""
   prompter = prompter_of(host.config)
   for record in records:
@@ -87,7 +93,7 @@ def step_texts(host, records: Sequence[Collected]) -> Iterator[str]:
       yield step.record.response
 
 
-def model_config(config, vocab_size: int) -> models.ModelConfig:
+def model_config(config: ConfigDict, vocab_size: int) -> models.ModelConfig:
   """Returns the model of `config.model` with the run's own options.
 
   vocab_size: entries of the tokenizer.
@@ -122,7 +128,7 @@ def model_config(config, vocab_size: int) -> models.ModelConfig:
 
 
 def critic_config(
-  config, policy: models.ModelConfig
+  config: ConfigDict, policy: models.ModelConfig
 ) -> models.ModelConfig | None:
   """Returns the model of `config.rl.critic_path`; None if there is none.
 
@@ -153,7 +159,7 @@ def row_lengths(longest: int, platform: str) -> tuple[int, ...]:
   return (*powers, longest)
 
 
-def learner_config(config, platform: str = '') -> LearnerConfig:
+def learner_config(config: ConfigDict, platform: str = '') -> LearnerConfig:
   """Returns the learner's options, from `config.rl` and other sections.
 
   platform: of the devices it is for, '' for those here.
@@ -169,7 +175,7 @@ def learner_config(config, platform: str = '') -> LearnerConfig:
   )
 
 
-def make_learner(host, tokenizer) -> Learner | crew.Leader:
+def make_learner(host: Host, tokenizer: Any) -> Learner | crew.Leader:
   """Makes a learner with fresh parameters, or those of `config.model.path`.
 
   Of several processes, the one that leads them (`loops.crew`).
@@ -195,7 +201,9 @@ def make_learner(host, tokenizer) -> Learner | crew.Leader:
     raise UserError(str(error)) from error
 
 
-def make_policy(host, learner: Learner | crew.Leader, tokenizer) -> Policy:
+def make_policy(
+  host: Host, learner: Learner | crew.Leader, tokenizer: Any
+) -> Policy:
   """Makes the policy: the learner's weights in the configured engine."""
   roll = host.config.rollout
   served = engines.Served(
@@ -221,7 +229,7 @@ def make_policy(host, learner: Learner | crew.Leader, tokenizer) -> Policy:
   )
 
 
-def restore_rl(host, learner: Learner | crew.Leader) -> None:
+def restore_rl(host: Host, learner: Learner | crew.Leader) -> None:
   """Loads the newest RL policy of the work directory."""
   learner.start_rl()
   manager = CheckpointManager(host.work / 'rl' / 'checkpoints')

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import models, plan
 from jaxagent.learner import LearnerConfig
 from jaxagent.loops import settings
 from jaxagent.loops.host import choose_tasks
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
-def print_plan(config) -> None:
+
+def print_plan(config: ConfigDict) -> None:
   """Prints stages, shapes, and memory by role and device."""
   heldin, heldout = choose_tasks(config)
   print(f'{config.name}:{config.variant}  config {settings.config_sha(config)}')
@@ -23,7 +26,7 @@ def print_plan(config) -> None:
     print('  ' + line)
 
 
-def _stages(config, heldin, heldout) -> list[str]:
+def _stages(config: ConfigDict, heldin, heldout) -> list[str]:
   tasks = len(heldin), len(heldin) + len(heldout)
   return [
     f'1 tasks      held-in {", ".join(heldin)}',
@@ -40,7 +43,7 @@ def _stages(config, heldin, heldout) -> list[str]:
   ]
 
 
-def _of_training(config, heldin: int, tasks: int) -> list[str]:
+def _of_training(config: ConfigDict, heldin: int, tasks: int) -> list[str]:
   """Returns the plan lines of a run that trains.
 
   heldin, tasks: how many tasks are held-in, and how many there are in all.
@@ -64,7 +67,7 @@ def _of_training(config, heldin: int, tasks: int) -> list[str]:
   ]
 
 
-def _sft(config) -> str:
+def _sft(config: ConfigDict) -> str:
   sft, file = config.sft, config.sft.conversations
   if config.loop == 'rl_for_mle' and not (file or config.solution.programs):
     return 'none'
@@ -72,7 +75,7 @@ def _sft(config) -> str:
   return f'{text}, conversations of {file}' if file else text
 
 
-def _of_searches(config, tasks: int) -> list[str]:
+def _of_searches(config: ConfigDict, tasks: int) -> list[str]:
   """Returns the plan lines of a tree search; no model is trained."""
   writer, search = config.writer, config.search
   author = "the work directory's policy"
@@ -91,14 +94,14 @@ def _limit(most: float, unit: str) -> str:
   return f'{most:g} {unit}' if most else f"the task's own {unit}"
 
 
-def _unit(config) -> str:
+def _unit(config: ConfigDict) -> str:
   """Returns the unit that a batch is counted in."""
   if config.loop == 'episodewise_ppo':
     return f'trajectories of up to {config.episode.max_steps} steps'
   return 'solutions' if config.loop == 'rl_for_mle' else 'steps'
 
 
-def _of_trajectories(config):
+def _of_trajectories(config: ConfigDict):
   """Returns two functions: number of tasks -> text about (collecting, evaluating)."""
   collect = config.collect
 
@@ -116,7 +119,7 @@ def _of_trajectories(config):
   return collected, evaluated
 
 
-def _of_solutions(config):
+def _of_solutions(config: ConfigDict):
   options = config.solution
 
   def collected(tasks: int) -> str:
@@ -146,7 +149,7 @@ class Parts:
   engine_slots: int
 
 
-def parts_of(config, platform: str = 'gpu') -> Parts:
+def parts_of(config: ConfigDict, platform: str = 'gpu') -> Parts:
   """Reads the parts of a plan from a config, for devices of a platform.
 
   Raises UserError for a model that jaxagent does not implement.
@@ -169,7 +172,7 @@ def parts_of(config, platform: str = 'gpu') -> Parts:
   )
 
 
-def plan_of(config, **changes: Any) -> dict[str, Any]:
+def plan_of(config: ConfigDict, **changes: Any) -> dict[str, Any]:
   """Returns `plan.plan` of a config; changes: its other arguments.
 
   Raises UserError for a model that jaxagent does not implement, ValueError for a mesh
@@ -195,7 +198,7 @@ def plan_of(config, **changes: Any) -> dict[str, Any]:
   return found | {'model_type': parts.model.model_type}
 
 
-def _engine_slots(config) -> int:
+def _engine_slots(config: ConfigDict) -> int:
   """Returns the slots of the native engine; 0 for vLLM.
 
   A vLLM server has memory of its own.
@@ -207,7 +210,7 @@ def _engine_slots(config) -> int:
   return config.rollout.max_num_seqs or engines.SLOTS
 
 
-def _shapes(config, found) -> list[str]:
+def _shapes(config: ConfigDict, found) -> list[str]:
   mesh = found['mesh']
   return [
     f'mesh       data {mesh["data"]} x fsdp {mesh["fsdp"]} x tensor '

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent.llm.config import Endpoint, ExpertOptions, TextEndpoint
 from jaxagent.loops import checks
 from jaxagent.loops.checks import Rule
 from jaxagent.loops.sections import SECTIONS
 from jaxagent.options import as_dict, shown
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
 _ROLES = {r: s for r, s in SECTIONS.items() if issubclass(s, Endpoint)}
 # Role -> the kind that needs no endpoint.
@@ -22,19 +25,19 @@ MEASURED_BY = {
 }
 
 
-def speaker(config, role: str):
+def speaker(config: ConfigDict, role: str):
   """Returns the options of the endpoint of a role, which may be another role's."""
   while config[role].kind in SPEAKERS:
     role = config[role].kind
   return config[role]
 
 
-def max_concurrency(config, role: str) -> int:
+def max_concurrency(config: ConfigDict, role: str) -> int:
   """Returns how many calls of a role are in flight at once."""
   return config[role].max_concurrency
 
 
-def extra_of(config, role: str) -> dict[str, Any]:
+def extra_of(config: ConfigDict, role: str) -> dict[str, Any]:
   """Returns `extra` of a role's requests: its own over that of the role it uses."""
   own = as_dict(config[role].extra)
   if config[role].kind in SPEAKERS:
@@ -53,7 +56,7 @@ def rules() -> tuple[Rule, ...]:
 def _extra(role: str) -> Rule:
   key = f'{role}.extra'
 
-  def check(config) -> str:
+  def check(config: ConfigDict) -> str:
     value = checks.get(config, key)
     kind = speaker(config, role).kind
     if as_dict(value) and kind != 'openai':

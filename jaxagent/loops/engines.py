@@ -9,7 +9,7 @@ import pathlib
 import shutil
 import subprocess
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,9 @@ from jaxagent.rollout.vllm_fleet import LaunchedFleet, RemoteFleet
 from jaxagent.rollout.weight_probe import LogProbProbe
 from jaxagent.rollout.weight_sync import FileSync, FolderSync
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
 # Requests at once, where nothing else is asked: slots of the native engine,
 # and what a server of vLLM takes.
 SLOTS, _SEQS = 48, 256
@@ -54,7 +57,7 @@ print(json.dumps(found))
 """
 
 
-def complaint(config) -> str:
+def complaint(config: ConfigDict) -> str:
   """Returns why the configured engine cannot be used, '' if it can.
 
   Takes a second or two, or 30 where a server has to be waited for.
@@ -76,7 +79,7 @@ def complaint(config) -> str:
   return ''
 
 
-def nccl_complaint(config) -> str:
+def nccl_complaint(config: ConfigDict) -> str:
   """Returns why weights cannot be sent over NCCL, '' if they can or need not."""
   served = config.rollout.engine == 'vllm'
   if not served or config.loop in checks.WITHOUT_DEVICES:
@@ -184,14 +187,14 @@ def _sync(served: Served) -> WeightSync:
   options, own = served.config.rollout.vllm, served.work / 'vllm'
   model = served.model
 
-  def tensors(params):
+  def tensors(params: Any):
     return hf.hf_tensors(model, params, tied_head=True)
 
   if options.sync == 'nccl':
     return NcclSync(tensors, model.dtype, jax.local_devices()[0])
   if options.sync == 'folder':
 
-    def save(params, folder):
+    def save(params: Any, folder: pathlib.Path):
       hf.save_hf(folder, model, params, dtype=model.dtype, tied_head=True)
 
     return FolderSync(save, pathlib.Path(options.shared_dir or own))
@@ -216,7 +219,7 @@ def _first_folder(served: Served) -> pathlib.Path:
   )
 
 
-def _installed(options) -> bool:
+def _installed(options: Any) -> bool:
   """Whether vLLM's environment has its CPU build; EngineError without one."""
   python = pathlib.Path(options.python)
   remedy = 'make it with `bash launch_scripts/vllm_env.sh cpu` (or `cuda`)'
@@ -241,14 +244,14 @@ def _installed(options) -> bool:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _log_probs(graphdef, params, tokens):
+def _log_probs(graphdef: Any, params: Any, tokens: Any):
   model = nnx.merge(graphdef, params)
   hidden = model(tokens, jnp.arange(tokens.size)[None], jnp.ones_like(tokens))
   logp, _ = token_logprobs(hidden[:, :-1], model.unembed, tokens[:, 1:])
   return logp[0]
 
 
-def _score(graphdef, params, tokens: np.ndarray) -> np.ndarray:
+def _score(graphdef: Any, params: Any, tokens: np.ndarray) -> np.ndarray:
   # A server that has come again is probed while the learner's programs run.
   with accelerator.turn():
     return np.asarray(_log_probs(graphdef, params, tokens[None]))

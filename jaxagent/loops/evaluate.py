@@ -12,7 +12,7 @@ import dataclasses
 import pathlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import audit, evaluation, types
 from jaxagent.data.prompts import Feed
@@ -31,6 +31,9 @@ from jaxagent.metrics import Progress as ProgressBar
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
+
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Episodes:
 
 
 def evaluate_policy(
-  host, policy: Policy, label: str, starts: Mapping[str, Start]
+  host: Host, policy: Policy, label: str, starts: Mapping[str, Start]
 ) -> list[Evaluated]:
   """Runs every trajectory of `label`; returns and keeps their records."""
   recipe = Trajectory(
@@ -92,7 +95,7 @@ def _place(ask: Ask) -> tuple[str, int, int]:
 
 
 def evaluate_text_model(
-  host,
+  host: Host,
   role: str,
   starts: Mapping[str, Start],
   answer: Callable[[types.State, str, int, int], types.TextCompletion],
@@ -129,7 +132,7 @@ def text_of(completion: types.TextCompletion) -> str:
 
 
 def evaluate(
-  host,
+  host: Host,
   label: str,
   starts: Mapping[str, Start],
   recipe: Trajectory,
@@ -207,7 +210,7 @@ def _tell_of_older(path: pathlib.Path) -> None:
 
 
 def _record(
-  host,
+  host: Host,
   episode: Episode,
   start: Start,
   progress: Progress | None,
@@ -231,7 +234,7 @@ def _record(
   )
 
 
-def split_of(host, task: str) -> str:
+def split_of(host: Host, task: str) -> str:
   """Returns 'heldin' or 'heldout'."""
   return 'heldin' if task in host.heldin else 'heldout'
 
@@ -274,7 +277,7 @@ def check_missing(label: str, records: Sequence[Evaluated], total: int) -> None:
 
 
 def _execute(
-  host, work: Work, job_id: str, prompt_text: Callable[[types.State], str]
+  host: Host, work: Work, job_id: str, prompt_text: Callable[[types.State], str]
 ) -> types.Executed:
   """Carries out one step; grades the best so far on the private rows."""
   action, task = work.call.request, work.prompt.payload.task
@@ -300,7 +303,7 @@ def _execute(
   return dataclasses.replace(executed, kept=found)
 
 
-def _is_best(host, task: str, action: Action, score: float) -> bool:
+def _is_best(host: Host, task: str, action: Action, score: float) -> bool:
   """Whether a validation score is above the starter's and those that counted."""
   best = action.state.start_score
   for one in action.before:
@@ -309,13 +312,15 @@ def _is_best(host, task: str, action: Action, score: float) -> bool:
   return _better(host, task, score, best)
 
 
-def _better(host, task: str, score: float, best: float | None) -> bool:
+def _better(host: Host, task: str, score: float, best: float | None) -> bool:
   if best is None:
     return True
   return score > best if host.spec(task).higher_is_better else score < best
 
 
-def scales(host, starts: Mapping[str, Start]) -> dict[str, evaluation.Scale]:
+def scales(
+  host: Host, starts: Mapping[str, Start]
+) -> dict[str, evaluation.Scale]:
   """Returns the scale of each task's private score.
 
   It reaches from the starter's score, measured here, to `m_best_private` of
@@ -356,7 +361,7 @@ def runs_of(records: Sequence[Evaluated], split: str) -> list[evaluation.Run]:
   return runs
 
 
-def starter_runs(host, starts, split: str) -> list[evaluation.Run]:
+def starter_runs(host: Host, starts, split: str) -> list[evaluation.Run]:
   """Returns a run of each starter script: its private score, without a step."""
   names = host.heldin if split == 'heldin' else host.heldout
   return [evaluation.Run(t, starts[t].private) for t in names]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from jaxagent.metrics import Progress as ProgressBar
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
+
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
 
 PARTS = ('scratch', 'improved')
 
@@ -63,7 +66,7 @@ class Ended:
   private: float | None = None
   error: str = ''
 
-  def record(self, host) -> Evaluated:
+  def record(self, host: Host) -> Evaluated:
     """Returns its record for the evaluation's file."""
     return Evaluated(
       task=self.attempt.task.name,
@@ -89,7 +92,7 @@ class Attempts:
 
 
 def run(
-  host, recipe: Solutions, label: str, *, samples: int = 0
+  host: Host, recipe: Solutions, label: str, *, samples: int = 0
 ) -> list[Evaluated]:
   """Draws and runs all solutions of `label`; returns and keeps their records.
 
@@ -173,7 +176,9 @@ def _figures(records: Sequence[Evaluated], higher: bool) -> dict[str, Any]:
   }
 
 
-def _to_improve(host, name: str, made: Sequence[Ended], n: int) -> list[Task]:
+def _to_improve(
+  host: Host, name: str, made: Sequence[Ended], n: int
+) -> list[Task]:
   """Returns n tasks that improve upon valid solutions; [] where none is valid."""
   valid = [one for one in made if one.private is not None and not one.error]
   if not valid:
@@ -191,7 +196,7 @@ def _to_improve(host, name: str, made: Sequence[Ended], n: int) -> list[Task]:
 
 
 def drive(
-  host,
+  host: Host,
   recipe: Solutions,
   label: str,
   feed: Feed,
@@ -256,7 +261,7 @@ def _ended(attempt: Attempt, progress: Progress | None, error: str) -> Ended:
 
 
 def _execute(
-  host, recipe: Solutions, work: Work, job_id: str
+  host: Host, recipe: Solutions, work: Work, job_id: str
 ) -> types.Executed:
   """Runs one solution and grades it on the private rows."""
   task, response, answer = work.call.request

@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 import signal
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent.envs import label_sources
 from jaxagent.envs.grading import Grader, WorkerDied
@@ -26,6 +26,9 @@ from jaxagent.loops.executions import CountedEnvironment
 from jaxagent.metrics import Progress
 from jaxagent.sandbox import BackendError, SandboxPool, TierError
 from jaxagent.stand_ins.programmer import ScriptedProgrammer
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
 
 class StopFlag:
@@ -88,7 +91,7 @@ class Host:
     return self.prepared[task].spec
 
 
-def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Returns the names of (held-in, held-out) tasks; an empty option means all.
 
   For whole solutions an empty `tasks.heldout` means none: a policy is trained for its
@@ -140,7 +143,9 @@ def choose_tasks(config) -> tuple[tuple[str, ...], tuple[str, ...]]:
   return heldin, heldout
 
 
-def prepare_all(config, work: pathlib.Path) -> dict[str, PreparedTask]:
+def prepare_all(
+  config: ConfigDict, work: pathlib.Path
+) -> dict[str, PreparedTask]:
   """Prepares every chosen task, reusing what the work directory holds."""
   heldin, heldout = choose_tasks(config)
   names = heldin + heldout
@@ -177,7 +182,7 @@ def _check_own_limits(prepared, step_timeout_s: float) -> None:
 
 
 @contextlib.contextmanager
-def open_host(config, work: pathlib.Path) -> Iterator[Host]:
+def open_host(config: ConfigDict, work: pathlib.Path) -> Iterator[Host]:
   """Prepares tasks, starts sandbox and grader, and closes both at the end."""
   heldin, heldout = choose_tasks(config)
   prepared = prepare_all(config, work)

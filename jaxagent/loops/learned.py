@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,14 @@ from jaxagent.loops import sft
 from jaxagent.loops.errors import UserError
 from jaxagent.records import Collected
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
-def imported(config) -> list[Conversation]:
+  from jaxagent.loops.host import Host
+  from jaxagent.loops.policy import Policy
+
+
+def imported(config: ConfigDict) -> list[Conversation]:
   """Returns the conversations of `config.sft.conversations`; [] if none are given.
 
   Raises UserError where the file is not what it should be.
@@ -37,7 +44,9 @@ def texts(found: Sequence[Conversation]) -> Iterator[str]:
   return itertools.chain.from_iterable((c.prompt, c.response) for c in found)
 
 
-def rows_of_imported(found: Sequence[Conversation], policy) -> list[sft.Row]:
+def rows_of_imported(
+  found: Sequence[Conversation], policy: Policy
+) -> list[sft.Row]:
   """Returns the rows of the conversations that fit the policy's limits.
 
   Prints how many do not fit. Raises UserError where none does.
@@ -54,7 +63,9 @@ def rows_of_imported(found: Sequence[Conversation], policy) -> list[sft.Row]:
   return rows
 
 
-def rows_of_steps(host, records: Sequence[Collected], policy) -> list[sft.Row]:
+def rows_of_steps(
+  host: Host, records: Sequence[Collected], policy: Policy
+) -> list[sft.Row]:
   """Returns the rows of the experts' steps, prompted as the policy will be.
 
   Prints how many do not fit the policy's limits. Raises UserError where SFT is asked
@@ -78,7 +89,9 @@ def rows_of_steps(host, records: Sequence[Collected], policy) -> list[sft.Row]:
   return sft.distinct(rows) if config.deduplicate else rows
 
 
-def _tell(kept: int, total: int, kind: str, source: str, policy) -> None:
+def _tell(
+  kept: int, total: int, kind: str, source: str, policy: Policy
+) -> None:
   """Prints how many are left out; raises UserError where all are."""
   limits = (
     f'config.rollout.max_prompt_tokens={policy.max_prompt_tokens}, '

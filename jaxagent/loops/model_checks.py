@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent.loops import checks
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
-def model_of(config) -> tuple[str, dict[str, Any]]:
+
+def model_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
   """Returns (its name in a complaint, its config.json), by `model.path` or `model.hf`."""
   path = config.model.path
   if not path:
@@ -23,7 +26,7 @@ def model_of(config) -> tuple[str, dict[str, Any]]:
   return where, raw if isinstance(raw, dict) else {}
 
 
-def model_shape(config) -> str:
+def model_shape(config: ConfigDict) -> str:
   from jaxagent.models.config import ModelConfig
 
   where, hf = model_of(config)
@@ -43,7 +46,7 @@ def model_shape(config) -> str:
   return ''
 
 
-def head_dim(config) -> tuple[int, str]:
+def head_dim(config: ConfigDict) -> tuple[int, str]:
   """Returns the policy's head_dim and the config entry it came from.
 
   0: not known yet.
@@ -57,7 +60,7 @@ def head_dim(config) -> tuple[int, str]:
     return 0, where  # another rule says what is wrong with it
 
 
-def positions(config) -> str:
+def positions(config: ConfigDict) -> str:
   where, hf = model_of(config)
   prompt, new = config.rollout.max_prompt_tokens, config.rollout.max_new_tokens
   room = hf.get('max_position_embeddings')
@@ -70,7 +73,7 @@ def positions(config) -> str:
   )
 
 
-def mesh_fits_model(config) -> str:
+def mesh_fits_model(config: ConfigDict) -> str:
   mesh = config.mesh
   where, hf = model_of(config)
   for name, axis in (
@@ -91,7 +94,7 @@ def mesh_fits_model(config) -> str:
 def weights_fit(key: str) -> checks.Rule:
   """Returns a rule on names, shapes and dtypes of all weights of a folder."""
 
-  def check(config) -> str:
+  def check(config: ConfigDict) -> str:
     folder = checks.get(config, key)
     if not folder or config.loop in checks.WITHOUT_DEVICES:
       return ''
@@ -106,7 +109,7 @@ def weights_fit(key: str) -> checks.Rule:
   return checks.Rule((key,), check, 'devices')
 
 
-def critic_fits(config) -> str:
+def critic_fits(config: ConfigDict) -> str:
   """Returns a complaint where a critic of its own does not fit the policy."""
   path, roll = config.rl.critic_path, config.rollout
   if not path:
@@ -140,7 +143,7 @@ def critic_fits(config) -> str:
   return ''
 
 
-def mesh_fits_devices(config) -> str:
+def mesh_fits_devices(config: ConfigDict) -> str:
   if config.loop in checks.WITHOUT_DEVICES:
     return ''
   import jax
@@ -167,7 +170,7 @@ def mesh_fits_devices(config) -> str:
   )
 
 
-def offload_fits_devices(config) -> str:
+def offload_fits_devices(config: ConfigDict) -> str:
   """Returns a complaint where `rl.offload` would do nothing on the devices, else ''."""
   roles = tuple(config.rl.offload)
   if not roles or config.loop in checks.WITHOUT_DEVICES:

@@ -6,6 +6,7 @@ Each stage's result is kept in the work directory and reused.
 from __future__ import annotations
 
 import contextlib
+from typing import TYPE_CHECKING
 
 from jaxagent import sharding
 from jaxagent.loops import (
@@ -19,6 +20,9 @@ from jaxagent.loops import (
 from jaxagent.loops.errors import UserError
 from jaxagent.loops.host import Host, open_host
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
 # Loop -> its stages; every other one is a part of stepwise's.
 _EXPERIMENTS = {
   'rl_for_mle': rl_for_mle,
@@ -27,7 +31,7 @@ _EXPERIMENTS = {
 }
 
 
-def run(config) -> None:
+def run(config: ConfigDict) -> None:
   """Runs the stages of `config.loop` whose results are not there yet.
 
   Of several processes the first does; the others take part in its learner.
@@ -44,7 +48,7 @@ def run(config) -> None:
     _lead(config)
 
 
-def _lead(config) -> None:
+def _lead(config: ConfigDict) -> None:
   work = settings.open_work_dir(config)
   if config.loop == 'evaluate' or (
     config.loop == 'tree_search' and config.writer.kind == 'policy'

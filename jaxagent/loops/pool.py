@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +13,9 @@ from jaxagent.data import records as record_data
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.loops.errors import UserError
 from jaxagent.records import Collected, TakenStep
+
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
 
 
 class StatePool(Mapping[str, types.State]):
@@ -44,7 +48,7 @@ class StatePool(Mapping[str, types.State]):
     ]
 
 
-def make(host, records: Sequence[Collected]) -> StatePool:
+def make(host: Host, records: Sequence[Collected]) -> StatePool:
   """Samples `rl.states` of the states in which an expert acted; 0: all of them.
 
   Failed actions count as well. Each state of RL's tasks counts once, with its history

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import behaviour, evaluation
 from jaxagent.envs import label_sources
@@ -15,6 +15,10 @@ from jaxagent.report import write_report
 from jaxagent.rollout import rollout_log
 from jaxagent.summary import POLICIES, Summary
 from jaxagent.types import Record
+
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
+  from jaxagent.loops.starts import Start
 
 
 def read_traces(directory: pathlib.Path) -> list[TrainedTurn]:
@@ -30,8 +34,8 @@ def read_traces(directory: pathlib.Path) -> list[TrainedTurn]:
 
 
 def write(
-  host,
-  starts,
+  host: Host,
+  starts: Mapping[str, Start],
   evaluated: Mapping[str, Sequence[Evaluated]],
   traces: Sequence[TrainedTurn],
   extra: Mapping[str, Any] = {},
@@ -67,7 +71,12 @@ def write(
 
 
 def _summary(
-  host, starts, evaluated, traces, missing, how: Mapping[str, Any] = {}
+  host: Host,
+  starts: Mapping[str, Start],
+  evaluated,
+  traces,
+  missing,
+  how: Mapping[str, Any] = {},
 ) -> Summary:
   config = host.config
   summary = Summary(
@@ -113,8 +122,9 @@ def _summary(
   for stage, seconds in host.wall_s.items():
     summary.set_wall(stage, seconds)
   summary.add_outcomes(executions.count(host.work / executions.LOG))
-  seconds = rollout_log.seconds_by_task(host.work / rollout_log.LOG)
-  summary.set_extra('rl_seconds', seconds)
+  summary.set_extra(
+    'rl_seconds', rollout_log.seconds_by_task(host.work / rollout_log.LOG)
+  )
   summary.set_extra(
     'mlagentbench', agent_figures.figures(host, starts, evaluated)
   )
@@ -151,7 +161,9 @@ def behaviour_parts(
       yield policy, split, [s.record for r in own for s in r.steps]
 
 
-def _task_rows(host, starts, evaluated) -> list[dict]:
+def _task_rows(
+  host: Host, starts: Mapping[str, Start], evaluated
+) -> list[dict]:
   scales = evaluate.scales(host, starts)
   rows = []
   for task in host.heldin + host.heldout:
@@ -195,7 +207,9 @@ def _shown(
   return shown
 
 
-def _print(host, data, summary: pathlib.Path, report: pathlib.Path) -> None:
+def _print(
+  host: Host, data, summary: pathlib.Path, report: pathlib.Path
+) -> None:
   print(f'\n{"":8} {"":8} {"mean reward [95 %]":>28} {"relative gain":>28}')
   for split in ('heldin', 'heldout'):
     for policy in (p for p in POLICIES if p in data):

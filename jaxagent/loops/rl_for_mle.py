@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent.data.solutions import SolutionSource
 from jaxagent.envs.solution_env import SolutionEnvironment
@@ -30,6 +30,9 @@ from jaxagent.metrics import read_records
 from jaxagent.report import write_tree
 from jaxagent.rewards import mle
 from jaxagent.types import Outcome
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
 
 def run(host: Host, stack: contextlib.ExitStack) -> None:
@@ -131,7 +134,7 @@ def _evaluate(host: Host, recipe, policy, learner, label: str) -> None:
   )
 
 
-def _label(config) -> str:
+def _label(config: ConfigDict) -> str:
   """Returns the writer's name, fit for a file name."""
   return (config.writer.model or 'agent').replace('/', '_')
 

@@ -11,6 +11,7 @@ import math
 import pathlib
 import shutil
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
@@ -28,6 +29,9 @@ from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import FrozenRole, ThreadSampler
 from jaxagent.rollout.work import Ask, Key, Sampler, Work
 from jaxagent.types import Executed, Request
+
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
 
 MAX_ATTEMPTS = 3  # of one call, before its rollout is missing
 PAUSES_S = (0.5, 15.0)  # after an infrastructure error, by attempt
@@ -47,7 +51,7 @@ def journal_of(work: pathlib.Path, label: str) -> pathlib.Path:
 
 
 def run(
-  host,
+  host: Host,
   folder: pathlib.Path,
   feed: Feed,
   interaction: Interaction,

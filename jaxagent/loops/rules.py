@@ -8,6 +8,7 @@ what it may be and the remedy. `tests/loops/test_rules.py` breaks every one once
 from __future__ import annotations
 
 import pathlib
+from typing import TYPE_CHECKING
 
 from jaxagent import readings
 from jaxagent.loops import (
@@ -21,8 +22,11 @@ from jaxagent.loops import (
 )
 from jaxagent.rewards.config import RewardOptions
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
-def complaint(config, stages: tuple[str, ...]) -> str:
+
+def complaint(config: ConfigDict, stages: tuple[str, ...]) -> str:
   """Returns the first complaint about a config, '' if there is none."""
   for stage in stages:
     if found := sections.complaint(config, stage):

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -36,13 +37,13 @@ def expand_home(config: ConfigDict) -> None:
           raise UserError(f'config.{key}={error}') from error
 
 
-def validate(config) -> None:
+def validate(config: ConfigDict) -> None:
   """Raises UserError with the first complaint of the table of rules."""
   stages = ('config',) if config.dry_run else ('config', 'run')
   _refuse(rules.complaint(config, stages))
 
 
-def validate_devices(config) -> None:
+def validate_devices(config: ConfigDict) -> None:
   """Checks the config against the devices, once they can be counted. Starts jax."""
   _refuse(rules.complaint(config, ('devices',)))
 
@@ -52,7 +53,7 @@ def _refuse(complaint: str) -> None:
     raise UserError(complaint)
 
 
-def config_record(config) -> dict:
+def config_record(config: ConfigDict) -> dict:
   """Returns the config without paths and names, i.e. what determines the results.
 
   Retired keys stand there with the one value they had, so that a run begun by an
@@ -76,13 +77,13 @@ def _put(record: dict, name: str, value: object) -> None:
   record[last] = value
 
 
-def config_sha(config) -> str:
+def config_sha(config: ConfigDict) -> str:
   """Returns the first 16 hex digits of the SHA-256 of `config_record`."""
   text = json.dumps(config_record(config), sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def open_work_dir(config, min_free_mb: int = 500) -> pathlib.Path:
+def open_work_dir(config: ConfigDict, min_free_mb: int = 500) -> pathlib.Path:
   """Makes or reopens the work directory; refuses that of another config."""
   path = pathlib.Path(config.work_dir).resolve()
   if pattern := disk.pattern_in(path):
@@ -131,7 +132,7 @@ def _read(file: pathlib.Path) -> dict:
     ) from error
 
 
-def _check_same_config(config, file: pathlib.Path) -> None:
+def _check_same_config(config: ConfigDict, file: pathlib.Path) -> None:
   record = config_record(config)
   if not file.exists():
     temporary = file.with_suffix('.tmp')
@@ -149,7 +150,7 @@ def _check_same_config(config, file: pathlib.Path) -> None:
     )
 
 
-def _differences(before, after, prefix='') -> list[tuple]:
+def _differences(before: Any, after: Any, prefix: str = '') -> list[tuple]:
   if isinstance(before, dict) and isinstance(after, dict):
     rows = []
     for key in sorted(before.keys() | after.keys()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +14,16 @@ from jaxagent.data.batching import pack_conversations
 from jaxagent.loops import crew
 from jaxagent.metrics import MetricWriter, Progress
 
+if TYPE_CHECKING:
+  from jaxagent.learner import Learner
+  from jaxagent.loops.crew import Leader
+  from jaxagent.loops.host import Host
+  from jaxagent.loops.policy import Policy
+
 Row = tuple[np.ndarray, np.ndarray]
 
 
-def rows(pairs: Iterable[tuple[np.ndarray, str]], policy) -> list[Row]:
+def rows(pairs: Iterable[tuple[np.ndarray, str]], policy: Policy) -> list[Row]:
   """Returns (tokens [N], loss mask [N]) of each (prompt's tokens [P], response).
 
   Responses longer than the policy may write are left out.
@@ -41,7 +48,7 @@ def distinct(made: Sequence[Row]) -> list[Row]:
   return list(first.values())
 
 
-def run(host, learner, rows: Sequence[Row]) -> None:
+def run(host: Host, learner: Learner | Leader, rows: Sequence[Row]) -> None:
   """Trains for `sft.epochs` (0: not at all); resumes from the last checkpoint."""
   config = host.config.sft
   per_epoch = max(1, len(rows) // config.batch_size)
@@ -87,7 +94,7 @@ def run(host, learner, rows: Sequence[Row]) -> None:
       host.stop.check(f'SFT step {step + 1} is saved')
 
 
-def _batch(rows, step: int, per_epoch: int, size: int, host) -> list:
+def _batch(rows, step: int, per_epoch: int, size: int, host: Host) -> list:
   """Returns the step's rows: each epoch is a seeded permutation."""
   epoch, position = divmod(step, per_epoch)
   rng = np.random.default_rng([host.config.seed, 3, epoch])

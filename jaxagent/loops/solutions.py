@@ -6,6 +6,7 @@ import csv
 import pathlib
 import random
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from jaxagent.loops.policy import Policy
 from jaxagent.stand_ins import programmer
 from jaxagent.stand_ins.programmer import Design
 
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
+
 
 class Prompts:
   """Task -> the text of its prompt.
@@ -26,7 +30,9 @@ class Prompts:
     fits: whether a text is within the prompt's budget.
   """
 
-  def __init__(self, host, fits: Callable[[str], bool] = lambda text: True):
+  def __init__(
+    self, host: Host, fits: Callable[[str], bool] = lambda text: True
+  ):
     self._style, self._fits = host.config.rollout.prompt_style, fits
     self._tasks = {
       name: solution.describe(host.spec(name), host.prepared[name].public_dir)
@@ -45,7 +51,7 @@ class PromptIds:
   Raises UserError where a task's own description is too long.
   """
 
-  def __init__(self, host, policy: Policy):
+  def __init__(self, host: Host, policy: Policy):
     self._policy = policy
     most = policy.max_prompt_tokens
     self._prompts = Prompts(host, lambda text: len(self._encode(text)) <= most)
@@ -70,7 +76,7 @@ class PromptIds:
     return self._policy.tokenizer.encode_prompt(text)
 
 
-def written(host) -> list[tuple[Task, str]]:
+def written(host: Host) -> list[tuple[Task, str]]:
   """Returns `solution.programs` scripted programs, each with the task it answers.
 
   The share `solution.improve` revises the program before it, the others are from
@@ -95,7 +101,7 @@ def written(host) -> list[tuple[Task, str]]:
   return pairs
 
 
-def texts(host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
+def texts(host: Host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
   """Yields prompts and responses, for a tokenizer to be trained on."""
   prompts = Prompts(host)
   for task, response in pairs:
@@ -119,7 +125,7 @@ def rows(
   return made
 
 
-def _columns(host, task: str) -> programmer.Columns:
+def _columns(host: Host, task: str) -> programmer.Columns:
   public = host.prepared[task].public_dir
   files = ('train.csv', 'test.csv', 'sample_submission.csv')
   return programmer.columns_of(*(_header(public / name) for name in files))

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import types
 from jaxagent.data import records as record_data
@@ -16,6 +17,11 @@ from jaxagent.envs.execution import StartError, reason_of, state_id
 from jaxagent.loops import kept
 from jaxagent.loops.errors import UserError
 from jaxagent.metrics import Progress
+
+if TYPE_CHECKING:
+  from jaxagent.envs.execution import Run
+  from jaxagent.envs.step_env import StepResult
+  from jaxagent.loops.host import Host
 
 
 class GradingError(RuntimeError):
@@ -33,8 +39,15 @@ class Start:
   state: types.State
   private: float
 
+  @property
+  def valid(self) -> float:
+    """Its score on the validation rows."""
+    if self.state.score is None:
+      raise ValueError(f'task {self.state.task}: its starter has no score.')
+    return self.state.score
 
-def make_starts(host) -> dict[str, Start]:
+
+def make_starts(host: Host) -> dict[str, Start]:
   """Runs and grades the starter of every task; cached on disk."""
   path = host.work / 'eval' / 'starts.json'
   names = host.heldin + host.heldout
@@ -64,7 +77,9 @@ def make_starts(host) -> dict[str, Start]:
   return starts
 
 
-def private_score(host, task: str, result) -> float | None:
+def private_score(
+  host: Host, task: str, result: StepResult | Run
+) -> float | None:
   """Returns the score of an execution's submission on the private rows.
 
   None where nothing was submitted or it is not valid. Raises GradingError
@@ -82,7 +97,7 @@ def private_score(host, task: str, result) -> float | None:
   return grade.score
 
 
-def _starter_private(host, initial: types.State) -> float:
+def _starter_private(host: Host, initial: types.State) -> float:
   task = initial.task
   if initial.last_outcome != types.Outcome.OK.value:
     assert (
@@ -114,7 +129,7 @@ def _starter_private(host, initial: types.State) -> float:
   return score
 
 
-def _starts_from(value, names: Sequence[str]) -> dict[str, Start]:
+def _starts_from(value: Any, names: Sequence[str]) -> dict[str, Start]:
   """Reads starts from JSON; raises where a task of `names` has none."""
   return {
     task: Start(
@@ -154,7 +169,7 @@ def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
   )
 
 
-def write_json(path: pathlib.Path, value) -> None:
+def write_json(path: pathlib.Path, value: Any) -> None:
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_suffix('.tmp')
   temporary.write_text(json.dumps(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
@@ -12,9 +12,15 @@ from jaxagent.envs import label_sources
 from jaxagent.records import StepRecord
 from jaxagent.rewards import ml_agent
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
+  from jaxagent.envs.step_env import StepResult
+  from jaxagent.loops.host import Host
+
 
 def execute(
-  host,
+  host: Host,
   state: types.State,
   text: str,
   *,
@@ -37,7 +43,9 @@ def execute(
   return executed(host, state, text, result)
 
 
-def executed(host, state: types.State, text: str, result) -> types.Executed:
+def executed(
+  host: Host, state: types.State, text: str, result: StepResult
+) -> types.Executed:
   """Converts a StepResult to an Executed."""
   return types.Executed(
     outcome=result.outcome,
@@ -48,7 +56,7 @@ def executed(host, state: types.State, text: str, result) -> types.Executed:
   )
 
 
-def switches(config) -> dict[str, bool]:
+def switches(config: ConfigDict) -> dict[str, bool]:
   """Returns the switches of the reward that RL trains on, of `config.reward`."""
   return {name: config.reward[name] for name in ml_agent.SWITCHES}
 
@@ -58,22 +66,24 @@ def whole_reward(executed: types.Executed) -> float | types.NoReward:
   return executed.made.derive()
 
 
-def kept_files(host, state: types.State, result) -> dict:
+def kept_files(host: Host, state: types.State, result: StepResult) -> dict:
   """Returns the fields of `records.TakenStep` that name a step's files.
 
   `workspace_id` and `submission` (digest, bytes) are in the store of states.
   """
   store = host.env.store
-  kept = {'workspace_id': store.put(result.state or state)}
+  kept: dict[str, Any] = {'workspace_id': store.put(result.state or state)}
   execution = result.execution
-  data = execution and execution.collected.get(host.spec(state.task).submission)
+  if execution is None:
+    return kept
+  data = execution.collected.get(host.spec(state.task).submission)
   if data is not None and (blob := store.put_bytes(data)) is not None:
     kept['submission'] = (blob.digest, blob.size)
   return kept
 
 
 def completion_record(
-  host, prompt: str, result: types.Completion | types.TextCompletion | str
+  host: Host, prompt: str, result: types.Completion | types.TextCompletion | str
 ) -> dict:
   """Returns the fields of `records.TakenStep` that a completion has.
 
@@ -91,7 +101,9 @@ def completion_record(
   return found
 
 
-def record_of(host, state: types.State, text: str, result) -> StepRecord:
+def record_of(
+  host: Host, state: types.State, text: str, result: StepResult
+) -> StepRecord:
   """Returns the record of a StepResult."""
   execution, spec = result.execution, host.spec(state.task)
   tier = execution.tier if execution else None

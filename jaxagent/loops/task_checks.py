@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from jaxagent.loops import checks, model_checks
 from jaxagent.loops.errors import UserError
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
-def tasks_dir(config) -> str:
+
+def tasks_dir(config: ConfigDict) -> str:
   if pathlib.Path(config.tasks_dir).is_dir():
     return ''
   return (
@@ -19,7 +23,7 @@ def tasks_dir(config) -> str:
   )
 
 
-def chosen_tasks(config) -> str:
+def chosen_tasks(config: ConfigDict) -> str:
   """Returns a complaint about names, splits, scales or ideas of tasks, else ''."""
   from jaxagent.data.ideas import idea_pool
   from jaxagent.envs.tasks import load_task
@@ -63,7 +67,7 @@ def chosen_tasks(config) -> str:
   return ''
 
 
-def tokenizer_fits(config) -> str:
+def tokenizer_fits(config: ConfigDict) -> str:
   """Returns a complaint where a given tokenizer cannot be used, else ''.
 
   It must be readable, fit the model, and leave room for the shortest prompt.
@@ -93,7 +97,7 @@ def tokenizer_fits(config) -> str:
   return too_short(config, shortest)
 
 
-def prompt_room(config) -> str:
+def prompt_room(config: ConfigDict) -> str:
   """Checks the shortest prompt by a bound for any tokenizer that a run may train.
 
   A byte-level one never joins what its first step, cutting the text into
@@ -108,7 +112,7 @@ def prompt_room(config) -> str:
   return too_short(config, shortest)
 
 
-def _shortest(config, length: Callable[[str], int]) -> int:
+def _shortest(config: ConfigDict, length: Callable[[str], int]) -> int:
   """Returns `length` of the shortest prompt, that of an empty script."""
   from jaxagent import types
   from jaxagent.envs.tasks import load_task
@@ -126,7 +130,7 @@ def _shortest(config, length: Callable[[str], int]) -> int:
   return min(lengths)
 
 
-def too_short(config, shortest: int) -> str:
+def too_short(config: ConfigDict, shortest: int) -> str:
   """Returns the complaint where no prompt fits, else ''; `shortest` in tokens."""
   room = config.rollout.max_prompt_tokens
   if room >= shortest:

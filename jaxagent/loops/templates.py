@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import options
 from jaxagent.data import chat
 from jaxagent.loops import checks
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
 _log = logging.getLogger(__name__)
 _KEY = 'rollout.chat_template_kwargs'
@@ -15,17 +18,17 @@ _SWITCHES = ('enable_thinking', 'thinking')  # Qwen3, GLM; DeepSeek, Granite
 _WITHOUT_POLICY = ('agent', 'collect')
 
 
-def kwargs_of(config) -> dict[str, Any]:
+def kwargs_of(config: ConfigDict) -> dict[str, Any]:
   """Returns the arguments of the chat template beside the messages."""
   return options.as_dict(checks.get(config, _KEY))
 
 
-def load(config, folder: str, system: str = ''):
+def load(config: ConfigDict, folder: str, system: str = ''):
   """Returns the tokenizer of a folder, see `chat.load`."""
   return chat.load(folder, system, kwargs_of(config))
 
 
-def complaint(config, tokenizer) -> str:
+def complaint(config: ConfigDict, tokenizer: Any) -> str:
   """Returns a complaint about a template that opens the answer within thoughts.
 
   '' where they do not. A parser that takes text before the format gets a warning.
@@ -45,7 +48,7 @@ def complaint(config, tokenizer) -> str:
   return ''
 
 
-def _remedy(config, tokenizer) -> str:
+def _remedy(config: ConfigDict, tokenizer: Any) -> str:
   own = kwargs_of(config)
   for name in _SWITCHES:
     try:
@@ -62,7 +65,7 @@ def _remedy(config, tokenizer) -> str:
   )
 
 
-def _rule(config) -> str:
+def _rule(config: ConfigDict) -> str:
   chosen = kwargs_of(config)
   if chosen and not (config.tokenizer.path or config.model.path):
     return (

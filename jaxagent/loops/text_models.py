@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from jaxagent.llm.answer import Answer
 from jaxagent.loops import endpoints
 from jaxagent.loops.agents import actions_of, agent_of
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
+  from jaxagent.llm.openai_client import OpenAIClient
+
 _log = logging.getLogger(__name__)
 BYTES = 3  # a token of an endpoint's model, at least, but in numbers
 _NUMBER = re.compile(rb'[0-9]+[^0-9A-Za-z]?')
@@ -29,7 +34,7 @@ _NUMBER = re.compile(rb'[0-9]+[^0-9A-Za-z]?')
 S_PER_TOKEN = 0.03
 
 
-def make_expert(config, work: pathlib.Path):
+def make_expert(config: ConfigDict, work: pathlib.Path):
   """Makes the expert that `config.expert.kind` names."""
   if config.expert.kind == 'scripted':
     from jaxagent.stand_ins.expert import ScriptedExpert
@@ -70,7 +75,7 @@ def tokens_of(text: str) -> int:
   return numbers + math.ceil((len(data) - numbers) / BYTES)
 
 
-def make_editor(config, work: pathlib.Path):
+def make_editor(config: ConfigDict, work: pathlib.Path):
   """Makes the editor that `config.editor.kind` names."""
   if endpoints.speaker(config, 'editor').kind == 'scripted':
     from jaxagent.stand_ins.editor import ScriptedEditor
@@ -85,7 +90,7 @@ def make_editor(config, work: pathlib.Path):
   )
 
 
-def make_reader(config, work: pathlib.Path):
+def make_reader(config: ConfigDict, work: pathlib.Path):
   """Makes the reader that `config.reader.kind` names."""
   if endpoints.speaker(config, 'reader').kind == 'scripted':
     from jaxagent.stand_ins.reader import ScriptedReader
@@ -100,7 +105,7 @@ def make_reader(config, work: pathlib.Path):
   )
 
 
-def make_helper(config):
+def make_helper(config: ConfigDict):
   """Returns the helper that answers Request Help: `config.env.help`."""
   from jaxagent.stand_ins.reader import NoHelper
 
@@ -135,7 +140,7 @@ def printable(text: str) -> str:
 
 
 def make_embedder(
-  config, work: pathlib.Path
+  config: ConfigDict, work: pathlib.Path
 ) -> Callable[[Sequence[str]], np.ndarray]:
   """Makes a function: texts -> their vectors, a row each, by `config.embeddings.kind`.
 
@@ -146,7 +151,9 @@ def make_embedder(
   return _client(config, 'embeddings', work).embed
 
 
-def make_instrumenter(config, work: pathlib.Path) -> Instrumenter | None:
+def make_instrumenter(
+  config: ConfigDict, work: pathlib.Path
+) -> Instrumenter | None:
   """Makes the client of `config.instrumenter`; None if its kind is no model."""
   options = config.instrumenter
   if options.kind != 'openai':
@@ -173,7 +180,9 @@ class Instrumenter:
   PATIENCE = 8
   REST_S = 60.0
 
-  def __init__(self, client, max_tokens: int, temperature: float = 0.0):
+  def __init__(
+    self, client: OpenAIClient, max_tokens: int, temperature: float = 0.0
+  ):
     self._client, self._most, self._heat = client, max_tokens, temperature
     self._lock = threading.Lock()
     self._failures, self._rests_until = 0, 0.0
@@ -198,7 +207,7 @@ class Instrumenter:
       return '', ''
     with self._lock:
       self._failures = 0
-    return text, text.thoughts
+    return text, getattr(text, 'thoughts', '')
 
   def _failed(self) -> None:
     with self._lock:
@@ -222,7 +231,7 @@ class Writer:
   of a policy wants them.
   """
 
-  def __init__(self, config, work: pathlib.Path):
+  def __init__(self, config: ConfigDict, work: pathlib.Path):
     self._client = _client(config, 'writer', work, is_measured=True)
     self.max_concurrency = endpoints.max_concurrency(config, 'writer')
     system = config.rollout.prompt_style == 'full'
@@ -263,7 +272,7 @@ def answer_of(completion: types.TextCompletion | str) -> Answer:
   return Answer(completion.text, completion.cost.get('thoughts', ''))
 
 
-def _client(config, role: str, work: pathlib.Path, **how):
+def _client(config: ConfigDict, role: str, work: pathlib.Path, **how):
   """Makes the client of a role's endpoint; how: other options of the client."""
   from jaxagent.llm.openai_client import OpenAIClient
 

@@ -27,6 +27,7 @@ import dataclasses
 import math
 import time
 from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import records
 from jaxagent.checkpoint import CheckpointManager
@@ -50,8 +51,14 @@ from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
 
+if TYPE_CHECKING:
+  from jaxagent.loops.crew import Leader
+  from jaxagent.loops.host import Host
 
-def run(host, recipe: Recipe, learner, policy: Policy) -> None:
+
+def run(
+  host: Host, recipe: Recipe, learner: Learner | Leader, policy: Policy
+) -> None:
   """Trains until `rl.updates`; resumes from the last checkpoint.
 
   Args:
@@ -125,7 +132,15 @@ def _register(recipe: Recipe) -> None:
 class _Loop:
   """The updates of a run: collect, update, hand the weights over, record, save."""
 
-  def __init__(self, host, recipe, learner, policy, scheduler, saver: Saver):
+  def __init__(
+    self,
+    host: Host,
+    recipe: Recipe,
+    learner: Learner | Leader,
+    policy: Policy,
+    scheduler: Scheduler,
+    saver: Saver,
+  ):
     self._host, self._recipe = host, recipe
     self._learner, self._policy = learner, policy
     self._scheduler, self._saver = scheduler, saver
@@ -237,9 +252,12 @@ class Saver:
 
 
 def _resume(
-  checkpoints, learner, scheduler, recipe: str
+  checkpoints: CheckpointManager,
+  learner: Learner | Leader,
+  scheduler: Scheduler,
+  recipe: str,
 ) -> tuple[int, Counter]:
-  def check(restored) -> None:
+  def check(restored: Any) -> None:
     made = restored.host.get('recipe', recipe)
     if made != recipe:
       raise UserError(
@@ -258,7 +276,12 @@ def _resume(
 
 
 def _scheduler(
-  host, recipe: Recipe, sampler, inbox, journal, log: RolloutLog
+  host: Host,
+  recipe: Recipe,
+  sampler: RoleSampler,
+  inbox: JournalledInbox,
+  journal: Journal,
+  log: RolloutLog,
 ) -> Scheduler:
   config, seed = host.config.rl, host.config.seed
   synchronous = config.rest == 'wait'

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from jaxagent.loops.recipes.solution import Solutions
 from jaxagent.loops.starts import write_json
 from jaxagent.metrics import Progress
 from jaxagent.records import Evaluated, SearchStep, SolutionRecord
+
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Search:
     return count
 
 
-def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
+def run(host: Host, recipe: Solutions, label: str) -> list[Evaluated]:
   """Runs `search.runs` searches of each task, side by side; keeps their records."""
   path = host.work / 'eval' / f'search_{label}.json'
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
@@ -208,7 +211,7 @@ def _asked(task: str, search: Search, parent: int | None) -> Task:
   return Task(task, previous, record.solution_id)
 
 
-def _record(host, task: str, index: int, search: Search) -> Evaluated:
+def _record(host: Host, task: str, index: int, search: Search) -> Evaluated:
   """Returns a search as an evaluated trajectory, with its best after each step."""
   best = search.best()
   by_step = []

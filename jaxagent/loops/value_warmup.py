@@ -10,6 +10,7 @@ every advantage.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,8 +20,19 @@ from jaxagent.loops import control, steps
 from jaxagent.metrics import MetricWriter, Progress
 from jaxagent.records import Collected
 
+if TYPE_CHECKING:
+  from jaxagent.learner import Learner
+  from jaxagent.loops.crew import Leader
+  from jaxagent.loops.host import Host
+  from jaxagent.loops.policy import Policy
 
-def run(host, learner, policy, records: Sequence[Collected]) -> None:
+
+def run(
+  host: Host,
+  learner: Learner | Leader,
+  policy: Policy,
+  records: Sequence[Collected],
+) -> None:
   """Makes `rl.value_warmup_epochs` passes over the collected steps.
 
   Nothing is saved: the first checkpoint of RL holds the result, and a run
@@ -53,7 +65,9 @@ def run(host, learner, policy, records: Sequence[Collected]) -> None:
   learner.end_value_warmup()
 
 
-def _samples(host, policy, records: Sequence[Collected]) -> list[types.Sample]:
+def _samples(
+  host: Host, policy: Policy, records: Sequence[Collected]
+) -> list[types.Sample]:
   """Returns samples of the tasks of RL, with the reward and returns of RL."""
   config = host.config
   own = [r for r in records if r.task in (config.rl.tasks or host.heldin)]
@@ -69,7 +83,7 @@ def _samples(host, policy, records: Sequence[Collected]) -> list[types.Sample]:
 
 def samples_of(
   records: Sequence[Collected],
-  policy,
+  policy: Policy,
   get: Callable[[str], types.State],
   *,
   switches: Mapping[str, bool],

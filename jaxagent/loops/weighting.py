@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,14 @@ from jaxagent import algorithms
 from jaxagent.rollout.sojourns import Sojourns
 from jaxagent.types import Sample, Turn
 
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
 
 def step_weights(
-  config, samples: Sequence[Sample], sojourns: Sojourns | None = None
+  config: ConfigDict,
+  samples: Sequence[Sample],
+  sojourns: Sojourns | None = None,
 ) -> tuple[np.ndarray, dict[str, float]]:
   """Returns (float32 [S], metrics): the weight of each turn of the samples in order.
 
@@ -53,7 +59,7 @@ def step_weights(
 
 
 def _durations(
-  config, turns: Sequence[Turn], counted: np.ndarray
+  config: ConfigDict, turns: Sequence[Turn], counted: np.ndarray
 ) -> np.ndarray:
   """Returns weights by duration, float32 [S], of mean 1 where `counted`."""
   if config.weighting != 'duration' or not counted.any():
@@ -66,7 +72,7 @@ def _durations(
 
 
 def _inclusion(
-  config, samples: Sequence[Sample], sojourns: Sojourns | None
+  config: ConfigDict, samples: Sequence[Sample], sojourns: Sojourns | None
 ) -> tuple[np.ndarray, dict[str, float]]:
   """Returns inclusion weights, float32 [S], of mean 1 over rows; and metrics."""
   p = inclusion_probabilities(config, samples, sojourns)
@@ -79,7 +85,7 @@ def _inclusion(
 
 
 def inclusion_probabilities(
-  config, samples: Sequence[Sample], sojourns: Sojourns | None
+  config: ConfigDict, samples: Sequence[Sample], sojourns: Sojourns | None
 ) -> np.ndarray:
   """Returns the probability that a row's group enters an update, float32 [rows]."""
   dropped = config.rest == 'carry_over' and config.on_stale == 'drop'
@@ -121,7 +127,9 @@ def _among_first(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnums=(3, 4))
-def _race(took, seconds, ended, kept: int, started: int):
+def _race(
+  took: jax.Array, seconds: jax.Array, ended: jax.Array, kept: int, started: int
+):
   reference = algorithms.kaplan_meier(seconds, ended)
   return algorithms.inclusion_probabilities(took, kept, started, *reference)
 

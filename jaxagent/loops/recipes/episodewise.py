@@ -7,10 +7,14 @@ the reward of equation 6; a step's return is their sum from there to the end.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from jaxagent.loops.policy import Policy
 from jaxagent.loops.recipes.stepwise import Stepwise
 from jaxagent.loops.starts import Start
+
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
 
 
 class Episodewise(Stepwise):
@@ -24,7 +28,7 @@ class Episodewise(Stepwise):
 
   name = 'episodewise'
 
-  def __init__(self, host, starts: Mapping[str, Start], policy: Policy):
+  def __init__(self, host: Host, starts: Mapping[str, Start], policy: Policy):
     config = host.config
     # An epoch of the source fills a batch, however few tasks there are.
     repeats = -(-config.rl.batch_size // (config.rl.group_size * len(starts)))

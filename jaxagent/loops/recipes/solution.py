@@ -9,7 +9,7 @@ was valid may be improved upon later.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from jaxagent.loops.text_models import Writer, answer_of
 from jaxagent.records import SolutionRecord
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
 
 INSTRUMENTER = 'instrumenter'
 
@@ -56,7 +59,7 @@ class Solutions:
 
   def __init__(
     self,
-    config,
+    config: ConfigDict,
     env: SolutionEnvironment,
     source: SolutionSource,
     prompt: Callable[[Task], np.ndarray],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from jaxagent import types
 from jaxagent.data.prompts import PromptSource
@@ -17,6 +18,9 @@ from jaxagent.loops.recipes.trajectory import Trajectory
 from jaxagent.records import StepRecord
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
+
+if TYPE_CHECKING:
+  from jaxagent.loops.host import Host
 
 
 class Stepwise(Trajectory):
@@ -34,7 +38,7 @@ class Stepwise(Trajectory):
 
   def __init__(
     self,
-    host,
+    host: Host,
     pool: Mapping[str, types.State],
     policy: Policy,
     *,
