@@ -38,7 +38,7 @@ def get(config, path: str):
 def has(config, path: str) -> bool:
   """Whether `get` would find it."""
   for part in path.split('.'):
-    if part not in config:
+    if not hasattr(config, 'keys') or part not in config:
       return False
     config = config[part]
   return True

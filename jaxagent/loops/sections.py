@@ -162,6 +162,8 @@ def complaint(config: Any, stage: str) -> str:
   whole = known(config)
   if stage == 'config':
     for name, section in whole.items():
+      if found := _no_section(config, name):
+        return found
       if found := _unknown_key(config, name, section):
         return found
       values, at = _values(config, name), _at(name)
@@ -182,6 +184,17 @@ def _values(config: Any, name: str) -> Mapping[str, Any]:
   for part in filter(None, name.split('.')):
     config = config[part] if part in config else {}
   return config
+
+
+def _no_section(config: Any, name: str) -> str:
+  """Returns the complaint about a section that holds no options, else ''."""
+  values = _values(config, name)
+  if hasattr(values, 'keys'):
+    return ''
+  return (
+    f'config.{name}={values!r} is a section, which holds options; set them one '
+    f'by one, as in config.{name}.{next(iter(known(config)[name].options()))}.'
+  )
 
 
 def _unknown_key(config: Any, name: str, section: type[Section]) -> str:
