@@ -147,7 +147,9 @@ def evaluate(
     roles: who answers; see `rollouts.run`.
   """
   path = host.work / 'eval' / f'{label}.json'
+  folder = rollouts.journal_of(host.work, label)
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    rollouts.forget(folder)  # a kill may have come in between
     return records
   _tell_of_older(path)
   config, feed = host.config.eval, Feed()
@@ -169,7 +171,6 @@ def evaluate(
       host, episode, starts[episode.task], progress, error
     )
 
-  folder = rollouts.journal_of(host.work, label)
   total = len(episodes) * config.max_steps
   with ProgressBar(f'evaluate {label}', total) as bar:
 

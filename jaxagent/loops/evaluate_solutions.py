@@ -98,7 +98,9 @@ def run(
   samples: of each task and part; 0: `solution.samples`.
   """
   path = host.work / 'eval' / f'{label}.json'
+  folder = rollouts.journal_of(host.work, label)
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    rollouts.forget(folder)  # a kill may have come in between
     return records
   tasks = host.heldin + host.heldout
   n = samples or host.config.solution.samples
@@ -117,7 +119,6 @@ def run(
   for task in tasks:
     for index in range(n):
       push(feed, Attempt(Task(task), index, 'scratch'))
-  folder = rollouts.journal_of(host.work, label)
   with ProgressBar(f'evaluate {label}', 2 * n * len(tasks)) as bar:
     drive(host, recipe, label, feed, took, bar.update)
   records = [

@@ -102,7 +102,9 @@ class Search:
 def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
   """`search.runs` searches of each task, side by side; keeps their records."""
   path = host.work / 'eval' / f'search_{label}.json'
+  folder = rollouts.journal_of(host.work, path.stem)
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    rollouts.forget(folder)  # a kill may have come in between
     return records
   config = host.config.search
   searches = {
@@ -163,7 +165,7 @@ def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
   evaluate.check_missing(f'search {label}', missing, total)
   sealed = audit.seal([r.to_json() for r in records], path.stem)
   write_json(path, list(sealed))
-  rollouts.forget(rollouts.journal_of(host.work, f'search_{label}'))
+  rollouts.forget(folder)
   return records
 
 

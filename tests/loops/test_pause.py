@@ -70,7 +70,9 @@ def test_there_and_back(work, tmp_path, capsys):
   inside = {
     str(p.relative_to(folder)) for p in folder.rglob('*') if p.is_file()
   }
-  assert inside == {'files/train.py', 'files/out/m.bin', 'response.txt'}
+  assert inside == {
+    'files/train.py', 'files/out/m.bin', 'response.txt', 'state_id.txt'
+  }
   assert (folder / 'files/out/m.bin').read_bytes() == b'\x80\x00\xff'
   assert (folder / 'response.txt').read_text() == PLAN
   assert _call(work, 'in', 'wine', 3, folder) == 2
