@@ -153,15 +153,21 @@ def run(host, recipe: Solutions, label: str) -> list[Evaluated]:
 
   for task, index in searches:
     go_on(task, index, 0)
-  with Progress(f'search {label}', len(searches) * config.steps) as progress:
+  total = len(searches) * config.steps
+  with Progress(f'search {label}', total) as progress:
     evaluate_solutions.drive(
-      host, recipe, f'search_{label}', feed, took, progress.update
+      host,
+      recipe,
+      path.stem,
+      feed,
+      took,
+      progress.update,
+      lambda: evaluate.check_too_many(f'search {label}', missing, total),
     )
   records = [
     _record(host, task, index, search)
     for (task, index), search in searches.items()
   ]
-  total = len(searches) * config.steps
   evaluate.check_missing(f'search {label}', missing, total)
   sealed = audit.seal([r.to_json() for r in records], path.stem)
   write_json(path, list(sealed))

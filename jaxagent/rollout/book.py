@@ -326,10 +326,14 @@ class Book:
       return
     kept = before.results[: numbers.index(result.key.call)]
     self._end(member)
-    member.progress = progress = self._progress(member.prompt)
-    progress.fold((call.call, known) for call, known in kept)
+    try:
+      member.progress = progress = self._progress(member.prompt)
+      progress.fold((call.call, known) for call, known in kept)
+      calls = progress.take(result.key.call, result.executed)
+    except InteractionError as error:
+      self._broken(member, error)
+      return
     self.under_way.add(member.prompt_id)
-    calls = progress.take(result.key.call, result.executed)
     if progress.finished:
       self._finish(member)
     else:

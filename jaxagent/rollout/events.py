@@ -14,7 +14,6 @@ from jaxagent.data import codec
 from jaxagent.rollout.rollout_log import Fate
 from jaxagent.rollout.work import Key, Sampled, WorkResult
 
-
 _PACKED = 'packed'
 _LONGEST = 4096  # characters of a result that stands in a journal as it is
 

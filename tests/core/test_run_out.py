@@ -180,6 +180,31 @@ def test_what_a_person_replaced_is_gone_on_from(tmp_path):
   assert run.live() == found
 
 
+def test_an_interaction_that_cannot_take_what_a_person_put_in_begins_anew(
+  tmp_path, monkeypatch
+):
+  run = Run(tmp_path, n=3)
+  assert run.live(dies=60) is None
+  known = under_way.executions(Journal(tmp_path))
+  prompt_id = next(i for i in known if 0 < len(known[i]) < TURNS)
+  last = known[prompt_id][-1]
+  record = dataclasses.replace(last.executed.record, paid=2.0)
+  mine = dataclasses.replace(last.executed, record=record)
+  under_way.replace(Journal(tmp_path), dataclasses.replace(last, executed=mine))
+  advance = keyed.Helped.advance
+
+  def picky(self, state, call, result):
+    if getattr(result, 'record', None) == record:
+      raise ValueError('too much')
+    return advance(self, state, call, result)
+
+  monkeypatch.setattr(keyed.Helped, 'advance', picky)
+  found = run.live()
+  assert len(found[prompt_id][0]) == 3 * TURNS
+  assert not any(error for _, error in found.values())
+  assert run.live() == found
+
+
 @pytest.mark.parametrize('limit', [1, 2, None])
 def test_each_role_has_its_own_number_of_calls_in_flight(tmp_path, limit):
   seen, now = collections.Counter(), collections.Counter()

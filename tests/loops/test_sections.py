@@ -209,7 +209,9 @@ def test_a_section_that_a_config_file_sets_to_a_value_is_refused(name, value):
 def test_what_a_config_file_leaves_out_is_named_with_its_default():
   config = common.base().unlock()
   config.rl = ConfigDict({'batch_size': 4})
-  with pytest.raises(UserError, match='config.rl.group_size is missing; set it'):
+  with pytest.raises(
+    UserError, match='config.rl.group_size is missing; set it'
+  ):
     settings.validate(config)
 
 
