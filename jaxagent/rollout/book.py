@@ -346,7 +346,7 @@ class Book:
   ) -> None:
     """A call was lost through a fault of the machinery: the same call again."""
     self._count('infrastructure')
-    attempts = self._requeue(member, failed=True)
+    attempts = self._requeue(member, failed=self._deliver is None)
     if self._deliver is not None:
       self._failures[key] += 1
       attempts = self._failures[key]

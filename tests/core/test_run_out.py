@@ -159,6 +159,29 @@ def test_failures_are_counted_by_call_not_by_rollout(tmp_path):
   assert not any(error for _, error in found.values())
 
 
+def test_infrastructure_errors_leave_an_interaction_its_own_attempts(
+  tmp_path, monkeypatch
+):
+  lost, broken = collections.Counter(), []
+
+  def act(work):
+    lost[work.key] += 1
+    first = work.key.draw == 1 and lost[work.key] == 1
+    return Action(1.0, outcome=Outcome.INFRASTRUCTURE if first else Outcome.OK)
+
+  advance = keyed.Helped.advance
+
+  def once_broken(self, state, call, result):
+    if call.call == 3 * TURNS - 1 and not broken:
+      broken.append(state)
+      raise ValueError('once')
+    return advance(self, state, call, result)
+
+  monkeypatch.setattr(keyed.Helped, 'advance', once_broken)
+  found = Run(tmp_path, act, n=1, max_attempts=3).live()
+  assert broken and not any(error for _, error in found.values())
+
+
 def test_what_a_person_replaced_is_gone_on_from(tmp_path):
   run = Run(tmp_path, n=3)
   assert run.live(dies=60) is None
