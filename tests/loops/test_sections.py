@@ -260,7 +260,16 @@ def test_a_section_that_cannot_be_added_is_refused():
   class Plain(Ideas):
     more: int = option(1, help='Lost, for there is no decorator.')
 
+  @dataclasses.dataclass(frozen=True)
+  class Typo(Ideas):
+    relations = (
+      relation('keptt', holds=lambda kept: kept < 3, say='never said'),
+    )
+
   for name, section, error, text in (
+    ('ideas', Typo, ValueError, "a relation reads 'keptt', which is no option"),
+    ('items', Ideas, ValueError, 'no word of Python or method of a dictionary'),
+    ('class', Ideas, ValueError, 'no word of Python or method of a dictionary'),
     ('ideas', Plain, TypeError, 'must be a frozen dataclass that derives'),
     ('rl', Ideas, ValueError, "section 'rl' is taken"),
     ('seed', Ideas, ValueError, "section 'seed' is taken"),
