@@ -224,12 +224,16 @@ def _journals(work: pathlib.Path) -> list[pathlib.Path]:
 def _list(work: pathlib.Path) -> None:
   for journal in _journals(work):
     for (task, index), steps in sorted(_trajectories(journal).items()):
-      last = steps[-1].executed if steps else None
-      action = printable(str(last and last.made.action))
-      print(
-        f'{journal.stem}  {task} {index}  {len(steps)} steps  '
-        f'{" ".join(action.split())}: {last and last.outcome.value}'
-      )
+      print(f'{journal.stem}  {task} {index}  {len(steps)} steps{_last(steps)}')
+
+
+def _last(steps: Sequence[WorkResult]) -> str:
+  """Returns the last step's action and outcome; '' before the first."""
+  if not steps:
+    return ''
+  last = steps[-1].executed
+  action = printable(str(last.made.action))
+  return f'  {" ".join(action.split())}: {last.outcome.value}'
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -184,6 +184,15 @@ def test_what_is_not_under_way_is_named(work, tmp_path, capsys):
   assert '0 evaluations are under way' in capsys.readouterr().err
 
 
+def test_a_trajectory_before_its_first_step_is_listed_as_that(work, capsys):
+  journal = _journal(work)
+  journal.begin()
+  journal.append(events.begun('wine-10', 1))
+  journal.close()
+  assert _call(work, 'list') == 0
+  assert 'agent  wine 10  0 steps\n' in capsys.readouterr().out
+
+
 def test_a_run_that_goes_on_is_left_alone(work, tmp_path, capsys):
   folder = tmp_path / 'mine'
   assert _call(work, 'out', 'wine', 3, folder) == 0
