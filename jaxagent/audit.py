@@ -167,6 +167,9 @@ def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
   given = step['reward']
   if isinstance(derived, NoReward):
     same, what = given is None, f'no reward ({derived.value})'
+  elif not _is_number(derived):
+    yield f'no reward can be derived: {type(record).__name__} gives {derived!r}'
+    return
   else:
     what = repr(derived)
     same = _is_number(given) and abs(derived - given) <= _TOLERANCE

@@ -275,7 +275,11 @@ class Section:
         if complaint := made.complaint(f'{at}{name}', values[name]):
           return complaint
       elif not made.optional:
-        return f'{at}{name} is missing; give --{at}{name}.'
+        # A command line sets only what a config has.
+        return (
+          f'{at}{name} is missing; set it in the config file; its default is '
+          f'{made.default!r}.'
+        )
     return ''
 
   @classmethod
@@ -400,7 +404,7 @@ def _check_int(made: Option, key: str, value: Any) -> str:
 
 
 def _check_float(made: Option, key: str, value: Any) -> str:
-  if isinstance(value, (int, float)) and math.isfinite(value):
+  if is_finite(value):
     if all(_BOUNDS[how][0](value, b) for how, b in made.bounds.items()):
       return ''
   words = [f'{_BOUNDS[how][1]} {b:g}' for how, b in made.bounds.items()]
@@ -408,14 +412,25 @@ def _check_float(made: Option, key: str, value: Any) -> str:
   return f'{key}={value!r} must be a finite number{inside}{_give(key, "X")}.'
 
 
+def is_finite(value: Any) -> bool:
+  """Returns whether it is a number, no bool, that a float can hold."""
+  if isinstance(value, bool) or not isinstance(value, (int, float)):
+    return False
+  try:
+    return math.isfinite(value)
+  except OverflowError:  # a whole number beyond the range of floats
+    return False
+
+
 def _check_str(made: Option, key: str, value: Any) -> str:
   if made.choices and value not in made.choices:
     return (
       f'{key}={value!r} is not known; choose one of: {", ".join(made.choices)}.'
     )
-  if isinstance(value, str):
+  if isinstance(value, str) and '\0' not in value:
     return ''
-  return f'{key}={value!r} must be a text{_give(key, "TEXT")}.'
+  kind = 'a text without NUL' if isinstance(value, str) else 'a text'
+  return f'{key}={value!r} must be {kind}{_give(key, "TEXT")}.'
 
 
 def _check_tuple(made: Option, key: str, value: Any) -> str:

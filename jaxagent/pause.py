@@ -31,6 +31,7 @@ from jaxagent.rollout.work import WorkResult
 from jaxagent.sandbox.checks import MAX_FILE_MB
 
 FILES, RESPONSE = 'files', 'response.txt'
+STATE_ID = 'state_id.txt'  # names the state that a folder was made from
 EDITED = 'edited'  # `records.TakenStep.edited`
 
 
@@ -47,6 +48,8 @@ def check_out(
 ) -> None:
   """Writes the state from which a trajectory resumes into a new folder."""
   state = _state(_paused(journal, task, index))
+  if Journal(journal).is_written:
+    raise PauseError(f'{journal}: its run goes on; stop it first.')
   if folder.exists() and any(folder.iterdir()):
     raise PauseError(f'{folder} is not empty; give another folder.')
   for name, content in workspace.visible(state.files).items():
@@ -54,7 +57,10 @@ def check_out(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_bytes(content, store))
   if state.history:
-    _response(folder).write_text(state.history[-1].response, encoding='utf-8')
+    # Bytes: a response may hold half a character, which UTF-8 has no place for.
+    _response(folder).write_bytes(_encoded(state.history[-1].response))
+  folder.mkdir(parents=True, exist_ok=True)
+  (folder / STATE_ID).write_text(state.state_id)
 
 
 def check_in(
@@ -67,6 +73,12 @@ def check_in(
   """Takes the folder's files and response as the state to resume from."""
   paused = _paused(journal, task, index)
   state = _state(paused)
+  mark = folder / STATE_ID
+  if mark.is_file() and mark.read_text() != state.state_id:
+    raise PauseError(
+      f'{task} {index} has gone on since {folder} was written; write it into '
+      'another folder, and change that.'
+    )
   files = _read(folder / FILES, state, store)
   script = state.script if state.script in files else ''
   if not script:
@@ -95,6 +107,7 @@ def check_in(
   under_way.replace(
     Journal(journal), dataclasses.replace(paused, executed=executed)
   )
+  mark.write_text(changed.state_id)
 
 
 def _state(paused: WorkResult) -> types.State:
@@ -198,7 +211,11 @@ def _with_changed(
 def _bytes(content: str | types.Blob, store: Snapshots) -> bytes:
   if isinstance(content, types.Blob):
     return store.get_bytes(content)
-  return content.encode('utf-8', 'surrogatepass')
+  return _encoded(content)
+
+
+def _encoded(text: str) -> bytes:
+  return text.encode('utf-8', 'surrogatepass')
 
 
 def _response(folder: pathlib.Path) -> pathlib.Path:
@@ -208,7 +225,7 @@ def _response(folder: pathlib.Path) -> pathlib.Path:
 def _text(path: pathlib.Path) -> str:
   try:
     # Bytes: text mode would take a carriage return for a line's end.
-    return path.read_bytes().decode('utf-8')
+    return path.read_bytes().decode('utf-8', 'surrogatepass')
   except UnicodeDecodeError as error:
     raise PauseError(f'{path} is not UTF-8 text: {error}.') from error
 
@@ -220,12 +237,16 @@ def _journals(work: pathlib.Path) -> list[pathlib.Path]:
 def _list(work: pathlib.Path) -> None:
   for journal in _journals(work):
     for (task, index), steps in sorted(_trajectories(journal).items()):
-      last = steps[-1].executed if steps else None
-      action = printable(str(last and last.made.action))
-      print(
-        f'{journal.stem}  {task} {index}  {len(steps)} steps  '
-        f'{" ".join(action.split())}: {last and last.outcome.value}'
-      )
+      print(f'{journal.stem}  {task} {index}  {len(steps)} steps{_last(steps)}')
+
+
+def _last(steps: Sequence[WorkResult]) -> str:
+  """Returns the last step's action and outcome; '' before the first."""
+  if not steps:
+    return ''
+  last = steps[-1].executed
+  action = printable(str(last.made.action))
+  return f'  {" ".join(action.split())}: {last.outcome.value}'
 
 
 def main(argv: Sequence[str] | None = None) -> int:

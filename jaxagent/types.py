@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
+import numbers
 import pathlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -360,9 +362,19 @@ class Record:
     return NoReward.NOT_CREDITED
 
   def earned(self, switches: Mapping[str, bool] = {}) -> float | None:
-    """Returns `derive` as a number; None where it gives a reason."""
+    """Returns `derive` as a number; None where it gives a reason.
+
+    Raises ValueError where it gives neither a finite number nor a reason.
+    """
     reward = self.derive(switches)
-    return None if isinstance(reward, NoReward) else reward
+    if isinstance(reward, NoReward):
+      return None
+    if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
+      raise ValueError(
+        f'{type(self).__name__}.derive gives {reward!r}; it must give a finite '
+        'number, or a NoReward.'
+      )
+    return reward
 
   @classmethod
   def upgraded(

@@ -62,8 +62,11 @@ REFUSED = [
     'proposed=501 must be a whole number from 1 to 500.',
   ),
   ({'share': 1.0}, 'share=1.0 must be a finite number at least 0 and below 1.'),
+  ({'share': False}, 'share=False must be a finite number at least 0'),
+  ({'share': 10**400}, f'share={10**400} must be a finite number at least 0'),
   ({'share': math.nan}, 'share=nan must be finite; give a number.'),
   ({'kind': 'x'}, "kind='x' is not known; choose one of: tfidf, model."),
+  ({'kind': None}, 'kind=None is not known; choose one of'),
   ({'names': ('c',)}, "names: 'c' is not a known name; choose from: a, b."),
   ({'names': ('a', 'a')}, "names: 'a' is there twice; leave one out."),
   ({'names': 'a'}, "names='a' must be a tuple such as"),
@@ -91,7 +94,10 @@ def test_a_complaint_about_a_config_names_the_whole_key():
   del values['share']
   values['kept'] = 1
   said = Ideas.options_complaint(values, 'config.ideas.')
-  assert said == ('config.ideas.share is missing; give --config.ideas.share.')
+  assert said == (
+    'config.ideas.share is missing; set it in the config file; its default is '
+    f'{Ideas.options()["share"].default!r}.'
+  )
 
 
 def test_a_relation_of_a_later_stage_waits_for_it():

@@ -43,7 +43,7 @@ def get(config: ConfigDict, path: str):
 def has(config: ConfigDict, path: str) -> bool:
   """Whether a config has the option with a dotted name."""
   for part in path.split('.'):
-    if part not in config:
+    if not hasattr(config, 'keys') or part not in config:
       return False
     config = config[part]
   return True

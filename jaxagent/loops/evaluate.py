@@ -142,15 +142,17 @@ def evaluate(
   """Runs every trajectory of every task; returns their records, kept as `label`.
 
   A killed evaluation resumes each trajectory where it was. Raises MachineryError
-  where infrastructure errors cut more than a tenth short; the same command then
-  resumes those.
+  as soon as infrastructure errors have cut more than a tenth short; the same
+  command then resumes those.
 
   Args:
     prompt_text: state -> the text of its prompt.
     roles: samplers by role (`policy` or `frozen`); see `rollouts.run`.
   """
   path = host.work / 'eval' / f'{label}.json'
+  folder = rollouts.journal_of(host.work, label)
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    rollouts.forget(folder)  # a kill may have come in between
     return records
   _tell_of_older(path)
   config, feed = host.config.eval, Feed()
@@ -163,16 +165,18 @@ def evaluate(
   for name, episode in episodes.items():
     feed.push(name, episode)
   ended: dict[str, Evaluated] = {}
+  missing: list[Evaluated] = []
 
   def deliver(
     prompt: types.Prompt, progress: Progress | None, error: str
   ) -> None:
     episode = prompt.payload
-    ended[prompt.prompt_id] = _record(
+    ended[prompt.prompt_id] = record = _record(
       host, episode, starts[episode.task], progress, error
     )
+    if error:
+      missing.append(record)
 
-  folder = rollouts.journal_of(host.work, label)
   total = len(episodes) * config.max_steps
   with ProgressBar(f'evaluate {label}', total) as bar:
 
@@ -189,6 +193,7 @@ def evaluate(
       execute=execute,
       deliver=deliver,
       name=f'eval-{label}',
+      check=lambda: check_too_many(label, missing, len(episodes)),
       **roles,
     )
   records = [ended[name] for name in episodes]
@@ -246,8 +251,20 @@ def steps_of(progress: Progress) -> list[types.Executed]:
 
 
 def taken_step(executed: types.Executed) -> TakenStep:
-  """Returns an execution as stored trajectories have it."""
-  return TakenStep.of(executed.made, **executed.kept)
+  """Returns an execution as stored trajectories have it.
+
+  Raises UserError where its record gives no reward: its class is to be mended.
+  """
+  record = executed.made
+  try:
+    reward = record.earned()
+  except Exception as error:  # a recipe's own class may raise anything
+    raise UserError(
+      f'task {record.task}: no reward can be derived of a {record.KIND} record: '
+      f'{type(error).__name__}: {error}. Fix {type(record).__name__}.derive and '
+      'rerun the same command: what was executed is kept.'
+    ) from error
+  return TakenStep(record=record, reward=reward, **executed.kept)
 
 
 def present(records: Sequence[Evaluated]) -> list[Evaluated]:
@@ -274,6 +291,17 @@ def check_missing(label: str, records: Sequence[Evaluated], total: int) -> None:
       'the other trajectories.'
     )
   print(f'{what} and are left out of the statistics; {why}')
+
+
+def check_too_many(
+  label: str, missing: Sequence[Evaluated], total: int
+) -> None:
+  """Raises MachineryError once more than a tenth are missing.
+
+  An endpoint that is gone need not be asked for every trajectory first.
+  """
+  if len(missing) > tolerated(total):
+    check_missing(label, missing, total)
 
 
 def _execute(

@@ -101,14 +101,20 @@ def run(
   samples: of each task and part; 0: `solution.samples`.
   """
   path = host.work / 'eval' / f'{label}.json'
+  folder = rollouts.journal_of(host.work, label)
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    rollouts.forget(folder)  # a kill may have come in between
     return records
   tasks = host.heldin + host.heldout
   n = samples or host.config.solution.samples
   feed = Feed()
   ended: dict[tuple[str, str], dict[int, Ended]] = {}
+  missing: list[Evaluated] = []
+  total = 2 * n * len(tasks)
 
   def took(one: Ended) -> None:
+    if one.error:
+      missing.append(one.record(host))
     task, part = one.attempt.task.name, one.attempt.part
     of_part = ended.setdefault((task, part), {})
     of_part[one.attempt.index] = one
@@ -120,9 +126,16 @@ def run(
   for task in tasks:
     for index in range(n):
       push(feed, Attempt(Task(task), index, 'scratch'))
-  folder = rollouts.journal_of(host.work, label)
-  with ProgressBar(f'evaluate {label}', 2 * n * len(tasks)) as bar:
-    drive(host, recipe, label, feed, took, bar.update)
+  with ProgressBar(f'evaluate {label}', total) as bar:
+    drive(
+      host,
+      recipe,
+      label,
+      feed,
+      took,
+      bar.update,
+      lambda: evaluate.check_too_many(label, missing, total),
+    )
   records = [
     one.record(host)
     for part in PARTS
@@ -202,6 +215,7 @@ def drive(
   feed: Feed,
   took: Callable[[Ended], None],
   ran: Callable[[], None],
+  check: Callable[[], None],
 ) -> None:
   """Draws and runs the attempts that the feed gives.
 
@@ -210,6 +224,7 @@ def drive(
   Args:
     took: gets the result of each; may push more attempts into the feed.
     ran: called after each execution.
+    check: called now and then; what it raises ends the evaluation.
   """
 
   def seed(ask: Ask) -> int:
@@ -249,6 +264,7 @@ def drive(
     name=f'eval-{label}',
     frozen=frozen,
     policy=policy,
+    check=check,
   )
 
 

@@ -18,6 +18,7 @@ from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Feed
 from jaxagent.interactions import POLICY, Interaction
 from jaxagent.loops.errors import UserError
+from jaxagent.records import UnknownRecord
 from jaxagent.rollout.book import Deliver
 from jaxagent.rollout.engine import Engine
 from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
@@ -81,7 +82,7 @@ def run(
 
   Raises:
     Interrupted: SIGTERM or Ctrl-C stopped the run.
-    UserError: the journal is damaged.
+    UserError: the journal is damaged, or holds a record that is not known.
   """
   config = host.config
   journal = Journal(folder)
@@ -134,11 +135,13 @@ def run(
     scheduler.resume(None)
     scheduler.run_out(tick)
     check()
-  except JournalError as error:
-    raise UserError(f'{name}: {error}') from error
+  except (JournalError, UnknownRecord) as error:
+    raise UserError(f'{name}: {folder}: {error}') from error
   finally:
-    scheduler.close()
-    journal.close()
+    try:
+      scheduler.close()
+    finally:
+      journal.close()
 
 
 _NO_LIMIT = 1 << 30

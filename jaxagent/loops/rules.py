@@ -33,11 +33,21 @@ def complaint(config: ConfigDict, stages: tuple[str, ...]) -> str:
       return found
     for rule in RULES:
       present = all(checks.has(config, key) for key in rule.keys)
-      if rule.stage == stage and present and (found := rule.check(config)):
+      if rule.stage == stage and present and (found := _checked(rule, config)):
         return found
   return ''
 
 
+def _checked(rule: checks.Rule, config) -> str:
+  try:
+    return rule.check(config)
+  except OSError as error:  # of a path that is too long or may not be read
+    key = rule.keys[0]
+    value = str(checks.get(config, key))[:_MOST_SHOWN]
+    return f'config.{key}={value!r} cannot be read: {error.strerror}.'
+
+
+_MOST_SHOWN = 200  # characters of a path in an error
 RL_LOOPS = ('stepwise_ppo', 'episodewise_ppo', 'rl_for_mle')
 _NEST = 'deadlines nest (execution < step < lease < watchdog)'
 

@@ -8,6 +8,7 @@ where a config has it.
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -74,12 +75,15 @@ def add(name: str, section: type[Section]) -> None:
   """Adds a section from outside under a name of one word.
 
   Adding again under the same name replaces the section. Raises ValueError for a
-  name that is no word or that the package has, TypeError for what is no
-  `Section`.
+  name that is no word or that the package has, and for a relation of what are no
+  options; TypeError for what is no `Section`.
   """
-  if not re.fullmatch(r'[a-z][a-z0-9_]*', name):
+  word = re.fullmatch(r'[a-z][a-z0-9_]*', name)
+  # `config.items` is a method, and `config.class` cannot be written.
+  if not word or hasattr(dict, name) or keyword.iskeyword(name):
     raise ValueError(
-      f'section {name!r} must be a word of small letters, such as ideas.'
+      f'section {name!r} must be a word of small letters, such as ideas, and no '
+      'word of Python or method of a dictionary.'
     )
   if name in _top_names():
     raise ValueError(
@@ -93,6 +97,12 @@ def add(name: str, section: type[Section]) -> None:
       f'section {name!r}={section!r} must be a frozen dataclass that derives '
       'from jaxagent.options.Section.'
     )
+  for rule in section.all_relations():
+    if absent := [n for n in rule.names if n not in section.options()]:
+      raise ValueError(
+        f'section {name!r}: a relation reads {absent[0]!r}, which is no option; '
+        f'its options are: {", ".join(section.options())}.'
+      )
   section()  # raises ValueError if its own defaults are refused
   _added[name] = section
 
@@ -162,6 +172,8 @@ def complaint(config: Any, stage: str) -> str:
   whole = known(config)
   if stage == 'config':
     for name, section in whole.items():
+      if found := _no_section(config, name):
+        return found
       if found := _unknown_key(config, name, section):
         return found
       values, at = _values(config, name), _at(name)
@@ -182,6 +194,17 @@ def _values(config: Any, name: str) -> Mapping[str, Any]:
   for part in filter(None, name.split('.')):
     config = config[part] if part in config else {}
   return config
+
+
+def _no_section(config: Any, name: str) -> str:
+  """Returns the complaint about a section that holds no options, else ''."""
+  values = _values(config, name)
+  if hasattr(values, 'keys'):
+    return ''
+  return (
+    f'config.{name}={values!r} is a section, which holds options; set them one '
+    f'by one, as in config.{name}.{next(iter(known(config)[name].options()))}.'
+  )
 
 
 def _unknown_key(config: Any, name: str, section: type[Section]) -> str:

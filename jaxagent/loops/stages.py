@@ -51,11 +51,19 @@ def set_aside_older(work: pathlib.Path, label: str, updates: int) -> None:
   for kind in ('json', 'journal'):
     path = mark.with_name(f'{label}.{kind}')
     if before != str(updates) and path.exists():
-      aside = path.with_name(f'{path.name}.after_{before}')
+      aside = _free(path.with_name(f'{path.name}.after_{before}'))
       os.replace(path, aside)
       print(f'{path} was made after update {before}: renamed {aside.name}.')
   mark.parent.mkdir(parents=True, exist_ok=True)
   mark.write_text(str(updates))
+
+
+def _free(path: pathlib.Path) -> pathlib.Path:
+  """Returns the path, or with a number behind it where something has it."""
+  number, free = 1, path
+  while free.exists():
+    number, free = number + 1, path.with_name(f'{path.name}.{number + 1}')
+  return free
 
 
 def finish(

@@ -105,7 +105,9 @@ class Search:
 def run(host: Host, recipe: Solutions, label: str) -> list[Evaluated]:
   """Runs `search.runs` searches of each task, side by side; keeps their records."""
   path = host.work / 'eval' / f'search_{label}.json'
+  folder = rollouts.journal_of(host.work, path.stem)
   if (records := kept.kept_json(path, kept.trajectories)) is not None:
+    rollouts.forget(folder)  # a kill may have come in between
     return records
   config = host.config.search
   searches = {
@@ -154,19 +156,25 @@ def run(host: Host, recipe: Solutions, label: str) -> list[Evaluated]:
 
   for task, index in searches:
     go_on(task, index, 0)
-  with Progress(f'search {label}', len(searches) * config.steps) as progress:
+  total = len(searches) * config.steps
+  with Progress(f'search {label}', total) as progress:
     evaluate_solutions.drive(
-      host, recipe, f'search_{label}', feed, took, progress.update
+      host,
+      recipe,
+      path.stem,
+      feed,
+      took,
+      progress.update,
+      lambda: evaluate.check_too_many(f'search {label}', missing, total),
     )
   records = [
     _record(host, task, index, search)
     for (task, index), search in searches.items()
   ]
-  total = len(searches) * config.steps
   evaluate.check_missing(f'search {label}', missing, total)
   sealed = audit.seal([r.to_json() for r in records], path.stem)
   write_json(path, list(sealed))
-  rollouts.forget(rollouts.journal_of(host.work, f'search_{label}'))
+  rollouts.forget(folder)
   return records
 
 

@@ -270,9 +270,9 @@ def _form_of(hint: Any, where: str) -> _Form:
     words = f'one of {", ".join(str(one.value) for one in hint)}'
     return _Form(words, lambda v: hint(v).value, hint)
   if origin in (typing.Union, python_types.UnionType):
-    (one,) = [_form_of(i, where) for i in inner if i is not type(None)]
-    if type(None) in inner:
-      return _either_or_none(one)
+    others = [i for i in inner if i is not type(None)]
+    if type(None) in inner and len(others) == 1:
+      return _either_or_none(_form_of(others[0], where))
   if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
     one = _form_of(inner[0], where)
     return _Form(

@@ -326,10 +326,14 @@ class Book:
       return
     kept = before.results[: numbers.index(result.key.call)]
     self._end(member)
-    member.progress = progress = self._progress(member.prompt)
-    progress.fold((call.call, known) for call, known in kept)
+    try:
+      member.progress = progress = self._progress(member.prompt)
+      progress.fold((call.call, known) for call, known in kept)
+      calls = progress.take(result.key.call, result.executed)
+    except InteractionError as error:
+      self._broken(member, error)
+      return
     self.under_way.add(member.prompt_id)
-    calls = progress.take(result.key.call, result.executed)
     if progress.finished:
       self._finish(member)
     else:
@@ -342,7 +346,7 @@ class Book:
   ) -> None:
     """Takes in an infrastructure error of a call; the same call is tried again."""
     self._count('infrastructure')
-    attempts = self._requeue(member, failed=True)
+    attempts = self._requeue(member, failed=self._deliver is None)
     if self._deliver is not None:
       self._failures[key] += 1
       attempts = self._failures[key]

@@ -5,11 +5,17 @@ Those of the scheduler's own doing also say `v`, the policy's version then.
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from typing import Any
 
 from jaxagent.data import codec
 from jaxagent.rollout.rollout_log import Fate
 from jaxagent.rollout.work import Key, Sampled, WorkResult
+
+_PACKED = 'packed'
+_LONGEST = 4096  # characters of a result that stands in a journal as it is
 
 
 def _of_key(kind: str, key: Key) -> dict[str, Any]:
@@ -50,7 +56,7 @@ def of_result(result: Sampled | WorkResult) -> dict[str, Any]:
     }
   return _of_key('executed', result.key) | {
     'a': result.attempt,
-    'executed': codec.encode(result.executed, f'{result.key}: result'),
+    'executed': _pack(codec.encode(result.executed, f'{result.key}: result')),
   }
 
 
@@ -60,8 +66,23 @@ def result_of(event: dict[str, Any]) -> Sampled | WorkResult:
     return Sampled(
       key_of(event), codec.decode(event['completion']), event['error']
     )
-  executed = codec.decode(event['executed'])  # of `replaced`, too
+  executed = codec.decode(_unpack(event['executed']))  # of `replaced`, too
   return WorkResult(key_of(event), event['a'], executed)
+
+
+def _pack(value: Any) -> Any:
+  """Compresses a long result: a state holds all files of its workspace."""
+  text = json.dumps(value, separators=(',', ':'))
+  if len(text) <= _LONGEST:
+    return value
+  return {_PACKED: base64.b64encode(zlib.compress(text.encode(), 1)).decode()}
+
+
+def _unpack(value: Any) -> Any:
+  """Inverse of `_pack`."""
+  if not isinstance(value, dict) or value.keys() != {_PACKED}:
+    return value
+  return json.loads(zlib.decompress(base64.b64decode(value[_PACKED])))
 
 
 def replaced(result: WorkResult) -> dict[str, Any]:

@@ -11,6 +11,8 @@ again.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -60,17 +62,36 @@ class Journal:
       flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
       path = self.directory / f'{number:08d}.jsonl'
       self._file = os.open(path, flags, 0o644)
+      with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
       return number
 
-  def events(self, first: int = 0) -> Iterator[dict[str, Any]]:
+  @property
+  def is_written(self) -> bool:
+    """Whether a run that goes on, here or in another process, has it open."""
+    segments = self._segments()
+    if not segments:
+      return False
+    with open(segments[-1], 'rb') as file:
+      try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+      except BlockingIOError:
+        return True
+      except OSError:  # a file system without locks
+        return False
+    return False
+
+  def events(
+    self, first: int = 0, *, mend: bool = True
+  ) -> Iterator[dict[str, Any]]:
     """Events of the segments from `first` on, in order.
 
-    A torn last line of a segment is cut off on the disk. Raises JournalError
-    where a line in between is damaged.
+    A torn last line of a segment is passed over and, with `mend`, cut off on the
+    disk. Raises JournalError where a line in between is damaged.
     """
     for path in self._segments():
       if int(path.stem) >= first:
-        yield from _read(path)
+        yield from _read(path, mend)
 
   @property
   def is_empty(self) -> bool:
@@ -94,16 +115,19 @@ class Journal:
     return sorted(path for path in found if path.stem.isdigit())
 
 
-def _read(path: pathlib.Path) -> Iterator[dict[str, Any]]:
-  data = path.read_bytes()
-  end = data.rfind(b'\n') + 1
-  if end < len(data):
-    os.truncate(path, end)
-  for number, line in enumerate(data[:end].splitlines(), 1):
-    try:
-      yield json.loads(line)
-    except ValueError as error:
-      raise JournalError(
-        f'{path}, line {number}: damaged ({error}). Remove this file and later '
-        'ones to resume from those before.'
-      ) from error
+def _read(path: pathlib.Path, mend: bool) -> Iterator[dict[str, Any]]:
+  end = 0
+  with path.open('rb') as file:  # line by line: a segment may be large
+    for number, line in enumerate(file, 1):
+      if not line.endswith(b'\n'):
+        if mend:
+          os.truncate(path, end)
+        return
+      end += len(line)
+      try:
+        yield json.loads(line)
+      except ValueError as error:
+        raise JournalError(
+          f'{path}, line {number}: damaged ({error}). Remove this file and later '
+          'ones to resume from those before.'
+        ) from error

@@ -53,16 +53,17 @@ class ThreadSampler:
     self._open: collections.Counter[Key] = collections.Counter()
     self._unwanted: set[Key] = set()  # of those that are open
     self._lock = threading.Lock()
-    self._threads = [
-      threading.Thread(target=self._serve, name=f'sampler-{i}', daemon=True)
-      for i in range(max_concurrency)
-    ]
-    for thread in self._threads:
-      thread.start()
+    self._most = max_concurrency
+    self._threads: list[threading.Thread] = []  # as many as were ever needed
 
   def submit(self, asks: Sequence[Ask]) -> None:
     with self._lock:
       self._open.update(ask.key for ask in asks)
+      while len(self._threads) < min(self._most, self._open.total()):
+        name = f'sampler-{len(self._threads)}'
+        thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
     for ask in asks:
       self._waiting.put(ask)
 

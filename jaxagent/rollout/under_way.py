@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from jaxagent.rollout import events
 from jaxagent.rollout.book import is_lost
-from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.work import WorkResult
 
 
 def executions(journal: Journal) -> dict[str, list[WorkResult]]:
   """Returns prompt id -> its executions that have a result, in order."""
   found: dict[str, list[WorkResult]] = {}
-  for event in journal.events():
+  for event in journal.events(mend=False):  # a run may be writing it
     if event['e'] == 'begun':
       found[event['p']] = []
     elif event['e'] in ('executed', 'replaced'):
@@ -34,7 +34,12 @@ def _take(known: list[WorkResult], result: WorkResult) -> None:
 
 
 def replace(journal: Journal, result: WorkResult) -> None:
-  """Gives an execution another result, from which its rollout is resumed."""
+  """Gives an execution another result, from which its rollout is resumed.
+
+  Raises JournalError while a run writes the journal: it would not read that.
+  """
+  if journal.is_written:
+    raise JournalError(f'{journal.directory}: its run goes on; stop it first.')
   journal.begin()
   try:
     journal.append(events.replaced(result))

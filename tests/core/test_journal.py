@@ -2,6 +2,7 @@
 
 import collections
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -13,10 +14,11 @@ from jaxagent.rollout import events
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Key, Sampled
+from jaxagent.rollout.work import Key, Sampled, WorkResult
 from jaxagent.testing import keyed
 from jaxagent.testing.fake_executor import FakeExecutor
 from jaxagent.testing.virtual_inbox import VirtualInbox
+from jaxagent.types import Executed, Outcome, State
 
 UPDATES, BATCH, POOL = 6, 8, 40
 
@@ -245,3 +247,48 @@ def test_a_torn_line_is_cut_off_and_written_over(tmp_path):
   journal.prune(1)
   assert [p.name for p in tmp_path.iterdir()] == ['00000001.jsonl']
   assert Journal(tmp_path).begin() == 2
+
+
+def test_who_only_reads_changes_no_torn_line(tmp_path):
+  """The line may be one that a run is writing at this moment."""
+  journal = Journal(tmp_path)
+  journal.begin()
+  path = tmp_path / '00000000.jsonl'
+  path.write_bytes(b'{"e":"a"}\n{"e":"dra')
+  assert [e['e'] for e in journal.events(mend=False)] == ['a']
+  assert path.read_bytes().endswith(b'dra')
+  assert [e['e'] for e in journal.events()] == ['a']
+  assert path.read_bytes() == b'{"e":"a"}\n'
+
+
+def test_a_large_segment_is_read_line_by_line(tmp_path):
+  line = json.dumps({'e': 'x' * 1000}).encode() + b'\n'
+  (tmp_path / '00000000.jsonl').write_bytes(line * 20_000)
+  tracemalloc.start()
+  assert sum(1 for _ in Journal(tmp_path).events()) == 20_000
+  _, most = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert most < 1 << 20  # of 20 MB
+
+
+def test_a_journal_says_whether_a_run_writes_it(tmp_path):
+  journal, other = Journal(tmp_path), Journal(tmp_path)
+  assert not other.is_written
+  journal.begin()
+  assert other.is_written
+  journal.begin()
+  assert other.is_written
+  journal.close()
+  assert not other.is_written
+
+
+def test_a_long_result_is_kept_small():
+  """States hold copies of each file, and a journal a state of each step."""
+  files = {f'.backup/{i}/train.py': f'x = {i}\n' + 'y = 1\n' * 500
+           for i in range(8)}  # fmt: skip
+  state = State('s', 'wine', {**files, 'odd': '\udcff'}, 0.5, 0.5)
+  executed = Executed(Outcome.OK, 1.0, state)
+  event = events.of_result(WorkResult(Key('p', 1, 1), 1, executed))
+  line = json.dumps(event)
+  assert len(line) < 2000 < sum(map(len, files.values()))
+  assert events.result_of(json.loads(line)).executed == executed

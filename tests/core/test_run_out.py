@@ -159,6 +159,29 @@ def test_failures_are_counted_by_call_not_by_rollout(tmp_path):
   assert not any(error for _, error in found.values())
 
 
+def test_infrastructure_errors_leave_an_interaction_its_own_attempts(
+  tmp_path, monkeypatch
+):
+  lost, broken = collections.Counter(), []
+
+  def act(work):
+    lost[work.key] += 1
+    first = work.key.draw == 1 and lost[work.key] == 1
+    return Action(1.0, outcome=Outcome.INFRASTRUCTURE if first else Outcome.OK)
+
+  advance = keyed.Helped.advance
+
+  def once_broken(self, state, call, result):
+    if call.call == 3 * TURNS - 1 and not broken:
+      broken.append(state)
+      raise ValueError('once')
+    return advance(self, state, call, result)
+
+  monkeypatch.setattr(keyed.Helped, 'advance', once_broken)
+  found = Run(tmp_path, act, n=1, max_attempts=3).live()
+  assert broken and not any(error for _, error in found.values())
+
+
 def test_what_a_person_replaced_is_gone_on_from(tmp_path):
   run = Run(tmp_path, n=3)
   assert run.live(dies=60) is None
@@ -177,6 +200,31 @@ def test_what_a_person_replaced_is_gone_on_from(tmp_path):
   changed = [i for i in found if found[i] != whole[i]]
   assert changed == [prompt_id]
   # Killed once more it stays so.
+  assert run.live() == found
+
+
+def test_an_interaction_that_cannot_take_what_a_person_put_in_begins_anew(
+  tmp_path, monkeypatch
+):
+  run = Run(tmp_path, n=3)
+  assert run.live(dies=60) is None
+  known = under_way.executions(Journal(tmp_path))
+  prompt_id = next(i for i in known if 0 < len(known[i]) < TURNS)
+  last = known[prompt_id][-1]
+  record = dataclasses.replace(last.executed.record, paid=2.0)
+  mine = dataclasses.replace(last.executed, record=record)
+  under_way.replace(Journal(tmp_path), dataclasses.replace(last, executed=mine))
+  advance = keyed.Helped.advance
+
+  def picky(self, state, call, result):
+    if getattr(result, 'record', None) == record:
+      raise ValueError('too much')
+    return advance(self, state, call, result)
+
+  monkeypatch.setattr(keyed.Helped, 'advance', picky)
+  found = run.live()
+  assert len(found[prompt_id][0]) == 3 * TURNS
+  assert not any(error for _, error in found.values())
   assert run.live() == found
 
 

@@ -12,10 +12,13 @@ import json
 import pytest
 
 from jaxagent import evaluation, summary
-from jaxagent.loops import evaluate, stages, starts
-from jaxagent.loops.errors import MachineryError
-from jaxagent.records import Evaluated
-from jaxagent.types import Outcome
+from jaxagent.loops import evaluate, rollouts, stages, starts
+from jaxagent.loops.errors import MachineryError, UserError
+from jaxagent.records import Evaluated, StepRecord
+from jaxagent.rollout import events
+from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.work import Key, WorkResult
+from jaxagent.types import Executed, Outcome
 from tests.loops.test_evaluate import (
   _idle_step,
   _IdlePolicy,
@@ -117,7 +120,7 @@ def test_a_missing_trajectory_is_in_no_mean(idle_host):
 def test_more_than_a_tenth_missing_ends_the_run_which_then_resumes(idle_host):
   """An outage must not leave a result of what happened to be done."""
   idle_host.config.eval.trajectories_per_task = 6
-  idle_host.env.step = _FailingStep(OSError('gone'), times=3)
+  idle_host.env.step = first = _FailingStep(OSError('gone'), times=3)
   with pytest.raises(MachineryError, match='2 of 12 .* OSError: gone'):
     evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert not (idle_host.work / 'eval' / 'rl.json').exists()
@@ -126,9 +129,60 @@ def test_more_than_a_tenth_missing_ends_the_run_which_then_resumes(idle_host):
   )
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   assert len(records) == 12 and not any(r.missing for r in records)
-  # Made again are only those that were cut short.
-  made = {tuple(job.split('#')[0].split('-')[2:]) for job in again.calls}
-  assert made == {('wine', '1'), ('wine', '3')}
+  # Carried out again are only the executions that had failed.
+  assert {job for job in again.calls if job in first.calls} == {
+    f'eval-rl-wine-{index}#1.1' for index in (1, 3)
+  }
+
+
+def test_an_evaluation_ends_once_too_much_is_missing(idle_host):
+  """An endpoint that is gone is not asked for every trajectory first."""
+  idle_host.config.eval.trajectories_per_task = 40
+  idle_host.env.step = gone = _FailingStep(
+    OSError('gone'), times=3, indices=range(40)
+  )
+  with pytest.raises(MachineryError, match='of 80 .* OSError: gone'):
+    evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert len([job for job in gone.calls if '-wine-' in job]) < 20
+
+
+def test_a_record_whose_reward_is_not_finite_ends_the_evaluation_by_name(
+  idle_host, monkeypatch
+):
+  monkeypatch.setattr(StepRecord, 'derive', lambda *given: float('nan'))
+  with pytest.raises(
+    UserError, match=r'StepRecord.derive gives nan; .*what was executed is kept'
+  ):
+    evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  monkeypatch.undo()
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert not any(r.missing for r in records)
+
+
+def test_a_journal_that_a_kill_left_behind_stored_results_is_removed(idle_host):
+  made = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  left = rollouts.journal_of(idle_host.work, 'rl')
+  Journal(left).begin()
+  again = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert again == made and not left.exists()
+
+
+def test_a_journal_with_a_record_of_another_version_is_named(idle_host):
+  journal = Journal(rollouts.journal_of(idle_host.work, 'rl'))
+  journal.begin()
+  journal.append(events.drawn('wine-0', 'wine-0'))
+  journal.append(events.begun('wine-0', 1))
+  record = StepRecord(outcome=Outcome.OK)
+  result = WorkResult(
+    Key('wine-0', 1, 1), 1, Executed(Outcome.OK, 1.0, record=record)
+  )
+  text = json.dumps(events.of_result(result)).replace('"step"', '"later"')
+  journal.append(json.loads(text))
+  journal.close()
+  with pytest.raises(
+    UserError, match="rl.journal: its kind 'later' is not known"
+  ):
+    evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
 
 
 def test_a_step_that_fails_once_is_tried_again(idle_host, capsys):

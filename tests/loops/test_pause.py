@@ -72,7 +72,12 @@ def test_an_edited_trajectory_is_written_out_and_taken_back(
   inside = {
     str(p.relative_to(folder)) for p in folder.rglob('*') if p.is_file()
   }
-  assert inside == {'files/train.py', 'files/out/m.bin', 'response.txt'}
+  assert inside == {
+    'files/train.py',
+    'files/out/m.bin',
+    'response.txt',
+    'state_id.txt',
+  }
   assert (folder / 'files/out/m.bin').read_bytes() == b'\x80\x00\xff'
   assert (folder / 'response.txt').read_text() == PLAN
   assert _call(work, 'in', 'wine', 3, folder) == 2
@@ -179,6 +184,54 @@ def test_only_a_trajectory_under_way_can_be_edited(work, tmp_path, capsys):
   assert 'is not empty' in capsys.readouterr().err
   assert _call(tmp_path / 'nowhere', 'out', 'wine', 3, tmp_path / 'x') == 2
   assert '0 evaluations are under way' in capsys.readouterr().err
+
+
+def test_a_trajectory_before_its_first_step_is_listed_as_that(work, capsys):
+  journal = _journal(work)
+  journal.begin()
+  journal.append(events.begun('wine-10', 1))
+  journal.close()
+  assert _call(work, 'list') == 0
+  assert 'agent  wine 10  0 steps\n' in capsys.readouterr().out
+
+
+def test_a_run_that_goes_on_is_left_alone(work, tmp_path, capsys):
+  folder = tmp_path / 'mine'
+  assert _call(work, 'out', 'wine', 3, folder) == 0
+  (folder / 'files/train.py').write_text('x = 2\n')
+  running = _journal(work)
+  running.begin()
+  for command, place in (('in', folder), ('out', tmp_path / 'other')):
+    assert _call(work, command, 'wine', 3, place) == 2
+    assert 'its run goes on; stop it first' in capsys.readouterr().err
+  running.close()
+  assert _call(work, 'in', 'wine', 3, folder) == 0
+
+
+def test_a_folder_is_taken_back_into_the_state_that_it_is_of(
+  work, tmp_path, capsys
+):
+  folder = tmp_path / 'mine'
+  assert _call(work, 'out', 'wine', 3, folder) == 0
+  for number in (2, 3):  # edited twice
+    (folder / 'files/train.py').write_text(f'x = {number}\n')
+    assert _call(work, 'in', 'wine', 3, folder) == 0
+  later = dataclasses.replace(_state(work), step=3, state_id='later')
+  _add(work, 'wine-3', 2, later)
+  (folder / 'files/train.py').write_text('x = 4\n')
+  assert _call(work, 'in', 'wine', 3, folder) == 2
+  assert 'has gone on since' in capsys.readouterr().err
+
+
+def test_half_a_character_in_a_response_is_taken_out_and_back(work, tmp_path):
+  odd = dataclasses.replace(STATE.history[0], response='Plan \udcff')
+  state = dataclasses.replace(STATE, history=(odd,), step=3, state_id='odd')
+  _add(work, 'wine-3', 2, state)
+  folder = tmp_path / 'mine'
+  assert _call(work, 'out', 'wine', 3, folder) == 0
+  (folder / 'files/train.py').write_text('x = 2\n')
+  assert _call(work, 'in', 'wine', 3, folder) == 0
+  assert _state(work).history == (odd,)
 
 
 def test_a_response_keeps_its_line_ends(work, tmp_path):

@@ -630,6 +630,14 @@ def test_folders_that_lack_something(small, tmp_path):
   assert 'config.json: not JSON' in _refusal(changes)
 
 
+@pytest.mark.parametrize(
+  'key', ['tasks_dir', 'model.path', 'tokenizer.path', 'sft.conversations']
+)
+def test_a_path_that_no_system_can_read_is_refused(key):
+  said = _refusal({key: 'x' * 10_000})
+  assert said.startswith(f"config.{key}='xxx") and len(said) < 500
+
+
 def test_collecting_needs_no_engine_and_no_devices():
   config = _config(
     {'loop': 'collect', 'rollout.engine': 'vllm', 'mesh.fsdp': 64}

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+from ml_collections import ConfigDict
 
 from configs import common, ml_agent, stepwise_ppo
 from jaxagent.learner import LearnerConfig
@@ -190,6 +191,37 @@ def test_a_key_that_a_config_file_adds_is_refused(change, text):
   assert '\n' not in str(error.value)
 
 
+@pytest.mark.parametrize('name', [name for name in sections.SECTIONS if name])
+@pytest.mark.parametrize('value', [None, 5, 'x', ('x',)])
+def test_a_section_that_a_config_file_sets_to_a_value_is_refused(name, value):
+  config = common.base().unlock()
+  *parents, last = name.split('.')
+  node = checks.get(config, parents[0]) if parents else config
+  del node[last]
+  node[last] = value
+  settings.expand_home(config)  # comes before the check
+  with pytest.raises(UserError, match=f'config.{name}=.*is a section') as error:
+    settings.validate(config)
+  assert '\n' not in str(error.value)
+  assert 'Options' in config_help.text(config)
+
+
+def test_what_a_config_file_leaves_out_is_named_with_its_default():
+  config = common.base().unlock()
+  config.rl = ConfigDict({'batch_size': 4})
+  with pytest.raises(
+    UserError, match='config.rl.group_size is missing; set it'
+  ):
+    settings.validate(config)
+
+
+def test_a_path_with_a_nul_is_refused():
+  config = common.base().unlock()
+  config.tasks_dir = 'a\0b'
+  with pytest.raises(UserError, match='tasks_dir=.*must be a text without NUL'):
+    settings.validate(config)
+
+
 @pytest.mark.parametrize('key', sections.RETIRED)
 def test_a_retired_key_is_named_on_the_command_line(key):
   argv = ['--config=configs/stepwise_ppo.py', f'--config.{key}=1']
@@ -228,7 +260,16 @@ def test_a_section_that_cannot_be_added_is_refused():
   class Plain(Ideas):
     more: int = option(1, help='Lost, for there is no decorator.')
 
+  @dataclasses.dataclass(frozen=True)
+  class Typo(Ideas):
+    relations = (
+      relation('keptt', holds=lambda kept: kept < 3, say='never said'),
+    )
+
   for name, section, error, text in (
+    ('ideas', Typo, ValueError, "a relation reads 'keptt', which is no option"),
+    ('items', Ideas, ValueError, 'no word of Python or method of a dictionary'),
+    ('class', Ideas, ValueError, 'no word of Python or method of a dictionary'),
     ('ideas', Plain, TypeError, 'must be a frozen dataclass that derives'),
     ('rl', Ideas, ValueError, "section 'rl' is taken"),
     ('seed', Ideas, ValueError, "section 'seed' is taken"),

@@ -39,6 +39,21 @@ def test_a_policy_that_was_trained_further_is_evaluated_anew(tmp_path, capsys):
   assert 'rl.json was made after update 5' in capsys.readouterr().out
 
 
+def test_what_was_set_aside_before_is_kept_too(tmp_path):
+  """As where checkpoints were removed, so that an update comes again."""
+  _evaluate(tmp_path, 5)
+  for updates in (9, 5, 9, 5):
+    journal = tmp_path / 'eval' / 'rl.journal'
+    journal.mkdir()
+    (journal / 'a').touch()
+    _evaluate(tmp_path, updates)
+  aside = {path.name for path in (tmp_path / 'eval').glob('*.after_5*')}
+  assert aside == {
+    'rl.json.after_5', 'rl.json.after_5.2',
+    'rl.journal.after_5', 'rl.journal.after_5.2',
+  }  # fmt: skip
+
+
 @pytest.mark.parametrize('updates', [0, 9])
 def test_records_without_a_number_of_updates_are_used_as_they_are(
   tmp_path, updates

@@ -164,6 +164,7 @@ def _class(name: str = 'Ours', /, **members: Any) -> type:
     (_class(KIND='step'), "KIND='step' is that of jaxagent.records.step"),
     (_class(hints={'reward': float}), 'cannot be called reward'),
     (_class(hints={'held': set}), "Ours.held: <class 'set'> cannot be kept"),
+    (_class(hints={'held': int | str}), 'Ours.held: .*cannot be kept'),
     (_class(hints={'held': tuple[int, str]}), 'Ours.held: .*cannot be kept'),
   ],
 )

@@ -217,6 +217,18 @@ def test_a_recipes_own_reward_is_derived_by_its_record(tmp_path, capsys):
   assert "record 'nothing:Here' is not there" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize('value', [None, 'much', math.nan, [1.0]])
+def test_a_recipes_reward_that_is_no_number_is_a_difference(
+  tmp_path, capsys, monkeypatch, value
+):
+  monkeypatch.setattr(Lucky, 'derive', lambda *given: value)
+  lucky = Lucky(outcome=types.Outcome.OK, luck=0.1)
+  _write(tmp_path, [made.turn(lucky, reward=1.0).to_json()])
+  assert audit.main([str(tmp_path), f'--record={__name__}:Lucky']) == 1
+  said = f'no reward can be derived: Lucky gives {value!r}'
+  assert said in capsys.readouterr().out
+
+
 def test_a_kind_that_is_not_known_is_named_as_that(tmp_path):
   _write(tmp_path, [_record(0, kind='idea'), _record(1, format=9)])
   problems = [d['problem'] for d in audit.audit(tmp_path)['differences']]

@@ -54,6 +54,15 @@ def test_an_answer_comes_when_it_is_there_not_when_all_are():
   sampler.close()
 
 
+def test_a_large_limit_starts_no_more_threads_than_there_are_calls():
+  inbox, before = JournalledInbox(), threading.active_count()
+  sampler = ThreadSampler(inbox, _completion, max_concurrency=1_000_000)
+  sampler.submit([_ask('a'), _ask('b')])
+  assert len(_take(inbox, 2)) == 2
+  assert threading.active_count() <= before + 2
+  sampler.close()
+
+
 @pytest.mark.parametrize('most', [1, 3])
 def test_no_more_are_drawn_at_once_than_max_concurrency(most):
   inbox, lock = JournalledInbox(), threading.Lock()
