@@ -253,7 +253,7 @@ def steps_of(progress: Progress) -> list[types.Executed]:
 def taken_step(executed: types.Executed) -> TakenStep:
   """Returns an execution as stored trajectories have it.
 
-  Raises UserError where its record gives no reward: its class is to be mended.
+  Raises UserError where its record gives no reward: fix its class.
   """
   record = executed.made
   try:

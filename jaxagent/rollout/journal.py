@@ -68,7 +68,7 @@ class Journal:
 
   @property
   def is_written(self) -> bool:
-    """Whether a run that goes on, here or in another process, has it open."""
+    """Whether a run has it open, here or in another process."""
     segments = self._segments()
     if not segments:
       return False
@@ -82,21 +82,16 @@ class Journal:
     return False
 
   def events(
-    self, first: int = 0, *, mend: bool = True
+    self, first: int = 0, *, repair: bool = True
   ) -> Iterator[dict[str, Any]]:
     """Events of the segments from `first` on, in order.
 
-    A torn last line of a segment is passed over and, with `mend`, cut off on the
+    A torn last line of a segment is passed over and, with `repair`, cut off on the
     disk. Raises JournalError where a line in between is damaged.
     """
     for path in self._segments():
       if int(path.stem) >= first:
-        yield from _read(path, mend)
-
-  @property
-  def is_empty(self) -> bool:
-    """Whether nothing was ever journalled."""
-    return not self._segments()
+        yield from _read(path, repair)
 
   def prune(self, first: int) -> None:
     """Deletes segments before `first`, that of the oldest checkpoint kept."""
@@ -115,12 +110,12 @@ class Journal:
     return sorted(path for path in found if path.stem.isdigit())
 
 
-def _read(path: pathlib.Path, mend: bool) -> Iterator[dict[str, Any]]:
+def _read(path: pathlib.Path, repair: bool) -> Iterator[dict[str, Any]]:
   end = 0
   with path.open('rb') as file:  # line by line: a segment may be large
     for number, line in enumerate(file, 1):
       if not line.endswith(b'\n'):
-        if mend:
+        if repair:
           os.truncate(path, end)
         return
       end += len(line)

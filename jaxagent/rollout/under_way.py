@@ -15,7 +15,7 @@ from jaxagent.rollout.work import WorkResult
 def executions(journal: Journal) -> dict[str, list[WorkResult]]:
   """Returns prompt id -> its executions that have a result, in order."""
   found: dict[str, list[WorkResult]] = {}
-  for event in journal.events(mend=False):  # a run may be writing it
+  for event in journal.events(repair=False):  # a run may be writing it
     if event['e'] == 'begun':
       found[event['p']] = []
     elif event['e'] in ('executed', 'replaced'):

@@ -255,7 +255,7 @@ def test_who_only_reads_changes_no_torn_line(tmp_path):
   journal.begin()
   path = tmp_path / '00000000.jsonl'
   path.write_bytes(b'{"e":"a"}\n{"e":"dra')
-  assert [e['e'] for e in journal.events(mend=False)] == ['a']
+  assert [e['e'] for e in journal.events(repair=False)] == ['a']
   assert path.read_bytes().endswith(b'dra')
   assert [e['e'] for e in journal.events()] == ['a']
   assert path.read_bytes() == b'{"e":"a"}\n'
