@@ -185,6 +185,6 @@ def test_another_recipes_checkpoint_is_refused(tmp_path):
   )
   learner = None  # is not asked
   with pytest.raises(
-    UserError, match='stepwise RL, not of episodewise.*work_dir'
+    UserError, match='by the stepwise recipe, not by episodewise.*work_dir'
   ):
     train._resume(checkpoints, learner, None, 'episodewise')
