@@ -13,7 +13,7 @@ import pytest
 from jaxagent.loops import weighting
 from jaxagent.testing.fake_executor import Action
 from jaxagent.types import Outcome
-from tests.core.test_scheduler import build, config
+from tests.rollout.test_scheduler import build, config
 
 SAMPLES, LIMIT_S = 10_000, 7.0
 MEDIAN_S = (1.0, 2.0)

@@ -1,4 +1,4 @@
-"""A run over real processes, to be killed: python -m tests.core.mortal FOLDER.
+"""A run over real processes, to be killed: python -m tests.rollout.mortal FOLDER.
 
 Prints `ready` when it has resumed and `done` at its end. FOLDER holds the
 journal, the last checkpoint, and what each update trained.

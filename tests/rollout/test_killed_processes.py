@@ -11,7 +11,7 @@ import time
 import pytest
 
 from jaxagent.rollout.journal import Journal
-from tests.core import mortal
+from tests.rollout import mortal
 
 ROOT = pathlib.Path(__file__).parents[2]
 KILLS = 50
@@ -19,7 +19,7 @@ KILLS = 50
 
 def _start(folder):
   process = subprocess.Popen(
-    [sys.executable, '-m', 'tests.core.mortal', folder],
+    [sys.executable, '-m', 'tests.rollout.mortal', folder],
     stdout=subprocess.PIPE,
     text=True,
     cwd=ROOT,

@@ -20,7 +20,7 @@ from jaxagent.testing import keyed
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.virtual_inbox import VirtualInbox
 from jaxagent.types import Outcome
-from tests.core.test_journal import Killed, MortalJournal
+from tests.rollout.test_journal import Killed, MortalJournal
 
 TURNS = 3
 
