@@ -112,6 +112,9 @@ def _order(ours: pd.Series, theirs: pd.Series) -> np.ndarray | None:
   mine, true = _text_ids(ours), _text_ids(theirs)
   if len(mine) == len(true) and bool((mine == true).all()):
     return None
+  order = _order_by_hash(mine, true)
+  if order is not None:
+    return order
   codes, known = pd.factorize(true)
   places = pd.Index(known).get_indexer(mine)
   if (places < 0).any():
@@ -129,6 +132,28 @@ def _order(ours: pd.Series, theirs: pd.Series) -> np.ndarray | None:
   order = np.empty(len(true), dtype=np.intp)
   order[np.argsort(codes, kind='stable')] = np.argsort(places, kind='stable')
   return order
+
+
+def _order_by_hash(mine: np.ndarray, true: np.ndarray) -> np.ndarray | None:
+  """The same for the same ids, each once, in any order; None if it is not so.
+
+  A third of the time of a table of strings, whose lookups miss every cache.
+  """
+  import pandas as pd
+
+  if len(mine) != len(true):
+    return None
+  mine_hash, true_hash = (
+    pd.util.hash_array(ids, categorize=False) for ids in (mine, true)
+  )
+  by_mine, by_true = np.argsort(mine_hash), np.argsort(true_hash)
+  in_order = true_hash[by_true]
+  repeats = in_order[1:] == in_order[:-1]
+  if repeats.any() or (mine_hash[by_mine] != in_order).any():
+    return None
+  order = np.empty(len(true), dtype=np.intp)
+  order[by_true] = by_mine
+  return order if bool((mine[order] == true).all()) else None
 
 
 def _unknown(unknown: np.ndarray, known: np.ndarray) -> str:
