@@ -47,7 +47,8 @@ CELLS = (
 # Grader -> what the source breaks off at and `strict` grades.
 BEYOND = {
   'fathomnet': 'osd is missing, or no number; a submission of single categories',
-  'cifar10': 'the id is not the first column',
+  'cifar10': 'the id is not the first column; True and False beside numbers',
+  'imdb': 'a column of True and False beside numbers',
 }
 
 
