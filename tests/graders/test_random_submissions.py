@@ -49,6 +49,9 @@ BEYOND = {
   'fathomnet': 'osd is missing, or no number; a submission of single categories',
   'cifar10': 'the id is not the first column; True and False beside numbers',
   'imdb': 'a column of True and False beside numbers',
+  'chaii-hindi-and-tamil-question-answering': 'a column of numbers as text',
+  'spaceship-titanic': 'True and False beside 1 and 0',
+  'spooky-author-identification': 'the id is not the first column',
 }
 
 
