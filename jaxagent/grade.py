@@ -1,4 +1,4 @@
-"""Grades submissions of mle-bench's competitions.
+"""Grades submissions of mle-bench's and MLAgentBench's tasks (docs/tasks.md).
 
   python -m jaxagent.grade --jsonl FILE [--report [PATH]]
       [--leaderboards DIR] [--mode compat|strict] [--timeout_s S] [--memory_mb M]

@@ -1,9 +1,13 @@
-"""Scores equal to mle-bench's graders, quirks included (commit 783b15a).
+"""Scores equal to the sources' graders, quirks included.
 
-Each grader takes (submission, answers) as data frames and returns a number,
-or raises anything at all for a refusal: mle-bench turns every exception into
-"no score". The rules on columns, rows and ids differ between competitions
-there, and a policy can use that; rewards use `strict` instead.
+Sources: mle-bench (commit 783b15a) and, in the second part, MLAgentBench
+(5d71205), whose `eval.py` often pairs rows by position and looks at no id.
+
+Each grader takes (submission, answers) as data frames, or as arrays by name,
+and returns a number, or raises anything at all for a refusal: mle-bench turns
+every exception into "no score", MLAgentBench's evaluation breaks off. The rules
+on columns, rows and ids differ between competitions there, and a policy can use
+that; rewards use `strict` instead.
 """
 
 from __future__ import annotations
@@ -370,3 +374,219 @@ def whale_precision(submission, answers, id_column, targets):
     for m, t in zip(mine, true)
   ]
   return float(np.mean(scores))
+
+
+def contrail_dice(submission, answers, id_column, targets):
+  """Dice of all images' pixels together (mle-bench); NaN where all are empty."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  submission = submission.sort_values(id_column)
+  answers = answers.sort_values(id_column)
+  # As arrays: ids that became floats are compared as floats.
+  if (submission[id_column].to_numpy() != answers[id_column].to_numpy()).any():
+    raise InvalidSubmission(f'the values of {id_column!r} differ')
+  sizes = list(zip(answers['height'], answers['width']))
+  if len(set(sizes)) > 1:
+    raise InvalidSubmission('images of several sizes')
+
+  def masks(table):
+    texts = table[target].replace('-', '')
+    if not all(isinstance(text, str) for text in texts):
+      raise InvalidSubmission('masks must be text')
+    return [
+      metrics.decode_rle(text, int(height), int(width))
+      for text, (height, width) in zip(texts, sizes)
+    ]
+
+  return metrics.dice(masks(answers), masks(submission))
+
+
+# MLAgentBench
+
+
+def _index_rows(submission, ids, wanted) -> np.ndarray:
+  """Positions of the rows that `.loc[id]` finds, one each, else a refusal."""
+  import pandas as pd
+
+  index = pd.Index(ids)
+  types = pd.api.types
+  if not types.is_numeric_dtype(index) or types.is_bool_dtype(index):
+    raise InvalidSubmission('the ids are not numbers')
+  index, known = pd.Series(np.arange(len(index)), index), pd.Index(wanted)
+  found = index[index.index.isin(known)]
+  if not found.index.is_unique or not known.isin(found.index).all():
+    raise InvalidSubmission('an id is missing or occurs twice')
+  return found.loc[known].to_numpy()
+
+
+def largest_column(submission, answers, id_column, targets):
+  """Accuracy of the place of each row's largest column, whatever its name.
+
+  Quirks: columns count by position, further ones too; rows of other ids are
+  not looked at; NaN is less than any number, and a row of NaN is wrong.
+  """
+  import pandas as pd
+
+  if id_column != 'idx':  # index_col=0
+    id_column = submission.columns[0]
+  ids = submission[id_column]
+  scores = submission.drop(columns=[id_column])
+  is_bool = [pd.api.types.is_bool_dtype(dtype) for dtype in scores.dtypes]
+  is_number = map(pd.api.types.is_numeric_dtype, scores.dtypes)
+  if len(set(is_bool)) != 1 or not all(is_number):
+    raise InvalidSubmission('the columns are not all numbers')
+  rows = _index_rows(submission, ids, answers.iloc[:, 0])
+  values = scores.to_numpy()[rows]
+  empty = pd.isna(values)
+  if empty.any():
+    values = np.where(empty, -np.inf, values)
+  places = np.where(empty.all(axis=1), -1, np.argmax(values, axis=1))
+  return float(np.mean(places == answers['label'].to_numpy()))
+
+
+def row_accuracy(submission, answers, id_column, targets):
+  """Accuracy of the only column, row by row (OGB's evaluator)."""
+  given, true = submission.to_numpy(), answers[list(targets)].to_numpy()
+  if given.dtype == object:
+    raise InvalidSubmission('labels must be numbers')
+  if given.shape != true.shape:
+    raise InvalidSubmission(f'shape {given.shape}, expected {true.shape}')
+  return float(np.mean(given == true))
+
+
+def position_accuracy(submission, answers, id_column, targets):
+  """Accuracy of one column, row by row: the ids are not looked at."""
+  (target,) = targets
+  _need(submission, [target])
+  same = submission[target] == answers[target]
+  return same.sum() / len(submission)
+
+
+def thresholded_accuracy(submission, answers, id_column, targets):
+  """Accuracy of one column of probabilities or labels, cut at 0.5."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  _same_length(submission, answers)
+  _unit_interval(submission[[target]])
+  submission, answers = _aligned(submission, answers, id_column)
+  given = submission[target].to_numpy() >= 0.5
+  return float(np.mean(given == (answers[target].to_numpy() >= 0.5)))
+
+
+def price_mae(submission, answers, id_column, targets):
+  """MAE, row by row, ids not looked at; NaN where the lengths differ."""
+  (target,) = targets
+  _need(submission, [target])
+  return sum(abs(submission[target] - answers[target])) / len(answers)
+
+
+def essay_mcrmse(submission, answers, id_column, targets):
+  """MCRMSE of six columns, row by row: the ids are not looked at."""
+  import pandas as pd
+
+  columns = list(targets)
+  _need(submission, columns)
+  _same_length(submission, answers)
+  dtypes = submission[columns].dtypes
+  if submission.empty or not all(map(pd.api.types.is_numeric_dtype, dtypes)):
+    raise InvalidSubmission('there are no rows, or not of numbers')
+  return metrics.mcrmse(answers[columns], submission[columns])
+
+
+def rating_smape(submission, answers, id_column, targets):
+  """SMAPE + 1, row by row: the ids are not looked at."""
+  (target,) = targets
+  _need(submission, [target])
+  _same_length(submission, answers)
+  return metrics.smape_plus_one(answers[target], submission[target])
+
+
+def category_precision(submission, answers, id_column, targets):
+  """MAP@20 of numbers separated by blanks.
+
+  The source takes the mean of this and 2 AUC - 1 of labels that it draws at
+  random at each call; that half is not rebuilt, but what breaks it off is.
+  """
+  import pandas as pd
+  from pandas.api.types import is_numeric_dtype
+
+  (target,) = targets
+  _exactly(submission, [id_column, target, 'osd'])
+  _same_length(submission, answers)
+  submission, answers = _aligned(submission, answers, id_column)
+  osd = pd.to_numeric(submission['osd']).to_numpy(float)
+  if len(osd) < 2 or not np.isfinite(osd).all():
+    raise InvalidSubmission('osd must hold numbers, two rows or more')
+  mine = submission[target]
+  if is_numeric_dtype(mine.dtype) or not all(isinstance(v, str) for v in mine):
+    raise InvalidSubmission('the categories must be text')
+  scores = [
+    metrics.average_precision_at(set(str(t).split(' ')), m.split(' '), 20)
+    for m, t in zip(mine, answers[target])
+  ]
+  return float(np.mean(scores))
+
+
+CONTRAIL_SHAPE = (256, 256)
+
+
+def contrail_sizes(answers) -> list[tuple[int, int]]:
+  """(height, width) of each answer; 256 x 256 where it has none."""
+  if 'height' not in answers.columns:
+    return [CONTRAIL_SHAPE] * len(answers)
+  return [(int(h), int(w)) for h, w in zip(answers['height'], answers['width'])]
+
+
+def _lenient_mask(text: str, height: int, width: int) -> np.ndarray:
+  """Mask of runs that may overlap and stand in any order."""
+  mask = np.zeros(height * width, dtype=bool)
+  if text != '-':
+    parts = text.split()
+    starts, lengths = (
+      np.asarray(p, dtype=int) for p in (parts[::2], parts[1::2])
+    )
+    starts -= 1
+    for lo, hi in zip(starts, starts + lengths):
+      mask[lo:hi] = True
+  return mask.reshape((height, width), order='F')
+
+
+def contrail_image_dice(submission, answers, id_column, targets):
+  """Mean of the images' Dice (MLAgentBench); two empty masks give 1."""
+  (target,) = targets
+  _need(submission, [id_column, target])
+  rows = _index_rows(submission, submission[id_column], answers[id_column])
+  mine = submission[target].to_numpy()[rows]
+  scores = [
+    metrics.dice(
+      [_lenient_mask(true, *size)], [_lenient_mask(given, *size)], 1e-6
+    )
+    for given, true, size in zip(mine, answers[target], contrail_sizes(answers))
+  ]
+  return float(np.mean(scores))
+
+
+# Arrays by name. MLAgentBench computes these from a checkpoint that it loads.
+
+
+def pointer_accuracy(submission, answers, id_column, targets):
+  """Share of equal pointers, mean over the arrays (CLRS's `score`)."""
+  return np.mean(
+    [np.mean(submission[name] == true) for name, true in answers.items()]
+  )
+
+
+def pointer_mse(submission, answers, id_column, targets):
+  """Mean squared difference of pointers, mean over the arrays."""
+  errors = [
+    np.mean(np.square(np.asarray(submission[name], float) - true))
+    for name, true in answers.items()
+  ]
+  return np.mean(errors)
+
+
+def symbol_perplexity(submission, answers, id_column, targets):
+  """Perplexity of the symbols that came, [N], under weights [N, V]."""
+  ((name, symbols),) = answers.items()
+  return metrics.perplexity(symbols, submission[name])

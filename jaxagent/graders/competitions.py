@@ -1,4 +1,9 @@
-"""Grader, columns and direction of each competition."""
+"""Grader, columns and direction of each competition.
+
+Names are the sources': mle-bench's, else the folder's in MLAgentBench. Where
+papers and code disagree about a metric, NAME is the default and NAME:METRIC
+the other.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +21,20 @@ if TYPE_CHECKING:
 class Competition:
   """One competition's grader.
 
+  id_column: empty: rows have no id and stand in the answers' order.
   targets: the submission's columns besides the id; empty: all of the
     answers' (many classes).
   cells: what a cell may hold in strict mode: 'number', 'probability',
     'distribution' (probabilities whose row sums to one), 'non_negative',
     'integer', 'boolean', 'text' (not empty) or 'optional_text' (an empty
-    cell is an empty answer: an empty mask, no words selected).
+    cell is an empty answer: an empty mask, no words selected). Of arrays:
+    'pointer' (whole numbers from 0 to the last axis) or 'weight' (rows of
+    probabilities).
   optional: columns that may be there and are ignored.
   strict_score: replaces `score` in strict mode where that has a quirk which
     survives alignment.
+  id_alias: another name that the id column may have.
+  arrays: the submission is arrays, not a table.
   """
 
   id_column: str
@@ -34,6 +44,14 @@ class Competition:
   higher_is_better: bool = True
   strict_score: Callable[..., float] | None = None
   optional: tuple[str, ...] = ()
+  id_alias: str = ''
+  arrays: bool = False
+
+  @property
+  def text_columns(self) -> tuple[str, ...]:
+    """Columns that are read as text: numbers and `NA` are names there."""
+    texts = self.targets if self.cells in ('text', 'optional_text') else ()
+    return tuple(n for n in (self.id_column, self.id_alias, *texts) if n)
 
   def columns(self, answers: pd.DataFrame) -> tuple[str, ...]:
     """The target columns for these answers."""
@@ -48,7 +66,17 @@ def _auc(id_column: str, target: str) -> Competition:
   )
 
 
-COMPETITIONS: dict[str, Competition] = {
+_CLASSES = tuple(str(k) for k in range(10))
+_DIMENSIONS = (
+  'cohesion',
+  'syntax',
+  'vocabulary',
+  'phraseology',
+  'grammar',
+  'conventions',
+)
+
+_MLE_BENCH: dict[str, Competition] = {
   'AI4Code': Competition(
     'id',
     ('cell_order',),
@@ -61,11 +89,24 @@ COMPETITIONS: dict[str, Competition] = {
     'id', ('PredictionString',), compat.question_jaccard, 'text'
   ),
   'denoising-dirty-documents': Competition(
-    'id', ('value',), compat.pixel_rmse, 'number', False
+    'id',
+    ('value',),
+    compat.pixel_rmse,
+    'number',
+    False,
+    strict_score=strict.pixel_rmse,
   ),
   'detecting-insults-in-social-commentary': _auc('Comment', 'Insult'),
   'dogs-vs-cats-redux-kernels-edition': Competition(
     'id', ('label',), compat.binary_log_loss, 'probability', False
+  ),
+  'google-research-identify-contrails-reduce-global-warming': Competition(
+    'record_id',
+    ('encoded_pixels',),
+    compat.contrail_dice,
+    'text',
+    strict_score=strict.contrail_dice,
+    optional=('height', 'width'),
   ),
   'google-quest-challenge': Competition(
     'qa_id', (), compat.quest_spearman, 'number'
@@ -145,3 +186,67 @@ COMPETITIONS: dict[str, Competition] = {
     'Image', ('Id',), compat.whale_precision, 'text'
   ),
 }
+
+_MLAGENTBENCH: dict[str, Competition] = {
+  'CLRS': Competition('', (), compat.pointer_accuracy, 'pointer', arrays=True),
+  'CLRS:mse': Competition(
+    '', (), compat.pointer_mse, 'pointer', False, arrays=True
+  ),
+  'amp-parkinsons-disease-progression-prediction': Competition(
+    'prediction_id',
+    ('rating',),
+    compat.rating_smape,
+    'non_negative',
+    False,
+    optional=('visit_month',),
+  ),
+  'babylm': Competition(
+    '', (), compat.symbol_perplexity, 'weight', False, arrays=True
+  ),
+  'cifar10': Competition(
+    'id',
+    _CLASSES,
+    compat.largest_column,
+    'number',
+    strict_score=strict.largest_column,
+    id_alias='Unnamed: 0',
+  ),
+  'detecting-insults-in-social-commentary:accuracy': Competition(
+    'Comment', ('Insult',), compat.thresholded_accuracy, 'probability'
+  ),
+  'fathomnet': Competition(
+    'id',
+    ('categories',),
+    compat.category_precision,
+    'text',
+    strict_score=strict.category_precision,
+    optional=('osd',),
+  ),
+  'feedback': Competition(
+    'text_id', _DIMENSIONS, compat.essay_mcrmse, 'number', False
+  ),
+  'house-price': Competition(
+    'Id', ('SalePrice',), compat.price_mae, 'number', False
+  ),
+  'identify-contrails': Competition(
+    'record_id',
+    ('encoded_pixels',),
+    compat.contrail_image_dice,
+    'text',
+    strict_score=strict.contrail_image_dice,
+    optional=('height', 'width'),
+  ),
+  'imdb': Competition(
+    'idx',
+    ('0', '1'),
+    compat.largest_column,
+    'number',
+    strict_score=strict.largest_column,
+  ),
+  'ogbn-arxiv': Competition('', ('0',), compat.row_accuracy, 'integer'),
+  'spaceship-titanic:mlagentbench': Competition(
+    'PassengerId', ('Transported',), compat.position_accuracy, 'boolean'
+  ),
+}
+
+COMPETITIONS = _MLE_BENCH | _MLAGENTBENCH

@@ -66,6 +66,43 @@ def accuracy(y_true, y_pred) -> float:
   return float(accuracy_score(y_true, y_pred))
 
 
+def argmax_accuracy(y_true_n, scores_nk) -> float:
+  """Share of rows whose largest score has the label's place; ties: the first."""
+  return float(np.mean(np.argmax(_floats(scores_nk), 1) == y_true_n))
+
+
+def mae(y_true, y_pred) -> float:
+  """Mean absolute error."""
+  return float(np.mean(np.abs(_floats(y_true) - _floats(y_pred))))
+
+
+def smape_plus_one(y_true, y_pred) -> float:
+  """SMAPE of values + 1 in percent (0 to 200), over rows whose truth is finite.
+
+  Raises: ValueError for negative values. NaN where a prediction is not finite.
+  """
+  y_true, y_pred = np.asarray(y_true), np.asarray(y_pred)
+  known = np.isfinite(y_true)
+  y_true, y_pred = y_true[known], y_pred[known]
+  if (y_true < 0).any() or (y_pred < 0).any():
+    raise ValueError('SMAPE of values + 1 needs values of zero or more')
+  denominator = (y_true + y_pred) / 2 + 1
+  return float(np.average(np.abs(y_pred - y_true) / denominator) * 100)
+
+
+def perplexity(symbols_n, weights_nv) -> float:
+  """exp of the mean negative log probability of the symbols that came.
+
+  symbols: integers [N] in [0, V). weights: [N, V], divided by their row's sum,
+  as softmax of their logarithms does. Infinite where a symbol has weight 0.
+  """
+  weights = np.asarray(weights_nv, dtype=float)
+  own = weights[np.arange(len(weights)), np.asarray(symbols_n)]
+  with np.errstate(all='ignore'):
+    nll = np.mean(np.log(weights.sum(axis=1)) - np.log(own))
+    return float(np.exp(nll))
+
+
 def rmse(y_true, y_pred) -> float:
   """Root mean squared error."""
   return float(np.sqrt(np.mean(np.square(_floats(y_true) - _floats(y_pred)))))
@@ -230,6 +267,18 @@ def mask_precision(truth: np.ndarray, predicted: np.ndarray) -> float:
     return float(not predicted.any())
   iou = (truth & predicted).sum() / (truth | predicted).sum()
   return float(np.mean(iou > np.arange(0.5, 1.0, 0.05)))
+
+
+def dice(truths, predictions, smooth: float = 0.0) -> float:
+  """2 |A & B| / (|A| + |B|) of boolean masks of equal shapes, pooled.
+
+  smooth is added above and below; without it two empty masks give NaN.
+  """
+  both = sum(int((t & p).sum()) for t, p in zip(truths, predictions))
+  total = sum(int(t.sum()) + int(p.sum()) for t, p in zip(truths, predictions))
+  if total + smooth == 0:
+    return float('nan')
+  return (2 * both + smooth) / (total + smooth)
 
 
 def bias_auc(

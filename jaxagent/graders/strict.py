@@ -1,13 +1,14 @@
 """Checks of a submission before its score may become a reward.
 
-Exactly the expected columns (in any order), exactly the test ids, each once,
-and in every cell a finite value of the right kind. Then rows and columns are
-put in the answers' order, so that no grader can be misled by theirs.
+Exactly the expected columns (in any order), exactly the test ids, each as
+often as in the answers, and in every cell a finite value of the right kind.
+Then rows and columns are put in the answers' order, so that no grader can be
+misled by theirs. Columns are handled whole: a table may have millions of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,19 +41,30 @@ def check_and_align(
 ) -> pd.DataFrame:
   """The submission in the answers' row order, columns (id, *targets).
 
+  id_column: empty: no ids, the rows stand in the answers' order already.
+
   Raises: InvalidSubmission with the reason; ValueError for an unknown
     `cells`.
   """
   if cells not in CELLS:
     raise ValueError(f'cells={cells!r}; choose one of {", ".join(CELLS)}.')
   submission = submission.drop(columns=list(optional), errors='ignore')
-  _check_columns(submission, [id_column, *targets])
+  names = [id_column, *targets] if id_column else list(targets)
+  _check_columns(submission, names)
   if not len(submission):
     raise InvalidSubmission('the submission has no rows')
-  order = _check_ids(submission[id_column], answers[id_column])
-  aligned = submission[[id_column, *targets]].iloc[order]
+  aligned = submission[names]
+  if id_column:
+    order = _order(submission[id_column], answers[id_column])
+    if order is not None:
+      aligned = aligned.iloc[order]
+    aligned = aligned.assign(**{id_column: answers[id_column].to_numpy()})
+  elif len(submission) != len(answers):
+    raise InvalidSubmission(
+      f'{len(submission)} rows, expected {len(answers)} in the order of the '
+      'test set'
+    )
   aligned = aligned.reset_index(drop=True)
-  aligned[id_column] = answers[id_column].to_numpy()
   for target in targets:
     aligned[target] = _check_cells(aligned[target], target, cells)
   if cells == 'distribution':
@@ -77,29 +89,84 @@ def _check_columns(submission: pd.DataFrame, expected: list[str]) -> None:
     raise InvalidSubmission('a column occurs twice')
 
 
-def _check_ids(ours: pd.Series, theirs: pd.Series) -> list[int]:
-  """Row numbers of the submission in the answers' order."""
+def _text_ids(ids: pd.Series) -> np.ndarray:
+  """The ids as text, [N] of str."""
+  import pandas as pd
+
+  values = ids.to_numpy()
+  if pd.api.types.infer_dtype(values, skipna=False) == 'string':
+    return values
+  return np.array([str(value) for value in values.tolist()], dtype=object)
+
+
+def _order(ours: pd.Series, theirs: pd.Series) -> np.ndarray | None:
+  """Row numbers of the submission in the answers' order; None: it is that.
+
+  Ids are equal as text. Of an id that the answers have several times, rows
+  are taken in the order in which they stand.
+  """
+  import pandas as pd
+
   if ours.isna().any():
     raise InvalidSubmission(f'{int(ours.isna().sum())} ids are empty')
-  ours, theirs = ours.tolist(), theirs.tolist()
-  if not all(isinstance(v, (int, float)) for v in (*ours, *theirs)):
-    ours, theirs = [str(v) for v in ours], [str(v) for v in theirs]
-  rows = {}
-  for row, value in enumerate(ours):
-    if value in rows:
-      raise InvalidSubmission(f'the id {value!r} occurs more than once')
-    rows[value] = row
-  known = set(theirs)
-  unknown = [value for value in ours if value not in known]
-  if unknown:
-    raise InvalidSubmission(
-      f'{len(unknown)} ids are not of the test set, such as {unknown[0]!r}'
-    )
-  if len(rows) != len(known):
-    raise InvalidSubmission(
-      f'{len(known) - len(rows)} of {len(known)} test ids are missing'
-    )
-  return [rows[value] for value in theirs]
+  mine, true = _text_ids(ours), _text_ids(theirs)
+  if len(mine) == len(true) and bool((mine == true).all()):
+    return None
+  order = _order_by_hash(mine, true)
+  if order is not None:
+    return order
+  codes, known = pd.factorize(true)
+  places = pd.Index(known).get_indexer(mine)
+  if (places < 0).any():
+    raise InvalidSubmission(_unknown(mine[places < 0], true))
+  have = np.bincount(places, minlength=len(known))
+  want = np.bincount(codes, minlength=len(known))
+  if (have > want).any():
+    value = known[int(np.argmax(have > want))]
+    often = int(want[int(np.argmax(have > want))])
+    times = 'once' if often == 1 else f'{often} times'
+    raise InvalidSubmission(f'the id {value!r} occurs more than {times}')
+  missing = int((want - have).sum())
+  if missing:
+    raise InvalidSubmission(f'{missing} of {len(true)} test ids are missing')
+  order = np.empty(len(true), dtype=np.intp)
+  order[np.argsort(codes, kind='stable')] = np.argsort(places, kind='stable')
+  return order
+
+
+def _order_by_hash(mine: np.ndarray, true: np.ndarray) -> np.ndarray | None:
+  """The same for the same ids, each once, in any order; None if it is not so.
+
+  A third of the time of a table of strings, whose lookups miss every cache.
+  """
+  import pandas as pd
+
+  if len(mine) != len(true):
+    return None
+  mine_hash, true_hash = (
+    pd.util.hash_array(ids, categorize=False) for ids in (mine, true)
+  )
+  by_mine, by_true = np.argsort(mine_hash), np.argsort(true_hash)
+  in_order = true_hash[by_true]
+  repeats = in_order[1:] == in_order[:-1]
+  if repeats.any() or (mine_hash[by_mine] != in_order).any():
+    return None
+  order = np.empty(len(true), dtype=np.intp)
+  order[by_true] = by_mine
+  return order if bool((mine[order] == true).all()) else None
+
+
+def _unknown(unknown: np.ndarray, known: np.ndarray) -> str:
+  """The reason for unknown ids, with the id that one may have stood for."""
+
+  def bare(text: str) -> str:
+    return text.strip().removesuffix('.0').lstrip('0')
+
+  first = unknown[0]
+  meant = next((v for v in known if bare(v) == bare(first)), None)
+  hint = '' if meant is None else f'; ids are text, and one is {meant!r}'
+  count = len(unknown)
+  return f'{count} ids are not of the test set, such as {first!r}{hint}'
 
 
 def _check_cells(column: pd.Series, name: str, cells: str) -> pd.Series:
@@ -135,7 +202,7 @@ def _numbers(column: pd.Series, name: str, cells: str) -> pd.Series:
 
   try:
     values = pd.to_numeric(column).astype(float)
-  except (ValueError, TypeError) as error:
+  except (ValueError, TypeError, OverflowError) as error:
     raise InvalidSubmission(f'{name!r} must be numeric: {error}') from error
   array = values.to_numpy()
   if not np.isfinite(array).all():
@@ -165,22 +232,139 @@ def cell_order_tau(submission, answers, id_column, targets):
   return compat.cell_order_tau(submission, answers, id_column, targets)
 
 
+def pixel_rmse(submission, answers, id_column, targets):
+  """RMSE of one column."""
+  (target,) = targets
+  return metrics.rmse(answers[target], submission[target])
+
+
+def largest_column(submission, answers, id_column, targets):
+  """Accuracy of the class whose column is the largest of its row."""
+  return metrics.argmax_accuracy(
+    answers['label'].to_numpy(), submission[list(targets)].to_numpy()
+  )
+
+
+def category_precision(submission, answers, id_column, targets):
+  """MAP@20 of whole numbers separated by blanks."""
+  (target,) = targets
+  scores = []
+  for mine, true in zip(submission[target], answers[target]):
+    ranked = mine.split()
+    if not all(v.isdecimal() for v in ranked):
+      raise InvalidSubmission('categories must be numbers separated by blanks')
+    scores.append(
+      metrics.average_precision_at(set(str(true).split()), ranked, 20)
+    )
+  return float(np.mean(scores))
+
+
+def contrail_dice(submission, answers, id_column, targets):
+  """Dice of all images' pixels together."""
+  return metrics.dice(*_contrail_masks(submission, answers, targets))
+
+
+def contrail_image_dice(submission, answers, id_column, targets):
+  """Mean of the images' Dice; two empty masks give 1."""
+  masks = _contrail_masks(submission, answers, targets)
+  return float(np.mean([metrics.dice([t], [m], 1e-6) for t, m in zip(*masks)]))
+
+
+def _contrail_masks(submission, answers, targets):
+  (target,) = targets
+  truths, mine = [], []
+  for given, true, size in zip(
+    submission[target], answers[target], compat.contrail_sizes(answers)
+  ):
+    runs = '' if given.strip() == '-' else given
+    _check_runs(runs, size[0] * size[1])
+    mine.append(metrics.decode_rle(runs, *size))
+    truths.append(metrics.decode_rle(true.replace('-', ''), *size))
+  return truths, mine
+
+
 def essay_kappa(submission, answers, id_column, targets):
   """Quadratic kappa by the grades' own distance."""
   (target,) = targets
   return metrics.grade_kappa(answers[target], submission[target])
 
 
+def _check_runs(text: str, size: int) -> None:
+  """Refuses what is no list of runs within `size` pixels."""
+  numbers = text.split()
+  if len(numbers) % 2 or not all(n.isdecimal() for n in numbers):
+    raise InvalidSubmission('a mask is not a list of (start, length) pairs')
+  pairs = zip(numbers[0::2], numbers[1::2])
+  if any(int(start) + int(length) - 1 > size for start, length in pairs):
+    raise InvalidSubmission(f'a run ends beyond the last pixel, {size}')
+
+
 def salt_precision(submission, answers, id_column, targets):
   """Mean precision over IoU thresholds; an empty prediction is empty."""
   (target,) = targets
-  size = compat.SALT_SHAPE[0] * compat.SALT_SHAPE[1]
   for text in submission[target]:
-    numbers = text.split()
-    if len(numbers) % 2 or not all(n.isdecimal() for n in numbers):
-      raise InvalidSubmission('a mask is not a list of (start, length) pairs')
-    pairs = zip(numbers[0::2], numbers[1::2])
-    if any(int(start) + int(length) - 1 > size for start, length in pairs):
-      raise InvalidSubmission(f'a run ends beyond the last pixel, {size}')
+    _check_runs(text, compat.SALT_SHAPE[0] * compat.SALT_SHAPE[1])
   masks = compat.salt_masks(submission, answers, id_column, targets)
   return float(np.mean([metrics.mask_precision(t, m) for t, m in zip(*masks)]))
+
+
+ARRAY_CELLS = ('pointer', 'weight')
+
+
+def check_arrays(
+  submission: Mapping[str, np.ndarray],
+  answers: Mapping[str, np.ndarray],
+  cells: str,
+) -> dict[str, np.ndarray]:
+  """The submission's arrays by the answers' names, each of the right kind.
+
+  pointer: the answers' shape, whole numbers from 0 to below the last axis.
+  weight: [N, V] for answers [N] in [0, V); positive rows, scaled to sum to 1.
+
+  Raises: InvalidSubmission with the reason; ValueError for unknown `cells`.
+  """
+  if cells not in ARRAY_CELLS:
+    raise ValueError(
+      f'cells={cells!r}; choose one of {", ".join(ARRAY_CELLS)}.'
+    )
+  if set(submission) != set(answers):
+    raise InvalidSubmission(
+      f'the arrays are {sorted(submission)[:5]}, expected {sorted(answers)[:5]}'
+    )
+  check = _pointers if cells == 'pointer' else _weights
+  for given in submission.values():
+    if not np.isfinite(given).all():
+      raise InvalidSubmission('an array holds values that are not finite')
+  return {name: check(submission[name], answers[name]) for name in answers}
+
+
+def _pointers(given: np.ndarray, true: np.ndarray) -> np.ndarray:
+  if given.shape != true.shape:
+    raise InvalidSubmission(f'shape {given.shape}, expected {true.shape}')
+  size = true.shape[-1] if true.ndim else 0
+  if ((given < 0) | (given >= size) | (given != np.floor(given))).any():
+    raise InvalidSubmission(
+      f'pointers must be whole numbers from 0 to {size - 1}'
+    )
+  return given.astype(np.int64)
+
+
+def _weights(given: np.ndarray, true: np.ndarray) -> np.ndarray:
+  if given.ndim != 2 or len(given) != len(true):
+    raise InvalidSubmission(
+      f'shape {given.shape}, expected ({len(true)}, number of symbols)'
+    )
+  if given.shape[1] <= int(true.max()):
+    raise InvalidSubmission(
+      f'{given.shape[1]} columns are fewer than there are symbols'
+    )
+  weights = given.astype(float)
+  if (weights <= 0).any():
+    raise InvalidSubmission('every symbol needs a probability above 0')
+  sums = weights.sum(axis=1, keepdims=True)
+  worst = sums.flat[int(np.argmax(np.abs(sums - 1)))]
+  if abs(worst - 1) > 1e-3:
+    raise InvalidSubmission(
+      f'the probabilities of a row sum to {worst:.6g}, not to 1'
+    )
+  return weights / sums

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,14 +18,20 @@ class InvalidSubmission(ValueError):
 
 
 def read_table(
-  path: str | pathlib.Path, *, literal: bool = False, id_column: str = ''
+  path: str | pathlib.Path,
+  *,
+  literal: bool = False,
+  texts: Sequence[str] = (),
 ) -> pd.DataFrame:
   """A CSV (or JSON-lines) file as mle-bench reads it.
 
   Text columns are object columns with NaN for empty cells, as in pandas 2.
-  literal: in a text column, and in `id_column`, only an empty cell is missing:
-    `NA`, `null` and their like are names as any other. pandas, and so mle-bench,
-    takes them for missing values.
+  literal: in a text column, and in `texts`, only an empty cell is missing: `NA`,
+    `null` and their like are names as any other. pandas, and so mle-bench, takes
+    them for missing values. A row with more cells than the header is refused,
+    where pandas takes the first cells for an index.
+  texts: columns that are text whatever they hold, so that `0300` is not 300
+    and an id of 19 digits keeps all of them; literal only.
 
   Raises: FileNotFoundError; InvalidSubmission where it is no such table.
   """
@@ -37,19 +44,21 @@ def read_table(
     raise InvalidSubmission(f'{path} is larger than {MAX_BYTES} bytes')
   try:
     if path.suffix.lower() == '.jsonl':
-      table = _read_lines(path)
+      table = _read_lines(path, texts if literal else ())
+    elif literal:
+      table = _read_literal(path, texts)
     else:
       table = pd.read_csv(path, float_precision='round_trip')
-      if literal:
-        table = _with_literals(path, table, id_column)
-  except (ValueError, UnicodeDecodeError, pd.errors.ParserError) as error:
+  except MemoryError:
+    raise
+  except Exception as error:  # any text at all may stand in a file
     raise InvalidSubmission(
       f'{path} is not a readable table: {error}'
     ) from error
   return as_pandas2(table)
 
 
-def _read_lines(path: pathlib.Path) -> pd.DataFrame:
+def _read_lines(path: pathlib.Path, texts: Sequence[str]) -> pd.DataFrame:
   """JSON lines by Python's json, as mle-bench reads them.
 
   pandas' own reader moves floats by an ulp and makes numbers and dates of texts.
@@ -66,28 +75,46 @@ def _read_lines(path: pathlib.Path) -> pd.DataFrame:
       if not isinstance(row, dict):
         raise ValueError(f'line {number} is no JSON object')
       rows.append(row)
-  return pd.DataFrame(rows)
+  table = pd.DataFrame(rows)
+  for name in {*texts} & {*table.columns}:
+    values = [_as_text(row.get(name)) for row in rows]
+    table[name] = pd.Series(values, dtype=object)
+  return table
 
 
-def _with_literals(
-  path: pathlib.Path, table: pd.DataFrame, id_column: str
-) -> pd.DataFrame:
-  """`table` with text columns, and ids, in which something is missing read anew."""
+def _as_text(value):
+  """The text of a JSON value, as a CSV cell has it; NaN where it is empty."""
+  if value is None or value == '':
+    return float('nan')
+  if isinstance(value, (list, dict)):
+    raise ValueError('a cell holds a list or an object')
+  return str(value)
+
+
+def _read_literal(path: pathlib.Path, texts: Sequence[str]) -> pd.DataFrame:
+  """A CSV file in which only empty cells of text columns are missing."""
   import pandas as pd
 
+  dtypes = dict.fromkeys(texts, object)
+  table = pd.read_csv(path, float_precision='round_trip', dtype=dtypes)
+  if not isinstance(table.index, pd.RangeIndex):
+    raise ValueError('rows have more cells than the header')
   anew = [
     name
     for name in table.columns
-    if table[name].isna().any()
-    and (
-      name == id_column or not pd.api.types.is_numeric_dtype(table[name].dtype)
-    )
+    if not pd.api.types.is_numeric_dtype(table[name].dtype)
+    and table[name].isna().any()
   ]
   if not anew:
     return table
-  options = {'usecols': anew, 'keep_default_na': False, 'na_values': ['']}
-  texts = pd.read_csv(path, dtype=dict.fromkeys(anew, object), **options)
-  return table.assign(**{name: texts[name] for name in anew})
+  again = pd.read_csv(
+    path,
+    usecols=anew,
+    dtype=dict.fromkeys(anew, object),
+    keep_default_na=False,
+    na_values=[''],
+  )
+  return table.assign(**{name: again[name] for name in anew})
 
 
 def as_pandas2(table: pd.DataFrame) -> pd.DataFrame:

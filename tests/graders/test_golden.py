@@ -30,7 +30,7 @@ def _grade(competition, submission, mode):
 
 
 def test_every_golden_competition_has_a_grader():
-  assert graders.names() == sorted(_FOLDERS) and len(_FOLDERS) == 27
+  assert set(_FOLDERS) <= set(graders.names()) and len(_FOLDERS) == 27
 
 
 @pytest.mark.parametrize('competition', _FOLDERS)

@@ -1,0 +1,196 @@
+"""Random submissions, malformed ones among them: a score or a refusal.
+
+A score of `strict` is finite. Where the source breaks off and `strict` gives a
+score, docs/tasks.md says so: `BEYOND` is that list.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jaxagent import graders
+from tests.graders import hand_computed
+from tests.graders.hand_computed import CASES
+
+_GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'mlebench'
+_MLEBENCH = sorted(path.name for path in _GOLDEN.iterdir())
+CELLS = (
+  float('nan'),
+  float('inf'),
+  -1.0,
+  0,
+  1,
+  0.5,
+  1e308,
+  10**19,
+  True,
+  False,
+  '',
+  '-',
+  '1 2',
+  '2 1 1 1',
+  '1 99999999',
+  '1',
+  '0',
+  ' ',
+  'x',
+  '[1, 2]',
+  'True',
+  None,
+)
+# Grader -> what the source breaks off at and `strict` grades.
+BEYOND = {
+  'fathomnet': 'osd is missing, or no number; a submission of single categories',
+  'cifar10': 'the id is not the first column; True and False beside numbers',
+  'imdb': 'a column of True and False beside numbers',
+  'chaii-hindi-and-tamil-question-answering': 'a column of numbers as text',
+  'spaceship-titanic': 'True and False beside 1 and 0',
+  'spooky-author-identification': 'the id is not the first column',
+}
+
+
+def _change(rng, table: pd.DataFrame, id_column: str) -> pd.DataFrame:
+  """One random change of a table."""
+  kind = int(rng.integers(14))
+  rows, columns = len(table), list(table.columns)
+  if not columns:
+    return table
+  if kind == 0:
+    return table.sample(frac=1, random_state=int(rng.integers(1 << 30)))
+  if kind == 1:
+    return table.iloc[: int(rng.integers(rows + 1))]
+  if kind == 2:
+    return pd.concat([table, table.iloc[: int(rng.integers(rows + 1))]])
+  if kind == 3:
+    return table.drop(columns=columns[int(rng.integers(len(columns)))])
+  if kind == 4:
+    return table.assign(more=1)
+  if kind == 5:
+    return table.iloc[:, rng.permutation(len(columns))]
+  if kind == 6:
+    return table.rename(columns={columns[0]: 'other'})
+  if kind == 7 and id_column in columns:
+    return table.assign(**{id_column: range(rows)})
+  if not rows:
+    return table
+  name = columns[int(rng.integers(len(columns)))]
+  if kind < 10:  # a column of equal cells
+    cell = CELLS[int(rng.integers(len(CELLS)))]
+    return table.assign(**{name: [cell] * rows})
+  if kind == 10:  # random numbers
+    return table.assign(**{name: np.round(rng.random(rows), 2)})
+  values = table[name].tolist()
+  values[int(rng.integers(rows))] = CELLS[int(rng.integers(len(CELLS)))]
+  return table.assign(**{name: values})
+
+
+def _changed(rng, table: pd.DataFrame, id_column: str) -> pd.DataFrame:
+  for _ in range(int(rng.integers(4))):
+    table = _change(rng, table, id_column)
+  return table.reset_index(drop=True)
+
+
+def _array(rng, array: np.ndarray) -> np.ndarray:
+  """A random change of an array."""
+  kind = int(rng.integers(8))
+  if kind == 0:
+    return array.reshape(-1)
+  if kind == 1:
+    return array[:, :-1]
+  if kind == 2:
+    return rng.integers(-1, 4, array.shape)
+  if kind == 3:
+    return rng.random(array.shape)
+  if kind == 4:
+    return np.full(array.shape, rng.choice([np.nan, np.inf, -1, 0, 1e308]))
+  if kind == 5:
+    return np.zeros((0,))
+  if kind == 6:
+    return array.astype(np.float16)
+  return rng.permutation(array.reshape(-1)).reshape(array.shape)
+
+
+def _check(name: str, scores: dict[str, graders.Grade]) -> None:
+  for mode, grade in scores.items():
+    assert (grade.score is None) == bool(grade.reason), (mode, grade)
+    assert grade.score is None or mode == 'compat' or math.isfinite(grade.score)
+  strict, compat = scores['strict'].score, scores['compat'].score
+  if name not in BEYOND:
+    assert strict is None or compat is not None, (name, scores)
+
+
+def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
+  rng = np.random.default_rng(sum(name.encode()))
+  if name in CASES:
+    answers, base, _ = CASES[name]
+  else:
+    answers = pd.read_csv(_GOLDEN / name / 'answers.csv')
+    base = pd.read_csv(_GOLDEN / name / 'noisy.csv')
+  suffix = 'npy' if isinstance(base, dict) else 'csv'
+  truth, path = folder / f'a.{suffix}', folder / f's.{suffix}'
+  hand_computed.write(truth, answers)
+  refused = 0
+  for _ in range(count):
+    if isinstance(base, dict):
+      given = {'': _array(rng, base[''])}
+    else:
+      given = _changed(rng, base, base.columns[0])
+    hand_computed.write(path, given)
+    scores = {
+      mode: graders.grade_files(name, path, truth, mode)
+      for mode in graders.MODES
+    }
+    _check(name, scores)
+    refused += scores['strict'].score is None
+  assert count // 10 < refused < count
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_a_score_or_a_refusal(tmp_path, name):
+  _fuzz(name, 100, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', [*CASES, *_MLEBENCH])
+def test_two_thousand_submissions(tmp_path, name):
+  _fuzz(name, 2000, tmp_path)
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_a_file_of_random_bytes(tmp_path, name):
+  """Text, half a table, arrays and objects, by every name of a file."""
+  answers = CASES[name][0]
+  arrays = isinstance(answers, dict)
+  rng = np.random.default_rng(1)
+  truth = tmp_path / ('a.npy' if arrays else 'a.csv')
+  if arrays:
+    np.save(truth, answers[''])
+  else:
+    answers.to_csv(truth, index=False)
+  whole = truth.read_bytes()
+  contents = [
+    b'',
+    whole[: len(whole) // 2],
+    b'PK\x03\x04' + whole,
+    rng.bytes(200),
+    b'a,b\n1,2,3\n',
+    b'"',
+    b'[' * 100_000,
+    b'{"id": [1]}\n',
+    json.dumps({'0': 1}).encode(),
+    b'\x93NUMPY\x01\x00v\x00{' + b' ' * 117,
+  ]
+  for suffix in ('csv', 'jsonl', 'npy', 'npz', 'pkl'):
+    path = tmp_path / f's.{suffix}'
+    for content in contents:
+      path.write_bytes(content)
+      for mode in graders.MODES:
+        got = graders.grade_files(name, path, truth, mode)
+        if mode == 'strict':
+          assert got.score is None and got.reason, content[:20]
