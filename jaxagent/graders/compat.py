@@ -42,7 +42,7 @@ def _same_length(submission: pd.DataFrame, answers: pd.DataFrame) -> None:
     raise InvalidSubmission(f'{len(submission)} rows, expected {len(answers)}')
 
 
-def _aligned(submission, answers, id_column: str):
+def _aligned(submission: pd.DataFrame, answers: pd.DataFrame, id_column: str):
   """Both sorted by id, if the sorted ids agree."""
   submission = submission.sort_values(id_column)
   answers = answers.sort_values(id_column)
@@ -60,7 +60,12 @@ def _unit_interval(values: pd.DataFrame) -> None:
     raise InvalidSubmission('probabilities must be between 0 and 1')
 
 
-def probability_auc(submission, answers, id_column, targets):
+def probability_auc(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """ROC AUC of one column of probabilities."""
   import pandas as pd
 
@@ -74,7 +79,12 @@ def probability_auc(submission, answers, id_column, targets):
   return metrics.roc_auc(answers[target], submission[target])
 
 
-def column_auc(submission, answers, id_column, targets):
+def column_auc(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean ROC AUC over columns, exact columns, no range (plant-pathology)."""
   _exactly(submission, [id_column, *targets])
   _same_length(submission, answers)
@@ -85,7 +95,12 @@ def column_auc(submission, answers, id_column, targets):
   )
 
 
-def toxic_auc(submission, answers, id_column, targets):
+def toxic_auc(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean column AUC by *position* of the columns; rows marked -1 left out."""
   _need(submission, [id_column, *targets])
   _same_length(submission, answers)
@@ -110,7 +125,12 @@ IDENTITIES = (
 )
 
 
-def unintended_bias(submission, answers, id_column, targets):
+def unintended_bias(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Bias AUC of predictions cut at 0.5 (NaN counts as below)."""
   _need(submission, [id_column])
   name = 'prediction' if 'prediction' in submission.columns else 'toxicity'
@@ -123,7 +143,12 @@ def unintended_bias(submission, answers, id_column, targets):
   )
 
 
-def binary_log_loss(submission, answers, id_column, targets):
+def binary_log_loss(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Log loss of one column of probabilities; ids compared as sets."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -136,7 +161,9 @@ def binary_log_loss(submission, answers, id_column, targets):
   return metrics.binary_log_loss(answers[target], submission[target])
 
 
-def _one_hot_log_loss(submission, answers, id_column):
+def _one_hot_log_loss(
+  submission: pd.DataFrame, answers: pd.DataFrame, id_column: str
+):
   columns = [name for name in answers.columns if name != id_column]
   _need(submission, [id_column, *columns])
   submission, answers = _aligned(submission, answers, id_column)
@@ -150,7 +177,12 @@ def _rows_sum_to_one(values: pd.DataFrame) -> None:
     raise InvalidSubmission('each row of probabilities must sum to one')
 
 
-def leaf_log_loss(submission, answers, id_column, targets):
+def leaf_log_loss(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Log loss of exactly the classes' columns."""
   _exactly(submission, [id_column, *targets])
   _same_length(submission, answers)
@@ -159,7 +191,12 @@ def leaf_log_loss(submission, answers, id_column, targets):
   return _one_hot_log_loss(submission, answers, id_column)
 
 
-def spooky_log_loss(submission, answers, id_column, targets):
+def spooky_log_loss(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Log loss; the checks read all columns after the first by position."""
   if submission.shape != (len(answers), len(targets) + 1):
     raise InvalidSubmission(
@@ -170,7 +207,12 @@ def spooky_log_loss(submission, answers, id_column, targets):
   return _one_hot_log_loss(submission, answers, id_column)
 
 
-def arena_log_loss(submission, answers, id_column, targets):
+def arena_log_loss(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Log loss; other columns are ignored, sums rounded to 6 decimals."""
   columns = [id_column, *targets]
   _need(submission, columns)
@@ -181,7 +223,12 @@ def arena_log_loss(submission, answers, id_column, targets):
   return _one_hot_log_loss(submission[columns], answers[columns], id_column)
 
 
-def label_accuracy(submission, answers, id_column, targets):
+def label_accuracy(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Accuracy of one column of labels."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -194,7 +241,12 @@ def label_accuracy(submission, answers, id_column, targets):
   )
 
 
-def essay_kappa(submission, answers, id_column, targets):
+def essay_kappa(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Quadratic kappa of one column of integer scores."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -206,7 +258,12 @@ def essay_kappa(submission, answers, id_column, targets):
   )
 
 
-def pixel_rmse(submission, answers, id_column, targets):
+def pixel_rmse(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """RMSE of one column."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -215,7 +272,12 @@ def pixel_rmse(submission, answers, id_column, targets):
   return metrics.rmse(answers[target], submission[target])
 
 
-def conductor_rmsle(submission, answers, id_column, targets):
+def conductor_rmsle(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean RMSLE of two columns, row by row: the ids are not looked at."""
   _need(submission, targets)
   _same_length(submission, answers)
@@ -224,7 +286,12 @@ def conductor_rmsle(submission, answers, id_column, targets):
   )
 
 
-def quest_spearman(submission, answers, id_column, targets):
+def quest_spearman(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean Spearman, rows paired by sorted order: ids need not agree."""
   _exactly(submission, [id_column, *targets])
   _same_length(submission, answers)
@@ -236,7 +303,12 @@ def quest_spearman(submission, answers, id_column, targets):
   )
 
 
-def patent_pearson(submission, answers, id_column, targets):
+def patent_pearson(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Pearson's r of one column; NaN is returned as a score."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -245,7 +317,12 @@ def patent_pearson(submission, answers, id_column, targets):
   return metrics.pearson(answers[target], submission[target])
 
 
-def fibrosis_likelihood(submission, answers, id_column, targets):
+def fibrosis_likelihood(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Likelihood of each patient's last three known weeks, those submitted."""
   import pandas as pd
 
@@ -270,7 +347,12 @@ def fibrosis_likelihood(submission, answers, id_column, targets):
   )
 
 
-def question_jaccard(submission, answers, id_column, targets):
+def question_jaccard(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean word Jaccard; an empty cell is an empty text, two empty ones 0."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -285,7 +367,12 @@ def question_jaccard(submission, answers, id_column, targets):
   return float(np.mean(scores))
 
 
-def tweet_jaccard(submission, answers, id_column, targets):
+def tweet_jaccard(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean word Jaccard; two empty texts are an error."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -298,7 +385,12 @@ def tweet_jaccard(submission, answers, id_column, targets):
   return float(np.mean([metrics.word_jaccard(a, b) for a, b in pairs]))
 
 
-def gesture_distance(submission, answers, id_column, targets):
+def gesture_distance(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Edit distance of integer sequences over the total true length."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -311,7 +403,12 @@ def gesture_distance(submission, answers, id_column, targets):
   return metrics.edit_error_rate(sequences(answers), sequences(submission))
 
 
-def cell_order_tau(submission, answers, id_column, targets):
+def cell_order_tau(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Kendall's tau of cell orders."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -329,7 +426,12 @@ def cell_order_tau(submission, answers, id_column, targets):
 SALT_SHAPE = (101, 101)
 
 
-def salt_masks(submission, answers, id_column, targets):
+def salt_masks(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """(truth, prediction) masks [N, 101, 101], rows paired by id."""
   (target,) = targets
   _exactly(submission, [id_column, target])
@@ -346,7 +448,12 @@ def salt_masks(submission, answers, id_column, targets):
   return tables[1], tables[0]
 
 
-def salt_precision(submission, answers, id_column, targets):
+def salt_precision(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean precision over IoU thresholds.
 
   Quirk: an empty prediction for a mask that is not empty counts as covering
@@ -360,7 +467,12 @@ def salt_precision(submission, answers, id_column, targets):
   return float(np.mean(scores))
 
 
-def whale_precision(submission, answers, id_column, targets):
+def whale_precision(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """MAP@5 of ranked labels separated by blanks."""
   (target,) = targets
   _exactly(submission, [id_column, target])
@@ -376,7 +488,12 @@ def whale_precision(submission, answers, id_column, targets):
   return float(np.mean(scores))
 
 
-def contrail_dice(submission, answers, id_column, targets):
+def contrail_dice(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Dice of all images' pixels together (mle-bench); NaN where all are empty."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -405,7 +522,7 @@ def contrail_dice(submission, answers, id_column, targets):
 # MLAgentBench
 
 
-def _index_rows(submission, ids, wanted) -> np.ndarray:
+def _index_rows(submission: pd.DataFrame, ids, wanted) -> np.ndarray:
   """Positions of the rows that `.loc[id]` finds, one each, else a refusal."""
   import pandas as pd
 
@@ -420,7 +537,12 @@ def _index_rows(submission, ids, wanted) -> np.ndarray:
   return found.loc[known].to_numpy()
 
 
-def largest_column(submission, answers, id_column, targets):
+def largest_column(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Accuracy of the place of each row's largest column, whatever its name.
 
   Quirks: columns count by position, further ones too; rows of other ids are
@@ -445,7 +567,12 @@ def largest_column(submission, answers, id_column, targets):
   return float(np.mean(places == answers['label'].to_numpy()))
 
 
-def row_accuracy(submission, answers, id_column, targets):
+def row_accuracy(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Accuracy of the only column, row by row (OGB's evaluator)."""
   given, true = submission.to_numpy(), answers[list(targets)].to_numpy()
   if given.dtype == object:
@@ -455,7 +582,12 @@ def row_accuracy(submission, answers, id_column, targets):
   return float(np.mean(given == true))
 
 
-def position_accuracy(submission, answers, id_column, targets):
+def position_accuracy(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Accuracy of one column, row by row: the ids are not looked at."""
   (target,) = targets
   _need(submission, [target])
@@ -463,7 +595,12 @@ def position_accuracy(submission, answers, id_column, targets):
   return same.sum() / len(submission)
 
 
-def thresholded_accuracy(submission, answers, id_column, targets):
+def thresholded_accuracy(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Accuracy of one column of probabilities or labels, cut at 0.5."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -474,14 +611,24 @@ def thresholded_accuracy(submission, answers, id_column, targets):
   return float(np.mean(given == (answers[target].to_numpy() >= 0.5)))
 
 
-def price_mae(submission, answers, id_column, targets):
+def price_mae(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """MAE, row by row, ids not looked at; NaN where the lengths differ."""
   (target,) = targets
   _need(submission, [target])
   return sum(abs(submission[target] - answers[target])) / len(answers)
 
 
-def essay_mcrmse(submission, answers, id_column, targets):
+def essay_mcrmse(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """MCRMSE of six columns, row by row: the ids are not looked at."""
   import pandas as pd
 
@@ -494,7 +641,12 @@ def essay_mcrmse(submission, answers, id_column, targets):
   return metrics.mcrmse(answers[columns], submission[columns])
 
 
-def rating_smape(submission, answers, id_column, targets):
+def rating_smape(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """SMAPE + 1, row by row: the ids are not looked at."""
   (target,) = targets
   _need(submission, [target])
@@ -502,7 +654,12 @@ def rating_smape(submission, answers, id_column, targets):
   return metrics.smape_plus_one(answers[target], submission[target])
 
 
-def category_precision(submission, answers, id_column, targets):
+def category_precision(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """MAP@20 of numbers separated by blanks.
 
   The source takes the mean of this and 2 AUC - 1 of labels that it draws at
@@ -531,7 +688,7 @@ def category_precision(submission, answers, id_column, targets):
 CONTRAIL_SHAPE = (256, 256)
 
 
-def contrail_sizes(answers) -> list[tuple[int, int]]:
+def contrail_sizes(answers: pd.DataFrame) -> list[tuple[int, int]]:
   """(height, width) of each answer; 256 x 256 where it has none."""
   if 'height' not in answers.columns:
     return [CONTRAIL_SHAPE] * len(answers)
@@ -552,7 +709,12 @@ def _lenient_mask(text: str, height: int, width: int) -> np.ndarray:
   return mask.reshape((height, width), order='F')
 
 
-def contrail_image_dice(submission, answers, id_column, targets):
+def contrail_image_dice(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean of the images' Dice (MLAgentBench); two empty masks give 1."""
   (target,) = targets
   _need(submission, [id_column, target])
@@ -570,14 +732,24 @@ def contrail_image_dice(submission, answers, id_column, targets):
 # Arrays by name. MLAgentBench computes these from a checkpoint that it loads.
 
 
-def pointer_accuracy(submission, answers, id_column, targets):
+def pointer_accuracy(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Share of equal pointers, mean over the arrays (CLRS's `score`)."""
   return np.mean(
     [np.mean(submission[name] == true) for name, true in answers.items()]
   )
 
 
-def pointer_mse(submission, answers, id_column, targets):
+def pointer_mse(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean squared difference of pointers, mean over the arrays."""
   errors = [
     np.mean(np.square(np.asarray(submission[name], float) - true))
@@ -586,7 +758,12 @@ def pointer_mse(submission, answers, id_column, targets):
   return np.mean(errors)
 
 
-def symbol_perplexity(submission, answers, id_column, targets):
+def symbol_perplexity(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Perplexity of the symbols that came, [N], under weights [N, V]."""
   ((name, symbols),) = answers.items()
   return metrics.perplexity(symbols, submission[name])

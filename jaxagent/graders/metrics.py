@@ -8,6 +8,7 @@ NaN, whatever the installed library would do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,7 @@ def _floats(values) -> np.ndarray:
   return values
 
 
-def roc_auc(y_true, y_score) -> float:
+def roc_auc(y_true: Any, y_score) -> float:
   """Area under the ROC curve; [N, K] is averaged over the K columns."""
   from sklearn.metrics import roc_auc_score
 
@@ -47,7 +48,7 @@ def log_loss(y_true_nk, y_pred_nk) -> float:
   return float(-(y_true * np.log(clipped)).sum(axis=1).mean())
 
 
-def binary_log_loss(y_true, y_pred) -> float:
+def binary_log_loss(y_true: Any, y_pred: Any) -> float:
   """Mean cross-entropy of 0/1 answers [N] and P(1) [N]."""
   y_true, y_pred = np.asarray(y_true, float), _floats(y_pred)
   if y_true.shape != y_pred.shape:
@@ -59,7 +60,7 @@ def binary_log_loss(y_true, y_pred) -> float:
   )
 
 
-def accuracy(y_true, y_pred) -> float:
+def accuracy(y_true: Any, y_pred: Any) -> float:
   """Share of equal labels."""
   from sklearn.metrics import accuracy_score
 
@@ -71,12 +72,12 @@ def argmax_accuracy(y_true_n, scores_nk) -> float:
   return float(np.mean(np.argmax(_floats(scores_nk), 1) == y_true_n))
 
 
-def mae(y_true, y_pred) -> float:
+def mae(y_true: Any, y_pred: Any) -> float:
   """Mean absolute error."""
   return float(np.mean(np.abs(_floats(y_true) - _floats(y_pred))))
 
 
-def smape_plus_one(y_true, y_pred) -> float:
+def smape_plus_one(y_true: Any, y_pred: Any) -> float:
   """SMAPE of values + 1 in percent (0 to 200), over rows whose truth is finite.
 
   Raises: ValueError for negative values. NaN where a prediction is not finite.
@@ -103,12 +104,12 @@ def perplexity(symbols_n, weights_nv) -> float:
     return float(np.exp(nll))
 
 
-def rmse(y_true, y_pred) -> float:
+def rmse(y_true: Any, y_pred: Any) -> float:
   """Root mean squared error."""
   return float(np.sqrt(np.mean(np.square(_floats(y_true) - _floats(y_pred)))))
 
 
-def rmsle(y_true, y_pred) -> float:
+def rmsle(y_true: Any, y_pred: Any) -> float:
   """Root mean squared error of log(1 + x), for values of zero or more."""
   y_true, y_pred = _floats(y_true), _floats(y_pred)
   if (y_true < 0).any() or (y_pred < 0).any():
@@ -122,7 +123,7 @@ def mcrmse(y_true_nk, y_pred_nk) -> float:
   return float(np.mean(np.sqrt(np.mean(np.square(y_true - y_pred), axis=0))))
 
 
-def quadratic_kappa(y_true, y_pred) -> float:
+def quadratic_kappa(y_true: Any, y_pred: Any) -> float:
   """Cohen's kappa with quadratic weights, as scikit-learn has it.
 
   A weight is of the places among the labels that occur, not of the labels.
@@ -145,7 +146,7 @@ def grade_kappa(y_true: ArrayLike, y_pred: ArrayLike) -> float:
   return float(1 - seen / chance) if chance > 0 else float('nan')
 
 
-def pearson(y_true, y_pred) -> float:
+def pearson(y_true: Any, y_pred: Any) -> float:
   """Pearson's r; NaN where a prediction is NaN or all are equal."""
   y_true, y_pred = np.asarray(y_true, float), np.asarray(y_pred, float)
   if len(y_true) < 2:
@@ -269,7 +270,7 @@ def mask_precision(truth: np.ndarray, predicted: np.ndarray) -> float:
   return float(np.mean(iou > np.arange(0.5, 1.0, 0.05)))
 
 
-def dice(truths, predictions, smooth: float = 0.0) -> float:
+def dice(truths, predictions: Any, smooth: float = 0.0) -> float:
   """2 |A & B| / (|A| + |B|) of boolean masks of equal shapes, pooled.
 
   smooth is added above and below; without it two empty masks give NaN.

@@ -221,7 +221,12 @@ def _numbers(column: pd.Series, name: str, cells: str) -> pd.Series:
   return values
 
 
-def cell_order_tau(submission, answers, id_column, targets):
+def cell_order_tau(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Kendall's tau, where every order holds exactly the notebook's cells."""
   (target,) = targets
   for mine, true in zip(submission[target], answers[target]):
@@ -232,20 +237,35 @@ def cell_order_tau(submission, answers, id_column, targets):
   return compat.cell_order_tau(submission, answers, id_column, targets)
 
 
-def pixel_rmse(submission, answers, id_column, targets):
+def pixel_rmse(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """RMSE of one column."""
   (target,) = targets
   return metrics.rmse(answers[target], submission[target])
 
 
-def largest_column(submission, answers, id_column, targets):
+def largest_column(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Accuracy of the class whose column is the largest of its row."""
   return metrics.argmax_accuracy(
     answers['label'].to_numpy(), submission[list(targets)].to_numpy()
   )
 
 
-def category_precision(submission, answers, id_column, targets):
+def category_precision(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """MAP@20 of whole numbers separated by blanks."""
   (target,) = targets
   scores = []
@@ -259,18 +279,30 @@ def category_precision(submission, answers, id_column, targets):
   return float(np.mean(scores))
 
 
-def contrail_dice(submission, answers, id_column, targets):
+def contrail_dice(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Dice of all images' pixels together."""
   return metrics.dice(*_contrail_masks(submission, answers, targets))
 
 
-def contrail_image_dice(submission, answers, id_column, targets):
+def contrail_image_dice(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean of the images' Dice; two empty masks give 1."""
   masks = _contrail_masks(submission, answers, targets)
   return float(np.mean([metrics.dice([t], [m], 1e-6) for t, m in zip(*masks)]))
 
 
-def _contrail_masks(submission, answers, targets):
+def _contrail_masks(
+  submission: pd.DataFrame, answers: pd.DataFrame, targets: Sequence[str]
+):
   (target,) = targets
   truths, mine = [], []
   for given, true, size in zip(
@@ -283,7 +315,12 @@ def _contrail_masks(submission, answers, targets):
   return truths, mine
 
 
-def essay_kappa(submission, answers, id_column, targets):
+def essay_kappa(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Quadratic kappa by the grades' own distance."""
   (target,) = targets
   return metrics.grade_kappa(answers[target], submission[target])
@@ -299,7 +336,12 @@ def _check_runs(text: str, size: int) -> None:
     raise InvalidSubmission(f'a run ends beyond the last pixel, {size}')
 
 
-def salt_precision(submission, answers, id_column, targets):
+def salt_precision(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
   """Mean precision over IoU thresholds; an empty prediction is empty."""
   (target,) = targets
   for text in submission[target]:
