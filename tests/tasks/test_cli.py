@@ -122,10 +122,10 @@ def test_check_refuses_a_starter_that_differs_by_cpu(
     for line in capsys.readouterr().err.splitlines()
     if line.startswith('FAILED')
   ]
-  assert (
-    len(failed) == 1 and 'unicode-category: the starter scores' in failed[0]
-  )
-  assert 'cpu_level=no-avx2' in failed[0] and 'kind="stable"' in failed[0]
+  # Each level may sort ties in an order of its own, and task.yaml has one of them.
+  assert all('unicode-category: the starter scores' in line for line in failed)
+  differs = [line for line in failed if 'cpu_level=no-avx2' in line]
+  assert len(differs) == 1 and 'kind="stable"' in differs[0]
   # At one level alone there is nothing to differ from.
   one = '--cpu_level', 'no-avx512'
   assert call(tasks, tmp_path, *command, *one) == 0, capsys.readouterr()
