@@ -157,6 +157,7 @@ def test_a_score_or_a_refusal(tmp_path, name):
 
 
 @pytest.mark.slow
+@pytest.mark.quiet
 @pytest.mark.parametrize('name', [*CASES, *_MLEBENCH])
 def test_two_thousand_submissions(tmp_path, name):
   _fuzz(name, 2000, tmp_path)
