@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ml_collections import ConfigDict
+
 from jaxagent.clock import RealClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Feed
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
   from jaxagent.loops.host import Host
 
 MAX_ATTEMPTS = 3  # of one call, before its rollout is missing
+_NO_LIMIT = 1 << 30
 PAUSES_S = (0.5, 15.0)  # after an infrastructure error, by attempt
 
 
@@ -87,22 +90,13 @@ def run(
   config = host.config
   journal = Journal(folder)
   inbox = JournalledInbox(journal)
-  samplers: dict[str, Sampler] = {
-    role: ThreadSampler(inbox, one.draw, max_concurrency=one.max_concurrency)
-    for role, one in frozen.items()
-  }
-  limits: dict[str, int | None] = {
-    role: one.max_concurrency for role, one in frozen.items()
-  }
-  if policy is not None:
-    samplers[POLICY] = EngineSampler(inbox, policy.engine, policy.request)
-    limits[POLICY] = config.rollout.max_num_seqs or None
+  samplers, limits = _samplers(config, inbox, frozen, policy)
   executor = ThreadExecutor(
     inbox,
     lambda work: execute(work, job_id(name, work.key)),
     threads=2 * config.sandbox.slots,
     slots=config.sandbox.slots,
-    cancel=lambda key: host.pool.cancel(f'{name}-{key}'),
+    cancel=lambda key: host.pool.cancel(job_id(name, key)),
     pauses_s=PAUSES_S,
   )
   scheduler = Scheduler(
@@ -144,10 +138,27 @@ def run(
       journal.close()
 
 
-_NO_LIMIT = 1 << 30
+def _samplers(
+  config: ConfigDict,
+  inbox: JournalledInbox,
+  frozen: Mapping[str, FrozenRole],
+  policy: PolicyRole | None,
+) -> tuple[dict[str, Sampler], dict[str, int | None]]:
+  """Returns role -> its sampler, and role -> its answers at once, None for all."""
+  samplers: dict[str, Sampler] = {}
+  limits: dict[str, int | None] = {}
+  for role, one in frozen.items():
+    samplers[role] = ThreadSampler(
+      inbox, one.draw, max_concurrency=one.max_concurrency
+    )
+    limits[role] = one.max_concurrency
+  if policy is not None:
+    samplers[POLICY] = EngineSampler(inbox, policy.engine, policy.request)
+    limits[POLICY] = config.rollout.max_num_seqs or None
+  return samplers, limits
 
 
-def job_id(name: str, key: Key) -> str:
+def job_id(name: str, key: Key | str) -> str:
   """Returns the id of an execution's job."""
   return f'{name}-{key}'
 
