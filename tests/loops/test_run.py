@@ -161,7 +161,10 @@ def test_whole_trajectories_from_the_same_sft_policy(finished, tmp_path):
   assert audit.audit(work)['differences'] == []
   process = _start(whole, loop)
   out, _ = process.communicate(timeout=600)
-  assert process.returncode == 2 and 'by the stepwise recipe, not by episodewise' in out
+  assert (
+    process.returncode == 2
+    and 'by the stepwise recipe, not by episodewise' in out
+  )
 
 
 def test_expert_steps_as_a_file_teach_the_same(finished, tmp_path):
