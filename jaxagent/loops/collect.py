@@ -7,8 +7,10 @@ import pathlib
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from jaxagent import audit, types
 from jaxagent.data import ideas as idea_data
@@ -195,7 +197,9 @@ def _of_cut(cut: Sequence[Collected], total: int) -> str:
   )
 
 
-def _tell_invalid(host: Host, records: list[Collected], path) -> None:
+def _tell_invalid(
+  host: Host, records: list[Collected], path: pathlib.Path
+) -> None:
   """Prints how many steps of a model were no valid action.
 
   Raises UserError where all of them were: there is nothing to learn from.
@@ -231,7 +235,9 @@ def _shown(text: str, most: int = 160) -> str:
   return repr(text if len(text) <= most else text[:most] + ' ...')
 
 
-def _ideas(host: Host, initial: types.State, embed) -> list[str]:
+def _ideas(
+  host: Host, initial: types.State, embed: Callable[[Sequence[str]], np.ndarray]
+) -> list[str]:
   """Returns the most diverse ideas of the task's pool."""
   config, task = host.config.collect, initial.task
   pool = _pool(host, initial)

@@ -209,8 +209,8 @@ def _tell_of_older(path: pathlib.Path) -> None:
   older = path.with_suffix('.steps.jsonl')
   if older.exists():
     print(
-      f'{older} was written by a version before journals (0.1.0 of November 2026 '
-      'resumes it): its trajectories are made again.'
+      f'{older} was written by a version before journals, whose last commit is '
+      '275c38c: that one resumes it; here its trajectories are made again.'
     )
 
 
@@ -389,7 +389,9 @@ def runs_of(records: Sequence[Evaluated], split: str) -> list[evaluation.Run]:
   return runs
 
 
-def starter_runs(host: Host, starts, split: str) -> list[evaluation.Run]:
+def starter_runs(
+  host: Host, starts: Mapping[str, Start], split: str
+) -> list[evaluation.Run]:
   """Returns a run of each starter script: its private score, without a step."""
   names = host.heldin if split == 'heldin' else host.heldout
   return [evaluation.Run(t, starts[t].private) for t in names]

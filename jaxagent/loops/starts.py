@@ -41,7 +41,7 @@ class Start:
 
   @property
   def valid(self) -> float:
-    """Its score on the validation rows."""
+    """Returns the score on the validation rows; ValueError where there is none."""
     if self.state.score is None:
       raise ValueError(f'task {self.state.task}: its starter has no score.')
     return self.state.score

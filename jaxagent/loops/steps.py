@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from jaxagent import types
-from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
 from jaxagent.records import StepRecord
 from jaxagent.rewards import ml_agent
@@ -25,7 +24,6 @@ def execute(
   text: str,
   *,
   job_id: str,
-  deadline: Deadline = NO_DEADLINE,
   most_s: float = math.inf,
 ) -> types.Executed:
   """Carries out a response on the validation split.
@@ -37,7 +35,6 @@ def execute(
     text,
     split='valid',
     job_id=job_id,
-    deadline=deadline,
     most_s=most_s,
   )
   return executed(host, state, text, result)

@@ -34,7 +34,7 @@ class TrainedTurn:
   finish_reason: str = ''
 
   def to_json(self) -> dict[str, Any]:
-    """Its line, without the seal."""
+    """Returns the turn's line, without the seal."""
     own = codec.fields_to_json(self, 'trained turn', ('record',))
     return own | codec.to_json(self.record)
 

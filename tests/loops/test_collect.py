@@ -110,7 +110,7 @@ class _Collecting:
   def spec(self, name):
     return load_task(name, TASKS)
 
-  def _step(self, state, text, *, split, job_id, deadline, most_s=math.inf):
+  def _step(self, state, text, *, split, job_id, most_s=math.inf):
     self.asked.append(job_id)
     self.left.append(most_s)
     result = _idle_step(state, text, split=split, job_id=job_id)
