@@ -24,7 +24,7 @@ from jaxagent.rollout.work import Key, Work
 STATE = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
 
 
-def _step(state, text, *, split, job_id, deadline, most_s):
+def _step(state, text, *, split, job_id, most_s):
   return StepResult(
     types.Outcome.OK, 'List Files', {}, False, True, state, None, 0.5, '.'
   )
