@@ -34,10 +34,10 @@ import numpy as np
 from benchmarks import machine
 from configs import common
 from jaxagent.data import bpe
-from jaxagent.loops import engines
 from jaxagent.models import ModelConfig, hf, init_decoder
 from jaxagent.rollout.engine import Engine
 from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.runtime import engines
 from jaxagent.types import Request, Sampling
 
 MODELS = {

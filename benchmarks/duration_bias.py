@@ -8,7 +8,7 @@ gradient against the synchronous unweighted one (`along`: its projection, 1
 is unbiased; `bias`: norm of the difference, noise floor removed; both in
 units of the synchronous gradient), the variance of one update's gradient;
 then, learning: where the policy converges and how fast. The weights are those
-of the training loop (`loops/weighting.py`), derived in docs/duration_aware.md;
+of the training loop (`training/weighting.py`), derived in docs/duration_aware.md;
 `capped` is `duration` cut at three times the mean.
 """
 
@@ -29,7 +29,6 @@ from benchmarks import machine
 from jaxagent.clock import VirtualClock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
-from jaxagent.loops.weighting import step_weights
 from jaxagent.rollout.records import CollectedBatch, SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.work import Work
@@ -37,6 +36,7 @@ from jaxagent.testing import bandit as pulls
 from jaxagent.testing.fake_executor import Action, FakeExecutor
 from jaxagent.testing.fake_sampler import ArmSampler
 from jaxagent.testing.virtual_inbox import VirtualInbox
+from jaxagent.training.weighting import step_weights
 from jaxagent.types import Outcome
 
 B = 48

@@ -1,6 +1,6 @@
 """The full set of options with defaults, which every experiment starts from.
 
-Options and their defaults are those of `jaxagent.loops.sections`; docs/config.md
+Options and their defaults are those of `jaxagent.config.sections`; docs/config.md
 lists them. A config is a `ml_collections.ConfigDict`, locked: an unknown key
 stops the run. Files beside this one call `base()` and change what their
 experiment is about. Units are in the names (`_s`, `_mb`, `_kb`).
@@ -13,7 +13,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, FieldReference
 
-from jaxagent.loops import sections
+from jaxagent.config import sections
 from jaxagent.options import Section
 
 

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent import accelerator, sharding
+from jaxagent.devices import accelerator, sharding
 from jaxagent.models import attention
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.flops import flops_per_token, training_factor
@@ -371,7 +371,7 @@ def text(name: str, found: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
   """Prints a config's plan; exit 1 where it does not fit, 2 where it is refused."""
   argv = list(sys.argv[1:] if argv is None else argv)
-  from jaxagent.loops import UserError
+  from jaxagent.errors import UserError
 
   try:
     args, overrides = read_arguments(argv)
@@ -439,8 +439,8 @@ def read_arguments(
 
 
 def _by_arithmetic(args: argparse.Namespace, overrides: list[str]) -> dict:
-  from jaxagent.loops import command_line, settings
-  from jaxagent.loops.dry_run import plan_of
+  from jaxagent.config import command_line, settings
+  from jaxagent.recipes.dry_run import plan_of
 
   sys.path.insert(0, str(pathlib.Path.cwd()))
   config = command_line.read([f'--config={args.config}', *overrides])

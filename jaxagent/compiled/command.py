@@ -8,12 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent import plan, sharding
+from jaxagent import plan
 from jaxagent.compiled import report, targets
 from jaxagent.compiled.programs import Engine, Run, micro_rows
-from jaxagent.loops import UserError, command_line, settings
-from jaxagent.loops.dry_run import Parts, parts_of
+from jaxagent.config import command_line, settings
+from jaxagent.devices import sharding
+from jaxagent.errors import UserError
 from jaxagent.models import attention
+from jaxagent.recipes.dry_run import Parts, parts_of
 
 
 def main(argv: Sequence[str]) -> int:

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxagent import algorithms, models, sharding, types
+from jaxagent import algorithms, models, types
 from jaxagent.data import batching
+from jaxagent.devices import sharding
 from jaxagent.learner import advantages as advantages_lib
 from jaxagent.learner import compiles, figures
 from jaxagent.learner import weights as weights_lib

@@ -17,7 +17,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from jaxagent import accelerator, algorithms, models, placement, sharding
+from jaxagent import algorithms, models
+from jaxagent.devices import accelerator, placement, sharding
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.weights import Flat, Layout
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxagent import models, sharding
+from jaxagent import models
+from jaxagent.devices import sharding
 from jaxagent.learner import programs, weights
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.offload import HOST, Offload

@@ -2,7 +2,7 @@
 
 A recipe defines one subclass of `types.Record` and registers it; `codec` writes and
 reads it by its kind and version. `TrainedTurn`, `TakenStep` and the two kinds of
-trajectories say what the loops add to a record.
+trajectories say what the stages add to a record.
 """
 
 from jaxagent.records.codec import (

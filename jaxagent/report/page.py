@@ -92,7 +92,7 @@ PANELS = (
   ('Value loss', '', (('critic/vf_loss', 'loss'),)),
   ('Response length', 'tokens', (('response_length/mean', 'mean'),)),
 )
-# Figures of jaxagent/behaviour.py, and the summary's parts they are of.
+# Figures of jaxagent/analysis/behaviour.py, and the summary's parts they are of.
 BEHAVIOUR = (
   ('responses', 'Responses', ''),
   ('edit_rate', 'Edits', 'of responses'),
@@ -147,7 +147,7 @@ def write_report(
 ) -> pathlib.Path:
   """Writes the report to `path`, atomically, and returns it.
 
-  summary: as `summary.json` (jaxagent/summary.py); missing parts are left out.
+  summary: as `summary.json` (jaxagent/analysis/summary.py); missing parts are left out.
   metrics_jsonl: the RL stage's metrics; a missing file draws no curves.
   trajectories: (policy, trajectory) each; thought and input of a step are read from
     its response. At most `max_trajectories` are shown, spread over policies and tasks.

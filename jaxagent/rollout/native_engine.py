@@ -25,7 +25,8 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxagent import accelerator, types
+from jaxagent import types
+from jaxagent.devices import accelerator
 from jaxagent.models.config import ModelConfig
 from jaxagent.rollout import grouping, prompt_rows
 from jaxagent.rollout import native_programs as programs

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxagent import accelerator
+from jaxagent.devices import accelerator
 from jaxagent.models import cached
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.logprobs import logits_of

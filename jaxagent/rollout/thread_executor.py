@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from jaxagent import disk, records
+from jaxagent import records
+from jaxagent.files import disk
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.work import Key, Work, WorkResult, failure
 from jaxagent.types import Executed

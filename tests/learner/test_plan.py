@@ -13,9 +13,10 @@ import pytest
 from benchmarks import learner_step
 from configs import stepwise_ppo
 from jaxagent import plan as plan_lib
-from jaxagent.loops import dry_run, engines
 from jaxagent.models.config import ModelConfig
+from jaxagent.recipes import dry_run
 from jaxagent.rollout import native_engine, native_programs, prompt_rows
+from jaxagent.runtime import engines
 
 ROOT = pathlib.Path(__file__).parents[2]
 

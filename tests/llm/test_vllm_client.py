@@ -10,8 +10,8 @@ from jaxagent.envs.interfaces import TextModelError
 from jaxagent.instrumentation import language_model
 from jaxagent.llm.base import Unfinished
 from jaxagent.llm.openai_client import OpenAIClient
-from jaxagent.loops import text_models
 from jaxagent.rollout.vllm_fleet import LaunchedFleet
+from jaxagent.runtime import text_models
 from jaxagent.testing import small_hf
 from tests.rollout.served import PYTHON, need_vllm
 

@@ -6,7 +6,8 @@ import math
 import pathlib
 import random
 
-from jaxagent import behaviour, evaluation, metrics, summary
+from jaxagent import metrics
+from jaxagent.analysis import behaviour, evaluation, summary
 from jaxagent.envs import parser
 from jaxagent.records import Evaluated
 from tests import made

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxagent import behaviour, report
+from jaxagent import report
+from jaxagent.analysis import behaviour
 from jaxagent.records import Evaluated
 from jaxagent.report import charts, page
 from tests import made
@@ -204,7 +205,7 @@ def test_trajectories_are_thinned_evenly(tmp_path, arguments):
   assert '16 of 64 are in this file' in text
 
 
-def test_steps_as_the_loops_record_them(tmp_path, arguments):
+def test_steps_as_the_stages_record_them(tmp_path, arguments):
   record = made.step(
     response='Reflection: none yet\nThought: try trees\nAction: Edit\n'
     'Action Input: {\n "a": 1\n}',

@@ -1,0 +1,1 @@
+"""Statistics of finished runs: evaluation, behaviour, failure modes, summary."""

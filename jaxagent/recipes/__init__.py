@@ -1,0 +1,1 @@
+"""Experiments: what is trained or measured, from its data to its report."""

@@ -1,0 +1,86 @@
+"""An agent around a model behind an endpoint, measured (paper 002).
+
+Nothing is trained: `config.agent` says how the model of `config.expert` is
+prompted and read; `random` asks none. Trajectories start from each task's
+starter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+from jaxagent import traces, types
+from jaxagent.config import endpoints
+from jaxagent.config.agents import actions_of
+from jaxagent.envs.agents import RandomAgent
+from jaxagent.recipes import agent_figures
+from jaxagent.recipes import starts as start_scripts
+from jaxagent.recipes.ml_agent import answers, evaluate
+from jaxagent.recipes.stages import timed
+from jaxagent.recipes.starts import write_json
+from jaxagent.runtime.host import Host
+from jaxagent.training.policy import seed_of
+
+AGENT = 'agent'  # the role, and the label of its records
+
+
+def run(host: Host, stack: contextlib.ExitStack) -> None:
+  """Writes eval/agent.json, agent.json and MLAgentBench's traces."""
+  with timed(host, 'starts'):
+    starts = start_scripts.make_starts(host)
+  with timed(host, 'evaluate_agent'):
+    records = evaluate.evaluate_text_model(
+      host,
+      AGENT,
+      starts,
+      lambda *asked: _answer(host, *asked),
+      lambda state: _shown(host, state),
+      endpoints.max_concurrency(host.config, 'expert'),
+    )
+  present = evaluate.present(records)
+  found = agent_figures.figures(host, starts, {host.config.agent: present})
+  path = host.work / 'agent.json'
+  write_json(path, found)
+  for record in records:
+    spec = host.spec(record.task)
+    traces.write_folder(
+      host.work / 'mlagentbench' / record.task / str(record.index),
+      record,
+      spec.research_problem,
+      store=host.env.store,
+      submission=spec.submission,
+    )
+  _say(found, path)
+
+
+def _shown(host: Host, state: types.State) -> str:
+  """Returns the model's prompt; '' if the agent asks no model."""
+  if host.config.agent == RandomAgent.name or host.expert.is_stand_in:
+    return ''
+  return host.expert.prompt(state, host.spec(state.task))
+
+
+def _answer(
+  host: Host, state: types.State, task: str, index: int, step: int
+) -> types.TextCompletion:
+  """Returns the agent's response. Raises TextModelError where there is none."""
+  spec = host.spec(task)
+  rng = random.Random(seed_of(host.config.seed, AGENT, task, index, step))
+  if host.config.agent == RandomAgent.name:
+    text = RandomAgent().act(state, spec, actions_of(host.config), rng)
+    return types.TextCompletion(text)
+  return answers.asked(host.expert, state, spec, rng, is_measured=True)
+
+
+def _say(found, path) -> None:
+  for agent, figures in found.items():
+    for task, kinds in figures['tasks'].items():
+      final = kinds['final']
+      print(
+        f'{agent} on {task}: success rate '
+        f'{final["success_rate"]["mean"]:.2f} of {final["runs"]} runs, '
+        f'{final["submissions"]} with a submission'
+      )
+  print(f'\nfigures      {path}')
+  print(f'traces       {path.parent / "mlagentbench"}')
