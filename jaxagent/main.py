@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
     config.work_dir = _WORK_DIR.value or config.work_dir
     config.dry_run = _DRY_RUN.value or config.dry_run
   try:
-    settings.expand_home(config)
+    settings.prepare(config)
     run.run(config)
   except errors.UserError as error:
     return _refuse(error)
@@ -94,8 +94,9 @@ def _parse(argv: list[str]) -> list[str]:
   """Reads the flags; one that absl cannot read is refused like a bad config."""
   try:
     if not any(a.lstrip('-').startswith('help') for a in argv[1:]):
-      from jaxagent.config import command_line
+      from jaxagent.config import command_line, renamed
 
+      argv[1:] = renamed.arguments(argv[1:])
       command_line.check_overrides(argv[1:])
     return flags.FLAGS(argv)
   except (flags.Error, ValueError) as error:

@@ -444,7 +444,7 @@ def _by_arithmetic(args: argparse.Namespace, overrides: list[str]) -> dict:
 
   sys.path.insert(0, str(pathlib.Path.cwd()))
   config = command_line.read([f'--config={args.config}', *overrides])
-  settings.expand_home(config)
+  settings.prepare(config)
   options = {
     name: getattr(args, name) for name in ('device', 'device_gb', 'mfu')
   }

@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     with config.unlocked():
       config.dry_run = True
       config.mesh.update(sizes)
-    settings.expand_home(config)
+    settings.prepare(config)
     settings.validate(config)
     parts = parts_of(config, 'cpu' if target.name.startswith('cpu') else 'gpu')
     check_attention(target, parts)

@@ -13,8 +13,6 @@ from jaxagent.config import sections
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
-WITHOUT_DEVICES = ('collect',)  # loops that never touch an accelerator
-
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
@@ -78,12 +76,12 @@ def related(
   """Returns a rule between several options.
 
   holds: the keys' values -> whether they are allowed. say: the complaint, with {0},
-    {1}, ... for the values.
+    {1}, ... for the values and {recipe} for the recipe's name.
   """
 
   def check(config: ConfigDict) -> str:
     values = [get(config, key) for key in keys]
-    return '' if holds(*values) else say.format(*values)
+    return '' if holds(*values) else say.format(*values, recipe=config.recipe)
 
   return Rule(keys, check, stage)
 

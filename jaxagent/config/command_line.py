@@ -12,7 +12,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from jaxagent import options
-from jaxagent.config import sections
+from jaxagent.config import renamed, sections
 
 HELP = (
   'The experiment, FILE.py[:VARIANT], such as configs/stepwise_ppo.py:tiny.'
@@ -25,7 +25,7 @@ def read(argv: Sequence[str]) -> Any:
   argv: without the program's name; nothing else may be in it. Raises ValueError,
   one line, for what is not understood.
   """
-  argv = list(argv)
+  argv = renamed.arguments(argv)
   check_overrides(argv)
   values = flags.FlagValues()
   config_flags.DEFINE_config_file(

@@ -18,7 +18,7 @@ _ROLES = {r: s for r, s in SECTIONS.items() if issubclass(s, Endpoint)}
 WITHOUT = {role: section.without for role, section in _ROLES.items()}
 WRITERS = tuple(r for r, s in _ROLES.items() if issubclass(s, TextEndpoint))
 SPEAKERS = ('expert', 'editor')  # whose model may speak for another role, too
-# Of the expert that trajectories are collected from; `loop=agent` measures one.
+# Of the expert that trajectories are collected from; recipe `agents` measures one.
 MEASURED_BY = {
   'max_tokens': (ExpertOptions.max_tokens, 'max_new_tokens'),
   'temperature': (ExpertOptions.temperature, 'temperature'),
@@ -46,11 +46,8 @@ def extra_of(config: ConfigDict, role: str) -> dict[str, Any]:
 
 
 def rules() -> tuple[Rule, ...]:
-  """Returns rules between a role and the role whose model it uses, or the loop."""
-  return (
-    *(_extra(role) for role in WITHOUT),
-    *(_measured(key) for key in MEASURED_BY),
-  )
+  """Returns rules between a role and the role whose model it uses."""
+  return tuple(map(_extra, WITHOUT))
 
 
 def _extra(role: str) -> Rule:
@@ -67,16 +64,3 @@ def _extra(role: str) -> Rule:
     return ''
 
   return Rule((key, f'{role}.kind'), check)
-
-
-def _measured(name: str) -> Rule:
-  """Returns the rule that a measured model has the limits of a policy."""
-  usual, of_policy = MEASURED_BY[name]
-  return checks.related(
-    f'expert.{name}',
-    'loop',
-    holds=lambda value, loop: value == usual or loop != 'agent',
-    say=f'config.expert.{name}={{0}} is for an expert that makes trajectories; the '
-    f'model that config.loop={{1!r}} measures uses config.rollout.{of_policy}: set '
-    'that.',
-  )

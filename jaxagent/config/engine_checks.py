@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from jaxagent.config import checks, model_checks
+from jaxagent.config import model_checks, recipe
 from jaxagent.rollout import nccl_group
 from jaxagent.rollout.engine import EngineError
 from jaxagent.rollout.vllm_api import (
@@ -37,7 +37,7 @@ def complaint(config: ConfigDict) -> str:
 
   Takes a second or two, or 30 where a server has to be waited for.
   """
-  if config.rollout.engine != 'vllm' or config.loop in checks.WITHOUT_DEVICES:
+  if config.rollout.engine != 'vllm' or not recipe.find(config).has_policy:
     return ''
   options = config.rollout.vllm
   try:
@@ -57,7 +57,7 @@ def complaint(config: ConfigDict) -> str:
 def nccl_complaint(config: ConfigDict) -> str:
   """Returns why weights cannot be sent over NCCL, '' if they can or need not."""
   served = config.rollout.engine == 'vllm'
-  if not served or config.loop in checks.WITHOUT_DEVICES:
+  if not served or not recipe.find(config).has_policy:
     return ''
   if config.rollout.vllm.sync != 'nccl' or not (why := nccl_group.complaint()):
     return ''

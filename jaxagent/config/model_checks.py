@@ -7,7 +7,7 @@ import math
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from jaxagent.config import checks
+from jaxagent.config import checks, recipe
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
@@ -96,7 +96,7 @@ def weights_fit(key: str) -> checks.Rule:
 
   def check(config: ConfigDict) -> str:
     folder = checks.get(config, key)
-    if not folder or config.loop in checks.WITHOUT_DEVICES:
+    if not folder or not recipe.find(config).has_policy:
       return ''
     from jaxagent.models import hf
 
@@ -144,7 +144,7 @@ def critic_fits(config: ConfigDict) -> str:
 
 
 def mesh_fits_devices(config: ConfigDict) -> str:
-  if config.loop in checks.WITHOUT_DEVICES:
+  if not recipe.find(config).has_policy:
     return ''
   import jax
 
@@ -173,7 +173,7 @@ def mesh_fits_devices(config: ConfigDict) -> str:
 def offload_fits_devices(config: ConfigDict) -> str:
   """Returns a complaint where `rl.offload` would do nothing on the devices, else ''."""
   roles = tuple(config.rl.offload)
-  if not roles or config.loop in checks.WITHOUT_DEVICES:
+  if not roles or not recipe.find(config).has_policy:
     return ''
   from jaxagent.devices import sharding
   from jaxagent.learner import offload

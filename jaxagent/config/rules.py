@@ -8,6 +8,7 @@ what it may be and the remedy. `tests/config/test_rules.py` breaks every one onc
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jaxagent.config import (
@@ -15,12 +16,12 @@ from jaxagent.config import (
   endpoints,
   engine_checks,
   model_checks,
+  recipe,
   sections,
   task_checks,
   templates,
 )
 from jaxagent.files import readings
-from jaxagent.rewards.config import RewardOptions
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
@@ -31,7 +32,11 @@ def complaint(config: ConfigDict, stages: tuple[str, ...]) -> str:
   for stage in stages:
     if found := sections.complaint(config, stage):
       return found
-    for rule in RULES:
+    try:
+      own = recipe.find(config).rules
+    except (ValueError, TypeError) as error:
+      return str(error)
+    for rule in (*RULES, *own):
       present = all(checks.has(config, key) for key in rule.keys)
       if rule.stage == stage and present and (found := _checked(rule, config)):
         return found
@@ -48,8 +53,30 @@ def _checked(rule: checks.Rule, config) -> str:
 
 
 _MOST_SHOWN = 200  # characters of a path in an error
-RL_LOOPS = ('stepwise_ppo', 'episodewise_ppo', 'rl_for_mle')
-_NEST = 'deadlines nest (execution < step < lease < watchdog)'
+
+
+def _random_agent(config: ConfigDict) -> str:
+  if config.agent != 'random' or not recipe.find(config).trains:
+    return ''
+  return (
+    f'config.agent={config.agent!r} asks no model: nothing can be trained to act '
+    f"so. It is for config.recipe='agents', not {config.recipe!r}."
+  )
+
+
+def _nested(key: str) -> Callable[[ConfigDict], str]:
+  """Returns the check that a step ends before RL gives it up."""
+
+  def check(config: ConfigDict) -> str:
+    step, around = config.sandbox.step_timeout_s, checks.get(config, key)
+    if step < around or not recipe.find(config).runs_rl:
+      return ''
+    return (
+      f'config.sandbox.step_timeout_s={step} must be below config.{key}={around}: '
+      'deadlines nest (execution < step < lease < watchdog).'
+    )
+
+  return check
 
 
 RULES: tuple[checks.Rule, ...] = (
@@ -64,67 +91,11 @@ RULES: tuple[checks.Rule, ...] = (
     'used with config.rl.rest={1!r} and config.rollout.engine={2!r}; set it to False, '
     "or choose rest='wait' and engine='native'.",
   ),
-  checks.related(
-    'env.after_edit',
-    'loop',
-    holds=lambda after, loop: (
-      after != 'nothing'
-      or loop not in ('collect', 'sft', 'stepwise_ppo', 'episodewise_ppo')
-    ),
-    say='config.env.after_edit={0!r} gives an edit no score, so that each would have '
-    'the reward of a failure; config.loop={1!r} needs measure or execute.',
-  ),
-  checks.related(
-    'rl.states',
-    'loop',
-    holds=lambda states, loop: not states or loop != 'episodewise_ppo',
-    say='config.rl.states={0} is for step-wise RL; whole trajectories '
-    '(config.loop={1!r}) start from the starters. Set it to 0.',
-  ),
+  recipe.STAGE_RULE,
+  checks.Rule(('agent', 'recipe'), _random_agent),
   *(
-    checks.related(
-      key,
-      'loop',
-      holds=lambda value, loop: not value or loop != 'rl_for_mle',
-      say=f'config.{key}={{0!r}} is not for config.loop={{1!r}}, which trains on '
-      'config.tasks.heldin; leave it out.',
-    )
-    for key in ('rl.tasks', 'rl.states')
-  ),
-  checks.related(
-    'rl.gamma',
-    'loop',
-    holds=lambda gamma, loop: gamma == 1 or loop != 'episodewise_ppo',
-    say='config.rl.gamma={0} discounts the tokens of a row only, and in '
-    'config.loop={1!r} each turn of a trajectory is a row of its own; set it to 1.',
-  ),
-  *(
-    checks.related(
-      f'reward.{key}',
-      'loop',
-      holds=lambda value, loop, usual=usual: (
-        value == usual or loop not in ('rl_for_mle', 'tree_search', 'agent')
-      ),
-      say=f'config.reward.{key}={{0}} is for equation 6, which config.loop={{1!r}} '
-      'does not train on; leave it out.',
-    )
-    for key, usual in RewardOptions.defaults().items()
-  ),
-  checks.related(
-    'sandbox.step_timeout_s',
-    'rl.watchdog_s',
-    'loop',
-    holds=lambda step, watchdog, loop: step < watchdog or loop not in RL_LOOPS,
-    say='config.sandbox.step_timeout_s={0} must be below '
-    f'config.rl.watchdog_s={{1}}: {_NEST}.',
-  ),
-  checks.related(
-    'sandbox.step_timeout_s',
-    'rl.lease_s',
-    'loop',
-    holds=lambda step, lease, loop: step < lease or loop not in RL_LOOPS,
-    say='config.sandbox.step_timeout_s={0} must be below '
-    f'config.rl.lease_s={{1}}: {_NEST}.',
+    checks.Rule(('sandbox.step_timeout_s', key, 'recipe'), _nested(key))
+    for key in ('rl.watchdog_s', 'rl.lease_s')
   ),
   checks.related(
     'instrumenter.timeout_s',
@@ -150,40 +121,6 @@ RULES: tuple[checks.Rule, ...] = (
     holds=lambda k, samples: k <= samples,
     say='config.eval.k={0} needs as many solutions of a task, but '
     'config.solution.samples={1}; lower k or raise the samples.',
-  ),
-  checks.related(
-    'solution.programs',
-    'model.path',
-    'sft.conversations',
-    'loop',
-    holds=lambda programs, path, file, loop: (
-      programs or path or file or loop != 'rl_for_mle'
-    ),
-    say='config.solution.programs={0} leaves nothing to learn programs from, and '
-    'config.model.path={1!r} names no model that can write them; give one of '
-    'the two, or config.sft.conversations.',
-    stage='run',  # the paper's variant is planned without weights
-  ),
-  checks.related(
-    'sft.epochs',
-    'model.path',
-    'loop',
-    holds=lambda epochs, path, loop: (
-      epochs or path or loop != 'sft'
-    ),  # RL from the model as it is: paper 000, figure 5
-    say='config.sft.epochs={0} trains nothing, and config.model.path={1!r} names no '
-    'trained model; give one of the two.',
-    stage='run',
-  ),
-  checks.related(
-    'solution.programs',
-    'sft.conversations',
-    'loop',
-    holds=lambda programs, file, loop: (
-      not (programs and file) or loop not in ('rl_for_mle', 'tree_search')
-    ),
-    say='config.solution.programs={0} and config.sft.conversations={1!r} are both '
-    "for SFT, which uses one of them; set the first to 0 or the second to ''.",
   ),
   checks.related(
     'sft.conversations',

@@ -12,19 +12,24 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from jaxagent import options
-from jaxagent.config import checks, endpoints, rules, sections
+from jaxagent.config import checks, endpoints, renamed, rules, sections
 from jaxagent.errors import UserError
 from jaxagent.files import disk
 
 # Where results go, not what they are: left out of the config's hash.
-_PLACE = ('work_dir', 'dry_run', 'loop', 'name')
+_PLACE = ('work_dir', 'dry_run', 'recipe', 'stage', 'name')
 
 
-def expand_home(config: ConfigDict) -> None:
-  """Replaces a leading `~` in each path of the config, in place.
+def prepare(config: ConfigDict) -> None:
+  """Replaces former keys, and a leading `~` in each path of the config, in place.
 
-  Raises UserError for the home of a user that is not there.
+  Raises UserError for a former value that is not known, or for the home of a user
+  that is not there.
   """
+  try:
+    renamed.upgrade(config)
+  except ValueError as error:
+    raise UserError(str(error)) from error
   with config.unlocked():
     for key in sections.paths(config):
       if not checks.has(config, key):

@@ -12,16 +12,6 @@ from jaxagent.options import Section, must, option, relation
 from jaxagent.rewards.mle import SCALES
 from jaxagent.rollout.config import SchedulerOptions
 
-LOOPS = (
-  'collect',
-  'sft',
-  'stepwise_ppo',
-  'episodewise_ppo',
-  'evaluate',
-  'rl_for_mle',
-  'tree_search',
-  'agent',
-)
 _MOST_STEPS = MAX_CALLS // 2  # a completion and an execution each
 
 
@@ -31,8 +21,15 @@ class RunConfig(Section):
 
   name: str = option('base', help='Name of the experiment.')
   variant: str = option('tiny', help='Name of the variant.')
-  loop: str = option(
-    'stepwise_ppo', choices=LOOPS, help='Stages that are run; see README.md.'
+  recipe: str = option(
+    'stepwise',
+    help='The experiment: stepwise, episodewise, solutions, tree_search, agents; '
+    'or your own, module:Class or FILE.py:Class.',
+  )
+  stage: str = option(
+    'all',
+    help='What of the recipe is run: all; or of some recipes collect, sft (up to '
+    'it) or evaluate (of a trained policy).',
   )
   seed: int = option(
     0, least=0, most=2**31 - 1, help='Seed of everything that is drawn.'
@@ -54,17 +51,7 @@ class RunConfig(Section):
     'research',
     choices=tuple(agents.AGENTS),
     help='How a step-wise policy is prompted, in the full style, and answers; '
-    'random: loop agent alone.',
-  )
-
-  relations = (
-    relation(
-      'agent',
-      'loop',
-      holds=lambda agent, loop: agent != 'random' or loop == 'agent',
-      say='{at}agent={agent!r} asks no model: nothing can be trained to act '
-      "so. It is for {at}loop='agent', not {loop!r}.",
-    ),
+    'random: recipe agents alone.',
   )
 
 
@@ -121,7 +108,7 @@ class CollectConfig(Section):
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeConfig(Section):
-  """Trajectories of loop episodewise_ppo, from the starter on."""
+  """Trajectories of recipe episodewise, from the starter on."""
 
   max_steps: int = option(
     15,
@@ -313,7 +300,7 @@ class EvalConfig(Section):
 
 @dataclasses.dataclass(frozen=True)
 class SolutionConfig(Section):
-  """Whole solutions (loops rl_for_mle and tree_search)."""
+  """Whole solutions (recipes solutions and tree_search)."""
 
   scale: str = option(
     'bounded',
@@ -346,7 +333,7 @@ class SolutionConfig(Section):
 
 @dataclasses.dataclass(frozen=True)
 class SearchConfig(Section):
-  """Loop tree_search: draft, debug, improve (AIDE)."""
+  """Recipe tree_search: draft, debug, improve (AIDE)."""
 
   runs: int = option(8, help='Searches of a task.', advanced=True)
   steps: int = option(20, help='Programs of a search.', advanced=True)

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jaxagent.config import checks, model_checks
+from jaxagent.config import checks, model_checks, recipe
 from jaxagent.errors import UserError
 
 if TYPE_CHECKING:
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def tasks_dir(config: ConfigDict) -> str:
-  if pathlib.Path(config.tasks_dir).is_dir():
+  from jaxagent.config.tasks import folder
+
+  if folder(config).is_dir():
     return ''
   return (
     f'config.tasks_dir={config.tasks_dir!r} is not a folder here '
@@ -25,7 +27,7 @@ def tasks_dir(config: ConfigDict) -> str:
 
 def chosen_tasks(config: ConfigDict) -> str:
   """Returns a complaint about names, splits, scales or ideas of tasks, else ''."""
-  from jaxagent.config.tasks import choose_tasks
+  from jaxagent.config.tasks import choose_tasks, folder
   from jaxagent.data.ideas import idea_pool
   from jaxagent.envs.tasks import load_task
 
@@ -37,14 +39,13 @@ def chosen_tasks(config: ConfigDict) -> str:
         f'config.rl.tasks: {strange[0]!r} is not held-in; choose from: '
         f'{", ".join(heldin)}.'
       )
-    folder = pathlib.Path(config.tasks_dir)
-    specs = [load_task(name, folder) for name in heldin + heldout]
-    if config.loop == 'agent':
-      return ''  # nothing is trained
+    specs = [load_task(name, folder(config)) for name in heldin + heldout]
+    if not recipe.find(config).trains:
+      return ''
     if bare := [s.name for s in specs if s.layout == 'mlagentbench']:
       return (
         f'config.tasks: {", ".join(bare)} without task.yaml: agents are measured '
-        f"there (config.loop='agent'), config.loop={config.loop!r} trains. Write "
+        f"there (config.recipe='agents'), config.recipe={config.recipe!r} trains. Write "
         'a task.yaml with validation and private rows (docs/tasks.md).'
       )
     pools = {s.name: len(idea_pool(s)) for s in specs if s.name in heldin}
@@ -73,7 +74,7 @@ def tokenizer_fits(config: ConfigDict) -> str:
   It must be readable, fit the model, and leave room for the shortest prompt.
   """
   given = config.tokenizer.path or config.model.path
-  if not given or config.loop in checks.WITHOUT_DEVICES:
+  if not given or not recipe.find(config).has_policy:
     return ''
   from jaxagent.config import templates
   from jaxagent.files import readings
@@ -113,21 +114,14 @@ def prompt_room(config: ConfigDict) -> str:
 
 
 def _shortest(config: ConfigDict, length: Callable[[str], int]) -> int:
-  """Returns `length` of the shortest prompt, that of an empty script."""
-  from jaxagent import types
-  from jaxagent.config.agents import prompter_of
-  from jaxagent.config.tasks import choose_tasks
+  """Returns `length` of the shortest prompt, 0 where it is known later."""
+  from jaxagent.config.tasks import choose_tasks, folder
   from jaxagent.envs.tasks import load_task
 
-  if config.loop in ('rl_for_mle', 'tree_search'):
-    return 0  # the data's beginning is in it: `solutions.PromptIds` tells
-  lengths = []
-  for name in sum(choose_tasks(config), ()):
-    spec = load_task(name, pathlib.Path(config.tasks_dir))
-    state = types.State('', name, {}, None, None)
-    text = prompter_of(config).text(state, spec)
-    lengths.append(length(text))
-  return min(lengths)
+  own = recipe.find(config)
+  specs = [load_task(n, folder(config)) for n in sum(choose_tasks(config), ())]
+  texts = map(own.shortest_prompt, specs)
+  return min(length(text) if text else 0 for text in texts)
 
 
 def too_short(config: ConfigDict, shortest: int) -> str:

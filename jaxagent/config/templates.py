@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from jaxagent import options
-from jaxagent.config import checks
+from jaxagent.config import checks, recipe
 from jaxagent.data import chat
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _KEY = 'rollout.chat_template_kwargs'
 _SWITCHES = ('enable_thinking', 'thinking')  # Qwen3, GLM; DeepSeek, Granite
-_WITHOUT_POLICY = ('agent', 'collect')
 
 
 def kwargs_of(config: ConfigDict) -> dict[str, Any]:
@@ -34,15 +33,15 @@ def complaint(config: ConfigDict, tokenizer: Any) -> str:
   '' where they do not. A parser that takes text before the format gets a warning.
   """
   tag = getattr(tokenizer, 'opens_thoughts', '')
-  if not tag or config.loop in _WITHOUT_POLICY:
+  own = recipe.find(config)
+  if not tag or not own.has_policy:
     return ''
   what = (
     f'the chat template in {tokenizer.folder} opens {tag} at the end of each prompt: '
     'what the policy writes begins within its thoughts'
   )
   remedy = _remedy(config, tokenizer)
-  whole = config.loop in ('rl_for_mle', 'tree_search')
-  if whole or config.env.parse_mode == 'strict':
+  if own.strict_format or config.env.parse_mode == 'strict':
     return f'{what}, and every response is of invalid format. {remedy}'
   _log.warning('%s. %s', what, remedy)
   return ''

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from jaxagent import models, plan
-from jaxagent.config import settings
+from jaxagent.config import recipe, settings
 from jaxagent.config.tasks import choose_tasks
 from jaxagent.learner import LearnerConfig
 
@@ -27,15 +27,10 @@ def print_plan(config: ConfigDict) -> None:
 
 
 def _stages(config: ConfigDict, heldin, heldout) -> list[str]:
-  tasks = len(heldin), len(heldin) + len(heldout)
   return [
     f'1 tasks      held-in {", ".join(heldin)}',
     f'             held-out {", ".join(heldout) or "none"}',
-    *(
-      _of_searches(config, tasks[1])
-      if config.loop == 'tree_search'
-      else _of_training(config, *tasks)
-    ),
+    *recipe.find(config).plan(heldin, heldout),
     f'sandbox      {config.sandbox.backend}, at least '
     f'{config.sandbox.min_tier}, {config.sandbox.slots} slots '
     f'of {config.sandbox.threads} CPUs, {_limit(config.sandbox.timeout_s, "s")} and '
@@ -43,94 +38,8 @@ def _stages(config: ConfigDict, heldin, heldout) -> list[str]:
   ]
 
 
-def _of_training(config: ConfigDict, heldin: int, tasks: int) -> list[str]:
-  """Returns the plan lines of a run that trains.
-
-  heldin, tasks: how many tasks are held-in, and how many there are in all.
-  """
-  rl = config.rl
-  policies = [p for p in config.eval.policies if p != 'starter']
-  collected, evaluated = (
-    _of_solutions(config)
-    if config.loop == 'rl_for_mle'
-    else _of_trajectories(config)
-  )
-  return [
-    f'2 collect    {collected(heldin)}',
-    f'3 sft        {_sft(config)}',
-    f'4 rl         {rl.updates} updates of {rl.batch_size} '
-    f'{_unit(config)} '
-    f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
-    f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}',
-    f'5 evaluate   {evaluated(tasks)}, for each '
-    f'of {" and ".join(policies) or "no policy"}',
-  ]
-
-
-def _sft(config: ConfigDict) -> str:
-  sft, file = config.sft, config.sft.conversations
-  if config.loop == 'rl_for_mle' and not (file or config.solution.programs):
-    return 'none'
-  text = f'{sft.epochs} epochs, batch {sft.batch_size}, lr {sft.lr:g}'
-  return f'{text}, conversations of {file}' if file else text
-
-
-def _of_searches(config: ConfigDict, tasks: int) -> list[str]:
-  """Returns the plan lines of a tree search; no model is trained."""
-  writer, search = config.writer, config.search
-  author = "the work directory's policy"
-  if writer.kind == 'openai':
-    author = f'{writer.model or "a model"} behind an endpoint'
-  runs, n = search.runs * tasks, writer.samples * tasks
-  samples = f'{n} solutions from scratch, {n} improved' if n else 'none'
-  return [
-    f'2 samples    {samples}',
-    f'3 search     {runs} searches of {search.steps} programs each '
-    f'({search.drafts} drafts), {runs * search.steps} programs by {author}',
-  ]
-
-
 def _limit(most: float, unit: str) -> str:
   return f'{most:g} {unit}' if most else f"the task's own {unit}"
-
-
-def _unit(config: ConfigDict) -> str:
-  """Returns the unit that a batch is counted in."""
-  if config.loop == 'episodewise_ppo':
-    return f'trajectories of up to {config.episode.max_steps} steps'
-  return 'solutions' if config.loop == 'rl_for_mle' else 'steps'
-
-
-def _of_trajectories(config: ConfigDict):
-  """Returns two functions: number of tasks -> text about (collecting, evaluating)."""
-  collect = config.collect
-
-  def collected(tasks: int) -> str:
-    return (
-      f'{collect.trajectories_per_task * tasks} trajectories of up to '
-      f'{collect.max_steps} steps ({config.expert.kind} expert, '
-      f'{config.editor.kind} editor)'
-    )
-
-  def evaluated(tasks: int) -> str:
-    runs = config.eval.trajectories_per_task * tasks
-    return f'{runs} trajectories, at most {runs * config.eval.max_steps} steps'
-
-  return collected, evaluated
-
-
-def _of_solutions(config: ConfigDict):
-  options = config.solution
-
-  def collected(tasks: int) -> str:
-    programs = options.programs
-    return f'{programs} programs by script' if programs else 'none'
-
-  def evaluated(tasks: int) -> str:
-    n = options.samples * tasks
-    return f'{n} solutions from scratch, {n} improved'
-
-  return collected, evaluated
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,28 +8,18 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from jaxagent.config import settings
+from jaxagent.config import recipe, settings
 from jaxagent.devices import sharding
 from jaxagent.errors import UserError
-from jaxagent.recipes.agents import recipe as run_agent
-from jaxagent.recipes.ml_agent import recipe as stepwise
-from jaxagent.recipes.solutions import recipe as rl_for_mle
 from jaxagent.runtime.host import Host, open_host
-from jaxagent.training import crew, device
+from jaxagent.training import crew
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
-# Loop -> its stages; every other one is a part of stepwise's.
-_EXPERIMENTS = {
-  'rl_for_mle': rl_for_mle,
-  'tree_search': rl_for_mle,
-  'agent': run_agent,
-}
-
 
 def run(config: ConfigDict) -> None:
-  """Runs the stages of `config.loop` whose results are not there yet.
+  """Runs the stages of `config.recipe` whose results are not there yet.
 
   Of several processes the first does; the others take part in its learner.
   """
@@ -46,14 +36,11 @@ def run(config: ConfigDict) -> None:
 
 
 def _lead(config: ConfigDict) -> None:
-  work = settings.open_work_dir(config)
-  if config.loop == 'evaluate' or (
-    config.loop == 'tree_search' and config.writer.kind == 'policy'
-  ):
-    device.check_trained(work)
+  work, own = settings.open_work_dir(config), recipe.find(config)
+  own.check_work_dir(work)
   with open_host(config, work) as host, contextlib.ExitStack() as stack:
     _say(host)
-    _EXPERIMENTS.get(config.loop, stepwise).run(host, stack)
+    own.run(host, stack)
 
 
 def _say(host: Host) -> None:

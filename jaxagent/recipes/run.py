@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run(config: ConfigDict) -> None:
-  """Checks the config, then runs the loop that `config.loop` names."""
+  """Checks the config, then runs the recipe that it names."""
   from jaxagent.config import settings
 
   settings.validate(config)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from jaxagent.config.agents import prompter_of
 from jaxagent.data import conversations
 from jaxagent.data.conversations import Conversation
 from jaxagent.data.expert_steps import training_steps
+from jaxagent.data.records import state_of
 from jaxagent.errors import UserError
 from jaxagent.records import Collected
 from jaxagent.training import sft
@@ -42,6 +44,16 @@ def imported(config: ConfigDict) -> list[Conversation]:
 def texts(found: Sequence[Conversation]) -> Iterator[str]:
   """Yields prompts and responses, for a tokenizer to be trained on."""
   return itertools.chain.from_iterable((c.prompt, c.response) for c in found)
+
+
+def step_texts(host: Host, records: Sequence[Collected]) -> Iterator[str]:
+  """Yields prompts and responses of expert steps."""
+  prompter = prompter_of(host.config)
+  for record in records:
+    for step in record.steps:
+      state = state_of(step, host.env.store.get)
+      yield prompter.text(state, host.spec(state.task))
+      yield step.record.response
 
 
 def rows_of_imported(

@@ -9,8 +9,9 @@ import signal
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from jaxagent.config import recipe
 from jaxagent.config.agents import actions_of, agent_of
-from jaxagent.config.tasks import choose_tasks
+from jaxagent.config.tasks import choose_tasks, folder
 from jaxagent.envs import label_sources
 from jaxagent.envs.grading import Grader, WorkerDied
 from jaxagent.envs.snapshots import Snapshots
@@ -24,7 +25,6 @@ from jaxagent.metrics import Progress
 from jaxagent.runtime import executions, text_models
 from jaxagent.runtime.executions import CountedEnvironment
 from jaxagent.sandbox import BackendError, SandboxPool, TierError
-from jaxagent.stand_ins.programmer import ScriptedProgrammer
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
@@ -79,11 +79,7 @@ class Host:
   @property
   def stand_ins(self) -> list[str]:
     """Names of the scripted models that take the place of language models."""
-    models: tuple[Any, ...] = (self.expert, self.editor, self.env.reader)
-    if self.config.loop == 'agent' and self.config.agent == 'random':
-      models = models[1:]
-    if self.config.loop in ('rl_for_mle', 'tree_search'):
-      models = (ScriptedProgrammer(),) if self.config.solution.programs else ()
+    models = recipe.find(self.config).stand_ins(self)
     return [m.name for m in models if m.is_stand_in]
 
   def spec(self, task: str):
@@ -100,7 +96,7 @@ def prepare_all(
   with Progress('tasks', len(names)) as progress:
     for name in names:
       try:
-        spec = load_task(name, pathlib.Path(config.tasks_dir))
+        spec = load_task(name, folder(config))
         prepared[name] = prepare_task(spec, work / 'tasks')
       except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
@@ -148,7 +144,7 @@ def open_host(config: ConfigDict, work: pathlib.Path) -> Iterator[Host]:
           work_dir=work / 'sandbox',
           hidden=(
             work,
-            config.tasks_dir,
+            folder(config),
             *label_sources.folders(t.spec for t in prepared.values()),
           ),
           **_of_backend(box),

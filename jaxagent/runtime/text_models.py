@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxagent import types
-from jaxagent.config import endpoints
+from jaxagent.config import endpoints, recipe
 from jaxagent.config.agents import actions_of, agent_of
 from jaxagent.data import ideas
 from jaxagent.envs.interfaces import Helper, NoText, TextModelError
@@ -48,7 +48,7 @@ def make_expert(config: ConfigDict, work: pathlib.Path):
     'temperature': config.expert.temperature,
   }
   how: dict[str, Any] = {}
-  if config.loop == 'agent':  # the model is what is measured
+  if recipe.find(config).expert_is_measured:
     rollout = config.rollout
     limits = {
       'max_tokens': rollout.max_new_tokens,

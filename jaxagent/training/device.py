@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from jaxagent import models, types
 from jaxagent.checkpoint import CheckpointManager
-from jaxagent.config import task_checks, templates
+from jaxagent.config import recipe, templates
 from jaxagent.config.agents import prompter_of, stop_of
 from jaxagent.data import bpe, chat
-from jaxagent.data.records import state_of
-from jaxagent.envs.solution import SYSTEM
 from jaxagent.errors import UserError
 from jaxagent.files import readings
 from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.models import hf
-from jaxagent.records import Collected
 from jaxagent.runtime import engines
 from jaxagent.training import crew
 from jaxagent.training.policy import Policy
@@ -41,7 +38,9 @@ def make_tokenizer(host: Host, texts: Iterable[str]) -> Tokenizer:
   own = host.work / 'tokenizer'
   try:
     if folder := tokenizer_folder(host.config):
-      tokenizer = templates.load(host.config, folder, system_of(host.config))
+      tokenizer = templates.load(
+        host.config, folder, recipe.find(host.config).system_message()
+      )
       made = model_config(host.config, tokenizer.vocab_size)
       readings.check_readers(folder, made.to_hf(), texts)
     elif (own / 'tokenizer.json').exists():
@@ -60,40 +59,9 @@ def make_tokenizer(host: Host, texts: Iterable[str]) -> Tokenizer:
   return tokenizer
 
 
-def system_of(config: ConfigDict) -> str:
-  """Returns the system message of the policy's prompts; '' for none."""
-  whole = config.loop in ('rl_for_mle', 'tree_search')
-  return SYSTEM if whole and config.rollout.prompt_style == 'full' else ''
-
-
 def tokenizer_folder(config: ConfigDict) -> str:
   """Returns the folder of the given tokenizer; '' if the run trains one."""
   return config.tokenizer.path or config.model.path
-
-
-def check_prompts(host: Host, tokenizer: Any, starts) -> None:
-  """Raises UserError where even the shortest prompt would be cut."""
-  prompter = prompter_of(host.config)
-  shortest = min(
-    len(
-      tokenizer.encode_prompt(
-        prompter.text(start.state, host.spec(task), lambda text: False)
-      )
-    )
-    for task, start in starts.items()
-  )
-  if complaint := task_checks.too_short(host.config, shortest):
-    raise UserError(complaint)
-
-
-def step_texts(host: Host, records: Sequence[Collected]) -> Iterator[str]:
-  """Yields prompts and responses of expert steps."""
-  prompter = prompter_of(host.config)
-  for record in records:
-    for step in record.steps:
-      state = state_of(step, host.env.store.get)
-      yield prompter.text(state, host.spec(state.task))
-      yield step.record.response
 
 
 def model_config(config: ConfigDict, vocab_size: int) -> models.ModelConfig:

@@ -49,7 +49,7 @@ from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
 from jaxagent.training import control, crew, traces, weighting
 from jaxagent.training.policy import Policy
-from jaxagent.training.recipe import Recipe
+from jaxagent.training.workflow import RolloutWorkflow
 
 if TYPE_CHECKING:
   from jaxagent.runtime.host import Host
@@ -57,20 +57,23 @@ if TYPE_CHECKING:
 
 
 def run(
-  host: Host, recipe: Recipe, learner: Learner | Leader, policy: Policy
+  host: Host,
+  workflow: RolloutWorkflow,
+  learner: Learner | Leader,
+  policy: Policy,
 ) -> None:
   """Trains until `rl.updates`; resumes from the last checkpoint.
 
   Args:
     host: tasks, sandbox, environment.
-    recipe: what is trained on.
+    workflow: prompts, rollouts and executions of the recipe.
     learner: holds policy, value model and reference.
     policy: samples with the learner's parameters.
 
   Raises UserError where the recipe's record cannot be kept, or where the run holds
   records of a kind or version that is not known.
   """
-  _register(recipe)
+  _register(workflow)
   config = host.config.rl
   directory = host.work / 'rl'
   checkpoints = CheckpointManager(
@@ -80,22 +83,24 @@ def run(
   inbox = JournalledInbox(journal)
   sampler = RoleSampler(
     {
-      POLICY: EngineSampler(inbox, policy.engine, recipe.request),
+      POLICY: EngineSampler(inbox, policy.engine, workflow.request),
       **{
         role: ThreadSampler(
           inbox, one.draw, max_concurrency=one.max_concurrency
         )
-        for role, one in recipe.frozen_roles.items()
+        for role, one in workflow.frozen_roles.items()
       },
     }
   )
   log = RolloutLog(host.work / rollout_log.LOG, RealClock())
-  scheduler = _scheduler(host, recipe, sampler, inbox, journal, log)
+  scheduler = _scheduler(host, workflow, sampler, inbox, journal, log)
   try:
-    start, counts = _resume(checkpoints, learner, scheduler, recipe.name)
+    start, counts = _resume(checkpoints, learner, scheduler, workflow.name)
     policy.engine.update_weights(learner.policy_params, start)
-    saver = Saver(checkpoints, journal, learner, scheduler, counts, recipe.name)
-    _Loop(host, recipe, learner, policy, scheduler, saver).run(start)
+    saver = Saver(
+      checkpoints, journal, learner, scheduler, counts, workflow.name
+    )
+    _Loop(host, workflow, learner, policy, scheduler, saver).run(start)
     # The ledger beside the checkpoint is for people and for audits.
     scheduler.ledger.save(directory / 'ledger.json')
   except StalledError as error:
@@ -117,16 +122,16 @@ def run(
     journal.close()
 
 
-def _register(recipe: Recipe) -> None:
-  kind = getattr(recipe, 'record_type', None)
+def _register(workflow: RolloutWorkflow) -> None:
+  kind = getattr(workflow, 'record_type', None)
   if kind is None:
     raise UserError(
-      f'recipe {recipe.name!r} lacks record_type: the class of its records.'
+      f'recipe {workflow.name!r} lacks record_type: the class of its records.'
     )
   try:
     records.register(kind)
   except ValueError as error:
-    raise UserError(f'recipe {recipe.name!r}: {error}') from error
+    raise UserError(f'recipe {workflow.name!r}: {error}') from error
 
 
 class _Loop:
@@ -135,13 +140,13 @@ class _Loop:
   def __init__(
     self,
     host: Host,
-    recipe: Recipe,
+    workflow: RolloutWorkflow,
     learner: Learner | Leader,
     policy: Policy,
     scheduler: Scheduler,
     saver: Saver,
   ):
-    self._host, self._recipe = host, recipe
+    self._host, self._workflow = host, workflow
     self._learner, self._policy = learner, policy
     self._scheduler, self._saver = scheduler, saver
     self._saved_s = 0.0
@@ -192,7 +197,7 @@ class _Loop:
     metrics.update(batch.stats)
     metrics.update(weight_stats)
     metrics.update(traces.metrics(samples, update))
-    metrics.update(self._recipe.trained(batch.samples))
+    metrics.update(self._workflow.trained(batch.samples))
     metrics['timing_s/gen'] = collected - began
     metrics['timing_s/save_checkpoint'] = self._saved_s
     metrics['training/global_step'] = update + 1
@@ -277,7 +282,7 @@ def _resume(
 
 def _scheduler(
   host: Host,
-  recipe: Recipe,
+  workflow: RolloutWorkflow,
   sampler: RoleSampler,
   inbox: JournalledInbox,
   journal: Journal,
@@ -293,15 +298,15 @@ def _scheduler(
   )
   executor = ThreadExecutor(
     inbox,
-    recipe.execute,
+    workflow.execute,
     threads=threads,
     slots=host.config.sandbox.slots,
     lookahead=max(0, capacity - threads),
     cancel=host.pool.cancel,
   )
   return Scheduler(
-    recipe.source(),
-    recipe,
+    workflow.source(),
+    workflow,
     sampler,
     executor,
     inbox,
@@ -323,9 +328,9 @@ def _scheduler(
     ),
     seed=seed,
     journal=journal,
-    roles=(POLICY, *recipe.frozen_roles),
+    roles=(POLICY, *workflow.frozen_roles),
     log=log,
     max_concurrency={
-      role: one.max_concurrency for role, one in recipe.frozen_roles.items()
+      role: one.max_concurrency for role, one in workflow.frozen_roles.items()
     },
   )

@@ -76,7 +76,7 @@ def test_an_extra_that_is_no_dictionary_or_has_no_endpoint_is_refused(
 )
 def test_a_measured_model_has_the_policys_limits(name, value):
   config = common.base()
-  config.loop, config.expert[name] = 'agent', value
+  config.recipe, config.expert[name] = 'agents', value
   with pytest.raises(UserError, match=f'expert.{name}=.*config.rollout.'):
     settings.validate(config)
 

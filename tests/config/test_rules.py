@@ -16,6 +16,7 @@ from jaxagent.config import (
   endpoints,
   engine_checks,
   model_checks,
+  recipe,
   rules,
   sections,
   settings,
@@ -64,7 +65,6 @@ def test_a_config_holds_the_options_of_all_sections():
 
 
 CHOICES = {
-  'loop': 'evaluate, rl_for_mle, tree_search',
   'writer.kind': 'policy, openai',
   'instrumenter.kind': ', '.join(solution_env.INSTRUMENTERS),
   'solution.scale': ', '.join(mle.SCALES),
@@ -105,6 +105,13 @@ CHOICES = {
 }
 
 
+# Of a recipe, which may be a user's own.
+OPEN_CHOICES = {
+  'recipe': ', '.join(recipe.REGISTRY),
+  'stage': 'all, collect, sft, evaluate',
+}
+
+
 def test_every_choice_is_here():
   """But for the classes of vector units, which test_cpu_levels.py has."""
   found = {
@@ -115,11 +122,12 @@ def test_every_choice_is_here():
   assert found == set(CHOICES) | {'sandbox.cpu_level'}
 
 
-@pytest.mark.parametrize('path', sorted(CHOICES))
+@pytest.mark.parametrize('path', sorted(CHOICES | OPEN_CHOICES))
 def test_unknown_choice_is_named_with_the_choices(path):
   """The choices are those of the rooms that act on them."""
   text = _refusal({path: 'nonsense'}, dry_run=True)
-  assert f"config.{path}='nonsense'" in text and CHOICES[path] in text
+  assert f"config.{path}='nonsense'" in text
+  assert (CHOICES | OPEN_CHOICES)[path] in text
 
 
 def test_cudnn_needs_bfloat16():
@@ -284,23 +292,23 @@ PAIRS = [
     "after_edit='nothing' gives an edit no score",
   ),
   (
-    {'rl.states': 40, 'loop': 'episodewise_ppo'},
+    {'rl.states': 40, 'recipe': 'episodewise'},
     'rl.states=40 is for step-wise RL',
   ),
   (
-    {'rl.states': 40, 'loop': 'rl_for_mle'},
-    "rl.states=40 is not for config.loop='rl_for_mle'",
+    {'rl.states': 40, 'recipe': 'solutions'},
+    "rl.states=40 is not for config.recipe='solutions'",
   ),
   (
     {
       'rl.tasks': ('digits',),
-      'loop': 'rl_for_mle',
+      'recipe': 'solutions',
       'tasks.heldin': ('digits',),
     },
-    "rl.tasks=.* is not for config.loop='rl_for_mle'",
+    "rl.tasks=.* is not for config.recipe='solutions'",
   ),
   (
-    {'rl.gamma': 0.9, 'loop': 'episodewise_ppo'},
+    {'rl.gamma': 0.9, 'recipe': 'episodewise'},
     'gamma=0.9 discounts the tokens of a row',
   ),
   (
@@ -347,7 +355,7 @@ PAIRS = [
   ),
   *(
     (
-      {f'reward.{key}': value, 'loop': 'rl_for_mle'},
+      {f'reward.{key}': value, 'recipe': 'solutions'},
       f'reward.{key}={value} is for',
     )
     for key, value in (
@@ -447,7 +455,7 @@ PAIRS = [
   ),
   (
     {
-      'loop': 'rl_for_mle',
+      'recipe': 'solutions',
       'solution.programs': 5,
       'sft.conversations': 'a.json',
     },
@@ -474,11 +482,11 @@ def test_contradictions_are_refused_in_dry_runs_too(changes, text):
 
 HERE = [
   (
-    {'sft.epochs': 0, 'loop': 'sft'},
+    {'sft.epochs': 0, 'stage': 'sft'},
     'config.sft.epochs=0 trains nothing',
   ),
   (
-    {'loop': 'rl_for_mle', 'solution.programs': 0},
+    {'recipe': 'solutions', 'solution.programs': 0},
     'config.solution.programs=0 leaves nothing to learn programs from',
   ),
   (
@@ -640,7 +648,7 @@ def test_a_path_that_no_system_can_read_is_refused(key):
 
 def test_collecting_needs_no_engine_and_no_devices():
   config = _config(
-    {'loop': 'collect', 'rollout.engine': 'vllm', 'mesh.fsdp': 64}
+    {'stage': 'collect', 'rollout.engine': 'vllm', 'mesh.fsdp': 64}
   )
   settings.validate(config)
   settings.validate_devices(config)

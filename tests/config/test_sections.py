@@ -199,7 +199,7 @@ def test_a_section_that_a_config_file_sets_to_a_value_is_refused(name, value):
   node = checks.get(config, parents[0]) if parents else config
   del node[last]
   node[last] = value
-  settings.expand_home(config)  # comes before the check
+  settings.prepare(config)  # comes before the check
   with pytest.raises(UserError, match=f'config.{name}=.*is a section') as error:
     settings.validate(config)
   assert '\n' not in str(error.value)

@@ -48,16 +48,16 @@ def test_the_home_folder_is_found_in_every_path(tmp_path, monkeypatch):
   assert {'work_dir', 'model.path', 'rollout.vllm.python'} < set(paths)
   keys = [k.replace('.', '__') for k in paths]
   config = _config(**{key: '~/x' for key in keys})
-  settings.expand_home(config)
+  settings.prepare(config)
   for key in paths:
     assert checks.get(config, key) == str(tmp_path / 'x')
   own = _config(model__path='a~b')
-  settings.expand_home(own)
+  settings.prepare(own)
   assert own.model.path == 'a~b' and own.tokenizer.path == ''
   with pytest.raises(
     UserError, match="config.model.path='~nobody-here/x': .*give"
   ):
-    settings.expand_home(_config(model__path='~nobody-here/x'))
+    settings.prepare(_config(model__path='~nobody-here/x'))
 
 
 def test_work_dir_of_another_config_is_refused(tmp_path):
@@ -145,15 +145,15 @@ def test_dry_run_prints_the_plan_and_makes_nothing(tmp_path):
   assert not work.exists()
 
 
-def test_an_installed_package_says_where_configs_are(tmp_path):
+def test_configs_are_looked_for_here_and_tasks_beside_the_package(tmp_path):
   done = _main('--config=configs/stepwise_ppo.py', cwd=tmp_path)
   assert done.returncode == 2 and 'CHECKOUT/configs' in done.stderr
   path = f'--config={ROOT}/configs/stepwise_ppo.py'
-  done = _main(path, cwd=tmp_path)
+  done = _main(path, '--config.tasks_dir=nowhere', cwd=tmp_path)
   assert done.returncode == 2 and '--config.tasks_dir=CHECK' in done.stderr
-  tasks = f'--config.tasks_dir={ROOT}/tasks'
-  done = _main(path, tasks, '--dry_run', cwd=tmp_path)
+  done = _main(path, '--dry_run', cwd=tmp_path)
   assert done.returncode == 0, done.stderr
+  assert 'digits' in done.stdout
 
 
 def test_config_record_is_json(tmp_path):

@@ -52,7 +52,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def taught(tmp_path_factory) -> pathlib.Path:
   """A work directory whose policy has learned from experts, executed here."""
   work = tmp_path_factory.mktemp('taught') / 'work'
-  process = _start(work, '--config.loop=sft')
+  process = _start(work, '--config.stage=sft')
   try:
     assert process.wait(600) == 0, (work.parent / 'out.txt').read_text()[-3000:]
   finally:

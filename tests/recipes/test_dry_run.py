@@ -40,7 +40,7 @@ def _stages(config) -> str:
 
 def test_a_search_has_stages_of_its_own():
   config = rl_for_mle.get_config()
-  config.loop = 'tree_search'
+  config.recipe = 'tree_search'
   config.search.runs, config.search.steps = 4, 10
   said = _stages(config)
   assert '2 samples    none' in said

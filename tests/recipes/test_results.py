@@ -9,6 +9,7 @@ from jaxagent.analysis import summary
 from jaxagent.data.records import state_from_json
 from jaxagent.errors import UserError
 from jaxagent.recipes import results, stages, starts
+from jaxagent.recipes.ml_agent import steps
 from jaxagent.training import device
 from tests import made
 from tests.config.test_rules import _config
@@ -95,10 +96,10 @@ def test_prompts_are_measured_before_sft(tmp_path):
   host = _host(tmp_path, **{'rollout.max_prompt_tokens': 100})
   tokenizer = types.SimpleNamespace(encode_prompt=list)
   with pytest.raises(UserError, match='max_prompt_tokens=100 is below') as e:
-    device.check_prompts(host, tokenizer, _starts())
+    steps.check_prompts(host, tokenizer, _starts())
   needed = int(str(e.value).split('shortest prompt (')[1].split()[0])
   host.config.rollout.max_prompt_tokens = needed
-  device.check_prompts(host, tokenizer, _starts())
+  steps.check_prompts(host, tokenizer, _starts())
 
 
 def test_evaluation_of_an_untrained_run_is_refused(tmp_path):

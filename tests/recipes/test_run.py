@@ -151,7 +151,7 @@ def test_whole_trajectories_from_the_same_sft_policy(finished, tmp_path):
   work = tmp_path / 'work'
   _share(whole, work, 'tasks', 'collect', 'tokenizer', 'sft', 'eval')
   (work / 'eval' / 'rl.json').unlink()
-  loop = '--config.loop=episodewise_ppo'
+  loop = '--config.recipe=episodewise'
   _finish(work, loop, '--config.episode.max_steps=3', '--config.rl.updates=2')
   ledger = Ledger.load(work / 'rl' / 'ledger.json')
   assert ledger.counts()['trained'] == 2 * BATCH
@@ -177,7 +177,7 @@ def test_expert_steps_as_a_file_teach_the_same(finished, tmp_path):
   assert conversations.main(written) == 0
   assert conversations.main([str(tmp_path), str(file), tasks]) == 2
   _share(whole, work, 'tasks', 'collect', 'tokenizer')
-  options = ('--config.loop=sft', "--config.eval.policies=('starter',)")
+  options = ('--config.stage=sft', "--config.eval.policies=('starter',)")
   _finish(work, *options, f'--config.sft.conversations={file}')
   logs = [read_records(w / 'logs/sft/metrics.jsonl') for w in (whole, work)]
   assert len(logs[0]) > 3
@@ -369,7 +369,7 @@ def test_whole_trajectories_of_a_qwen3_through_vllm(finished, tmp_path):
   _share(finished[0], work, 'tasks', 'collect')
   _finish(
     work,
-    '--config.loop=episodewise_ppo',
+    '--config.recipe=episodewise',
     f'--config.model.path={source}',
     *VLLM,
     '--config.sft.epochs=0',

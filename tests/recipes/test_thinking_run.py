@@ -130,7 +130,7 @@ def _collected(work: pathlib.Path) -> list[dict]:
 
 
 def test_thoughts_do_not_change_what_is_collected_and_learned(tmp_path):
-  _run(tmp_path / 'plain', _plain, '--config.loop=collect')
+  _run(tmp_path / 'plain', _plain, '--config.stage=collect')
   asked = _run(tmp_path / 'thinking', _thinking)
   plain, thinking = (
     _collected(tmp_path / name) for name in ('plain', 'thinking')

@@ -43,7 +43,7 @@ def _sample(name: str, finish_reason: str) -> types.Sample:
   policy = stubs.SimpleNamespace(
     text=lambda completion: 'text', prompt_ids=lambda state: ids
   )
-  recipe = stepwise.Stepwise(host, {'s0': STATE}, policy)
+  recipe = stepwise.StepwiseWorkflow(host, {'s0': STATE}, policy)
   progress = Progress(recipe, STATE)
   completion = types.Completion(
     name, ids, ids, logprobs, ((0, 0, 4),), finish_reason

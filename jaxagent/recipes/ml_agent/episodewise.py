@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jaxagent.recipes.ml_agent.stepwise import Stepwise
+from jaxagent.recipes.ml_agent.stepwise import StepwiseWorkflow
 from jaxagent.recipes.starts import Start
 from jaxagent.training.policy import Policy
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
   from jaxagent.runtime.host import Host
 
 
-class Episodewise(Stepwise):
+class EpisodewiseWorkflow(StepwiseWorkflow):
   """Trajectories of up to `config.episode.max_steps` steps.
 
   Args:

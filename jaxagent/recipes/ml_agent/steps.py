@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxagent import types
+from jaxagent.config import task_checks
+from jaxagent.config.agents import prompter_of
 from jaxagent.envs import label_sources
+from jaxagent.errors import UserError
 from jaxagent.records import StepRecord
 from jaxagent.rewards import ml_agent
 
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
   from jaxagent.envs.step_env import StepResult
+  from jaxagent.recipes.starts import Start
   from jaxagent.runtime.host import Host
 
 
@@ -130,3 +135,20 @@ def record_of(
     cpu_s=execution.cpu_s if execution else 0.0,
     **{f'{role}_thoughts': said for role, said in result.thoughts.items()},
   )
+
+
+def check_prompts(
+  host: Host, tokenizer: Any, starts: Mapping[str, Start]
+) -> None:
+  """Raises UserError where even the shortest prompt would be cut."""
+  prompter = prompter_of(host.config)
+  shortest = min(
+    len(
+      tokenizer.encode_prompt(
+        prompter.text(start.state, host.spec(task), lambda text: False)
+      )
+    )
+    for task, start in starts.items()
+  )
+  if complaint := task_checks.too_short(host.config, shortest):
+    raise UserError(complaint)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
   from jaxagent.runtime.host import Host
 
 
-class Stepwise(Trajectory):
+class StepwiseWorkflow(Trajectory):
   """Trajectories of one step.
 
   Args:

@@ -33,14 +33,18 @@ def run(
   learner: Learner | Leader,
   policy: Policy,
   records: Sequence[Collected],
+  *,
+  horizon: int = 1,
 ) -> None:
   """Makes `rl.value_warmup_epochs` passes over the collected steps.
+
+  horizon: see `samples_of`.
 
   Nothing is saved: the first checkpoint of RL holds the result, and a run
   that was killed before it makes the same one again.
   """
   config = host.config.rl
-  samples = _samples(host, policy, records)
+  samples = _samples(host, policy, records, horizon)
   batches = list(
     _batches(
       samples, config.batch_size, config.value_warmup_epochs, host.config.seed
@@ -67,18 +71,17 @@ def run(
 
 
 def _samples(
-  host: Host, policy: Policy, records: Sequence[Collected]
+  host: Host, policy: Policy, records: Sequence[Collected], horizon: int
 ) -> list[types.Sample]:
   """Returns samples of the tasks of RL, with the reward and returns of RL."""
   config = host.config
   own = [r for r in records if r.task in (config.rl.tasks or host.heldin)]
-  whole = config.loop == 'episodewise_ppo'
   return samples_of(
     own,
     policy,
     host.env.store.get,
     switches=steps.switches(config),
-    horizon=config.episode.max_steps if whole else 1,
+    horizon=horizon,
   )
 
 

@@ -21,7 +21,7 @@ from jaxagent.errors import in_one_line
 from jaxagent.interactions import Progress, Step
 from jaxagent.metrics import Progress as ProgressBar
 from jaxagent.recipes.ml_agent import evaluate
-from jaxagent.recipes.solutions.rollouts import Solutions
+from jaxagent.recipes.solutions.workflow import SolutionWorkflow
 from jaxagent.recipes.starts import private_score, write_json
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.thread_sampler import FrozenRole
@@ -86,7 +86,7 @@ class Ended:
 class Attempts:
   """The interaction of a recipe, from attempts instead of tasks."""
 
-  def __init__(self, recipe: Solutions):
+  def __init__(self, recipe: SolutionWorkflow):
     self._recipe = recipe
     self.advance = recipe.advance
 
@@ -95,7 +95,7 @@ class Attempts:
 
 
 def run(
-  host: Host, recipe: Solutions, label: str, *, samples: int = 0
+  host: Host, recipe: SolutionWorkflow, label: str, *, samples: int = 0
 ) -> list[Evaluated]:
   """Draws and runs all solutions of `label`; returns and keeps their records.
 
@@ -213,7 +213,7 @@ def _to_improve(
 
 def drive(
   host: Host,
-  recipe: Solutions,
+  recipe: SolutionWorkflow,
   label: str,
   feed: Feed,
   took: Callable[[Ended], None],
@@ -280,7 +280,7 @@ def _ended(attempt: Attempt, progress: Progress | None, error: str) -> Ended:
 
 
 def _execute(
-  host: Host, recipe: Solutions, work: Work, job_id: str
+  host: Host, recipe: SolutionWorkflow, work: Work, job_id: str
 ) -> types.Executed:
   """Runs one solution and grades it on the private rows."""
   task, response, answer = work.call.request

@@ -110,7 +110,7 @@ def texts(host: Host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
 
 
 def rows(
-  pairs: list[tuple[Task, str]], prompt_ids: PromptIds, policy: Policy
+  pairs: Sequence[tuple[Task, str]], prompt_ids: PromptIds, policy: Policy
 ) -> list[sft.Row]:
   """Returns `sft.rows` of the pairs; raises UserError where none is left."""
   made = sft.rows(

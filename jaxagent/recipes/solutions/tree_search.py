@@ -21,7 +21,7 @@ from jaxagent.envs.solution import Previous, Task, parse
 from jaxagent.metrics import Progress
 from jaxagent.recipes.ml_agent import evaluate
 from jaxagent.recipes.solutions import evaluate as solution_evaluation
-from jaxagent.recipes.solutions.rollouts import Solutions
+from jaxagent.recipes.solutions.workflow import SolutionWorkflow
 from jaxagent.recipes.starts import write_json
 from jaxagent.records import Evaluated, SearchStep, SolutionRecord
 from jaxagent.runtime import kept
@@ -105,7 +105,7 @@ class Search:
     return count
 
 
-def run(host: Host, recipe: Solutions, label: str) -> list[Evaluated]:
+def run(host: Host, recipe: SolutionWorkflow, label: str) -> list[Evaluated]:
   """Runs `search.runs` searches of each task, side by side; keeps their records."""
   path = host.work / 'eval' / f'search_{label}.json'
   folder = rollouts.journal_of(host.work, path.stem)

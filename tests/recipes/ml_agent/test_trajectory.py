@@ -10,7 +10,7 @@ import pytest
 from configs import common
 from jaxagent import types
 from jaxagent.interactions import Execute, Generate, Progress, rows
-from jaxagent.recipes.ml_agent.episodewise import Episodewise
+from jaxagent.recipes.ml_agent.episodewise import EpisodewiseWorkflow
 from jaxagent.recipes.ml_agent.trajectory import Action, Trajectory
 from jaxagent.recipes.starts import Start
 from tests import made
@@ -117,7 +117,9 @@ def test_whole_trajectories_start_from_the_starters():
   starts = {
     name: Start(dataclasses.replace(START, task=name), 0.5) for name in 'ab'
   }
-  recipe = Episodewise(stubs.SimpleNamespace(config=config), starts, policy)
+  recipe = EpisodewiseWorkflow(
+    stubs.SimpleNamespace(config=config), starts, policy
+  )
   source = recipe.source()
   assert source.size == 6
   tasks = [source.draw().prompts[0].payload.task for _ in range(6)]

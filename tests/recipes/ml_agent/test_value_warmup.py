@@ -111,10 +111,10 @@ def test_only_the_tasks_of_rl(tasks, want, monkeypatch):
     'samples_of',
     lambda own, *_, **options: seen.update(options, own=own),
   )
-  value_warmup._samples(host, None, [made.collected(task=t) for t in 'abc'])
+  records = [made.collected(task=t) for t in 'abc']
+  value_warmup._samples(host, None, records, 1)
   assert {r.task for r in seen['own']} == want and seen['horizon'] == 1
-  config.loop = 'episodewise_ppo'
-  value_warmup._samples(host, None, [])
+  value_warmup._samples(host, None, [], config.episode.max_steps)
   assert seen['horizon'] == config.episode.max_steps
 
 

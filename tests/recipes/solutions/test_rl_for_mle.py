@@ -117,7 +117,7 @@ def test_rewards_are_derived_again_and_solutions_improved_upon(finished):
 
 def test_a_search_around_the_trained_policy(finished):
   work, _ = finished
-  out = _finish(work, '--config.loop=tree_search')
+  out = _finish(work, '--config.recipe=tree_search')
   found = json.loads((work / 'search.json').read_text())['digits']
   assert found['n'] == 2 and set(found['by_step']) == {'1', '2'}
   assert 'search.json' in out

@@ -49,7 +49,7 @@ def test_a_prompted_model_has_the_table_of_a_trained_one(tmp_path, endpoint):
   done = subprocess.run(
     [
       sys.executable, '-m', 'jaxagent.main', '--config=configs/rl_for_mle.py',
-      '--config.loop=tree_search', '--config.writer.kind=openai',
+      '--config.recipe=tree_search', '--config.writer.kind=openai',
       '--config.writer.model=org/small', f'--config.writer.base_url={url}',
       '--config.writer.samples=8', '--config.rollout.prompt_style=full',
       '--config.sandbox.min_tier=T1', '--config.sandbox.timeout_s=30',

@@ -30,23 +30,26 @@ from jaxagent.interactions import (
 from jaxagent.records import SolutionRecord
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
+from jaxagent.runtime import text_models
 from jaxagent.runtime.text_models import Writer, answer_of
 from jaxagent.training.policy import Policy, seed_of
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
+  from jaxagent.runtime.host import Host
+
 INSTRUMENTER = 'instrumenter'
 
 
-class Solutions:
+class SolutionWorkflow:
   """One solution from one prompt.
 
   Args:
     config: of the run.
     env: carries out responses.
     source: prompts; gets the solutions that may be improved upon.
-    prompt: Task -> its ids, int32 [P].
+    prompt: Task -> its ids, int32 [P], or of a prompted model its text.
     author: writes the programs: the policy, sampled with the learner's parameters, or a
       prompted model.
     ask: the frozen model that instruments: its prompt -> its answer, '' where it
@@ -62,7 +65,7 @@ class Solutions:
     config: ConfigDict,
     env: SolutionEnvironment,
     source: SolutionSource,
-    prompt: Callable[[Task], np.ndarray],
+    prompt: Callable[[Task], Any],
     author: Policy | Writer,
     ask: Callable[[str], types.TextCompletion] | None = None,
     role: str = POLICY,
@@ -133,6 +136,36 @@ class Solutions:
         solution = parse(record.response)
         self._source.keep(record.task, solution, record.observation)
     return figures(records)
+
+
+def make_workflow(
+  host: Host,
+  author: Policy | Writer,
+  prompt: Callable[[Task], Any],
+  role: str = POLICY,
+) -> SolutionWorkflow:
+  """Makes the workflow of a run.
+
+  prompt: task -> what the author is shown.
+  """
+  config = host.config
+  options = config.solution
+  env = SolutionEnvironment(
+    host.env, instrumenter=config.instrumenter.kind, scale=options.scale
+  )
+  source = SolutionSource(
+    host.heldin,
+    group_size=config.rl.group_size,
+    # An epoch fills a batch, be it of a single task.
+    repeats=-(
+      -config.rl.batch_size // (config.rl.group_size * len(host.heldin))
+    ),
+    improve=options.improve,
+    most=options.kept,
+    seed=config.seed,
+  )
+  ask = text_models.make_instrumenter(config, host.work)
+  return SolutionWorkflow(config, env, source, prompt, author, ask, role)
 
 
 def _code(response: str) -> str:

@@ -12,7 +12,7 @@ from jaxagent.envs.solution import Task
 from jaxagent.instrumentation import language_model
 from jaxagent.interactions import POLICY, Execute, Generate, Progress
 from jaxagent.metrics import check_names
-from jaxagent.recipes.solutions.rollouts import INSTRUMENTER, Solutions
+from jaxagent.recipes.solutions.workflow import INSTRUMENTER, SolutionWorkflow
 from tests import made
 
 CODE = 'import numpy\n'
@@ -27,11 +27,13 @@ class _Policy:
     return completion
 
 
-def _recipe(ask=None, **solution) -> Solutions:
+def _recipe(ask=None, **solution) -> SolutionWorkflow:
   config = rl_for_mle.get_config().unlock()
   config.solution.update(solution)
   source = SolutionSource(('t',), improve=1.0)
-  return Solutions(config, None, source, lambda task: IDS, _Policy(), ask)
+  return SolutionWorkflow(
+    config, None, source, lambda task: IDS, _Policy(), ask
+  )
 
 
 def _executed(score=None, outcome=types.Outcome.OK, **fields) -> types.Executed:

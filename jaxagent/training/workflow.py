@@ -1,9 +1,4 @@
-"""Experiments: one small file each.
-
-A recipe says where prompts come from, what happens between policy and sandbox
-(it is the interaction), how a call is drawn and carried out, and what a trace
-holds. `training/rl.py` does the rest, the same for all.
-"""
+"""What RL trains on: prompts, rollouts, executions, records."""
 
 from __future__ import annotations
 
@@ -17,8 +12,13 @@ from jaxagent.rollout.work import Ask, Work
 from jaxagent.types import Executed, Record, Request, Sample
 
 
-class Recipe(Interaction, Protocol):
-  """An interaction, with its surroundings."""
+class RolloutWorkflow(Interaction, Protocol):
+  """An interaction, with its prompts, samplers and executions.
+
+  A recipe makes one for `training.rl.run`, which is the same for all.
+
+  name: in checkpoints; a run resumes those of the same name alone.
+  """
 
   name: str
 
