@@ -145,7 +145,7 @@ def kinds_figures(
   """`task_figures` of trajectories of one task, for each of KINDS.
 
   m_init: the starter's validation score. A `missing` one is an error: the
-  caller leaves it out (`recipes.ml_agent.evaluate.present`).
+  caller leaves it out (`recipes.evaluation.present`).
   """
   scores = [scores_of(one, higher_is_better) for one in trajectories]
   return {

@@ -8,15 +8,12 @@
 from __future__ import annotations
 
 import abc
-import hashlib
-import importlib
-import importlib.util
 import pathlib
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxagent.config import checks, sections
+from jaxagent.files import modules
 from jaxagent.options import Section
 
 if TYPE_CHECKING:
@@ -125,8 +122,8 @@ def load(place: str) -> type[Recipe]:
   Raises ValueError, naming member and file, where it cannot be used.
   """
   where = f'config.recipe={place!r}'
-  module_name, _, class_name = REGISTRY.get(place, place).partition(':')
-  if not class_name:
+  module_name, _, class_name = REGISTRY.get(place, place).rpartition(':')
+  if not module_name:
     raise ValueError(
       f'{where} is unknown; choose one of: {", ".join(REGISTRY)}; or give your own '
       'as module:Class or FILE.py:Class.'
@@ -143,37 +140,12 @@ def load(place: str) -> type[Recipe]:
 
 def _imported(where: str, name: str) -> Any:
   try:
-    if name.endswith('.py'):
-      return import_file(name)
-    return importlib.import_module(name)
+    return modules.imported(name)
   except Exception as error:  # a module of a user's may raise anything
     raise ValueError(
       f'{where}: {name} does not import: {type(error).__name__}: '
       f'{checks.line(error)}'
     ) from error
-
-
-def import_file(path: str) -> Any:
-  """Imports a file as a module of its own; the same file gives the same module."""
-  file = pathlib.Path(path).expanduser().resolve()
-  if not file.is_file():
-    raise FileNotFoundError(f'no such file (looked from {pathlib.Path.cwd()})')
-  digest = hashlib.sha256(str(file).encode()).hexdigest()[:12]
-  name = f'jaxagent_recipe_{digest}'
-  if name in sys.modules:
-    return sys.modules[name]
-  spec = importlib.util.spec_from_file_location(name, file)
-  if spec is None or spec.loader is None:
-    raise ImportError('not a Python file')
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[name] = module
-  sys.path.append(str(file.parent))  # what lies beside it can be imported
-  try:
-    spec.loader.exec_module(module)
-  except BaseException:
-    del sys.modules[name]
-    raise
-  return module
 
 
 def _complaint(found: type) -> str:

@@ -11,8 +11,8 @@ from jaxagent.analysis import behaviour, evaluation
 from jaxagent.analysis.summary import POLICIES, Summary
 from jaxagent.config import settings
 from jaxagent.envs import label_sources
-from jaxagent.recipes import agent_figures
-from jaxagent.recipes.ml_agent import evaluate
+from jaxagent.recipes import agent_figures, scoring
+from jaxagent.recipes.evaluation import present
 from jaxagent.records import Evaluated, TrainedTurn
 from jaxagent.report import write_report
 from jaxagent.rollout import rollout_log
@@ -54,7 +54,7 @@ def write(
     label: sum(r.missing for r in records)
     for label, records in evaluated.items()
   }
-  evaluated = {label: evaluate.present(r) for label, r in evaluated.items()}
+  evaluated = {label: present(r) for label, r in evaluated.items()}
   summary = _summary(host, starts, evaluated, traces, missing, how)
   for name, value in extra.items():
     summary.set_extra(name, value)
@@ -87,7 +87,7 @@ def _summary(
     isolation_tier=host.pool.tier,
     stand_ins=host.stand_ins,
   )
-  scales = evaluate.scales(host, starts)
+  scales = scoring.scales(host, starts)
   k = config.eval.k
   if any(missing.values()):
     k = _largest_k(k, evaluated)
@@ -95,9 +95,9 @@ def _summary(
   for split in ('heldin', 'heldout'):
     for policy in ('starter', *evaluated):
       if policy == 'starter':
-        runs = evaluate.starter_runs(host, starts, split)
+        runs = scoring.starter_runs(host, starts, split)
       else:
-        runs = evaluate.runs_of(evaluated[policy], split)
+        runs = scoring.runs_of(evaluated[policy], split)
       summary.set_section(
         policy,
         split,
@@ -167,7 +167,7 @@ def behaviour_parts(
 def _task_rows(
   host: Host, starts: Mapping[str, Start], evaluated
 ) -> list[dict]:
-  scales = evaluate.scales(host, starts)
+  scales = scoring.scales(host, starts)
   rows = []
   for task in host.heldin + host.heldout:
     scale = scales[task]

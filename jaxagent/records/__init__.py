@@ -13,6 +13,7 @@ from jaxagent.records.codec import (
   register,
   to_json,
 )
+from jaxagent.records.places import load_noted, note
 from jaxagent.records.solution import SolutionRecord
 from jaxagent.records.step import StepRecord
 from jaxagent.records.trajectory import (
@@ -37,6 +38,8 @@ __all__ = [
   'UnknownRecord',
   'from_json',
   'load',
+  'load_noted',
+  'note',
   'register',
   'to_json',
 ]

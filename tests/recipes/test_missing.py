@@ -13,7 +13,8 @@ import pytest
 
 from jaxagent.analysis import evaluation, summary
 from jaxagent.errors import MachineryError, UserError
-from jaxagent.recipes import stages, starts
+from jaxagent.recipes import scoring, stages, starts
+from jaxagent.recipes.evaluation import present
 from jaxagent.recipes.ml_agent import evaluate
 from jaxagent.records import Evaluated, StepRecord
 from jaxagent.rollout import events
@@ -108,13 +109,13 @@ def test_a_full_disk_ends_the_evaluation_and_is_no_missing_trajectory(
 def test_a_missing_trajectory_is_in_no_mean(idle_host):
   idle_host.env.step = _FailingStep(OSError('x'), times=3)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
-  runs = evaluate.runs_of(records, 'heldin')
+  runs = scoring.runs_of(records, 'heldin')
   per_task = idle_host.config.eval.trajectories_per_task
-  assert len(runs) == per_task - 2 and len(evaluate.present(records)) == (
+  assert len(runs) == per_task - 2 and len(present(records)) == (
     2 * per_task - 2
   )
   section = evaluation.section(
-    runs, evaluate.scales(idle_host, _starts()), k=2, seed=0
+    runs, scoring.scales(idle_host, _starts()), k=2, seed=0
   )
   assert section['relative_gain']['n'] == per_task - 2
 

@@ -19,6 +19,7 @@ from jaxagent.config.recipe import Recipe
 from jaxagent.envs.agents import RandomAgent
 from jaxagent.recipes import agent_figures
 from jaxagent.recipes import starts as start_scripts
+from jaxagent.recipes.evaluation import present
 from jaxagent.recipes.ml_agent import answers, evaluate
 from jaxagent.recipes.rules import EQUATION_6_RULES
 from jaxagent.recipes.stages import timed
@@ -86,8 +87,8 @@ class Agents(Recipe):
         lambda state: _shown(host, state),
         endpoints.max_concurrency(host.config, 'expert'),
       )
-    present = evaluate.present(records)
-    found = agent_figures.figures(host, starts, {host.config.agent: present})
+    whole = present(records)
+    found = agent_figures.figures(host, starts, {host.config.agent: whole})
     path = host.work / 'agent.json'
     write_json(path, found)
     for record in records:

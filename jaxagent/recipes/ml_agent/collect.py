@@ -21,6 +21,7 @@ from jaxagent.envs.interfaces import TextModelError
 from jaxagent.errors import MachineryError, UserError, in_one_line, tolerated
 from jaxagent.interactions import Progress
 from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.recipes.evaluation import taken_step
 from jaxagent.recipes.ml_agent import answers, steps
 from jaxagent.recipes.ml_agent.demonstration import (
   EXPERT,
@@ -28,7 +29,6 @@ from jaxagent.recipes.ml_agent.demonstration import (
   Demonstrations,
   steps_of,
 )
-from jaxagent.recipes.ml_agent.evaluate import taken_step
 from jaxagent.recipes.ml_agent.trajectory import Action
 from jaxagent.recipes.starts import Start, write_json
 from jaxagent.records import Collected

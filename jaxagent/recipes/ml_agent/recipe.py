@@ -56,11 +56,12 @@ class _MlAgent(TrainedPolicy):
     return prompter_of(self.config).text(empty, spec)
 
   def prepare(self) -> None:
-    from jaxagent.recipes.ml_agent import collect, evaluate
+    from jaxagent.recipes import scoring
+    from jaxagent.recipes.ml_agent import collect
     from jaxagent.recipes.stages import timed
 
     # Before long work: a task without a scale ends here.
-    evaluate.scales(self.host, self.starts)
+    scoring.scales(self.host, self.starts)
     with timed(self.host, 'collect'):
       self.records = collect.run(self.host, self.starts)
 

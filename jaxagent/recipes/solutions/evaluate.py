@@ -7,26 +7,25 @@ the private rows; where a policy may do both, it is given the better of the two.
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxagent import audit, types
-from jaxagent.analysis import evaluation
-from jaxagent.data.prompts import Feed
+from jaxagent import types
+from jaxagent.analysis import evaluation as statistics
 from jaxagent.envs.solution import Previous, Task, parse
 from jaxagent.errors import in_one_line
 from jaxagent.interactions import Progress, Step
-from jaxagent.metrics import Progress as ProgressBar
-from jaxagent.recipes.ml_agent import evaluate
+from jaxagent.recipes import evaluation
+from jaxagent.recipes.evaluation import Evaluation
 from jaxagent.recipes.solutions.workflow import SolutionWorkflow
-from jaxagent.recipes.starts import private_score, write_json
+from jaxagent.recipes.starts import private_score
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
-from jaxagent.runtime import kept
 from jaxagent.runtime.text_models import Writer
 from jaxagent.training import rollouts
 from jaxagent.training.policy import seed_of
@@ -75,7 +74,7 @@ class Ended:
       task=self.attempt.task.name,
       index=self.attempt.index,
       part=self.attempt.part,
-      split=evaluate.split_of(host, self.attempt.task.name),
+      split=evaluation.split_of(host, self.attempt.task.name),
       score=None if self.error else self.private,
       steps=(self.step,) if self.step else (),
       missing=bool(self.error),
@@ -84,77 +83,132 @@ class Ended:
 
 
 class Attempts:
-  """The interaction of a recipe, from attempts instead of tasks."""
+  """The interaction of a workflow, from attempts instead of tasks."""
 
-  def __init__(self, recipe: SolutionWorkflow):
-    self._recipe = recipe
-    self.advance = recipe.advance
+  def __init__(self, workflow: SolutionWorkflow):
+    self._workflow = workflow
+    self.advance = workflow.advance
 
   def start(self, payload: Attempt) -> Step:
-    return self._recipe.start(payload.task)
+    return self._workflow.start(payload.task)
 
 
-def run(
-  host: Host, recipe: SolutionWorkflow, label: str, *, samples: int = 0
-) -> list[Evaluated]:
-  """Draws and runs all solutions of `label`; returns and keeps their records.
+class SolutionEvaluation(Evaluation):
+  """Attempts at whole solutions, whichever they are.
+
+  Seeds do not depend on the label: common random numbers for every policy.
+
+  workflow: of a solution; its author is the policy or a prompted model.
+  """
+
+  def __init__(
+    self,
+    host: Host,
+    workflow: SolutionWorkflow,
+    label: str,
+    title: str,
+    attempts: int,
+  ):
+    super().__init__(host, label, title, attempts, attempts)
+    self.workflow = workflow
+    self.interaction = Attempts(workflow)
+    author, frozen = workflow.author, dict(workflow.frozen_roles)
+    if isinstance(author, Writer):
+      frozen[workflow.role] = FrozenRole(
+        lambda ask: author.complete(ask.call.prompt, self._seed(ask)),
+        author.max_concurrency,
+      )
+    else:
+      self.policy = rollouts.PolicyRole(
+        author.engine,
+        lambda ask: author.request(
+          ask.call.prompt, str(ask.key), self._seed(ask)
+        ),
+      )
+    self.frozen = frozen
+
+  def _seed(self, ask: Ask) -> int:
+    one: Attempt = ask.prompt.payload
+    part = one.part + one.salt
+    return seed_of(
+      self.host.config.seed, 'eval', part, one.task.name, one.index
+    )
+
+  def push(self, attempt: Attempt) -> None:
+    """Adds an attempt to those that are to be run."""
+    self.feed.push(attempt.name, attempt)
+
+  def execute(self, work: Work, job_id: str) -> types.Executed:
+    """Runs one solution and grades it on the private rows."""
+    task, response, answer = work.call.request
+    executed, run = self.workflow.env.solve(
+      task, response, answer, job_id=job_id
+    )
+    if executed.outcome.is_infrastructure or run is None or run.score is None:
+      return executed
+    private = private_score(self.host, task.name, run)
+    return dataclasses.replace(executed, kept={'private': private})
+
+  def ended(
+    self, prompt: types.Prompt, progress: Progress | None, error: str
+  ) -> None:
+    one = _ended(prompt.payload, progress, error)
+    if one.error:
+      self.missing.append(one.record(self.host))
+    self.took(one)
+
+  @abc.abstractmethod
+  def took(self, one: Ended) -> None:
+    """Takes the result of an attempt; may push more."""
+
+
+class _ScratchAndImproved(SolutionEvaluation):
+  """So many from scratch of each task, then as many that improve upon them.
 
   Those of a task that improve upon others begin once all from scratch have ended.
-
-  samples: of each task and part; 0: `solution.samples`.
   """
-  path = host.work / 'eval' / f'{label}.json'
-  folder = rollouts.journal_of(host.work, label)
-  if (records := kept.kept_json(path, kept.trajectories)) is not None:
-    rollouts.forget(folder)  # a kill may have come in between
-    return records
-  tasks = host.heldin + host.heldout
-  n = samples or host.config.solution.samples
-  feed = Feed()
-  ended: dict[tuple[str, str], dict[int, Ended]] = {}
-  missing: list[Evaluated] = []
-  total = 2 * n * len(tasks)
 
-  def took(one: Ended) -> None:
-    if one.error:
-      missing.append(one.record(host))
-    task, part = one.attempt.task.name, one.attempt.part
-    of_part = ended.setdefault((task, part), {})
+  def __init__(
+    self, host: Host, workflow: SolutionWorkflow, label: str, samples: int
+  ):
+    self.tasks, self._samples = host.heldin + host.heldout, samples
+    attempts = 2 * samples * len(self.tasks)
+    super().__init__(host, workflow, label, f'evaluate {label}', attempts)
+    self._found: dict[tuple[str, str], dict[int, Ended]] = {}
+
+  def begin(self) -> None:
+    for task in self.tasks:
+      for index in range(self._samples):
+        self.push(Attempt(Task(task), index, 'scratch'))
+
+  def took(self, one: Ended) -> None:
+    task, part, n = one.attempt.task.name, one.attempt.part, self._samples
+    of_part = self._found.setdefault((task, part), {})
     of_part[one.attempt.index] = one
     if part == 'scratch' and len(of_part) == n:
       made = [of_part[index] for index in range(n)]
-      for index, better in enumerate(_to_improve(host, task, made, n)):
-        push(feed, Attempt(better, index, 'improved'))
+      better = _to_improve(self.host, task, made, n)
+      for index, improved in enumerate(better):
+        self.push(Attempt(improved, index, 'improved'))
 
-  for task in tasks:
-    for index in range(n):
-      push(feed, Attempt(Task(task), index, 'scratch'))
-  with ProgressBar(f'evaluate {label}', total) as bar:
-    drive(
-      host,
-      recipe,
-      label,
-      feed,
-      took,
-      bar.update,
-      lambda: evaluate.check_too_many(label, missing, total),
-    )
-  records = [
-    one.record(host)
-    for part in PARTS
-    for task in tasks
-    for _, one in sorted(ended.get((task, part), {}).items())
-  ]
-  evaluate.check_missing(label, records, len(records))
-  sealed = audit.seal([r.to_json() for r in records], label)
-  write_json(path, list(sealed))
-  rollouts.forget(folder)
-  return records
+  def records(self) -> list[Evaluated]:
+    return [
+      one.record(self.host)
+      for part in PARTS
+      for task in self.tasks
+      for _, one in sorted(self._found.get((task, part), {}).items())
+    ]
 
 
-def push(feed: Feed, attempt: Attempt) -> None:
-  """Adds an attempt to those that are to be run."""
-  feed.push(attempt.name, attempt)
+def run(
+  host: Host, workflow: SolutionWorkflow, label: str, *, samples: int = 0
+) -> list[Evaluated]:
+  """Draws and runs all solutions of `label`; returns and keeps their records.
+
+  samples: of each task and part; 0: `solution.samples`.
+  """
+  n = samples or host.config.solution.samples
+  return _ScratchAndImproved(host, workflow, label, n).run()
 
 
 def table(records: Sequence[Evaluated], higher: Mapping[str, bool]) -> dict:
@@ -167,7 +221,7 @@ def table(records: Sequence[Evaluated], higher: Mapping[str, bool]) -> dict:
   """
   found: dict[str, dict[str, Any]] = {}
   for task in sorted({r.task for r in records}):
-    own = [r for r in evaluate.present(records) if r.task == task]
+    own = [r for r in evaluation.present(records) if r.task == task]
     parts = {p: [r for r in own if r.part == p] for p in PARTS}
     found[task] = {p: _figures(rs, higher[task]) for p, rs in parts.items()}
     valid = [f for f in found[task].values() if f['mean'] is not None]
@@ -184,7 +238,7 @@ def _figures(records: Sequence[Evaluated], higher: bool) -> dict[str, Any]:
     'n': len(records),
     'valid': len(scores) / len(records) if records else None,
     'mean': float(np.mean(scores)) if scores else None,
-    'best': evaluation.best_at_k(scores, len(scores), higher)
+    'best': statistics.best_at_k(scores, len(scores), higher)
     if scores
     else None,
     'exec_s': float(np.mean(ran)) if ran else None,
@@ -211,81 +265,9 @@ def _to_improve(
   ]
 
 
-def drive(
-  host: Host,
-  recipe: SolutionWorkflow,
-  label: str,
-  feed: Feed,
-  took: Callable[[Ended], None],
-  ran: Callable[[], None],
-  check: Callable[[], None],
-) -> None:
-  """Draws and runs the attempts that the feed gives.
-
-  Seeds do not depend on `label`: common random numbers for every policy.
-
-  Args:
-    took: gets the result of each; may push more attempts into the feed.
-    ran: called after each execution.
-    check: called now and then; what it raises ends the evaluation.
-  """
-
-  def seed(ask: Ask) -> int:
-    one: Attempt = ask.prompt.payload
-    part = one.part + one.salt
-    return seed_of(host.config.seed, 'eval', part, one.task.name, one.index)
-
-  def execute(work: Work, job_id: str) -> types.Executed:
-    executed = _execute(host, recipe, work, job_id)
-    ran()
-    return executed
-
-  def deliver(
-    prompt: types.Prompt, progress: Progress | None, error: str
-  ) -> None:
-    took(_ended(prompt.payload, progress, error))
-
-  frozen, policy = dict(recipe.frozen_roles), None
-  author = recipe.author
-  if isinstance(author, Writer):
-    frozen[recipe.role] = FrozenRole(
-      lambda ask: author.complete(ask.call.prompt, seed(ask)),
-      author.max_concurrency,
-    )
-  else:
-    policy = rollouts.PolicyRole(
-      author.engine,
-      lambda ask: author.request(ask.call.prompt, str(ask.key), seed(ask)),
-    )
-  rollouts.run(
-    host,
-    rollouts.journal_of(host.work, label),
-    feed,
-    Attempts(recipe),
-    execute=execute,
-    deliver=deliver,
-    name=f'eval-{label}',
-    frozen=frozen,
-    policy=policy,
-    check=check,
-  )
-
-
 def _ended(attempt: Attempt, progress: Progress | None, error: str) -> Ended:
-  done = [] if progress is None else evaluate.steps_of(progress)
+  done = evaluation.steps_of(progress)
   if not done:
     return Ended(attempt, None, None, error)
-  step = evaluate.taken_step(done[-1])
+  step = evaluation.taken_step(done[-1])
   return Ended(attempt, step, step.private, error)
-
-
-def _execute(
-  host: Host, recipe: SolutionWorkflow, work: Work, job_id: str
-) -> types.Executed:
-  """Runs one solution and grades it on the private rows."""
-  task, response, answer = work.call.request
-  executed, run = recipe.env.solve(task, response, answer, job_id=job_id)
-  if executed.outcome.is_infrastructure or run is None or run.score is None:
-    return executed
-  private = private_score(host, task.name, run)
-  return dataclasses.replace(executed, kept={'private': private})

@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxagent import audit
-from jaxagent.data.prompts import Feed
 from jaxagent.envs.solution import Previous, Task, parse
-from jaxagent.metrics import Progress
-from jaxagent.recipes.ml_agent import evaluate
-from jaxagent.recipes.solutions import evaluate as solution_evaluation
+from jaxagent.recipes.evaluation import split_of
+from jaxagent.recipes.solutions.evaluate import (
+  Attempt,
+  Ended,
+  SolutionEvaluation,
+)
 from jaxagent.recipes.solutions.workflow import SolutionWorkflow
-from jaxagent.recipes.starts import write_json
 from jaxagent.records import Evaluated, SearchStep, SolutionRecord
-from jaxagent.runtime import kept
-from jaxagent.training import rollouts
 
 if TYPE_CHECKING:
   from jaxagent.runtime.host import Host
@@ -105,80 +103,73 @@ class Search:
     return count
 
 
-def run(host: Host, recipe: SolutionWorkflow, label: str) -> list[Evaluated]:
-  """Runs `search.runs` searches of each task, side by side; keeps their records."""
-  path = host.work / 'eval' / f'search_{label}.json'
-  folder = rollouts.journal_of(host.work, path.stem)
-  if (records := kept.kept_json(path, kept.trajectories)) is not None:
-    rollouts.forget(folder)  # a kill may have come in between
-    return records
-  config = host.config.search
-  searches = {
-    (task, index): Search(
-      higher_is_better=host.spec(task).higher_is_better,
-      drafts=config.drafts,
-      debug_probability=config.debug_probability,
-      debug_depth=config.debug_depth,
-      rng=random.Random(f'{host.config.seed} {task} {index}'),
+class _Searches(SolutionEvaluation):
+  """`search.runs` searches of each task, side by side."""
+
+  def __init__(self, host: Host, workflow: SolutionWorkflow, label: str):
+    config = host.config.search
+    self.searches = {
+      (task, index): Search(
+        higher_is_better=host.spec(task).higher_is_better,
+        drafts=config.drafts,
+        debug_probability=config.debug_probability,
+        debug_depth=config.debug_depth,
+        rng=random.Random(f'{host.config.seed} {task} {index}'),
+      )
+      for task in host.heldin + host.heldout
+      for index in range(config.runs)
+    }
+    programs = len(self.searches) * config.steps
+    super().__init__(
+      host, workflow, f'search_{label}', f'search {label}', programs
     )
-    for task in host.heldin + host.heldout
-    for index in range(config.runs)
-  }
-  feed = Feed()
-  missing: list[Evaluated] = []
-  parents: dict[str, int | None] = {}
+    self._parents: dict[str, int | None] = {}
 
-  def go_on(task: str, index: int, step: int) -> None:
+  def begin(self) -> None:
+    for task, index in self.searches:
+      self._next(task, index, 0)
+
+  def _next(self, task: str, index: int, step: int) -> None:
     """Pushes the next solution of a search, if any is left to make."""
-    if step == config.steps:
+    if step == self.host.config.search.steps:
       return
-    search = searches[task, index]
+    search = self.searches[task, index]
     kind, parent = search.choose()
-    asked = _asked(task, search, parent)
-    one = solution_evaluation.Attempt(asked, index, kind, f' {step}')
-    parents[one.name] = parent
-    solution_evaluation.push(feed, one)
+    one = Attempt(_asked(task, search, parent), index, kind, f' {step}')
+    self._parents[one.name] = parent
+    self.push(one)
 
-  def took(one: solution_evaluation.Ended) -> None:
+  def took(self, one: Ended) -> None:
     attempt = one.attempt
     task, index = attempt.task.name, attempt.index
-    if one.error or one.step is None:
-      missing.append(one.record(host))
-    else:
+    if not one.error and one.step is not None:
       record = one.step.record
       assert isinstance(record, SolutionRecord)
       node = Node(
         attempt.part,
-        parents[attempt.name],
+        self._parents[attempt.name],
         record.score_after,
         one.private,
         record,
       )
-      searches[task, index].nodes.append(node)
-    go_on(task, index, int(attempt.salt) + 1)
+      self.searches[task, index].nodes.append(node)
+    elif not one.error:
+      self.missing.append(one.record(self.host))
+    self._next(task, index, int(attempt.salt) + 1)
 
-  for task, index in searches:
-    go_on(task, index, 0)
-  total = len(searches) * config.steps
-  with Progress(f'search {label}', total) as progress:
-    solution_evaluation.drive(
-      host,
-      recipe,
-      path.stem,
-      feed,
-      took,
-      progress.update,
-      lambda: evaluate.check_too_many(f'search {label}', missing, total),
-    )
-  records = [
-    _record(host, task, index, search)
-    for (task, index), search in searches.items()
-  ]
-  evaluate.check_missing(f'search {label}', missing, total)
-  sealed = audit.seal([r.to_json() for r in records], path.stem)
-  write_json(path, list(sealed))
-  rollouts.forget(folder)
-  return records
+  def records(self) -> list[Evaluated]:
+    return [
+      _record(self.host, task, index, search)
+      for (task, index), search in self.searches.items()
+    ]
+
+  def begun(self, found: Sequence[Evaluated]) -> int:
+    return self.rollouts
+
+
+def run(host: Host, workflow: SolutionWorkflow, label: str) -> list[Evaluated]:
+  """Runs the searches of every task; returns and keeps their records."""
+  return _Searches(host, workflow, label).run()
 
 
 def table(
@@ -232,7 +223,7 @@ def _record(host: Host, task: str, index: int, search: Search) -> Evaluated:
   return Evaluated(
     task=task,
     index=index,
-    split=evaluate.split_of(host, task),
+    split=split_of(host, task),
     score=None if best is None else search.nodes[best].private,
     private_by_step=tuple(by_step),
     steps=tuple(

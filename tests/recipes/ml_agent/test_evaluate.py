@@ -20,7 +20,7 @@ from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.step_env import StepResult
 from jaxagent.envs.tasks import load_task
 from jaxagent.errors import Interrupted, UserError
-from jaxagent.recipes import starts
+from jaxagent.recipes import scoring, starts
 from jaxagent.recipes.ml_agent import evaluate
 from jaxagent.runtime import host
 from jaxagent.training import rollouts
@@ -114,8 +114,8 @@ def test_a_policy_that_does_nothing_gains_exactly_nothing(idle_host):
   assert len(records) == 2 * config.trajectories_per_task
   for split in ('heldin', 'heldout'):
     section = evaluation.section(
-      evaluate.runs_of(records, split),
-      evaluate.scales(idle_host, made),
+      scoring.runs_of(records, split),
+      scoring.scales(idle_host, made),
       k=config.k,
       seed=0,
     )
@@ -131,7 +131,7 @@ def test_a_policy_that_does_nothing_gains_exactly_nothing(idle_host):
 
 
 def test_scales_are_private_against_private(idle_host):
-  scale = evaluate.scales(idle_host, _starts())['wine']
+  scale = scoring.scales(idle_host, _starts())['wine']
   spec = idle_host.spec('wine')
   assert scale == evaluation.Scale(0.61, spec.m_best_private, False)
   assert spec.m_best_private != spec.m_best
