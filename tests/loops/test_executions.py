@@ -12,6 +12,7 @@ from configs import common
 from jaxagent import metrics, summary, types
 from jaxagent.envs import parser
 from jaxagent.envs.interfaces import EditRefused, TextModelError
+from jaxagent.envs.step_env import TextModels
 from jaxagent.loops import executions, results, starts, traces
 from jaxagent.loops.errors import UserError
 from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
@@ -27,10 +28,12 @@ def _environment(tmp_path, log):
   return executions.CountedEnvironment(
     {'t': prepared},
     fake_runs.FakePool(),
-    fake_runs.ReplaceEditor(EditRefused, TextModelError),
     fake_runs.FakeGrader(),
-    reader=ScriptedReader(),
-    helper=NoHelper(),
+    TextModels(
+      fake_runs.ReplaceEditor(EditRefused, TextModelError),
+      ScriptedReader(),
+      NoHelper(),
+    ),
     log=log,
   )
 
