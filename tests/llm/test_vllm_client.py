@@ -9,7 +9,9 @@ import pytest
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.instrumentation import language_model
 from jaxagent.llm.base import Unfinished
+from jaxagent.llm.client_options import ClientOptions
 from jaxagent.llm.openai_client import OpenAIClient
+from jaxagent.llm.room import TokenLimit
 from jaxagent.loops import text_models
 from jaxagent.rollout.vllm_fleet import LaunchedFleet
 from jaxagent.testing import small_hf
@@ -40,10 +42,11 @@ def url(fleet):
   return f'{fleet.urls[0]}/v1'
 
 
-def _client(url, tmp_path, **options) -> OpenAIClient:
+def _client(
+  url, tmp_path, options=ClientOptions(), limit=TokenLimit(is_measured=True)
+) -> OpenAIClient:
   """Takes what the limit cuts: random weights never write an end token in time."""
-  options = {'is_measured': True, **options}
-  return OpenAIClient(url, 'policy', tmp_path / 'cache', **options)
+  return OpenAIClient(url, 'policy', tmp_path / 'cache', options, limit)
 
 
 def test_answers_are_counted_and_replayed_without_the_server(url, tmp_path):
@@ -59,7 +62,7 @@ def test_answers_are_counted_and_replayed_without_the_server(url, tmp_path):
 
 def test_many_at_once(url, tmp_path):
   with (
-    _client(url, tmp_path, max_concurrency=8) as client,
+    _client(url, tmp_path, ClientOptions(max_concurrency=8)) as client,
     concurrent.futures.ThreadPoolExecutor(32) as executor,
   ):
     texts = list(
@@ -87,7 +90,7 @@ def test_what_it_refuses_is_named_and_holds_no_key(url, tmp_path, monkeypatch):
 
 
 def test_a_cut_answer_is_asked_for_with_more_room_and_then_named(url, tmp_path):
-  with _client(url, tmp_path, is_measured=False, room_key='config.a') as client:
+  with _client(url, tmp_path, limit=TokenLimit('config.a')) as client:
     with pytest.raises(
       Unfinished, match='not whole within 96 tokens.*Raise config.a'
     ):
