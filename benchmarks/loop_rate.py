@@ -25,7 +25,6 @@ import numpy as np
 
 from benchmarks import decode, machine
 from jaxagent.clock import RealClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.interactions import Call, Credit, Execute, Generate, Step
 from jaxagent.models import init_decoder
@@ -36,7 +35,7 @@ from jaxagent.rollout.native_engine import NativeEngine
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
-from jaxagent.rollout.work import Ask, Work
+from jaxagent.rollout.work import Ask, Work, Workers
 from jaxagent.types import Completion, Executed, Outcome, Request, Sampling
 
 SIZE, BATCH, UPDATES, SAMPLES = '3.5M', 128, 8, 8
@@ -125,11 +124,12 @@ def looped(engine: NativeEngine, params, pool: Pool) -> float:
     scheduler = Scheduler(
       PromptSource(pool, group_size=SAMPLES),
       Once(),
-      EngineSampler(inbox, meter, ask),
-      ThreadExecutor(inbox, execute, threads=4, lookahead=BATCH),
-      inbox,
-      Ledger(),
-      RealClock(),
+      Workers(
+        EngineSampler(inbox, meter, ask),
+        ThreadExecutor(inbox, execute, threads=4, lookahead=BATCH),
+        inbox,
+        RealClock(),
+      ),
       SchedulerConfig(
         BATCH, group_size=SAMPLES, refill=BATCH // 4, max_decoding=BATCH
       ),

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from jaxagent import records
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.interactions import POLICY
 from jaxagent.learner import Learner
 from jaxagent.loops import control, crew, traces, weighting
@@ -50,6 +49,7 @@ from jaxagent.rollout.rollout_log import RolloutLog
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
+from jaxagent.rollout.work import Workers
 
 if TYPE_CHECKING:
   from jaxagent.loops.crew import Leader
@@ -302,11 +302,7 @@ def _scheduler(
   return Scheduler(
     recipe.source(),
     recipe,
-    sampler,
-    executor,
-    inbox,
-    Ledger(),
-    RealClock(),
+    Workers(sampler, executor, inbox, RealClock()),
     SchedulerConfig(
       batch_size=config.batch_size,
       oversample=1.0 if synchronous else config.oversample,
@@ -320,12 +316,12 @@ def _scheduler(
       refill=max(1, capacity // 4),
       max_decoding=host.config.rollout.max_num_seqs or None,
       max_in_flight=config.max_concurrent_rollouts or None,
+      roles=(POLICY, *recipe.frozen_roles),
+      max_concurrency={
+        role: one.max_concurrency for role, one in recipe.frozen_roles.items()
+      },
+      seed=seed,
     ),
-    seed=seed,
     journal=journal,
-    roles=(POLICY, *recipe.frozen_roles),
     log=log,
-    max_concurrency={
-      role: one.max_concurrency for role, one in recipe.frozen_roles.items()
-    },
   )
