@@ -11,7 +11,7 @@ from jaxagent import behaviour, evaluation
 from jaxagent.envs import label_sources
 from jaxagent.loops import agent_figures, evaluate, executions, kept, settings
 from jaxagent.records import Evaluated, TrainedTurn
-from jaxagent.report import write_report
+from jaxagent.report import Contents, write_report
 from jaxagent.rollout import rollout_log
 from jaxagent.summary import POLICIES, Summary
 from jaxagent.types import Record
@@ -61,11 +61,13 @@ def write(
   data = summary.build(complete=complete)
   write_report(
     report,
-    summary=data,
-    metrics_jsonl=host.work / 'logs' / 'metrics.jsonl',
-    trajectories=_shown(evaluated),
-    durations=[t.record.exec_s for t in traces if t.record.ran],
-    tasks=_task_rows(host, starts, evaluated),
+    Contents(
+      summary=data,
+      metrics_jsonl=host.work / 'logs' / 'metrics.jsonl',
+      trajectories=_shown(evaluated),
+      durations=[t.record.exec_s for t in traces if t.record.ran],
+      tasks=_task_rows(host, starts, evaluated),
+    ),
   )
   _print(host, data, path, report)
 
