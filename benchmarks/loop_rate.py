@@ -31,7 +31,7 @@ from jaxagent.models import init_decoder
 from jaxagent.rollout.engine_sampler import EngineSampler
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
@@ -155,8 +155,9 @@ def measure(repeats: int) -> dict[str, Any]:
     graphdef,
     params,
     config,
-    batch_buckets=(1, 8, 16, 32, 64, BATCH),
-    max_new_tokens=decode.LONGEST,
+    Shapes(
+      batch_buckets=(1, 8, 16, 32, 64, BATCH), max_new_tokens=decode.LONGEST
+    ),
   )
   pool = prompts()
   rates: dict[str, list[float]] = {'alone': [], 'in_the_loop': []}

@@ -22,11 +22,12 @@ from jaxagent.loops import checks, model_checks
 from jaxagent.loops.errors import UserError
 from jaxagent.models import ModelConfig, hf, token_logprobs
 from jaxagent.rollout import nccl_group
-from jaxagent.rollout.engine import Engine, EngineError
-from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.engine import Ends, Engine, EngineError, RequestLimits
+from jaxagent.rollout.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.nccl_sync import NcclSync
 from jaxagent.rollout.vllm_api import (
   WITH_PLUGIN,
+  ServerOptions,
   check_head_dim_on_cpu,
   check_versions,
 )
@@ -128,14 +129,15 @@ def _native(served: Served) -> NativeEngine:
     served.graphdef,
     served.params,
     served.model,
-    pad_id=tokenizer.pad_id,
-    eos_ids=tokenizer.eos_ids,
-    prompt_buckets=_powers(64, roll.max_prompt_tokens),
-    batch_buckets=_powers(1, roll.max_num_seqs or SLOTS, by=4),
-    max_new_tokens=roll.max_new_tokens,
-    decode=tokenizer.decode_response,
+    Shapes(
+      prompt_buckets=_powers(64, roll.max_prompt_tokens),
+      batch_buckets=_powers(1, roll.max_num_seqs or SLOTS, by=4),
+      max_new_tokens=roll.max_new_tokens,
+      pad_id=tokenizer.pad_id,
+      batch_invariant=roll.batch_invariant,
+    ),
+    Ends(tuple(tokenizer.eos_ids), tokenizer.decode_response),
     seed=served.config.seed,
-    batch_invariant=roll.batch_invariant,
   )
 
 
@@ -143,6 +145,9 @@ def _vllm(served: Served) -> VllmEngine:
   roll, model = served.config.rollout, served.model
   options, tokenizer = roll.vllm, served.tokenizer
   seqs = roll.max_num_seqs or _SEQS
+  limits = RequestLimits(
+    model.vocab_size, roll.max_prompt_tokens, roll.max_new_tokens
+  )
   fleet: Fleet
   if options.urls:
     fleet = RemoteFleet(options.urls)
@@ -151,16 +156,18 @@ def _vllm(served: Served) -> VllmEngine:
       options.python,
       _first_folder(served),
       served.work / 'logs',
+      ServerOptions(
+        dtype=model.dtype,
+        max_model_len=limits.longest,
+        max_num_seqs=seqs,
+        sync=options.sync,
+        cpu=_installed(options),
+        gpu_memory_utilization=options.gpu_memory_utilization,
+        enforce_eager=options.enforce_eager,
+      ),
       n=options.servers,
       start_s=options.start_s,
       devices=options.devices,
-      dtype=model.dtype,
-      max_model_len=roll.max_prompt_tokens + roll.max_new_tokens,
-      max_num_seqs=seqs,
-      sync=options.sync,
-      cpu=_installed(options),
-      gpu_memory_utilization=options.gpu_memory_utilization,
-      enforce_eager=options.enforce_eager,
     )
   return VllmEngine(
     fleet,
@@ -172,11 +179,8 @@ def _vllm(served: Served) -> VllmEngine:
       max_gap_nats=options.max_gap_nats or _GAPS[model.dtype],
       seed=served.config.seed,
     ),
-    vocab_size=model.vocab_size,
-    max_prompt_tokens=roll.max_prompt_tokens,
-    max_new_tokens=roll.max_new_tokens,
-    eos_ids=tokenizer.eos_ids,
-    decode=tokenizer.decode_response,
+    limits,
+    Ends(tuple(tokenizer.eos_ids), tokenizer.decode_response),
     seed=served.config.seed,
     max_num_seqs=seqs,
   )

@@ -13,6 +13,7 @@ from jaxagent.llm.client_options import ClientOptions
 from jaxagent.llm.openai_client import OpenAIClient
 from jaxagent.llm.room import TokenLimit
 from jaxagent.loops import text_models
+from jaxagent.rollout.vllm_api import ServerOptions
 from jaxagent.rollout.vllm_fleet import LaunchedFleet
 from jaxagent.testing import small_hf
 from tests.rollout.served import PYTHON, need_vllm
@@ -28,9 +29,11 @@ def fleet(tmp_path_factory):
   folder = tmp_path_factory.mktemp('served')
   model = small_hf.make(folder / 'model', hidden_size=128, tied=False)
   made = LaunchedFleet(
-    str(PYTHON), model, folder / 'logs', dtype='float32', max_model_len=1024,
-    max_num_seqs=16, sync='folder', cpu=True,
-  )  # fmt: skip
+    str(PYTHON),
+    model,
+    folder / 'logs',
+    ServerOptions('float32', 1024, 16, 'folder', cpu=True),
+  )
   try:
     yield made
   finally:
