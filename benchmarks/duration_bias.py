@@ -27,11 +27,10 @@ from scipy import stats as sps
 
 from benchmarks import machine
 from jaxagent.clock import VirtualClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.records import CollectedBatch, SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Work
+from jaxagent.rollout.work import Work, Workers
 from jaxagent.testing import bandit as pulls
 from jaxagent.testing.fake_executor import Action, FakeExecutor
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -190,13 +189,8 @@ def build(setting: Setting, bandit: Bandit, timeout_s: float, seed: int):
   scheduler = Scheduler(
     PromptSource(range(10 * B), seed=seed),
     pulls.Bandit(),
-    sampler,
-    executor,
-    inbox,
-    Ledger(),
-    inbox.clock,
-    setting.config(),
-    seed=seed,
+    Workers(sampler, executor, inbox, inbox.clock),
+    dataclasses.replace(setting.config(), seed=seed),
   )
   return scheduler, sampler, inbox.clock
 

@@ -89,16 +89,15 @@ class Sampler:
     program = native_programs.decode_program(self.platform in ('gpu', 'cuda'))
     lowered = program.lower(
       self.structure,
-      e.prompt_tokens + e.new_tokens,
-      native_engine.round_steps(self.platform),
-      e.cut,
-      e.greedy,
+      native_programs.Round(
+        e.prompt_tokens + e.new_tokens,
+        native_engine.round_steps(self.platform),
+        e.cut,
+        e.greedy,
+      ),
       native_programs.leaves(self.params),
       self.cache(),
-      rows,
-      rows,
-      rows,
-      settings | {'limit': rows},
+      native_programs.Rows(rows, rows, rows, settings | {'limit': rows}),
       one,
       one,
     )

@@ -43,6 +43,7 @@ class Recipe(abc.ABC):
   stages: values of `config.stage` that it knows; 'all' is everything.
   record_type: class of the records of its executions (`types.Record`).
   sections: its own options, name in the config -> section.
+  metric_names: name -> description of metrics of its own, such as 'ideas/rate'.
   rules: checks of the config beside those that every recipe has.
   trains: whether tasks are trained on, and so need a scale and a held-in split.
   every_heldout: whether no name in `tasks.heldout` means every bundled task.
@@ -55,6 +56,7 @@ class Recipe(abc.ABC):
   stages: ClassVar[tuple[str, ...]] = ('all',)
   record_type: ClassVar[type[Record] | None] = None
   sections: ClassVar[Mapping[str, type[Section]]] = {}
+  metric_names: ClassVar[Mapping[str, str]] = {}
   rules: ClassVar[tuple[checks.Rule, ...]] = ()
   trains: ClassVar[bool] = True
   every_heldout: ClassVar[bool] = True

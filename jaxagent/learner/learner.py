@@ -47,8 +47,6 @@ class Learner:
     seed: int = 0,
     policy_params: Any = None,
     critic: Critic | None = None,
-    with_value: bool | None = None,
-    with_reference: bool | None = None,
     pad_id: int = 0,
   ):
     self.model_config, self.config = model_config, config
@@ -62,10 +60,6 @@ class Learner:
       seed=seed,
       policy_params=policy_params,
       critic=critic,
-      with_value=config.uses_value if with_value is None else with_value,
-      with_reference=(
-        config.uses_reference if with_reference is None else with_reference
-      ),
     )
     self._packer = Packer(model_config, config, self.mesh, pad_id)
     self._counters = {'updates': 0, 'sft_steps': 0}
@@ -245,11 +239,6 @@ class Learner:
     """
     if self._phase != 'rl':
       raise ValueError('this learner is fine-tuning; call start_rl() first.')
-    if self.config.uses_value and self._roles.value is None:
-      raise ValueError(
-        "estimator='gae' needs a value model; make the learner with "
-        'with_value=True.'
-      )
     began = time.monotonic()
     samples, weights, rejected = figures.usable(samples, weights)
     clock = Clock()

@@ -82,14 +82,14 @@ def parts_of(config: ConfigDict, platform: str = 'gpu') -> Parts:
 
 
 def plan_of(config: ConfigDict, **changes: Any) -> dict[str, Any]:
-  """Returns `plan.plan` of a config; changes: its other arguments.
+  """Returns `plan.plan` of a config; changes: other options of the plan.
 
   Raises UserError for a model that jaxagent does not implement, ValueError for a mesh
   that does not divide it.
   """
   parts = parts_of(config)
   learner = parts.learner
-  options = dict(
+  options: dict[str, Any] = dict(
     samples=config.rl.batch_size,
     tokens_per_sample=float(parts.prompt_tokens + parts.new_tokens),
     micro_batch_tokens=learner.micro_batch_tokens,
@@ -103,7 +103,11 @@ def plan_of(config: ConfigDict, **changes: Any) -> dict[str, Any]:
     donate=learner.donate,
     engine_slots=parts.engine_slots,
   )
-  found = plan.plan(parts.model, dict(config.mesh), **(options | changes))
+  found = plan.plan(
+    parts.model,
+    dict(config.mesh),
+    plan.PlanOptions(**(options | changes)),
+  )
   return found | {'model_type': parts.model.model_type}
 
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxagent import types
+from jaxagent import metrics, types
 from jaxagent.data.prompts import PromptSource
+from jaxagent.envs.execution import Call as ScriptCall
+from jaxagent.envs.execution import Outputs
 from jaxagent.errors import UserError, in_one_line
 from jaxagent.interactions import (
   Call,
@@ -107,9 +109,8 @@ class OneTurn(TrainedPolicy):
       task,
       {SCRIPT: code},
       SCRIPT,
-      job_id=job_id,
-      deadline=env.step_deadline(),
-      own_work=True,
+      ScriptCall(job_id=job_id, deadline=env.step_deadline()),
+      Outputs(own_work=True),
     )
 
   # The stages -----------------------------------------------------------------
@@ -220,7 +221,15 @@ class OneTurnWorkflow:
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
     turns = (turn for sample in samples for turn in sample.steps())
     records = [turn.record for turn in turns if turn.record is not None]
-    return self._recipe.metrics(records)
+    found = self._recipe.metrics(records)
+    try:
+      metrics.check_names(found)
+    except ValueError as error:
+      raise UserError(
+        f'recipe {self.name!r}: metrics: {error} Those of a recipe of your own are '
+        'described in its metric_names.'
+      ) from error
+    return found
 
 
 def _executed(recipe: OneTurn, carried: Any) -> types.Executed:

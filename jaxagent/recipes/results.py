@@ -14,7 +14,7 @@ from jaxagent.envs import label_sources
 from jaxagent.recipes import agent_figures, scoring
 from jaxagent.recipes.evaluation import present
 from jaxagent.records import Evaluated, TrainedTurn
-from jaxagent.report import write_report
+from jaxagent.report import Contents, write_report
 from jaxagent.rollout import rollout_log
 from jaxagent.runtime import executions, kept
 from jaxagent.types import Record
@@ -64,11 +64,13 @@ def write(
   data = summary.build(complete=complete)
   write_report(
     report,
-    summary=data,
-    metrics_jsonl=host.work / 'logs' / 'metrics.jsonl',
-    trajectories=_shown(evaluated),
-    durations=[t.record.exec_s for t in traces if t.record.ran],
-    tasks=_task_rows(host, starts, evaluated),
+    Contents(
+      summary=data,
+      metrics_jsonl=host.work / 'logs' / 'metrics.jsonl',
+      trajectories=_shown(evaluated),
+      durations=[t.record.exec_s for t in traces if t.record.ran],
+      tasks=_task_rows(host, starts, evaluated),
+    ),
   )
   _print(host, data, path, report)
 

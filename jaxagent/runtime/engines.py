@@ -15,13 +15,13 @@ import ml_dtypes
 import numpy as np
 from flax import nnx
 
-from jaxagent.config.engine_checks import has_cpu_build
 from jaxagent.devices import accelerator
 from jaxagent.errors import UserError
 from jaxagent.models import ModelConfig, hf, token_logprobs
-from jaxagent.rollout.engine import Engine, EngineError
-from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.engine import Ends, Engine, EngineError, RequestLimits
+from jaxagent.rollout.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.nccl_sync import NcclSync
+from jaxagent.rollout.vllm_api import ServerOptions
 from jaxagent.rollout.vllm_engine import Fleet, VllmEngine, WeightSync
 from jaxagent.rollout.vllm_fleet import LaunchedFleet, RemoteFleet
 from jaxagent.rollout.weight_probe import LogProbProbe
@@ -75,14 +75,15 @@ def _native(served: Served) -> NativeEngine:
     served.graphdef,
     served.params,
     served.model,
-    pad_id=tokenizer.pad_id,
-    eos_ids=tokenizer.eos_ids,
-    prompt_buckets=_powers(64, roll.max_prompt_tokens),
-    batch_buckets=_powers(1, roll.max_num_seqs or SLOTS, by=4),
-    max_new_tokens=roll.max_new_tokens,
-    decode=tokenizer.decode_response,
+    Shapes(
+      prompt_buckets=_powers(64, roll.max_prompt_tokens),
+      batch_buckets=_powers(1, roll.max_num_seqs or SLOTS, by=4),
+      max_new_tokens=roll.max_new_tokens,
+      pad_id=tokenizer.pad_id,
+      batch_invariant=roll.batch_invariant,
+    ),
+    Ends(tuple(tokenizer.eos_ids), tokenizer.decode_response),
     seed=served.config.seed,
-    batch_invariant=roll.batch_invariant,
   )
 
 
@@ -90,6 +91,9 @@ def _vllm(served: Served) -> VllmEngine:
   roll, model = served.config.rollout, served.model
   options, tokenizer = roll.vllm, served.tokenizer
   seqs = roll.max_num_seqs or _SEQS
+  limits = RequestLimits(
+    model.vocab_size, roll.max_prompt_tokens, roll.max_new_tokens
+  )
   fleet: Fleet
   if options.urls:
     fleet = RemoteFleet(options.urls)
@@ -98,16 +102,18 @@ def _vllm(served: Served) -> VllmEngine:
       options.python,
       _first_folder(served),
       served.work / 'logs',
+      ServerOptions(
+        dtype=model.dtype,
+        max_model_len=limits.longest,
+        max_num_seqs=seqs,
+        sync=options.sync,
+        cpu=has_cpu_build(options),
+        gpu_memory_utilization=options.gpu_memory_utilization,
+        enforce_eager=options.enforce_eager,
+      ),
       n=options.servers,
       start_s=options.start_s,
       devices=options.devices,
-      dtype=model.dtype,
-      max_model_len=roll.max_prompt_tokens + roll.max_new_tokens,
-      max_num_seqs=seqs,
-      sync=options.sync,
-      cpu=has_cpu_build(options),
-      gpu_memory_utilization=options.gpu_memory_utilization,
-      enforce_eager=options.enforce_eager,
     )
   return VllmEngine(
     fleet,
@@ -119,11 +125,8 @@ def _vllm(served: Served) -> VllmEngine:
       max_gap_nats=options.max_gap_nats or _GAPS[model.dtype],
       seed=served.config.seed,
     ),
-    vocab_size=model.vocab_size,
-    max_prompt_tokens=roll.max_prompt_tokens,
-    max_new_tokens=roll.max_new_tokens,
-    eos_ids=tokenizer.eos_ids,
-    decode=tokenizer.decode_response,
+    limits,
+    Ends(tuple(tokenizer.eos_ids), tokenizer.decode_response),
     seed=served.config.seed,
     max_num_seqs=seqs,
   )

@@ -29,13 +29,9 @@ class CountedEnvironment(StepEnvironment):
     if log.exists() and not log.read_bytes().endswith(b'\n'):
       _append(log, '')  # ends a line that a kill cut
 
-  def _run_once(
-    self, task, files, script, split, job_id, deadline, **more
-  ) -> Run:
-    run = super()._run_once(
-      task, files, script, split, job_id, deadline, **more
-    )
-    record = {'job_id': job_id, 'outcome': run.outcome.value}
+  def _run_once(self, task, files, script, call, outputs) -> Run:
+    run = super()._run_once(task, files, script, call, outputs)
+    record = {'job_id': call.job_id, 'outcome': run.outcome.value}
     if run.outcome.is_infrastructure:
       record['message'] = run.message[:MESSAGE_CHARS]
     if run.execution.attempts > 1:

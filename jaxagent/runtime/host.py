@@ -13,8 +13,10 @@ from jaxagent.config import recipe
 from jaxagent.config.agents import actions_of, agent_of
 from jaxagent.config.tasks import choose_tasks, folder
 from jaxagent.envs import label_sources
+from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.grading import Grader, WorkerDied
 from jaxagent.envs.snapshots import Snapshots
+from jaxagent.envs.step_env import StepRules, TextModels
 from jaxagent.envs.tasks import (
   PreparedTask,
   load_task,
@@ -167,23 +169,29 @@ def open_host(config: ConfigDict, work: pathlib.Path) -> Iterator[Host]:
     env = CountedEnvironment(
       prepared,
       pool,
-      editor,
       grader,
+      TextModels(
+        editor,
+        text_models.make_reader(config, work),
+        text_models.make_helper(config),
+      ),
+      StepRules(
+        dialect=options.dialect,
+        after_edit=options.after_edit,
+        on_failure=options.on_failure,
+        agent=agent_of(config),
+        actions=actions_of(config),
+        carry_mb=options.carry_mb,
+      ),
+      ExecutionOptions(
+        timeout_s=box.timeout_s or None,
+        memory_mb=box.memory_mb or None,
+        threads=box.threads,
+        zygote=box.zygote,
+        step_timeout_s=box.step_timeout_s,
+      ),
+      store,
       log=work / executions.LOG,
-      reader=text_models.make_reader(config, work),
-      helper=text_models.make_helper(config),
-      dialect=options.dialect,
-      actions=actions_of(config),
-      after_edit=options.after_edit,
-      on_failure=options.on_failure,
-      agent=agent_of(config),
-      store=store,
-      carry_mb=options.carry_mb,
-      timeout_s=box.timeout_s or None,
-      step_timeout_s=box.step_timeout_s,
-      memory_mb=box.memory_mb or None,
-      threads=box.threads,
-      zygote=box.zygote,
     )
     stop = StopFlag()
     stop.install()

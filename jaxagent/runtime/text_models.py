@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import math
 import pathlib
@@ -21,6 +22,8 @@ from jaxagent.envs.interfaces import Helper, NoText, TextModelError
 from jaxagent.envs.solution import SYSTEM
 from jaxagent.files import fences
 from jaxagent.llm.answer import Answer
+from jaxagent.llm.client_options import ClientOptions
+from jaxagent.llm.room import TokenLimit
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
@@ -47,7 +50,7 @@ def make_expert(config: ConfigDict, work: pathlib.Path):
     'max_tokens': config.expert.max_tokens,
     'temperature': config.expert.temperature,
   }
-  how: dict[str, Any] = {}
+  limit = None
   if recipe.find(config).expert_is_measured:
     rollout = config.rollout
     limits = {
@@ -55,9 +58,9 @@ def make_expert(config: ConfigDict, work: pathlib.Path):
       'temperature': rollout.temperature,
       'fits': lambda text: tokens_of(text) <= rollout.max_prompt_tokens,
     }
-    how = {'is_measured': True, 'room_key': 'config.rollout.max_new_tokens'}
+    limit = TokenLimit('config.rollout.max_new_tokens', is_measured=True)
   return ModelExpert(
-    _client(config, 'expert', work, **how),
+    _client(config, 'expert', work, limit),
     agent=agent_of(config),
     actions=actions_of(config),
     **limits,
@@ -163,10 +166,8 @@ def make_instrumenter(
     config,
     'instrumenter',
     work,
-    timeout_s=options.timeout_s,
-    s_per_token=0.0,
-    max_retries=1,
-    most_grown=2,
+    TokenLimit('config.instrumenter.max_tokens', most_grown=2),
+    ClientOptions(timeout_s=options.timeout_s, max_retries=1),
   )
   return Instrumenter(client, options.max_tokens, options.temperature)
 
@@ -233,7 +234,8 @@ class Writer:
   """
 
   def __init__(self, config: ConfigDict, work: pathlib.Path):
-    self._client = _client(config, 'writer', work, is_measured=True)
+    limit = TokenLimit('config.writer.max_tokens', is_measured=True)
+    self._client = _client(config, 'writer', work, limit)
     self.max_concurrency = endpoints.max_concurrency(config, 'writer')
     system = config.rollout.prompt_style == 'full'
     self._before = [{'role': 'system', 'content': SYSTEM}] if system else []
@@ -273,20 +275,25 @@ def answer_of(completion: types.TextCompletion | str) -> Answer:
   return Answer(completion.text, completion.cost.get('thoughts', ''))
 
 
-def _client(config: ConfigDict, role: str, work: pathlib.Path, **how):
-  """Makes the client of a role's endpoint; how: other options of the client."""
+def _client(
+  config: ConfigDict,
+  role: str,
+  work: pathlib.Path,
+  limit: TokenLimit | None = None,
+  options: ClientOptions | None = None,
+) -> OpenAIClient:
+  """Makes the client of a role's endpoint."""
   from jaxagent.llm.openai_client import OpenAIClient
 
-  options = endpoints.speaker(config, role)
+  endpoint = endpoints.speaker(config, role)
   return OpenAIClient(
-    base_url=options.base_url,
-    model=options.model,
-    cache_dir=work / 'llm_cache',
+    endpoint.base_url,
+    endpoint.model,
+    work / 'llm_cache',
+    dataclasses.replace(
+      options or ClientOptions(s_per_token=S_PER_TOKEN),
+      max_concurrency=endpoints.max_concurrency(config, role),
+    ),
+    limit or TokenLimit(f'config.{role}.max_tokens'),
     extra=endpoints.extra_of(config, role),
-    max_concurrency=endpoints.max_concurrency(config, role),
-    **{
-      'room_key': f'config.{role}.max_tokens',
-      's_per_token': S_PER_TOKEN,
-      **how,
-    },
   )

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any
 from jaxagent import records
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.clock import RealClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.errors import MachineryError, UserError
 from jaxagent.interactions import POLICY
 from jaxagent.learner import Learner
@@ -47,6 +46,7 @@ from jaxagent.rollout.rollout_log import RolloutLog
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
+from jaxagent.rollout.work import Workers
 from jaxagent.training import control, crew, traces, weighting
 from jaxagent.training.policy import Policy
 from jaxagent.training.workflow import RolloutWorkflow
@@ -307,11 +307,7 @@ def _scheduler(
   return Scheduler(
     workflow.source(),
     workflow,
-    sampler,
-    executor,
-    inbox,
-    Ledger(),
-    RealClock(),
+    Workers(sampler, executor, inbox, RealClock()),
     SchedulerConfig(
       batch_size=config.batch_size,
       oversample=1.0 if synchronous else config.oversample,
@@ -325,12 +321,12 @@ def _scheduler(
       refill=max(1, capacity // 4),
       max_decoding=host.config.rollout.max_num_seqs or None,
       max_in_flight=config.max_concurrent_rollouts or None,
+      roles=(POLICY, *workflow.frozen_roles),
+      max_concurrency={
+        role: one.max_concurrency for role, one in workflow.frozen_roles.items()
+      },
+      seed=seed,
     ),
-    seed=seed,
     journal=journal,
-    roles=(POLICY, *workflow.frozen_roles),
     log=log,
-    max_concurrency={
-      role: one.max_concurrency for role, one in workflow.frozen_roles.items()
-    },
   )

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from ml_collections import ConfigDict
 
 from jaxagent.clock import RealClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Feed
 from jaxagent.errors import UserError
 from jaxagent.interactions import POLICY, Interaction
@@ -30,7 +29,7 @@ from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import FrozenRole, ThreadSampler
-from jaxagent.rollout.work import Ask, Key, Sampler, Work
+from jaxagent.rollout.work import Ask, Key, Sampler, Work, Workers
 from jaxagent.types import Executed, Request
 
 if TYPE_CHECKING:
@@ -102,22 +101,18 @@ def run(
   scheduler = Scheduler(
     feed,
     interaction,
-    RoleSampler(samplers),
-    executor,
-    inbox,
-    Ledger(),
-    RealClock(),
+    Workers(RoleSampler(samplers), executor, inbox, RealClock()),
     SchedulerConfig(
       batch_size=1,
       max_attempts=MAX_ATTEMPTS,
       max_quarantined=_NO_LIMIT,
       watchdog_s=math.inf,  # executions have time limits of their own
       max_in_flight=at_once or _NO_LIMIT,
+      roles=tuple(samplers),
+      max_concurrency=limits,
+      seed=config.seed,
     ),
-    seed=config.seed,
     journal=journal,
-    roles=tuple(samplers),
-    max_concurrency=limits,
     deliver=deliver,
   )
 

@@ -124,7 +124,7 @@ def test_each_role_asks_with_its_own_limits(endpoint, tmp_path):
   assert asked == [(2, 0.2, 2), (3, 0.3, 3)]
   expert = text_models.make_expert(config, tmp_path)
   assert (expert.max_tokens, expert.temperature) == (1, 0.1)
-  assert expert.client._room.key == 'config.expert.max_tokens'
+  assert expert.client._room.limit.key == 'config.expert.max_tokens'
 
 
 def _invalid(share: float, tmp_path):

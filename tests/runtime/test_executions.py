@@ -13,6 +13,7 @@ from jaxagent import metrics, types
 from jaxagent.analysis import summary
 from jaxagent.envs import parser
 from jaxagent.envs.interfaces import EditRefused, TextModelError
+from jaxagent.envs.step_env import TextModels
 from jaxagent.errors import UserError
 from jaxagent.recipes import results, starts
 from jaxagent.runtime import executions
@@ -30,10 +31,12 @@ def _environment(tmp_path, log):
   return executions.CountedEnvironment(
     {'t': prepared},
     fake_runs.FakePool(),
-    fake_runs.ReplaceEditor(EditRefused, TextModelError),
     fake_runs.FakeGrader(),
-    reader=ScriptedReader(),
-    helper=NoHelper(),
+    TextModels(
+      fake_runs.ReplaceEditor(EditRefused, TextModelError),
+      ScriptedReader(),
+      NoHelper(),
+    ),
     log=log,
   )
 
