@@ -67,7 +67,8 @@ def parse_idea(text: str) -> Idea | FormatError:
     return FormatError(f'{twice} stands within an item, too')
   if _PARAGRAPH.search(read['RATIONALE']):
     return FormatError('there is text after the paragraph of RATIONALE')
-  return Idea(*(read[name] for name in ITEMS), thoughts=thoughts)
+  analysis, action, rationale = (read[name] for name in ITEMS)
+  return Idea(analysis, action, rationale, thoughts)
 
 
 def write_idea(idea: Idea) -> str:
