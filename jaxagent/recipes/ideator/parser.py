@@ -9,7 +9,7 @@ from jaxagent.envs.agents import items
 from jaxagent.envs.parser import is_text
 
 ITEMS = ('ANALYSIS_ON_CURRENT_PROGRESS', 'ACTION', 'RATIONALE')
-MOST_CHARACTERS = 100_000  # of an answer without its thoughts
+MOST_CHARACTERS = 50_000  # of an answer without its thoughts
 _NAMED = re.compile(rf'\b(?:{"|".join(ITEMS)}):')
 _PARAGRAPH = re.compile(r'\n[ \t\r]*\n')
 

@@ -9,9 +9,7 @@ from typing import Any
 
 from jaxagent.envs import syntax
 
-MOST_CHARACTERS = (
-  200_000  # that are parsed; longer programs are compared as texts
-)
+MOST_CHARACTERS = 50_000  # of a program that is parsed
 _SEED = re.compile(r'(?:.*_)?seed(?:_value|_)?|random_state', re.I | re.S)
 _SEEDED = frozenset(
   'seed manual_seed manual_seed_all set_seed set_random_seed seed_everything '
@@ -29,7 +27,7 @@ def same_program(a: str, b: str) -> bool:
   defaults, keys and variables of a seed's name that hold a plain value, the plain
   arguments of what makes generators, and calls that do nothing but seed; an import
   that nothing uses goes with them. Programs of which one does not parse, or has
-  more than MOST_CHARACTERS, are the same where their texts are.
+  more than MOST_CHARACTERS, are compared as texts.
   """
   if a.strip() == b.strip():
     return True
