@@ -36,16 +36,16 @@ _KIND_OF = {tag: kind for kind, tag in TAGS.items()}
 _TAG = r'<(?P<shut>/?)(?P<tag>execute\w*|seek_help|finish)>'
 # What may hold a tag without being an action: a fence's line, code within a line.
 _MARK = re.compile(
-  rf'^[ \t]*(?P<fence>```|~~~)[^\n]*$|(?P<inline>`[^`\n]{{1,400}}`)|{_TAG}',
+  rf'^[ \t]*+(?P<fence>```|~~~)[^\n]*$|(?P<inline>`[^`\n]{{1,400}}`)|{_TAG}',
   re.M,
 )
 _SHUT_FENCE = {
-  mark: re.compile(rf'^[ \t]*{mark}{mark[0]}*[ \t]*$', re.M)
+  mark: re.compile(rf'^[ \t]*+{mark}{mark[0]}*+[ \t]*+$', re.M)
   for mark in ('```', '~~~')
 }
 _FENCED = re.compile(r'\s*```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```\s*\Z', re.S)
 _ANY_TAG = re.compile(r'<([A-Za-z]\w{0,40})>')
-_HELP_LINE = re.compile(r'^[ \t]*</?seek_help>', re.M)
+_HELP_LINE = re.compile(r'^[ \t]*+</?seek_help>', re.M)
 
 
 @dataclasses.dataclass(frozen=True)
