@@ -58,7 +58,8 @@ def _heads(text: str, name: str) -> list[tuple[int, str]]:
 
   No regular expression: one that looks at each line takes 10 ms for a long text.
   """
-  head, found = f'{name}:', []
+  head = f'{name}:'
+  found: list[tuple[int, str]] = []
   at = text.find(head)
   while at >= 0 and len(found) < 2:
     line = text.rfind('\n', 0, at) + 1
