@@ -94,7 +94,7 @@ class Exchange:
 
 @dataclasses.dataclass(frozen=True)
 class Briefing:
-  """What an Implementer is told before its first step.
+  """Task, files and limits of a run, as its first messages say them.
 
   files: what lies in its folder.
   packages: what its programs may import.
@@ -181,7 +181,7 @@ def _actions(text: str) -> list[tuple[str, str]] | str:
 
 
 class _Ends:
-  """Where the block of a tag ends.
+  """Places where the blocks of tags end.
 
   Code may hold its own tag: a block ends at the first closing tag which no other
   closing tag follows before the tag opens again.

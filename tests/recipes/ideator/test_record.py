@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import pathlib
@@ -144,11 +145,25 @@ def test_every_field_that_the_reward_is_derived_from_must_be_there():
       records.from_json(without, whole=True)
 
 
-def test_a_change_of_any_field_that_is_not_derived_from_leaves_the_reward():
-  """DERIVED_FROM is whole: a record made of it alone earns the same."""
-  record = idea(
-    margin=1.0, noise=0.01, message='m', thoughts='t', exec_s=3.0, family='set'
-  )
+CHANGED = {
+  'outcome': Outcome.SCRIPT_ERROR,
+  'valid_action': False,
+  'message_error': 'two actions',
+  'no_op': True,
+  'score_before': 0.95,
+  'score_after': 0.7,
+  'higher_is_better': False,
+  'noise': 1.0,
+  'margin': 100.0,
+}
+
+
+def test_the_reward_is_derived_from_the_fields_that_say_so_and_no_others():
+  record = idea(margin=1.0, noise=0.01)
+  assert set(IdeaRecord.DERIVED_FROM) == {*CHANGED, 'first_score'}
+  for name, value in CHANGED.items():
+    changed = dataclasses.replace(record, **{name: value})
+    assert changed.derive() != record.derive(), name
   own = {name: getattr(record, name) for name in IdeaRecord.DERIVED_FROM}
   assert IdeaRecord(**own).derive() == record.derive() == 1.0
 
