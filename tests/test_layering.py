@@ -72,7 +72,7 @@ ABOVE = {
 MAY_IMPORT = {
   'types': set(),
   'errors': set(),
-  'records': {'types', 'rewards'},
+  'records': {'types', 'rewards', 'files'},
   'clock': {'types'},
   'files': set(),
   'options': set(),
@@ -127,7 +127,7 @@ MAY_IMPORT = {
     'models',
   },
   'metrics': {'types'},
-  'analysis': {'types', 'records', 'envs', 'traces'},
+  'analysis': {'types', 'records', 'envs', 'traces', 'graders'},
   'traces': {'types', 'records', 'files', 'envs'},
   'report': {'types', 'records', 'metrics', 'analysis'},
   'audit': {'types', 'records', 'rewards'},

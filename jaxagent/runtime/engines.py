@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 from flax import nnx
 
+from jaxagent.config.engine_checks import has_cpu_build
 from jaxagent.devices import accelerator
 from jaxagent.errors import UserError
 from jaxagent.models import ModelConfig, hf, token_logprobs

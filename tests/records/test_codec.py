@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from jaxagent import records, types
 from jaxagent.data import codec as saved
+from jaxagent.recipes.ideator.record import IdeaRecord
 from jaxagent.records import DamagedRecord, UnknownRecord
 from jaxagent.records import codec as records_codec
 from jaxagent.testing.arms import ArmRecord
@@ -22,7 +23,7 @@ from jaxagent.types import Outcome, Record
 from tests import made
 from tests.records import strategies
 
-KINDS = (records.StepRecord, records.SolutionRecord, ArmRecord)
+KINDS = (records.StepRecord, records.SolutionRecord, IdeaRecord, ArmRecord)
 any_record = st.one_of([strategies.records(kind) for kind in KINDS])
 
 
@@ -81,7 +82,7 @@ def test_a_solution_is_an_edit_where_it_holds_a_program():
 @pytest.mark.parametrize(
   'value, said',
   [
-    ({'kind': 'idea', 'outcome': 'ok'}, "kind 'idea' is not known, but arm"),
+    ({'kind': 'poem', 'outcome': 'ok'}, "kind 'poem' is not known, but arm"),
     ({'kind': ['step']}, 'is not known'),
     ({'format': 2, 'outcome': 'ok'}, "'step' has format 2, and known is 1"),
     ({'format': True, 'outcome': 'ok'}, 'has format True'),
