@@ -173,7 +173,6 @@ class StepEnvironment(ScriptRunner):
     self.on_failure = on_failure
     self.agent = agent
     self.actions = actions
-    self._fixed_files: dict[str, workspace.Files] = {}
 
   def step(
     self,
@@ -292,26 +291,13 @@ class StepEnvironment(ScriptRunner):
       command=command,
       carried=carried,
       store=self.store,
-      fixed=self._fixed(state.task),
+      fixed=self.fixed(state.task),
       edited=self._asking.edited,
       reader=self.reader,
       helper=self.helper,
       after_edit=self.after_edit,
       on_failure=self.on_failure,
     )
-
-  def _fixed(self, task: str) -> workspace.Files:
-    """The read-only files of a task's starter that a run gets; found once."""
-    if task not in self._fixed_files:
-      prepared = self.task(task)
-      spec = prepared.spec
-      names = workspace.laid_out(
-        prepared.starter_files, prepared.mounts, spec.submission
-      )
-      self._fixed_files[task] = self._starter(
-        task, [name for name in names if workspace.is_read_only(name, spec)]
-      )
-    return self._fixed_files[task]
 
   def _finish(
     self,
