@@ -1,0 +1,1 @@
+"""Recipes: what an experiment asks, carries out and rewards, a folder each."""

@@ -1,0 +1,1 @@
+"""An Ideator that is trained to advise a frozen Implementer (paper 001)."""
