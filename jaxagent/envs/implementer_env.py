@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import carried, parser, workspace
+from jaxagent.envs import carried, label_sources, parser, workspace
 from jaxagent.envs.agents.implementer import Turn
 from jaxagent.envs.execution import Run, ScriptRunner
 from jaxagent.envs.implementer_state import (
@@ -170,15 +170,28 @@ class ImplementerEnvironment:
     step = PastTurn(
       program.kind, text, observation, run.outcome, run.score, exec_s
     )
-    told = _executed(Effect(step, files, program), exec_s, run.message)
-    kept: dict[str, Any] = {'tier': run.execution.tier}
-    if private and run.score is not None:
-      score = self._private_score(state.task, run)
-      if score is None:
-        message = 'the submission could not be graded on the private rows.'
-        return types.Executed(types.Outcome.GRADER_ERROR, exec_s, None, message)
-      kept['private'] = score
-    return dataclasses.replace(told, kept=kept)
+    execution = run.execution
+    effect = Effect(
+      step,
+      files,
+      program,
+      tier=execution.tier,
+      untrusted=label_sources.untrusted(task.spec, execution.tier),
+      queue_s=execution.queue_s,
+      startup_s=execution.startup_s,
+      cpu_s=execution.cpu_s,
+    )
+    told = _executed(effect, exec_s, run.message)
+    if not private or run.score is None:
+      return told
+    name = task.spec.submission
+    data = run.execution.collected[name]
+    grade = self.runner.grader.grade(
+      state.task, data, 'private', own_work=True
+    )
+    if grade.outcome.is_infrastructure:
+      return types.Executed(grade.outcome, exec_s, message=grade.reason)
+    return dataclasses.replace(told, kept={'private': grade.score})
 
   def _observation(self, state: ImplementerState, run: Run) -> str:
     """What the Implementer is shown: status, score or reason, the output."""
@@ -199,11 +212,6 @@ class ImplementerEnvironment:
     if output.strip():
       lines.append(truncate(output, self._output_chars))
     return '\n'.join(lines)
-
-  def _private_score(self, task: str, run: Run) -> float | None:
-    name = self.runner.task(task).spec.submission
-    data = run.execution.collected[name]
-    return self.runner.grader.grade(task, data, 'private', own_work=True).score
 
 
 def _executed(effect: Effect, exec_s: float, message: str) -> types.Executed:

@@ -65,15 +65,22 @@ class Effect:
   """What one executed step changes.
 
   files: of the workspace afterwards; None where they stay as they were.
-  program: what was run; None where nothing was.
+  program: what was to be run.
+  tier, untrusted, queue_s, startup_s, cpu_s: as of `types.Record`.
   """
 
   step: PastTurn
   files: Mapping[str, str | types.Blob] | None = None
   program: Program | None = None
+  tier: str | None = None
+  untrusted: str = ''
+  queue_s: float = 0.0
+  startup_s: float = 0.0
+  cpu_s: float = 0.0
 
   def to_json(self) -> dict[str, Any]:
-    return {
+    value = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+    return value | {
       'step': _plain(self.step),
       'files': None if self.files is None else _files_to_json(self.files),
       'program': None if self.program is None else _plain(self.program),
@@ -85,11 +92,14 @@ class Effect:
     try:
       files = value['files']
       return cls(
-        _turn(value['step']),
-        None if files is None else _files(files),
-        _program(value['program']),
+        **{
+          **value,
+          'step': _turn(value['step']),
+          'files': None if files is None else _files(files),
+          'program': _program(value['program']),
+        }
       )
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
       raise _damaged('effect of a step', error) from error
 
 
