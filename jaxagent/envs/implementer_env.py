@@ -186,9 +186,7 @@ class ImplementerEnvironment:
       return told
     name = task.spec.submission
     data = run.execution.collected[name]
-    grade = self.runner.grader.grade(
-      state.task, data, 'private', own_work=True
-    )
+    grade = self.runner.grader.grade(state.task, data, 'private', own_work=True)
     if grade.outcome.is_infrastructure:
       return types.Executed(grade.outcome, exec_s, message=grade.reason)
     return dataclasses.replace(told, kept={'private': grade.score})

@@ -160,17 +160,20 @@ class ImplementerState:
 
   def after(self, effect: Effect) -> ImplementerState:
     """Returns the state after an executed step."""
-    step, changes = effect.step, {}
-    if effect.files is not None:
-      changes['files'] = effect.files
-    if effect.program is not None:
-      changes['current'] = effect.program
-      if step.score is not None:
-        scored = Scored(effect.program, step.score, len(self.steps))
-        changes['last'] = scored
-        if self.improves(scored.score, self.best and self.best.score):
-          changes['best'] = scored
-    return dataclasses.replace(self, steps=(*self.steps, step), **changes)
+    step, program = effect.step, effect.program
+    last, best = self.last, self.best
+    if program is not None and step.score is not None:
+      last = Scored(program, step.score, len(self.steps))
+      if self.improves(last.score, None if best is None else best.score):
+        best = last
+    return dataclasses.replace(
+      self,
+      files=self.files if effect.files is None else effect.files,
+      current=program or self.current,
+      best=best,
+      last=last,
+      steps=(*self.steps, step),
+    )
 
   def with_step(
     self,
@@ -189,7 +192,9 @@ class ImplementerState:
     Raises ValueError where it asks nothing.
     """
     if not self.asks:
-      raise ValueError('the last step asks nothing; there is nothing to answer.')
+      raise ValueError(
+        'the last step asks nothing; there is nothing to answer.'
+      )
     last = dataclasses.replace(self.steps[-1], observation=observation)
     return dataclasses.replace(self, steps=(*self.steps[:-1], last))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import agents, interfaces, parser, workspace
+from jaxagent.envs import agents, interfaces, parser
 from jaxagent.envs import carried as carried_files
 from jaxagent.envs.actions import Actions, Effect, Scene
 from jaxagent.envs.editing import AskedEditor

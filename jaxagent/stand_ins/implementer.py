@@ -219,7 +219,9 @@ class ScriptedImplementer:
       slips = [slip for slip in _SLIPS if slip[0] in code]
       if slips:
         code = code.replace(*rng.choice(slips))
-    return _written(Turn(implementer.IPYTHON, code=code.strip('\r\n').rstrip()), words)
+    return _written(
+      Turn(implementer.IPYTHON, code=code.strip('\r\n').rstrip()), words
+    )
 
 
 def query(state: ImplementerState, spec: types.TaskSpec) -> Query:
@@ -332,6 +334,8 @@ def _is_program(action: str) -> bool:
 def _written(turn: Turn, words: str = '') -> str:
   """Returns the message; the end of the run where it would be read otherwise."""
   try:
-    return implementer.write_turn(turn, words.replace('<', ' ').replace('`', ' '))
+    return implementer.write_turn(
+      turn, words.replace('<', ' ').replace('`', ' ')
+    )
   except ValueError:
     return implementer.write_turn(Turn(implementer.FINISH))

@@ -7,6 +7,7 @@ where it is drawn.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ from jaxagent.envs.implementer_state import (
   PROGRAMS,
   Effect,
   ImplementerState,
+  Program,
+  Scored,
 )
 from jaxagent.envs.step_env import FLOOR_S
 from jaxagent.interactions import (
@@ -38,10 +41,18 @@ from jaxagent.interactions import (
   Progress,
   Step,
 )
-from jaxagent.recipes.ideator.parser import FormatError, Idea, parse_idea
+from jaxagent.recipes.ideator.parser import (
+  ITEMS,
+  FormatError,
+  Idea,
+  parse_idea,
+)
+from jaxagent.recipes.ideator.programs import same_program
+from jaxagent.recipes.ideator.record import IdeaRecord
 from jaxagent.types import NoReward, Outcome
 
 IMPLEMENTER, IDEATOR = 'implementer', 'ideator'  # roles
+MOST_DIFFED = 50_000  # characters; a diff of more takes too long to find
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,3 +280,183 @@ def _end(at: At) -> Step:
     at,
     credits={n: Credit(NoReward.NOT_CREDITED, FLOOR_S) for n in at.advised},
   )
+
+
+# One idea in one step -----------------------------------------------------------
+
+BEFORE = ('best', 'last')
+
+
+@dataclasses.dataclass(frozen=True)
+class HelpState:
+  """A state of the pool, which ends with a question.
+
+  key: unique within the pool. run: name of the run that it was taken from.
+  noise: spread of the present program's score over repeated runs; None where it is
+    not known.
+  """
+
+  key: str
+  run: str
+  state: ImplementerState
+  noise: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Given:
+  """An answer that is being carried out."""
+
+  item: HelpState
+  response: str = ''
+  idea: Idea | None = None
+  message: str = ''
+
+
+class Ideas:
+  """One idea: drawn, carried out by the Implementer in one message, credited.
+
+  Args:
+    prompt: state -> ids of the policy's prompt, int32 [P].
+    text: a completion of the policy -> its text.
+    before: of BEFORE: whether p_t and C_t are those of the best valid submission or
+      of the last one.
+    margin: in units of a state's noise, what a score must rise by more than.
+    first_score: of `rewards.ideator.FIRST_SCORES`.
+    most_s: seconds of the one execution at most.
+    type_of: (ACTION, task) -> (its type, its family).
+
+  Raises ValueError for another `before`.
+  """
+
+  def __init__(
+    self,
+    prompt: Callable[[HelpState], np.ndarray],
+    text: Callable[[Any], str],
+    *,
+    before: str = 'best',
+    margin: float = 0.0,
+    first_score: str = '1',
+    most_s: float = float('inf'),
+    type_of: Callable[[str, str], tuple[str, str]] = lambda action, task: (
+      '',
+      '',
+    ),
+  ):
+    if before not in BEFORE:
+      raise ValueError(f'before={before!r}; choose one of {", ".join(BEFORE)}.')
+    self._prompt, self._text, self._type_of = prompt, text, type_of
+    self._before, self._most_s = before, most_s
+    self._margin, self._first_score = margin, first_score
+
+  def start(self, payload: HelpState) -> Step:
+    return Step(_Given(payload), (Generate(0, self._prompt(payload)),))
+
+  def advance(self, state: _Given, call: Call, result: Any) -> Step:
+    if isinstance(call, Execute):
+      return self._executed(state, result)
+    if call.role == POLICY:
+      return self._read(state, call.call + 1, self._text(result))
+    return self._acted(state, call.call + 1, result.text)
+
+  def scored(self, state: ImplementerState) -> Scored | None:
+    """Returns p_t and C_t; None where there was no valid submission."""
+    return state.best if self._before == 'best' else state.last
+
+  def _read(self, state: _Given, number: int, response: str) -> Step:
+    idea = parse_idea(response)
+    given = dataclasses.replace(state, response=response)
+    if isinstance(idea, FormatError):
+      record = self._record(
+        given, outcome=Outcome.INVALID_FORMAT, format_error=idea.reason
+      )
+      return _credited(record)
+    given = dataclasses.replace(given, idea=idea)
+    answered = state.item.state.answered(told(idea))
+    question = Question(state.item.key, answered)
+    return Step(given, (Generate(number, question, IMPLEMENTER),))
+
+  def _acted(self, state: _Given, number: int, message: str) -> Step:
+    """The step after the one message that carries the idea out."""
+    given = dataclasses.replace(state, message=message)
+    turn = parse_turn(message)
+    if turn.kind not in PROGRAMS:
+      why = turn.error or f'it is {turn.kind}, which runs nothing'
+      record = self._record(
+        given, outcome=Outcome.INVALID_ACTION, message_error=why
+      )
+      return _credited(record)
+    assert state.idea is not None  # else no Implementer was asked
+    answered = state.item.state.answered(told(state.idea))
+    action = Action(answered, turn, message, self._most_s)
+    return Step(given, (Execute(number, action),))
+
+  def _executed(self, state: _Given, result: types.Executed) -> Step:
+    effect = Effect.from_json(result.state)
+    step, program = effect.step, effect.program
+    present = self.scored(state.item.state)
+    assert program is not None  # it was to be run
+    no_op = (
+      present is not None
+      and present.program.kind == program.kind
+      and same_program(present.program.code, program.code)
+    )
+    record = self._record(
+      state,
+      outcome=result.outcome,
+      exec_s=result.exec_s,
+      no_op=no_op,
+      score_after=step.score,
+      diff=_diff(present, program),
+      observation=step.observation,
+      tier=effect.tier,
+      untrusted=effect.untrusted,
+      queue_s=effect.queue_s,
+      startup_s=effect.startup_s,
+      cpu_s=effect.cpu_s,
+    )
+    return _credited(record)
+
+  def _record(self, given: _Given, **fields: Any) -> IdeaRecord:
+    item, idea = given.item, given.idea
+    present, state = self.scored(item.state), item.state
+    if idea is not None:
+      kind, family = self._type_of(idea.action, state.task)
+      values = (idea.analysis, idea.action, idea.rationale)
+      fields |= {
+        'entries': dict(zip(ITEMS, values)),
+        'idea_type': kind,
+        'family': family,
+        'thoughts': idea.thoughts,
+      }
+    return IdeaRecord(
+      **{'exec_s': FLOOR_S} | fields,
+      task=state.task,
+      state_id=state.state_id,
+      response=given.response,
+      valid_action=idea is not None,
+      message=given.message,
+      score_before=present.score if present else None,
+      higher_is_better=state.higher_is_better,
+      noise=item.noise,
+      margin=self._margin,
+      first_score=self._first_score,
+    )
+
+
+def _credited(record: IdeaRecord) -> Step:
+  credit = Credit(record.derive(), record.exec_s, record.outcome, record)
+  return Step(record, credits={0: credit})
+
+
+def _diff(present: Scored | None, program: Program) -> str:
+  before = present.program.code if present else ''
+  if len(before) + len(program.code) > MOST_DIFFED:
+    return ''
+  lines = difflib.unified_diff(
+    before.splitlines(),
+    program.code.splitlines(),
+    'before',
+    'after',
+    lineterm='',
+  )
+  return '\n'.join(lines)
