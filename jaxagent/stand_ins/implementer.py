@@ -11,6 +11,7 @@ that offers nothing changes nothing, one that encourages buys three more tries.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 import re
 
@@ -105,7 +106,7 @@ class ScriptedImplementer:
       return self._first(state, rng)
     best = state.best.program.code
     last = state.steps[-1]
-    if len(state.steps) >= self._max_steps - 1:
+    if last.text.startswith(_BACK) or len(state.steps) >= self._max_steps - 1:
       return self._close(state)
     if last.kind == implementer.SEEK_HELP:
       action = action_of(last.observation)
@@ -126,11 +127,11 @@ class ScriptedImplementer:
   def _close(self, state: ImplementerState) -> str:
     """Ends the run; the last submission counts, so the best one is made again."""
     best, last = state.best, state.last
-    if best is None or last is None or last.score == best.score:
+    assert best is not None and last is not None  # a program of its own has run
+    went_back = state.steps[-1].text.startswith(_BACK)
+    if went_back or last.score == best.score:
       return _written(Turn(implementer.FINISH))
     turn = Turn(best.program.kind, code=best.program.code)
-    if len(state.steps) >= self._max_steps + _STARTS:
-      return _written(Turn(implementer.FINISH))
     return _written(turn, f'{_BACK} to my best program.')
 
   def _obey(self, best: str, action: str, rng: random.Random) -> str:
@@ -154,28 +155,16 @@ class ScriptedImplementer:
 
   def _is_stuck(self, state: ImplementerState) -> bool:
     """Whether it has tried in vain often enough to ask, or to end."""
-    tries = _since_help(state)
-    encouraged = any(
-      step.kind == implementer.SEEK_HELP and _is_encouragement(step.observation)
-      for step in state.steps
-    )
-    last_help = _last_help(state)
-    if last_help is not None and encouraged:
-      if _is_encouragement(state.steps[last_help].observation):
+    asked, tries = _last_help(state), _since_help(state)
+    if asked is not None:
+      answer = state.steps[asked].observation
+      if _encourages(answer):
         if len(tries) < VAGUE_TRIES:
           return False
-    if (
-      last_help is not None
-      and not tries
-      and action_of(state.steps[last_help].observation) is None
-    ):
-      return True  # it was stuck when it asked, and is no wiser
-    vain = 0
-    for one in reversed(tries):
-      if one.gained:
-        break
-      vain += 1
-    return vain >= self._habits.patience
+      elif not tries and action_of(answer) is None:
+        return True  # it was stuck when it asked, and is no wiser
+    vain = itertools.takewhile(lambda one: not one.gained, reversed(tries))
+    return len(list(vain)) >= self._habits.patience
 
   def _tune(
     self,
@@ -259,7 +248,7 @@ def one_line(text: str, most: int = 160) -> str:
   return ' '.join(text.split())[:most]
 
 
-def _is_encouragement(observation: str) -> bool:
+def _encourages(observation: str) -> bool:
   return (
     action_of(observation) is None
     and not _NOTHING.search(observation)
