@@ -38,6 +38,7 @@ HOST = {
   'benchmark_figures',
   'failure_modes',
   'diversity',
+  'analysis',
   'summary',
   'audit',
   'why',
@@ -72,6 +73,7 @@ ABOVE = {
   'main',
   'pause',
   'plan',
+  'recipes',
   'testing',
 }
 # Package -> packages it may import. Those not named here are free of this check.
@@ -158,6 +160,7 @@ MAY_IMPORT = {
   'benchmark_figures': {'types', 'records', 'evaluation'},
   'failure_modes': {'types', 'records', 'benchmark_figures', 'traces'},
   'diversity': {'records', 'envs', 'traces'},
+  'analysis': {'types', 'evaluation', 'graders'},
   'summary': {'types', 'behaviour'},
   'report': {'types', 'records', 'metrics', 'evaluation', 'summary'},
   'audit': {'types', 'records', 'rewards'},

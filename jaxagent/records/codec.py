@@ -23,6 +23,8 @@ from jaxagent.types import Record
 
 KIND, FORMAT = 'kind', 'format'
 _OLDEST = 'step'  # the kind of what names none
+# Kinds of recipes, whose classes are imported when a file has the first one.
+_OF_RECIPES = {'idea': 'jaxagent.recipes.ideator.record:IdeaRecord'}
 # Keys that stand beside a record's own in files (`trajectory`, `audit.seal`).
 _BESIDE = (
   KIND, FORMAT, 'prompt_id', 'update', 'version', 'reward', 'prompt_tokens', 'tokens',
@@ -140,6 +142,8 @@ def _class_of(value: Any) -> tuple[type[Record], dict[str, Any]]:
   """The class of a JSON object, and its fields as the class has them now."""
   need_object(value, 'record')
   kind = value.get(KIND, _OLDEST)
+  if isinstance(kind, str) and kind in _OF_RECIPES and kind not in _known:
+    load(_OF_RECIPES[kind])
   if not isinstance(kind, str) or kind not in _known:
     raise UnknownRecord(
       f'its kind {_short(kind)} is not known, but {", ".join(sorted(_known))}; '

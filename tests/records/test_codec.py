@@ -81,7 +81,7 @@ def test_a_solution_is_an_edit_where_it_holds_a_program():
 @pytest.mark.parametrize(
   'value, said',
   [
-    ({'kind': 'idea', 'outcome': 'ok'}, "kind 'idea' is not known, but arm"),
+    ({'kind': 'poem', 'outcome': 'ok'}, "kind 'poem' is not known, but arm"),
     ({'kind': ['step']}, 'is not known'),
     ({'format': 2, 'outcome': 'ok'}, "'step' has format 2, and known is 1"),
     ({'format': True, 'outcome': 'ok'}, 'has format True'),

@@ -130,8 +130,8 @@ def test_a_field_that_is_missing_is_named(name):
     ({'kind': 'collected'}, "kind 'collected', format 1, is not known"),
     ({'format': 9}, "kind 'evaluated', format 9, is not known"),
     (
-      {'steps': [{**STEP, 'kind': 'idea'}]},
-      r"wine/0: steps\[0\]: its kind 'idea' is not known",
+      {'steps': [{**STEP, 'kind': 'poem'}]},
+      r"wine/0: steps\[0\]: its kind 'poem' is not known",
     ),
   ],
 )

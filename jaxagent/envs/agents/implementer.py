@@ -30,7 +30,7 @@ TAGS: Mapping[str, str] = {
   FINISH: 'finish',
 }
 QUERY_ITEMS = ('PROBLEM_STATEMENT', 'ATTEMPTS_SO_FAR', 'GOAL')
-MOST_CHARACTERS = 1_000_000  # of a message
+MOST_CHARACTERS = 200_000  # of a message without its thoughts
 
 _KIND_OF = {tag: kind for kind, tag in TAGS.items()}
 _TAG = r'<(?P<shut>/?)(?P<tag>execute\w*|seek_help|finish)>'
@@ -123,18 +123,20 @@ def parse_turn(text: str, *, seek_help: bool = True) -> Turn:
 
   seek_help: whether that action is on offer.
   """
-  if not isinstance(text, str) or not parser.is_text(text):
-    return _invalid(
-      'Your message holds a NUL or a lone surrogate.', seek_help=seek_help
-    )
+  if not isinstance(text, str):
+    return _invalid('Your message is no text.', seek_help=seek_help)
+  _, text, is_open = items.take_off_thoughts(text)
+  if is_open:
+    return _invalid('Your <think> block is not closed.', seek_help=seek_help)
   if len(text) > MOST_CHARACTERS:
     return _invalid(
       f'Your message has {len(text)} characters; the most is {MOST_CHARACTERS}.',
       seek_help=seek_help,
     )
-  _, text, is_open = items.take_off_thoughts(text)
-  if is_open:
-    return _invalid('Your <think> block is not closed.', seek_help=seek_help)
+  if not parser.is_text(text):
+    return _invalid(
+      'Your message holds a NUL or a lone surrogate.', seek_help=seek_help
+    )
   found = _actions(text)
   if isinstance(found, str):
     return _invalid(found, seek_help=seek_help)

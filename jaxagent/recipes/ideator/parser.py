@@ -9,7 +9,7 @@ from jaxagent.envs.agents import items
 from jaxagent.envs.parser import is_text
 
 ITEMS = ('ANALYSIS_ON_CURRENT_PROGRESS', 'ACTION', 'RATIONALE')
-MOST_CHARACTERS = 100_000  # of an answer without its thoughts
+MOST_CHARACTERS = 50_000  # of an answer without its thoughts
 _NAMED = re.compile(rf'\b(?:{"|".join(ITEMS)}):')
 _PARAGRAPH = re.compile(r'\n[ \t\r]*\n')
 
@@ -67,7 +67,8 @@ def parse_idea(text: str) -> Idea | FormatError:
     return FormatError(f'{twice} stands within an item, too')
   if _PARAGRAPH.search(read['RATIONALE']):
     return FormatError('there is text after the paragraph of RATIONALE')
-  return Idea(*(read[name] for name in ITEMS), thoughts=thoughts)
+  analysis, action, rationale = (read[name] for name in ITEMS)
+  return Idea(analysis, action, rationale, thoughts)
 
 
 def write_idea(idea: Idea) -> str:

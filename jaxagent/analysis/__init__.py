@@ -1,0 +1,1 @@
+"""Figures of finished runs, computed from scores and records alone."""
