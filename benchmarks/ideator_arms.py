@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import math
 import pathlib
 import random
 import tempfile
@@ -31,6 +30,7 @@ import numpy as np
 
 from benchmarks import machine
 from jaxagent import types
+from jaxagent.analysis.at_three import avg_at_three, best_at_three
 from jaxagent.envs import label_sources
 from jaxagent.envs.execution import ScriptRunner
 from jaxagent.envs.grading import Grader
@@ -408,24 +408,6 @@ def _moves(kind: str, modality: str) -> dict[str, str]:
 # Figures ------------------------------------------------------------------------
 
 
-def avg_and_best(scores: Sequence[float | None]) -> tuple[float, float]:
-  """(Avg@3, Best@3) over all triples of a task's runs, invalid ones None.
-
-  As in paper 001, 4.1: a triple's average leaves invalid runs out; a triple without a
-  valid run counts 0.
-  """
-  n, valid = len(scores), [s for s in scores if s is not None]
-  k = min(3, n)
-  if not valid:
-    return 0.0, 0.0
-  none = math.comb(n - len(valid), k) / math.comb(n, k)
-  best = [
-    max((s for s in triple if s is not None), default=0.0)
-    for triple in itertools.combinations(scores, k)
-  ]
-  return float(np.mean(valid)) * (1 - none), float(np.mean(best))
-
-
 def figures(bench: Bench, ended: Sequence[Ended]) -> dict[str, Any]:
   """Figures of an arm, by split: means over tasks and seeds."""
   found: dict[str, Any] = {}
@@ -434,7 +416,8 @@ def figures(bench: Bench, ended: Sequence[Ended]) -> dict[str, Any]:
     for task in bench.tasks(split):
       for seed in sorted({e.seed for e in ended}):
         own = [e for e in ended if e.task == task and e.seed == seed]
-        rows.append(avg_and_best([e.score for e in own]))
+        scores = [e.score for e in own]
+        rows.append((avg_at_three(scores), best_at_three(scores)))
         raw += own
     ideas = [one for e in raw for one in e.ideas]
     found[split] = {
@@ -508,7 +491,7 @@ def measure(args: argparse.Namespace, work: pathlib.Path) -> dict[str, Any]:
         draws['table'] = Table(tried, bench).items
         _tell(f'{len(tried)} ideas', began)
       jobs = [
-        lambda task=task, index=index, seed=seed: run_one(
+        lambda arm=arm, task=task, index=index, seed=seed: run_one(
           bench, arm, draws, task, index, seed
         )
         for seed in range(args.seeds)
@@ -560,6 +543,8 @@ def main() -> None:
   parser.add_argument('--arms', default='', help='names, by commas; all')
   parser.add_argument('--json', action='store_true', help='save the result')
   args = parser.parse_args()
+  if args.runs < 3:
+    parser.error(f'--runs={args.runs}: Avg@3 and Best@3 need 3 or more.')
   with tempfile.TemporaryDirectory(prefix='ideator-arms-') as work:
     result = measure(args, pathlib.Path(work))
   print(table(result))

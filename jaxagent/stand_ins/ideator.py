@@ -28,21 +28,6 @@ SHARE: Mapping[str, float] = {
   'add': 1.5,
   'combo': 0.7,
 }
-# Appendix E of paper 001, by the family of a scripted idea.
-TYPES: Mapping[str, str] = {
-  'estimator': 'Model Architecture',
-  'ensemble': 'Model Architecture',
-  'combo': 'Model Architecture',
-  'set': 'Hyperparameter Tuning',
-  'relative': 'Hyperparameter Tuning',
-  'wrap': 'Model Training',
-  'scale': 'Feature Engineering',
-  'add': 'Feature Engineering',
-  'vectorize': 'Feature Engineering',
-  'remove': 'Feature Engineering',
-  'data': 'Data Preparation',
-}
-OTHERS = 'Others'
 _SAME, _OTHER = 'Keep refining the present model.', 'Leave the present model.'
 _ANALYSIS: Mapping[str, str] = {
   'estimator': _OTHER,
@@ -176,11 +161,6 @@ def family_of(action: str, kind: str, modality: str) -> str:
   if known := _phrases(kind, modality).get(text):
     return known
   return _by_rule(text)
-
-
-def type_of(action: str, kind: str, modality: str) -> str:
-  """Returns the type of appendix E that an ACTION's family has."""
-  return TYPES.get(family_of(action, kind, modality), OTHERS)
 
 
 @functools.cache

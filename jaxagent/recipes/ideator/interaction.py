@@ -49,6 +49,7 @@ from jaxagent.recipes.ideator.parser import (
 )
 from jaxagent.recipes.ideator.programs import same_program
 from jaxagent.recipes.ideator.record import IdeaRecord
+from jaxagent.recipes.ideator.types_of import type_of_family
 from jaxagent.types import NoReward, Outcome
 
 IMPLEMENTER, IDEATOR = 'implementer', 'ideator'  # roles
@@ -323,7 +324,7 @@ class Ideas:
     margin: in units of a state's noise, what a score must rise by more than.
     first_score: of `rewards.ideator.FIRST_SCORES`.
     most_s: seconds of the one execution at most.
-    type_of: (ACTION, task) -> (its type, its family).
+    family_of: (ACTION, task) -> family of a scripted idea; '' where it has none.
 
   Raises ValueError for another `before`.
   """
@@ -337,14 +338,11 @@ class Ideas:
     margin: float = 0.0,
     first_score: str = '1',
     most_s: float = float('inf'),
-    type_of: Callable[[str, str], tuple[str, str]] = lambda action, task: (
-      '',
-      '',
-    ),
+    family_of: Callable[[str, str], str] = lambda action, task: '',
   ):
     if before not in BEFORE:
       raise ValueError(f'before={before!r}; choose one of {", ".join(BEFORE)}.')
-    self._prompt, self._text, self._type_of = prompt, text, type_of
+    self._prompt, self._text, self._family_of = prompt, text, family_of
     self._before, self._most_s = before, most_s
     self._margin, self._first_score = margin, first_score
 
@@ -420,11 +418,11 @@ class Ideas:
     item, idea = given.item, given.idea
     present, state = self.scored(item.state), item.state
     if idea is not None:
-      kind, family = self._type_of(idea.action, state.task)
+      family = self._family_of(idea.action, state.task)
       values = (idea.analysis, idea.action, idea.rationale)
       fields |= {
         'entries': dict(zip(ITEMS, values)),
-        'idea_type': kind,
+        'idea_type': type_of_family(family) if family else '',
         'family': family,
         'thoughts': idea.thoughts,
       }
