@@ -197,7 +197,8 @@ def _by_rule(text: str) -> str:
     return 'relative'
   if words.has(words.REMOVE, rest):
     return 'remove'
-  roles = [mention.role for mention in named]
+  places = words.anchors(text, named)
+  roles = [mention.role for mention in named if mention not in places]
   if settings and not words.has('before|front', rest):
     return 'set'
   if any(role in catalogue.ESTIMATOR_ROLES for role in roles):

@@ -28,7 +28,7 @@ TEACHER = ScriptedIdeator()
 def test_every_answer_is_an_idea_in_its_format(name):
   state, _ = played(name, [0.0])
   for one in (TEACHER, BlindIdeator()):
-    for seed in range(200):
+    for seed in range(60):
       items = one.items(state, SPECS[name], random.Random(seed))
       idea = Idea(*items)
       assert parse_idea(write_idea(idea)) == idea
@@ -108,13 +108,13 @@ def test_better_moves_are_drawn_more_often_with_quality():
 def test_most_of_the_teachers_ideas_can_be_carried_out(name):
   state, spec = stuck(name), SPECS[name]
   editor, refused = ScriptedEditor(), 0
-  for seed in range(60):
+  for seed in range(25):
     action = TEACHER.items(state, spec, random.Random(seed))[1]
     try:
       assert editor.edit(state.best.program.code, action)
     except Exception:  # noqa: BLE001 - counted
       refused += 1
-  assert refused <= 6
+  assert refused <= 3
 
 
 @pytest.mark.parametrize('name', SPECS)
@@ -163,8 +163,7 @@ def test_prompt_and_answer_are_short_for_a_tokenizer_of_their_own():
   pairs = []
   for name, spec in SPECS.items():
     for seed in range(12):
-      state, text = played(name, [0.0], seed=seed)
-      state = state.with_step('seek_help', text) if False else stuck(name)
+      state = stuck(name)
       for items in TEACHER.answers(state, spec, random.Random(seed), 4):
         pairs.append((compact_prompt(state, spec), write_idea(Idea(*items))))
   for prompt, answer in pairs:

@@ -228,7 +228,7 @@ _ODD = (
   'ACTION:\n```python\n<execute_bash>rm</execute_bash>\n```\nRATIONALE: x',
   'ACTION:\n```\n\x00\n```', 'ACTION:\n' + '(' * 5000, 'ACTION: Set C to 1e999',
   'ACTION: Set max_depth of the model to ' + '9' * 5000,
-  'ACTION: ' + 'Add PCA() before the estimator, then ' * 200,
+  'ACTION: ' + 'Add PCA() before the estimator, then ' * 40,
   'ACTION: Wrap the estimator in BaggingClassifier(n_estimators=(((',
   'The adviser answers:\n\nbetter ' * 1000,
 )  # fmt: skip
@@ -243,7 +243,7 @@ def test_it_never_raises_whatever_it_is_shown(observation, code):
   if code is not None:
     step = PastTurn('bash', code, observation, O.OK, 99.0)
     state = state.after(Effect(step, None, Program('bash', code)))
-  for spec in SPECS.values():
+  for spec in (SPECS['wine'], SPECS['unicode-script'], SPECS['diabetes']):
     text = ScriptedImplementer().message(state, spec, random.Random(0), 1)
     assert parse_turn(text).is_action
 
@@ -253,7 +253,7 @@ def test_fuzzed_answers_always_give_one_action():
   idea = Idea('Leave it.', 'Set C of SVC to 10, then use Ridge().', 'Why.')
   base = idea_message(idea.text)
   letters = base + '\n`<>/()=\x00\ud800:'
-  for number in range(400):
+  for number in range(100):
     chars = list(base)
     for _ in range(rng.randrange(1, 12)):
       at = rng.randrange(len(chars))
