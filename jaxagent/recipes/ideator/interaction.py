@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,10 @@ from jaxagent.envs.agents.implementer import (
   FINISH,
   INVALID,
   SEEK_HELP,
+  Briefing,
   Exchange,
   Turn,
+  chat,
   idea_message,
   parse_turn,
 )
@@ -48,6 +50,7 @@ from jaxagent.recipes.ideator.parser import (
   parse_idea,
 )
 from jaxagent.recipes.ideator.programs import same_program
+from jaxagent.recipes.ideator.prompt import State
 from jaxagent.recipes.ideator.record import IdeaRecord
 from jaxagent.recipes.ideator.types_of import type_of_family
 from jaxagent.types import NoReward, Outcome
@@ -107,6 +110,47 @@ def exchanges(state: ImplementerState) -> list[Exchange]:
   return [Exchange(step.text, step.observation) for step in steps]
 
 
+def chat_of(
+  question: Question,
+  briefing: Briefing,
+  *,
+  seek_help: bool = True,
+  fits: Callable[[Sequence[dict[str, str]]], bool] = lambda messages: True,
+) -> list[dict[str, str]]:
+  """Returns the messages that ask a model to be the Implementer.
+
+  The trajectory is cut at the borders of steps, the oldest go first.
+
+  fits: whether there is room for messages.
+  """
+  steps = exchanges(question.state)
+  return chat(briefing, steps, seek_help=seek_help, fits=fits)
+
+
+def shown_state(
+  state: ImplementerState, spec: types.TaskSpec, before: str = 'best'
+) -> State:
+  """Returns s_t of section 3.2 as the Ideator's prompt takes it.
+
+  before: of BEFORE: whose score and program are p_t and C_t.
+
+  Raises ValueError where the state asks nothing.
+  """
+  if (query := state.query) is None:
+    raise ValueError('the state does not end with a question.')
+  present = state.best if before == 'best' else state.last
+  program = present.program if present else state.current
+  return State(
+    task=spec.research_problem,
+    query=query,
+    steps=exchanges(state),
+    score=present.score if present else None,
+    code=program.code if program else '',
+    metric=spec.metric,
+    higher_is_better=state.higher_is_better,
+  )
+
+
 # A run with an Ideator ---------------------------------------------------------
 
 
@@ -144,12 +188,14 @@ class At:
 
   elapsed_s: seconds of its executions and, where they are known, of its models.
   advised: numbers of the policy's calls.
+  asked: states that end with a question to the Ideator which was answered.
   """
 
   run: Run
   state: ImplementerState
   elapsed_s: float = 0.0
   advised: tuple[int, ...] = ()
+  asked: tuple[ImplementerState, ...] = ()
 
 
 class Runs:
@@ -216,6 +262,7 @@ class Runs:
         number,
         f'You have had your {adviser.max_calls} answers; continue by yourself.',
       )
+    at = dataclasses.replace(at, asked=(*at.asked, at.state))
     if not adviser.role:
       return self._answered(at, number, idea_message(adviser.sentence))
     prompt: Any = Question(at.run.name, at.state)

@@ -9,7 +9,12 @@ import pytest
 
 from jaxagent import types
 from jaxagent.data import codec
-from jaxagent.envs.agents.implementer import Query, Turn, write_turn
+from jaxagent.envs.agents.implementer import (
+  Briefing,
+  Query,
+  Turn,
+  write_turn,
+)
 from jaxagent.envs.implementer_state import (
   Effect,
   ImplementerState,
@@ -356,3 +361,31 @@ def test_the_family_of_a_scripted_idea_gives_its_type():
   record = credited(*results, family_of=lambda action, task: 'scale').record
   assert (record.family, record.idea_type) == ('scale', 'Feature Engineering')
   assert credited(*results).record.idea_type == ''
+
+
+# What roles are shown -----------------------------------------------------------
+
+
+def test_the_state_that_an_ideator_is_shown_is_that_of_the_paper():
+  from jaxagent.testing import fake_runs
+
+  spec = fake_runs.task_spec(research_problem='Predict.', metric='rmse')
+  item = pooled(0.5, last=0.7)
+  shown = interaction.shown_state(item.state, spec)
+  assert (shown.task, shown.score, shown.code) == ('Predict.', 0.5, 'x = 1')
+  assert shown.query == QUERY and len(shown.steps) == 2
+  last = interaction.shown_state(item.state, spec, 'last')
+  assert (last.score, last.code) == (0.7, 'x = 2')
+  with pytest.raises(ValueError, match='does not end with a question'):
+    interaction.shown_state(state(), spec)
+
+
+def test_the_chat_of_an_implementer_loses_whole_steps_alone():
+  at = pooled(0.5, last=0.7).state.answered('the idea')
+  question = Question('run', at)
+  whole = interaction.chat_of(question, Briefing('Predict.'))
+  assert len(whole) == 2 + 2 * 3 and whole[-1]['content'] == 'the idea'
+  cut = interaction.chat_of(
+    question, Briefing('Predict.'), fits=lambda messages: len(messages) <= 4
+  )
+  assert [m['content'] for m in cut[2:]] == [HELP, 'the idea']
