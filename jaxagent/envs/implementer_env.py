@@ -192,7 +192,7 @@ class ImplementerEnvironment:
     return dataclasses.replace(told, kept={'private': grade.score})
 
   def _observation(self, state: ImplementerState, run: Run) -> str:
-    """What the Implementer is shown: status, score or reason, the output."""
+    """Returns what the Implementer is shown: status, score or reason, output."""
     spec = self.runner.task(state.task).spec
     lines = [f'Status: {run.outcome.value}']
     if run.score is not None:

@@ -62,7 +62,7 @@ class PastTurn:
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-  """What one executed step changes.
+  """Changes that one executed step makes.
 
   files: of the workspace afterwards; None where they stay as they were.
   program: what was to be run.

@@ -1,7 +1,7 @@
 """Ideators by script: a mediocre teacher, and one that looks at nothing.
 
 An answer is its three items, (analysis, action, rationale). Ideas are the moves of
-`moves`, said as the scripted editor understands them; none was executed before it is
+`moves`, in words that the scripted editor understands; none was executed before it is
 written. Prompt and answer for a tiny policy are here, too: what the teacher writes is
 what such a policy first imitates.
 """
@@ -242,7 +242,7 @@ def compact_prompt(state: ImplementerState, spec: types.TaskSpec) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-  """Head and tail: of a model the first steps and the estimator, of a try its result."""
+  """Head and tail: a model's first steps and estimator, a try and its result."""
   if len(text) <= most:
     return text
   head = most * 2 // 3

@@ -47,7 +47,7 @@ _SLIPS = (
 
 @dataclasses.dataclass(frozen=True)
 class Habits:
-  """What tells one scripted Implementer from another.
+  """Habits by which scripted Implementers differ.
 
   families: of moves, that it tunes with.
   patience: tries in a row without a gain, after which it asks.

@@ -1,7 +1,7 @@
 """Interactions of paper 001: an Implementer's run, and one idea in one step.
 
-Both are pure reducers. What a role is asked is a value, too: its prompt is made of it
-where it is drawn.
+Both are pure reducers. A question to a role is a value, too: its prompt is made of it
+where the answer is drawn.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MOST_DIFFED = 50_000  # characters; a diff of more takes too long to find
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-  """What a role is asked.
+  """A question to a role.
 
   run: name of the run or of the pool's state; seeds of scripted roles depend on it.
   state: of the run; the Ideator's ends with its query.
