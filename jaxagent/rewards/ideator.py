@@ -11,7 +11,7 @@ FIRST_SCORES = ('1', '0', 'leave_out')
 
 
 class IdeaResult(str, enum.Enum):
-  """What became of an idea.
+  """Names of what became of an idea.
 
   improved: the score rose by more than the margin.
   first_score: there was no score before, and a valid one came.
@@ -42,18 +42,17 @@ def idea_result(
   score_before: float | None,
   score_after: float | None,
   higher_is_better: bool = True,
-  valid_message: bool = True,
   is_no_op: bool = False,
   least_gain: float = 0.0,
 ) -> IdeaResult:
   """Returns what became of an idea.
 
   Args:
-    outcome: of the one step that carried it out.
+    outcome: of the one step that carried it out; `invalid_action` where the
+      Implementer's message does not hold exactly one action.
     valid_format: the answer is an idea.
     score_before, score_after: p_t and p_{t+1}; None or no finite number where there
       is no score.
-    valid_message: the Implementer's message holds exactly one action.
     is_no_op: its program equals C_t but for seeds.
     least_gain: what a score must rise by more than, in units of the metric.
 
@@ -65,7 +64,7 @@ def idea_result(
     return IdeaResult.INFRASTRUCTURE
   if not valid_format or outcome is types.Outcome.INVALID_FORMAT:
     return IdeaResult.FORMAT_ERROR
-  if not valid_message or outcome is types.Outcome.INVALID_ACTION:
+  if outcome is types.Outcome.INVALID_ACTION:
     return IdeaResult.BAD_MESSAGE
   if is_no_op:
     return IdeaResult.NO_OP

@@ -36,16 +36,16 @@ _KIND_OF = {tag: kind for kind, tag in TAGS.items()}
 _TAG = r'<(?P<shut>/?)(?P<tag>execute\w*|seek_help|finish)>'
 # What may hold a tag without being an action: a fence's line, code within a line.
 _MARK = re.compile(
-  rf'^[ \t]*(?P<fence>```|~~~)[^\n]*$|(?P<inline>`[^`\n]{{1,400}}`)|{_TAG}',
+  rf'^[ \t]*+(?P<fence>```|~~~)[^\n]*$|(?P<inline>`[^`\n]{{1,400}}`)|{_TAG}',
   re.M,
 )
 _SHUT_FENCE = {
-  mark: re.compile(rf'^[ \t]*{mark}{mark[0]}*[ \t]*$', re.M)
+  mark: re.compile(rf'^[ \t]*+{mark}{mark[0]}*+[ \t]*+$', re.M)
   for mark in ('```', '~~~')
 }
 _FENCED = re.compile(r'\s*```[ \t]*[\w+-]*[ \t]*\r?\n(.*?)```\s*\Z', re.S)
 _ANY_TAG = re.compile(r'<([A-Za-z]\w{0,40})>')
-_HELP_LINE = re.compile(r'^[ \t]*</?seek_help>', re.M)
+_HELP_LINE = re.compile(r'^[ \t]*+</?seek_help>', re.M)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Exchange:
 
 @dataclasses.dataclass(frozen=True)
 class Briefing:
-  """What an Implementer is told before its first step.
+  """Task, files and limits of a run, as its first messages say them.
 
   files: what lies in its folder.
   packages: what its programs may import.
@@ -181,7 +181,7 @@ def _actions(text: str) -> list[tuple[str, str]] | str:
 
 
 class _Ends:
-  """Where the block of a tag ends.
+  """Places where the blocks of tags end.
 
   Code may hold its own tag: a block ends at the first closing tag which no other
   closing tag follows before the tag opens again.

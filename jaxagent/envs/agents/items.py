@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 _OPEN, _SHUT = '<think>', '</think>'
@@ -31,32 +30,45 @@ def split_items(text: str, names: Sequence[str]) -> dict[str, str] | str:
   says why it is not each of the names once, in their order, non-empty, with nothing
   in front of the first one.
   """
-  choices = '|'.join(map(re.escape, names))
-  heads = re.compile(rf'^[ \t]*({choices}):', re.M)
-  # A text may hold a heading a million times: one too many settles it.
-  found = []
-  for head in heads.finditer(text):
-    found.append(head)
-    if len(found) > len(names):
-      break
-  named = [head[1] for head in found]
+  found = [head for name in names for head in _heads(text, name)]
+  named = [name for _, name in found]
   for name in names:
     if name not in named:
       return f'{name} is missing'
     if named.count(name) > 1:
       return f'{name} is there twice'
-  if named != list(names):
+  found.sort()
+  if (named := [name for _, name in found]) != list(names):
     return f'the items stand in the order {", ".join(named)}'
-  if text[: found[0].start()].strip():
+  if text[: found[0][0]].strip():
     return f'there is text in front of {names[0]}'
-  ends = [head.start() for head in found[1:]] + [len(text)]
+  ends = [place for place, _ in found[1:]] + [len(text)]
   items = {
-    head[1]: text[head.end() : end].strip() for head, end in zip(found, ends)
+    name: text[place + len(name) + 1 : end].strip()
+    for (place, name), end in zip(found, ends)
   }
   for name, item in items.items():
     if not item:
       return f'{name} is empty'
   return items
+
+
+def _heads(text: str, name: str) -> list[tuple[int, str]]:
+  """The first two places at which `NAME:` begins a line, white space in front or not.
+
+  No regular expression: one that looks at each line takes 10 ms for a long text.
+  """
+  head = f'{name}:'
+  found: list[tuple[int, str]] = []
+  at = text.find(head)
+  while at >= 0 and len(found) < 2:
+    line = text.rfind('\n', 0, at) + 1
+    if not text[line:at].strip(' \t'):
+      found.append((at, name))
+    # What else stands on the line does not begin it.
+    end = text.find('\n', at)
+    at = text.find(head, end) if end >= 0 else -1
+  return found
 
 
 def write_items(items: Sequence[tuple[str, str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 
 from jaxagent.envs.agents import items
@@ -10,8 +11,8 @@ from jaxagent.envs.parser import is_text
 
 ITEMS = ('ANALYSIS_ON_CURRENT_PROGRESS', 'ACTION', 'RATIONALE')
 MOST_CHARACTERS = 50_000  # of an answer without its thoughts
-_NAMED = re.compile(rf'\b(?:{"|".join(ITEMS)}):')
-_PARAGRAPH = re.compile(r'\n[ \t\r]*\n')
+_NAMED = {name: re.compile(rf'\b{name}:') for name in ITEMS}
+_PARAGRAPH = re.compile(r'\n[ \t\r]*+\n')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +62,22 @@ def parse_idea(text: str) -> Idea | FormatError:
   read = items.split_items(rest, ITEMS)
   if isinstance(read, str):
     return FormatError(read)
-  names = [found[0] for found in _NAMED.finditer(rest)]
-  if len(names) > len(ITEMS):
-    twice = next(name for name in names if names.count(name) > 1)
-    return FormatError(f'{twice} stands within an item, too')
+  if name := _named_again(rest):
+    return FormatError(f'{name}: stands within an item, too')
   if _PARAGRAPH.search(read['RATIONALE']):
     return FormatError('there is text after the paragraph of RATIONALE')
   analysis, action, rationale = (read[name] for name in ITEMS)
   return Idea(analysis, action, rationale, thoughts)
+
+
+def _named_again(text: str) -> str:
+  """The first item whose name with its colon stands in more than one place, or ''."""
+  for name in ITEMS:
+    if text.count(f'{name}:') > 1:  # it may end a longer word
+      places = _NAMED[name].finditer(text)
+      if len([*itertools.islice(places, 2)]) > 1:
+        return name
+  return ''
 
 
 def write_idea(idea: Idea) -> str:

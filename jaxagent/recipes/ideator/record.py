@@ -10,7 +10,7 @@ from typing import ClassVar
 from jaxagent.records.codec import register
 from jaxagent.rewards import ideator
 from jaxagent.rewards.ideator import IdeaResult
-from jaxagent.types import NoReward, Record, optional
+from jaxagent.types import NoReward, Outcome, Record, optional
 
 
 @register
@@ -72,17 +72,19 @@ class IdeaRecord(Record):
 
   @property
   def result(self) -> IdeaResult:
-    """What became of it.
+    """The name of what became of it.
 
     Raises ValueError where margin or noise is below 0 or no finite number.
     """
+    outcome = self.outcome
+    if self.message_error and not outcome.is_infrastructure:
+      outcome = Outcome.INVALID_ACTION
     return ideator.idea_result(
-      self.outcome,
+      outcome,
       valid_format=self.valid_action,
       score_before=self.score_before,
       score_after=self.score_after,
       higher_is_better=self.higher_is_better,
-      valid_message=not self.message_error,
       is_no_op=self.no_op,
       least_gain=self._least_gain(),
     )
