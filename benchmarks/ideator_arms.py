@@ -335,10 +335,10 @@ class Table:
     for state, record in tried:
       spec = bench.spec(state.task)
       action = record.entries['ACTION']
-      family = family_of(action, spec.kind, spec.modality)
-      move = _moves(spec.kind, spec.modality).get(action.rstrip('. '), action)
+      known = ideator.moves_said(spec.kind, spec.modality)
+      move = known[action.rstrip('. ')]
       gained = float(record.earned() == 1.0)
-      for key in _keys(spec, state, family, move):
+      for key in _keys(spec, state, move.family, move.say()):
         self._seen[key][0] += 1
         self._seen[key][1] += gained
 
@@ -356,24 +356,9 @@ class Table:
     self, state: ImplementerState, spec: types.TaskSpec, rng: random.Random
   ) -> Items:
     """Returns one of the best few that fit and were not tried in this run."""
-    present = set(step_names(ideator.code_of(state)))
-    tried = {one.change.rstrip('. ') for one in implementer.tries(state)}
-    fits = [
-      m
-      for m in ideator.stock(spec.kind, spec.modality)
-      if (not m.needs or present & set(m.needs)) and m.say()[:78] not in tried
-    ]
+    fits = ideator.fitting(state, spec)
     fits.sort(key=lambda m: (-self.chance(spec, state, m), m.say()))
-    move = rng.choice(fits[: self._among])
-    first = dataclasses.replace(move)
-    return ideator.said(first, _First(rng.random()))
-
-
-class _First(random.Random):
-  """Takes the first phrase, so that a run knows what was tried in it."""
-
-  def choice(self, seq):  # noqa: D102
-    return seq[0]
+    return ideator.said(rng.choice(fits[: self._among]), rng)
 
 
 def _side(spec: types.TaskSpec) -> str:
@@ -393,16 +378,6 @@ def _keys(
     (side, 'estimator', names[-1], family),
     (side, move),
   ]
-
-
-def _moves(kind: str, modality: str) -> dict[str, str]:
-  """Every phrase of every move -> its first phrase."""
-  found = {}
-  for move in ideator.stock(kind, modality):
-    values = dict(move.values)
-    for phrase in moves.PHRASES[move.family]:
-      found[phrase.format(**values).rstrip('. ')] = move.say()
-  return found
 
 
 # Figures ------------------------------------------------------------------------

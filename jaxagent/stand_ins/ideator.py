@@ -72,15 +72,7 @@ class ScriptedIdeator:
     rng: random.Random,
   ) -> Items:
     """Returns one answer; a move that fits the program and was not tried on it."""
-    present = set(step_names(code_of(state)))
-    tried = {one.change for one in tries(state)}
-    fits = [
-      move
-      for move in stock(spec.kind, spec.modality)
-      if (not move.needs or present & set(move.needs))
-      and move.say()[:80] not in tried
-    ]
-    return said(self._drawn(fits, rng), rng)
+    return said(self._drawn(fitting(state, spec), rng), rng)
 
   def answers(
     self,
@@ -146,6 +138,16 @@ def stock(kind: str, modality: str) -> tuple[moves.Move, ...]:
   )
 
 
+def fitting(state: ImplementerState, spec: types.TaskSpec) -> list[moves.Move]:
+  """Returns the moves whose steps the program has, without those tried before."""
+  present, tried = set(step_names(code_of(state))), tried_moves(state, spec)
+  return [
+    move
+    for move in stock(spec.kind, spec.modality)
+    if (not move.needs or present & set(move.needs)) and move not in tried
+  ]
+
+
 def code_of(state: ImplementerState) -> str:
   """Returns the program of the best score; the present one where there is none."""
   program = state.best.program if state.best else state.current
@@ -158,19 +160,28 @@ def code_of(state: ImplementerState) -> str:
 def family_of(action: str, kind: str, modality: str) -> str:
   """Returns the family of an ACTION, by its words; '' where no rule knows it."""
   text = _plain(action)
-  if known := _phrases(kind, modality).get(text):
-    return known
-  return _by_rule(text)
+  known = moves_said(kind, modality).get(text)
+  return known.family if known else _by_rule(text)
 
 
 @functools.cache
-def _phrases(kind: str, modality: str) -> dict[str, str]:
-  found: dict[str, str] = {}
+def moves_said(kind: str, modality: str) -> Mapping[str, moves.Move]:
+  """Returns every way to say a move of a kind of task -> that move."""
+  found: dict[str, moves.Move] = {}
   for move in moves.moves_for(kind, modality):
     values = dict(move.values)
     for phrase in moves.PHRASES[move.family]:
-      found.setdefault(_plain(phrase.format(**values)), move.family)
+      found.setdefault(_plain(phrase.format(**values)), move)
   return found
+
+
+def tried_moves(
+  state: ImplementerState, spec: types.TaskSpec
+) -> set[moves.Move]:
+  """Returns the moves that a run has tried, however they were said."""
+  said = moves_said(spec.kind, spec.modality)
+  found = (said.get(_plain(one.change)) for one in tries(state))
+  return {move for move in found if move is not None}
 
 
 def _plain(text: str) -> str:

@@ -299,7 +299,7 @@ def _of_best(state: ImplementerState) -> int:
 
 def _change(step: PastTurn) -> tuple[str, bool]:
   """(what a step changed, whether on its own account), of its first words."""
-  first = one_line(step.text.partition('<execute_')[0].split('\n')[0], 80)
+  first = one_line(step.text.partition('<execute_')[0].split('\n')[0], 200)
   for words in (_TRY, _IDEA):
     if first.startswith(words):
       return first.removeprefix(words), words == _TRY

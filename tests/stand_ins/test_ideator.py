@@ -8,6 +8,7 @@ import random
 import pytest
 
 from jaxagent.data.bpe import train
+from jaxagent.envs.agents.implementer import idea_message
 from jaxagent.envs.model_line import step_names
 from jaxagent.recipes.ideator.parser import Idea, parse_idea, write_idea
 from jaxagent.recipes.ideator.types_of import type_of_family
@@ -18,8 +19,18 @@ from jaxagent.stand_ins.ideator import (
   ScriptedIdeator,
   compact_prompt,
   family_of,
+  moves_said,
+  tried_moves,
 )
-from tests.stand_ins.test_implementer import SPECS, initial, played, stuck
+from jaxagent.stand_ins.implementer import ScriptedImplementer
+from tests.stand_ins.test_implementer import (
+  SPECS,
+  SURE,
+  after,
+  initial,
+  played,
+  stuck,
+)
 
 TEACHER = ScriptedIdeator()
 
@@ -46,28 +57,31 @@ def test_answers_depend_on_state_and_seed_alone():
 
 
 def test_the_teacher_names_no_step_that_is_not_there_and_a_blind_one_does():
-  state = stuck('digits')
+  state, spec = stuck('digits'), SPECS['digits']
   present = set(step_names(state.best.program.code))
-  needs = moves.needs_of('classification', 'image')
+  said = moves_said(spec.kind, spec.modality)
 
   def absent(one) -> int:
-    return sum(
-      bool(needs.get(_first(one.items(state, SPECS['digits'], random.Random(n))[1]), ()))
-      and not present & set(needs[_first(one.items(state, SPECS['digits'], random.Random(n))[1])])
-      for n in range(300)
-    )  # fmt: skip
+    drawn = [one.items(state, spec, random.Random(n)) for n in range(300)]
+    named = [said[action.rstrip('.')] for _, action, _ in drawn]
+    return sum(bool(m.needs) and not present & set(m.needs) for m in named)
 
   assert absent(TEACHER) == 0 and absent(BlindIdeator()) > 10
 
 
-def _first(action: str) -> str:
-  """The first phrase of the move that an action says."""
-  for move in ideator.stock('classification', 'image'):
-    values = dict(move.values)
-    for phrase in moves.PHRASES[move.family]:
-      if f'{phrase.format(**values)}.' == action:
-        return move.say()
-  raise AssertionError(action)
+def test_the_teacher_does_not_repeat_an_idea_in_other_words():
+  state, spec = stuck(), SPECS['wine']
+  tried = []
+  for seed in range(12):
+    items = TEACHER.items(state, spec, random.Random(seed))
+    tried.append(moves_said(spec.kind, spec.modality)[items[1].rstrip('.')])
+    state = state.answered(idea_message(Idea(*items).text))
+    text = ScriptedImplementer(SURE, max_steps=99).message(
+      state, spec, random.Random(seed)
+    )
+    state = after(state, text, -0.1).with_step('seek_help', 'again')
+    assert tried_moves(state, spec) >= set(tried)
+  assert len(set(tried)) == len(tried)
 
 
 def test_a_blind_idea_does_not_depend_on_the_state():
