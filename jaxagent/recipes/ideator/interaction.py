@@ -33,6 +33,7 @@ from jaxagent.envs.implementer_state import (
   Program,
   Scored,
 )
+from jaxagent.envs.interfaces import MOST_THOUGHTS
 from jaxagent.envs.step_env import FLOOR_S
 from jaxagent.interactions import (
   POLICY,
@@ -151,6 +152,11 @@ def shown_state(
   )
 
 
+def _text(result: types.TextCompletion | str) -> str:
+  """Returns the text of a frozen role's answer."""
+  return result if isinstance(result, str) else result.text
+
+
 # A run with an Ideator ---------------------------------------------------------
 
 
@@ -176,9 +182,7 @@ class Adviser:
   role: str = IDEATOR
   sentence: str = ''
   prompt: Callable[[ImplementerState], np.ndarray] | None = None
-  text: Callable[[Any], str] = lambda result: str(
-    getattr(result, 'text', result)
-  )
+  text: Callable[[Any], str] = _text
   max_calls: int = 2
 
 
@@ -226,7 +230,8 @@ class Runs:
       at = _later(state, result.exec_s, state.state.after(effect))
       return self._next(at, number)
     if call.role == IMPLEMENTER:
-      return self._acted(_later(state, _answer_s(result)), number, result.text)
+      at = _later(state, _answer_s(result))
+      return self._acted(at, number, _text(result))
     assert self._adviser is not None  # it was asked
     advised = state.advised
     if call.role == POLICY:
@@ -358,6 +363,7 @@ class _Given:
   response: str = ''
   idea: Idea | None = None
   message: str = ''
+  thoughts: str = ''  # in front of the message
 
 
 class Ideas:
@@ -401,7 +407,7 @@ class Ideas:
       return self._executed(state, result)
     if call.role == POLICY:
       return self._read(state, call.call + 1, self._text(result))
-    return self._acted(state, call.call + 1, result.text)
+    return self._acted(state, call.call + 1, result)
 
   def scored(self, state: ImplementerState) -> Scored | None:
     """Returns p_t and C_t; None where there was no valid submission."""
@@ -420,9 +426,13 @@ class Ideas:
     question = Question(state.item.key, answered)
     return Step(given, (Generate(number, question, IMPLEMENTER),))
 
-  def _acted(self, state: _Given, number: int, message: str) -> Step:
+  def _acted(self, state: _Given, number: int, result: Any) -> Step:
     """The step after the one message that carries the idea out."""
-    given = dataclasses.replace(state, message=message)
+    message = _text(result)
+    thoughts = str(getattr(result, 'cost', {}).get('thoughts', ''))
+    given = dataclasses.replace(
+      state, message=message, thoughts=thoughts[-MOST_THOUGHTS:]
+    )
     turn = parse_turn(message)
     if turn.kind not in PROGRAMS:
       why = turn.error or f'it is {turn.kind}, which runs nothing'
@@ -480,6 +490,7 @@ class Ideas:
       response=given.response,
       valid_action=idea is not None,
       message=given.message,
+      implementer_thoughts=given.thoughts,
       score_before=present.score if present else None,
       higher_is_better=state.higher_is_better,
       noise=item.noise,

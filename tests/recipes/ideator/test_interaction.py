@@ -313,6 +313,15 @@ def test_what_an_idea_earns(results, reward, result):
   assert credit.reward == reward and credit.record.result is result
 
 
+def test_a_record_keeps_the_thoughts_and_no_role_is_shown_them():
+  thoughtful = sampled('<think>mine</think>\n' + write_idea(IDEA))
+  message = types.TextCompletion(program('z'), {'thoughts': 'its own'})
+  walk = idea(pooled(), thoughtful)
+  assert 'mine' not in open_call(walk).prompt.state.steps[-1].observation
+  record = taken(walk, message, executed('z', 0.4)).credits[0].record
+  assert (record.thoughts, record.implementer_thoughts) == ('mine', 'its own')
+
+
 def test_an_idea_that_is_none_is_never_carried_out():
   walk = idea(pooled(), sampled('ACTION: Use Ridge.'))
   assert walk.finished and len(walk.results) == 1
