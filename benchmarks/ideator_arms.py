@@ -441,7 +441,8 @@ def table(result: Mapping[str, Any]) -> str:
     f'{name} {one["improve"]:.2f} ({one["n"]})'
     for name, one in result['families'].items()
   )
-  return '\n'.join([*lines, '', f'By family (n): {families}'])
+  cost = f'{result["executions"]} executions in {result["wall_s"]:.0f} s'
+  return '\n'.join([*lines, '', f'By family (n): {families}', cost])
 
 
 def measure(args: argparse.Namespace, work: pathlib.Path) -> dict[str, Any]:

@@ -93,6 +93,8 @@ def test_figures_are_means_over_tasks_of_triples():
   assert found['heldin']['best'] == pytest.approx((60 + 30) / 2)
   assert found['heldin']['improve'] == 1.0 and found['heldin']['steps'] == 7
   result = {
+    'executions': 7,
+    'wall_s': 2.0,
     'arms': {'teacher': found},
     'families': ideator_arms.by_family([('scale', True), ('scale', False)]),
   }
