@@ -107,7 +107,7 @@ def _index(line):
   return line['task'] and line['index']
 
 
-@pytest.mark.parametrize('name, value', [('kind', 'idea'), ('format', 2)])
+@pytest.mark.parametrize('name, value', [('kind', 'poem'), ('format', 2)])
 def test_records_of_another_version_end_the_run_and_stay(tmp_path, name, value):
   step = {'outcome': 'ok', name: value}
   text = json.dumps({**RECORD, 'steps': [step]})

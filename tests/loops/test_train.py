@@ -114,7 +114,7 @@ def test_a_checkpoint_of_another_version_ends_the_run_in_one_line(
   tmp_path, monkeypatch
 ):
   def resume(*parts):
-    codec.decode({'__kind__': 'kept', 'value': {'kind': 'idea'}})
+    codec.decode({'__kind__': 'kept', 'value': {'kind': 'poem'}})
 
   scheduler = stubs.SimpleNamespace(close=lambda: None)
   monkeypatch.setattr(train, '_scheduler', lambda *parts: scheduler)
@@ -122,7 +122,7 @@ def test_a_checkpoint_of_another_version_ends_the_run_in_one_line(
   recipe = stubs.SimpleNamespace(
     name='stepwise', frozen_roles={}, request=None, record_type=StepRecord
   )
-  with pytest.raises(UserError, match="kind 'idea' is not known.*NEW") as e:
+  with pytest.raises(UserError, match="kind 'poem' is not known.*NEW") as e:
     train.run(
       stubs.SimpleNamespace(config=common.base(), work=tmp_path),
       recipe,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from jaxagent import records, types
 from jaxagent.data import codec as saved
+from jaxagent.recipes.ideator.record import IdeaRecord
 from jaxagent.records import DamagedRecord, UnknownRecord
 from jaxagent.records import codec as records_codec
 from jaxagent.testing.arms import ArmRecord
@@ -22,7 +23,7 @@ from jaxagent.types import Outcome, Record
 from tests import made
 from tests.records import strategies
 
-KINDS = (records.StepRecord, records.SolutionRecord, ArmRecord)
+KINDS = (records.StepRecord, records.SolutionRecord, IdeaRecord, ArmRecord)
 any_record = st.one_of([strategies.records(kind) for kind in KINDS])
 
 

@@ -230,9 +230,9 @@ def test_a_recipes_reward_that_is_no_number_is_a_difference(
 
 
 def test_a_kind_that_is_not_known_is_named_as_that(tmp_path):
-  _write(tmp_path, [_record(0, kind='idea'), _record(1, format=9)])
+  _write(tmp_path, [_record(0, kind='poem'), _record(1, format=9)])
   problems = [d['problem'] for d in audit.audit(tmp_path)['differences']]
-  assert "its kind 'idea' is not known" in problems[0]
+  assert "its kind 'poem' is not known" in problems[0]
   assert "kind 'step' has format 9" in problems[1]
 
 

@@ -236,13 +236,13 @@ def test_10000_mutated_messages_do_not_raise():
 
 
 def test_a_long_message_of_anything_is_read_in_linear_time():
-  """Seconds of this thread: 0.2 s leave room for a slow machine; squares take 100."""
+  """Seconds of this thread: 0.07 on a busy machine; what is quadratic takes many."""
   size = implementer.MOST_CHARACTERS
   for piece in (*MARKS, *(a + b for a in MARKS for b in MARKS)):
     text = (piece * (size // len(piece) + 1))[:size]
     begun = time.thread_time()
     parse_turn(text)
-    assert time.thread_time() - begun < 0.2, ascii(piece)
+    assert time.thread_time() - begun < 1.0, ascii(piece)
 
 
 # Its prompt --------------------------------------------------------------------

@@ -10,13 +10,11 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
 
 from jaxagent import audit, records
 from jaxagent.recipes.ideator.record import IdeaRecord
 from jaxagent.rewards.ideator import IdeaResult, idea_result, reward_of
 from jaxagent.types import NoReward, Outcome
-from tests.records import strategies
 
 ROOT = pathlib.Path(__file__).parents[3]
 CASES = json.loads(
@@ -124,14 +122,6 @@ def test_refusals_name_value_and_choices():
       score_after=0.6,
       least_gain=-1,
     )
-
-
-@strategies.patient
-@given(strategies.records(IdeaRecord))
-def test_an_idea_comes_back_from_json_as_it_was(record):
-  value = json.loads(json.dumps(records.to_json(record)))
-  assert value['kind'] == 'idea'
-  assert records.from_json(value, whole=True) == record
 
 
 def test_every_field_that_the_reward_is_derived_from_must_be_there():
