@@ -139,13 +139,18 @@ def stock(kind: str, modality: str) -> tuple[moves.Move, ...]:
 
 
 def fitting(state: ImplementerState, spec: types.TaskSpec) -> list[moves.Move]:
-  """Returns the moves whose steps the program has, without those tried before."""
+  """Returns the moves whose steps the program has, without those tried before.
+
+  All moves of the task's kind where none is left.
+  """
   present, tried = set(step_names(code_of(state))), tried_moves(state, spec)
-  return [
+  every = stock(spec.kind, spec.modality)
+  fits = [
     move
-    for move in stock(spec.kind, spec.modality)
+    for move in every
     if (not move.needs or present & set(move.needs)) and move not in tried
   ]
+  return fits or list(every)
 
 
 def code_of(state: ImplementerState) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from jaxagent.data.bpe import train
 from jaxagent.envs.agents.implementer import idea_message
+from jaxagent.envs.implementer_state import Effect, PastTurn, Program
 from jaxagent.envs.model_line import step_names
 from jaxagent.recipes.ideator.parser import Idea, parse_idea, write_idea
 from jaxagent.recipes.ideator.types_of import type_of_family
@@ -23,6 +24,7 @@ from jaxagent.stand_ins.ideator import (
   tried_moves,
 )
 from jaxagent.stand_ins.implementer import ScriptedImplementer
+from jaxagent.types import Outcome
 from tests.stand_ins.test_implementer import (
   SPECS,
   SURE,
@@ -156,6 +158,30 @@ def test_the_family_of_every_scripted_idea_is_known(name):
 )
 def test_the_family_of_another_idea_is_told_by_its_words(action, family):
   assert family_of(action, 'regression', 'tabular') == family
+
+
+@pytest.mark.parametrize('code', ['', '\x00', 'def (', 'model = 1', '(' * 3000])
+def test_no_state_makes_an_ideator_raise(code):
+  step = PastTurn('bash', code, '\ud800', Outcome.OK, 99.0)
+  odd = initial('wine').after(Effect(step, None, Program('bash', code)))
+  odd = odd.with_step('seek_help', code)
+  for state in (odd, initial('wine')):
+    for spec in SPECS.values():
+      for one in (TEACHER, BlindIdeator()):
+        items = one.items(state, spec, random.Random(0))
+        assert parse_idea(write_idea(Idea(*items))) == Idea(*items)
+      assert 'Tried:' in compact_prompt(state, spec)
+
+
+def test_where_every_move_was_tried_ideas_begin_again():
+  state, spec = stuck(), SPECS['wine']
+  for move in ideator.stock(spec.kind, spec.modality):
+    step = PastTurn('ipython', f'I carry out: {move.say()}\n', '')
+    state = state.after(Effect(step))
+  assert not set(ideator.stock(spec.kind, spec.modality)) - tried_moves(
+    state, spec
+  )
+  assert TEACHER.items(state, spec, random.Random(0))
 
 
 # Texts of a tiny policy ---------------------------------------------------------
