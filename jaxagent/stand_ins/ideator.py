@@ -183,7 +183,7 @@ def moves_said(kind: str, modality: str) -> Mapping[str, moves.Move]:
 def tried_moves(
   state: ImplementerState, spec: types.TaskSpec
 ) -> set[moves.Move]:
-  """Returns the moves that a run has tried, however they were said."""
+  """Returns the moves that a run has tried, in whatever words."""
   said = moves_said(spec.kind, spec.modality)
   found = (said.get(_plain(one.change)) for one in tries(state))
   return {move for move in found if move is not None}
