@@ -150,6 +150,7 @@ class ScriptRunner:
     self.pool = pool
     self.grader = grader
     self.options = options
+    self._fixed_files: dict[str, workspace.Files] = {}
     self._lock = threading.Lock()
     self.executions = 0
 
@@ -261,7 +262,7 @@ class ScriptRunner:
 
     Raises StartError where it gives no score.
     """
-    files, script = self._starter(task), 'train.py'
+    files, script = self.starter(task), 'train.py'
     if script not in files:
       raise StartError(f'task {task}: the starter has no {script}.')
     prepared = self.task(task)
@@ -285,7 +286,7 @@ class ScriptRunner:
       script=script,
     )
 
-  def _starter(
+  def starter(
     self, task: str, names: Collection[str] | None = None
   ) -> dict[str, str | types.Blob]:
     """A state's files at the start; those of `names` alone, if given."""
@@ -305,6 +306,19 @@ class ScriptRunner:
         )
       files[name] = blob
     return files
+
+  def fixed(self, task: str) -> workspace.Files:
+    """The read-only files of a task's starter that a run gets; found once."""
+    if task not in self._fixed_files:
+      prepared = self.task(task)
+      spec = prepared.spec
+      names = workspace.laid_out(
+        prepared.starter_files, prepared.mounts, spec.submission
+      )
+      self._fixed_files[task] = self.starter(
+        task, [name for name in names if workspace.is_read_only(name, spec)]
+      )
+    return self._fixed_files[task]
 
   def _baseline(self, task: str, run: Run) -> float:
     """Returns the baseline for a starter without a score (002, appendix A)."""

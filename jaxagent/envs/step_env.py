@@ -15,7 +15,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import agents, interfaces, parser, workspace
+from jaxagent.envs import agents, interfaces, parser
 from jaxagent.envs import carried as carried_files
 from jaxagent.envs.actions import Actions, Effect, Scene
 from jaxagent.envs.editing import AskedEditor
@@ -164,7 +164,6 @@ class StepEnvironment(ScriptRunner):
     self._asking = AskedEditor(models.editor)
     self.rules = rules
     self.dialect = DIALECTS[rules.dialect]()
-    self._fixed_files: dict[str, workspace.Files] = {}
 
   def step(
     self,
@@ -269,26 +268,13 @@ class StepEnvironment(ScriptRunner):
       command=command,
       carried=carried,
       store=self.store,
-      fixed=self._fixed(state.task),
+      fixed=self.fixed(state.task),
       edited=self._asking.edited,
       reader=self.reader,
       helper=self.helper,
       after_edit=self.rules.after_edit,
       on_failure=self.rules.on_failure,
     )
-
-  def _fixed(self, task: str) -> workspace.Files:
-    """The read-only files of a task's starter that a run gets; found once."""
-    if task not in self._fixed_files:
-      prepared = self.task(task)
-      spec = prepared.spec
-      names = workspace.laid_out(
-        prepared.starter_files, prepared.mounts, spec.submission
-      )
-      self._fixed_files[task] = self._starter(
-        task, [name for name in names if workspace.is_read_only(name, spec)]
-      )
-    return self._fixed_files[task]
 
   def _finish(
     self,

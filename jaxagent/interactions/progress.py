@@ -61,6 +61,11 @@ class Progress:
   def finished(self) -> bool:
     return self.credits is not None
 
+  @property
+  def state(self) -> Any:
+    """State of the interaction after the last result."""
+    return self._state
+
   def take(self, call: int, result: Result) -> tuple[Call, ...]:
     """Takes in the result of an open call; returns the calls that it opens.
 

@@ -353,9 +353,11 @@ class Script:
     self._drop_unused_imports()
 
   def _add_import(self, statement: str) -> None:
-    """Adds it after the last top-level import, or first if there is none."""
-    where = 0
+    """Adds it after the last top-level import above the model's line, or first."""
+    where, model = 0, self._line('model')
     for index, line in enumerate(self.module.body):
+      if line is model:
+        break
       if isinstance(line, cst.SimpleStatementLine) and isinstance(
         line.body[0], (cst.Import, cst.ImportFrom)
       ):

@@ -276,3 +276,14 @@ def test_lines_about_the_data():
 def test_says_that_it_is_a_stand_in():
   assert EDITOR.is_stand_in and EDITOR.name == 'scripted_editor'
   assert 'Edit Script (AI)' in parser.EDIT_ACTIONS
+
+
+def test_an_import_is_put_above_the_line_that_uses_it():
+  script = (
+    'from sklearn.linear_model import Ridge\n'
+    'model = Ridge()\nmodel.fit(x, y)\nimport shutil\n'
+  )
+  lines = ScriptedEditor().edit(script, 'Use SVR(C=10)').splitlines()
+  (model,) = [n for n, line in enumerate(lines) if line.startswith('model =')]
+  (added,) = [n for n, line in enumerate(lines) if 'import SVR' in line]
+  assert added < model

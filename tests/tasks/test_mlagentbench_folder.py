@@ -240,7 +240,7 @@ def test_a_long_table_is_read_where_it_lies(tmp_path, grader, dialect):
     {NAME: task}, None, grader, MODELS, StepRules(dialect=dialect)
   )
   env.dialect.max_observation_chars = None
-  files = env._starter(NAME)
+  files = env.starter(NAME)
   assert isinstance(files['test.csv'], types.Blob)
   state = types.State('s', NAME, files, None, None)
   told = _act(env, state, 'Read File', file_name='test.csv').observation
