@@ -30,6 +30,7 @@ REGISTRY: Mapping[str, str] = {
   'solutions': 'jaxagent.recipes.solutions.recipe:Solutions',
   'tree_search': 'jaxagent.recipes.solutions.recipe:TreeSearch',
   'agents': 'jaxagent.recipes.agents.recipe:Agents',
+  'ideator': 'jaxagent.recipes.ideator.recipe:Ideator',
 }
 
 

@@ -108,21 +108,6 @@ RULES: tuple[checks.Rule, ...] = (
     'waits between them must end well before config.rl.watchdog_s={1}; lower the first or raise the second.',
   ),
   checks.related(
-    'collect.time_limit_s',
-    'sandbox.timeout_s',
-    holds=lambda whole, one: whole >= one,
-    say='config.collect.time_limit_s={0} of a trajectory must be at least '
-    'config.sandbox.timeout_s={1} of one execution; raise the first or lower '
-    'the second.',
-  ),
-  checks.related(
-    'eval.k',
-    'solution.samples',
-    holds=lambda k, samples: k <= samples,
-    say='config.eval.k={0} needs as many solutions of a task, but '
-    'config.solution.samples={1}; lower k or raise the samples.',
-  ),
-  checks.related(
     'sft.conversations',
     holds=lambda file: (
       isinstance(file, str) and (not file or pathlib.Path(file).is_file())

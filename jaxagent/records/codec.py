@@ -25,7 +25,10 @@ from jaxagent.types import Record
 KIND, FORMAT = 'kind', 'format'
 _OLDEST = 'step'  # the kind of what names none
 # Kinds of recipes, whose classes are imported when a file has the first one.
-_OF_RECIPES = {'idea': 'jaxagent.recipes.ideator.record:IdeaRecord'}
+_OF_RECIPES = {
+  'idea': 'jaxagent.recipes.ideator.record:IdeaRecord',
+  'implementer_step': 'jaxagent.recipes.ideator.record:ImplementerStepRecord',
+}
 # Keys that stand beside a record's own in files (`trajectory`, `audit.seal`).
 _BESIDE = (
   KIND, FORMAT, 'prompt_id', 'update', 'version', 'reward', 'prompt_tokens', 'tokens',

@@ -60,7 +60,7 @@ def make_expert(config: ConfigDict, work: pathlib.Path):
     }
     limit = TokenLimit('config.rollout.max_new_tokens', is_measured=True)
   return ModelExpert(
-    _client(config, 'expert', work, limit),
+    client(config, 'expert', work, limit),
     agent=agent_of(config),
     actions=actions_of(config),
     **limits,
@@ -88,7 +88,7 @@ def make_editor(config: ConfigDict, work: pathlib.Path):
   from jaxagent.llm.model_editor import ModelEditor
 
   return ModelEditor(
-    _client(config, 'editor', work),
+    client(config, 'editor', work),
     max_tokens=config.editor.max_tokens,
     temperature=config.editor.temperature,
   )
@@ -103,7 +103,7 @@ def make_reader(config: ConfigDict, work: pathlib.Path):
   from jaxagent.llm.model_reader import ModelReader
 
   return ModelReader(
-    _client(config, 'reader', work),
+    client(config, 'reader', work),
     max_tokens=config.reader.max_tokens,
     temperature=config.reader.temperature,
   )
@@ -152,7 +152,7 @@ def make_embedder(
   """
   if config.embeddings.kind == 'tfidf':
     return ideas.tfidf
-  return _client(config, 'embeddings', work).embed
+  return client(config, 'embeddings', work).embed
 
 
 def make_instrumenter(
@@ -162,14 +162,14 @@ def make_instrumenter(
   options = config.instrumenter
   if options.kind != 'openai':
     return None
-  client = _client(
+  made = client(
     config,
     'instrumenter',
     work,
     TokenLimit('config.instrumenter.max_tokens', most_grown=2),
     ClientOptions(timeout_s=options.timeout_s, max_retries=1),
   )
-  return Instrumenter(client, options.max_tokens, options.temperature)
+  return Instrumenter(made, options.max_tokens, options.temperature)
 
 
 class Instrumenter:
@@ -235,7 +235,7 @@ class Writer:
 
   def __init__(self, config: ConfigDict, work: pathlib.Path):
     limit = TokenLimit('config.writer.max_tokens', is_measured=True)
-    self._client = _client(config, 'writer', work, limit)
+    self._client = client(config, 'writer', work, limit)
     self.max_concurrency = endpoints.max_concurrency(config, 'writer')
     system = config.rollout.prompt_style == 'full'
     self._before = [{'role': 'system', 'content': SYSTEM}] if system else []
@@ -275,7 +275,7 @@ def answer_of(completion: types.TextCompletion | str) -> Answer:
   return Answer(completion.text, completion.cost.get('thoughts', ''))
 
 
-def _client(
+def client(
   config: ConfigDict,
   role: str,
   work: pathlib.Path,

@@ -104,3 +104,26 @@ class IdeaRecord(Record):
       if value is not None and not (math.isfinite(value) and value >= 0):
         raise ValueError(f'{name}={value!r} must be 0 or more and finite.')
     return self.margin * (self.noise or 0.0)
+
+
+@register
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImplementerStepRecord(Record):
+  """One message of an Implementer in an evaluated run; it is frozen and earns nothing.
+
+  `action` is its kind: ipython, bash, seek_help or invalid; `response` its text,
+  `observation` what it was answered. `score_after` is on the validation rows.
+
+  idea_type, family: of the answer to a question, by rule; '' else.
+  """
+
+  KIND: ClassVar[str] = 'implementer_step'
+  DERIVED_FROM: ClassVar[tuple[str, ...]] = ('outcome',)
+
+  idea_type: str = optional('')
+  family: str = optional('')
+
+  @property
+  def is_edit(self) -> bool:
+    """Whether it ran a program."""
+    return self.action in ('ipython', 'bash')

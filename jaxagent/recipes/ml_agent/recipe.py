@@ -33,6 +33,14 @@ def _edits_are_scored(config: ConfigDict) -> str:
 _RULES = (
   checks.Rule(('env.after_edit', 'stage'), _edits_are_scored),
   checks.related(
+    'collect.time_limit_s',
+    'sandbox.timeout_s',
+    holds=lambda whole, one: whole >= one,
+    say='config.collect.time_limit_s={0} of a trajectory must be at least '
+    'config.sandbox.timeout_s={1} of one execution; raise the first or lower '
+    'the second.',
+  ),
+  checks.related(
     'sft.epochs',
     'model.path',
     'stage',

@@ -67,6 +67,13 @@ class Solutions(_WholeSolutions, TrainedPolicy):
     ),
     *EQUATION_6_RULES,
     checks.related(
+      'eval.k',
+      'solution.samples',
+      holds=lambda k, samples: k <= samples,
+      say='config.eval.k={0} needs as many solutions of a task, but '
+      'config.solution.samples={1}; lower k or raise the samples.',
+    ),
+    checks.related(
       'solution.programs',
       'model.path',
       'sft.conversations',

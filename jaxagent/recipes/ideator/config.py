@@ -1,0 +1,134 @@
+"""Options of paper 001's recipe: Implementer, Ideator, pool of states."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from jaxagent.llm.config import Endpoint, TextEndpoint
+from jaxagent.options import Section, option, with_default
+from jaxagent.recipes.ideator.prompt import MAX_TRACE_TOKENS
+from jaxagent.rewards.ideator import FIRST_SCORES
+
+BEFORE = ('best', 'last')
+# Ideators that are no policy: of collection, and of arms beside the policies.
+KINDS = ('scripted', 'openai', 'null', 'vague', 'blind', 'none')
+
+
+@dataclasses.dataclass(frozen=True)
+class ImplementerOptions(TextEndpoint):
+  """The frozen model that writes and runs code, and may ask for help."""
+
+  kind: str = with_default(
+    Endpoint,
+    'kind',
+    'scripted',
+    choices=('scripted', 'scripted_relative', 'openai'),
+    help='scripted: the offline stand-in; scripted_relative: one with other habits; '
+    'openai: an endpoint.',
+  )
+  base_url: str = with_default(
+    Endpoint, 'base_url', 'http://127.0.0.1:8000/v1', advanced=False
+  )
+  model: str = with_default(Endpoint, 'model', '', advanced=False)
+  max_steps: int = option(50, unit='steps', help='Messages of a run.')
+  time_limit_s: float = option(
+    3600.0,
+    unit='s',
+    above=0,
+    help='Limit of a run, the time of models included.',
+  )
+  max_prompt_tokens: int = option(
+    65536,
+    unit='tokens',
+    help='Room for the chat of an endpoint; the oldest steps go first.',
+    advanced=True,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class IdeatorOptions(TextEndpoint):
+  """The Ideator: who answers while the pool is made, its prompt, its reward."""
+
+  without: ClassVar[str] = 'scripted'
+
+  kind: str = with_default(
+    Endpoint,
+    'kind',
+    'scripted',
+    choices=KINDS,
+    help='Who answers while the pool is made: a scripted teacher, an endpoint, two '
+    'fixed sentences, ideas whatever the state, nobody. The policy is evaluated '
+    'as sft and rl.',
+  )
+  base_url: str = with_default(
+    Endpoint, 'base_url', 'http://127.0.0.1:8000/v1', advanced=False
+  )
+  model: str = with_default(Endpoint, 'model', '', advanced=False)
+  max_calls: int = option(
+    2, help='Answers that a run of the Implementer may get.'
+  )
+  quality: float = option(
+    0.35,
+    least=0,
+    most=1,
+    help='Of the scripted teacher: 0 draws ideas whatever their worth.',
+    advanced=True,
+  )
+  answers: int = option(
+    4, least=0, help='Answers of the teacher to a state, for SFT; 0: no SFT.'
+  )
+  prompt: str = option(
+    '',
+    is_path=True,
+    help="File with a prompt of your own, with the same slots; '': the package's.",
+    advanced=True,
+  )
+  max_trace_tokens: int = option(
+    MAX_TRACE_TOKENS,
+    unit='tokens',
+    help='Room for the trace in the prompt (full style).',
+    advanced=True,
+  )
+  before: str = option(
+    'best',
+    choices=BEFORE,
+    help='Score and program that an idea is compared with: of the best valid '
+    'submission so far, or of the last one.',
+    advanced=True,
+  )
+  margin: float = option(
+    0.0,
+    least=0,
+    help="What a score must rise by, in units of its program's noise.",
+    advanced=True,
+  )
+  first_score: str = option(
+    '1',
+    choices=FIRST_SCORES,
+    help='Reward of a valid score where there was none before.',
+    advanced=True,
+  )
+  arms: tuple[str, ...] = option(
+    ('none', 'null', 'vague', 'blind'),
+    choices=KINDS,
+    help='Ideators that are evaluated beside the policies.',
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolOptions(Section):
+  """States in which the Implementer asks for help, to train and validate on."""
+
+  runs_per_task: int = option(
+    40, help='Runs of a task that the pool is made from.'
+  )
+  train_per_task: int = option(100, help='States of a task to train on.')
+  valid_per_task: int = option(
+    10, help='States of a task to validate on, of other runs.'
+  )
+  remeasure: int = option(
+    1,
+    help="Times that a state's program is run again, for its noise.",
+    advanced=True,
+  )

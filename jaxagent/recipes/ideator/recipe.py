@@ -1,0 +1,219 @@
+"""MLE-Ideator (paper 001): an Ideator trained by GRPO on what its ideas achieve."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jaxagent.config import checks
+from jaxagent.config.tasks import choose_tasks
+from jaxagent.errors import UserError
+from jaxagent.recipes.ideator.config import (
+  IdeatorOptions,
+  ImplementerOptions,
+  PoolOptions,
+)
+from jaxagent.recipes.ideator.record import IdeaRecord
+from jaxagent.recipes.rules import EQUATION_6_RULES
+from jaxagent.recipes.trained_policy import TrainedPolicy
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
+  from jaxagent.recipes.ideator.interaction import HelpState
+  from jaxagent.recipes.ideator.pool import Pool
+  from jaxagent.runtime.host import Host
+  from jaxagent.training import sft
+  from jaxagent.training.workflow import RolloutWorkflow
+
+
+def _fills_a_batch(config: ConfigDict) -> str:
+  heldin, _ = choose_tasks(config)
+  states = config.pool.train_per_task * len(heldin)
+  if states * config.rl.group_size >= config.rl.batch_size:
+    return ''
+  return (
+    f'config.pool.train_per_task={config.pool.train_per_task} on {len(heldin)} '
+    f'tasks with config.rl.group_size={config.rl.group_size} samples each do not '
+    f'fill config.rl.batch_size={config.rl.batch_size}; raise the first, or lower '
+    'the last.'
+  )
+
+
+def _template(config: ConfigDict) -> str:
+  from jaxagent.recipes.ideator.prompt import read_template
+
+  if not config.ideator.prompt:
+    return ''
+  try:
+    read_template(config.ideator.prompt)
+  except (ValueError, OSError) as error:
+    return f'config.ideator.prompt: {checks.line(error)}'
+  return ''
+
+
+class Ideator(TrainedPolicy):
+  """An Implementer asks, the policy answers with one idea, execution rewards it."""
+
+  name = 'ideator'
+  record_type = IdeaRecord
+  strict_format = True
+  sections = {
+    'implementer': ImplementerOptions,
+    'ideator': IdeatorOptions,
+    'pool': PoolOptions,
+  }
+  rules: ClassVar[tuple[checks.Rule, ...]] = (
+    *EQUATION_6_RULES,
+    checks.Rule(
+      ('pool.train_per_task', 'rl.batch_size', 'rl.group_size'), _fills_a_batch
+    ),
+    checks.Rule(('ideator.prompt',), _template, 'run'),
+  )
+  _pool: Pool
+
+  @property
+  def metric_names(self) -> dict[str, str]:  # type: ignore[override]
+    from jaxagent.recipes.ideator.workflow import METRICS
+
+    return METRICS
+
+  def stand_ins(self, host: Host) -> Sequence[Any]:
+    from jaxagent.recipes.ideator import roles
+    from jaxagent.stand_ins.implementer import HABITS, ScriptedImplementer
+
+    found: list[Any] = []
+    if (kind := self.config.implementer.kind) in HABITS:
+      found.append(
+        ScriptedImplementer(HABITS[kind], name=f'{kind}_implementer')
+      )
+    kinds = {self.config.ideator.kind, *self.config.ideator.arms}
+    found += [
+      roles.teacher(host, kind)
+      for kind in sorted(kinds & {'scripted', 'blind'})
+    ]
+    return found
+
+  def prepare(self) -> None:
+    from jaxagent.recipes import scoring
+    from jaxagent.recipes.ideator import collect
+    from jaxagent.recipes.stages import timed
+
+    scoring.scales(self.host, self.starts)
+    with timed(self.host, 'collect'):
+      self._pool = collect.run(self.host, self.starts)
+    print(
+      f'pool: {len(self._pool.train)} states to train on, '
+      f'{len(self._pool.valid)} to validate on'
+    )
+
+  @property
+  def fine_tunes(self) -> bool:
+    return self.config.ideator.answers > 0
+
+  def texts(self) -> Iterable[str]:
+    from jaxagent.recipes import sft_data
+    from jaxagent.recipes.ideator.workflow import Prompts
+
+    prompts = Prompts(self.host)
+    for item in self._pool.train:
+      yield prompts.text(item.state)
+    for _, answer in self._answers():
+      yield answer
+    yield from sft_data.texts(self.imported)
+
+  def _answers(self) -> Iterable[tuple[HelpState, str]]:
+    """Yields states with answers of the teacher, none of them executed."""
+    from jaxagent.recipes.ideator import roles
+    from jaxagent.recipes.ideator.parser import Idea, write_idea
+    from jaxagent.training.policy import seed_of
+
+    teacher, count = roles.teacher(self.host), self.config.ideator.answers
+    for item in self._pool.train if count else ():
+      spec = self.host.spec(item.state.task)
+      rng = random.Random(seed_of(self.config.seed, 'teacher', item.key))
+      for items in teacher.answers(item.state, spec, rng, count):
+        yield item, write_idea(Idea(*items))
+
+  def rows(self) -> list[sft.Row]:
+    from jaxagent.recipes.ideator.workflow import Prompts
+    from jaxagent.training import sft
+
+    prompts = Prompts(self.host)
+    made = sft.rows(
+      (
+        (prompts.ids(item.state, self.policy), answer)
+        for item, answer in self._answers()
+      ),
+      self.policy,
+    )
+    if not made:
+      raise UserError(
+        f'config.rollout.max_new_tokens={self.policy.sampling.max_new_tokens} is '
+        'too short for every answer of the teacher; raise it.'
+      )
+    return made
+
+  def workflow(self) -> RolloutWorkflow:
+    from jaxagent.recipes.ideator.workflow import IdeaWorkflow
+
+    states = {item.key: item for item in self._pool.train}
+    return IdeaWorkflow(self.host, states, self.policy)
+
+  def evaluate(self, label: str) -> None:
+    from jaxagent.recipes.ideator.evaluate import ArmEvaluation
+
+    ArmEvaluation(self.host, label, self.starts, self.policy).run()
+
+  def finish(self, labels: Sequence[str]) -> None:
+    """Evaluates the arms without a policy; writes summary and report."""
+    from jaxagent.recipes import stages
+    from jaxagent.recipes.ideator import figures
+    from jaxagent.recipes.ideator.evaluate import ArmEvaluation
+    from jaxagent.runtime import kept
+
+    host, evaluated = self.host, {}
+    for arm in self.config.ideator.arms:
+      with stages.timed(host, f'evaluate_{arm}'):
+        evaluated[arm] = ArmEvaluation(host, arm, self.starts).run()
+    for label in labels:
+      if label in self.config.eval.policies:
+        evaluated[label] = kept.evaluated(host.work, label)
+    table = figures.arms(host, self.starts, evaluated)
+    how = {'max_steps': self.config.implementer.max_steps}
+    stages.finish(host, self.starts, labels, {'ideator': table}, how)
+    _say(table)
+
+  def collected_plan(self, tasks: int) -> str:
+    pool, own = self.config.pool, self.config
+    return (
+      f'{pool.runs_per_task * tasks} runs of up to {own.implementer.max_steps} '
+      f'messages ({own.implementer.kind} Implementer, {own.ideator.kind} Ideator), '
+      f'{pool.train_per_task * tasks} + {pool.valid_per_task * tasks} states'
+    )
+
+  def sft_plan(self) -> str:
+    if not (self.config.sft.conversations or self.config.ideator.answers):
+      return 'none'
+    return super().sft_plan()
+
+  def batch_unit(self) -> str:
+    return 'ideas'
+
+  def evaluated_plan(self, tasks: int) -> str:
+    runs = self.config.eval.trajectories_per_task * tasks
+    arms = ', '.join(self.config.ideator.arms) or 'no other'
+    return f'{runs} runs by each of {arms}, and as many'
+
+
+def _say(table: Any) -> None:
+  print(f'\n{"":10} {"":8} {"Avg@3":>7} {"Best@3":>7} {"improve":>8}')
+  for label, splits in table.items():
+    for split, row in splits.items():
+      cells = (row['avg_at_3'], row['best_at_3'])
+      shown = ' '.join(
+        f'{"-" if c is None else format(c, ".1f"):>7}' for c in cells
+      )
+      share = '-' if row['improve'] is None else f'{row["improve"]:.2f}'
+      print(f'{label:10} {split:8} {shown} {share:>8}')

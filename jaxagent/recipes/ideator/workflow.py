@@ -1,0 +1,174 @@
+"""What the Ideator is trained on: ideas to states of the pool, carried out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxagent import types
+from jaxagent.analysis import collapse
+from jaxagent.data.prompts import PromptSource
+from jaxagent.envs.implementer_env import ImplementerEnvironment
+from jaxagent.envs.implementer_state import ImplementerState
+from jaxagent.interactions import Call, Step
+from jaxagent.recipes.ideator import prompt as texts
+from jaxagent.recipes.ideator import roles
+from jaxagent.recipes.ideator.interaction import (
+  IMPLEMENTER,
+  HelpState,
+  Ideas,
+  execute,
+  shown_state,
+)
+from jaxagent.recipes.ideator.record import IdeaRecord
+from jaxagent.recipes.one_turn import ids_of
+from jaxagent.rollout.thread_sampler import FrozenRole
+from jaxagent.rollout.work import Ask, Work
+from jaxagent.stand_ins.ideator import compact_prompt, family_of
+from jaxagent.training.policy import Policy, seed_of
+
+if TYPE_CHECKING:
+  from jaxagent.runtime.host import Host
+
+METRICS = {
+  'ideator/mixed_groups': 'Share of groups with different rewards, which teach GRPO.',
+  'ideator/distinct_ideas': 'Share of different ACTIONs among the ideas of a batch.',
+  'ideator/type_entropy': 'Entropy of the types of a batch of ideas, in nats.',
+  'ideator/best_of_8': 'Expected best reward of 8 ideas to a state.',
+  'ideator/mean_of_8': 'Mean reward of the same groups of 8 or more.',
+  'ideator/best_is_not_last': 'Share of ideas whose best submission is not the last.',
+  'ideator/result/': 'Share of ideas that ended so: improved, no_op, format_error, ...',
+}
+
+
+def make_ideas(
+  host: Host,
+  prompt: Callable[[HelpState], np.ndarray],
+  text: Callable[[Any], str],
+) -> Ideas:
+  """Makes the interaction of one idea, by `config.ideator`."""
+  options = host.config.ideator
+
+  def family(action: str, task: str) -> str:
+    spec = host.spec(task)
+    return family_of(action, spec.kind, spec.modality)
+
+  return Ideas(
+    prompt,
+    text,
+    before=options.before,
+    margin=options.margin,
+    first_score=options.first_score,
+    family_of=family,
+  )
+
+
+class Prompts:
+  """State -> the text of the policy's prompt.
+
+  The compact style for tiny policies; the full one is appendix D's, with as much of
+  the trace as `ideator.max_trace_tokens` takes.
+  """
+
+  def __init__(self, host: Host):
+    self._host, self._template = host, roles.template_of(host)
+
+  def text(
+    self, state: ImplementerState, count: Callable[[str], int] = len
+  ) -> str:
+    """Returns the prompt; count: number of tokens of a text."""
+    spec, options = self._host.spec(state.task), self._host.config.ideator
+    if self._host.config.rollout.prompt_style == 'compact':
+      return compact_prompt(state, spec)
+    return texts.prompt(
+      shown_state(state, spec, options.before),
+      count,
+      max_trace_tokens=options.max_trace_tokens,
+      template=self._template,
+    )
+
+  def ids(self, state: ImplementerState, policy: Policy) -> np.ndarray:
+    """Returns the prompt's ids, int32 [P]."""
+    encode = policy.tokenizer.encode_prompt
+    return ids_of(policy, self.text(state, lambda text: len(encode(text))))
+
+
+class IdeaWorkflow:
+  """Rollouts of one idea: a completion, one message of the Implementer, one execution.
+
+  host: tasks, sandbox, environment.
+  pool: key -> state, those to train on.
+  policy: samples with the learner's parameters.
+  """
+
+  name = 'ideator'
+  record_type = IdeaRecord
+
+  def __init__(self, host: Host, pool: Mapping[str, HelpState], policy: Policy):
+    self._host, self._pool, self._policy = host, pool, policy
+    self._prompts = Prompts(host)
+    self._env = ImplementerEnvironment(
+      host.env, carry_mb=host.config.env.carry_mb
+    )
+    self._ideas = make_ideas(host, self._ids, policy.text)
+    self._roles = {IMPLEMENTER: roles.implementer(host)}
+
+  def _ids(self, item: HelpState) -> np.ndarray:
+    return self._prompts.ids(item.state, self._policy)
+
+  def start(self, payload: HelpState) -> Step:
+    return self._ideas.start(payload)
+
+  def advance(self, state: Any, call: Call, result: Any) -> Step:
+    return self._ideas.advance(state, call, result)
+
+  @property
+  def frozen_roles(self) -> Mapping[str, FrozenRole]:
+    return self._roles
+
+  def source(self) -> PromptSource:
+    config = self._host.config
+    return PromptSource(
+      self._pool, group_size=config.rl.group_size, seed=config.seed
+    )
+
+  def request(self, ask: Ask) -> types.Request:
+    seed = seed_of(self._host.config.seed, 'rl', ask.key)
+    return self._policy.request(ask.call.prompt, str(ask.key), seed)
+
+  def execute(self, work: Work) -> types.Executed:
+    return execute(self._env, work.call.request, str(work.key))
+
+  def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
+    """Returns metrics of a batch; what cannot be said of it is left out."""
+    groups: dict[str, list[float]] = {}
+    records: list[IdeaRecord] = []
+    for sample in samples:
+      for turn in sample.steps():
+        groups.setdefault(sample.group_id, []).append(turn.reward)
+        if isinstance(turn.record, IdeaRecord):
+          records.append(turn.record)
+    return figures(list(groups.values()), records)
+
+
+def figures(
+  groups: Sequence[Sequence[float]], records: Sequence[IdeaRecord]
+) -> dict[str, float]:
+  """Returns METRICS of a batch of ideas, by group and all together."""
+  ideas = [r for r in records if r.valid_action]
+  best = collapse.best_beside_mean(groups) or (None, None)
+  found: dict[str, float | None] = {
+    'mixed_groups': collapse.mixed_share(groups),
+    'distinct_ideas': collapse.distinct_share(
+      [str(r.entries.get('ACTION', '')) for r in ideas]
+    ),
+    'type_entropy': collapse.entropy([r.idea_type for r in ideas]),
+    'best_of_8': best[0],
+    'mean_of_8': best[1],
+  }
+  for record in records:
+    name = f'result/{record.result.value}'
+    found[name] = (found.get(name) or 0.0) + 1 / len(records)
+  return {f'ideator/{n}': v for n, v in found.items() if v is not None}
