@@ -111,8 +111,8 @@ def _paper(config: common.ConfigDict) -> None:
   config.rollout.temperature = 1.0  # open in the paper
   config.rollout.max_prompt_tokens = 32768
   config.rollout.max_new_tokens = 4096  # response length: open in the paper
-  # Thinking mode: open in the paper; answers alone are trained here.
-  config.rollout.chat_template_kwargs = {'enable_thinking': False}
+  # Thinking mode: open in the paper. Thoughts in front of an idea are allowed, and
+  # trained; --config.rollout.chat_template_kwargs="{'enable_thinking': False}" has none.
   config.sandbox.timeout_s = 3600.0
   config.sandbox.step_timeout_s = 4200.0
   config.sandbox.slots = 128  # one an idea

@@ -130,17 +130,30 @@ class TrainedPolicy(Recipe):
       device.check_trained(work)
 
   def plan(self, heldin: Sequence[str], heldout: Sequence[str]) -> list[str]:
-    rl = self.config.rl
+    rl, stage = self.config.rl, self.config.stage
     policies = [p for p in self.config.eval.policies if p != 'starter']
-    return [
-      f'2 collect    {self.collected_plan(len(heldin))}',
-      f'3 sft        {self.sft_plan()}',
-      f'4 rl         {rl.updates} updates of {rl.batch_size} '
-      f'{self.batch_unit()} '
+    if stage == 'sft':
+      policies = [p for p in policies if p == 'sft']
+    updates = (
+      f'{rl.updates} updates of {rl.batch_size} {self.batch_unit()} '
       f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
-      f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}',
-      f'5 evaluate   {self.evaluated_plan(len(heldin) + len(heldout))}, for each '
-      f'of {" and ".join(policies) or "no policy"}',
+      f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}'
+    )
+    if stage == 'evaluate':
+      updates = "none: the work directory's policy"
+    lines = {
+      'collect': self.collected_plan(len(heldin)),
+      'sft': self.sft_plan(),
+      'rl': updates,
+      'evaluate': f'{self.evaluated_plan(len(heldin) + len(heldout))}, for each of '
+      f'{" and ".join(policies) or "no policy"}',
+    }
+    if stage == 'collect':
+      lines = {'collect': lines['collect']}
+    elif stage == 'sft':
+      del lines['rl']
+    return [
+      f'{n} {name:10} {text}' for n, (name, text) in enumerate(lines.items(), 2)
     ]
 
   def run(self, host: Host, stack: contextlib.ExitStack) -> None:
