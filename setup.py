@@ -18,7 +18,14 @@ setup(
   license='Apache-2.0',
   python_requires='>=3.11',
   packages=find_packages(include=['jaxagent', 'jaxagent.*']),
-  package_data={'jaxagent': ['report/*.j2', 'report/*.html', 'py.typed']},
+  package_data={
+    'jaxagent': [
+      'report/*.j2',
+      'report/*.html',
+      'recipes/template/*.txt',
+      'py.typed',
+    ]
+  },
   install_requires=[
     'jax>=0.10,<0.12',
     'flax>=0.12',

@@ -20,8 +20,8 @@ import numpy as np
 from scipy import stats as sps
 
 from benchmarks import machine, quickstart
+from jaxagent.analysis.summary import load
 from jaxagent.metrics import read_records
-from jaxagent.summary import load
 
 # What is kept of each update, by the name it is logged under.
 CURVES = {

@@ -31,11 +31,10 @@ import numpy as np
 
 from benchmarks import machine
 from jaxagent.clock import RealClock, VirtualClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Key, Work
+from jaxagent.rollout.work import Key, Work, Workers
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -157,11 +156,7 @@ def virtual(
   scheduler = Scheduler(
     PromptSource(range(4 * workers)),
     Bandit(turns),
-    sampler,
-    executor,
-    inbox,
-    Ledger(),
-    inbox.clock,
+    Workers(sampler, executor, inbox, inbox.clock),
     # One call of 15 is lost in seven interactions with faults, so a prompt
     # has more failures behind it than in one of a single call.
     setting.config(workers, 1e6, max_attempts=3 + turns // 5),
@@ -236,11 +231,7 @@ def real(
   scheduler = Scheduler(
     PromptSource(range(64 * workers)),
     Bandit(turns),
-    sampler,
-    executor,
-    executor,
-    Ledger(),
-    clock,
+    Workers(sampler, executor, executor, clock),
     setting.config(workers, 60, lease_s=30, max_attempts=3 + turns // 5),
   )
   learn_s = LEARN * scale * MEAN_S['lognormal'] * turns

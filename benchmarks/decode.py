@@ -34,10 +34,10 @@ import numpy as np
 from benchmarks import machine
 from configs import common
 from jaxagent.data import bpe
-from jaxagent.loops import engines
 from jaxagent.models import ModelConfig, hf, init_decoder
 from jaxagent.rollout.engine import Engine
-from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.native_engine import NativeEngine, Shapes
+from jaxagent.runtime import engines
 from jaxagent.types import Request, Sampling
 
 MODELS = {
@@ -78,8 +78,7 @@ def native(config, params, graphdef) -> Sampler:
     graphdef,
     params,
     config,
-    batch_buckets=(1, 8, 16, 32, 64, 128),
-    max_new_tokens=LONGEST,
+    Shapes(batch_buckets=(1, 8, 16, 32, 64, 128), max_new_tokens=LONGEST),
   )
   run = functools.partial(_generate, engine)
   return run, engine.close, lambda: engine.compiles

@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.shapes import SHAPES
 from jaxagent.models import ModelConfig, init_decoder
-from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.native_engine import NativeEngine, Shapes
 from jaxagent.types import Request, Sampling
 
 PROMPT, ANSWER = 64, 256
@@ -72,9 +72,7 @@ def native(config: ModelConfig, rows: int) -> tuple[Callable, Callable]:
     graphdef,
     params,
     config,
-    prompt_buckets=(PROMPT,),
-    batch_buckets=(1, rows),
-    max_new_tokens=ANSWER,
+    Shapes((PROMPT,), (1, rows), ANSWER),
   )
   sampling = Sampling(max_new_tokens=ANSWER)
   ids = prompt(config)

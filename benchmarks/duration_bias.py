@@ -8,7 +8,7 @@ gradient against the synchronous unweighted one (`along`: its projection, 1
 is unbiased; `bias`: norm of the difference, noise floor removed; both in
 units of the synchronous gradient), the variance of one update's gradient;
 then, learning: where the policy converges and how fast. The weights are those
-of the training loop (`loops/weighting.py`), derived in docs/duration_aware.md;
+of the training loop (`training/weighting.py`), derived in docs/duration_aware.md;
 `capped` is `duration` cut at three times the mean.
 """
 
@@ -27,16 +27,15 @@ from scipy import stats as sps
 
 from benchmarks import machine
 from jaxagent.clock import VirtualClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
-from jaxagent.loops.weighting import step_weights
 from jaxagent.rollout.records import CollectedBatch, SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Work
+from jaxagent.rollout.work import Work, Workers
 from jaxagent.testing import bandit as pulls
 from jaxagent.testing.fake_executor import Action, FakeExecutor
 from jaxagent.testing.fake_sampler import ArmSampler
 from jaxagent.testing.virtual_inbox import VirtualInbox
+from jaxagent.training.weighting import step_weights
 from jaxagent.types import Outcome
 
 B = 48
@@ -190,13 +189,8 @@ def build(setting: Setting, bandit: Bandit, timeout_s: float, seed: int):
   scheduler = Scheduler(
     PromptSource(range(10 * B), seed=seed),
     pulls.Bandit(),
-    sampler,
-    executor,
-    inbox,
-    Ledger(),
-    inbox.clock,
-    setting.config(),
-    seed=seed,
+    Workers(sampler, executor, inbox, inbox.clock),
+    dataclasses.replace(setting.config(), seed=seed),
   )
   return scheduler, sampler, inbox.clock
 

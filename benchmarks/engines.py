@@ -25,8 +25,8 @@ from scipy import stats as sps
 from benchmarks import machine
 from benchmarks.kill_resume import account, start
 from benchmarks.quickstart import run
+from jaxagent.analysis.summary import load
 from jaxagent.metrics import read_records
-from jaxagent.summary import load
 from jaxagent.testing import process_tree
 
 PARTS = 8

@@ -21,9 +21,9 @@ import time
 
 from benchmarks import machine
 from benchmarks.quickstart import ROOT, seed_control
+from jaxagent.analysis.summary import load
 from jaxagent.data.ledger import Ledger
 from jaxagent.metrics import read_records
-from jaxagent.summary import load
 
 # Clocks differ between two runs, so duration weights would.
 SYNC = (

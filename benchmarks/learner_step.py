@@ -239,12 +239,14 @@ def planned(row: dict[str, Any]) -> float:
   memory = plan.plan(
     model,
     {},
-    device='h200',
-    tokens_per_sample=row['row'],
-    micro_batch_tokens=MICRO_TOKENS,
-    chunk_rows=row['chunk_rows'],
-    with_value=False,
-    with_reference=False,
+    plan.PlanOptions(
+      device='h200',
+      tokens_per_sample=row['row'],
+      micro_batch_tokens=MICRO_TOKENS,
+      chunk_rows=row['chunk_rows'],
+      with_value=False,
+      with_reference=False,
+    ),
   )['memory_per_device']
   return sum(v for k, v in memory.items() if k != 'policy_copy')
 

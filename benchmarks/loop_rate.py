@@ -25,18 +25,17 @@ import numpy as np
 
 from benchmarks import decode, machine
 from jaxagent.clock import RealClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.interactions import Call, Credit, Execute, Generate, Step
 from jaxagent.models import init_decoder
 from jaxagent.rollout.engine_sampler import EngineSampler
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
-from jaxagent.rollout.work import Ask, Work
+from jaxagent.rollout.work import Ask, Work, Workers
 from jaxagent.types import Completion, Executed, Outcome, Request, Sampling
 
 SIZE, BATCH, UPDATES, SAMPLES = '3.5M', 128, 8, 8
@@ -125,11 +124,12 @@ def looped(engine: NativeEngine, params, pool: Pool) -> float:
     scheduler = Scheduler(
       PromptSource(pool, group_size=SAMPLES),
       Once(),
-      EngineSampler(inbox, meter, ask),
-      ThreadExecutor(inbox, execute, threads=4, lookahead=BATCH),
-      inbox,
-      Ledger(),
-      RealClock(),
+      Workers(
+        EngineSampler(inbox, meter, ask),
+        ThreadExecutor(inbox, execute, threads=4, lookahead=BATCH),
+        inbox,
+        RealClock(),
+      ),
       SchedulerConfig(
         BATCH, group_size=SAMPLES, refill=BATCH // 4, max_decoding=BATCH
       ),
@@ -155,8 +155,9 @@ def measure(repeats: int) -> dict[str, Any]:
     graphdef,
     params,
     config,
-    batch_buckets=(1, 8, 16, 32, 64, BATCH),
-    max_new_tokens=decode.LONGEST,
+    Shapes(
+      batch_buckets=(1, 8, 16, 32, 64, BATCH), max_new_tokens=decode.LONGEST
+    ),
   )
   pool = prompts()
   rates: dict[str, list[float]] = {'alone': [], 'in_the_loop': []}

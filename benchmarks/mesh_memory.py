@@ -1,7 +1,7 @@
 """Bytes on the fullest of eight simulated devices while a learner loads and resumes.
 
 `python -m benchmarks.mesh_memory --json` prints them over those of a ready learner;
-it needs no accelerator. It asks for what a run asks for, `loops.crew`, so that two
+it needs no accelerator. It asks for what a run asks for, `training.crew`, so that two
 checkouts can be compared. Arrays are counted by `jax.live_arrays` in a thread beside,
 as often as it can, and each time that a file's tensor or a checkpoint has been read.
 """
@@ -98,8 +98,8 @@ def measure(
 
   from jaxagent.checkpoint import CheckpointManager
   from jaxagent.learner import LearnerConfig
-  from jaxagent.loops import crew
   from jaxagent.models import ModelConfig
+  from jaxagent.training import crew
 
   plan = crew.Plan(
     ModelConfig.from_hf(folder, scan_layers=True),

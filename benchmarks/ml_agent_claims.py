@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import claims, quickstart
 from benchmarks.arms import CURVES, Study, cell, main, smooth
 from configs import ml_agent
-from jaxagent import evaluation
+from jaxagent.analysis import evaluation
 
 BASE = 'step-wise'
 # Arm -> the variant of configs/ml_agent.py, and what else it needs here.

@@ -22,8 +22,8 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.machine import describe, speed_index
+from jaxagent.analysis.summary import load
 from jaxagent.metrics import read_records
-from jaxagent.summary import load
 
 ROOT = pathlib.Path(__file__).parents[1]
 # Stages whose results do not depend on the rewards of RL.

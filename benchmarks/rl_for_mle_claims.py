@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks import claims
 from benchmarks.arms import CURVES, Study, cell, main, smooth
-from jaxagent.loops import kept
-from jaxagent.loops.results import read_traces
+from jaxagent.recipes.results import read_traces
 from jaxagent.records import Evaluated
 from jaxagent.report.progress import best_over_time
+from jaxagent.runtime import kept
 from jaxagent.types import Record
 
 TASK = 'digits'  # that of the config

@@ -26,9 +26,10 @@ import jax
 from benchmarks import machine
 from configs import common
 from jaxagent.data import bpe
-from jaxagent.loops import device, engines
 from jaxagent.models import init_decoder
+from jaxagent.runtime import engines
 from jaxagent.testing import process_tree
+from jaxagent.training import device
 
 ROUTES = ('shared_memory', 'folder')
 SIZES = (16, 128, 512, 2048)  # MB

@@ -12,5 +12,5 @@ from configs import common, stepwise_ppo
 def get_config(arg: str = '') -> common.ConfigDict:
   """Returns stepwise_ppo's config, to evaluate a work directory's policies only."""
   config = stepwise_ppo.get_config(arg).unlock()
-  config.loop = 'evaluate'
+  config.stage = 'evaluate'
   return config.lock()

@@ -50,7 +50,7 @@ from jaxagent.envs import mlagentbench
 # Paper 000's comparisons: name -> what differs from stepwise.
 COMPARED = {
   'stepwise': {},
-  'episodewise': {'loop': 'episodewise_ppo'},
+  'episodewise': {'recipe': 'episodewise'},
   'binary-reward': {'reward.binary': True},
   'no-format-reward': {'reward.format_term': False},
   'no-corner-reward': {'reward.corner_term': False},
@@ -84,7 +84,7 @@ def get_config(arg: str = '') -> common.ConfigDict:
       config.env.dialect = 'mlagentbench'
       config.env.after_edit = 'measure'
     elif variant in ('collect', 'sft'):
-      config.loop = variant
+      config.stage = variant
       config.collect.trajectories_per_task = 84  # of 6 tasks
       config.collect.max_steps = 15
       if variant == 'collect':
@@ -106,7 +106,7 @@ def _full_prompts(config: common.ConfigDict) -> None:
 
 def _benchmark(config: common.ConfigDict) -> None:
   """Paper 002's protocol."""
-  config.loop = 'agent'
+  config.recipe = 'agents'
   _full_prompts(config)
   config.rollout.temperature = 0.5  # MLAgentBench's LLM.py
   config.env.dialect = 'mlagentbench'

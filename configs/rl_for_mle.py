@@ -25,7 +25,7 @@ def get_config(arg: str = '') -> common.ConfigDict:
   config = common.base()
   config.name = 'rl_for_mle'
   config.variant = variant
-  config.loop = 'rl_for_mle'
+  config.recipe = 'solutions'
   config.work_dir = f'workdir/rl_for_mle-{variant}'
   config.tasks.heldin = ('digits',)
   if variant == 'tiny':

@@ -13,6 +13,6 @@ def get_config(arg: str = '') -> common.ConfigDict:
   """Returns stepwise_ppo's config with SFT as the last stage."""
   config = stepwise_ppo.get_config(arg).unlock()
   config.name = 'sft'
-  config.loop = 'sft'
+  config.stage = 'sft'
   config.work_dir = f'workdir/sft-{config.variant}'
   return config.lock()

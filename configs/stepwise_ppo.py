@@ -23,7 +23,7 @@ def get_config(arg: str = '') -> common.ConfigDict:
   config = common.base()
   config.name = 'stepwise_ppo'
   config.variant = variant
-  config.loop = 'stepwise_ppo'
+  config.recipe = 'stepwise'
   config.work_dir = f'workdir/stepwise_ppo-{variant}'
   if variant == 'qwen2.5-7b':
     _paper(config)

@@ -5,7 +5,7 @@
 RUN is a work directory (its `rl/traces/`, `traces/`, `eval/` and `collect/`), a
 folder of traces, or one file. Each record holds what its reward is derived from
 (`DERIVED_FROM` of its class in `jaxagent/records/`, or of a recipe's own class, which
---record names), and the reward that was given: for equation 6 of paper 000 outcome,
+`records.json` of the work directory or --record names), and the reward that was given: for equation 6 of paper 000 outcome,
 valid_action, is_edit, score_before, score_after and alpha; for whole solutions (paper
 003, section 3.2) outcome, score_after, higher_is_better, milestones and scale. Where
 records carry `prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
@@ -271,12 +271,15 @@ def main(argv: list[str] | None = None) -> int:
   parser.add_argument('--json', action='store_true', help='one JSON object')
   parser.add_argument(
     '--record', action='append', default=[], metavar='MODULE:CLASS',
-    help="a recipe's own kind of record; may be given again",
+    help="a recipe's own kind of record, in place of what records.json of the run "
+    'names; may be given again',
   )  # fmt: skip
   arguments = parser.parse_args(argv)
   try:
     for place in arguments.record:
       records.load(place)
+    if not arguments.record:
+      records.load_noted(pathlib.Path(arguments.run))
     found = audit(arguments.run)
   except (OSError, ValueError) as error:
     print(f'error: {error}', file=sys.stderr)

@@ -25,7 +25,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxagent import disk
+from jaxagent.files import disk
 
 log = logging.getLogger(__name__)
 _PREFIX = 'step_'

@@ -16,16 +16,16 @@ import pathlib
 import sys
 from collections.abc import Iterator, Sequence
 
-from jaxagent import disk
+from jaxagent.config import settings
+from jaxagent.config.agents import prompter_of
 from jaxagent.data import conversations
 from jaxagent.data.conversations import Conversation
 from jaxagent.data.expert_steps import training_steps
 from jaxagent.data.records import TrajectoryStore
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.tasks import load_task
-from jaxagent.loops import settings
-from jaxagent.loops.agents import prompter_of
-from jaxagent.loops.errors import UserError
+from jaxagent.errors import UserError
+from jaxagent.files import disk
 from jaxagent.records import Collected
 
 

@@ -29,7 +29,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxagent import disk, graders
+from jaxagent import graders
+from jaxagent.files import disk
 from jaxagent.graders import limited
 from jaxagent.graders import report as report_lib
 

@@ -1,6 +1,6 @@
 """Entry point: `python -m jaxagent.main --config=configs/stepwise_ppo.py`.
 
-Reads the flags and hands the config to `jaxagent.loops.run`, which does the work.
+Reads the flags and hands the config to `jaxagent.recipes.run`, which does the work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if sys.version_info < (3, 11):  # noqa: UP036
 
 # One process drives the devices; executions are other processes.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
-# No CUDA graphs but where a program asks for them (`jaxagent.accelerator`).
+# No CUDA graphs but where a program asks for them (`jaxagent.devices.accelerator`).
 if '--xla_gpu_enable_command_buffer' not in os.environ.get('XLA_FLAGS', ''):
   os.environ['XLA_FLAGS'] = ' '.join(
     [
@@ -56,28 +56,29 @@ def main(argv: list[str]) -> int:
       f'unexpected argument {argv[1]!r}; options start with --config.'
     )
   if _CONFIG_HELP.value:
-    from jaxagent.loops import config_help
+    from jaxagent.config import table
 
-    print(config_help.text(_CONFIG.value))
+    print(table.text(_CONFIG.value))
     return 0
   # Libraries log each file they write; progress is for people.
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
-  from jaxagent import loops
-  from jaxagent.loops import settings
+  from jaxagent import errors
+  from jaxagent.config import settings
+  from jaxagent.recipes import run
 
   config = _CONFIG.value
   with config.unlocked():
     config.work_dir = _WORK_DIR.value or config.work_dir
     config.dry_run = _DRY_RUN.value or config.dry_run
   try:
-    settings.expand_home(config)
-    loops.run(config)
-  except loops.UserError as error:
+    settings.prepare(config)
+    run.run(config)
+  except errors.UserError as error:
     return _refuse(error)
-  except (loops.DiskFull, loops.MachineryError) as error:
+  except (errors.DiskFull, errors.MachineryError) as error:
     return _refuse(error, code=1)
-  except loops.Interrupted as error:
+  except errors.Interrupted as error:
     print(f'{error}', file=sys.stderr)
     return 143
   return 0
@@ -93,8 +94,9 @@ def _parse(argv: list[str]) -> list[str]:
   """Reads the flags; one that absl cannot read is refused like a bad config."""
   try:
     if not any(a.lstrip('-').startswith('help') for a in argv[1:]):
-      from jaxagent.loops import command_line
+      from jaxagent.config import command_line, renamed
 
+      argv[1:] = renamed.arguments(argv[1:])
       command_line.check_overrides(argv[1:])
     return flags.FLAGS(argv)
   except (flags.Error, ValueError) as error:

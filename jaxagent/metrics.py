@@ -35,180 +35,191 @@ def _each(prefix: str, kinds: Mapping[str, str], text: str) -> dict[str, str]:
   return {f'{prefix}/{k}': f'{text}: {v}' for k, v in kinds.items()}
 
 
-def _verl() -> dict[str, str]:
-  """Names that verl's users know, with verl's meaning."""
-  table = {
-    'actor/pg_loss': 'policy loss, aggregated over policy tokens',
-    'actor/pg_clipfrac': 'share of policy tokens whose ratio was clipped',
-    'actor/pg_clipfrac_lower': 'share of policy tokens cut by the dual clip',
-    'actor/ppo_kl': 'mean of old log-prob minus current log-prob (k1)',
-    'actor/entropy': 'mean entropy of the policy at its tokens, nats',
-    'actor/kl_loss': 'KL to the reference policy, by the estimator chosen',
-    'actor/kl_coef': 'coefficient of the KL in the loss',
-    'actor/reward_kl_penalty': 'KL per token taken from the reward',
-    'actor/reward_kl_penalty_coeff': 'coefficient of the KL in the reward',
-    'actor/grad_norm': 'global norm of the policy gradient before clipping',
-    'actor/lr': 'learning rate of the policy',
-    'critic/vf_loss': 'value loss',
-    'critic/vf_clipfrac': 'share of tokens whose value error was clipped',
-    'critic/vf_explained_var': '1 - Var(return - value) / Var(return)',
-    'critic/grad_norm': 'global norm of the value gradient before clipping',
-    'critic/lr': 'learning rate of the value model',
-    'response_length/clip_ratio': 'share of responses cut at the token limit',
-    'perf/total_num_tokens': 'tokens in the update, prompts included',
-    'perf/throughput': 'tokens per second and device',
-    'perf/mfu/actor': (
-      "share of the devices' peak FLOPs (bfloat16) that the policy's gradients and "
-      'steps use, by the FLOPs of the model; not on a CPU or an unknown accelerator'
-    ),
-    'perf/mfu/critic': 'the same of the value model',
-    'training/global_step': 'updates finished',
-    'training/rollout_probs_diff_mean': (
-      'mean |p sampler - p trainer| over policy tokens'
-    ),
-    'training/rollout_probs_diff_max': (
-      'largest |p sampler - p trainer| over policy tokens'
-    ),
-    'training/rollout_probs_diff_std': (
-      'standard deviation of |p sampler - p trainer|'
-    ),
-    'training/rollout_logps_diff_mean': (
-      'mean |log p sampler - log p trainer| over policy tokens, nats'
-    ),
-    'training/rollout_logps_diff_p99': 'the same: 99th percentile',
-    'training/rollout_logps_diff_max': 'the same: largest',
-    'training/importance_capped_fraction': (
-      'share of policy tokens whose importance ratio was capped'
-    ),
-  }
-  for key, text in (
-    ('score', 'reward of a sequence before any KL penalty'),
-    ('rewards', 'reward of a sequence after any KL penalty'),
-    ('advantages', 'advantage of a policy token'),
-    ('returns', 'return of a policy token'),
-    ('values', 'value of a policy token'),
-  ):
-    table |= _each(f'critic/{key}', _STATS, text)
-  table |= _each('response_length', _STATS, 'tokens of the response')
-  table |= _each('prompt_length', _STATS, 'tokens of the prompt')
-  for stage, text in {
-    'gen': 'waited for the batch, which is sampled and executed meanwhile',
-    'old_log_prob': 'log-probs at the start of the update',
-    'ref': 'log-probs of the reference policy',
-    'values': 'values of the critic',
-    'adv': 'advantages',
-    'update_actor': 'policy update',
-    'update_critic': 'value update',
-    'update_weights': 'new weights to the engine',
-    'save_checkpoint': 'checkpoint written after the update before',
-    'step': 'one whole update (of RL: with the checkpoint before it)',
-  }.items():
-    table[f'timing_s/{stage}'] = f'seconds: {text}'
-  return table
+_CRITIC = (
+  ('score', 'reward of a sequence before any KL penalty'),
+  ('rewards', 'reward of a sequence after any KL penalty'),
+  ('advantages', 'advantage of a policy token'),
+  ('returns', 'return of a policy token'),
+  ('values', 'value of a policy token'),
+)
+_STAGES = {
+  'gen': 'waited for the batch, which is sampled and executed meanwhile',
+  'old_log_prob': 'log-probs at the start of the update',
+  'ref': 'log-probs of the reference policy',
+  'values': 'values of the critic',
+  'adv': 'advantages',
+  'update_actor': 'policy update',
+  'update_critic': 'value update',
+  'update_weights': 'new weights to the engine',
+  'save_checkpoint': 'checkpoint written after the update before',
+  'step': 'one whole update (of RL: with the checkpoint before it)',
+}
+# Names that verl's users know, with verl's meaning.
+_VERL: dict[str, str] = {
+  'actor/pg_loss': 'policy loss, aggregated over policy tokens',
+  'actor/pg_clipfrac': 'share of policy tokens whose ratio was clipped',
+  'actor/pg_clipfrac_lower': 'share of policy tokens cut by the dual clip',
+  'actor/ppo_kl': 'mean of old log-prob minus current log-prob (k1)',
+  'actor/entropy': 'mean entropy of the policy at its tokens, nats',
+  'actor/kl_loss': 'KL to the reference policy, by the estimator chosen',
+  'actor/kl_coef': 'coefficient of the KL in the loss',
+  'actor/reward_kl_penalty': 'KL per token taken from the reward',
+  'actor/reward_kl_penalty_coeff': 'coefficient of the KL in the reward',
+  'actor/grad_norm': 'global norm of the policy gradient before clipping',
+  'actor/lr': 'learning rate of the policy',
+  'critic/vf_loss': 'value loss',
+  'critic/vf_clipfrac': 'share of tokens whose value error was clipped',
+  'critic/vf_explained_var': '1 - Var(return - value) / Var(return)',
+  'critic/grad_norm': 'global norm of the value gradient before clipping',
+  'critic/lr': 'learning rate of the value model',
+  'response_length/clip_ratio': 'share of responses cut at the token limit',
+  'perf/total_num_tokens': 'tokens in the update, prompts included',
+  'perf/throughput': 'tokens per second and device',
+  'perf/mfu/actor': (
+    "share of the devices' peak FLOPs (bfloat16) that the policy's gradients and "
+    'steps use, by the FLOPs of the model; not on a CPU or an unknown accelerator'
+  ),
+  'perf/mfu/critic': 'the same of the value model',
+  'training/global_step': 'updates finished',
+  'training/rollout_probs_diff_mean': (
+    'mean |p sampler - p trainer| over policy tokens'
+  ),
+  'training/rollout_probs_diff_max': (
+    'largest |p sampler - p trainer| over policy tokens'
+  ),
+  'training/rollout_probs_diff_std': (
+    'standard deviation of |p sampler - p trainer|'
+  ),
+  'training/rollout_logps_diff_mean': (
+    'mean |log p sampler - log p trainer| over policy tokens, nats'
+  ),
+  'training/rollout_logps_diff_p99': 'the same: 99th percentile',
+  'training/rollout_logps_diff_max': 'the same: largest',
+  'training/importance_capped_fraction': (
+    'share of policy tokens whose importance ratio was capped'
+  ),
+}
+for _key, _text in _CRITIC:
+  _VERL |= _each(f'critic/{_key}', _STATS, _text)
+_VERL |= _each('response_length', _STATS, 'tokens of the response')
+_VERL |= _each('prompt_length', _STATS, 'tokens of the prompt')
+_VERL |= {f'timing_s/{k}': f'seconds: {v}' for k, v in _STAGES.items()}
 
+_DROPPED = {
+  'lt_1s': 'below 1 s',
+  'lt_10s': '1 to 10 s',
+  'lt_60s': '10 to 60 s',
+  'lt_300s': '60 to 300 s',
+  'lt_1800s': '300 to 1800 s',
+  'ge_1800s': '1800 s and more',
+}
+_ISSUED = {
+  'dispatched': 'execution seconds of what was issued',
+  'finished': 'execution seconds of what finished',
+  'trained': 'execution seconds of what was trained',
+}
+# Sandbox, durations and the asynchronous core.
+_JAXAGENT: dict[str, str] = {
+  'sandbox/outcome/': 'samples of the update by outcome, as a share',
+  'sandbox/queue_s': 'seconds in the queue, mean of an execution',
+  'sandbox/startup_s': 'seconds of start-up, mean of an execution',
+  'sandbox/cpu_s': 'CPU seconds of the process tree, mean of an execution',
+  'sandbox/valid_action_rate': 'share of responses that parse and may run',
+  'sandbox/edit_rate': 'share of responses that edit the script',
+  'sandbox/changed_rate': (
+    'share of responses that left another script: a diff, and its run was ok'
+  ),
+  'sandbox/distinct_edits': (
+    'different edits (by task and lines written) over edits'
+  ),
+  'sandbox/malformed_rate': 'share of responses that do not parse',
+  'sandbox/timeout_rate': 'share of executions that timed out',
+  'sandbox/exec_s': 'execution seconds, mean of an execution',
+  'duration/weight_capped_fraction': (
+    'share of step weights cut at config.rl.weight_cap, of steps that ran'
+  ),
+  'duration/weight_max': 'largest weight of a step that ran',
+  'duration/weight_max_uncapped': 'the same before the cap',
+  'duration/weight_ess': (
+    'effective sample share of the weights, (sum w)^2 / (n sum w^2), of '
+    'steps that ran'
+  ),
+  'actor/weight_ess': (
+    'effective sample share, (sum w)^2 / (n sum w^2), of duration weight '
+    'times importance ratio of each step'
+  ),
+  'duration/inclusion_effective_fraction': (
+    'effective sample size under inclusion weights, as a share'
+  ),
+  'duration/inclusion_positivity_failures': (
+    'samples whose inclusion probability was too small to invert'
+  ),
+  'duration/inclusion_probability_min': 'smallest inclusion probability',
+  'duration/inclusion_weight_max': 'largest inclusion weight',
+  'staleness/mean': 'updates between sampling and use, mean of the batch',
+  'staleness/max': 'updates between sampling and use, largest',
+  'staleness/dropped': 'samples dropped at the bound since the last record',
+  'staleness/over_bound': 'samples used beyond the bound (policy keep)',
+  'buffer/size': 'finished samples waiting for the learner',
+  'buffer/running': 'executions with the sandbox, waiting for a slot or in it',
+  'buffer/generating': 'completions being drawn',
+  'buffer/in_flight': 'interactions under way, whatever they wait for',
+  'buffer/pending': 'prompts not yet issued',
+  'buffer/quarantined': 'prompts given up after repeated failures',
+  'buffer/cancelled': 'running prompts cancelled since the last record',
+  'buffer/infrastructure': 'infrastructure failures since the last record',
+  'buffer/expired': 'of these, attempts that outlived their lease (rl.lease_s)',
+  'buffer/ignored': 'results that came too late to count',
+  'buffer/rejected': 'rollouts that broke their contract or earned no reward',
+  'scheduler/learner_idle_s': 'seconds the learner waited for a batch',
+  'scheduler/worker_use': 'worker seconds at work over worker seconds',
+  'scheduler/interval_s': 'seconds between two batches',
+  'learner/recompiles': (
+    'programs compiled after the first two updates, by learner, engine or '
+    'any other part of the process: one for each shape that is met later '
+    '(a rare number of rows), and none after that'
+  ),
+  'learner/skipped_updates': 'updates skipped for a non-finite gradient',
+  'learner/compiles': 'programs compiled by the process so far',
+  'learner/rejected': 'samples of the batch that could not be used',
+  'learner/padding': 'share of the batch that is padding',
+  'sft/loss': 'cross-entropy of the expert tokens at rollout.temperature, nats per token',
+  'sft/grad_norm': 'global norm of the gradient before clipping',
+  'sft/lr': 'learning rate',
+  'sft/tokens': 'expert tokens in the step',
+}
+_JAXAGENT |= {
+  f'staleness/dropped_{k}': f'drops by execution time: {v}'
+  for k, v in _DROPPED.items()
+}
+for _key, _text in _ISSUED.items():
+  _JAXAGENT |= _each(f'duration/{_key}', _QUANTILES, _text)
 
-def _ours() -> dict[str, str]:
-  """Sandbox, durations and the asynchronous core."""
-  table = {
-    'sandbox/outcome/': 'samples of the update by outcome, as a share',
-    'sandbox/queue_s': 'seconds in the queue, mean of an execution',
-    'sandbox/startup_s': 'seconds of start-up, mean of an execution',
-    'sandbox/cpu_s': 'CPU seconds of the process tree, mean of an execution',
-    'sandbox/valid_action_rate': 'share of responses that parse and may run',
-    'sandbox/edit_rate': 'share of responses that edit the script',
-    'sandbox/changed_rate': (
-      'share of responses that left another script: a diff, and its run was ok'
-    ),
-    'sandbox/distinct_edits': (
-      'different edits (by task and lines written) over edits'
-    ),
-    'sandbox/malformed_rate': 'share of responses that do not parse',
-    'sandbox/timeout_rate': 'share of executions that timed out',
-    'sandbox/exec_s': 'execution seconds, mean of an execution',
-    'duration/weight_capped_fraction': (
-      'share of step weights cut at config.rl.weight_cap, of steps that ran'
-    ),
-    'duration/weight_max': 'largest weight of a step that ran',
-    'duration/weight_max_uncapped': 'the same before the cap',
-    'duration/weight_ess': (
-      'effective sample share of the weights, (sum w)^2 / (n sum w^2), of '
-      'steps that ran'
-    ),
-    'actor/weight_ess': (
-      'effective sample share, (sum w)^2 / (n sum w^2), of duration weight '
-      'times importance ratio of each step'
-    ),
-    'duration/inclusion_effective_fraction': (
-      'effective sample size under inclusion weights, as a share'
-    ),
-    'duration/inclusion_positivity_failures': (
-      'samples whose inclusion probability was too small to invert'
-    ),
-    'duration/inclusion_probability_min': 'smallest inclusion probability',
-    'duration/inclusion_weight_max': 'largest inclusion weight',
-    'staleness/mean': 'updates between sampling and use, mean of the batch',
-    'staleness/max': 'updates between sampling and use, largest',
-    'staleness/dropped': 'samples dropped at the bound since the last record',
-    'staleness/over_bound': 'samples used beyond the bound (policy keep)',
-    'buffer/size': 'finished samples waiting for the learner',
-    'buffer/running': 'executions with the sandbox, waiting for a slot or in it',
-    'buffer/generating': 'completions being drawn',
-    'buffer/in_flight': 'interactions under way, whatever they wait for',
-    'buffer/pending': 'prompts not yet issued',
-    'buffer/quarantined': 'prompts given up after repeated failures',
-    'buffer/cancelled': 'running prompts cancelled since the last record',
-    'buffer/infrastructure': 'infrastructure failures since the last record',
-    'buffer/expired': 'of these, attempts that outlived their lease (rl.lease_s)',
-    'buffer/ignored': 'results that came too late to count',
-    'buffer/rejected': 'rollouts that broke their contract or earned no reward',
-    'scheduler/learner_idle_s': 'seconds the learner waited for a batch',
-    'scheduler/worker_use': 'worker seconds at work over worker seconds',
-    'scheduler/interval_s': 'seconds between two batches',
-    'learner/recompiles': (
-      'programs compiled after the first two updates, by learner, engine or '
-      'any other part of the process: one for each shape that is met later '
-      '(a rare number of rows), and none after that'
-    ),
-    'learner/skipped_updates': 'updates skipped for a non-finite gradient',
-    'learner/compiles': 'programs compiled by the process so far',
-    'learner/rejected': 'samples of the batch that could not be used',
-    'learner/padding': 'share of the batch that is padding',
-    'sft/loss': 'cross-entropy of the expert tokens at rollout.temperature, nats per token',
-    'sft/grad_norm': 'global norm of the gradient before clipping',
-    'sft/lr': 'learning rate',
-    'sft/tokens': 'expert tokens in the step',
-  }
-  for name, text in {
-    'lt_1s': 'below 1 s',
-    'lt_10s': '1 to 10 s',
-    'lt_60s': '10 to 60 s',
-    'lt_300s': '60 to 300 s',
-    'lt_1800s': '300 to 1800 s',
-    'ge_1800s': '1800 s and more',
-  }.items():
-    table[f'staleness/dropped_{name}'] = f'drops by execution time: {text}'
-  for stage, text in {
-    'dispatched': 'execution seconds of what was issued',
-    'finished': 'execution seconds of what finished',
-    'trained': 'execution seconds of what was trained',
-  }.items():
-    table |= _each(f'duration/{stage}', _QUANTILES, text)
-  return table
-
-
-def _solutions() -> dict[str, str]:
-  """Whole solutions."""
-  return {
-    'solution/valid_rate': 'share of solutions with a valid submission',
-    'solution/improve_rate': 'share of prompts with a previous solution',
-    'solution/milestones': 'milestones reached, mean of the solutions that failed',
-    'solution/refused_rate': 'share of programs that the instrumenter left as they are',
-    'solution/score/': 'validation score, mean of the valid solutions of a task',
-  }
-
+_SOLUTIONS: dict[str, str] = {
+  'solution/valid_rate': 'share of solutions with a valid submission',
+  'solution/improve_rate': 'share of prompts with a previous solution',
+  'solution/milestones': 'milestones reached, mean of the solutions that failed',
+  'solution/refused_rate': 'share of programs that the instrumenter left as they are',
+  'solution/score/': 'validation score, mean of the valid solutions of a task',
+}
 
 # A key that ends in '/' admits every name beneath it.
-METRICS: dict[str, str] = _verl() | _ours() | _solutions()
+METRICS: dict[str, str] = _VERL | _JAXAGENT | _SOLUTIONS
+
+
+def add(described: Mapping[str, str]) -> None:
+  """Admits metrics of a recipe, each with its description.
+
+  Raises ValueError for a name without a prefix, such as 'ideas/rate', or one that
+  stands for something else already.
+  """
+  for name, text in described.items():
+    if '/' not in name.strip('/') or METRICS.get(name, text) != text:
+      raise ValueError(
+        f'metric {name!r} of a recipe must be PREFIX/NAME and not one of '
+        'jaxagent.metrics.METRICS; give it another name.'
+      )
+  METRICS.update(described)
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -514,9 +525,9 @@ def markdown() -> str:
     '',
   ]
   for title, table in (
-    ("Names shared with verl, with verl's meaning", _verl()),
-    ('Names of jaxagent', _ours()),
-    ('Names of whole solutions', _solutions()),
+    ("Names shared with verl, with verl's meaning", _VERL),
+    ('Names of jaxagent', _JAXAGENT),
+    ('Names of whole solutions', _SOLUTIONS),
   ):
     lines += [f'## {title}', '', '| name | meaning |', '|---|---|']
     lines += [

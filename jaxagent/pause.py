@@ -23,11 +23,11 @@ from jaxagent import types
 from jaxagent.envs import workspace
 from jaxagent.envs.execution import state_id
 from jaxagent.envs.snapshots import Snapshots
-from jaxagent.loops.text_models import printable
 from jaxagent.records import StepRecord
 from jaxagent.rollout import under_way
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.work import WorkResult
+from jaxagent.runtime.text_models import printable
 from jaxagent.sandbox.checks import MAX_FILE_MB
 
 FILES, RESPONSE = 'files', 'response.txt'

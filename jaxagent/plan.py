@@ -10,6 +10,7 @@ prints it.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import os
@@ -19,7 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent import accelerator, sharding
+from jaxagent.devices import accelerator, sharding
 from jaxagent.models import attention
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.flops import flops_per_token, training_factor
@@ -137,100 +138,77 @@ def _scores_row(model: ModelConfig, device: str, row: float) -> float:
   return row if kernel == 'xla' else 0.0
 
 
+@dataclasses.dataclass(frozen=True)
+class PlanOptions:
+  """What an update does, and the devices that do it.
+
+  device: of PEAK_FLOPS; device_gb: its memory. mfu: share of its peak FLOPs
+    that is expected.
+  samples, tokens_per_sample: of one update.
+  micro_batch_tokens: that a device passes at once, or one text of
+    `tokens_per_sample` where that is longer.
+  chunk_rows: tokens whose logits are there at once.
+  critic: config of the value model's trunk; None: the policy's.
+  offload: roles that lie on the host and come to the device to be used.
+  donate: a step writes the new policy over the old one.
+  engine_slots: texts of `tokens_per_sample` in the native engine's cache.
+  """
+
+  device: str = 'a100'
+  device_gb: float = 80.0
+  mfu: float = 0.4
+  samples: int = 256
+  tokens_per_sample: float = 2048.0
+  micro_batch_tokens: int = 2048
+  ppo_epochs: int = 1
+  chunk_rows: int = 1024
+  with_value: bool = True
+  critic: ModelConfig | None = None
+  with_reference: bool = True
+  reference_dtype: str = 'float32'
+  offload: tuple[str, ...] = ()
+  donate: bool = False
+  engine_slots: int = 0
+
+  def __post_init__(self):
+    if self.device not in PEAK_FLOPS:
+      raise ValueError(
+        f'device={self.device!r} is not known; choose from {tuple(PEAK_FLOPS)}.'
+      )
+
+
 def plan(
   model: ModelConfig,
   mesh_shape: Mapping[str, int],
-  *,
-  device_gb: float = 80.0,
-  device: str = 'a100',
-  mfu: float = 0.4,
-  samples: int = 256,
-  tokens_per_sample: float = 2048.0,
-  micro_batch_tokens: int = 2048,
-  ppo_epochs: int = 1,
-  chunk_rows: int = 1024,
-  with_value: bool = True,
-  critic: ModelConfig | None = None,
-  with_reference: bool = True,
-  reference_dtype: str = 'float32',
-  offload: tuple[str, ...] = (),
-  donate: bool = False,
-  engine_slots: int = 0,
+  options: PlanOptions = PlanOptions(),
 ) -> dict[str, Any]:
   """Memory (bytes a device), FLOPs and seconds of one update.
 
-  Weights are float32 masters with two float32 moments (12 bytes a trained
-  parameter), the float32 sum of gradients while a role is updated (only one role
-  at a time), and a float32 frozen copy for the reference (adapters alone where
-  LoRA is used: it shares the base). fsdp and tensor split all of that, data
-  copies it. The value model's trunk is `critic`, or the policy's. A device
-  passes `micro_batch_tokens`, or one text of `tokens_per_sample` where that is longer.
-
-  What is in `offload` lies on the host and comes to the device to be used; of that
-  `brought_back` has what no activations make room for. Loading and resuming need no
-  more than the roles, which are read one array after another into their places.
-
-  `engine_slots` texts of `tokens_per_sample` are in the native engine's cache. It
-  is counted whole on a device, for nothing says how it is split, and twice: a round
-  of decoding copies at most all of it.
+  Raises ValueError for a mesh that does not divide the model.
   """
-  if device not in PEAK_FLOPS:
-    raise ValueError(
-      f'device={device!r} is not known; choose from {tuple(PEAK_FLOPS)}.'
-    )
   sizes = {axis: int(mesh_shape.get(axis, 1)) for axis in _AXES}
   sharding.check_model(model, sizes)
-  split = sizes['fsdp'] * sizes['tensor']
-  devices = split * sizes['data']
-  total, trained = model.num_params(), trained_params(model)
-  roles = _roles(model, total, trained)
-  if with_reference:
-    roles['reference'] = trained * (
-      2 if 'bfloat16' in (reference_dtype, model.param_dtype) else 4
-    )
-  if with_value:
-    critic = critic or model
+  devices = math.prod(sizes.values())
+  critic = (options.critic or model) if options.with_value else None
+  if critic is not None:
     sharding.check_model(critic, sizes)
-    roles |= _value_roles(critic)
-  memory = {name: bytes_ / split for name, bytes_ in roles.items()}
-  host = {k: memory.pop(k) for k in list(memory) if k in offload}
-  # Of the role that is updated: the larger of the two.
-  updated = max(trained, trained_params(critic or model) if with_value else 0)
-  memory['gradients'] = 4 * updated / split
-  memory['activations'] = activation_bytes(
-    model,
-    math.ceil(max(micro_batch_tokens, tokens_per_sample)),
-    chunk_rows,
-    sizes['tensor'],
-    gradients=memory['gradients'],
-    scores_row=_scores_row(model, device, tokens_per_sample),
-    gathers=sizes['fsdp'] > 1,
-  )
-  # A step writes the new policy beside the old one, which a native engine reads on;
-  # else it lies where activations were.
-  copy = 0.0 if donate else 4 * trained / split
-  memory['policy_copy'] = (
-    copy if engine_slots else max(0.0, copy - memory['activations'])
-  )
-  if host:
-    memory['brought_back'] = _brought_back(host, memory['activations'])
-  if engine_slots:
-    cache = cache_bytes(model, engine_slots, tokens_per_sample)
-    memory |= {'engine_cache': cache, 'engine_round': cache}
+  memory, host = _memory(model, critic, sizes, options)
   need = sum(memory.values())
-  room = device_gb * GB * (1 - RESERVED)
-  tokens = samples * tokens_per_sample
+  room = options.device_gb * GB * (1 - RESERVED)
+  tokens = options.samples * options.tokens_per_sample
   flops = _update_flops(
     model,
     tokens,
-    tokens_per_sample,
-    ppo_epochs,
-    critic if with_value else None,
-    with_reference,
+    options.tokens_per_sample,
+    options.ppo_epochs,
+    critic,
+    options.with_reference,
   )
+  several_rows = options.micro_batch_tokens > options.tokens_per_sample
+  peak = devices * PEAK_FLOPS[options.device] * options.mfu
   return {
-    'params': total,
-    'trained_params': trained,
+    'params': model.num_params(),
+    'trained_params': trained_params(model),
     'devices': devices,
     'mesh': sizes,
     'memory_per_device': memory,
@@ -239,14 +217,71 @@ def plan(
     'room_bytes': room,
     'fits': need <= room,
     'short_bytes': max(0.0, need - room),
-    'advice': _advice(
-      need - room, memory, model, micro_batch_tokens > tokens_per_sample
-    ),
+    'advice': _advice(need - room, memory, model, several_rows),
     'tokens_per_update': tokens,
     'flops_per_update': flops,
-    'mfu': mfu,
-    'seconds_per_update': flops / (devices * PEAK_FLOPS[device] * mfu),
+    'mfu': options.mfu,
+    'seconds_per_update': flops / peak,
   }
+
+
+def _memory(
+  model: ModelConfig,
+  critic: ModelConfig | None,
+  sizes: Mapping[str, int],
+  options: PlanOptions,
+) -> tuple[dict[str, float], dict[str, float]]:
+  """Bytes by role on a device, and of what is offloaded on the host.
+
+  Weights are float32 masters with two float32 moments (12 bytes a trained
+  parameter), the float32 sum of gradients while a role is updated (only one role
+  at a time), and a float32 frozen copy for the reference (adapters alone where
+  LoRA is used: it shares the base). fsdp and tensor split all of that, data
+  copies it.
+
+  Of what is offloaded `brought_back` has what no activations make room for. Loading
+  and resuming need no more than the roles, which are read one array after another
+  into their places.
+
+  The engine's cache is counted whole on a device, for nothing says how it is split,
+  and twice: a round of decoding copies at most all of it.
+  """
+  split = sizes['fsdp'] * sizes['tensor']
+  trained = trained_params(model)
+  roles = _roles(model, model.num_params(), trained)
+  if options.with_reference:
+    roles['reference'] = trained * (
+      2 if 'bfloat16' in (options.reference_dtype, model.param_dtype) else 4
+    )
+  if critic is not None:
+    roles |= _value_roles(critic)
+  memory = {name: bytes_ / split for name, bytes_ in roles.items()}
+  host = {k: memory.pop(k) for k in list(memory) if k in options.offload}
+  # Of the role that is updated: the larger of the two.
+  updated = max(trained, trained_params(critic) if critic else 0)
+  memory['gradients'] = 4 * updated / split
+  row = options.tokens_per_sample
+  memory['activations'] = activation_bytes(
+    model,
+    math.ceil(max(options.micro_batch_tokens, row)),
+    options.chunk_rows,
+    sizes['tensor'],
+    gradients=memory['gradients'],
+    scores_row=_scores_row(model, options.device, row),
+    gathers=sizes['fsdp'] > 1,
+  )
+  # A step writes the new policy beside the old one, which a native engine reads on;
+  # else it lies where activations were.
+  copy = 0.0 if options.donate else 4 * trained / split
+  memory['policy_copy'] = (
+    copy if options.engine_slots else max(0.0, copy - memory['activations'])
+  )
+  if host:
+    memory['brought_back'] = _brought_back(host, memory['activations'])
+  if options.engine_slots:
+    cache = cache_bytes(model, options.engine_slots, row)
+    memory |= {'engine_cache': cache, 'engine_round': cache}
+  return memory, host
 
 
 _AXES = ('data', 'fsdp', 'tensor')
@@ -371,7 +406,7 @@ def text(name: str, found: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
   """Prints a config's plan; exit 1 where it does not fit, 2 where it is refused."""
   argv = list(sys.argv[1:] if argv is None else argv)
-  from jaxagent.loops import UserError
+  from jaxagent.errors import UserError
 
   try:
     args, overrides = read_arguments(argv)
@@ -439,12 +474,12 @@ def read_arguments(
 
 
 def _by_arithmetic(args: argparse.Namespace, overrides: list[str]) -> dict:
-  from jaxagent.loops import command_line, settings
-  from jaxagent.loops.dry_run import plan_of
+  from jaxagent.config import command_line, settings
+  from jaxagent.recipes.dry_run import plan_of
 
   sys.path.insert(0, str(pathlib.Path.cwd()))
   config = command_line.read([f'--config={args.config}', *overrides])
-  settings.expand_home(config)
+  settings.prepare(config)
   options = {
     name: getattr(args, name) for name in ('device', 'device_gb', 'mfu')
   }

@@ -33,7 +33,7 @@ def _resident_bytes() -> int:
 def pytest_configure(config):
   """Compiling takes most of the time: done fast, and once for all tests.
 
-  Whole jobs alone are compiled as a user's are (`tests.loops.environment`).
+  Whole jobs alone are compiled as a user's are (`tests.runs.environment`).
   """
   os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
   if hasattr(config, 'workerinput'):

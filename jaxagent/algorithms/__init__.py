@@ -24,12 +24,14 @@ from jaxagent.algorithms.kl import (
   kl_estimate,
 )
 from jaxagent.algorithms.losses import (
+  Clips,
   explained_variance,
   policy_loss,
   value_loss,
 )
 from jaxagent.algorithms.reductions import (
   AGGREGATIONS,
+  Aggregation,
   aggregate,
   aggregation_denominator,
   masked_mean,
@@ -52,6 +54,8 @@ __all__ = [
   'KL_KINDS',
   'LOG_RATIO_BOUND',
   'AdaptiveKL',
+  'Aggregation',
+  'Clips',
   'FixedKL',
   'aggregate',
   'aggregation_denominator',

@@ -6,6 +6,7 @@ tokens. What stands under a zero never matters, not even NaN or infinity.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax
@@ -155,3 +156,30 @@ def aggregate(
     denominator = aggregation_denominator(mask, mode, segment_ids=segment_ids)
   denominator = jnp.asarray(denominator, x.dtype)
   return jnp.sum(x * weights) / jnp.where(denominator > 0, denominator, 1)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Aggregation:
+  """A way to reduce per-token losses to a scalar: `aggregate` and its options.
+
+  Raises ValueError for an unknown mode.
+  """
+
+  mode: str
+  segment_ids: jax.Array | None = None
+  denominator: jax.Array | float | None = None
+  norm_length: float | None = None
+
+  def __post_init__(self):
+    choose(self.mode, AGGREGATIONS, 'aggregation')
+
+  def __call__(self, x: jax.Array, mask: jax.Array) -> jax.Array:
+    """Reduces x [B, T] over the mask."""
+    return aggregate(
+      x,
+      mask,
+      self.mode,
+      segment_ids=self.segment_ids,
+      denominator=self.denominator,
+      norm_length=self.norm_length,
+    )

@@ -1,1 +1,1 @@
-"""Figures of finished runs, computed from scores and records alone."""
+"""Statistics of finished runs: evaluation, behaviour, failure modes, summary."""

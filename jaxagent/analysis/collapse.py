@@ -10,7 +10,7 @@ import collections
 import math
 from collections.abc import Hashable, Sequence
 
-from jaxagent.evaluation import best_at_k
+from jaxagent.analysis.evaluation import best_at_k
 
 BEST_OF = 8
 

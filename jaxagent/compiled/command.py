@@ -8,12 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent import plan, sharding
+from jaxagent import plan
 from jaxagent.compiled import report, targets
 from jaxagent.compiled.programs import Engine, Run, micro_rows
-from jaxagent.loops import UserError, command_line, settings
-from jaxagent.loops.dry_run import Parts, parts_of
+from jaxagent.config import command_line, settings
+from jaxagent.devices import sharding
+from jaxagent.errors import UserError
 from jaxagent.models import attention
+from jaxagent.recipes.dry_run import Parts, parts_of
 
 
 def main(argv: Sequence[str]) -> int:
@@ -31,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
     with config.unlocked():
       config.dry_run = True
       config.mesh.update(sizes)
-    settings.expand_home(config)
+    settings.prepare(config)
     settings.validate(config)
     parts = parts_of(config, 'cpu' if target.name.startswith('cpu') else 'gpu')
     check_attention(target, parts)

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxagent import models, sharding
+from jaxagent import models
+from jaxagent.devices import sharding
 from jaxagent.learner import LearnerConfig
 from jaxagent.learner import programs as learner_programs
 from jaxagent.learner import weights as weights_lib

@@ -15,9 +15,10 @@ from typing import Any
 import jax
 from jax.sharding import Mesh
 
-from jaxagent import plan, sharding
+from jaxagent import plan
 from jaxagent.compiled import analytic, hlo, memory, products, sampling
 from jaxagent.compiled.programs import Learner, Program, Run, device_bytes
+from jaxagent.devices import sharding
 
 GB = plan.GB
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxagent import sharding
 from jaxagent.compiled.programs import Abstract, Learner, Program, placed
+from jaxagent.devices import sharding
 from jaxagent.rollout import native_engine, native_programs, prompt_rows
 
 CACHE = 'engine_cache'
@@ -20,7 +20,7 @@ class Sampler:
   """The programs that `native_engine.NativeEngine` would run on a learner's mesh.
 
   On the devices of the first process alone where there are several, as
-  `loops.crew` has it. Slots, tokens and cache are uncommitted there: where they
+  `training.crew` has it. Slots, tokens and cache are uncommitted there: where they
   lie is what XLA makes of the weights' shardings.
   """
 
@@ -89,16 +89,15 @@ class Sampler:
     program = native_programs.decode_program(self.platform in ('gpu', 'cuda'))
     lowered = program.lower(
       self.structure,
-      e.prompt_tokens + e.new_tokens,
-      native_engine.round_steps(self.platform),
-      e.cut,
-      e.greedy,
+      native_programs.Round(
+        e.prompt_tokens + e.new_tokens,
+        native_engine.round_steps(self.platform),
+        e.cut,
+        e.greedy,
+      ),
       native_programs.leaves(self.params),
       self.cache(),
-      rows,
-      rows,
-      rows,
-      settings | {'limit': rows},
+      native_programs.Rows(rows, rows, rows, settings | {'limit': rows}),
       one,
       one,
     )

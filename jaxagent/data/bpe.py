@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from jaxagent import readings
+from jaxagent.files import readings
 
 SPECIAL = ('<pad>', '<eos>', '<sep>')
 

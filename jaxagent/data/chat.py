@@ -19,8 +19,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent import model_files, readings
 from jaxagent.data import bpe
+from jaxagent.files import model_files, readings
 from jaxagent.llm.answer import left_open
 
 _log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ def _unread(folder: pathlib.Path, name: str) -> str:
 
 
 class ChatTokenizer:
-  """The tokenizer of a model's folder, as the loops use one.
+  """The tokenizer of a model's folder, as the stages use one.
 
   Ids and texts are those of tokenizer.json, whatever class its config names;
   `transformers` renders the chat template and says which tokens are special.

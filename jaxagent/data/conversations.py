@@ -23,8 +23,8 @@ import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from jaxagent import model_files
 from jaxagent.envs import parser
+from jaxagent.files import model_files
 
 _log = logging.getLogger(__name__)
 _SAID_BY = {'human': 'prompt', 'gpt': 'response'}

@@ -67,10 +67,74 @@ def _content(value: str | bytes | types.Blob) -> str | tuple:
   return value if isinstance(value, str) else dataclasses.astuple(value)
 
 
+@dataclasses.dataclass(frozen=True)
+class ExecutionOptions:
+  """Limits and resources of a runner's executions.
+
+  timeout_s, memory_mb: limits of one execution; the task's own if None.
+  threads: CPUs of one execution, and threads of its numerical libraries.
+  zygote: use the pool's pre-imported worker.
+  infrastructure_retries: how often an execution is repeated after an
+    infrastructure error.
+  step_timeout_s: seconds for a step as a whole: the editor, the pool's queue
+    and the execution, with those retries. What is not done then has the
+    outcome `deadline`, which is never a reward. None: no limit.
+  """
+
+  timeout_s: float | None = None
+  memory_mb: int | None = None
+  threads: int = 1
+  zygote: bool = True
+  infrastructure_retries: int = 1
+  step_timeout_s: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+  """What an execution is part of.
+
+  split: on which its submission is graded.
+  job_id: name in the pool; repeated attempts have the same one.
+  deadline: by when it has run. Grading, which has a limit of its own, is let
+    finish once it has begun.
+  most_s: seconds that it may take at most, where its own limit is longer; a
+    run that this stops has timed out.
+  """
+
+  split: str = 'valid'
+  job_id: str = 'job'
+  deadline: Deadline = NO_DEADLINE
+  most_s: float = math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+  """What an execution returns, and how it is graded.
+
+  graded: False asks for no submission; such a run has no score.
+  own_work: a copy of the sample submission is refused.
+  optional: files that are returned beside the submission, if they are there.
+  apart: standard output and error are streams of their own.
+  changed_mb: how much of what it changed is returned beside (`types.Job`).
+  """
+
+  graded: bool = True
+  own_work: bool = False
+  optional: tuple[str, ...] = ()
+  apart: bool = False
+  changed_mb: float = 0.0
+
+
 class ScriptRunner:
   """Runs scripts and grades what they submit; blocking and thread-safe.
 
-  Args: see step_env.StepEnvironment, which adds the actions.
+  Args:
+    prepared: task name -> PreparedTask (spec, mounts, starter_files).
+    pool: has `submit(types.Job) -> Future[types.Execution]`.
+    grader: has `grade(task_name, submission_bytes, split)` giving
+      `score`, `outcome`, `reason`.
+    options: limits and resources of executions.
+    store: keeps files that are no text; one in memory where None.
   """
 
   def __init__(
@@ -78,30 +142,16 @@ class ScriptRunner:
     prepared: Mapping[str, Any],
     pool: Any,
     grader: Any,
-    *,
-    timeout_s: float | None = None,
-    memory_mb: int | None = None,
-    threads: int = 1,
-    zygote: bool = True,
-    cache: bool = False,
-    infrastructure_retries: int = 1,
-    step_timeout_s: float | None = None,
+    options: ExecutionOptions = ExecutionOptions(),
     store: Snapshots | None = None,
   ):
     self.store = store or Snapshots(':memory:')
     self.prepared = dict(prepared)
     self.pool = pool
     self.grader = grader
-    self.timeout_s = timeout_s
-    self.memory_mb = memory_mb
-    self.threads = threads
-    self.zygote = zygote
-    self.infrastructure_retries = infrastructure_retries
-    self.step_timeout_s = step_timeout_s
-    self._cache: dict[str, Run] | None = {} if cache else None
+    self.options = options
     self._fixed_files: dict[str, workspace.Files] = {}
     self._lock = threading.Lock()
-    self.cache_hits = 0
     self.executions = 0
 
   def task(self, name: str) -> Any:
@@ -113,75 +163,34 @@ class ScriptRunner:
     return self.prepared[name]
 
   def _limits(self, spec: types.TaskSpec, most_s: float) -> types.Limits:
-    own = spec.limits.timeout_s if self.timeout_s is None else self.timeout_s
+    own = self.options.timeout_s
+    if own is None:
+      own = spec.limits.timeout_s
     changes: dict[str, Any] = {'timeout_s': min(own, max(most_s, SHORTEST_S))}
-    if self.memory_mb is not None:
-      changes['memory_mb'] = self.memory_mb
+    if self.options.memory_mb is not None:
+      changes['memory_mb'] = self.options.memory_mb
     return dataclasses.replace(spec.limits, **changes)
 
   def step_deadline(self, around: Deadline = NO_DEADLINE) -> Deadline:
     """Returns the deadline of a step that begins now, nested in `around`."""
-    if self.step_timeout_s is None:
+    if self.options.step_timeout_s is None:
       return around
-    return around.nested(self.step_timeout_s)
+    return around.nested(self.options.step_timeout_s)
 
   def run_script(
     self,
     task: str,
     files: Mapping[str, str | bytes | types.Blob],
     script: str,
-    *,
-    split: str = 'valid',
-    job_id: str = 'job',
-    deadline: Deadline = NO_DEADLINE,
-    optional: tuple[str, ...] = (),
-    own_work: bool = False,
-    apart: bool = False,
-    graded: bool = True,
-    changed_mb: float = 0.0,
-    most_s: float = math.inf,
+    call: Call = Call(),
+    outputs: Outputs = Outputs(),
   ) -> Run:
-    """Executes one script in a fresh workspace and grades its submission.
-
-    deadline: by when it has run. Grading, which has a limit of its own, is
-    let finish once it has begun.
-    optional: what the execution brings out beside the submission, if it is
-    there; such a run is not looked up in the cache.
-    own_work: a copy of the sample submission is none.
-    apart: standard output and error in streams of their own.
-    graded: False asks for no submission; such a run has no score.
-    changed_mb: how much of what it changed comes out beside (`Job`).
-    most_s: seconds that it may take at most, where its own limit is longer; a
-      run that this stops has timed out.
-    """
-    more: dict[str, Any] = {
-      'optional': optional,
-      'own_work': own_work,
-      'apart': apart,
-      'graded': graded,
-      'changed_mb': changed_mb,
-      'most_s': most_s,
-    }
-    key = ''
-    if self._cache is not None and not optional:
-      kind = f'{split} {own_work} {apart} {graded} {changed_mb}'
-      key = state_id(task, files, script, 0, kind)
-      with self._lock:
-        if key in self._cache:
-          self.cache_hits += 1
-          return self._cache[key]
-    for _ in range(self.infrastructure_retries + 1):
+    """Executes one script in a fresh workspace and grades its submission."""
+    for _ in range(self.options.infrastructure_retries + 1):
       # Under the same id: a caller that cancels the job knows no other.
-      run = self._run_once(task, files, script, split, job_id, deadline, **more)
-      if not run.outcome.is_infrastructure or deadline.remaining() <= 0:
+      run = self._run_once(task, files, script, call, outputs)
+      if not run.outcome.is_infrastructure or call.deadline.remaining() <= 0:
         break
-    # A time-out under load may be none on another day: not kept.
-    if key and not (
-      run.outcome.is_infrastructure or run.outcome.is_corner_case
-    ):
-      with self._lock:
-        if self._cache is not None:
-          self._cache[key] = run
     return run
 
   def _run_once(
@@ -189,46 +198,38 @@ class ScriptRunner:
     task: str,
     files: Mapping[str, str | bytes | types.Blob],
     script: str,
-    split: str,
-    job_id: str,
-    deadline: Deadline,
-    *,
-    optional: tuple[str, ...],
-    own_work: bool,
-    apart: bool,
-    graded: bool,
-    changed_mb: float,
-    most_s: float,
+    call: Call,
+    outputs: Outputs,
   ) -> Run:
     prepared = self.task(task)
     spec = prepared.spec
     job = types.Job(
-      job_id=job_id,
+      job_id=call.job_id,
       script=script,
       files=self.store.bytes_of(files),
       mounts=prepared.mounts,
-      collect=(spec.submission,) if graded else (),
-      optional=optional,
-      apart=apart,
-      changed_mb=changed_mb,
-      limits=self._limits(spec, most_s),
-      threads=self.threads,
-      zygote=self.zygote,
+      collect=(spec.submission,) if outputs.graded else (),
+      optional=outputs.optional,
+      apart=outputs.apart,
+      changed_mb=outputs.changed_mb,
+      limits=self._limits(spec, call.most_s),
+      threads=self.options.threads,
+      zygote=self.options.zygote,
     )
     with self._lock:
       self.executions += 1
     try:
-      execution = self._submit(job, deadline).result()
+      execution = self._submit(job, call.deadline).result()
     except Exception as error:  # the pool itself failed, not the script
       execution = types.Execution(
-        job_id=job_id,
+        job_id=call.job_id,
         outcome=types.Outcome.INFRASTRUCTURE,
         tier='',
         message=f'{type(error).__name__}: {error}',
       )
     if execution.outcome is not types.Outcome.OK:
       return Run(execution.outcome, None, execution, execution.message)
-    if not graded:
+    if not outputs.graded:
       return Run(execution.outcome, None, execution, '')
     submission = execution.collected.get(spec.submission)
     if submission is None:
@@ -238,7 +239,9 @@ class ScriptRunner:
         execution,
         f'the script wrote no {spec.submission}',
       )
-    grade = self.grader.grade(task, submission, split, own_work=own_work)
+    grade = self.grader.grade(
+      task, submission, call.split, own_work=outputs.own_work
+    )
     score, outcome, reason = grade.score, grade.outcome, grade.reason
     if outcome is types.Outcome.OK and (
       score is None or not math.isfinite(score)
@@ -267,7 +270,7 @@ class ScriptRunner:
       files, prepared.mounts, prepared.spec.submission
     )
     run = self.run_script(
-      task, laid_out, script, job_id=job_id or f'start-{task}'
+      task, laid_out, script, Call(job_id=job_id or f'start-{task}')
     )
     score = run.score
     if score is None:

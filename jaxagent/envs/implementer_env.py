@@ -16,7 +16,7 @@ from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import carried, label_sources, parser, workspace
 from jaxagent.envs.agents.implementer import Turn
-from jaxagent.envs.execution import Run, ScriptRunner
+from jaxagent.envs.execution import Call, Outputs, Run, ScriptRunner
 from jaxagent.envs.implementer_state import (
   PROGRAMS,
   Effect,
@@ -113,11 +113,12 @@ class ImplementerEnvironment:
       state.task,
       laid_out,
       script,
-      job_id=job_id,
-      deadline=self.runner.step_deadline(deadline),
-      own_work=True,
-      changed_mb=self._carry_mb,
-      most_s=most_s,
+      Call(
+        job_id=job_id,
+        deadline=self.runner.step_deadline(deadline),
+        most_s=most_s,
+      ),
+      Outputs(own_work=True, changed_mb=self._carry_mb),
     )
     if run.outcome.is_infrastructure:
       return types.Executed(

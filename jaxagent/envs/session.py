@@ -117,7 +117,7 @@ class Session:
     value = dict(args) if isinstance(args, Mapping) else args
     try:
       with parser.naming(action):
-        parser.check_action(action, self.env.actions)
+        parser.check_action(action, self.env.rules.actions)
         checked = parser.check_args(action, value)
     except parser.ResponseError:
       if action != FINAL:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import label_sources
-from jaxagent.envs.execution import Run, ScriptRunner
+from jaxagent.envs.execution import Call, Outputs, Run, ScriptRunner
 from jaxagent.envs.grading import credited
 from jaxagent.envs.interfaces import MOST_THOUGHTS
 from jaxagent.envs.solution import (
@@ -84,24 +84,20 @@ class SolutionEnvironment:
     try:
       solution = parse(response)
     except SolutionError as error:
-      outcome = types.Outcome.INVALID_FORMAT
-      record = self._record(task, response, outcome, message=str(error))
-      told = types.Executed(outcome, FLOOR_S, message=str(error), record=record)
+      record = self._record(task, response, error)
+      told = types.Executed(
+        record.outcome, FLOOR_S, message=record.message, record=record
+      )
       return told, None
     made = self._instrument(solution.code, answer)
     run = self.runner.run_script(
       task.name,
       {SCRIPT: made.code, **made.files},
       SCRIPT,
-      split=split,
-      job_id=job_id,
-      deadline=self.runner.step_deadline(deadline),
-      optional=(made.collect,) if made.collect else (),
-      own_work=True,
+      Call(split, job_id, self.runner.step_deadline(deadline)),
+      Outputs(own_work=True, optional=(made.collect,) if made.collect else ()),
     )
-    record = self._record(
-      task, response, run.outcome, answer, solution, made, run
-    )
+    record = self._record(task, response, run, answer, solution, made)
     told = types.Executed(
       run.outcome, record.exec_s, message=run.message, record=record
     )
@@ -127,14 +123,16 @@ class SolutionEnvironment:
     self,
     task: Task,
     response: str,
-    outcome: types.Outcome,
+    result: Run | SolutionError,
     answer: str | None = None,
     solution: Solution | None = None,
     made: Instrumented = Instrumented(''),
-    run: Run | None = None,
-    message: str = '',
   ) -> SolutionRecord:
-    """Returns the record for traces, report and audit."""
+    """Returns the record for traces, report and audit.
+
+    result: of the run, or why the response holds no solution to run.
+    """
+    run = result if isinstance(result, Run) else None
     spec = self.runner.task(task.name).spec
     code = solution.code if solution else ''
     before = task.previous.solution.code if task.previous else ''
@@ -143,7 +141,7 @@ class SolutionEnvironment:
     output = execution.output if execution else ''
     return SolutionRecord(
       task=task.name,
-      outcome=outcome,
+      outcome=run.outcome if run else types.Outcome.INVALID_FORMAT,
       exec_s=max(execution.exec_s, FLOOR_S) if execution else FLOOR_S,
       solution_id=solution_id(task.name, code) if solution else '',
       improves=task.previous_id,
@@ -158,7 +156,7 @@ class SolutionEnvironment:
       milestones=tuple(self._milestones(made, run)) if run else (),
       placed=len(made.placed),
       refused=made.refused,
-      message=run.message if run else message,
+      message=run.message if run else str(result),
       observation=truncate(made.as_it_was(output, SCRIPT), MAX_OUTPUT_CHARS),
       tier=tier,
       untrusted=label_sources.untrusted(spec, tier),

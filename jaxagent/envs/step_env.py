@@ -19,7 +19,14 @@ from jaxagent.envs import agents, interfaces, parser
 from jaxagent.envs import carried as carried_files
 from jaxagent.envs.actions import Actions, Effect, Scene
 from jaxagent.envs.editing import AskedEditor
-from jaxagent.envs.execution import ScriptRunner, state_id
+from jaxagent.envs.execution import (
+  Call,
+  ExecutionOptions,
+  Outputs,
+  Run,
+  ScriptRunner,
+  state_id,
+)
 from jaxagent.envs.mlagentbench import MlAgentBenchActions
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.workspace import ActionFailed
@@ -84,95 +91,79 @@ def truncate(text: str, limit: int) -> str:
   return f'{text[:half]}\n[... {left} characters left out ...]\n{text[-half:]}'
 
 
+@dataclasses.dataclass(frozen=True)
+class StepRules:
+  """What the actions of an environment do, and how their results are shown.
+
+  dialect: of DIALECTS; the wording of observations.
+  after_edit: 'execute' runs and grades the edited script in the same step
+    and reports it; 'measure' reports the diff alone, and the score is for the
+    reward (paper 000, which runs scripts by Execute Script); 'nothing' leaves
+    the score, too, to Execute Script (paper 002).
+  on_failure: of 'execute': 'revert' undoes an edit whose run failed, as an
+    agent with Undo Edit Script would, so that a state always holds a script
+    that runs; 'keep' leaves the broken script in the next state.
+  agent: reads the responses.
+  actions: that may be taken.
+  carry_mb: what a run may leave for the next step, in new and changed files;
+    0: each run starts from what the actions wrote.
+
+  Raises ValueError for an unknown dialect, after_edit or on_failure.
+  """
+
+  dialect: str = 'jaxagent'
+  after_edit: str = 'execute'
+  on_failure: str = 'revert'
+  agent: agents.AgentStyle = agents.AGENTS['research']
+  actions: tuple[str, ...] = parser.DEFAULT_ACTIONS
+  carry_mb: float = 16.0
+
+  def __post_init__(self):
+    for name, choices in (
+      ('on_failure', ON_FAILURE),
+      ('after_edit', AFTER_EDIT),
+      ('dialect', DIALECTS),
+    ):
+      if (value := getattr(self, name)) not in choices:
+        raise ValueError(
+          f'{name}={value!r}; choose one of {", ".join(choices)}.'
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextModels:
+  """Models of the actions that need text: edits, reading, help."""
+
+  editor: interfaces.Editor
+  reader: interfaces.Reader
+  helper: interfaces.Helper
+
+
 class StepEnvironment(ScriptRunner):
   """Step function over States; blocking and thread-safe.
 
   Args:
-    prepared: task name -> PreparedTask (spec, mounts, starter_files).
-    pool: has `submit(types.Job) -> Future[types.Execution]`.
-    editor: interfaces.Editor.
-    grader: has `grade(task_name, submission_bytes, split)` giving
-      `score`, `outcome`, `reason`.
-    reader, helper: models of the actions that need text beside an edit.
-    dialect: of DIALECTS; the wording of observations.
-    timeout_s, memory_mb: limits of one execution; the task's own if None.
-    threads: CPUs of one execution, and threads of its numerical libraries.
-    zygote: use the pool's pre-imported worker.
-    after_edit: 'execute' runs and grades the edited script in the same step
-      and reports it; 'measure' reports the diff alone, and the score is for the
-      reward (paper 000, which runs scripts by Execute Script); 'nothing' leaves
-      the score, too, to Execute Script (paper 002).
-    on_failure: of 'execute': 'revert' undoes an edit whose run failed, as an
-      agent with Undo Edit Script would, so that a state always holds a script
-      that runs; 'keep' leaves the broken script in the next state.
-    agent: reads the responses.
-    actions: that may be taken.
-    cache: executions of the same task, files and split are looked up
-      instead of run (durations too). For collection only: RL runs for real.
-    infrastructure_retries: how often an execution is repeated after an
-      infrastructure error.
-    step_timeout_s: seconds for a step as a whole: the editor, the pool's queue
-      and the execution, with those retries. What is not done then has the
-      outcome `deadline`, which is never a reward. None: no limit.
-    store: keeps files that are no text; one in memory where None.
-    carry_mb: what a run may leave for the next step, in new and changed files;
-      0: each run starts from what the actions wrote.
+    prepared, pool, grader, options, store: as for `execution.ScriptRunner`.
+    models: write and read text for the actions.
+    rules: what the actions do.
   """
 
   def __init__(
     self,
     prepared: Mapping[str, Any],
     pool: Any,
-    editor: interfaces.Editor,
     grader: Any,
-    *,
-    reader: interfaces.Reader,
-    helper: interfaces.Helper,
-    dialect: str = 'jaxagent',
-    timeout_s: float | None = None,
-    memory_mb: int | None = None,
-    threads: int = 1,
-    zygote: bool = True,
-    after_edit: str = 'execute',
-    on_failure: str = 'revert',
-    agent: agents.AgentStyle = agents.AGENTS['research'],
-    actions: tuple[str, ...] = parser.DEFAULT_ACTIONS,
-    cache: bool = False,
-    infrastructure_retries: int = 1,
-    step_timeout_s: float | None = None,
+    models: TextModels,
+    rules: StepRules = StepRules(),
+    options: ExecutionOptions = ExecutionOptions(),
     store: Snapshots | None = None,
-    carry_mb: float = 16.0,
   ):
-    for name, value, choices in (
-      ('on_failure', on_failure, ON_FAILURE),
-      ('after_edit', after_edit, AFTER_EDIT),
-      ('dialect', dialect, DIALECTS),
-    ):
-      if value not in choices:
-        raise ValueError(
-          f'{name}={value!r}; choose one of {", ".join(choices)}.'
-        )
-    super().__init__(
-      prepared,
-      pool,
-      grader,
-      timeout_s=timeout_s,
-      memory_mb=memory_mb,
-      threads=threads,
-      zygote=zygote,
-      cache=cache,
-      infrastructure_retries=infrastructure_retries,
-      step_timeout_s=step_timeout_s,
-      store=store,
-    )
-    self.carry_mb = carry_mb
-    self.editor, self.reader, self.helper = editor, reader, helper
-    self._asking = AskedEditor(editor)
-    self.dialect = DIALECTS[dialect]()
-    self.after_edit = after_edit
-    self.on_failure = on_failure
-    self.agent = agent
-    self.actions = actions
+    super().__init__(prepared, pool, grader, options, store)
+    self.editor, self.reader = models.editor, models.reader
+    self.helper = models.helper
+    self._asking = AskedEditor(models.editor)
+    self.rules = rules
+    self.dialect = DIALECTS[rules.dialect]()
 
   def step(
     self,
@@ -190,7 +181,9 @@ class StepEnvironment(ScriptRunner):
     most_s: seconds of an execution at most, where its own limit is longer.
     """
     try:
-      response = self.agent.parse(response_text, actions=self.actions)
+      response = self.rules.agent.parse(
+        response_text, actions=self.rules.actions
+      )
     except parser.ResponseError as error:
       return self.refuse(state, error, response_text)
     return self.act(
@@ -227,12 +220,7 @@ class StepEnvironment(ScriptRunner):
     text: the response as it was written, for the state's history.
     """
     name, args = response.action, dict(response.args)
-    call = {
-      'split': split,
-      'job_id': job_id,
-      'deadline': self.step_deadline(deadline),
-      'most_s': most_s,
-    }
+    call = Call(split, job_id, self.step_deadline(deadline), most_s)
     scene = self._scene(state, call)
     try:
       with interfaces.thinking() as thoughts:
@@ -250,34 +238,23 @@ class StepEnvironment(ScriptRunner):
       result, entries=response.entries, thoughts=thoughts
     )
 
-  def _scene(self, state: types.State, call: Mapping[str, Any]) -> Scene:
-    """call: of `run_script`, for whatever the action runs."""
+  def _scene(self, state: types.State, call: Call) -> Scene:
+    """Returns what an action sees; `call` is of whatever the action runs."""
     task = self.task(state.task)
-    apart = self.dialect.streams_apart
+    graded = Outputs(
+      apart=self.dialect.streams_apart, changed_mb=self.rules.carry_mb
+    )
+    ungraded = dataclasses.replace(graded, graded=False)
 
-    def run(files: Any, script: str):
-      return self.run_script(
-        state.task,
-        files,
-        script,
-        apart=apart,
-        changed_mb=self.carry_mb,
-        **call,
-      )
+    def run(files: Any, script: str) -> Run:
+      return self.run_script(state.task, files, script, call, graded)
 
-    def command(files: Any, script: str):
-      return self.run_script(
-        state.task,
-        files,
-        script,
-        apart=apart,
-        graded=False,
-        changed_mb=self.carry_mb,
-        **call,
-      ).execution
+    def command(files: Any, script: str) -> types.Execution:
+      run = self.run_script(state.task, files, script, call, ungraded)
+      return run.execution
 
     def carried(files: Any, execution: types.Execution):
-      if self.carry_mb <= 0:
+      if self.rules.carry_mb <= 0:
         return dict(files), []
       return carried_files.carry(
         files, execution, task.spec, self.store, task.mounts
@@ -295,8 +272,8 @@ class StepEnvironment(ScriptRunner):
       edited=self._asking.edited,
       reader=self.reader,
       helper=self.helper,
-      after_edit=self.after_edit,
-      on_failure=self.on_failure,
+      after_edit=self.rules.after_edit,
+      on_failure=self.rules.on_failure,
     )
 
   def _finish(

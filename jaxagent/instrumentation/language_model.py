@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from jaxagent import fences
+from jaxagent.files import fences
 from jaxagent.instrumentation import marks
 from jaxagent.instrumentation.insert import Place, insert
 from jaxagent.instrumentation.program import Instrumented

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxagent import accelerator, types
+from jaxagent import types
+from jaxagent.devices import accelerator
 
 _MFU = {'actor': 'perf/mfu/actor', 'critic': 'perf/mfu/critic'}
 

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxagent import algorithms, models, sharding, types
+from jaxagent import algorithms, models, types
 from jaxagent.data import batching
+from jaxagent.devices import sharding
 from jaxagent.learner import advantages as advantages_lib
 from jaxagent.learner import compiles, figures
 from jaxagent.learner import weights as weights_lib
@@ -46,8 +47,6 @@ class Learner:
     seed: int = 0,
     policy_params: Any = None,
     critic: Critic | None = None,
-    with_value: bool | None = None,
-    with_reference: bool | None = None,
     pad_id: int = 0,
   ):
     self.model_config, self.config = model_config, config
@@ -61,10 +60,6 @@ class Learner:
       seed=seed,
       policy_params=policy_params,
       critic=critic,
-      with_value=config.uses_value if with_value is None else with_value,
-      with_reference=(
-        config.uses_reference if with_reference is None else with_reference
-      ),
     )
     self._packer = Packer(model_config, config, self.mesh, pad_id)
     self._counters = {'updates': 0, 'sft_steps': 0}
@@ -244,11 +239,6 @@ class Learner:
     """
     if self._phase != 'rl':
       raise ValueError('this learner is fine-tuning; call start_rl() first.')
-    if self.config.uses_value and self._roles.value is None:
-      raise ValueError(
-        "estimator='gae' needs a value model; make the learner with "
-        'with_value=True.'
-      )
     began = time.monotonic()
     samples, weights, rejected = figures.usable(samples, weights)
     clock = Clock()

@@ -17,7 +17,8 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from jaxagent import accelerator, algorithms, models, placement, sharding
+from jaxagent import algorithms, models
+from jaxagent.devices import accelerator, placement, sharding
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.weights import Flat, Layout
 
@@ -131,11 +132,9 @@ class Programs:
       micro['old_logp'],
       micro['advantages'],
       mask,
-      clip_low=c.clip_low,
-      clip_high=c.clip_high,
-      dual_clip=c.dual_clip or None,
-      importance_weights=micro.get('importance'),
-      aggregation='token-mean',
+      algorithms.Clips(c.clip_low, c.clip_high, c.dual_clip or None),
+      algorithms.Aggregation('token-mean'),
+      micro.get('importance'),
     )
     metrics = {k: v * share for k, v in metrics.items()}
     loss = loss * share
@@ -203,7 +202,7 @@ class Programs:
       micro['returns'],
       mask,
       clip=self.config.value_clip,
-      aggregation='token-mean',
+      aggregation=algorithms.Aggregation('token-mean'),
     )
     metrics = {k: v * share for k, v in metrics.items()}
     metrics['critic/vf_loss'] = loss * share

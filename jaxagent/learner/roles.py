@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxagent import models, sharding
+from jaxagent import models
+from jaxagent.devices import sharding
 from jaxagent.learner import programs, weights
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.offload import HOST, Offload
@@ -44,15 +45,12 @@ class Roles:
     seed: int = 0,
     policy_params: Any = None,
     critic: Critic | None = None,
-    with_value: bool = True,
-    with_reference: bool = True,
   ):
     sharding.check_model(model_config, mesh)
-    self._critic = critic if with_value else None
+    self._critic = critic if config.uses_value else None
     if self._critic:
       _check_critic(self._critic[0], model_config, mesh)
     self.model_config, self.config, self.mesh = model_config, config, mesh
-    self.with_value, self.with_reference = with_value, with_reference
     self._offload = Offload(config.offload, mesh)
     self.place: dict[str, Any] = {}
     self._make_policy(policy_params, seed)
@@ -85,12 +83,12 @@ class Roles:
     """Fresh optimizers; reference and value from the policy of now."""
     config = self.config
     self._clear()
-    if self.with_reference:
+    if config.uses_reference:
       kept = config.reference_dtype
       copied = weights.copy(self.policy, None if kept == 'float32' else kept)
       self.reference = self._offload.away('reference', copied)
       del copied
-    if self.with_value:
+    if config.uses_value:
       self._make_value()
     self.optimizer = programs.Optimizer(
       config,

@@ -11,7 +11,8 @@ import jax.extend.core as jax_core
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxagent import models, sharding
+from jaxagent import models
+from jaxagent.devices import sharding
 
 Flat = dict[str, jax.Array]
 

@@ -12,8 +12,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from jaxagent import models, sharding, types
+from jaxagent import models, types
 from jaxagent.data import batching
+from jaxagent.devices import sharding
 from jaxagent.learner.config import LearnerConfig
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxagent import fences
+from jaxagent.files import fences
 
 # Qwen3, QwQ, DeepSeek-R1, GLM, MiniMax: think; Gemini: thought; Seed-OSS: seed:think;
 # Magistral: [THINK]; Kimi; Command A; Gemma 4: a channel; OpenThinker.

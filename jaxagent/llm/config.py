@@ -171,7 +171,7 @@ class InstrumenterOptions(TextEndpoint):
 
 @dataclasses.dataclass(frozen=True)
 class WriterOptions(TextEndpoint):
-  """The model around which loop tree_search searches."""
+  """The model around which recipe tree_search searches."""
 
   without: ClassVar[str] = 'policy'
 

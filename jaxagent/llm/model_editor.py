@@ -6,9 +6,9 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from jaxagent import fences
 from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused, thought
+from jaxagent.files import fences
 from jaxagent.llm import answer as answers
 from jaxagent.llm import base
 

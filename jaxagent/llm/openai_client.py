@@ -30,6 +30,7 @@ from jaxagent.llm import answer as answers
 from jaxagent.llm import cache as answer_cache
 from jaxagent.llm import request, room, wire
 from jaxagent.llm.base import Refused
+from jaxagent.llm.client_options import ClientOptions
 
 _log = logging.getLogger(__name__)
 
@@ -85,21 +86,9 @@ class OpenAIClient:
     cache_dir: answers are kept here by the hash of their request; None: no
       cache. A sampled answer (temperature > 0) without a seed is never
       looked up, for two samples must be able to differ.
+    options: how requests are sent.
+    limit: what becomes of an answer that its limit of tokens cuts.
     extra: merged into the JSON of each request; a value None takes a key out.
-    is_measured: its answers are what is measured: one that its limit of tokens
-      cuts is its answer, too. Any other model is asked again with twice the room,
-      until that is `most_grown` times the first, where its answer is cut or empty.
-    room_key: what names that limit, for errors.
-    timeout_s: of one attempt, from its start to the answer's last byte.
-    s_per_token: seconds that an attempt has for each token of its room, where
-      that is more than timeout_s.
-    max_retries: further attempts after 429, 5xx, time-outs, lost connections.
-    max_concurrency: requests in flight at the same time.
-    api_key_env: environment variable with the key; unset or empty: no
-      Authorization header, as local servers want it.
-    price_per_1k_prompt, price_per_1k_completion: for the cost.
-    backoff_s: wait before the first repetition, doubled for each further
-      one up to `max_backoff_s`; a server's Retry-After counts instead.
     sleep: waits; tests replace it.
   """
 
@@ -110,20 +99,10 @@ class OpenAIClient:
     base_url: str,
     model: str,
     cache_dir: pathlib.Path | str | None = None,
+    options: ClientOptions = ClientOptions(),
+    limit: room.TokenLimit = room.TokenLimit(),
     *,
     extra: Mapping[str, Any] = types.MappingProxyType({}),
-    is_measured: bool = False,
-    most_grown: int = room.MOST_GROWN,
-    room_key: str = 'max_tokens',
-    timeout_s: float = 120.0,
-    s_per_token: float = 0.0,
-    max_retries: int = 4,
-    max_concurrency: int = 8,
-    api_key_env: str = 'OPENAI_API_KEY',
-    price_per_1k_prompt: float = 0.0,
-    price_per_1k_completion: float = 0.0,
-    backoff_s: float = 0.5,
-    max_backoff_s: float = 30.0,
     sleep: Callable[[float], None] = time.sleep,
   ):
     self._url, loopback = wire.checked_url(base_url)
@@ -131,27 +110,12 @@ class OpenAIClient:
       raise ValueError(
         f'model={model!r} is empty; name a model that {base_url} serves.'
       )
-    _check_least(
-      timeout_s=(timeout_s, 1e-9),
-      s_per_token=(s_per_token, 0),
-      max_retries=(max_retries, 0),
-      max_concurrency=(max_concurrency, 1),
-      backoff_s=(backoff_s, 0),
-      price_per_1k_prompt=(price_per_1k_prompt, 0),
-      price_per_1k_completion=(price_per_1k_completion, 0),
-    )
     self.name = model
-    self._room = room.Room(
-      f'{model} at {self._url}', room_key, is_measured, most_grown
-    )
-    self.timeout_s = timeout_s
-    self._extra, self._s_per_token = _checked(extra), s_per_token
-    self.max_retries = max_retries
-    self.api_key_env = api_key_env
-    self._prices = (price_per_1k_prompt, price_per_1k_completion)
-    self._backoff = (backoff_s, max_backoff_s)
+    self.options = options
+    self._room = room.Room(f'{model} at {self._url}', limit)
+    self._extra = _checked(extra)
     self._sleep = sleep
-    self._slots = threading.BoundedSemaphore(max_concurrency)
+    self._slots = threading.BoundedSemaphore(options.max_concurrency)
     self._lock = threading.Lock()
     self._usage = Usage()
     self._meters = threading.local()
@@ -162,9 +126,9 @@ class OpenAIClient:
     )
     # A proxy of the environment is of no use on the way to this machine.
     self._http = httpx.Client(
-      timeout=timeout_s,
+      timeout=options.timeout_s,
       trust_env=not loopback,
-      limits=httpx.Limits(max_connections=max_concurrency),
+      limits=httpx.Limits(max_connections=options.max_concurrency),
     )
 
   def __repr__(self) -> str:
@@ -224,7 +188,7 @@ class OpenAIClient:
     temperature: float = 0.0,
     stop: Sequence[str] = (),
     seed: int | None = None,
-  ) -> str:
+  ) -> answers.Answer:
     """Returns the answer, an `answer.Answer`, without what its model thought.
 
     Raises TextModelError where no usable answer came: the endpoint refuses
@@ -315,11 +279,11 @@ class OpenAIClient:
     return None if is_cut or not found.strip() else found
 
   def _key(self) -> str:
-    key = os.environ.get(self.api_key_env, '').strip()
+    key = os.environ.get(self.options.api_key_env, '').strip()
     if any(not '!' <= c <= '~' for c in key):
       # The HTTP library would quote the header in its own error.
       raise TextModelError(
-        f'the key in {self.api_key_env} holds characters that a header '
+        f'the key in {self.options.api_key_env} holds characters that a header '
         'cannot hold (blanks, line ends, non-ASCII); set it anew.'
       )
     return key
@@ -328,7 +292,7 @@ class OpenAIClient:
     self, path: str, body: dict[str, Any], key: str, *, read: _Read
   ) -> tuple[Any, room.Tokens]:
     """Requests with retries; returns what `read` gives and the tokens used."""
-    for attempt in range(self.max_retries + 1):
+    for attempt in range(self.options.max_retries + 1):
       try:
         self._count(requests=1)
         answer = self._once(path, body, key)
@@ -336,19 +300,19 @@ class OpenAIClient:
         return read(answer, key), tokens
       except _Retry as error:
         message = wire.without(str(error), key)
-        if attempt == self.max_retries:
+        if attempt == self.options.max_retries:
           break
         wait = self._wait_s(attempt, error.wait_s)
         _log.info('%s: %s; again in %.1f s.', self.name, message, wait)
         self._count(retries=1)
         self._sleep(wait)
     raise TextModelError(
-      f'{self.name} at {self._url} gave no answer in {self.max_retries + 1} '
+      f'{self.name} at {self._url} gave no answer in {self.options.max_retries + 1} '
       f'attempts; the last one: {message}.'
     )
 
   def _wait_s(self, attempt: int, asked: float | None) -> float:
-    first, most = self._backoff
+    first, most = self.options.backoff_s, self.options.max_backoff_s
     if asked is not None:
       return min(most, asked)
     # Jitter, so that clients that failed together do not come back so.
@@ -357,7 +321,10 @@ class OpenAIClient:
   def _once(self, path: str, body: dict[str, Any], key: str) -> Any:
     """The JSON of a good answer."""
     headers = {'Authorization': f'Bearer {key}'} if key else {}
-    limit_s = max(self.timeout_s, self._s_per_token * (request.room(body) or 0))
+    limit_s = max(
+      self.options.timeout_s,
+      self.options.s_per_token * (request.room(body) or 0),
+    )
     deadline = time.monotonic() + limit_s
     data = bytearray()
     try:
@@ -403,7 +370,7 @@ class OpenAIClient:
     kind = Refused if status in REFUSED_STATUS else TextModelError
     return kind(
       f'{self.name} at {self._url}: HTTP {status} {said}: '
-      f'{remedy.format(env=self.api_key_env)}.'
+      f'{remedy.format(env=self.options.api_key_env)}.'
     )
 
   def _json(self, data: bytes, key: str) -> Any:
@@ -459,17 +426,15 @@ class OpenAIClient:
       self._count(without_usage=1)
       self._meter_tokens(None)
       return None
-    cost = sum(n * price / 1000 for n, price in zip(counts, self._prices))
+    prices = (
+      self.options.price_per_1k_prompt,
+      self.options.price_per_1k_completion,
+    )
+    cost = sum(n * price / 1000 for n, price in zip(counts, prices))
     self._count(prompt_tokens=counts[0], completion_tokens=counts[1], cost=cost)
     tokens = {'prompt_tokens': counts[0], 'tokens': counts[1]}
     self._meter_tokens(tokens)
     return tokens
-
-
-def _check_least(**limits: tuple[float, float]) -> None:
-  for name, (value, least) in limits.items():
-    if not value >= least:
-      raise ValueError(f'{name}={value!r} must be at least {least:g}.')
 
 
 def _checked(extra: Mapping[str, Any]) -> dict[str, Any]:

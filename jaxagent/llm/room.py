@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 from collections.abc import Callable
@@ -26,19 +27,32 @@ def _sum(total: dict[str, int], tokens: Tokens) -> Tokens:
   return tokens and {k: total[k] + n for k, n in tokens.items()}
 
 
+@dataclasses.dataclass(frozen=True)
+class TokenLimit:
+  """What becomes of an answer that its limit of tokens cuts.
+
+  key: names the limit, for errors.
+  is_measured: the model's answers are what is measured: a cut one is its
+    answer, too. Any other model is asked again with twice the room where its
+    answer is cut or empty.
+  most_grown: times the first room, at most; 1: it is not asked again.
+  """
+
+  key: str = 'max_tokens'
+  is_measured: bool = False
+  most_grown: int = MOST_GROWN
+
+
 class Room:
   """Token limit of a model's answers, and the handling of those that exceed it.
 
   Args:
     name: of the model and its endpoint.
-    key: names the limit, for errors.
-    is_measured: what the limit cuts is the model's answer, too.
-    most_grown: times the first room; 1: none is asked for again.
+    limit: what becomes of a cut answer.
   """
 
-  def __init__(self, name: str, key: str, is_measured: bool, most_grown: int):
-    self.name, self.key = name, key
-    self.is_measured, self.most_grown = is_measured, most_grown
+  def __init__(self, name: str, limit: TokenLimit):
+    self.name, self.limit = name, limit
     self._lock = threading.Lock()
     self._warned = False
 
@@ -76,7 +90,7 @@ class Room:
       else:
         times *= 2
         _log.info('%s: a cut or empty answer; again with more room.', self.name)
-    if self.is_measured and reply.text.strip():
+    if self.limit.is_measured and reply.text.strip():
       self._warn()
       return reply.answer, total
     raise self._error(
@@ -85,7 +99,9 @@ class Room:
 
   def _is_enough(self, body: dict[str, Any], times: int) -> bool:
     return (
-      self.is_measured or times > self.most_grown or request.room(body) is None
+      self.limit.is_measured
+      or times > self.limit.most_grown
+      or request.room(body) is None
     )
 
   def _warn(self) -> None:
@@ -97,7 +113,7 @@ class Room:
         '%s: an answer was cut at its limit of tokens, %s; it is taken as it is, '
         'and so are the next ones.',
         self.name,
-        self.key,
+        self.limit.key,
       )
 
   def _error(
@@ -105,7 +121,7 @@ class Room:
   ) -> TextModelError:
     """Returns the error for an answer that is cut or empty."""
     is_cut = bool(reply.is_cut or reply.thoughts)
-    if self.is_measured or not is_cut:
+    if self.limit.is_measured or not is_cut:
       if is_cut:
         self._warn()
       return NoText(
@@ -115,7 +131,7 @@ class Room:
     why = 'it was cut off' if reply.text.strip() else 'it only thought'
     return Unfinished(
       f'{self.name}: its answer was not whole within {room} ({why}).{refused} Raise '
-      f'{self.key}, or let it think less (such as '
+      f'{self.limit.key}, or let it think less (such as '
       "extra={'chat_template_kwargs': {'enable_thinking': False}}).",
       reply.text,
     )

@@ -21,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxagent import disk, model_files, readings, sharding
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
+from jaxagent.devices import sharding
+from jaxagent.files import disk, model_files, readings
 from jaxagent.models import hf
 from jaxagent.models.config import DTYPES, ModelConfig
 from jaxagent.models.decoder import abstract_decoder

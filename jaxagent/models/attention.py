@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from jaxagent import placement
+from jaxagent.devices import placement
 from jaxagent.models.config import KERNELS
 
 NAME = 'attended'  # of what remat='attention' keeps

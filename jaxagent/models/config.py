@@ -12,7 +12,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
-from jaxagent import model_files
+from jaxagent.files import model_files
 
 MODEL_TYPES = ('qwen2', 'qwen3')
 REMAT = ('none', 'full', 'dots', 'dots_no_batch', 'attention')

@@ -3,7 +3,7 @@
 Weights are stored as [in, out] kernels. Every matmul is done on a flattened
 [B*T, d] matrix: on the CPU the gradient of the 3-D form is twice as slow.
 Nothing here knows of a mesh: the axes of weights (`_AXES`) and activations have
-logical names, which `jaxagent.placement` maps to a mesh.
+logical names, which `jaxagent.devices.placement` maps to a mesh.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxagent import placement
+from jaxagent.devices import placement
 from jaxagent.models import attention, products
 from jaxagent.models.config import ModelConfig
 

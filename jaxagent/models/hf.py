@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxagent import model_files, readings
+from jaxagent.files import model_files, readings
 from jaxagent.models import safetensors_io as st
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.decoder import abstract_decoder

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from jaxagent import placement
+from jaxagent.devices import placement
 
 _TABLE = ('vocab', 'embed')
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxagent import model_files
+from jaxagent.files import model_files
 from jaxagent.models import hf
 from jaxagent.models import safetensors_io as st
 from jaxagent.models.config import ModelConfig

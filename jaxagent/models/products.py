@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxagent import placement
-from jaxagent.placement import Names, Placement
+from jaxagent.devices import placement
+from jaxagent.devices.placement import Names, Placement
 
 
 def products(

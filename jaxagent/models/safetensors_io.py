@@ -20,7 +20,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from jaxagent import model_files
+from jaxagent.files import model_files
 
 DTYPES: Mapping[str, np.dtype] = {
   'F32': np.dtype(np.float32),

@@ -2,7 +2,7 @@
 
 A recipe defines one subclass of `types.Record` and registers it; `codec` writes and
 reads it by its kind and version. `TrainedTurn`, `TakenStep` and the two kinds of
-trajectories say what the loops add to a record.
+trajectories say what the stages add to a record.
 """
 
 from jaxagent.records.codec import (
@@ -13,6 +13,8 @@ from jaxagent.records.codec import (
   register,
   to_json,
 )
+from jaxagent.records.places import load_noted, note
+from jaxagent.records.rewarded import check, reward_of
 from jaxagent.records.solution import SolutionRecord
 from jaxagent.records.step import StepRecord
 from jaxagent.records.trajectory import (
@@ -35,8 +37,12 @@ __all__ = [
   'TrainedTurn',
   'Trajectory',
   'UnknownRecord',
+  'check',
   'from_json',
   'load',
+  'load_noted',
+  'note',
   'register',
+  'reward_of',
   'to_json',
 ]

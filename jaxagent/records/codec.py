@@ -11,7 +11,7 @@ import collections.abc
 import dataclasses
 import enum
 import functools
-import importlib
+import sys
 import types as python_types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxagent.files import modules
 from jaxagent.types import Record
 
 KIND, FORMAT = 'kind', 'format'
@@ -76,30 +77,46 @@ def register(record: R) -> R:
       f'{where}: DERIVED_FROM names {", ".join(unknown)}; its fields are '
       f'{", ".join(forms)}.'
     )
-  before = _known.get(record.KIND, record)
-  if (before.__module__, before.__qualname__) != (record.__module__, name):
+  if before := _other_with_kind(record):
     raise ValueError(
-      f'{where}: KIND={record.KIND!r} is that of {before.__module__}.'
-      f'{before.__qualname__}; choose another.'
+      f'{where}: KIND={record.KIND!r} is that of {before}; choose another.'
     )
   _known[record.KIND] = record
   return record
 
 
+def _other_with_kind(record: type[Record]) -> str:
+  """Returns the place of another class that has a record's KIND, '' if none has."""
+  own = f'{record.__module__}:{record.__qualname__}'
+  reserved = _OF_RECIPES.get(record.KIND, own)
+  there = _known.get(record.KIND)
+  if there is not None:
+    same = f'{there.__module__}:{there.__qualname__}' == own
+    return '' if same else modules.place_of(there)
+  return '' if reserved == own else reserved
+
+
 def load(place: str) -> type[Record]:
-  """Imports and registers the record class 'module:Class'; returns it.
+  """Imports and registers the record class 'module:Class' or 'FILE.py:Class'.
 
   Raises ValueError, naming module and class, where there is none such.
   """
-  module, _, name = place.partition(':')
+  module, _, name = place.rpartition(':')
   try:
-    record = getattr(importlib.import_module(module), name)
+    record = getattr(modules.imported(module), name)
   except Exception as error:  # noqa: BLE001 - a module may raise anything
     raise ValueError(
       f'record {place!r} is not there ({type(error).__name__}: {error}); give '
-      'MODULE:CLASS.'
+      'MODULE:CLASS or FILE.py:CLASS.'
     ) from error
   return register(record)
+
+
+def place_of(record: type[Record]) -> str:
+  """Returns what `load` finds a class by."""
+  module = sys.modules[record.__module__]
+  where = modules.file_of(module) or record.__module__
+  return f'{where}:{record.__qualname__}'
 
 
 def to_json(record: Record) -> dict[str, Any]:

@@ -8,6 +8,7 @@ only the one script that ships with it, by hash, and no address at all.
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime
 import hashlib
 import math
@@ -92,7 +93,11 @@ PANELS = (
   ('Value loss', '', (('critic/vf_loss', 'loss'),)),
   ('Response length', 'tokens', (('response_length/mean', 'mean'),)),
 )
-# Figures of jaxagent/behaviour.py, and the summary's parts they are of.
+SFT_PANELS = (
+  ('SFT loss', 'nats per token', (('sft/loss', 'loss'),)),
+  ('SFT gradient norm', 'before clipping', (('sft/grad_norm', 'norm'),)),
+)
+# Figures of jaxagent/analysis/behaviour.py, and the summary's parts they are of.
 BEHAVIOUR = (
   ('responses', 'Responses', ''),
   ('edit_rate', 'Edits', 'of responses'),
@@ -133,33 +138,46 @@ _HEADING = re.compile(
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Contents:
+  """What a report is made of.
+
+  summary: as `summary.json` (jaxagent/analysis/summary.py); missing parts are left out.
+  metrics_jsonl: the RL stage's metrics; a missing file draws no curves.
+  trajectories: (policy, trajectory) each; thought and input of a step are read from
+    its response.
+  durations: execution seconds of the run, > 0.
+  tasks: each {name (or task), split, modality, metric, higher_is_better, m_init, m_best,
+    starter, sft, rl}; the last three a score, an interval or None.
+  sft_metrics_jsonl: those of SFT; by default `sft/` beside the RL stage's.
+  """
+
+  summary: Mapping[str, Any]
+  metrics_jsonl: str | os.PathLike
+  trajectories: Sequence[Shown]
+  durations: Sequence[float]
+  tasks: Sequence[Mapping[str, Any]]
+  sft_metrics_jsonl: str | os.PathLike | None = None
+
+
 def write_report(
   path: str | os.PathLike,
+  contents: Contents,
   *,
-  summary: Mapping[str, Any],
-  metrics_jsonl: str | os.PathLike,
-  trajectories: Sequence[Shown],
-  durations: Sequence[float],
-  tasks: Sequence[Mapping[str, Any]],
-  sft_metrics_jsonl: str | os.PathLike | None = None,
   title: str = 'jaxagent run',
   max_trajectories: int = 150,
 ) -> pathlib.Path:
   """Writes the report to `path`, atomically, and returns it.
 
-  summary: as `summary.json` (jaxagent/summary.py); missing parts are left out.
-  metrics_jsonl: the RL stage's metrics; a missing file draws no curves.
-  trajectories: (policy, trajectory) each; thought and input of a step are read from
-    its response. At most `max_trajectories` are shown, spread over policies and tasks.
-  durations: execution seconds of the run, > 0.
-  sft_metrics_jsonl: those of SFT; by default `sft/` beside the RL stage's.
-  tasks: each {name (or task), split, modality, metric, higher_is_better, m_init, m_best,
-    starter, sft, rl}; the last three a score, an interval or None.
+  max_trajectories: of all that are shown, spread over policies and tasks.
   """
-  records = _records(metrics_jsonl)
+  summary, durations = contents.summary, contents.durations
+  records = _records(contents.metrics_jsonl)
+  sft_metrics_jsonl = contents.sft_metrics_jsonl
   if sft_metrics_jsonl is None:
-    sft_metrics_jsonl = pathlib.Path(metrics_jsonl).parent / 'sft/metrics.jsonl'
-  shown = _spread(trajectories, max_trajectories)
+    rl = pathlib.Path(contents.metrics_jsonl)
+    sft_metrics_jsonl = rl.parent / 'sft/metrics.jsonl'
+  shown = _spread(contents.trajectories, max_trajectories)
   script = (_HERE / 'report_script.html').read_text(encoding='utf-8')
   page = (
     environment()
@@ -172,27 +190,16 @@ def write_report(
       splits=_comparison(summary),
       policies=POLICIES,
       panels=_panels(records, PANELS, 'update'),
-      sft_panels=_panels(
-        _records(sft_metrics_jsonl),
-        (
-          ('SFT loss', 'nats per token', (('sft/loss', 'loss'),)),
-          (
-            'SFT gradient norm',
-            'before clipping',
-            (('sft/grad_norm', 'norm'),),
-          ),
-        ),
-        'step',
-      ),
+      sft_panels=_panels(_records(sft_metrics_jsonl), SFT_PANELS, 'step'),
       behaviour=_behaviour(summary),
-      tasks=_task_rows(tasks),
+      tasks=_task_rows(contents.tasks),
       histogram=charts.log_histogram(list(durations), 'seconds'),
       duration_facts=_quantiles(durations),
       outcomes=_outcomes(summary),
       seconds=_seconds(summary),
       stages=_stages(summary),
       trajectories=[_trajectory(*t, i) for i, t in enumerate(shown)],
-      total_trajectories=len(trajectories),
+      total_trajectories=len(contents.trajectories),
       script=script,
       script_hash=_script_hash(script),
     )

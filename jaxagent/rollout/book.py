@@ -7,6 +7,7 @@ folded once more. It knows no clock, sampler or executor.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import json
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
@@ -27,6 +28,7 @@ from jaxagent.rollout import events, members
 from jaxagent.rollout.buffer import Buffer
 from jaxagent.rollout.journal import JournalError
 from jaxagent.rollout.members import Group, Member
+from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.rollout_log import Fate, RolloutLog
 from jaxagent.rollout.work import Key, Sampled, WorkResult
 from jaxagent.types import Completion, NoReward, Prompt
@@ -34,6 +36,23 @@ from jaxagent.types import Completion, NoReward, Prompt
 # A rollout that has ended, with what it did: '' or the infrastructure error that ended
 # it. The progress is None where it never began.
 Deliver = Callable[[Prompt, Progress | None, str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Hooks:
+  """What a book calls when something happens.
+
+  count: called with the name of each thing that is counted.
+  cancel: called with the key of each call that is no longer wanted.
+  log: gets what becomes of each; None where nothing is to be written.
+  deliver: without a learner: gets each rollout as it ends, and no rows are made.
+    Failures are counted by call then, not by prompt, and the source is a `Feed`.
+  """
+
+  count: Callable[[str], None]
+  cancel: Callable[[Key], None]
+  log: RolloutLog | None = None
+  deliver: Deliver | None = None
 
 
 class Book:
@@ -44,13 +63,6 @@ class Book:
   (member, call) of every open call. under_way: prompt ids that have begun and
   not ended. emitted: prompt id -> group of a batch that was handed out and is
   not trained.
-
-  Args:
-    count: called with the name of each thing that is counted.
-    cancel: called with the key of each call that is no longer wanted.
-    log: gets what becomes of each; None where nothing is to be written.
-    deliver: without a learner: gets each rollout as it ends, and no rows are made.
-      Failures are counted by call then, not by prompt, and the source is a `Feed`.
   """
 
   def __init__(
@@ -58,21 +70,16 @@ class Book:
     source: Source | Feed,
     interaction: Interaction,
     ledger: Ledger,
-    *,
-    max_attempts: int,
-    roles: Collection[str],
-    count: Callable[[str], None],
-    cancel: Callable[[Key], None],
-    log: RolloutLog | None = None,
-    deliver: Deliver | None = None,
+    config: SchedulerConfig,
+    hooks: Hooks,
   ):
     self.ledger = ledger
     self.source = source
     self.exhausted = False
-    self._interaction, self._roles = interaction, roles
-    self._max_attempts = max_attempts
-    self._count, self._cancel, self._log = count, cancel, log
-    self._deliver = deliver
+    self._interaction, self._roles = interaction, config.roles
+    self._max_attempts = config.max_attempts
+    self._count, self._cancel = hooks.count, hooks.cancel
+    self._log, self._deliver = hooks.log, hooks.deliver
     self._seq = 0
     self.clear()
 

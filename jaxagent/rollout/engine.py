@@ -7,6 +7,7 @@ conformance tests run against both.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -76,34 +77,58 @@ class Engine(Protocol):
     """Frees what the engine holds; further calls raise EngineError."""
 
 
+@dataclasses.dataclass(frozen=True)
+class RequestLimits:
+  """Requests that an engine takes: sizes in tokens.
+
+  vocab_size: ids of a prompt are below it.
+  """
+
+  vocab_size: int
+  max_prompt_tokens: int
+  max_new_tokens: int
+
+  @property
+  def longest(self) -> int:
+    """Tokens of the longest prompt and response together."""
+    return self.max_prompt_tokens + self.max_new_tokens
+
+
+@dataclasses.dataclass(frozen=True)
+class Ends:
+  """What ends a completion, beside the stop ids of its request.
+
+  eos_ids: the tokenizer's end tokens.
+  decode: a response's ids -> text, for requests with stop texts.
+  """
+
+  eos_ids: tuple[int, ...] = ()
+  decode: Callable[[Sequence[int]], str] | None = None
+
+
 def check_request(
-  request: types.Request,
-  *,
-  vocab_size: int,
-  max_prompt_tokens: int,
-  max_new_tokens: int,
-  for_training: bool,
+  request: types.Request, limits: RequestLimits, *, for_training: bool
 ) -> None:
   """Raises RequestError naming the request, the value and the remedy."""
   name = f'request {request.request_id!r}'
   ids, s = request.prompt_ids, request.sampling
   if len(ids) == 0:
     raise RequestError(f'{name}: empty prompt; give at least one token id.')
-  if len(ids) > max_prompt_tokens:
+  if len(ids) > limits.max_prompt_tokens:
     raise RequestError(
       f"{name}: prompt of {len(ids)} tokens, longer than the engine's "
-      f'{max_prompt_tokens}; shorten it or raise the largest prompt bucket.'
+      f'{limits.max_prompt_tokens}; shorten it or raise the largest prompt bucket.'
     )
   low, high = int(min(ids)), int(max(ids))
-  if low < 0 or high >= vocab_size:
+  if low < 0 or high >= limits.vocab_size:
     raise RequestError(
       f'{name}: token id {low if low < 0 else high} is outside the vocabulary '
-      f"[0, {vocab_size}); is the tokenizer the model's own?"
+      f"[0, {limits.vocab_size}); is the tokenizer the model's own?"
     )
-  if not 1 <= s.max_new_tokens <= max_new_tokens:
+  if not 1 <= s.max_new_tokens <= limits.max_new_tokens:
     raise RequestError(
       f'{name}: max_new_tokens={s.max_new_tokens} must be in '
-      f'[1, {max_new_tokens}].'
+      f'[1, {limits.max_new_tokens}].'
     )
   if not s.temperature >= 0:
     raise RequestError(f'{name}: temperature={s.temperature} must be >= 0.')

@@ -25,14 +25,17 @@ import jax
 import numpy as np
 from flax import nnx
 
-from jaxagent import accelerator, types
+from jaxagent import types
+from jaxagent.devices import accelerator
 from jaxagent.models.config import ModelConfig
 from jaxagent.rollout import grouping, prompt_rows
 from jaxagent.rollout import native_programs as programs
 from jaxagent.rollout.calls import Calls, broke_down
 from jaxagent.rollout.engine import (
+  Ends,
   EngineError,
   RequestError,
+  RequestLimits,
   check_request,
   mix_seed,
   stop_length,
@@ -79,68 +82,74 @@ class _Job:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Shapes:
+  """Static shapes of an engine's programs.
+
+  prompt_buckets, batch_buckets: prompt tokens and rows of one program; the
+    largest batch is the number of slots, and the cache has as many rows of the
+    longest prompt and response.
+  max_new_tokens: of a response.
+  pad_id: token id that fills up a shape.
+  batch_invariant: log-probs depend on what is beside a request in their last
+    digits, because programs of different shapes round differently. This keeps
+    to one shape and shares nothing: equal to the last bit, and slower.
+  """
+
+  prompt_buckets: Sequence[int] = (64, 128, 256)
+  batch_buckets: Sequence[int] = (1, 4, 16, 48)
+  max_new_tokens: int = 192
+  pad_id: int = 0
+  batch_invariant: bool = False
+
+
 class NativeEngine(Calls):
-  """Samples from a Flax decoder on the devices that hold its weights."""
+  """Samples from a Flax decoder on the devices that hold its weights.
+
+  Args:
+    shapes: of its programs.
+    ends: what ends a completion.
+    seed: is folded into every request's own.
+    version: policy version of `params`.
+
+  Raises ValueError for shapes or token ids that the model does not have.
+  """
 
   def __init__(
     self,
     graphdef: nnx.GraphDef,
     params: nnx.State,
     config: ModelConfig,
+    shapes: Shapes = Shapes(),
+    ends: Ends = Ends(),
     *,
-    pad_id: int = 0,
-    eos_ids: Sequence[int] = (),
-    prompt_buckets: Sequence[int] = (64, 128, 256),
-    batch_buckets: Sequence[int] = (1, 4, 16, 48),
-    max_new_tokens: int = 192,
-    decode: Callable[[Sequence[int]], str] | None = None,
     seed: int = 0,
     version: int = 0,
-    batch_invariant: bool = False,
   ):
-    """`eos_ids` end a completion beside each request's own stop ids.
-
-    `decode` turns a response's ids into text, for requests with stop texts.
-
-    The buckets are the static shapes: prompt tokens and rows of one program;
-    the largest batch is the number of slots, and the cache has as many rows of
-    the longest prompt and response. `seed` is folded into every request's own.
-
-    Log-probs depend on what is beside a request in their last digits, because
-    programs of different shapes round differently. `batch_invariant` keeps to
-    one shape and shares nothing: equal to the last bit, and slower.
-    """
     super().__init__()
     self._params, self._config = params, config
     self._structure = programs.Structure(graphdef, params, config)
     self._weights: programs.Leaves = programs.leaves(params)
-    self._pad_id, self._eos = pad_id, tuple(eos_ids)
-    self._prompt = _buckets('prompt_buckets', prompt_buckets)
-    self._batch = _buckets('batch_buckets', batch_buckets)
-    self._max_new = max_new_tokens
-    self._seed, self._version, self._decode = seed, version, decode
-    longest = self._prompt[-1] + max_new_tokens
-    if longest > config.max_position_embeddings:
-      raise ValueError(
-        f'prompt bucket {self._prompt[-1]} and {max_new_tokens} new tokens '
-        f'need {longest} positions; the model has max_position_embeddings='
-        f'{config.max_position_embeddings}. Lower the buckets.'
-      )
-    for token in (pad_id, *self._eos):
-      if not 0 <= token < config.vocab_size:
-        raise ValueError(
-          f'token id {token} (pad or eos) is outside the vocabulary '
-          f"[0, {config.vocab_size}); is the tokenizer the model's own?"
-        )
+    self._pad_id, self._ends = shapes.pad_id, ends
+    self._prompt = _buckets('prompt_buckets', shapes.prompt_buckets)
+    self._batch = _buckets('batch_buckets', shapes.batch_buckets)
+    self._seed, self._version = seed, version
+    self._limits = RequestLimits(
+      config.vocab_size, self._prompt[-1], shapes.max_new_tokens
+    )
+    _check_model(config, self._limits, (shapes.pad_id, *ends.eos_ids))
+    longest = self._limits.longest
     self._columns = _column_buckets(longest)
     reads = _column_buckets(longest, halves=True)  # by a decode
-    self._slots = Slots(self._batch[-1], longest, share=not batch_invariant)
+    self._slots = Slots(
+      self._batch[-1], longest, share=not shapes.batch_invariant
+    )
     self._prefills, decodes = self._batch, self._batch
     self._steps = round_steps(jax.default_backend())
     if jax.default_backend() != 'cpu':
       decodes = _buckets('', [max(rows, _ROWS_BESIDE) for rows in self._batch])
-    self._alone = batch_invariant
-    if batch_invariant:
+    self._alone = shapes.batch_invariant
+    if self._alone:
       # Which tokens of a round are new depends on when it began: one at a time.
       self._steps = 1
       self._prefills = (1,)
@@ -267,19 +276,13 @@ class NativeEngine(Calls):
       self._moved.notify_all()
 
   def _check(self, request: types.Request, for_training: bool) -> None:
-    check_request(
-      request,
-      vocab_size=self._config.vocab_size,
-      max_prompt_tokens=self._prompt[-1],
-      max_new_tokens=self._max_new,
-      for_training=for_training,
-    )
-    if request.sampling.stop and self._decode is None:
+    check_request(request, self._limits, for_training=for_training)
+    if request.sampling.stop and self._ends.decode is None:
       raise RequestError(
         f'request {request.request_id!r}: stop={request.sampling.stop!r} are '
-        'matched on text; make the engine with decode=TOKENIZER.decode_response.'
+        'matched on text; make the engine with Ends(decode=TOKENIZER.decode_response).'
       )
-    stops = set(request.sampling.stop_token_ids) | set(self._eos)
+    stops = set(request.sampling.stop_token_ids) | set(self._ends.eos_ids)
     if len(stops) > _MAX_STOPS:
       raise RequestError(
         f'request {request.request_id!r}: {len(stops)} stop ids with eos; at '
@@ -349,7 +352,7 @@ class NativeEngine(Calls):
     for job, plan in zip(jobs, plans):
       job.slot = plan.slot
       self._jobs[plan.slot] = job
-      self._settings.set(plan.slot, job.request, self._eos, self._seed)
+      self._settings.set(plan.slot, job.request, self._ends.eos_ids, self._seed)
     self._fill(plans, prompts)
 
   def _fill(self, plans: Sequence[Plan], prompts: Any) -> None:
@@ -455,15 +458,10 @@ class NativeEngine(Calls):
     self._note('decode', rows, columns, *kinds)
     done = programs.decode(
       self._structure,
-      columns,
-      self._steps,
-      *kinds,
+      programs.Round(columns, self._steps, *kinds),
       self._weights,
       self._cache,
-      where,
-      last,
-      at,
-      settings,
+      programs.Rows(where, last, at, settings),
       np.int32(bound),
       np.int32(wake),
     )
@@ -486,7 +484,7 @@ class NativeEngine(Calls):
       self._slots.write(slot, fed)
       job.add(drawn, logprobs[row, :n], self._version)
       length = stop_length(
-        job.tokens[: job.count], job.request.sampling.stop, self._decode
+        job.tokens[: job.count], job.request.sampling.stop, self._ends.decode
       )
       if length is not None:
         job.count = length
@@ -507,6 +505,25 @@ class NativeEngine(Calls):
     if shape not in self._shapes:
       self._shapes.add(shape)
       _log.info('native engine: program %d: %s', len(self._shapes), shape)
+
+
+def _check_model(
+  config: ModelConfig, limits: RequestLimits, tokens: Sequence[int]
+) -> None:
+  """Raises ValueError where the model lacks positions or a token id."""
+  if limits.longest > config.max_position_embeddings:
+    raise ValueError(
+      f'prompt bucket {limits.max_prompt_tokens} and {limits.max_new_tokens} '
+      f'new tokens need {limits.longest} positions; the model has '
+      f'max_position_embeddings={config.max_position_embeddings}. Lower the '
+      'buckets.'
+    )
+  for token in tokens:
+    if not 0 <= token < config.vocab_size:
+      raise ValueError(
+        f'token id {token} (pad or eos) is outside the vocabulary '
+        f"[0, {config.vocab_size}); is the tokenizer the model's own?"
+      )
 
 
 def round_steps(platform: str) -> int:

@@ -9,15 +9,16 @@ draws the first token of the response.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jaxagent import accelerator
+from jaxagent.devices import accelerator
 from jaxagent.models import cached
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.logprobs import logits_of
@@ -174,6 +175,36 @@ def extend(
   return model.beside_cache(*flat, cache, attend)[1]
 
 
+@dataclasses.dataclass(frozen=True)
+class Round:
+  """Static options of a round of decoding: each one is a program of its own.
+
+  columns: those that are read, at least every live position.
+  steps: room for tokens. The cache has as many columns to spare.
+  cut: whether any row asks for top_k or top_p.
+  greedy: whether any row asks for temperature 0.
+  """
+
+  columns: int
+  steps: int
+  cut: bool
+  greedy: bool
+
+
+class Rows(NamedTuple):
+  """Texts that a round decodes, B of them; arrays of numpy, of jax or abstract.
+
+  slots: int32 [B]; one that is none of the cache's pads.
+  last: int32 [B], each slot's last token; positions: its column.
+  settings: of each row; `limit` tokens are drawn at most.
+  """
+
+  slots: Any
+  last: Any
+  positions: Any
+  settings: dict[str, Any]
+
+
 def decode(*args):
   """See `_decode`."""
   return decode_program(accelerator.is_cuda())(*args)
@@ -188,8 +219,8 @@ def decode_program(cuda: bool):
     options = {'xla_gpu_enable_command_buffer': ','.join(_GRAPHS)}
   return jax.jit(
     _decode,
-    static_argnums=(0, 1, 2, 3, 4),
-    donate_argnums=6,
+    static_argnums=(0, 1),
+    donate_argnums=3,
     compiler_options=options,
   )
 
@@ -209,16 +240,10 @@ _GRAPHS = (
 
 def _decode(
   structure: Structure,
-  columns: int,
-  steps: int,
-  cut: bool,
-  greedy: bool,
+  shape: Round,
   weights: Leaves,
   cache: Cache,
-  slots: jax.Array,
-  last: jax.Array,
-  positions: jax.Array,
-  s: dict[str, jax.Array],
+  rows: Rows,
   bound: jax.Array,
   wake: jax.Array,
 ):
@@ -228,13 +253,6 @@ def _decode(
   and what is new is written back at the end.
 
   Args:
-    columns: static; those that are read, at least every live position.
-    steps: static; room for tokens. The cache has as many columns to spare.
-    cut: static; whether any row asks for top_k or top_p.
-    greedy: static; whether any row asks for temperature 0.
-    slots: int32 [B]; one that is none of the cache's pads.
-    last: int32 [B], each slot's last token; positions: its column.
-    s: settings of each row; `limit` tokens are drawn at most.
     bound: tokens at most, <= steps.
     wake: returns once so many rows have ended.
 
@@ -243,13 +261,12 @@ def _decode(
     whether the last is a stop token [B].
   """
   model, config = structure.merge(weights), structure.config
-  rows, h = len(slots), config.head_dim
-  asked = s['limit'] > 0
-  column = jnp.arange(columns + steps)
-  held = column < jnp.minimum(positions, columns)[:, None]
+  asked = rows.settings['limit'] > 0
+  column = jnp.arange(shape.columns + shape.steps)
+  held = column < jnp.minimum(rows.positions, shape.columns)[:, None]
 
   def live(o: Any):
-    return asked & ~o['stopped'] & (o['count'] < s['limit'])
+    return asked & ~o['stopped'] & (o['count'] < rows.settings['limit'])
 
   def going(o: Any):
     now = live(o)
@@ -257,62 +274,83 @@ def _decode(
     return (o['n'] < bound) & now.any() & (ended < wake)
 
   def step(o: Any):
-    now, n = live(o), o['n']
-    at = positions + n
     # New tokens stand beyond all columns: in one place for every row.
-    visible = held | ((column >= columns) & (column <= columns + n))
+    at = shape.columns + o['n']
+    visible = held | ((column >= shape.columns) & (column <= at))
+    return _step(model, shape, rows, o, live(o), _one_more(at, visible, config))
 
-    def attend(q: jax.Array, k: jax.Array, v: jax.Array, pair: Any):
-      keys, values = (new.astype(a.dtype) for a, new in zip(pair, (k, v)))
-      keys, values = (
-        jax.lax.dynamic_update_slice_in_dim(
-          pair[0], keys.reshape(-1, h, 1), columns + n, 2
-        ),
-        jax.lax.dynamic_update_slice_in_dim(
-          pair[1], values.reshape(-1, 1, h), columns + n, 1
-        ),
-      )
-      return cached.attend_one(q, keys, values, visible), (keys, values)
-
-    hidden, near = model.beside_cache(o['last'], at, o['near'], attend)
-    token, logp = _draw(model, s, (cut, greedy), hidden, at + 1)
-    token = jnp.where(now, token, o['last'])
-    stops = (token[:, None] == s['stops']).any(-1)
-    return {
-      'tokens': jax.lax.dynamic_update_slice(
-        o['tokens'], token[:, None], (0, n)
-      ),
-      'logprobs': jax.lax.dynamic_update_slice(
-        o['logprobs'], logp[:, None], (0, n)
-      ),
-      'count': o['count'] + now,
-      'stopped': o['stopped'] | (now & stops),
-      'near': near,
-      'last': token,
-      'n': n + 1,
-    }
-
+  near = _by_layer(
+    config, lambda c: _near(c, rows.slots, shape.columns, shape.steps), cache
+  )
   out = jax.lax.while_loop(
-    going,
-    step,
-    {
-      'tokens': jnp.zeros((rows, steps), jnp.int32),
-      'logprobs': jnp.zeros((rows, steps), jnp.float32),
-      'count': jnp.zeros(rows, jnp.int32),
-      'stopped': jnp.zeros(rows, bool),
-      'near': _by_layer(
-        config, lambda c: _near(c, slots, columns, steps), cache
-      ),
-      'last': last,
-      'n': jnp.int32(0),
-    },
+    going, step, _no_tokens(rows.last, shape.steps, near)
   )
 
   def back(pair: Any, near: Any):
-    return _append(pair, near, slots, positions, columns)
+    return _append(pair, near, rows.slots, rows.positions, shape.columns)
 
   cache = _by_layer(config, back, cache, out['near'])
   return cache, *(out[k] for k in ('tokens', 'logprobs', 'count', 'stopped'))
+
+
+def _no_tokens(last: jax.Array, steps: int, near: Any) -> dict[str, Any]:
+  """A round before its first step."""
+  return {
+    'tokens': jnp.zeros((len(last), steps), jnp.int32),
+    'logprobs': jnp.zeros((len(last), steps), jnp.float32),
+    'count': jnp.zeros(len(last), jnp.int32),
+    'stopped': jnp.zeros(len(last), bool),
+    'near': near,
+    'last': last,
+    'n': jnp.int32(0),
+  }
+
+
+def _one_more(at: jax.Array, visible: jax.Array, config: ModelConfig):
+  """Attention of one token a row, whose keys and values go to column `at`."""
+  h = config.head_dim
+
+  def attend(q: jax.Array, k: jax.Array, v: jax.Array, pair: Any):
+    keys, values = (new.astype(a.dtype) for a, new in zip(pair, (k, v)))
+    keys, values = (
+      jax.lax.dynamic_update_slice_in_dim(
+        pair[0], keys.reshape(-1, h, 1), at, 2
+      ),
+      jax.lax.dynamic_update_slice_in_dim(
+        pair[1], values.reshape(-1, 1, h), at, 1
+      ),
+    )
+    return cached.attend_one(q, keys, values, visible), (keys, values)
+
+  return attend
+
+
+def _step(
+  model: Any,
+  shape: Round,
+  rows: Rows,
+  o: dict[str, Any],
+  now: jax.Array,
+  attend: Any,
+) -> dict[str, Any]:
+  """A round after one more token of each row; `now` [B]: whose counts."""
+  n, at = o['n'], rows.positions + o['n']
+  hidden, near = model.beside_cache(o['last'], at, o['near'], attend)
+  kinds = (shape.cut, shape.greedy)
+  token, logp = _draw(model, rows.settings, kinds, hidden, at + 1)
+  token = jnp.where(now, token, o['last'])
+  stops = (token[:, None] == rows.settings['stops']).any(-1)
+  return {
+    'tokens': jax.lax.dynamic_update_slice(o['tokens'], token[:, None], (0, n)),
+    'logprobs': jax.lax.dynamic_update_slice(
+      o['logprobs'], logp[:, None], (0, n)
+    ),
+    'count': o['count'] + now,
+    'stopped': o['stopped'] | (now & stops),
+    'near': near,
+    'last': token,
+    'n': n + 1,
+  }
 
 
 def _near(pair: Any, slots: jax.Array, columns: int, steps: int):

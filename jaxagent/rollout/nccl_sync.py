@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from jaxagent import accelerator
+from jaxagent.devices import accelerator
 from jaxagent.rollout import nccl_group
 from jaxagent.rollout.engine import EngineError
 from jaxagent.rollout.vllm_api import ServerError, ServerLost, Vllm

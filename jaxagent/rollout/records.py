@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
+from jaxagent.interactions import POLICY
 from jaxagent.rollout.sojourns import Sojourns
 from jaxagent.types import Sample
 
@@ -70,6 +72,10 @@ class SchedulerConfig:
   max_decoding: completions asked of one role at once. None: no limit.
   max_in_flight: interactions under way at once, those that wait for a permit
     included. None: as many as the executor takes, and max_decoding more.
+  roles: those that the sampler serves.
+  max_concurrency: role -> its calls that are drawn at once, where it is not
+    max_decoding; None for no limit.
+  seed: of the calls' own seeds.
   """
 
   batch_size: int
@@ -87,6 +93,11 @@ class SchedulerConfig:
   refill: int = 1
   max_decoding: int | None = None
   max_in_flight: int | None = None
+  roles: tuple[str, ...] = (POLICY,)
+  max_concurrency: Mapping[str, int | None] = dataclasses.field(
+    default_factory=dict
+  )
+  seed: int = 0
 
   def __post_init__(self):
     _choice('rest', self.rest, RESTS)

@@ -1,6 +1,6 @@
 """Generation, execution and learning overlapped, interaction by interaction.
 
-  scheduler = Scheduler(source, interaction, sampler, executor, inbox, ...)
+  scheduler = Scheduler(source, interaction, workers, config)
   batch = scheduler.next_batch(version)
   ...one update...
   scheduler.mark_trained(batch.prompt_ids, update=version)
@@ -24,15 +24,14 @@ from __future__ import annotations
 import collections
 import itertools
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from jaxagent.clock import Clock
 from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Feed, Source
-from jaxagent.interactions import POLICY, Execute, Generate, Interaction
+from jaxagent.interactions import Execute, Generate, Interaction
 from jaxagent.rollout import events
-from jaxagent.rollout.book import Book, Deliver
+from jaxagent.rollout.book import Book, Deliver, Hooks
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.members import Group
 from jaxagent.rollout.policies import Everything, make_policy
@@ -48,12 +47,10 @@ from jaxagent.rollout.sojourns import Stopwatch
 from jaxagent.rollout.watchdog import Watchdog
 from jaxagent.rollout.work import (
   Ask,
-  Executor,
-  Inbox,
   Key,
   Sampled,
-  Sampler,
   Work,
+  Workers,
   WorkResult,
 )
 
@@ -65,12 +62,9 @@ class Scheduler:
   """Collects batches of finished interactions. See `SchedulerConfig`.
 
   Args:
-    inbox: where sampler and executor put their results.
+    workers: sampler, executor, their inbox and clock.
     journal: None where nothing is to be resumed.
-    roles: those that the sampler serves.
     log: gets a line for each rollout that ends; None for none.
-    max_concurrency: role -> its calls that are drawn at once, where it is not
-      `config.max_decoding`; None for no limit.
     deliver: gets each rollout as it ends, where there is no learner.
 
   Raises:
@@ -81,38 +75,31 @@ class Scheduler:
     self,
     source: Source | Feed,
     interaction: Interaction,
-    sampler: Sampler,
-    executor: Executor,
-    inbox: Inbox,
-    ledger: Ledger,
-    clock: Clock,
+    workers: Workers,
     config: SchedulerConfig,
     *,
-    seed: int = 0,
     journal: Journal | None = None,
-    roles: Collection[str] = (POLICY,),
     log: RolloutLog | None = None,
-    max_concurrency: Mapping[str, int | None] = {},
     deliver: Deliver | None = None,
   ):
     if isinstance(source, Feed) != (deliver is not None):
       raise ValueError('a Feed and `deliver` go together: without a learner.')
     if not isinstance(source, Feed):
       _check_fit(source, config)
+    executor = workers.executor
     if executor.capacity < 1:
       raise ValueError(f'executor.capacity={executor.capacity} must be >= 1.')
     self.config = config
-    self.ledger = ledger
-    self._sampler, self._executor, self._inbox = sampler, executor, inbox
-    self._clock, self._seed, self._journal = clock, seed, journal
-    self._log = log
+    self._sampler, self._executor = workers.sampler, executor
+    self._inbox, self._clock = workers.inbox, workers.clock
+    self._journal, self._log = journal, log
     self._policy = make_policy(config) if deliver is None else Everything()
     # Executions with the executor: key -> (submitted at, attempt), in order.
     self._running: dict[Key, tuple[float, int]] = {}
     # Completions that are being drawn: role -> key -> asked at.
-    self._asked: dict[str, dict[Key, float]] = {role: {} for role in roles}
-    self._at_once = {role: config.max_decoding for role in roles}
-    self._at_once |= max_concurrency
+    self._asked: dict[str, dict[Key, float]] = {r: {} for r in config.roles}
+    self._at_once = {role: config.max_decoding for role in config.roles}
+    self._at_once |= config.max_concurrency
     self._in_flight = config.max_in_flight or (
       executor.capacity + sum(n or 0 for n in self._at_once.values())
     )
@@ -122,22 +109,19 @@ class Scheduler:
     self._version = 0
     self._ahead = 0  # the policy's version before it was killed
     self._lock = threading.RLock()
-    now = clock.now()
+    now = workers.clock.now()
     self._watchdog = Watchdog(config.watchdog_s, now, config.lost_limit)
     self.stats = Stats(now, executor.slots)
     self._stopwatch = Stopwatch(
       config.max_staleness, config.n_groups, config.wave
     )
+    self.ledger = Ledger()
     self._book = Book(
       source,
       interaction,
-      ledger,
-      max_attempts=config.max_attempts,
-      roles=roles,
-      count=self._count,
-      cancel=self._cancel,
-      log=log,
-      deliver=deliver,
+      self.ledger,
+      config,
+      Hooks(self._count, self._cancel, log, deliver),
     )
 
   # The loop's side -----------------------------------------------------------
@@ -252,7 +236,7 @@ class Scheduler:
       return {
         'format': 2,
         'segment': segment,
-        'seed': self._seed,
+        'seed': self.config.seed,
         'group_size': self.config.group_size,
         'version': self._version,
         'ahead': self._ahead,
@@ -295,7 +279,7 @@ class Scheduler:
 
   def _check_same(self, state: dict[str, Any]) -> None:
     for name, mine in (
-      ('seed', self._seed),
+      ('seed', self.config.seed),
       ('group_size', self.config.group_size),
     ):
       if state[name] != mine:

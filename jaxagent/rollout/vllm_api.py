@@ -60,48 +60,56 @@ class Description:
   weight_version: str
 
 
+@dataclasses.dataclass(frozen=True)
+class ServerOptions:
+  """Options that all servers of a fleet are started with.
+
+  max_model_len: tokens of prompt and response together.
+  max_num_seqs: requests at a server at once.
+  sync: how weights reach it, of `config.SYNCS`.
+  cpu: vLLM's CPU build serves.
+  gpu_memory_utilization: share of a GPU's memory; 0: vLLM's own choice.
+  """
+
+  dtype: str
+  max_model_len: int
+  max_num_seqs: int
+  sync: str
+  cpu: bool
+  gpu_memory_utilization: float = 0.0
+  enforce_eager: bool = False
+
+
 def launch_options(
-  *,
-  model: str,
-  host: str,
-  port: int,
-  dtype: str,
-  max_model_len: int,
-  max_num_seqs: int,
-  sync: str,
-  cpu: bool,
-  devices: str = '',
-  gpu_memory_utilization: float = 0.0,
-  enforce_eager: bool = False,
+  model: str, host: str, port: int, options: ServerOptions, devices: str = ''
 ) -> tuple[list[str], dict[str, str]]:
   """(arguments after `python`, additions to the environment) of one server.
 
   devices: GPUs, e.g. '4,5'; the model is split over them. '': as it comes.
-  gpu_memory_utilization: share of a GPU's memory; 0: vLLM's own choice.
   """
   args = ['-m', 'vllm.entrypoints.openai.api_server']
   args += ['--model', model, '--host', host, '--port', str(port)]
-  args += ['--served-model-name', 'policy', '--dtype', dtype]
-  args += ['--max-model-len', str(max_model_len)]
-  args += ['--max-num-seqs', str(max_num_seqs)]
+  args += ['--served-model-name', 'policy', '--dtype', options.dtype]
+  args += ['--max-model-len', str(options.max_model_len)]
+  args += ['--max-num-seqs', str(options.max_num_seqs)]
   # Log-probs of what is sampled from: temperature applied.
   args += ['--logprobs-mode', 'processed_logprobs', '--max-logprobs', '1']
   args += ['--enable-scale-out', '--generation-config', 'vllm']
-  if sync in WITH_PLUGIN:
+  if options.sync in WITH_PLUGIN:
     args += ['--weight-transfer-config', json.dumps({'backend': BACKEND})]
   env = {'VLLM_SERVER_DEV_MODE': '1', 'VLLM_NO_USAGE_STATS': '1'}
   env |= {'HF_HUB_OFFLINE': '1', 'DO_NOT_TRACK': '1'}
-  if cpu:
+  if options.cpu:
     args += ['--enforce-eager', '--kv-cache-memory-bytes', str(256 << 20)]
     # A prompt that a step's budget cuts in two ends vLLM 0.32 on the CPU, where
     # the request has a seed ("CPU Generator does not use offset").
     args += ['--no-enable-chunked-prefill']
-    args += ['--max-num-batched-tokens', str(max(8192, max_model_len))]
+    args += ['--max-num-batched-tokens', str(max(8192, options.max_model_len))]
     env['TORCH_COMPILE_DISABLE'] = '1'
-  elif enforce_eager:
+  elif options.enforce_eager:
     args += ['--enforce-eager']
-  if gpu_memory_utilization and not cpu:
-    args += ['--gpu-memory-utilization', str(gpu_memory_utilization)]
+  if options.gpu_memory_utilization and not options.cpu:
+    args += ['--gpu-memory-utilization', str(options.gpu_memory_utilization)]
   if devices:
     env['CUDA_VISIBLE_DEVICES'] = devices
     args += ['--tensor-parallel-size', str(len(devices.split(',')))]

@@ -24,8 +24,10 @@ import numpy as np
 from jaxagent import types
 from jaxagent.rollout.calls import Calls, Put, broke_down
 from jaxagent.rollout.engine import (
+  Ends,
   EngineError,
   RequestError,
+  RequestLimits,
   check_request,
   mix_seed,
   stop_length,
@@ -113,8 +115,8 @@ class VllmEngine(Calls):
 
   Args:
     fleet, sync, probe: closed with the engine.
-    eos_ids: end a completion beside each request's own stop ids.
-    decode: a response's ids -> text, for requests with stop texts.
+    limits: requests that it takes.
+    ends: what ends a completion.
     max_num_seqs: requests at a server at once; more wait here.
   """
 
@@ -123,23 +125,15 @@ class VllmEngine(Calls):
     fleet: Fleet,
     sync: WeightSync,
     probe: Probe,
+    limits: RequestLimits,
+    ends: Ends = Ends(),
     *,
-    vocab_size: int,
-    max_prompt_tokens: int,
-    max_new_tokens: int,
-    eos_ids: Sequence[int] = (),
-    decode: Callable[[Sequence[int]], str] | None = None,
     seed: int = 0,
     max_num_seqs: int = 256,
   ):
     super().__init__()
     self._fleet, self._sync, self._probe = fleet, sync, probe
-    self._limits = {
-      'vocab_size': vocab_size,
-      'max_prompt_tokens': max_prompt_tokens,
-      'max_new_tokens': max_new_tokens,
-    }
-    self._eos, self._decode, self._seed = tuple(eos_ids), decode, seed
+    self._limits, self._ends, self._seed = limits, ends, seed
     self._places = max_num_seqs
     self._version, self._params = 0, None
     self._servers: list[_Server] = []
@@ -202,8 +196,8 @@ class VllmEngine(Calls):
     self, requests: Sequence[types.Request], for_training: bool, puts: Any
   ) -> None:
     for request in requests:
-      check_request(request, for_training=for_training, **self._limits)
-      if request.sampling.stop and self._decode is None:
+      check_request(request, self._limits, for_training=for_training)
+      if request.sampling.stop and self._ends.decode is None:
         raise RequestError(
           f'request {request.request_id!r}: stop={request.sampling.stop!r} are '
           'matched on text; make the engine with '
@@ -308,7 +302,7 @@ class VllmEngine(Calls):
 
   def _with_ends(self, request: types.Request) -> types.Request:
     s = request.sampling
-    ends = tuple(sorted(set(s.stop_token_ids) | set(self._eos)))
+    ends = tuple(sorted(set(s.stop_token_ids) | set(self._ends.eos_ids)))
     sampling = dataclasses.replace(s, stop_token_ids=ends)
     return dataclasses.replace(request, sampling=sampling)
 
@@ -318,7 +312,7 @@ class VllmEngine(Calls):
     """Cuts a completion where a stop text is complete.
 
     The server matches stop texts in another way."""
-    n = stop_length(done.token_ids, request.sampling.stop, self._decode)
+    n = stop_length(done.token_ids, request.sampling.stop, self._ends.decode)
     if n is None:
       return done
     return dataclasses.replace(
@@ -372,7 +366,7 @@ class VllmEngine(Calls):
       self._check_server(await server.api.describe(), url)
 
   def _check_server(self, found: Any, url: str) -> None:
-    longest = self._limits['max_prompt_tokens'] + self._limits['max_new_tokens']
+    longest = self._limits.longest
     if found.max_model_len < longest:
       raise ServerError(
         f'{url} serves {found.model!r} with a context of {found.max_model_len} '

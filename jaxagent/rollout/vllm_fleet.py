@@ -17,7 +17,7 @@ import httpx
 
 from jaxagent.rollout import vllm_guard
 from jaxagent.rollout.engine import EngineError
-from jaxagent.rollout.vllm_api import KEY_ENV, launch_options
+from jaxagent.rollout.vllm_api import KEY_ENV, ServerOptions, launch_options
 
 
 class RemoteFleet:
@@ -64,11 +64,11 @@ class LaunchedFleet:
     python: str,
     model: pathlib.Path,
     log_dir: pathlib.Path,
+    options: ServerOptions,
     *,
     n: int = 1,
     devices: Sequence[str] = (),
     start_s: float = 600.0,
-    **options,
   ):
     self._python, self._model, self._logs = python, str(model), log_dir
     self._start_s, self._options = start_s, options
@@ -109,11 +109,11 @@ class LaunchedFleet:
   def _start(self, url: str) -> subprocess.Popen:
     host, port = url.removeprefix('http://').split(':')
     args, env = launch_options(
-      model=self._model,
-      host=host,
-      port=int(port),
-      devices=self._devices[self.urls.index(url)],
-      **self._options,
+      self._model,
+      host,
+      int(port),
+      self._options,
+      self._devices[self.urls.index(url)],
     )
     guard = [sys.executable, '-I', vllm_guard.__file__]
     with self._starting, open(self._log(url), 'ab') as log:

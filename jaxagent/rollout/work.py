@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Protocol
 
+from jaxagent.clock import Clock
 from jaxagent.interactions import Execute, Generate
 from jaxagent.types import (
   Completion,
@@ -143,3 +144,16 @@ class Sampler(Protocol):
     ...
 
   def close(self) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Workers:
+  """What carries out calls, where their results arrive, and their clock.
+
+  inbox: where sampler and executor put their results.
+  """
+
+  sampler: Sampler
+  executor: Executor
+  inbox: Inbox
+  clock: Clock

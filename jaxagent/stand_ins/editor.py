@@ -66,6 +66,7 @@ class ScriptedEditor:
     rest = words.mask(clause, mentions)
     settings = words.find_settings(rest)
     words.refuse_unknown(rest, clause)
+    part = words.Clause(clause, rest, mentions, settings, regression)
     for rule in (
       ensembles.ensemble,
       ensembles.wrap,
@@ -75,7 +76,7 @@ class ScriptedEditor:
       _add_or_use,
       _set_anyhow,
     ):
-      if rule(target, clause, rest, mentions, settings, regression):
+      if rule(target, part):
         return
     raise EditRefused(f'do not know how to do: {clause[:80]}')
 
@@ -91,14 +92,8 @@ def _find_step(target: pipeline.Script, name: str) -> int:
   raise EditRefused(f'the pipeline has no step {name}')
 
 
-def _remove(
-  target: Any,
-  clause: str,
-  rest: str,
-  mentions: Any,
-  settings: Any,
-  regression: bool,
-) -> bool:
+def _remove(target: Any, part: words.Clause) -> bool:
+  clause, rest, mentions = part.text, part.rest, part.mentions
   if not re.match(rf'\W*(?:please )?(?:{words.REMOVE})\b', clause, re.I):
     return False
   steps = target.pipeline.steps
@@ -117,14 +112,8 @@ def _remove(
   return True
 
 
-def _replace(
-  target: Any,
-  clause: str,
-  rest: str,
-  mentions: Any,
-  settings: Any,
-  regression: bool,
-) -> bool:
+def _replace(target: Any, part: words.Clause) -> bool:
+  rest, mentions, settings = part.rest, part.mentions, part.settings
   if not words.has(words.REPLACE, rest) or not mentions:
     return False
   steps = target.pipeline.steps
@@ -156,14 +145,13 @@ def _replace(
   return True
 
 
-def _add_or_use(
-  target: Any,
-  clause: str,
-  rest: str,
-  mentions: Any,
-  settings: Any,
-  regression: bool,
-) -> bool:
+def _add_or_use(target: Any, part: words.Clause) -> bool:
+  clause, rest, mentions, settings = (
+    part.text,
+    part.rest,
+    part.mentions,
+    part.settings,
+  )
   if not mentions or not words.has(f'{words.ADD}|{words.USE}|with', rest):
     return False
   anchors = words.anchors(clause, mentions)
@@ -239,14 +227,13 @@ def _set_one(target: Any, index: int | None, name: str, value: str) -> None:
   )
 
 
-def _set(
-  target: Any,
-  clause: str,
-  rest: str,
-  mentions: Any,
-  settings: Any,
-  regression: bool,
-) -> bool:
+def _set(target: Any, part: words.Clause) -> bool:
+  clause, rest, mentions, settings = (
+    part.text,
+    part.rest,
+    part.mentions,
+    part.settings,
+  )
   scaled = _relative(target, clause, rest, mentions)
   if scaled:
     return True
@@ -290,15 +277,9 @@ def _apply_settings(
     _set_one(target, where, name, value)
 
 
-def _set_anyhow(
-  target: Any,
-  clause: str,
-  rest: str,
-  mentions: Any,
-  settings: Any,
-  regression: bool,
-) -> bool:
+def _set_anyhow(target: Any, part: words.Clause) -> bool:
   """Last resort: a clause that only names `p=v` pairs."""
+  rest, mentions, settings = part.rest, part.mentions, part.settings
   if not settings:
     return False
   _apply_settings(target, mentions, settings, rest)

@@ -11,14 +11,14 @@ from jaxagent.envs.interfaces import EditRefused
 from jaxagent.stand_ins import catalogue, pipeline, words
 
 
-def wrap(
-  target: Any,
-  clause: str,
-  rest: str,
-  mentions: Any,
-  settings: Any,
-  regression: bool,
-) -> bool:
+def wrap(target: Any, part: words.Clause) -> bool:
+  clause, rest, mentions, settings, regression = (
+    part.text,
+    part.rest,
+    part.mentions,
+    part.settings,
+    part.regression,
+  )
   steps = target.pipeline.steps
   inner = pipeline.one_line(steps[-1])
   kind = 'Regressor' if regression else 'Classifier'
@@ -68,14 +68,13 @@ def wrap(
   return True
 
 
-def ensemble(
-  target: Any,
-  clause: str,
-  rest: str,
-  mentions: Any,
-  settings: Any,
-  regression: bool,
-) -> bool:
+def ensemble(target: Any, part: words.Clause) -> bool:
+  rest, mentions, settings, regression = (
+    part.rest,
+    part.mentions,
+    part.settings,
+    part.regression,
+  )
   if not words.has(words.VOTE, rest):
     return False
   members = [m for m in mentions if words.is_estimator(m)]

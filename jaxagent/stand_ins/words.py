@@ -80,6 +80,22 @@ def _balanced(text: str, start: int) -> int:
   raise EditRefused('a parenthesis of the instruction is never closed')
 
 
+@dataclasses.dataclass(frozen=True)
+class Clause:
+  """Part of an instruction that one rule carries out.
+
+  rest: its text without the mentions.
+  settings: (parameter, value) of each `p=v`.
+  regression: the pipeline's estimator is a regressor.
+  """
+
+  text: str
+  rest: str
+  mentions: list[Mention]
+  settings: list[tuple[str, str]]
+  regression: bool
+
+
 def find_mentions(clause: str, regression: bool) -> list[Mention]:
   """Classes named in a clause, in order; nested ones belong to the outer."""
   found: list[Mention] = []

@@ -10,11 +10,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent import disk
 from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader, WorkerDied
 from jaxagent.envs.task_yaml import MODALITIES, SPLITS
+from jaxagent.files import disk
 from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import BackendError, TierError
 from jaxagent.tasks import check as check_lib

@@ -18,9 +18,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jaxagent import disk
 from jaxagent.envs import tasks
 from jaxagent.envs.snapshots import Snapshots
+from jaxagent.files import disk
 from jaxagent.records import Collected, Evaluated, Trajectory
 from jaxagent.traces import folders
 from jaxagent.types import TaskSpec

@@ -104,11 +104,9 @@ def test_policy_loss(case, precision):
         x['old_logp'],
         x['advantages'],
         x['mask'],
-        clip_low=float(low),
-        clip_high=float(high),
-        dual_clip=float(dual),
-        importance_weights=w,
-        aggregation=mode,
+        alg.Clips(float(low), float(high), float(dual)),
+        alg.Aggregation(mode),
+        w,
       )
 
     (loss, metrics), grad = jax.value_and_grad(loss_fn, has_aux=True)(x['logp'])
@@ -135,7 +133,7 @@ def test_value_loss(case, precision):
         x['returns'],
         x['mask'],
         clip=0.5,
-        aggregation=mode,
+        aggregation=alg.Aggregation(mode),
       )
 
     (loss, metrics), grad = jax.value_and_grad(loss_fn, has_aux=True)(

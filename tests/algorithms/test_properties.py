@@ -17,6 +17,9 @@ def rng():
   return np.random.default_rng(7)
 
 
+MEAN = alg.Aggregation('token-mean')
+
+
 def _batch(rng, b=4, t=9):
   mask = (rng.random((b, t)) < 0.8).astype(np.float32)
   mask[:, 0] = 1
@@ -27,17 +30,14 @@ def _batch(rng, b=4, t=9):
   return dict(batch, mask=mask)
 
 
-def _policy(logp, batch, mode, **more):
+def _policy(logp, batch, mode, **aggregation):
   return alg.policy_loss(
     logp,
     batch['old'],
     batch['adv'],
     batch['mask'],
-    clip_low=0.2,
-    clip_high=0.28,
-    dual_clip=3.0,
-    aggregation=mode,
-    **more,
+    alg.Clips(0.2, 0.28, dual_clip=3.0),
+    alg.Aggregation(mode, **aggregation),
   )
 
 
@@ -306,6 +306,7 @@ def test_kaplan_meier_with_censoring():
   ('call', 'message'),
   [
     (lambda x: alg.aggregate(x, x, 'mean'), 'aggregation .mean.*token-mean'),
+    (lambda x: alg.Aggregation('mean'), 'aggregation .mean.*token-mean'),
     (lambda x: alg.kl_estimate(x, x, 'k4'), 'KL estimator .k4'),
     (
       lambda x: alg.importance_weights(x, x, x, level='word', cap=2),
@@ -322,13 +323,11 @@ def test_kaplan_meier_with_censoring():
     (lambda x: alg.capped_weights(x[0], np.nan), 'cap=nan must be'),
     (lambda x: alg.AdaptiveKL(0.1, 0.0, 10), 'target=0.0'),
     (
-      lambda x: alg.value_loss(x, x, x, x, clip=0, aggregation='token-mean'),
+      lambda x: alg.value_loss(x, x, x, x, clip=0, aggregation=MEAN),
       'clip=0',
     ),
     (
-      lambda x: alg.policy_loss(
-        x, x, x, x, clip_low=1.5, clip_high=1, aggregation='token-mean'
-      ),
+      lambda x: alg.policy_loss(x, x, x, x, alg.Clips(1.5, 1), MEAN),
       'clip_low=1.5',
     ),
   ],
@@ -356,7 +355,7 @@ def test_everything_runs_under_jit(rng):
       returns,
       b['mask'],
       clip=0.2,
-      aggregation='token-mean',
+      aggregation=MEAN,
     )
     kl = alg.aggregate(
       alg.kl_estimate(b['logp'], b['old'], 'k3'),

@@ -7,8 +7,8 @@ Prints JSON by mesh and program: collectives, what was worked out by hand, memor
 import json
 import sys
 
-from jaxagent import sharding
 from jaxagent.compiled import programs, report
+from jaxagent.devices import sharding
 from jaxagent.learner import LearnerConfig
 from jaxagent.models import ModelConfig
 

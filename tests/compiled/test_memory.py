@@ -37,10 +37,12 @@ def test_arithmetic_is_within_a_tenth_of_what_is_compiled(mesh):
   planned = plan.plan(
     ModelConfig(**(SMALL | WIDE)),
     sizes,
-    device='cpu',
-    tokens_per_sample=512,
-    micro_batch_tokens=1024,
-    chunk_rows=512,
+    plan.PlanOptions(
+      device='cpu',
+      tokens_per_sample=512,
+      micro_batch_tokens=1024,
+      chunk_rows=512,
+    ),
   )
   assert planned['need_bytes'] / 1e9 == pytest.approx(needed, rel=0.1)
 

@@ -7,8 +7,8 @@ import pytest
 
 from jaxagent import plan
 from jaxagent.compiled import command, gpus, report, targets
-from jaxagent.loops.dry_run import Parts
 from jaxagent.models import ModelConfig
+from jaxagent.recipes.dry_run import Parts
 
 ROOT = pathlib.Path(__file__).parents[2]
 CUDNN = '--config.model.attention=cudnn'

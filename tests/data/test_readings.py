@@ -17,8 +17,8 @@ from tokenizers import (
   trainers,
 )
 
-from jaxagent import model_files, readings
 from jaxagent.data import bpe, chat
+from jaxagent.files import model_files, readings
 from jaxagent.testing import small_hf
 
 # The first major version whose class for model_type qwen2 replaces the parts

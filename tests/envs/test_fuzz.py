@@ -258,7 +258,7 @@ class Pool:
     return future
 
 
-def environment(tmp_path, **options) -> step_env.StepEnvironment:
+def environment(tmp_path, **rules) -> step_env.StepEnvironment:
   data = tmp_path / 'public'
   data.mkdir(exist_ok=True)
   (data / 'train.csv').write_text('id,y\n0,1\n')
@@ -278,12 +278,11 @@ def environment(tmp_path, **options) -> step_env.StepEnvironment:
   return step_env.StepEnvironment(
     {'t': prepared},
     Pool(),
-    scripted_editor.ScriptedEditor(),
     fake_runs.FakeGrader(),
-    reader=ScriptedReader(),
-    helper=NoHelper(),
-    actions=tuple(parser.ACTION_ARGS),
-    **options,
+    step_env.TextModels(
+      scripted_editor.ScriptedEditor(), ScriptedReader(), NoHelper()
+    ),
+    step_env.StepRules(actions=tuple(parser.ACTION_ARGS), **rules),
   )
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from jaxagent import types
 from jaxagent.envs import mlagentbench, parser, session, step_env
+from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.sandbox import SandboxPool
 from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 from jaxagent.testing import fake_runs
@@ -36,7 +37,7 @@ def pool():
     yield one
 
 
-def start(tmp_path, pool, **options) -> session.Session:
+def start(tmp_path, pool, **rules) -> session.Session:
   """The golden task, at its start."""
   data = tmp_path / 'data'
   data.mkdir()
@@ -50,17 +51,17 @@ def start(tmp_path, pool, **options) -> session.Session:
   env = step_env.StepEnvironment(
     {'t': fake_runs.FakePrepared(spec, data, files)},
     pool,
-    FixedEditor(),
     fake_runs.FakeGrader(),
-    reader=ScriptedReader(),
-    helper=NoHelper(),
-    **{
-      'dialect': 'mlagentbench',
-      'actions': mlagentbench.ACTIONS,
-      'after_edit': 'nothing',
-      'zygote': False,
-    }
-    | options,
+    step_env.TextModels(FixedEditor(), ScriptedReader(), NoHelper()),
+    step_env.StepRules(
+      **{
+        'dialect': 'mlagentbench',
+        'actions': mlagentbench.ACTIONS,
+        'after_edit': 'nothing',
+      }
+      | rules
+    ),
+    ExecutionOptions(zygote=False),
   )
   state = types.State('s', 't', files, None, None)
   return session.Session(env, state)

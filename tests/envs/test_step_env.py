@@ -10,6 +10,7 @@ import pytest
 from jaxagent import types
 from jaxagent.clock import Deadline
 from jaxagent.envs import actions, execution, parser, step_env, workspace
+from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.interfaces import EditRefused, TextModelError
 from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 from jaxagent.testing import fake_runs
@@ -18,7 +19,7 @@ START = '# fake: ok 2.0 0.5\nmodel = 1\n'
 O = types.Outcome
 
 
-def environment(tmp_path, **options):
+def environment(tmp_path, limits=ExecutionOptions(), **rules):
   data = tmp_path / 'public'
   data.mkdir(exist_ok=True)
   (data / 'train.csv').write_text('id,y\n0,1\n')
@@ -34,11 +35,14 @@ def environment(tmp_path, **options):
   return step_env.StepEnvironment(
     {'t': prepared},
     fake_runs.FakePool(),
-    fake_runs.ReplaceEditor(EditRefused, TextModelError),
     fake_runs.FakeGrader(),
-    reader=ScriptedReader(),
-    helper=NoHelper(),
-    **{'actions': tuple(parser.ACTION_ARGS), **options},
+    step_env.TextModels(
+      fake_runs.ReplaceEditor(EditRefused, TextModelError),
+      ScriptedReader(),
+      NoHelper(),
+    ),
+    step_env.StepRules(**{'actions': tuple(parser.ACTION_ARGS), **rules}),
+    limits,
   )
 
 
@@ -141,7 +145,7 @@ def test_infrastructure_is_tried_again_and_changes_nothing(env):
 
 
 def test_a_step_has_a_deadline_of_its_own(tmp_path):
-  env = environment(tmp_path, step_timeout_s=60.0)
+  env = environment(tmp_path, ExecutionOptions(step_timeout_s=60.0))
   state = env.initial_state('t')
   env.pool.deadlines.clear()
   env.step(state, edit('2.0 0.5 -> 2.0 0.6'))
@@ -151,7 +155,7 @@ def test_a_step_has_a_deadline_of_its_own(tmp_path):
 
 
 def test_nothing_is_tried_again_after_the_deadline(tmp_path):
-  env = environment(tmp_path, infrastructure_retries=5)
+  env = environment(tmp_path, ExecutionOptions(infrastructure_retries=5))
   state = env.initial_state('t')
   env.pool.jobs.clear()
   result = env.step(
@@ -389,16 +393,6 @@ def test_without_execution_after_an_edit(tmp_path):
   result = env.step(env.initial_state('t'), edit('0.5 -> 0.6'))
   assert result.outcome is O.OK and result.score is None
   assert env.executions == 1
-
-
-def test_cache(tmp_path):
-  env = environment(tmp_path, cache=True)
-  state = env.initial_state('t')
-  for _ in range(2):
-    result = env.step(state, edit('0.5 -> 0.6'))
-    env.step(state, edit('ok 2.0 0.5 -> timeout 9'))
-  assert result.score == 0.6 and result.exec_s == 2.0
-  assert env.cache_hits == 1 and env.executions == 4  # time-outs run again
 
 
 def test_truncate_and_options(tmp_path):

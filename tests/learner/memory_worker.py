@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import mesh_memory
-from jaxagent import plan, sharding
+from jaxagent import plan
 from jaxagent.checkpoint import CheckpointManager
+from jaxagent.devices import sharding
 from jaxagent.learner import LearnerConfig, weights
-from jaxagent.loops import crew
 from jaxagent.models import ModelConfig, hf, init_decoder
+from jaxagent.training import crew
 from tests.learner.conftest import make_samples
 
 MODEL = ModelConfig(

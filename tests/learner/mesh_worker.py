@@ -8,8 +8,8 @@ import sys
 import jax
 import numpy as np
 
-from jaxagent import sharding
 from jaxagent.checkpoint import CheckpointManager
+from jaxagent.devices import sharding
 from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.models import ModelConfig
 from tests.learner.conftest import make_samples

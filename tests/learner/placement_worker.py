@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxagent import models, sharding
+from jaxagent import models
 from jaxagent.compiled import hlo
+from jaxagent.devices import sharding
 from jaxagent.learner import LearnerConfig, programs, weights
 
 BASE = models.ModelConfig(

@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxagent import checkpoint, disk
+from jaxagent import checkpoint
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
+from jaxagent.files import disk
 
 
 def _tree(x: float):

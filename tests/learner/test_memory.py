@@ -14,10 +14,10 @@ import jax
 import numpy as np
 import pytest
 
-from jaxagent import sharding
+from jaxagent.devices import sharding
 from jaxagent.learner import Learner, LearnerConfig, offload, weights, work
-from jaxagent.loops import device
 from jaxagent.models import init_decoder
+from jaxagent.training import device
 from tests.learner.conftest import make_samples
 from tests.learner.test_learner import BASE
 

@@ -10,9 +10,9 @@ import pytest
 from configs import common
 from jaxagent import metrics, types
 from jaxagent.data.batching import pack_conversations
-from jaxagent.loops import traces, weighting
-from jaxagent.loops.recipes import solution
+from jaxagent.recipes.solutions import workflow
 from jaxagent.rollout.scheduler_stats import Stats
+from jaxagent.training import traces, weighting
 from tests import made
 from tests.learner.conftest import make_samples
 from tests.learner.test_learner import _learner
@@ -44,7 +44,7 @@ def computed(model_config) -> set[str]:
   names |= set(Stats(0.0, slots=2).snapshot(1.0, [], 0, 0.0, bound=1))
   names |= set(traces.metrics([_step()], update=0))
   records = [made.solution(score_after=s, tier='T2') for s in (0.5, None)]
-  names |= set(solution.figures(records))
+  names |= set(workflow.figures(records))
   return names | set(weighting.step_weights(common.base().rl, [_step()])[1])
 
 

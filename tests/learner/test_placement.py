@@ -11,7 +11,7 @@ import sys
 import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
-from jaxagent import placement, sharding
+from jaxagent.devices import placement, sharding
 
 ROWS = ('data', 'fsdp')
 WORKER = 'tests.learner.placement_worker'

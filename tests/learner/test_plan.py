@@ -13,9 +13,10 @@ import pytest
 from benchmarks import learner_step
 from configs import stepwise_ppo
 from jaxagent import plan as plan_lib
-from jaxagent.loops import dry_run, engines
 from jaxagent.models.config import ModelConfig
+from jaxagent.recipes import dry_run
 from jaxagent.rollout import native_engine, native_programs, prompt_rows
+from jaxagent.runtime import engines
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -33,13 +34,17 @@ QWEN_7B = ModelConfig(
 )
 
 
+def _plan(model, mesh, **options):
+  return plan_lib.plan(model, mesh, plan_lib.PlanOptions(**options))
+
+
 def test_parameters_are_the_published_ones():
   # Qwen2.5-7B: 7,615,616,512 weights in the released checkpoint.
   assert QWEN_7B.num_params() == 7_615_616_512
 
 
 def test_memory_by_hand():
-  found = plan_lib.plan(QWEN_7B, {'fsdp': 8})
+  found = _plan(QWEN_7B, {'fsdp': 8})
   n = 7_615_616_512
   memory = found['memory_per_device']
   assert memory['policy'] == 4 * n / 8
@@ -59,16 +64,14 @@ def test_memory_by_hand():
   backward += 2 * 2 * (n - 2 * 152064 * 3584) / 28
   assert logits > backward
   assert memory['activations'] == residuals + logits
-  many = plan_lib.plan(
-    QWEN_7B, {'fsdp': 8}, chunk_rows=64, micro_batch_tokens=4096
-  )
+  many = _plan(QWEN_7B, {'fsdp': 8}, chunk_rows=64, micro_batch_tokens=4096)
   backward += 2 * inside
   assert many['memory_per_device']['activations'] == 2 * residuals + backward
 
 
 def test_scores_count_where_they_are_arrays():
   def activations(device, row=4096.0, **changes):
-    found = plan_lib.plan(
+    found = _plan(
       QWEN_7B.replace(**changes),
       {'fsdp': 8},
       device=device,
@@ -105,8 +108,8 @@ def test_a_critic_of_its_own_counts_with_its_own_size():
   critic = QWEN_7B.replace(
     num_hidden_layers=4, hidden_size=7168, num_attention_heads=56
   )
-  found = plan_lib.plan(QWEN_7B, {'fsdp': 8}, critic=critic)
-  same = plan_lib.plan(QWEN_7B, {'fsdp': 8})
+  found = _plan(QWEN_7B, {'fsdp': 8}, critic=critic)
+  same = _plan(QWEN_7B, {'fsdp': 8})
   size = critic.num_params() - 152064 * 7168 + 7168
   memory = found['memory_per_device']
   assert memory['value'] == 4 * size / 8
@@ -114,7 +117,7 @@ def test_a_critic_of_its_own_counts_with_its_own_size():
   assert found['flops_per_update'] < same['flops_per_update']
   with pytest.raises(ValueError, match='does not divide'):
     few = critic.replace(num_attention_heads=30, num_key_value_heads=2)
-    plan_lib.plan(QWEN_7B, {'tensor': 4}, critic=few)
+    _plan(QWEN_7B, {'tensor': 4}, critic=few)
 
 
 @pytest.mark.parametrize('scanned', [False, True])
@@ -128,10 +131,10 @@ def test_the_engines_cache_has_its_shape(scanned):
   assert plan_lib.cache_bytes(model, 16, 2048) == bytes_
   # Whole on a device, whatever the mesh, and once more for a round of decoding.
   for mesh in ({'fsdp': 8}, {'fsdp': 2, 'tensor': 4}):
-    found = plan_lib.plan(model, mesh, engine_slots=16)
+    found = _plan(model, mesh, engine_slots=16)
     memory = found['memory_per_device']
     assert memory['engine_cache'] == memory['engine_round'] == bytes_
-    without = plan_lib.plan(model, mesh)
+    without = _plan(model, mesh)
     more = found['need_bytes'] - without['need_bytes']
     # Where nothing reads the old policy on, the new one lies where activations were.
     assert without['memory_per_device']['policy_copy'] == 0
@@ -179,13 +182,13 @@ def test_lora_trains_the_adapters_alone():
 
 
 def test_says_by_how_much_it_does_not_fit():
-  found = plan_lib.plan(QWEN_7B, {'fsdp': 8}, device_gb=20)
+  found = _plan(QWEN_7B, {'fsdp': 8}, device_gb=20)
   assert not found['fits']
   short = found['need_bytes'] - 20e9 * 0.92
   assert found['short_bytes'] == pytest.approx(short)
   advice = f'short by {short / 1e9:.1f} GB a device: '
   assert found['advice'] == advice + 'raise mesh.fsdp'
-  found = plan_lib.plan(
+  found = _plan(
     QWEN_7B.replace(remat='none'),
     {'fsdp': 8},
     device_gb=60,
@@ -194,18 +197,18 @@ def test_says_by_how_much_it_does_not_fit():
   assert found['advice'].endswith(
     'set model.remat=full; halve rl.micro_batch_tokens; raise mesh.fsdp'
   )
-  moved = plan_lib.plan(QWEN_7B, {'fsdp': 8}, offload=('reference',))
+  moved = _plan(QWEN_7B, {'fsdp': 8}, offload=('reference',))
   assert 'reference' not in moved['memory_per_device']
   assert moved['host_memory_per_device']['reference'] > 0
 
 
 def test_a_device_passes_its_own_tokens_or_one_longer_row():
   def activations(**options):
-    found = plan_lib.plan(QWEN_7B, {'data': 2, 'fsdp': 8}, **options)
+    found = _plan(QWEN_7B, {'data': 2, 'fsdp': 8}, **options)
     return found['memory_per_device']['activations']
 
   # As many on one device alone: the mesh does not divide them.
-  alone = plan_lib.plan(QWEN_7B, {'fsdp': 8}, micro_batch_tokens=8192)
+  alone = _plan(QWEN_7B, {'fsdp': 8}, micro_batch_tokens=8192)
   assert (
     activations(micro_batch_tokens=8192)
     == (alone['memory_per_device']['activations'])
@@ -215,14 +218,14 @@ def test_a_device_passes_its_own_tokens_or_one_longer_row():
 
 
 def test_a_reference_in_bfloat16_is_half():
-  full = plan_lib.plan(QWEN_7B, {'fsdp': 8})['memory_per_device']
-  half = plan_lib.plan(QWEN_7B, {'fsdp': 8}, reference_dtype='bfloat16')
+  full = _plan(QWEN_7B, {'fsdp': 8})['memory_per_device']
+  half = _plan(QWEN_7B, {'fsdp': 8}, reference_dtype='bfloat16')
   assert half['memory_per_device']['reference'] == full['reference'] / 2
 
 
 def test_what_is_offloaded_counts_where_it_is_used():
   def of(*roles):
-    return plan_lib.plan(QWEN_7B, {'fsdp': 8}, offload=roles)
+    return _plan(QWEN_7B, {'fsdp': 8}, offload=roles)
 
   whole = of()
   sizes = whole['memory_per_device']
@@ -242,15 +245,15 @@ def test_what_is_offloaded_counts_where_it_is_used():
 
 
 def test_the_policys_copy_is_not_there_where_it_is_donated():
-  donated = plan_lib.plan(QWEN_7B, {'fsdp': 8}, donate=True)
+  donated = _plan(QWEN_7B, {'fsdp': 8}, donate=True)
   assert donated['memory_per_device']['policy_copy'] == 0
 
 
 def test_refuses_a_mesh_that_does_not_divide():
   with pytest.raises(ValueError, match='num_attention_heads=28.*tensor=8'):
-    plan_lib.plan(QWEN_7B, {'tensor': 8})
+    _plan(QWEN_7B, {'tensor': 8})
   with pytest.raises(ValueError, match='device='):
-    plan_lib.plan(QWEN_7B, {}, device='abacus')
+    _plan(QWEN_7B, {}, device='abacus')
 
 
 def test_command_prints_the_plan():

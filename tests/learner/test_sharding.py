@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
-from jaxagent import models, sharding
+from jaxagent import models
+from jaxagent.devices import sharding
 
 
 def test_every_weight_of_a_layer_has_a_rule(model_config):

@@ -5,7 +5,7 @@ import types as stubs
 import numpy as np
 import pytest
 
-from jaxagent import accelerator
+from jaxagent.devices import accelerator
 from jaxagent.learner import figures
 from jaxagent.models import ModelConfig, flops
 from tests.learner.conftest import make_samples

@@ -8,12 +8,15 @@ import json
 import logging
 import threading
 import time
+from types import MappingProxyType
 
 import pytest
 
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.llm.base import Refused, TextModel
+from jaxagent.llm.client_options import ClientOptions
 from jaxagent.llm.openai_client import OpenAIClient
+from jaxagent.llm.room import TokenLimit
 
 KEY = 'sk-loopback-0123456789'
 ASK = [{'role': 'user', 'content': 'Hello'}]
@@ -93,9 +96,13 @@ def endpoint(monkeypatch):
   endpoint.server.server_close()
 
 
-def client_of(endpoint, *args, **kwargs):
+def client_of(
+  endpoint, cache_dir=None, limit=TokenLimit(), extra=MappingProxyType({}), sleep=time.sleep,
+  **options,
+):  # fmt: skip
+  options = ClientOptions(**{'backoff_s': 0.0, **options})
   return OpenAIClient(
-    endpoint.url, 'tiny', *args, **{'backoff_s': 0.0, **kwargs}
+    endpoint.url, 'tiny', cache_dir, options, limit, extra=extra, sleep=sleep
   )
 
 
@@ -177,7 +184,9 @@ def test_time_out_is_retried(endpoint):
 
 
 def test_a_closed_port_is_a_text_model_error():
-  client = OpenAIClient('http://127.0.0.1:9', 'tiny', max_retries=0)
+  client = OpenAIClient(
+    'http://127.0.0.1:9', 'tiny', options=ClientOptions(max_retries=0)
+  )
   with pytest.raises(TextModelError, match='ConnectError'):
     client.complete(ASK)
 
@@ -329,7 +338,7 @@ def test_bad_options():
   with pytest.raises(ValueError, match='model'):
     OpenAIClient('http://127.0.0.1/v1', '')
   with pytest.raises(ValueError, match='max_concurrency=0'):
-    OpenAIClient('http://127.0.0.1/v1', 'm', max_concurrency=0)
+    ClientOptions(max_concurrency=0)
 
 
 def _vectors(*rows, order=None):

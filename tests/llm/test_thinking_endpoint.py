@@ -14,6 +14,7 @@ from jaxagent.envs.workspace import ActionFailed
 from jaxagent.llm.answer import Answer
 from jaxagent.llm.base import Declined, Unfinished
 from jaxagent.llm.model_editor import ModelEditor
+from jaxagent.llm.room import TokenLimit
 from tests.llm.test_openai_client import ASK, client_of, endpoint
 
 CODE = '```python\nx = 2\n```'
@@ -79,7 +80,7 @@ def test_a_cut_or_empty_answer_is_asked_for_with_more_room(
 
 def test_after_so_much_room_the_key_is_named(endpoint, tmp_path):
   endpoint.script = [NULL]
-  client = client_of(endpoint, tmp_path, room_key='config.editor.max_tokens')
+  client = client_of(endpoint, tmp_path, TokenLimit('config.editor.max_tokens'))
   with pytest.raises(
     Unfinished, match='800 tokens.*Raise config.editor.max_tokens'
   ):
@@ -147,7 +148,7 @@ def test_a_measured_model_has_the_room_that_it_has(endpoint, caplog):
   """Cut with a text: its answer; without: it said nothing. Asked once."""
   caplog.set_level(logging.WARNING)
   client = client_of(
-    endpoint, is_measured=True, room_key='config.writer.max_tokens'
+    endpoint, limit=TokenLimit('config.writer.max_tokens', is_measured=True)
   )
   endpoint.script = [said('<think>hm</think>half a pro', 'length')]
   found = client.complete(ASK)

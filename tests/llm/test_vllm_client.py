@@ -9,9 +9,12 @@ import pytest
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.instrumentation import language_model
 from jaxagent.llm.base import Unfinished
+from jaxagent.llm.client_options import ClientOptions
 from jaxagent.llm.openai_client import OpenAIClient
-from jaxagent.loops import text_models
+from jaxagent.llm.room import TokenLimit
+from jaxagent.rollout.vllm_api import ServerOptions
 from jaxagent.rollout.vllm_fleet import LaunchedFleet
+from jaxagent.runtime import text_models
 from jaxagent.testing import small_hf
 from tests.rollout.served import PYTHON, need_vllm
 
@@ -26,9 +29,11 @@ def fleet(tmp_path_factory):
   folder = tmp_path_factory.mktemp('served')
   model = small_hf.make(folder / 'model', hidden_size=128, tied=False)
   made = LaunchedFleet(
-    str(PYTHON), model, folder / 'logs', dtype='float32', max_model_len=1024,
-    max_num_seqs=16, sync='folder', cpu=True,
-  )  # fmt: skip
+    str(PYTHON),
+    model,
+    folder / 'logs',
+    ServerOptions('float32', 1024, 16, 'folder', cpu=True),
+  )
   try:
     yield made
   finally:
@@ -40,10 +45,11 @@ def url(fleet):
   return f'{fleet.urls[0]}/v1'
 
 
-def _client(url, tmp_path, **options) -> OpenAIClient:
+def _client(
+  url, tmp_path, options=ClientOptions(), limit=TokenLimit(is_measured=True)
+) -> OpenAIClient:
   """Takes what the limit cuts: random weights never write an end token in time."""
-  options = {'is_measured': True, **options}
-  return OpenAIClient(url, 'policy', tmp_path / 'cache', **options)
+  return OpenAIClient(url, 'policy', tmp_path / 'cache', options, limit)
 
 
 def test_answers_are_counted_and_replayed_without_the_server(url, tmp_path):
@@ -59,7 +65,7 @@ def test_answers_are_counted_and_replayed_without_the_server(url, tmp_path):
 
 def test_many_at_once(url, tmp_path):
   with (
-    _client(url, tmp_path, max_concurrency=8) as client,
+    _client(url, tmp_path, ClientOptions(max_concurrency=8)) as client,
     concurrent.futures.ThreadPoolExecutor(32) as executor,
   ):
     texts = list(
@@ -87,7 +93,7 @@ def test_what_it_refuses_is_named_and_holds_no_key(url, tmp_path, monkeypatch):
 
 
 def test_a_cut_answer_is_asked_for_with_more_room_and_then_named(url, tmp_path):
-  with _client(url, tmp_path, is_measured=False, room_key='config.a') as client:
+  with _client(url, tmp_path, limit=TokenLimit('config.a')) as client:
     with pytest.raises(
       Unfinished, match='not whole within 96 tokens.*Raise config.a'
     ):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxagent import placement, sharding
+from jaxagent.devices import placement, sharding
 from jaxagent.models import attention
 
 GPU = jax.default_backend() == 'gpu'

@@ -14,9 +14,10 @@ import pytest
 from flax import nnx
 from safetensors import numpy as stnp
 
-from jaxagent import readings, sharding
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import bpe
+from jaxagent.devices import sharding
+from jaxagent.files import readings
 from jaxagent.models import __main__ as cli
 from jaxagent.models import hf, init_decoder, lora
 from tests.models.conftest import make_config, shake

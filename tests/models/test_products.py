@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh
 
-from jaxagent import placement, sharding
+from jaxagent.devices import placement, sharding
 from jaxagent.models import products
 
 

@@ -14,16 +14,17 @@ from jaxagent import audit, types
 from jaxagent.data import codec
 from jaxagent.envs import parser
 from jaxagent.envs.solution import Task
-from jaxagent.loops import steps, traces
+from jaxagent.recipes.ml_agent import steps
 from jaxagent.records import TrainedTurn
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.work import Key, Work
+from jaxagent.training import traces
 from jaxagent.types import Outcome
 from tests import made
 from tests.envs import test_solution_env as solutions
 from tests.learner.conftest import make_samples
-from tests.loops.test_executions import START, _environment
 from tests.records import strategies
+from tests.runtime.test_executions import START, _environment
 
 anything = (
   strategies.texts

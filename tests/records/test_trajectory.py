@@ -1,4 +1,4 @@
-"""What the loops add to a record is beside it in one flat object."""
+"""What the stages add to a record is beside it in one flat object."""
 
 from __future__ import annotations
 

@@ -6,9 +6,11 @@ import math
 import pathlib
 import random
 
-from jaxagent import behaviour, evaluation, metrics, summary
+from jaxagent import metrics
+from jaxagent.analysis import behaviour, evaluation, summary
 from jaxagent.envs import parser
 from jaxagent.records import Evaluated
+from jaxagent.report import Contents
 from tests import made
 
 TASKS = (
@@ -31,8 +33,8 @@ DIFF = """--- train.py
  )"""
 
 
-def build(folder: pathlib.Path, seed: int = 0) -> dict:
-  """Arguments of `write_report` but for the path."""
+def build(folder: pathlib.Path, seed: int = 0) -> Contents:
+  """What a report of made-up figures is made of."""
   rng = random.Random(seed)
   trajectories = [
     (policy, _trajectory(rng, policy, task, i))
@@ -40,7 +42,7 @@ def build(folder: pathlib.Path, seed: int = 0) -> dict:
     for task in TASKS
     for i in range(4)
   ]
-  return dict(
+  return Contents(
     summary=_summary(rng),
     metrics_jsonl=_metrics(folder / 'rl', rng),
     sft_metrics_jsonl=_sft_metrics(folder / 'sft', rng),
@@ -204,4 +206,4 @@ if __name__ == '__main__':
   from jaxagent.report import write_report
 
   target = pathlib.Path(sys.argv[1])
-  print(write_report(target / 'report.html', **build(target)))
+  print(write_report(target / 'report.html', build(target)))

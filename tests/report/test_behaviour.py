@@ -1,6 +1,7 @@
 """What a policy does, counted by hand."""
 
-from jaxagent import behaviour, metrics
+from jaxagent import metrics
+from jaxagent.analysis import behaviour
 from tests import made
 
 A = '--- \n+++ \n@@ -1,2 +1,2 @@\n import os\n-model = 1\n+model = 2\n'

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from jaxagent import benchmark_figures as bf
+from jaxagent.analysis import benchmark_figures as bf
 from tests import made
 
 

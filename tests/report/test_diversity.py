@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from jaxagent import diversity
-from jaxagent.diversity import verb_noun
+from jaxagent.analysis import diversity
+from jaxagent.analysis.diversity import verb_noun
 from tests import made
 
 

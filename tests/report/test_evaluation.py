@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jaxagent import evaluation as ev
+from jaxagent.analysis import evaluation as ev
 
 SCALES = {
   'a': ev.Scale(0.5, 0.9, True),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from jaxagent import failure_modes as fm
-from jaxagent.failure_modes import classify
+from jaxagent.analysis import failure_modes as fm
+from jaxagent.analysis.failure_modes import classify
 from tests import made
 
 

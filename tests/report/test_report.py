@@ -1,16 +1,19 @@
 """The report: self-contained, complete, and deaf to hostile text."""
 
+import dataclasses
 import html.parser
 import re
 import shutil
 import subprocess
 import sys
+from types import MappingProxyType
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jaxagent import behaviour, report
+from jaxagent import report
+from jaxagent.analysis import behaviour
 from jaxagent.records import Evaluated
 from jaxagent.report import charts, page
 from tests import made
@@ -49,8 +52,9 @@ def arguments(tmp_path):
   return synthetic.build(tmp_path)
 
 
-def _write(tmp_path, arguments, **changes):
-  path = report.write_report(tmp_path / 'report.html', **(arguments | changes))
+def _write(tmp_path, arguments, options=MappingProxyType({}), **changes):
+  contents = dataclasses.replace(arguments, **changes)
+  path = report.write_report(tmp_path / 'report.html', contents, **options)
   return path.read_text(encoding='utf-8')
 
 
@@ -105,7 +109,7 @@ def test_nothing_a_model_writes_becomes_markup(tmp_path, arguments, word):
       'versions': {word: word},
       'wall_s': {word: 1},
     },
-    title=word,
+    options={'title': word},
   )
   seen = _Page(text)
   kinds = {tag for tag, _ in seen.tags}
@@ -155,7 +159,7 @@ def test_behaviour_has_a_column_a_part_and_a_row_a_figure(arguments):
   assert page._behaviour({}) is None
   names = {name for name, _, _ in page.BEHAVIOUR}
   assert names <= set(behaviour.FIGURES)
-  whole = page._behaviour(arguments['summary'])
+  whole = page._behaviour(arguments.summary)
   assert len(whole['columns']) == len(page.BEHAVIOUR_PARTS) == 6
 
 
@@ -170,7 +174,7 @@ def test_behaviour_is_a_table_of_the_page(tmp_path, arguments):
 
 def test_the_page_explains_the_reward_of_its_kind_of_run(tmp_path, arguments):
   of_step, of_solution = page.REWARD['step'], page.REWARD['solution']
-  summary = arguments['summary']
+  summary = arguments.summary
   how = summary['evaluation'] | {'start': 'scratch and improved'}
   for changed, said, other in (
     (summary, of_step, of_solution),
@@ -197,14 +201,14 @@ def test_partial_runs_draw_what_there_is(tmp_path, arguments):
 
 
 def test_trajectories_are_thinned_evenly(tmp_path, arguments):
-  text = _write(tmp_path, arguments, max_trajectories=16)
+  text = _write(tmp_path, arguments, {'max_trajectories': 16})
   tags = [a for t, a in _Page(text).tags if a.get('class') == 'trajectory']
   assert len(tags) == 16
   assert len({(a['data-policy'], a['data-task']) for a in tags}) == 16
   assert '16 of 64 are in this file' in text
 
 
-def test_steps_as_the_loops_record_them(tmp_path, arguments):
+def test_steps_as_the_stages_record_them(tmp_path, arguments):
   record = made.step(
     response='Reflection: none yet\nThought: try trees\nAction: Edit\n'
     'Action Input: {\n "a": 1\n}',
@@ -252,7 +256,7 @@ def test_a_chart_of_any_two_values(a, b):
 )
 @pytest.mark.slow
 def test_in_a_browser_filters_run_and_nothing_else(tmp_path, arguments):
-  trajectories = [_hostile(w) for w in HOSTILE] + arguments['trajectories']
+  trajectories = [_hostile(w) for w in HOSTILE] + arguments.trajectories
   _write(tmp_path, arguments, trajectories=trajectories)
   flags = (
     '--headless --no-sandbox --disable-gpu --disable-quic --no-first-run '
@@ -279,7 +283,7 @@ def test_seconds_of_rl_are_shown_by_task_and_outcome(tmp_path, arguments):
     'wine': {'ok': {'count': 3, 'exec_s': 7.5}},
     '<b>x': {'timeout': {'count': 1, 'exec_s': 1234.0}},
   }
-  summary = arguments['summary'] | {'extra': {'rl_seconds': seconds}}
+  summary = arguments.summary | {'extra': {'rl_seconds': seconds}}
   seen = _Page(_write(tmp_path, arguments, summary=summary)).seen
   text = ' '.join(' '.join(seen).split())
   assert '<b>x timeout 1 1,234.0 wine ok 3 7.5' in text

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from jaxagent import summary
+from jaxagent.analysis import summary
 from tests.report import synthetic
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -13,11 +13,11 @@ import pathlib
 import sys
 
 from jaxagent.clock import RealClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.work import Workers
 from jaxagent.testing import keyed
 from jaxagent.testing.process_executor import ProcessExecutor
 
@@ -44,14 +44,9 @@ def main(folder: pathlib.Path) -> None:
   scheduler = Scheduler(
     PromptSource(range(40)),
     keyed.Helped(TURNS),
-    sampler,
-    executor,
-    executor,
-    Ledger(),
-    RealClock(),
-    SchedulerConfig(BATCH, rest='wait'),
+    Workers(sampler, executor, executor, RealClock()),
+    SchedulerConfig(BATCH, rest='wait', roles=keyed.Helped.roles),
     journal=journal,
-    roles=keyed.Helped.roles,
   )
   saved = folder / 'checkpoint.json'
   step, state = json.loads(saved.read_text()) if saved.exists() else (0, None)

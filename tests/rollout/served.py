@@ -18,9 +18,10 @@ from flax import nnx
 from configs import common
 from jaxagent import types
 from jaxagent.data import bpe
-from jaxagent.loops import device, engines
 from jaxagent.models import init_decoder, token_logprobs
+from jaxagent.runtime import engines
 from jaxagent.testing import process_tree
+from jaxagent.training import device
 
 ROOT = pathlib.Path(__file__).parents[2]
 # launch_scripts/test.sh names another folder where this one is for CUDA.

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from jaxagent.clock import VirtualClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout import events
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Key, Sampled, WorkResult
+from jaxagent.rollout.work import Key, Sampled, Workers, WorkResult
 from jaxagent.testing import keyed
 from jaxagent.testing.fake_executor import FakeExecutor
 from jaxagent.testing.virtual_inbox import VirtualInbox
@@ -69,11 +68,7 @@ class Run:
     scheduler = Scheduler(
       PromptSource(range(POOL), group_size=self.group_size),
       interaction,
-      self.sampler,
-      executor,
-      inbox,
-      Ledger(),
-      clock,
+      Workers(self.sampler, executor, inbox, clock),
       SchedulerConfig(
         BATCH,
         rest=self.rest,
@@ -81,9 +76,9 @@ class Run:
         max_staleness=None,
         watchdog_s=1e5,
         group_size=self.group_size,
+        roles=keyed.Helped.roles,
       ),
       journal=self.journal,
-      roles=keyed.Helped.roles,
     )
     saved = self.saved[-1][1]
     scheduler.resume(None if saved is None else json.loads(saved))

@@ -15,8 +15,8 @@ from flax import nnx
 from jaxagent import types
 from jaxagent.models import ModelConfig, cached, init_decoder
 from jaxagent.rollout import native_programs, prompt_rows, sampling
-from jaxagent.rollout.engine import EngineError, RequestError, before_stop
-from jaxagent.rollout.native_engine import NativeEngine
+from jaxagent.rollout.engine import Ends, EngineError, RequestError, before_stop
+from jaxagent.rollout.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.sampling import truncate
 
 # The fast subset has test_conformance.
@@ -42,10 +42,8 @@ def engine():
     graphdef,
     params,
     CONFIG,
-    eos_ids=(1,),
-    prompt_buckets=(8, 16),
-    batch_buckets=(1, 4),
-    max_new_tokens=24,
+    Shapes((8, 16), (1, 4), max_new_tokens=24),
+    Ends((1,)),
   )
 
 
@@ -67,7 +65,7 @@ def _spell(ids):
 
 def test_stop_texts_cut_at_the_token_that_completes_them(engine, monkeypatch):
   free = engine.generate([request(2)])[0]
-  monkeypatch.setattr(engine, '_decode', _spell)
+  monkeypatch.setattr(engine, '_ends', Ends((1,), _spell))
   text = _spell(free.token_ids)
   for at in range(len(text) - 3):
     stop = text[at : at + 3]
@@ -161,9 +159,7 @@ def test_samples_follow_the_policy():
     graphdef,
     params,
     CONFIG,
-    prompt_buckets=(8,),
-    batch_buckets=(500,),
-    max_new_tokens=1,
+    Shapes((8,), (500,), max_new_tokens=1),
   )
   n = 2000
   one = [request(1, seed=s, max_new_tokens=1) for s in range(n)]
@@ -180,15 +176,14 @@ def test_samples_follow_the_policy():
 def test_bad_set_up():
   graphdef, params = init_decoder(CONFIG, 0)
   with pytest.raises(ValueError, match='max_position_embeddings'):
-    NativeEngine(graphdef, params, CONFIG, prompt_buckets=(999,))
+    NativeEngine(graphdef, params, CONFIG, Shapes(prompt_buckets=(999,)))
   with pytest.raises(ValueError, match='outside the vocabulary'):
     NativeEngine(
       graphdef,
       params,
       CONFIG,
-      eos_ids=(67,),
-      prompt_buckets=(8,),
-      max_new_tokens=8,
+      Shapes(prompt_buckets=(8,), max_new_tokens=8),
+      Ends((67,)),
     )
 
 
@@ -202,7 +197,7 @@ def _same(a, b):
 
 
 def test_short_ones_leave_before_long_ones():
-  engine = _fresh(eos_ids=(), max_new_tokens=96)
+  engine = _fresh(Ends(), max_new_tokens=96)
   engine.submit([request(1, max_new_tokens=96), request(2, max_new_tokens=1)])
   found = engine.poll()
   while more := engine.poll():
@@ -241,18 +236,11 @@ def test_batch_invariant_is_equal_to_the_last_bit():
   engine.close()
 
 
-def _fresh(**options):
+def _fresh(ends=Ends((1,)), **shapes):
   graphdef, params = init_decoder(CONFIG, 0)
   params = jax.tree.map(lambda a: 4 * a, params)
-  options = {
-    'batch_buckets': (1, 4),
-    'max_new_tokens': 24,
-    'eos_ids': (1,),
-    **options,
-  }
-  return NativeEngine(
-    graphdef, params, CONFIG, prompt_buckets=(8, 16), **options
-  )
+  shapes = {'batch_buckets': (1, 4), 'max_new_tokens': 24, **shapes}
+  return NativeEngine(graphdef, params, CONFIG, Shapes((8, 16), **shapes), ends)
 
 
 def _submit_and_hold(engine, requests):
@@ -274,7 +262,7 @@ def _submit_and_hold(engine, requests):
 def test_version_spans_show_new_weights_in_the_middle_of_a_request():
   """Each span's log-probs are those of its own weights, given the keys that
   the earlier ones left."""
-  engine = _fresh(eos_ids=(), max_new_tokens=40)
+  engine = _fresh(Ends(), max_new_tokens=40)
   old = engine._params
   new = jax.tree.map(lambda a: a * 0.9, old)
   prompt = np.arange(2, 8, dtype=np.int32)
@@ -285,7 +273,7 @@ def test_version_spans_show_new_weights_in_the_middle_of_a_request():
   seam = done.version_spans[0][2]
   assert 0 < seam < 40
   assert done.version_spans == ((0, 0, seam), (1, seam, 40))
-  whole = _fresh(eos_ids=(), max_new_tokens=40)
+  whole = _fresh(Ends(), max_new_tokens=40)
   before = whole.generate([request])[0]
   np.testing.assert_array_equal(before.token_ids[:seam], done.token_ids[:seam])
   # By hand: old keys up to the seam, then one step at a time with the new.
@@ -319,7 +307,7 @@ def test_version_spans_show_new_weights_in_the_middle_of_a_request():
 
 
 def test_abort_gives_what_there_is_and_frees_the_place():
-  engine = _fresh(eos_ids=(), batch_buckets=(1,), max_new_tokens=96)
+  engine = _fresh(Ends(), batch_buckets=(1,), max_new_tokens=96)
   long = [
     types.Request(
       f'a{i}',

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from jaxagent.clock import VirtualClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.work import Workers
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -47,11 +47,7 @@ def drive(turns=1, updates=6, slots=2, decode_s=10.0, exec_s=1.0, **permits):
   scheduler = Scheduler(
     PromptSource(range(64)),
     Bandit(turns),
-    sampler,
-    executor,
-    inbox,
-    Ledger(),
-    inbox.clock,
+    Workers(sampler, executor, inbox, inbox.clock),
     SchedulerConfig(16, max_staleness=None, **permits),
   )
   starts = []

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from jaxagent.clock import VirtualClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.rollout_log import RolloutLog, read
 from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.work import Workers
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -33,11 +33,12 @@ def build(path, act, faults=None, turns=1, journal=None, **options):
   return Scheduler(
     PromptSource(range(64), group_size=1, seed=0),
     Bandit(turns),
-    ArmSampler(inbox, np.zeros(2), 0, 0.0),
-    FakeExecutor(inbox, act, 6, 2, faults),
-    inbox,
-    Ledger(),
-    clock,
+    Workers(
+      ArmSampler(inbox, np.zeros(2), 0, 0.0),
+      FakeExecutor(inbox, act, 6, 2, faults),
+      inbox,
+      clock,
+    ),
     SchedulerConfig(**options),
     journal=journal,
     log=RolloutLog(path, clock),

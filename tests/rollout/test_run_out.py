@@ -8,14 +8,13 @@ import dataclasses
 import pytest
 
 from jaxagent.clock import VirtualClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Feed
 from jaxagent.interactions import POLICY
 from jaxagent.rollout import under_way
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import WorkResult
+from jaxagent.rollout.work import Workers, WorkResult
 from jaxagent.testing import keyed
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.virtual_inbox import VirtualInbox
@@ -57,22 +56,18 @@ class Run:
     scheduler = Scheduler(
       feed,
       keyed.Helped(TURNS),
-      sampler,
-      FakeExecutor(inbox, act, 4, 0, faults),
-      inbox,
-      Ledger(),
-      clock,
+      Workers(sampler, FakeExecutor(inbox, act, 4, 0, faults), inbox, clock),
       SchedulerConfig(
         1,
         **{
           'watchdog_s': float('inf'),
           'max_in_flight': 100,
           'max_quarantined': 1000,
+          'roles': keyed.Helped.roles,
           **self.options,
         },
       ),
       journal=self.journal,
-      roles=keyed.Helped.roles,
       deliver=deliver,
     )
     self.clock = clock
@@ -253,14 +248,14 @@ def test_each_role_has_its_own_number_of_calls_in_flight(tmp_path, limit):
   scheduler = Scheduler(
     feed,
     keyed.Helped(1),
-    Slow(inbox),
-    FakeExecutor(inbox, keyed.act, 9),
-    inbox,
-    Ledger(),
-    clock,
-    SchedulerConfig(1, max_in_flight=9, max_decoding=4),
-    roles=keyed.Helped.roles,
-    max_concurrency={keyed.HELPER: limit},
+    Workers(Slow(inbox), FakeExecutor(inbox, keyed.act, 9), inbox, clock),
+    SchedulerConfig(
+      1,
+      max_in_flight=9,
+      max_decoding=4,
+      roles=keyed.Helped.roles,
+      max_concurrency={keyed.HELPER: limit},
+    ),
     deliver=lambda prompt, progress, error: ended.append(prompt.prompt_id),
   )
   scheduler.run_out()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxagent.clock import VirtualClock
-from jaxagent.data.ledger import Ledger, LedgerError, Status
+from jaxagent.data.ledger import LedgerError, Status
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import (
@@ -16,7 +16,7 @@ from jaxagent.rollout.records import (
   StalledError,
 )
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import WorkResult
+from jaxagent.rollout.work import Workers, WorkResult
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -47,13 +47,8 @@ def build(
   return Scheduler(
     source,
     Bandit(turns),
-    sampler,
-    executor,
-    inbox,
-    Ledger(),
-    clock,
-    config,
-    seed=seed,
+    Workers(sampler, executor, inbox, clock),
+    dataclasses.replace(config, seed=seed),
     journal=journal,
   )
 

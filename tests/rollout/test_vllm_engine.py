@@ -14,7 +14,13 @@ import pytest
 
 from jaxagent import types
 from jaxagent.rollout import vllm_engine
-from jaxagent.rollout.engine import EngineError, RequestError, mix_seed
+from jaxagent.rollout.engine import (
+  Ends,
+  EngineError,
+  RequestError,
+  RequestLimits,
+  mix_seed,
+)
 from jaxagent.rollout.vllm_api import Vllm
 from jaxagent.rollout.vllm_engine import VllmEngine
 from jaxagent.testing.fake_vllm import FakeVllm
@@ -64,14 +70,11 @@ class Probe:
       raise EngineError(f'{url}: log-probs differ by {gap}')
 
 
-def _engine(fleet, **options):
-  options = {
-    'vocab_size': 50,
-    'max_prompt_tokens': 32,
-    'max_new_tokens': 64,
-    **options,
-  }
-  engine = VllmEngine(fleet, Sync(), Probe(), **options)
+def _engine(fleet, decode=None, **options):
+  limits = RequestLimits(50, max_prompt_tokens=32, max_new_tokens=64)
+  engine = VllmEngine(
+    fleet, Sync(), Probe(), limits, Ends(decode=decode), **options
+  )
   engine.update_weights(0, 0)  # the double's log-probs are -params / 100
   return engine
 

@@ -8,6 +8,7 @@ import pytest
 
 from jaxagent.rollout import vllm_fleet
 from jaxagent.rollout.engine import EngineError
+from jaxagent.rollout.vllm_api import ServerOptions
 from jaxagent.testing.fake_vllm import FakeVllm
 
 
@@ -34,9 +35,12 @@ def test_closing_ends_the_wait_for_a_lost_server():
 def launched(tmp_path):
   """A fleet of one server that was never started: its program fails."""
   fleet = vllm_fleet.LaunchedFleet(
-    '/bin/false', tmp_path, tmp_path / 'logs', n=0, dtype='float32',
-    max_model_len=64, max_num_seqs=1, sync='folder', cpu=True,
-  )  # fmt: skip
+    '/bin/false',
+    tmp_path,
+    tmp_path / 'logs',
+    ServerOptions('float32', 64, 1, 'folder', cpu=True),
+    n=0,
+  )
   fleet.urls, fleet._devices = ('http://127.0.0.1:1',), ('',)
   yield fleet
   fleet.close()

@@ -1,15 +1,19 @@
 """What a server of vLLM is started with."""
 
-from jaxagent.rollout.vllm_api import launch_options
+import dataclasses
 
-GIVEN = {
-  'model': 'DIR', 'host': '127.0.0.1', 'port': 1, 'dtype': 'bfloat16',
-  'max_model_len': 2048, 'max_num_seqs': 8, 'sync': 'folder', 'cpu': False,
-}  # fmt: skip
+from jaxagent.rollout.vllm_api import ServerOptions, launch_options
+
+GIVEN = ServerOptions('bfloat16', 2048, 8, 'folder', cpu=False)
+
+
+def _launched(devices='', **changes):
+  options = dataclasses.replace(GIVEN, **changes)
+  return launch_options('DIR', '127.0.0.1', 1, options, devices)
 
 
 def test_nothing_is_asked_that_was_not_given():
-  args, env = launch_options(**GIVEN)
+  args, env = _launched()
   for name in (
     '--enforce-eager',
     '--gpu-memory-utilization',
@@ -20,8 +24,8 @@ def test_nothing_is_asked_that_was_not_given():
 
 
 def test_table_3_of_paper_003():
-  args, env = launch_options(
-    **GIVEN, devices='0,1', gpu_memory_utilization=0.2, enforce_eager=True
+  args, env = _launched(
+    devices='0,1', gpu_memory_utilization=0.2, enforce_eager=True
   )
   text = ' '.join(args)
   assert '--tensor-parallel-size 2' in text and '--enforce-eager' in args
@@ -30,9 +34,7 @@ def test_table_3_of_paper_003():
 
 
 def test_the_cpu_has_options_of_its_own():
-  args, _ = launch_options(
-    **(GIVEN | {'cpu': True}), gpu_memory_utilization=0.2, enforce_eager=True
-  )
+  args, _ = _launched(cpu=True, gpu_memory_utilization=0.2, enforce_eager=True)
   assert (
     args.count('--enforce-eager') == 1
     and '--gpu-memory-utilization' not in args

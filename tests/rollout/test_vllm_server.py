@@ -118,7 +118,7 @@ def test_a_cache_of_earlier_weights_is_seen(one, monkeypatch):
 
 @pytest.mark.alone
 def test_killed_in_mid_request_it_comes_back(one):
-  """Of its two processes the one that computes (tests.loops: the other)."""
+  """Of its two processes the one that computes (tests.runs: the other)."""
   requests = [one.request(i, 40, max_new_tokens=NEW) for i in range(24)]
   new = scaled(one.params, 0.9)
   one.engine.update_weights(new, 11)

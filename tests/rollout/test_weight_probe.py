@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from jaxagent import accelerator
-from jaxagent.loops import engines
+from jaxagent.devices import accelerator
+from jaxagent.runtime import engines
 
 
 def test_it_is_scored_in_turn_with_the_learners_programs(monkeypatch):

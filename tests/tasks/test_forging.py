@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from jaxagent.envs.execution import ScriptRunner
+from jaxagent.envs.execution import ExecutionOptions, ScriptRunner
 from jaxagent.envs.solution import Task
 from jaxagent.envs.solution_env import INSTRUMENTERS, SolutionEnvironment
 from jaxagent.instrumentation import marks
@@ -106,7 +106,9 @@ for content in (b'', b'\xff', b'\n', b'id,label\n', b'a,b\n1,2\n', b'{}', b'"'):
 @pytest.fixture(scope='module')
 def runner(prepared, grader):
   with SandboxPool(2, min_tier='T2', zygote=True) as pool:
-    yield ScriptRunner(prepared, pool, grader, timeout_s=30, memory_mb=1024)
+    yield ScriptRunner(
+      prepared, pool, grader, ExecutionOptions(timeout_s=30, memory_mb=1024)
+    )
 
 
 @pytest.fixture(scope='module', params=INSTRUMENTERS)

@@ -11,13 +11,15 @@ import pytest
 from jaxagent import types
 from jaxagent.envs import mlagentbench_tasks, parser, workspace
 from jaxagent.envs import tasks as lib
+from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.grading import Grader
-from jaxagent.envs.step_env import StepEnvironment
+from jaxagent.envs.step_env import StepEnvironment, StepRules, TextModels
 from jaxagent.sandbox import SandboxPool
 from jaxagent.stand_ins.editor import ScriptedEditor
 from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 
 NAME = 'house-price'
+MODELS = TextModels(ScriptedEditor(), ScriptedReader(), NoHelper())
 STARTER = """
 import json
 import pandas as pd
@@ -209,11 +211,9 @@ def env(prepared, grader):
     yield StepEnvironment(
       {NAME: prepared},
       pool,
-      ScriptedEditor(),
       grader,
-      reader=ScriptedReader(),
-      helper=NoHelper(),
-      zygote=False,
+      MODELS,
+      options=ExecutionOptions(zygote=False),
     )
 
 
@@ -237,9 +237,8 @@ def test_a_long_table_is_read_where_it_lies(tmp_path, grader, dialect):
   (root / 'scripts/prepared').write_text('success')
   task = lib.prepare_task(lib.load_task(NAME, tmp_path), tmp_path / 'made')
   env = StepEnvironment(
-    {NAME: task}, None, ScriptedEditor(), grader,
-    reader=ScriptedReader(), helper=NoHelper(), dialect=dialect,
-  )  # fmt: skip
+    {NAME: task}, None, grader, MODELS, StepRules(dialect=dialect)
+  )
   env.dialect.max_observation_chars = None
   files = env.starter(NAME)
   assert isinstance(files['test.csv'], types.Blob)
@@ -348,8 +347,8 @@ def test_a_starter_that_does_not_run_needs_a_given_m_init(tmp_path, grader):
 
     def start(task):
       runner = StepEnvironment(
-        {NAME: task}, pool, ScriptedEditor(), grader,
-        reader=ScriptedReader(), helper=NoHelper(), zygote=False,
+        {NAME: task}, pool, grader, MODELS,
+        options=ExecutionOptions(zygote=False),
       )  # fmt: skip
       return runner.initial_state(NAME)
 

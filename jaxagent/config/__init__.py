@@ -1,0 +1,1 @@
+"""Options of a run: sections, rules between them, the command line."""

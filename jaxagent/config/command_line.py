@@ -1,0 +1,100 @@
+"""An experiment of the command line: `--config=FILE.py[:VARIANT] --config.KEY=VALUE`."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+from ml_collections import config_flags
+
+from jaxagent import options
+from jaxagent.config import renamed, sections
+
+HELP = (
+  'The experiment, FILE.py[:VARIANT], such as configs/stepwise_ppo.py:tiny.'
+)
+
+
+def read(argv: Sequence[str]) -> Any:
+  """Returns the config that `--config` and `--config.KEY=VALUE` of `argv` make, locked.
+
+  argv: without the program's name; nothing else may be in it. Raises ValueError,
+  one line, for what is not understood.
+  """
+  argv = renamed.arguments(argv)
+  check_overrides(argv)
+  values = flags.FlagValues()
+  config_flags.DEFINE_config_file(
+    'config', None, HELP, flag_values=values, lock_config=True, sys_argv=argv
+  )
+  try:
+    rest = values(['config', *argv])[1:]
+  except flags.Error as error:
+    raise ValueError(str(error)) from error
+  if rest:
+    raise ValueError(
+      f'unexpected argument {rest[0]!r}; options start with --config.'
+    )
+  return values.config
+
+
+def check_overrides(argv: list[str]) -> None:
+  """Raises ValueError for overrides that ml_collections would not report clearly.
+
+  No or another file, a --config.KEY that the experiment has not, no number
+  where it has one.
+  """
+  given = [a[len('--config=') :] for a in argv if a.startswith('--config=')]
+  given += [b for a, b in zip(argv, argv[1:]) if a == '--config']
+  if not given and '--config_help' in argv:
+    return
+  if not given:
+    raise ValueError(
+      '--config is missing; give --config=FILE.py[:VARIANT], such as '
+      '--config=configs/stepwise_ppo.py.'
+    )
+  file, _, variant = given[-1].partition(':')
+  if not os.path.isfile(file):
+    raise ValueError(
+      f'--config={file}: no such file here ({os.getcwd()}); run from a '
+      'checkout, whose configs/ and tasks/ an installed package has not, or '
+      'give the path of one, such as CHECKOUT/configs/stepwise_ppo.py with '
+      '--config.tasks_dir=CHECKOUT/tasks.'
+    )
+  # The experiments of a checkout import each other, from wherever it is run.
+  sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(file))))
+  config = runpy.run_path(file)['get_config'](variant)
+  for arg in argv:
+    if not arg.startswith('--config.'):
+      continue
+    path, _, text = arg[len('--config.') :].partition('=')
+    node = config
+    for depth, part in enumerate(path.split('.')):
+      if not hasattr(node, 'keys') or part not in node:
+        where = '.'.join(['config', *path.split('.')[:depth]])
+        if said := sections.retired(path):
+          raise ValueError(f'{arg} {said}')
+        known = sorted(node.keys()) if hasattr(node, 'keys') else ['-']
+        if not known:
+          raise ValueError(
+            f'--config.{path}: give {where} as a whole, --{where}="{{{part!r}: ...}}".'
+          )
+        raise ValueError(
+          f'--config.{path}: {options.unknown(where, part, known)}'
+        )
+      node = node[part]
+    _check_number(arg, text, type(node))
+
+
+def _check_number(arg: str, text: str, kind: type) -> None:
+  words = {int: 'a whole number', float: 'a number'}.get(kind)
+  if not words or '=' not in arg:
+    return
+  try:
+    kind(text)
+  except ValueError:
+    raise ValueError(f'{arg}: {text!r} must be {words}.') from None

@@ -1,0 +1,167 @@
+"""Checks of a config before any work, and of the work directory it names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from jaxagent import options
+from jaxagent.config import checks, endpoints, renamed, rules, sections
+from jaxagent.errors import UserError
+from jaxagent.files import disk
+
+# Where results go, not what they are: left out of the config's hash.
+_PLACE = ('work_dir', 'dry_run', 'recipe', 'stage', 'name')
+
+
+def prepare(config: ConfigDict) -> None:
+  """Replaces former keys, and a leading `~` in each path of the config, in place.
+
+  Raises UserError for a former value that is not known, or for the home of a user
+  that is not there.
+  """
+  try:
+    renamed.upgrade(config)
+  except ValueError as error:
+    raise UserError(str(error)) from error
+  with config.unlocked():
+    for key in sections.paths(config):
+      if not checks.has(config, key):
+        continue
+      *parents, last = key.split('.')
+      node = checks.get(config, '.'.join(parents)) if parents else config
+      if isinstance(node[last], str) and node[last].startswith('~'):
+        try:
+          node[last] = str(disk.user_path(node[last]))
+        except ValueError as error:
+          raise UserError(f'config.{key}={error}') from error
+
+
+def validate(config: ConfigDict) -> None:
+  """Raises UserError with the first complaint of the table of rules."""
+  stages = ('config',) if config.dry_run else ('config', 'run')
+  _refuse(rules.complaint(config, stages))
+
+
+def validate_devices(config: ConfigDict) -> None:
+  """Checks the config against the devices, once they can be counted. Starts jax."""
+  _refuse(rules.complaint(config, ('devices',)))
+
+
+def _refuse(complaint: str) -> None:
+  if complaint:
+    raise UserError(complaint)
+
+
+def config_record(config: ConfigDict) -> dict:
+  """Returns the config without paths and names, i.e. what determines the results.
+
+  Retired keys stand there with the one value they had, so that a run begun by an
+  older version resumes.
+  """
+  record = json.loads(config.to_json_best_effort())
+  for name in checks.open_keys(config):
+    if checks.has(config, name):  # the same whether it was given as text or not
+      _put(record, name, options.as_dict(checks.get(config, name)))
+  for name, key in sections.RETIRED.items():
+    _put(record, name, key.value)
+  for role in endpoints.WITHOUT:
+    record.get(role, {}).pop('max_concurrency', None)  # how fast, not what
+  return {k: v for k, v in record.items() if k not in _PLACE}
+
+
+def _put(record: dict, name: str, value: object) -> None:
+  *parents, last = name.split('.')
+  for parent in parents:
+    record = record[parent]
+  record[last] = value
+
+
+def config_sha(config: ConfigDict) -> str:
+  """Returns the first 16 hex digits of the SHA-256 of `config_record`."""
+  text = json.dumps(config_record(config), sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def open_work_dir(config: ConfigDict, min_free_mb: int = 500) -> pathlib.Path:
+  """Makes or reopens the work directory; refuses that of another config."""
+  path = pathlib.Path(config.work_dir).resolve()
+  if pattern := disk.pattern_in(path):
+    raise UserError(
+      f'config.work_dir={config.work_dir!r} lies at {str(path)!r}, whose '
+      f'{pattern!r} Orbax takes for a pattern: no checkpoint there could be read '
+      'again. Choose another --work_dir without any of * ? [ \\ and gs:.'
+    )
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+    probe = path / '.write_probe'
+    probe.write_text('x')
+    probe.unlink()
+  except OSError as error:
+    raise UserError(
+      f'config.work_dir={config.work_dir!r} cannot be written: '
+      f'{error.strerror}; choose another with --work_dir.'
+    ) from error
+  free_mb = shutil.disk_usage(path).free // 2**20
+  if free_mb < min_free_mb:
+    raise UserError(
+      f'config.work_dir={config.work_dir!r} has {free_mb} MiB free; a run '
+      f'needs {min_free_mb} MiB. Free space or choose another --work_dir.'
+    )
+  _check_same_config(config, path / 'config.json')
+  return path
+
+
+def recorded(work: pathlib.Path) -> ConfigDict:
+  """Returns the config of the run in a work directory, without paths and names."""
+  file = work / 'config.json'
+  if not file.is_file():
+    raise UserError(
+      f'{work} is not a work directory: it has no config.json. Give the --work_dir of '
+      'a run.'
+    )
+  return ConfigDict(_read(file))
+
+
+def _read(file: pathlib.Path) -> dict:
+  try:
+    return json.loads(file.read_text())
+  except ValueError as error:
+    raise UserError(
+      f'{file} is damaged ({error}); restore it or choose another --work_dir.'
+    ) from error
+
+
+def _check_same_config(config: ConfigDict, file: pathlib.Path) -> None:
+  record = config_record(config)
+  if not file.exists():
+    temporary = file.with_suffix('.tmp')
+    temporary.write_text(json.dumps(record, indent=1, sort_keys=True))
+    os.replace(temporary, file)
+    return
+  before = _read(file)
+  changed = _differences(before, record)
+  if changed:
+    shown = '; '.join(f'{k}: {a!r} -> {b!r}' for k, a, b in changed[:5])
+    raise UserError(
+      f'work directory {file.parent} was made by another config ({shown}'
+      f'{"; ..." if len(changed) > 5 else ""}). Give --work_dir=NEW, or run '
+      'with the former config.'
+    )
+
+
+def _differences(before: Any, after: Any, prefix: str = '') -> list[tuple]:
+  if isinstance(before, dict) and isinstance(after, dict):
+    rows = []
+    for key in sorted(before.keys() | after.keys()):
+      rows += _differences(before.get(key), after.get(key), f'{prefix}{key}.')
+    return rows
+  if json.dumps(before) != json.dumps(after):
+    return [(prefix.rstrip('.'), before, after)]
+  return []

@@ -1,0 +1,352 @@
+"""Options of a run and its stages: collect, SFT, RL, evaluation, search."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from jaxagent.analysis import summary
+from jaxagent.envs import agents
+from jaxagent.interactions import MAX_CALLS
+from jaxagent.learner.config import LearnerOptions, SftOptions
+from jaxagent.options import Section, must, option, relation
+from jaxagent.rewards.mle import SCALES
+from jaxagent.rollout.config import SchedulerOptions
+
+_MOST_STEPS = MAX_CALLS // 2  # a completion and an execution each
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig(Section):
+  """Name, stages, seed and folders of a run; the keys without a section."""
+
+  name: str = option('base', help='Name of the experiment.')
+  variant: str = option('tiny', help='Name of the variant.')
+  recipe: str = option(
+    'stepwise',
+    help='The experiment: stepwise, episodewise, solutions, tree_search, agents; '
+    'or your own, module:Class or FILE.py:Class.',
+  )
+  stage: str = option(
+    'all',
+    help='What of the recipe is run: all; or of some recipes collect, sft (up to '
+    'it) or evaluate (of a trained policy).',
+  )
+  seed: int = option(
+    0, least=0, most=2**31 - 1, help='Seed of everything that is drawn.'
+  )
+  work_dir: str = option(
+    'workdir/base',
+    is_path=True,
+    check=must(
+      lambda path: str(path).strip(),
+      'is empty; say where results go with --work_dir.',
+    ),
+    help='Where results go.',
+  )
+  tasks_dir: str = option(
+    'tasks', is_path=True, help='Folder of the tasks.', advanced=True
+  )
+  dry_run: bool = option(False, help='Print the plan and stop.')
+  agent: str = option(
+    'research',
+    choices=tuple(agents.AGENTS),
+    help='How a step-wise policy is prompted, in the full style, and answers; '
+    'random: recipe agents alone.',
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskOptions(Section):
+  """Names of tasks."""
+
+  heldin: tuple[str, ...] = option(
+    (), help='Tasks to train on; (): every bundled one of that split.'
+  )
+  heldout: tuple[str, ...] = option(
+    (),
+    help='Tasks for evaluation alone; (): every bundled one of that split.',
+    advanced=True,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectConfig(Section):
+  """Trajectories of the expert."""
+
+  trajectories_per_task: int = option(32, help='Trajectories of a task.')
+  max_steps: int = option(
+    6, unit='steps', most=_MOST_STEPS, help='Longest trajectory.'
+  )
+  time_limit_s: float = option(
+    1800.0,
+    unit='s',
+    above=0,
+    help="Limit of a trajectory's executions.",
+    advanced=True,
+  )
+  idea_pool: int = option(100, help='Ideas proposed for a task.', advanced=True)
+  ideas_kept: int = option(
+    10, help='Ideas kept of those, the most different.', advanced=True
+  )
+  varied_start: float = option(
+    0.7,
+    least=0,
+    most=1,
+    help='Share that starts from an edited script; 0: none.',
+  )
+
+  relations = (
+    relation(
+      'ideas_kept',
+      'idea_pool',
+      holds=lambda kept, pool: kept <= pool,
+      say='{at}ideas_kept={ideas_kept} are more than '
+      '{at}idea_pool={idea_pool}, from which they are chosen; lower the first.',
+    ),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeConfig(Section):
+  """Trajectories of recipe episodewise, from the starter on."""
+
+  max_steps: int = option(
+    15,
+    unit='steps',
+    most=_MOST_STEPS,
+    help='Longest trajectory.',
+    advanced=True,
+  )
+  time_limit_s: float = option(
+    1800.0,
+    unit='s',
+    above=0,
+    help="Limit of a trajectory's executions.",
+    advanced=True,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class SftConfig(SftOptions):
+  """Supervised fine-tuning on what experts did."""
+
+  epochs: int = option(
+    8, least=0, help='Passes over the data; 0: the model as it is.'
+  )
+  batch_size: int = option(8, unit='rows', help='Rows of a step.')
+  checkpoint_every: int = option(
+    100, unit='steps', help='Steps between checkpoints.', advanced=True
+  )
+  steps: str = option(
+    'ran',
+    choices=('ran', 'improved'),
+    help="The experts' steps that ran, or only those of trajectories that "
+    'were once better than their start.',
+    advanced=True,
+  )
+  deduplicate: bool = option(
+    False,
+    help='Use equal prompts with equal responses once.',
+    advanced=True,
+  )
+  conversations: str = option(
+    '',
+    is_path=True,
+    help='ShareGPT file (.json, .jsonl) to learn from instead; see '
+    "docs/ml_agent.md; '': none.",
+    advanced=True,
+  )
+
+  relations = (
+    relation(
+      'conversations',
+      'epochs',
+      holds=lambda file, epochs: epochs or not file,
+      say='{at}conversations={conversations!r} is not read with '
+      "{at}epochs={epochs}; raise it, or set the file to ''.",
+    ),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class RlConfig(LearnerOptions, SchedulerOptions):
+  """Reinforcement learning: the learner's and the scheduler's options, and its own."""
+
+  updates: int = option(64, help='Updates of the policy.')
+  tasks: tuple[str, ...] = option(
+    (), help='Held-in tasks that RL starts from; (): all.'
+  )
+  states: int = option(
+    0, least=0, help="How many of the experts' states RL starts from; 0: all."
+  )
+  weighting: str = option(
+    'duration',
+    choices=('none', 'duration', 'inclusion'),
+    help='Weights of samples: none, by duration (paper 003), or by the inverse '
+    'probability of being in a batch.',
+  )
+  weight_mean: str = option(
+    'executed',
+    choices=('executed', 'batch'),
+    help='Where weights have the mean 1: steps that ran, or all (paper 003).',
+  )
+  weight_cap: float = option(
+    3.0,
+    least=0,
+    check=must(
+      lambda cap: cap == 0 or cap >= 1,
+      'is below the mean weight, 1; give 1 or more, or 0 for no cap.',
+    ),
+    help='Duration weights are cut at this many means; 0: no cap.',
+  )
+  critic_path: str = option(
+    '',
+    is_path=True,
+    help="Hugging Face folder of the critic's trunk; '': the policy's.",
+  )
+  value_warmup_epochs: int = option(
+    3,
+    least=0,
+    help='Passes of the critic over the collected steps before RL; 0: none.',
+  )
+  checkpoint_every: int = option(
+    1, unit='updates', help='Updates between checkpoints.', advanced=True
+  )
+  keep_checkpoints: int = option(
+    3, help='Checkpoints that are kept.', advanced=True
+  )
+  shuffle_rewards: bool = option(
+    False,
+    help='Shuffle rewards among samples: the control of every claim of '
+    'learning.',
+    advanced=True,
+  )
+
+  relations = (
+    relation(
+      'batch_size',
+      'minibatches',
+      holds=lambda batch, parts: batch % parts == 0,
+      say='{at}batch_size={batch_size} does not divide by '
+      '{at}minibatches={minibatches}; change one of them.',
+    ),
+    relation(
+      'estimator',
+      'group_size',
+      holds=lambda name, group: (
+        name not in ('grpo', 'dr_grpo', 'rloo') or group >= 2
+      ),
+      say='{at}estimator={estimator!r} compares samples of one prompt: '
+      '{at}group_size={group_size} must be at least 2.',
+    ),
+    relation(
+      'states',
+      'group_size',
+      'batch_size',
+      holds=lambda states, group, batch: not states or states * group >= batch,
+      say='{at}states={states} with {at}group_size={group_size} samples each do '
+      'not fill {at}batch_size={batch_size}; raise the first (0: all), or '
+      'lower the last.',
+    ),
+    relation(
+      'baseline',
+      'weighting',
+      'importance_level',
+      holds=lambda baseline, weights, ratios: (
+        baseline == 'mean' or weights != 'none' or ratios != 'none'
+      ),
+      say='{at}baseline={baseline!r} is the mean itself where nothing is '
+      'weighted ({at}weighting={weighting!r}, '
+      "{at}importance_level={importance_level!r}); set it to 'mean', or "
+      'weight.',
+    ),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalConfig(Section):
+  """Evaluation."""
+
+  trajectories_per_task: int = option(
+    16, help='Trajectories of a task; above k: see docs/summary.md.'
+  )
+  max_steps: int = option(
+    2, unit='steps', most=_MOST_STEPS, help='Longest trajectory.'
+  )
+  time_limit_s: float = option(
+    1800.0,
+    unit='s',
+    above=0,
+    help="Limit of a trajectory's executions; no action begins after it.",
+  )
+  k: int = option(8, help='The k of avg@k and best@k.')
+  policies: tuple[str, ...] = option(
+    summary.POLICIES,
+    choices=summary.POLICIES,
+    help='Policies that are evaluated.',
+  )
+
+  relations = (
+    relation(
+      'k',
+      'trajectories_per_task',
+      holds=lambda k, runs: k <= runs,
+      say='{at}k={k} needs as many runs of a task, but '
+      '{at}trajectories_per_task={trajectories_per_task}; lower k or raise the '
+      'runs.',
+    ),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class SolutionConfig(Section):
+  """Whole solutions (recipes solutions and tree_search)."""
+
+  scale: str = option(
+    'bounded',
+    choices=SCALES,
+    help='Reward of a valid score; see docs/rl_for_mle.md.',
+    advanced=True,
+  )
+  improve: float = option(
+    0.5,
+    least=0,
+    most=1,
+    help='Share of prompts with a previous solution; 0: none.',
+    advanced=True,
+  )
+  kept: int = option(
+    256, help='Solutions of a task kept to improve upon.', advanced=True
+  )
+  keep_failed: bool = option(
+    False, help='Keep failed solutions as well.', advanced=True
+  )
+  programs: int = option(
+    2000, least=0, help='Scripted programs for SFT; 0: no SFT.'
+  )
+  samples: int = option(
+    128,
+    help='Solutions of a task at evaluation, as many from scratch as improved.',
+    advanced=True,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchConfig(Section):
+  """Recipe tree_search: draft, debug, improve (AIDE)."""
+
+  runs: int = option(8, help='Searches of a task.', advanced=True)
+  steps: int = option(20, help='Programs of a search.', advanced=True)
+  drafts: int = option(
+    5, help='Programs written from scratch first.', advanced=True
+  )
+  debug_probability: float = option(
+    0.5,
+    least=0,
+    most=1,
+    help='Share of steps that debug where something can be; 0: none.',
+    advanced=True,
+  )
+  debug_depth: int = option(
+    3, help='Failures in a row that are still debugged.', advanced=True
+  )

@@ -1,0 +1,137 @@
+"""Checks of a config's tasks, and of the length of their prompts."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jaxagent.config import checks, model_checks, recipe
+from jaxagent.errors import UserError
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
+
+def tasks_dir(config: ConfigDict) -> str:
+  from jaxagent.config.tasks import folder
+
+  if folder(config).is_dir():
+    return ''
+  return (
+    f'config.tasks_dir={config.tasks_dir!r} is not a folder here '
+    f'({pathlib.Path.cwd()}); run from the root of a checkout or give '
+    '--config.tasks_dir=CHECKOUT/tasks.'
+  )
+
+
+def chosen_tasks(config: ConfigDict) -> str:
+  """Returns a complaint about names, splits, scales or ideas of tasks, else ''."""
+  from jaxagent.config.tasks import choose_tasks, folder
+  from jaxagent.data.ideas import idea_pool
+  from jaxagent.envs.tasks import load_task
+
+  try:
+    heldin, heldout = choose_tasks(config)
+    strange = [name for name in config.rl.tasks if name not in heldin]
+    if strange:
+      return (
+        f'config.rl.tasks: {strange[0]!r} is not held-in; choose from: '
+        f'{", ".join(heldin)}.'
+      )
+    specs = [load_task(name, folder(config)) for name in heldin + heldout]
+    if not recipe.find(config).trains:
+      return ''
+    if bare := [s.name for s in specs if s.layout == 'mlagentbench']:
+      return (
+        f'config.tasks: {", ".join(bare)} without task.yaml: agents are measured '
+        f"there (config.recipe='agents'), config.recipe={config.recipe!r} trains. Write "
+        'a task.yaml with validation and private rows (docs/tasks.md).'
+      )
+    pools = {s.name: len(idea_pool(s)) for s in specs if s.name in heldin}
+  except (ValueError, OSError, UserError) as error:
+    return str(error)
+  for spec in specs:
+    if not spec.has_scale or spec.m_best_private is None:
+      return (
+        f'config.tasks: {spec.name} lacks m_init, m_best or m_best_private in '
+        f'task.yaml, between which scores are placed; run `python -m jaxagent.tasks '
+        f'measure {spec.name}` or leave it out.'
+      )
+  for name, size in pools.items():
+    # The pool of a model is as large as one asks it for.
+    if config.expert.kind == 'scripted' and size < config.collect.idea_pool:
+      return (
+        f'config.collect.idea_pool={config.collect.idea_pool} asks for more '
+        f'ideas than task {name} has ({size}); lower it or leave {name} out.'
+      )
+  return ''
+
+
+def tokenizer_fits(config: ConfigDict) -> str:
+  """Returns a complaint where a given tokenizer cannot be used, else ''.
+
+  It must be readable, fit the model, and leave room for the shortest prompt.
+  """
+  given = config.tokenizer.path or config.model.path
+  if not given or not recipe.find(config).has_policy:
+    return ''
+  from jaxagent.config import templates
+  from jaxagent.files import readings
+
+  where, hf = model_checks.model_of(config)
+  try:
+    tokenizer = templates.load(config, given)
+    readings.check_readers(given, hf)
+  except ValueError as error:
+    return checks.line(error)
+  if complaint := templates.complaint(config, tokenizer):
+    return complaint
+  entries = hf.get('vocab_size')
+  if entries is not None and entries < tokenizer.vocab_size:
+    return (
+      f'{where} has vocab_size={entries}, smaller than the '
+      f'{tokenizer.vocab_size} of the tokenizer in {given!r}: give the '
+      'tokenizer that belongs to it with --config.tokenizer.path=DIR.'
+    )
+  shortest = _shortest(config, lambda text: len(tokenizer.encode_prompt(text)))
+  return too_short(config, shortest)
+
+
+def prompt_room(config: ConfigDict) -> str:
+  """Checks the shortest prompt by a bound for any tokenizer that a run may train.
+
+  A byte-level one never joins what its first step, cutting the text into
+  words, has parted.
+  """
+  if config.tokenizer.path or config.model.path:
+    return ''  # the tokenizer itself will tell
+  from jaxagent.data import bpe
+
+  separator = 1
+  shortest = _shortest(config, lambda text: bpe.word_count(text) + separator)
+  return too_short(config, shortest)
+
+
+def _shortest(config: ConfigDict, length: Callable[[str], int]) -> int:
+  """Returns `length` of the shortest prompt, 0 where it is known later."""
+  from jaxagent.config.tasks import choose_tasks, folder
+  from jaxagent.envs.tasks import load_task
+
+  own = recipe.find(config)
+  specs = [load_task(n, folder(config)) for n in sum(choose_tasks(config), ())]
+  texts = map(own.shortest_prompt, specs)
+  return min(length(text) if text else 0 for text in texts)
+
+
+def too_short(config: ConfigDict, shortest: int) -> str:
+  """Returns the complaint where no prompt fits, else ''; `shortest` in tokens."""
+  room = config.rollout.max_prompt_tokens
+  if room >= shortest:
+    return ''
+  return (
+    f'config.rollout.max_prompt_tokens={room} is below the shortest prompt '
+    f'({shortest} tokens or more in style '
+    f'{config.rollout.prompt_style!r}): every prompt would lose its '
+    f'beginning; give --config.rollout.max_prompt_tokens={shortest} or more.'
+  )

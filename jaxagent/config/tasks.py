@@ -1,0 +1,76 @@
+"""Choice of a run's tasks."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING
+
+from jaxagent.config import recipe
+from jaxagent.config.stages import RunConfig
+from jaxagent.envs.tasks import list_tasks, task_names
+from jaxagent.errors import UserError
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
+
+BUNDLED = pathlib.Path(__file__).parents[2] / 'tasks'
+
+
+def folder(config: ConfigDict) -> pathlib.Path:
+  """Returns the folder of the tasks.
+
+  That of the checkout which jaxagent is installed from, where `tasks_dir` has its
+  default and the working directory has no such folder.
+  """
+  chosen = pathlib.Path(config.tasks_dir)
+  is_default = config.tasks_dir == RunConfig.defaults()['tasks_dir']
+  return BUNDLED if is_default and not chosen.is_dir() else chosen
+
+
+def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
+  """Returns the names of (held-in, held-out) tasks; an empty option means all.
+
+  An empty `tasks.heldout` means none where the recipe says so (`every_heldout`).
+  """
+  where, own = folder(config), recipe.find(config)
+  known = task_names(where)
+
+  def pick(names, split):
+    names = tuple(names)
+    unknown = [n for n in names if n not in known]
+    if unknown:
+      raise UserError(
+        f'config.tasks.{split}: unknown task {unknown[0]!r}; choose from: '
+        f'{", ".join(known)}.'
+      )
+    if names:
+      return names
+    return tuple(
+      s.name
+      for s in list_tasks(where)
+      if s.split == split and (s.m_init is not None or not own.trains)
+    )
+
+  heldin = pick(config.tasks.heldin, 'heldin')
+  heldout: tuple[str, ...] = ()
+  if own.every_heldout or config.tasks.heldout:
+    heldout = pick(config.tasks.heldout, 'heldout')
+  both = sorted(set(heldin) & set(heldout))
+  if both:
+    raise UserError(
+      f'config.tasks: {both} are both held-in and held-out; a task is either trained '
+      'on or kept for evaluation. Take them out of config.tasks.heldin or heldout.'
+    )
+  if not own.trains:
+    if not heldin + heldout:
+      raise UserError(
+        f'config.tasks: there is no task in {where}; give another folder with '
+        '--config.tasks_dir=DIR.'
+      )
+  elif not heldin:
+    raise UserError(
+      f'config.tasks.heldin: no held-in task to train on in {where}; name some with '
+      '--config.tasks.heldin.'
+    )
+  return heldin, heldout

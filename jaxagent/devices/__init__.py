@@ -1,0 +1,1 @@
+"""Mesh and sharding of arrays, turns of the accelerator, several processes."""

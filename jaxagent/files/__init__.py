@@ -1,0 +1,1 @@
+"""Places and formats on disk: full disks, folders of models, tokenizers' files."""

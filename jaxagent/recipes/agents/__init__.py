@@ -1,0 +1,1 @@
+"""Agents around a model behind an endpoint, measured (paper 002)."""

@@ -1,0 +1,175 @@
+"""Evaluation: rollouts without a learner, checked, sealed, kept in `eval/LABEL.json`.
+
+Every recipe's evaluation is an `Evaluation` with hooks of its own: which rollouts, how
+an execution is carried out, which records they make.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jaxagent import audit, types
+from jaxagent.data.prompts import Feed
+from jaxagent.errors import MachineryError, tolerated
+from jaxagent.interactions import Interaction, Progress
+from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.recipes.starts import write_json
+from jaxagent.records import Evaluated, TakenStep, reward_of
+from jaxagent.rollout.thread_sampler import FrozenRole
+from jaxagent.rollout.work import Work
+from jaxagent.runtime import kept
+from jaxagent.training import rollouts
+
+if TYPE_CHECKING:
+  from jaxagent.runtime.host import Host
+
+
+class Evaluation(abc.ABC):
+  """Rollouts of one label.
+
+  host: tasks, sandbox, environment.
+  label: names the file of its records, and its jobs.
+  title: for people.
+  rollouts, executions: how many there will be at most.
+  interaction: of the rollouts.
+  policy: engine and requests of the policy, where it takes part.
+  frozen: role -> how its answers are drawn.
+  feed: the prompts; `begin` and `ended` push into it.
+  missing: records of rollouts that infrastructure errors ended.
+  """
+
+  interaction: Interaction
+  policy: rollouts.PolicyRole | None = None
+  frozen: Mapping[str, FrozenRole] = {}
+
+  def __init__(
+    self, host: Host, label: str, title: str, rollouts: int, executions: int
+  ):
+    self.host, self.label, self.title = host, label, title
+    self.rollouts, self.executions = rollouts, executions
+    self.feed = Feed()
+    self.missing: list[Evaluated] = []
+
+  @abc.abstractmethod
+  def begin(self) -> None:
+    """Pushes the first prompts into the feed."""
+
+  @abc.abstractmethod
+  def execute(self, work: Work, job_id: str) -> types.Executed:
+    """Carries out one execution, graded on the private rows as well."""
+
+  @abc.abstractmethod
+  def ended(
+    self, prompt: types.Prompt, progress: Progress | None, error: str
+  ) -> None:
+    """Takes a rollout as it ends; may push more prompts into the feed.
+
+    error: of the infrastructure that ended it; '' where none did.
+    """
+
+  @abc.abstractmethod
+  def records(self) -> list[Evaluated]:
+    """Returns the records of all rollouts, once they have ended."""
+
+  def begun(self, found: Sequence[Evaluated]) -> int:
+    """Returns how many rollouts there were."""
+    return len(found)
+
+  def run(self) -> list[Evaluated]:
+    """Runs what is not stored yet; returns and stores the records.
+
+    A killed evaluation resumes each rollout where it was. Raises MachineryError as
+    soon as infrastructure errors have cut more than a tenth short; the same command
+    then resumes those.
+    """
+    path = self.host.work / 'eval' / f'{self.label}.json'
+    folder = rollouts.journal_of(self.host.work, self.label)
+    if (stored := kept.kept_json(path, kept.trajectories)) is not None:
+      rollouts.forget(folder)  # a kill may have come in between
+      return stored
+    self.begin()
+    with ProgressBar(self.title, self.executions) as bar:
+
+      def execute(work: Work, job_id: str) -> types.Executed:
+        executed = self.execute(work, job_id)
+        bar.update()
+        return executed
+
+      rollouts.run(
+        self.host,
+        folder,
+        self.feed,
+        self.interaction,
+        execute=execute,
+        deliver=self.ended,
+        name=f'eval-{self.label}',
+        frozen=self.frozen,
+        policy=self.policy,
+        check=self._check_too_many,
+      )
+    found = self.records()
+    check_missing(self.title, self.missing, self.begun(found))
+    sealed = audit.seal([r.to_json() for r in found], self.label)
+    write_json(path, list(sealed))
+    rollouts.forget(folder)
+    return found
+
+  def _check_too_many(self) -> None:
+    """Raises MachineryError once more than a tenth are missing.
+
+    An endpoint that is gone need not be asked for every trajectory first.
+    """
+    if len(self.missing) > tolerated(self.rollouts):
+      check_missing(self.title, self.missing, self.rollouts)
+
+
+def split_of(host: Host, task: str) -> str:
+  """Returns 'heldin' or 'heldout'."""
+  return 'heldin' if task in host.heldin else 'heldout'
+
+
+def steps_of(progress: Progress | None) -> list[types.Executed]:
+  """Returns the executions of a rollout, in their order."""
+  if progress is None:
+    return []
+  results = [result for _, result in progress.results]
+  return [one for one in results if isinstance(one, types.Executed)]
+
+
+def taken_step(executed: types.Executed) -> TakenStep:
+  """Returns an execution as stored trajectories have it.
+
+  Raises UserError where its record gives no reward: fix its class.
+  """
+  record = executed.made
+  reward = record.checked(reward_of(record))
+  return TakenStep(record=record, reward=reward, **executed.kept)
+
+
+def present(records: Sequence[Evaluated]) -> list[Evaluated]:
+  """Returns the records that count: those that no infrastructure error cut short."""
+  return [r for r in records if not r.missing]
+
+
+def check_missing(title: str, missing: Sequence[Evaluated], total: int) -> None:
+  """Prints what is missing; raises MachineryError where it is more than a tenth.
+
+  Called before the records are stored for good. total: how many were begun.
+  """
+  reasons = Counter(r.reason for r in missing)
+  if not reasons:
+    return
+  what = (
+    f'{title}: {reasons.total()} of {total} trajectories were lost to '
+    'infrastructure errors'
+  )
+  why = f'most often: {reasons.most_common(1)[0][0]}'
+  if reasons.total() > tolerated(total):
+    raise MachineryError(
+      f'{what}; {why}. Fix the cause and rerun the same command; it resumes from '
+      'the other trajectories.'
+    )
+  print(f'{what} and are left out of the statistics; {why}')

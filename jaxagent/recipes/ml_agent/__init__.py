@@ -1,0 +1,1 @@
+"""ML-Agent (paper 000): steps and trajectories of an agent."""

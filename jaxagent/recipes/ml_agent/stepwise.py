@@ -1,0 +1,83 @@
+"""Step-wise RL (paper 000, section 4.2): one action from one expert state.
+
+A state comes from the pool, the policy answers, the answer is carried out,
+and the reward of equation 6 is credited to it. A trajectory has one step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jaxagent import types
+from jaxagent.data.prompts import PromptSource
+from jaxagent.recipes.ml_agent import steps
+from jaxagent.recipes.ml_agent.trajectory import Trajectory
+from jaxagent.records import StepRecord
+from jaxagent.rollout.thread_sampler import FrozenRole
+from jaxagent.rollout.work import Ask, Work
+from jaxagent.training.policy import Policy, seed_of
+
+if TYPE_CHECKING:
+  from jaxagent.runtime.host import Host
+
+
+class StepwiseWorkflow(Trajectory):
+  """Trajectories of one step.
+
+  Args:
+    host: tasks, sandbox, environment.
+    pool: state id -> State, the training states.
+    policy: samples with the learner's parameters.
+    max_steps, time_limit_s: of a trajectory.
+  """
+
+  name = 'stepwise'
+  record_type = StepRecord
+
+  def __init__(
+    self,
+    host: Host,
+    pool: Mapping[str, types.State],
+    policy: Policy,
+    *,
+    max_steps: int = 1,
+    time_limit_s: float = math.inf,
+  ):
+    switches = steps.switches(host.config)
+    super().__init__(
+      policy.prompt_ids,
+      policy.text,
+      max_steps=max_steps,
+      time_limit_s=time_limit_s,
+      reward=lambda done: done.made.derive(switches),
+    )
+    self._host, self._pool, self._policy = host, pool, policy
+
+  def source(self) -> PromptSource:
+    config = self._host.config
+    return PromptSource(
+      self._pool, group_size=config.rl.group_size, seed=config.seed
+    )
+
+  def request(self, ask: Ask) -> types.Request:
+    seed = seed_of(self._host.config.seed, 'rl', ask.key)
+    return self._policy.request(ask.call.prompt, str(ask.key), seed)
+
+  @property
+  def frozen_roles(self) -> Mapping[str, FrozenRole]:
+    return {}
+
+  def execute(self, work: Work) -> types.Executed:
+    action = work.call.request
+    return steps.execute(
+      self._host,
+      action.state,
+      action.response,
+      job_id=str(work.key),
+      most_s=action.left_s,
+    )
+
+  def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
+    return {}

@@ -1,0 +1,136 @@
+"""Prompts for whole solutions, and scripted programs to fine-tune on."""
+
+from __future__ import annotations
+
+import csv
+import pathlib
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxagent.envs import solution
+from jaxagent.envs.solution import Previous, Task
+from jaxagent.errors import UserError
+from jaxagent.stand_ins import programmer
+from jaxagent.stand_ins.programmer import Design
+from jaxagent.training import sft
+from jaxagent.training.policy import Policy
+
+if TYPE_CHECKING:
+  from jaxagent.runtime.host import Host
+
+
+class Prompts:
+  """Task -> the text of its prompt.
+
+  Args:
+    host: its tasks are described.
+    fits: whether a text is within the prompt's budget.
+  """
+
+  def __init__(
+    self, host: Host, fits: Callable[[str], bool] = lambda text: True
+  ):
+    self._style, self._fits = host.config.rollout.prompt_style, fits
+    self._tasks = {
+      name: solution.describe(host.spec(name), host.prepared[name].public_dir)
+      for name in host.heldin + host.heldout
+    }
+
+  def text(self, task: Task) -> str:
+    return solution.ask(
+      self._tasks[task.name], task.previous, self._fits, style=self._style
+    )
+
+
+class PromptIds:
+  """Task -> ids of its prompt, int32 [P].
+
+  Raises UserError where a task's own description is too long.
+  """
+
+  def __init__(self, host: Host, policy: Policy):
+    self._policy = policy
+    most = policy.max_prompt_tokens
+    self._prompts = Prompts(host, lambda text: len(self._encode(text)) <= most)
+    for name in host.heldin + host.heldout:
+      length = len(self._encode(self._prompts.text(Task(name))))
+      if length > most:
+        raise UserError(
+          f'config.rollout.max_prompt_tokens={most} is below the {length} '
+          f'tokens that describe task {name!r}; give '
+          f'--config.rollout.max_prompt_tokens={length} or more.'
+        )
+
+  def __call__(self, task: Task) -> np.ndarray:
+    # A previous solution may be too long all the same: its beginning is cut.
+    text = self._prompts.text(task)
+    ids = self._policy.tokenizer.encode_prompt(
+      text, self._policy.max_prompt_tokens
+    )
+    return np.asarray(ids, np.int32)
+
+  def _encode(self, text: str) -> list[int]:
+    return self._policy.tokenizer.encode_prompt(text)
+
+
+def written(host: Host) -> list[tuple[Task, str]]:
+  """Returns `solution.programs` scripted programs, each with the task it answers.
+
+  The share `solution.improve` revises the program before it, the others are from
+  scratch, for each held-in task in turn; they depend on the seed alone.
+  """
+  config = host.config
+  author = programmer.ScriptedProgrammer()
+  columns = {task: _columns(host, task) for task in host.heldin}
+  pairs: list[tuple[Task, str]] = []
+  last: dict[str, tuple[Design, Previous]] = {}
+  for number in range(config.solution.programs):
+    name = host.heldin[number % len(host.heldin)]
+    rng = random.Random(f'{config.seed} {name} {number}')
+    spec = host.spec(name)
+    improves = rng.random() < config.solution.improve
+    before, previous = (improves and last.get(name)) or (None, None)
+    design = author.design(spec, rng, before)
+    response = author.write(spec, columns[name], design, rng)
+    pairs.append((Task(name, previous), response))
+    output = author.output(design, rng)
+    last[name] = design, Previous(solution.parse(response), output)
+  return pairs
+
+
+def texts(host: Host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
+  """Yields prompts and responses, for a tokenizer to be trained on."""
+  prompts = Prompts(host)
+  for task, response in pairs:
+    yield prompts.text(task)
+    yield response
+
+
+def rows(
+  pairs: Sequence[tuple[Task, str]], prompt_ids: PromptIds, policy: Policy
+) -> list[sft.Row]:
+  """Returns `sft.rows` of the pairs; raises UserError where none is left."""
+  made = sft.rows(
+    ((prompt_ids(task), response) for task, response in pairs), policy
+  )
+  if pairs and not made:
+    raise UserError(
+      'config.rollout.max_new_tokens='
+      f'{policy.sampling.max_new_tokens} is too short for every program to '
+      'learn from; raise it, or set --config.solution.programs=0.'
+    )
+  return made
+
+
+def _columns(host: Host, task: str) -> programmer.Columns:
+  public = host.prepared[task].public_dir
+  files = ('train.csv', 'test.csv', 'sample_submission.csv')
+  return programmer.columns_of(*(_header(public / name) for name in files))
+
+
+def _header(path: pathlib.Path) -> list[str]:
+  with path.open(encoding='utf-8', newline='') as file:
+    return next(csv.reader(file))

@@ -1,0 +1,176 @@
+"""Starts of trajectories: each task's starter script, run and scored once."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxagent import types
+from jaxagent.data import records as record_data
+from jaxagent.envs import parser, workspace
+from jaxagent.envs.execution import StartError, reason_of, state_id
+from jaxagent.errors import UserError
+from jaxagent.metrics import Progress
+from jaxagent.runtime import kept
+
+if TYPE_CHECKING:
+  from jaxagent.envs.execution import Run
+  from jaxagent.envs.step_env import StepResult
+  from jaxagent.runtime.host import Host
+
+
+class GradingError(RuntimeError):
+  """The grader failed, so that a score is not known."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+  """A task's starter with its private score.
+
+  private: what a policy that changes nothing is given, and m_init of the
+    scale that it is measured on.
+  """
+
+  state: types.State
+  private: float
+
+  @property
+  def valid(self) -> float:
+    """Returns the score on the validation rows; ValueError where there is none."""
+    if self.state.score is None:
+      raise ValueError(f'task {self.state.task}: its starter has no score.')
+    return self.state.score
+
+
+def make_starts(host: Host) -> dict[str, Start]:
+  """Runs and grades the starter of every task; cached on disk."""
+  path = host.work / 'eval' / 'starts.json'
+  names = host.heldin + host.heldout
+  starts = kept.kept_json(path, lambda value: _starts_from(value, names))
+  if starts is not None:
+    return starts
+  starts = {}
+  with Progress('starters', len(names)) as progress:
+    for task in names:
+      try:
+        initial = host.env.initial_state(task)
+      except StartError as error:
+        raise UserError(str(error)) from error
+      starts[task] = Start(initial, _starter_private(host, initial))
+      progress.update()
+      host.stop.check('finished stages are saved')
+  write_json(
+    path,
+    {
+      task: {
+        'state': record_data.state_to_json(start.state),
+        'private': start.private,
+      }
+      for task, start in starts.items()
+    },
+  )
+  return starts
+
+
+def private_score(
+  host: Host, task: str, result: StepResult | Run
+) -> float | None:
+  """Returns the score of an execution's submission on the private rows.
+
+  None where nothing was submitted or it is not valid. Raises GradingError
+  where the fault is the grader's.
+  """
+  execution = result.execution
+  name = host.spec(task).submission
+  if execution is None or name not in execution.collected:
+    return None
+  grade = host.grader.grade(task, execution.collected[name], split='private')
+  if grade.outcome.is_infrastructure:
+    raise GradingError(
+      f'{grade.outcome.value}: no private score: {grade.reason}'
+    )
+  return grade.score
+
+
+def _starter_private(host: Host, initial: types.State) -> float:
+  task = initial.task
+  if initial.last_outcome != types.Outcome.OK.value:
+    assert (
+      initial.score is not None
+    )  # what one without a score is compared with
+    return initial.score
+  response = parser.Response(
+    {}, 'Execute Script', {'script_name': initial.script}
+  )
+  result = host.env.act(
+    initial,
+    response,
+    split='valid',
+    job_id=f'starter-{task}',
+  )
+  try:
+    score = private_score(host, task, result)
+  except GradingError as error:
+    raise UserError(f'task {task}: the starter script: {error}') from error
+  if score is None:
+    why = result.message or result.observation
+    if result.execution is not None:
+      why = reason_of(result.message, result.execution)
+    raise UserError(
+      f'task {task}: the starter script was not graded '
+      f'({result.outcome.value}: {why}); '
+      f'run `python -m jaxagent.tasks check {task}`.'
+    )
+  return score
+
+
+def _starts_from(value: Any, names: Sequence[str]) -> dict[str, Start]:
+  """Reads starts from JSON; raises where a task of `names` has none."""
+  return {
+    task: Start(
+      record_data.state_from_json(value[task]['state']),
+      float(value[task]['private']),
+    )
+    for task in names
+  }
+
+
+def fresh_state(state: types.State, start_score: float | None) -> types.State:
+  """Returns the state as the start of a trajectory: step 0, no history."""
+  files = workspace.visible(state.files)  # nothing to undo
+  return dataclasses.replace(
+    state,
+    state_id=state_id(state.task, files, state.script, 0),
+    files=files,
+    start_score=start_score,
+    last_outcome='ok',
+    history=(),
+    ideas=(),
+    step=0,
+  )
+
+
+def with_ideas(state: types.State, ideas: Sequence[str]) -> types.State:
+  """Returns the state with ideas in its problem, for the model prompted with it.
+
+  Paper 000 writes them into research_problem.txt (appendix B.2), so that the
+  trained policy is shown them as well. A compact prompt has no room for them.
+  """
+  name = '\x1f'.join((state.state_id, *ideas)).encode('utf-8', 'surrogatepass')
+  return dataclasses.replace(
+    state,
+    ideas=tuple(ideas),
+    state_id=hashlib.sha256(name).hexdigest()[:24],
+  )
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  temporary = path.with_suffix('.tmp')
+  temporary.write_text(json.dumps(value))
+  os.replace(temporary, path)

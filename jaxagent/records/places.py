@@ -1,0 +1,57 @@
+"""Where a run's own kinds of records come from: `records.json` of its work directory.
+
+So that `jaxagent.audit` and other readers find the class of a recipe outside of the
+package. A file that lies in the work directory itself is not imported: whoever is
+given a run to read is not made to run its code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+
+from jaxagent.records import codec
+from jaxagent.types import Record
+
+FILE = 'records.json'
+
+
+def note(work: pathlib.Path, record: type[Record]) -> None:
+  """Writes down where a record's class is found; not of the package's own."""
+  if record.__module__.split('.')[0] == 'jaxagent':
+    return
+  path = work / FILE
+  text = json.dumps({record.KIND: codec.place_of(record)}, indent=1)
+  temporary = path.with_suffix('.tmp')
+  temporary.write_text(text + '\n')
+  os.replace(temporary, path)
+
+
+def load_noted(run: pathlib.Path) -> list[str]:
+  """Registers the classes that a run, or the run around a folder or file, names.
+
+  Returns their places. Raises ValueError where the file is damaged, or a place is
+  not there or lies within the run.
+  """
+  run = run.resolve()
+  path = next(
+    (f / FILE for f in (run, *run.parents) if (f / FILE).is_file()), None
+  )
+  if path is None:
+    return []
+  try:
+    places = list(map(str, json.loads(path.read_text()).values()))
+  except (ValueError, AttributeError) as error:
+    raise ValueError(
+      f'{path} is damaged ({error}); name the records with --record MODULE:CLASS.'
+    ) from error
+  for place in places:
+    file = pathlib.Path(place.rpartition(':')[0])
+    if file.suffix == '.py' and path.parent in file.resolve().parents:
+      raise ValueError(
+        f'{path} names {file}, which lies in the run itself and is not imported '
+        f'unasked; if you trust it, give --record {place}.'
+      )
+    codec.load(place)
+  return places

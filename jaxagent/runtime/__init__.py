@@ -1,0 +1,1 @@
+"""What the stages of a run share: tasks, sandbox, grader, models, engine."""

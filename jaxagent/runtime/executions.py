@@ -1,0 +1,59 @@
+"""Log of every execution of a run, when it ends: `logs/executions.jsonl`.
+
+One line an attempt, whatever asked for it (starts, collection, evaluation,
+RL, trained or dropped later). The file outlives a killed process, so a
+resumed run counts what ran before as well.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections import Counter
+
+from jaxagent.envs.execution import Run
+from jaxagent.envs.step_env import StepEnvironment
+from jaxagent.types import Outcome
+
+LOG = pathlib.Path('logs', 'executions.jsonl')  # in the work directory
+MESSAGE_CHARS = 500  # of an infrastructure error, whose cause would be lost
+
+
+class CountedEnvironment(StepEnvironment):
+  """A StepEnvironment that writes each execution's outcome to `log`."""
+
+  def __init__(self, *args, log: pathlib.Path, **options):
+    super().__init__(*args, **options)
+    self._log = log
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if log.exists() and not log.read_bytes().endswith(b'\n'):
+      _append(log, '')  # ends a line that a kill cut
+
+  def _run_once(self, task, files, script, call, outputs) -> Run:
+    run = super()._run_once(task, files, script, call, outputs)
+    record = {'job_id': call.job_id, 'outcome': run.outcome.value}
+    if run.outcome.is_infrastructure:
+      record['message'] = run.message[:MESSAGE_CHARS]
+    if run.execution.attempts > 1:
+      record['attempts'] = run.execution.attempts  # the others were lost
+    _append(self._log, json.dumps(record))
+    return run
+
+
+def _append(log: pathlib.Path, line: str) -> None:
+  # One short write in append mode: threads do not mix lines.
+  with log.open('a', encoding='utf-8') as file:
+    file.write(line + '\n')
+
+
+def count(log: pathlib.Path) -> Counter[str]:
+  """Returns the number of executions by outcome; a line that a kill cut is left out."""
+  counts: Counter[str] = Counter()
+  if not log.exists():
+    return counts
+  for line in log.read_bytes().splitlines():
+    try:
+      counts[Outcome(json.loads(line)['outcome']).value] += 1
+    except (ValueError, LookupError, TypeError):
+      continue
+  return counts

@@ -1,0 +1,211 @@
+"""Context of a run that its stages share: tasks, sandbox, grader, models."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import signal
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from jaxagent.config import recipe
+from jaxagent.config.agents import actions_of, agent_of
+from jaxagent.config.tasks import choose_tasks, folder
+from jaxagent.envs import label_sources
+from jaxagent.envs.execution import ExecutionOptions
+from jaxagent.envs.grading import Grader, WorkerDied
+from jaxagent.envs.snapshots import Snapshots
+from jaxagent.envs.step_env import StepRules, TextModels
+from jaxagent.envs.tasks import (
+  PreparedTask,
+  load_task,
+  prepare_task,
+)
+from jaxagent.errors import Interrupted, UserError
+from jaxagent.metrics import Progress
+from jaxagent.runtime import executions, text_models
+from jaxagent.runtime.executions import CountedEnvironment
+from jaxagent.sandbox import BackendError, SandboxPool, TierError
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
+
+class StopFlag:
+  """Flag set by SIGTERM or SIGINT; the stages check it between units of work."""
+
+  def __init__(self):
+    self.signal: int | None = None
+    self._before: dict[int, Any] = {}
+
+  def install(self) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+      self._before[number] = signal.signal(number, self._set)
+
+  def restore(self) -> None:
+    for number, handler in self._before.items():
+      signal.signal(number, handler)
+
+  def _set(self, number, frame) -> None:
+    if self.signal is not None and number == signal.SIGINT:
+      raise KeyboardInterrupt  # a second Ctrl-C does not wait
+    self.signal = number
+
+  def check(self, saved: str) -> None:
+    """Raises Interrupted after a signal; `saved` is the part on what is kept."""
+    if self.signal is not None:
+      name = signal.Signals(self.signal).name
+      raise Interrupted(
+        f'{name}: stopped; {saved}. Rerun the same command to resume.'
+      )
+
+
+@dataclasses.dataclass
+class Host:
+  """Everything the stages share. Closed by `open_host`."""
+
+  config: Any
+  work: pathlib.Path
+  prepared: Mapping[str, PreparedTask]
+  heldin: tuple[str, ...]
+  heldout: tuple[str, ...]
+  pool: SandboxPool
+  grader: Grader
+  env: CountedEnvironment
+  editor: Any
+  expert: Any
+  stop: StopFlag
+  wall_s: dict[str, float] = dataclasses.field(default_factory=dict)
+
+  @property
+  def stand_ins(self) -> list[str]:
+    """Names of the scripted models that take the place of language models."""
+    models = recipe.find(self.config).stand_ins(self)
+    return [m.name for m in models if m.is_stand_in]
+
+  def spec(self, task: str):
+    return self.prepared[task].spec
+
+
+def prepare_all(
+  config: ConfigDict, work: pathlib.Path
+) -> dict[str, PreparedTask]:
+  """Prepares every chosen task, reusing what the work directory holds."""
+  heldin, heldout = choose_tasks(config)
+  names = heldin + heldout
+  prepared = {}
+  with Progress('tasks', len(names)) as progress:
+    for name in names:
+      try:
+        spec = load_task(name, folder(config))
+        prepared[name] = prepare_task(spec, work / 'tasks')
+      except (ValueError, OSError) as error:
+        raise UserError(str(error)) from error
+      progress.update()
+  return prepared
+
+
+def _of_backend(box) -> dict[str, str]:
+  """Returns the options that only one backend has."""
+  options = {
+    'docker': {'image': box.docker_image},
+    'ray': {'address': box.ray_address},
+  }
+  return options.get(box.backend, {})
+
+
+def _check_own_limits(prepared, step_timeout_s: float) -> None:
+  """Raises UserError where a task's own limit is not below that of a step."""
+  for name, task in prepared.items():
+    if task.spec.limits.timeout_s >= step_timeout_s:
+      raise UserError(
+        f'config.sandbox.step_timeout_s={step_timeout_s:g} must be above the '
+        f"{task.spec.limits.timeout_s:g} s of task {name}'s own executions "
+        '(config.sandbox.timeout_s=0).'
+      )
+
+
+@contextlib.contextmanager
+def open_host(config: ConfigDict, work: pathlib.Path) -> Iterator[Host]:
+  """Prepares tasks, starts sandbox and grader, and closes both at the end."""
+  heldin, heldout = choose_tasks(config)
+  prepared = prepare_all(config, work)
+  box = config.sandbox
+  if not box.timeout_s:
+    _check_own_limits(prepared, box.step_timeout_s)
+  with contextlib.ExitStack() as stack:
+    try:
+      pool = stack.enter_context(
+        SandboxPool(
+          box.slots,
+          backend=box.backend,
+          min_tier=box.min_tier,
+          zygote=box.zygote,
+          cpu_level=box.cpu_level,
+          work_dir=work / 'sandbox',
+          hidden=(
+            work,
+            folder(config),
+            *label_sources.folders(t.spec for t in prepared.values()),
+          ),
+          **_of_backend(box),
+        )
+      )
+    except (TierError, BackendError) as error:
+      raise UserError(str(error)) from error
+    try:
+      grader = Grader(prepared)
+    except (ValueError, WorkerDied) as error:
+      raise UserError(str(error)) from error
+    stack.callback(grader.close)
+    editor = text_models.make_editor(config, work)
+    options = config.env
+    try:
+      store = Snapshots(work / 'snapshots.sqlite')
+    except ValueError as error:
+      raise UserError(str(error)) from error
+    stack.callback(store.close)
+    env = CountedEnvironment(
+      prepared,
+      pool,
+      grader,
+      TextModels(
+        editor,
+        text_models.make_reader(config, work),
+        text_models.make_helper(config),
+      ),
+      StepRules(
+        dialect=options.dialect,
+        after_edit=options.after_edit,
+        on_failure=options.on_failure,
+        agent=agent_of(config),
+        actions=actions_of(config),
+        carry_mb=options.carry_mb,
+      ),
+      ExecutionOptions(
+        timeout_s=box.timeout_s or None,
+        memory_mb=box.memory_mb or None,
+        threads=box.threads,
+        zygote=box.zygote,
+        step_timeout_s=box.step_timeout_s,
+      ),
+      store,
+      log=work / executions.LOG,
+    )
+    stop = StopFlag()
+    stop.install()
+    stack.callback(stop.restore)
+    yield Host(
+      config=config,
+      work=work,
+      prepared=prepared,
+      heldin=heldin,
+      heldout=heldout,
+      pool=pool,
+      grader=grader,
+      env=env,
+      editor=editor,
+      expert=text_models.make_expert(config, work),
+      stop=stop,
+    )

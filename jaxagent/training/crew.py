@@ -1,0 +1,252 @@
+"""One run over several processes: process 0 leads, the others follow its learner.
+
+Process 0 does the whole job: tasks, experts, sandboxes, engine, scheduler, files. A
+mesh over several processes needs all of them in every program of the learner, so
+process 0 broadcasts each call of its learner before it makes the call, and every other
+process makes the same call of its own learner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+
+from jaxagent import models
+from jaxagent.checkpoint import CheckpointManager, Restored
+from jaxagent.devices import accelerator, processes, sharding
+from jaxagent.errors import UserError
+from jaxagent.learner import Learner, LearnerConfig, offload
+from jaxagent.models import attention, hf
+from jaxagent.runtime.host import StopFlag
+
+_FAREWELL_S = 120.0  # in which a process that ends closes what it has open
+# Methods of the learner that run programs, or change what decides about them.
+_TOLD = (
+  'start_sft',
+  'sft_step',
+  'start_rl',
+  'rl_update',
+  'value_update',
+  'end_value_warmup',
+  'logprobs',
+  'load_host_state',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """The arguments that every process builds its learner from.
+
+  path: folder of a Hugging Face model to begin with, '' for random weights;
+    critic_path: of the value model's, '' for a copy of the policy. With several
+    processes each of them reads it.
+  """
+
+  model: models.ModelConfig
+  options: LearnerConfig
+  mesh: Mapping[str, int]
+  seed: int
+  pad_id: int
+  path: str = ''
+  critic_path: str = ''
+
+
+def run_options(model: models.ModelConfig) -> dict[str, Any]:
+  """Returns the options of running a model, which a Hugging Face folder lacks."""
+  return {
+    'dtype': model.dtype,
+    'scan_layers': model.scan_layers,
+    'remat': model.remat,
+    'attention': model.attention,
+  }
+
+
+def build(plan: Plan) -> Learner:
+  """Builds the learner. Raises ValueError where a folder, mesh or kernel does not fit.
+
+  Weights go from their files to the devices that keep them, one after another.
+  """
+  mesh, model = sharding.make_mesh(plan.mesh), plan.model
+  # Before anything is loaded, which takes minutes.
+  sharding.check_model(model, mesh)
+  attention.choose(
+    model.attention, model.dtype, model.head_dim, device=mesh.devices.flat[0]
+  )
+  offload.check(plan.options.offload, mesh)
+  params = critic = None
+  if plan.path:
+    place = sharding.parameter_place(mesh)
+    params = hf.load_hf(plan.path, sharding_of=place, **run_options(model))[-1]
+  if plan.critic_path and plan.options.uses_value:
+    options = run_options(model)
+    critic = (
+      models.ModelConfig.from_hf(plan.critic_path, **options),
+      functools.partial(_read_critic, plan.critic_path, options),
+    )
+  return Learner(
+    model,
+    plan.options,
+    mesh=mesh,
+    seed=plan.seed,
+    policy_params=params,
+    critic=critic,
+    pad_id=plan.pad_id,
+  )
+
+
+def _read_critic(
+  folder: str, options: Mapping[str, Any], place: hf.ShardingOf
+) -> Any:
+  """Reads the trunk's weights, each time that RL begins; UserError if gone."""
+  try:
+    return hf.load_hf(folder, sharding_of=place, head=False, **options)[-1]
+  except (OSError, ValueError) as error:
+    raise UserError(f'config.rl.critic_path={folder!r}: {error}') from error
+
+
+def make_learner(plan: Plan) -> Learner | Leader:
+  """Returns a learner of this process, or one that all processes share."""
+  if jax.process_count() == 1:
+    return build(plan)
+  processes.tell((_Follower.build, (plan,), {}))
+  return Leader(build(plan))
+
+
+class Leader:
+  """Process 0's learner, as `Learner`; its calls are made by every process."""
+
+  def __init__(self, learner: Learner):
+    self._learner = learner
+
+  def __getattr__(self, name: str):
+    if name in _TOLD:
+      return functools.partial(self._all, name)
+    return getattr(self._learner, name)
+
+  def _all(self, method: str, /, *args, **kwargs):
+    processes.tell((_Follower.call, (method, *args), kwargs))
+    return getattr(self._learner, method)(*args, **kwargs)
+
+  @property
+  def policy_params(self) -> Any:
+    """The policy on this process's own devices, for its engine."""
+    processes.tell((_Follower.fetch, (), {}))
+    whole = sharding.fetch(self._learner.policy_params)
+    own = jax.local_devices()
+    mesh = sharding.make_mesh({'fsdp': len(own)}, own)
+    return jax.device_put(whole, sharding.parameter_shardings(whole, mesh))
+
+
+def save(
+  learner: Learner | Leader,
+  manager: CheckpointManager,
+  step: int,
+  host: Mapping,
+) -> None:
+  """Saves a checkpoint of the learner's arrays and of `host` (JSON-able)."""
+  if isinstance(learner, Leader):
+    where = str(manager.directory), manager.keep
+    processes.tell((_Follower.save, (*where, step), {}))
+  with accelerator.turn():  # processes wait for each other by a program
+    manager.save(step, learner.state(), host)
+
+
+def restore(
+  learner: Learner | Leader,
+  manager: CheckpointManager,
+  check: Callable[[Restored], None] = lambda restored: None,
+) -> Restored | None:
+  """Loads the newest checkpoint into the learner; None where there is none.
+
+  The learner lets go of what it has before the new is read: after an error in that
+  it has nothing. check: raises where the checkpoint is not to be loaded. The
+  learner's host state is the caller's to load; arrays are not given.
+  """
+  found = manager.latest()
+  if found is None:
+    return None
+  check(found)
+  if isinstance(learner, Leader):
+    where = str(manager.directory), found.step
+    processes.tell((_Follower.restore, where, {}))
+  _restore(learner, manager, found.step)
+  return found
+
+
+def _restore(learner, manager: CheckpointManager, step: int) -> None:
+  with accelerator.turn():
+    shapes = learner.shapes()
+    learner.load_state(manager.read(step, shapes, before=learner.let_go))
+
+
+class _Follower:
+  """Carries out in another process the calls that process 0 broadcasts."""
+
+  learner: Learner
+
+  def build(self, plan: Plan) -> None:
+    self.learner = build(plan)
+
+  def call(self, method: str, /, *args, **kwargs) -> None:
+    getattr(self.learner, method)(*args, **kwargs)
+
+  def fetch(self) -> None:
+    for leaf in jax.tree.leaves(self.learner.policy_params):
+      sharding.fetch(leaf)  # one after the other: it keeps none
+
+  def save(self, directory: str, keep: int, step: int) -> None:
+    manager = CheckpointManager(pathlib.Path(directory), keep)
+    manager.save(step, self.learner.state())
+
+  def restore(self, directory: str, step: int) -> None:
+    _restore(self.learner, CheckpointManager(pathlib.Path(directory)), step)
+
+
+@contextlib.contextmanager
+def leading() -> Iterator[None]:
+  """Ends the other processes when the run has ended or failed."""
+  try:
+    yield
+  finally:
+    if jax.process_count() > 1:
+      with contextlib.suppress(processes.Lost):
+        processes.tell(None, within_s=_FAREWELL_S)
+
+
+def follow() -> None:
+  """Carries out the calls of process 0 until its run has ended.
+
+  Raises the error of a call of the learner that failed here and not in process 0.
+  """
+  stop = StopFlag()
+  stop.install()  # process 0 decides when to stop, and what is saved before
+  follower, failed = _Follower(), None
+  try:
+    while (told := _heard(failed)) is not None:
+      does, args, kwargs = told
+      try:
+        does(follower, *args, **kwargs)
+      except Exception as error:  # noqa: BLE001 - see `_heard`
+        failed = error
+  finally:
+    stop.restore()
+
+
+def _heard(failed: Exception | None) -> Any:
+  """Returns the next message; None if process 0 has ended.
+
+  Raises `failed`, the error of the last call, if process 0 has not ended: it continues
+  without this process, or would wait for it for ever.
+  """
+  if failed is None:
+    return processes.hear()
+  with contextlib.suppress(processes.Lost):
+    if processes.hear(within_s=_FAREWELL_S) is None:
+      return None
+  raise failed

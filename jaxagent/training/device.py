@@ -1,0 +1,227 @@
+"""The device side of a run: tokenizer, model, learner and engine."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from jaxagent import models, types
+from jaxagent.checkpoint import CheckpointManager
+from jaxagent.config import recipe, templates
+from jaxagent.config.agents import prompter_of, stop_of
+from jaxagent.data import bpe, chat
+from jaxagent.errors import UserError
+from jaxagent.files import readings
+from jaxagent.learner import Learner, LearnerConfig
+from jaxagent.models import hf
+from jaxagent.runtime import engines
+from jaxagent.training import crew
+from jaxagent.training.policy import Policy
+
+if TYPE_CHECKING:
+  from ml_collections import ConfigDict
+
+  from jaxagent.runtime.host import Host
+
+Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
+
+
+def make_tokenizer(host: Host, texts: Iterable[str]) -> Tokenizer:
+  """Returns the configured tokenizer, the model's own, or one trained on `texts`.
+
+  Raises UserError where the installed libraries give texts other ids than
+  tokenizer.json does, or than the run had when it began.
+  """
+  own = host.work / 'tokenizer'
+  try:
+    if folder := tokenizer_folder(host.config):
+      tokenizer = templates.load(
+        host.config, folder, recipe.find(host.config).system_message()
+      )
+      made = model_config(host.config, tokenizer.vocab_size)
+      readings.check_readers(folder, made.to_hf(), texts)
+    elif (own / 'tokenizer.json').exists():
+      tokenizer = bpe.load(own)
+    else:
+      tokenizer = bpe.train(texts, host.config.tokenizer.vocab_size)
+      tokenizer.save(own)
+    own.mkdir(parents=True, exist_ok=True)
+    # A resumed run must have the ids that it began with.
+    readings.check_same(own / readings.PROBE_FILE, tokenizer)
+    if folder:
+      readings.copy(folder, own)
+      chat.bake(own, templates.kwargs_of(host.config))
+  except ValueError as error:
+    raise UserError(str(error)) from error
+  return tokenizer
+
+
+def tokenizer_folder(config: ConfigDict) -> str:
+  """Returns the folder of the given tokenizer; '' if the run trains one."""
+  return config.tokenizer.path or config.model.path
+
+
+def model_config(config: ConfigDict, vocab_size: int) -> models.ModelConfig:
+  """Returns the model of `config.model` with the run's own options.
+
+  vocab_size: entries of the tokenizer.
+
+  Raises UserError where it does not fit the model, or jaxagent does not implement the
+  model.
+  """
+  options = config.model
+  where = f'config.model.path={options.path!r}'
+  source = options.path
+  if not source:
+    where = 'config.model.hf'
+    source = options.hf.to_dict()
+    source.setdefault('vocab_size', -(-vocab_size // 64) * 64)
+  try:
+    made = models.ModelConfig.from_hf(
+      source,
+      dtype=options.dtype,
+      scan_layers=options.scan_layers,
+      remat=options.remat,
+      attention=options.attention,
+    )
+  except (ValueError, TypeError, OSError) as error:
+    raise UserError(f'{where}: {error}') from error
+  if made.vocab_size < vocab_size:
+    raise UserError(
+      f'{where} has a vocabulary of {made.vocab_size}, smaller than the '
+      f"tokenizer's {vocab_size}: give the tokenizer that belongs to it with "
+      '--config.tokenizer.path=DIR.'
+    )
+  return made
+
+
+def critic_config(
+  config: ConfigDict, policy: models.ModelConfig
+) -> models.ModelConfig | None:
+  """Returns the model of `config.rl.critic_path`; None if there is none.
+
+  It runs with the options of the policy.
+  """
+  if not config.rl.critic_path:
+    return None
+  return models.ModelConfig.from_hf(
+    config.rl.critic_path, **crew.run_options(policy)
+  )
+
+
+_LANES = 128  # rows are multiples of it where attention has a flash kernel
+
+
+def row_lengths(longest: int, platform: str) -> tuple[int, ...]:
+  """Returns powers of two from 256 on, and the longest (accelerators: 128 divides it).
+
+  >>> row_lengths(544, 'cpu'), row_lengths(544, 'gpu')
+  ((256, 512, 544), (256, 512, 640))
+  """
+  if platform != 'cpu':
+    longest = -(-longest // _LANES) * _LANES
+  powers, length = [], 256
+  while length < longest:
+    powers.append(length)
+    length *= 2
+  return (*powers, longest)
+
+
+def learner_config(config: ConfigDict, platform: str = '') -> LearnerConfig:
+  """Returns the learner's options, from `config.rl` and other sections.
+
+  platform: of the devices it is for, '' for those here.
+  """
+  rl, roll = config.rl, config.rollout
+  longest = roll.max_prompt_tokens + roll.max_new_tokens
+  return LearnerConfig.of(
+    rl,
+    temperature=roll.temperature,
+    steps=rl.updates * rl.ppo_epochs * rl.minibatches,
+    sft_lr=config.sft.lr,
+    row_tokens=row_lengths(longest, platform or jax.default_backend()),
+  )
+
+
+def make_learner(host: Host, tokenizer: Any) -> Learner | crew.Leader:
+  """Makes a learner with fresh parameters, or those of `config.model.path`.
+
+  Of several processes, the one that leads them (`training.crew`).
+  """
+  config = host.config
+  made = model_config(config, tokenizer.vocab_size).replace(
+    eos_token_id=tokenizer.eos_ids, pad_token_id=tokenizer.pad_id
+  )
+  hf.write_config(host.work / 'model', made)
+  try:
+    return crew.make_learner(
+      crew.Plan(
+        made,
+        learner_config(config),
+        mesh=dict(config.mesh),
+        seed=config.seed,
+        pad_id=tokenizer.pad_id,
+        path=config.model.path,
+        critic_path=config.rl.critic_path,
+      )
+    )
+  except ValueError as error:
+    raise UserError(str(error)) from error
+
+
+def make_policy(
+  host: Host, learner: Learner | crew.Leader, tokenizer: Any
+) -> Policy:
+  """Makes the policy: the learner's weights in the configured engine."""
+  roll = host.config.rollout
+  served = engines.Served(
+    host.config,
+    host.work,
+    learner.model_config,
+    learner.graphdef,
+    learner.policy_params,
+    tokenizer,
+  )
+  return Policy(
+    engine=engines.make_engine(served),
+    tokenizer=tokenizer,
+    specs={name: task.spec for name, task in host.prepared.items()},
+    prompter=prompter_of(host.config),
+    sampling=types.Sampling(
+      max_new_tokens=roll.max_new_tokens,
+      temperature=roll.temperature,
+      stop_token_ids=tokenizer.eos_ids,
+      stop=stop_of(host.config),
+    ),
+    max_prompt_tokens=roll.max_prompt_tokens,
+  )
+
+
+def restore_rl(host: Host, learner: Learner | crew.Leader) -> None:
+  """Loads the newest RL policy of the work directory."""
+  learner.start_rl()
+  manager = CheckpointManager(host.work / 'rl' / 'checkpoints')
+  if crew.restore(learner, manager) is None:
+    raise _untrained(host.work)
+
+
+def check_trained(work: pathlib.Path) -> None:
+  """Raises UserError where there is no RL policy to evaluate."""
+  if not has_rl(work):
+    raise _untrained(work)
+
+
+def has_rl(work: pathlib.Path) -> bool:
+  """Whether RL has saved an update."""
+  return bool(CheckpointManager(work / 'rl' / 'checkpoints').steps())
+
+
+def _untrained(work: pathlib.Path) -> UserError:
+  return UserError(
+    f'{work / "rl"} holds no RL checkpoint; train first with '
+    '--config=configs/stepwise_ppo.py, or name the work directory of a '
+    'trained run with --work_dir.'
+  )

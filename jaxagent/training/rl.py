@@ -1,0 +1,332 @@
+"""START HERE: the loop of RL, the same for every recipe, from top to bottom.
+
+`run` builds the parts and resumes from the last checkpoint and journal; `_Loop._update`
+is one update:
+
+1. `Scheduler.next_batch` (`rollout/scheduler.py`) blocks until a batch of rollouts has
+   finished. Rollouts follow the recipe (`recipes/`): its prompts, its interaction,
+   its executions, its reward.
+2. `control.shuffled` permutes the rewards, in a control run only.
+3. `weighting.step_weights` turns durations into weights.
+4. `Learner.rl_update` (`learner/learner.py`) computes advantages and steps the optimizers,
+   while a `Pump` (`rollout/pump.py`) keeps samplers and sandboxes busy.
+5. `Engine.update_weights` (`rollout/engine.py`) gets the new weights.
+6. `Scheduler.mark_trained` and `traces.write` record what was trained; `Saver.save` writes
+   a checkpoint where one is due.
+
+Who calls this: `main.py` -> `recipes/run.py` -> `recipes/pipeline.py` -> the stages of
+an experiment (`recipes/ml_agent/recipe.py`, `recipes/solutions/recipe.py`), which collect, fine-tune, call
+`run` here, and evaluate. docs/architecture.md follows one update through the package,
+with file and function at each step; docs/glossary.md has the terms.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from jaxagent import records
+from jaxagent.checkpoint import CheckpointManager
+from jaxagent.clock import RealClock
+from jaxagent.errors import MachineryError, UserError
+from jaxagent.interactions import POLICY
+from jaxagent.learner import Learner
+from jaxagent.metrics import MetricWriter, Progress
+from jaxagent.rollout import rollout_log
+from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
+from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.journal import Journal, JournalError
+from jaxagent.rollout.pump import Pump
+from jaxagent.rollout.records import SchedulerConfig, StalledError
+from jaxagent.rollout.rollout_log import RolloutLog
+from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.thread_executor import ThreadExecutor
+from jaxagent.rollout.thread_sampler import ThreadSampler
+from jaxagent.rollout.work import Workers
+from jaxagent.training import control, crew, traces, weighting
+from jaxagent.training.policy import Policy
+from jaxagent.training.workflow import RolloutWorkflow
+
+if TYPE_CHECKING:
+  from jaxagent.runtime.host import Host
+  from jaxagent.training.crew import Leader
+
+
+def run(
+  host: Host,
+  workflow: RolloutWorkflow,
+  learner: Learner | Leader,
+  policy: Policy,
+) -> None:
+  """Trains until `rl.updates`; resumes from the last checkpoint.
+
+  Args:
+    host: tasks, sandbox, environment.
+    workflow: prompts, rollouts and executions of the recipe.
+    learner: holds policy, value model and reference.
+    policy: samples with the learner's parameters.
+
+  Raises UserError where the recipe's record cannot be kept, or where the run holds
+  records of a kind or version that is not known.
+  """
+  _register(workflow)
+  config = host.config.rl
+  directory = host.work / 'rl'
+  checkpoints = CheckpointManager(
+    directory / 'checkpoints', keep=config.keep_checkpoints
+  )
+  journal = Journal(directory / 'journal')
+  inbox = JournalledInbox(journal)
+  sampler = RoleSampler(
+    {
+      POLICY: EngineSampler(inbox, policy.engine, workflow.request),
+      **{
+        role: ThreadSampler(
+          inbox, one.draw, max_concurrency=one.max_concurrency
+        )
+        for role, one in workflow.frozen_roles.items()
+      },
+    }
+  )
+  log = RolloutLog(host.work / rollout_log.LOG, RealClock())
+  scheduler = _scheduler(host, workflow, sampler, inbox, journal, log)
+  try:
+    start, counts = _resume(checkpoints, learner, scheduler, workflow.name)
+    policy.engine.update_weights(learner.policy_params, start)
+    saver = Saver(
+      checkpoints, journal, learner, scheduler, counts, workflow.name
+    )
+    _Loop(host, workflow, learner, policy, scheduler, saver).run(start)
+    # The ledger beside the checkpoint is for people and for audits.
+    scheduler.ledger.save(directory / 'ledger.json')
+  except StalledError as error:
+    raise MachineryError(
+      f'rl: {error} Fix the cause and rerun the same command; it resumes from the '
+      f'last checkpoint in {directory}.'
+    ) from error
+  except records.UnknownRecord as error:
+    raise UserError(
+      f'rl: {directory}: {error}; or give --work_dir=NEW.'
+    ) from error
+  except JournalError as error:
+    raise UserError(
+      f'rl: {error} It is kept in {journal.directory}.'
+    ) from error
+  finally:
+    scheduler.close()
+    log.close()
+    journal.close()
+
+
+def _register(workflow: RolloutWorkflow) -> None:
+  kind = getattr(workflow, 'record_type', None)
+  if kind is None:
+    raise UserError(
+      f'recipe {workflow.name!r} lacks record_type: the class of its records.'
+    )
+  try:
+    records.register(kind)
+  except ValueError as error:
+    raise UserError(f'recipe {workflow.name!r}: {error}') from error
+
+
+class _Loop:
+  """The updates of a run: collect, update, hand the weights over, record, save."""
+
+  def __init__(
+    self,
+    host: Host,
+    workflow: RolloutWorkflow,
+    learner: Learner | Leader,
+    policy: Policy,
+    scheduler: Scheduler,
+    saver: Saver,
+  ):
+    self._host, self._workflow = host, workflow
+    self._learner, self._policy = learner, policy
+    self._scheduler, self._saver = scheduler, saver
+    self._saved_s = 0.0
+
+  def run(self, start: int) -> None:
+    config = self._host.config.rl
+    with (
+      MetricWriter(self._host.work / 'logs', resume_step=start) as writer,
+      Progress('rl', config.updates, initial=start) as progress,
+    ):
+      ended = time.monotonic()
+      for update in range(start, config.updates):
+        metrics = self._update(update)
+        # Before the checkpoint: a kill between the two repeats the record with
+        # the update; the other way round it would be lost.
+        metrics['timing_s/step'] = time.monotonic() - ended
+        ended = time.monotonic()
+        writer.write(update, metrics)
+        self._save(update)
+        progress.update(
+          1,
+          reward=metrics['critic/score/mean'],
+          kl=metrics.get('actor/kl_loss', float('nan')),
+          exec_s=metrics['duration/trained/mean'],
+        )
+
+  def _update(self, update: int) -> dict[str, float]:
+    """Runs one update; returns its metrics."""
+    config, seed = self._host.config.rl, self._host.config.seed
+    began = time.monotonic()
+    batch = self._scheduler.next_batch(update)
+    collected = time.monotonic()
+    samples = control.shuffled(batch.samples, config, (seed, update, 77))
+    weights, weight_stats = weighting.step_weights(
+      config, samples, batch.sojourns
+    )
+    with Pump(self._scheduler, update):  # slots stay busy meanwhile
+      metrics = self._learner.rl_update(samples, weights, update)
+    updated = time.monotonic()
+    params = self._learner.policy_params
+    self._policy.engine.update_weights(params, update + 1)
+    metrics['timing_s/update_weights'] = time.monotonic() - updated
+    self._scheduler.mark_trained(batch.prompt_ids, update)
+    self._saver.counts.update(
+      t.outcome.value for s in samples for t in s.steps()
+    )
+    traces.write(self._host.work / 'rl' / 'traces', update, batch.samples)
+    metrics.update(batch.stats)
+    metrics.update(weight_stats)
+    metrics.update(traces.metrics(samples, update))
+    metrics.update(self._workflow.trained(batch.samples))
+    metrics['timing_s/gen'] = collected - began
+    metrics['timing_s/save_checkpoint'] = self._saved_s
+    metrics['training/global_step'] = update + 1
+    return metrics
+
+  def _save(self, update: int) -> None:
+    """Saves a checkpoint if one is due, after the last update, or before a stop."""
+    stop, config = self._host.stop, self._host.config.rl
+    # What is evaluated and exported is what the last update left.
+    last = update + 1 == config.updates
+    due = last or (update + 1) % config.checkpoint_every == 0
+    began = time.monotonic()
+    if due or stop.signal is not None:
+      self._saver.save(update + 1)
+    self._saved_s = time.monotonic() - began if due else 0.0
+    stop.check(f'update {update + 1} is saved')
+
+
+@dataclasses.dataclass
+class Saver:
+  """Saves checkpoints of everything that changes, and prunes the journal to them.
+
+  counts: outcomes of what was trained.
+  recipe: its name.
+  """
+
+  checkpoints: CheckpointManager
+  journal: Journal
+  learner: Learner | crew.Leader
+  scheduler: Scheduler
+  counts: Counter
+  recipe: str
+
+  def __post_init__(self):
+    # Journal segments of the newest checkpoints, as many as are kept.
+    self._segments: collections.deque[int] = collections.deque(
+      maxlen=self.checkpoints.keep
+    )
+
+  def save(self, step: int) -> None:
+    """Saves one atomic checkpoint."""
+    scheduler = self.scheduler.checkpoint()
+    crew.save(
+      self.learner,
+      self.checkpoints,
+      step,
+      {
+        'scheduler': scheduler,
+        'learner': self.learner.host_state(),
+        'outcomes': dict(self.counts),
+        'recipe': self.recipe,
+      },
+    )
+    self._segments.append(scheduler['segment'])
+    if len(self._segments) == self._segments.maxlen:
+      self.journal.prune(self._segments[0])
+
+
+def _resume(
+  checkpoints: CheckpointManager,
+  learner: Learner | Leader,
+  scheduler: Scheduler,
+  recipe: str,
+) -> tuple[int, Counter]:
+  def check(restored: Any) -> None:
+    made = restored.host.get('recipe', recipe)
+    if made != recipe:
+      raise UserError(
+        f'{checkpoints.directory} was created by the {made} recipe, not by {recipe}: '
+        'give another --work_dir. Copies of its tasks, collect, tokenizer and sft folders, of '
+        'snapshots.sqlite and of eval/starts.json can be used there.'
+      )
+
+  restored = crew.restore(learner, checkpoints, check)
+  if restored is None:
+    scheduler.resume(None)
+    return 0, Counter()
+  learner.load_host_state(restored.host['learner'])
+  scheduler.resume(restored.host['scheduler'])
+  return restored.step, Counter(restored.host['outcomes'])
+
+
+def _scheduler(
+  host: Host,
+  workflow: RolloutWorkflow,
+  sampler: RoleSampler,
+  inbox: JournalledInbox,
+  journal: Journal,
+  log: RolloutLog,
+) -> Scheduler:
+  config, seed = host.config.rl, host.config.seed
+  synchronous = config.rest == 'wait'
+  # As many again prepare a work or read its result.
+  threads = 2 * host.config.sandbox.slots
+  # In synchronous mode a batch is one wave: it must fit.
+  capacity = max(
+    math.ceil(config.oversample * config.batch_size), config.batch_size
+  )
+  executor = ThreadExecutor(
+    inbox,
+    workflow.execute,
+    threads=threads,
+    slots=host.config.sandbox.slots,
+    lookahead=max(0, capacity - threads),
+    cancel=host.pool.cancel,
+  )
+  return Scheduler(
+    workflow.source(),
+    workflow,
+    Workers(sampler, executor, inbox, RealClock()),
+    SchedulerConfig(
+      batch_size=config.batch_size,
+      oversample=1.0 if synchronous else config.oversample,
+      rest=config.rest,
+      max_staleness=None if config.max_staleness < 0 else config.max_staleness,
+      on_stale=config.on_stale,
+      lease_s=config.lease_s,
+      watchdog_s=config.watchdog_s,
+      group_size=config.group_size,
+      # Few, larger generation calls: each has a fixed cost.
+      refill=max(1, capacity // 4),
+      max_decoding=host.config.rollout.max_num_seqs or None,
+      max_in_flight=config.max_concurrent_rollouts or None,
+      roles=(POLICY, *workflow.frozen_roles),
+      max_concurrency={
+        role: one.max_concurrency for role, one in workflow.frozen_roles.items()
+      },
+      seed=seed,
+    ),
+    journal=journal,
+    log=log,
+  )

@@ -1,0 +1,163 @@
+"""Rollouts without a learner, through RL's scheduler: evaluation and collection.
+
+What has finished is journalled: a killed stage resumes each rollout where it was, and
+no answer is drawn and no execution carried out a second time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+import shutil
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ml_collections import ConfigDict
+
+from jaxagent.clock import RealClock
+from jaxagent.data.prompts import Feed
+from jaxagent.errors import UserError
+from jaxagent.interactions import POLICY, Interaction
+from jaxagent.records import UnknownRecord
+from jaxagent.rollout.book import Deliver
+from jaxagent.rollout.engine import Engine
+from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
+from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.journal import Journal, JournalError
+from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.thread_executor import ThreadExecutor
+from jaxagent.rollout.thread_sampler import FrozenRole, ThreadSampler
+from jaxagent.rollout.work import Ask, Key, Sampler, Work, Workers
+from jaxagent.types import Executed, Request
+
+if TYPE_CHECKING:
+  from jaxagent.runtime.host import Host
+
+MAX_ATTEMPTS = 3  # of one call, before its rollout is missing
+_NO_LIMIT = 1 << 30
+PAUSES_S = (0.5, 15.0)  # after an infrastructure error, by attempt
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyRole:
+  """The engine that samples a policy, and its request for a completion."""
+
+  engine: Engine
+  request: Callable[[Ask], Request]
+
+
+def journal_of(work: pathlib.Path, label: str) -> pathlib.Path:
+  """Returns the folder of the journal of the evaluation `label`."""
+  return work / 'eval' / f'{label}.journal'
+
+
+def run(
+  host: Host,
+  folder: pathlib.Path,
+  feed: Feed,
+  interaction: Interaction,
+  *,
+  execute: Callable[[Work, str], Executed],
+  deliver: Deliver,
+  name: str,
+  frozen: Mapping[str, FrozenRole] = {},
+  policy: PolicyRole | None = None,
+  saved: str = 'finished calls are saved',
+  at_once: int | None = None,
+  check: Callable[[], None] = lambda: None,
+) -> None:
+  """Runs the rollouts of a feed until it has no more prompts and all have ended.
+
+  Args:
+    host: sandbox, stop flag and config.
+    folder: of the journal; `forget` removes it once its results are stored.
+    execute: carries out one execution under the id of its job.
+    deliver: gets each rollout as it ends; it may push more into the feed.
+    name: of the stage; the ids of its jobs begin with it.
+    frozen: role -> how its answers are drawn.
+    policy: engine and request of the policy, where it takes part.
+    saved: what is kept, for the message of an interruption.
+    at_once: rollouts under way; None for all.
+    check: called now and then; what it raises ends the stage.
+
+  Raises:
+    Interrupted: SIGTERM or Ctrl-C stopped the run.
+    UserError: the journal is damaged, or holds a record that is not known.
+  """
+  config = host.config
+  journal = Journal(folder)
+  inbox = JournalledInbox(journal)
+  samplers, limits = _samplers(config, inbox, frozen, policy)
+  executor = ThreadExecutor(
+    inbox,
+    lambda work: execute(work, job_id(name, work.key)),
+    threads=2 * config.sandbox.slots,
+    slots=config.sandbox.slots,
+    cancel=lambda key: host.pool.cancel(job_id(name, key)),
+    pauses_s=PAUSES_S,
+  )
+  scheduler = Scheduler(
+    feed,
+    interaction,
+    Workers(RoleSampler(samplers), executor, inbox, RealClock()),
+    SchedulerConfig(
+      batch_size=1,
+      max_attempts=MAX_ATTEMPTS,
+      max_quarantined=_NO_LIMIT,
+      watchdog_s=math.inf,  # executions have time limits of their own
+      max_in_flight=at_once or _NO_LIMIT,
+      roles=tuple(samplers),
+      max_concurrency=limits,
+      seed=config.seed,
+    ),
+    journal=journal,
+    deliver=deliver,
+  )
+
+  def tick() -> None:
+    host.stop.check(saved)
+    check()
+
+  try:
+    scheduler.resume(None)
+    scheduler.run_out(tick)
+    check()
+  except (JournalError, UnknownRecord) as error:
+    raise UserError(f'{name}: {folder}: {error}') from error
+  finally:
+    try:
+      scheduler.close()
+    finally:
+      journal.close()
+
+
+def _samplers(
+  config: ConfigDict,
+  inbox: JournalledInbox,
+  frozen: Mapping[str, FrozenRole],
+  policy: PolicyRole | None,
+) -> tuple[dict[str, Sampler], dict[str, int | None]]:
+  """Returns role -> its sampler, and role -> its answers at once, None for all."""
+  samplers: dict[str, Sampler] = {}
+  limits: dict[str, int | None] = {}
+  for role, one in frozen.items():
+    samplers[role] = ThreadSampler(
+      inbox, one.draw, max_concurrency=one.max_concurrency
+    )
+    limits[role] = one.max_concurrency
+  if policy is not None:
+    samplers[POLICY] = EngineSampler(inbox, policy.engine, policy.request)
+    limits[POLICY] = config.rollout.max_num_seqs or None
+  return samplers, limits
+
+
+def job_id(name: str, key: Key | str) -> str:
+  """Returns the id of an execution's job."""
+  return f'{name}-{key}'
+
+
+def forget(folder: pathlib.Path) -> None:
+  """Removes a journal whose results are stored elsewhere."""
+  shutil.rmtree(folder, ignore_errors=True)

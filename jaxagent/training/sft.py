@@ -1,0 +1,102 @@
+"""Supervised fine-tuning (paper 000, 4.1): the model's own tokens carry loss."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jaxagent.checkpoint import CheckpointManager
+from jaxagent.data.batching import pack_conversations
+from jaxagent.devices import sharding
+from jaxagent.metrics import MetricWriter, Progress
+from jaxagent.training import crew
+
+if TYPE_CHECKING:
+  from jaxagent.learner import Learner
+  from jaxagent.runtime.host import Host
+  from jaxagent.training.crew import Leader
+  from jaxagent.training.policy import Policy
+
+Row = tuple[np.ndarray, np.ndarray]
+
+
+def rows(pairs: Iterable[tuple[np.ndarray, str]], policy: Policy) -> list[Row]:
+  """Returns (tokens [N], loss mask [N]) of each (prompt's tokens [P], response).
+
+  Responses longer than the policy may write are left out.
+  """
+  made = []
+  for prompt, response in pairs:
+    answer = policy.tokenizer.encode_response(response)
+    if len(answer) > policy.sampling.max_new_tokens:
+      continue
+    tokens = np.concatenate([prompt, np.asarray(answer, np.int32)])
+    mask = np.zeros(len(tokens), bool)
+    mask[len(prompt) :] = True
+    made.append((tokens, mask))
+  return made
+
+
+def distinct(made: Sequence[Row]) -> list[Row]:
+  """Returns the rows without repetitions, in the order of their first appearance."""
+  first: dict[tuple[bytes, bytes], Row] = {}
+  for tokens, mask in made:
+    first.setdefault((tokens.tobytes(), mask.tobytes()), (tokens, mask))
+  return list(first.values())
+
+
+def run(host: Host, learner: Learner | Leader, rows: Sequence[Row]) -> None:
+  """Trains for `sft.epochs` (0: not at all); resumes from the last checkpoint."""
+  config = host.config.sft
+  per_epoch = max(1, len(rows) // config.batch_size)
+  total = per_epoch * config.epochs
+  if not total:
+    return  # RL from the model as it is
+  learner.start_sft(
+    lr=config.lr,
+    total_steps=total,
+    warmup_steps=config.warmup_steps,
+    schedule=config.schedule,
+  )
+  checkpoints = CheckpointManager(host.work / 'sft' / 'checkpoints', keep=2)
+  restored = crew.restore(learner, checkpoints)
+  start = 0
+  if restored is not None:
+    learner.load_host_state(restored.host['learner'])
+    start = restored.step
+  parts = sharding.rows_multiple(learner.mesh)
+  with (
+    MetricWriter(host.work / 'logs' / 'sft', resume_step=start) as writer,
+    Progress('sft', total, initial=start) as progress,
+  ):
+    for step in range(start, total):
+      began = time.monotonic()
+      chosen = _batch(rows, step, per_epoch, config.batch_size, host)
+      batches = pack_conversations(
+        chosen,
+        row_tokens_buckets=learner.config.row_tokens[-1:],
+        max_tokens=learner.config.micro_batch_tokens * parts,
+        rows_multiple=parts,
+        pad_id=0,
+      )
+      metrics = learner.sft_step(batches)
+      metrics['timing_s/step'] = time.monotonic() - began
+      writer.write(step, metrics)
+      progress.update(1, loss=metrics['sft/loss'])
+      last = step + 1 == total
+      stopping = host.stop.signal is not None
+      if last or stopping or (step + 1) % config.checkpoint_every == 0:
+        host_state = {'learner': learner.host_state()}
+        crew.save(learner, checkpoints, step + 1, host_state)
+      host.stop.check(f'SFT step {step + 1} is saved')
+
+
+def _batch(rows, step: int, per_epoch: int, size: int, host: Host) -> list:
+  """Returns the step's rows: each epoch is a seeded permutation."""
+  epoch, position = divmod(step, per_epoch)
+  rng = np.random.default_rng([host.config.seed, 3, epoch])
+  order = rng.permutation(len(rows))
+  return [rows[i] for i in order[position * size : (position + 1) * size]]

@@ -1,0 +1,124 @@
+"""Whole solutions as a user runs them, small: learned, killed, resumed, searched."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from jaxagent import audit
+from jaxagent.analysis.summary import load
+from jaxagent.metrics import read_records
+from tests.runs import environment
+
+ROOT = pathlib.Path(__file__).parents[3]
+UPDATES = 4
+# So few programs that a small policy knows them by heart, and so cold that it
+# recites them, whatever machine rounds its sums.
+OPTIONS = (
+  '--config=configs/rl_for_mle.py',
+  '--config.sandbox.min_tier=T1',
+  '--config.sandbox.timeout_s=30',
+  '--config.model.hf.hidden_size=64',
+  '--config.model.hf.num_hidden_layers=2',
+  '--config.solution.programs=4',
+  '--config.solution.samples=4',
+  '--config.sft.batch_size=4',
+  '--config.sft.epochs=60',
+  '--config.rollout.temperature=0.3',
+  f'--config.rl.updates={UPDATES}',
+  '--config.rl.batch_size=8',
+  '--config.rl.policy_lr=1e-5',
+  '--config.eval.k=2',
+  '--config.search.runs=2',
+  '--config.search.steps=3',
+  '--config.search.drafts=1',
+)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def _start(work, *options) -> subprocess.Popen:
+  return subprocess.Popen(
+    [
+      sys.executable,
+      '-m',
+      'jaxagent.main',
+      *OPTIONS,
+      *options,
+      f'--work_dir={work}',
+    ],
+    cwd=ROOT,
+    env=environment(),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
+
+
+def _finish(work, *options) -> str:
+  process = _start(work, *options)
+  out, _ = process.communicate(timeout=800)
+  assert process.returncode == 0, out[-3000:]
+  return out
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """A run that was killed once in the middle of RL."""
+  work = tmp_path_factory.mktemp('mle') / 'work'
+  process = _start(work)
+  end = time.monotonic() + 600
+  while not list((work / 'rl' / 'traces').glob('*.jsonl')):
+    assert process.poll() is None, process.stdout.read()[-3000:]
+    assert time.monotonic() < end
+    time.sleep(0.05)
+  process.send_signal(signal.SIGKILL)
+  process.wait()
+  return work, _finish(work)
+
+
+def test_it_leaves_summary_report_and_tree(finished):
+  work, out = finished
+  summary = load(work / 'summary.json')
+  assert summary['stand_ins'] == ['scripted_programmer']
+  assert summary['rl']['heldout']['mean_reward']['n'] == 0
+  found = summary['extra']['solutions']['rl']['digits']
+  assert found['scratch']['n'] == 4 and set(found) == {
+    'scratch', 'improved', 'better',
+  }  # fmt: skip
+  page = (work / 'solutions.html').read_text()
+  assert 'import pandas' in page and 'http://' not in page
+  for name in ('summary.json', 'report.html', 'solutions.html'):
+    assert name in out
+
+
+def test_rewards_are_derived_again_and_solutions_improved_upon(finished):
+  work, _ = finished
+  found = audit.audit(work)
+  assert found['differences'] == [] and found['records'] >= UPDATES * 8
+  records = read_records(work / 'logs' / 'metrics.jsonl')
+  assert [r['step'] for r in records] == list(range(UPDATES))
+  assert max(r['solution/valid_rate'] for r in records) > 0.3
+  traces = [
+    json.loads(line)
+    for path in sorted((work / 'rl' / 'traces').glob('*.jsonl'))
+    for line in path.read_text().splitlines()
+  ]
+  valid = {t['solution_id'] for t in traces if t['score_after'] is not None}
+  improved = {t['improves'] for t in traces} - {''}
+  assert improved and improved <= valid
+  assert all(
+    t['reward'] == t['score_after'] for t in traces if t['score_after']
+  )
+
+
+def test_a_search_around_the_trained_policy(finished):
+  work, _ = finished
+  out = _finish(work, '--config.recipe=tree_search')
+  found = json.loads((work / 'search.json').read_text())['digits']
+  assert found['n'] == 2 and set(found['by_step']) == {'1', '2'}
+  assert 'search.json' in out
+  assert audit.audit(work)['differences'] == []

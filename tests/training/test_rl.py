@@ -1,0 +1,190 @@
+"""A completion becomes a sample, with all that the learner reports of it."""
+
+import types as stubs
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from configs import common
+from jaxagent import types
+from jaxagent.checkpoint import CheckpointManager
+from jaxagent.data import codec
+from jaxagent.envs.step_env import StepResult
+from jaxagent.errors import MachineryError, UserError
+from jaxagent.interactions import Progress, rows
+from jaxagent.learner import figures
+from jaxagent.recipes.ml_agent import stepwise
+from jaxagent.records import StepRecord, UnknownRecord
+from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.records import StalledError
+from jaxagent.rollout.work import Key, Work
+from jaxagent.training import rl
+
+STATE = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
+
+
+def _step(state, text, *, split, job_id, most_s):
+  return StepResult(
+    types.Outcome.OK, 'List Files', {}, False, True, state, None, 0.5, '.'
+  )
+
+
+def _sample(name: str, finish_reason: str) -> types.Sample:
+  """What the step-wise recipe makes of one completion."""
+  host = stubs.SimpleNamespace(
+    config=common.base(),
+    env=stubs.SimpleNamespace(step=_step),
+    spec=lambda task: stubs.SimpleNamespace(
+      alpha=1.0, exposed='', has_scale=True
+    ),
+  )
+  ids, logprobs = np.arange(4, dtype=np.int32), np.zeros(4, np.float32)
+  policy = stubs.SimpleNamespace(
+    text=lambda completion: 'text', prompt_ids=lambda state: ids
+  )
+  recipe = stepwise.StepwiseWorkflow(host, {'s0': STATE}, policy)
+  progress = Progress(recipe, STATE)
+  completion = types.Completion(
+    name, ids, ids, logprobs, ((0, 0, 4),), finish_reason
+  )
+  (execute,) = progress.take(0, completion)
+  prompt = types.Prompt(name, name, STATE)
+  work = Work(Key(name, 1, execute.call), prompt, execute)
+  assert not progress.take(execute.call, recipe.execute(work))
+  (sample,) = rows(prompt, progress.completions, progress.credits)
+  return sample
+
+
+def test_a_response_cut_at_its_limit_counts_as_clipped():
+  samples = [_sample('a', 'length'), _sample('b', 'stop'), _sample('c', 'stop')]
+  # Kept in a checkpoint in between, as what is carried over.
+  samples = [codec.decode(codec.encode(s)) for s in samples]
+  table = np.ones((3, 4), np.float32)
+  names = ('mask', 'rewards', 'old_logp', 'behaviour_logprobs')
+  token = dict.fromkeys(('token_rewards', 'advantages', 'returns'), table)
+  found = figures.data_metrics(
+    samples, dict.fromkeys(names, table), token, critic=False
+  )
+  assert found['response_length/clip_ratio'] == pytest.approx(1 / 3)
+
+
+def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
+  closed = []
+
+  def stall(*parts):
+    raise StalledError('nothing has moved for 300.0 s.')
+
+  scheduler = stubs.SimpleNamespace(close=lambda: closed.append(True))
+  monkeypatch.setattr(rl, '_scheduler', lambda *parts: scheduler)
+  monkeypatch.setattr(rl, '_resume', lambda *parts: (3, {}))
+  monkeypatch.setattr(rl, '_Loop', stall)
+  engine = stubs.SimpleNamespace(update_weights=lambda params, version: None)
+  with pytest.raises(
+    MachineryError, match='moved for 300.0 s.*same command.*checkpoint'
+  ):
+    rl.run(
+      stubs.SimpleNamespace(config=common.base(), work=tmp_path),
+      stubs.SimpleNamespace(
+        name='stepwise', frozen_roles={}, request=None, record_type=StepRecord
+      ),
+      stubs.SimpleNamespace(policy_params=None),
+      stubs.SimpleNamespace(engine=engine),
+    )
+  assert closed
+
+
+@pytest.mark.parametrize(
+  'kind, said',
+  [(None, 'lacks record_type'), (dict, 'must be a subclass of .*Record')],
+)
+def test_a_recipe_without_a_record_is_refused_before_any_work(
+  tmp_path, kind, said
+):
+  recipe = stubs.SimpleNamespace(name='ours')
+  if kind is not None:
+    recipe.record_type = kind
+  host = stubs.SimpleNamespace(config=common.base(), work=tmp_path)
+  with pytest.raises(UserError, match=f"recipe 'ours'.*{said}"):
+    rl.run(host, recipe, None, None)
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_checkpoint_of_another_version_ends_the_run_in_one_line(
+  tmp_path, monkeypatch
+):
+  def resume(*parts):
+    codec.decode({'__kind__': 'kept', 'value': {'kind': 'poem'}})
+
+  scheduler = stubs.SimpleNamespace(close=lambda: None)
+  monkeypatch.setattr(rl, '_scheduler', lambda *parts: scheduler)
+  monkeypatch.setattr(rl, '_resume', resume)
+  recipe = stubs.SimpleNamespace(
+    name='stepwise', frozen_roles={}, request=None, record_type=StepRecord
+  )
+  with pytest.raises(UserError, match="kind 'poem' is not known.*NEW") as e:
+    rl.run(
+      stubs.SimpleNamespace(config=common.base(), work=tmp_path),
+      recipe,
+      stubs.SimpleNamespace(policy_params=None),
+      stubs.SimpleNamespace(engine=None),
+    )
+  assert '\n' not in str(e.value)
+  assert isinstance(e.value.__cause__, UnknownRecord)
+
+
+def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):
+  journal = Journal(tmp_path / 'journal')
+  journal.begin()
+  scheduler = stubs.SimpleNamespace(
+    checkpoint=lambda: {'segment': journal.begin()}
+  )
+  learner = stubs.SimpleNamespace(
+    state=lambda: {'w': np.zeros(1)}, host_state=dict
+  )
+  checkpoints = CheckpointManager(tmp_path / 'checkpoints', keep=2)
+  saver = rl.Saver(
+    checkpoints, journal, learner, scheduler, Counter(), 'stepwise'
+  )
+  left = []
+  for step in range(1, 5):
+    saver.save(step)
+    left.append(sorted(int(p.stem) for p in journal.directory.iterdir()))
+  assert left == [[0, 1], [1, 2], [2, 3], [3, 4]]
+  assert checkpoints.steps() == [3, 4]
+  journal.close()
+
+
+@pytest.mark.parametrize(
+  'every, saved', [(1, [1, 2, 3]), (2, [2, 3]), (9, [3])]
+)
+def test_what_the_last_update_left_is_saved(
+  every, saved, tmp_path, monkeypatch
+):
+  config = common.base()
+  config.rl.updates, config.rl.checkpoint_every = 3, every
+  host = stubs.SimpleNamespace(
+    config=config,
+    work=tmp_path,
+    stop=stubs.SimpleNamespace(signal=None, check=lambda said: None),
+  )
+  steps = []
+  loop = rl._Loop(
+    host, None, None, None, None, stubs.SimpleNamespace(save=steps.append)
+  )
+  metrics = {'critic/score/mean': 0.5, 'duration/trained/mean': 1.0}
+  monkeypatch.setattr(loop, '_update', lambda update: dict(metrics))
+  loop.run(0)
+  assert steps == saved
+
+
+def test_another_recipes_checkpoint_is_refused(tmp_path):
+  restored = stubs.SimpleNamespace(host={'recipe': 'stepwise'}, step=3)
+  checkpoints = stubs.SimpleNamespace(
+    latest=lambda: restored, directory=tmp_path
+  )
+  learner = None  # is not asked
+  with pytest.raises(
+    UserError, match='by the stepwise recipe, not by episodewise.*work_dir'
+  ):
+    rl._resume(checkpoints, learner, None, 'episodewise')
