@@ -366,15 +366,22 @@ class Record:
 
     Raises ValueError where it gives neither a finite number nor a reason.
     """
-    reward = self.derive(switches)
+    return self.checked(self.derive(switches))
+
+  @classmethod
+  def checked(cls, reward: Any) -> float | None:
+    """Returns what `derive` gave as a number; None where it is a reason.
+
+    Raises ValueError where it is neither a finite number nor a reason.
+    """
     if isinstance(reward, NoReward):
       return None
     if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
       raise ValueError(
-        f'{type(self).__name__}.derive gives {reward!r}; it must give a finite '
+        f'{cls.__name__}.derive gives {reward!r:.80}; it must give a finite '
         'number, or a NoReward.'
       )
-    return reward
+    return reward  # type: ignore[return-value]  # of any kind of number
 
   @classmethod
   def upgraded(

@@ -72,7 +72,7 @@ ABOVE = {
 MAY_IMPORT = {
   'types': set(),
   'errors': set(),
-  'records': {'types', 'rewards', 'files'},
+  'records': {'errors', 'types', 'rewards', 'files'},
   'clock': {'types'},
   'files': set(),
   'options': set(),
@@ -112,8 +112,9 @@ MAY_IMPORT = {
     'llm',
     'stand_ins',
   },
-  'interactions': {'types'},
+  'interactions': {'errors', 'types'},
   'rollout': {
+    'errors',
     'options',
     'types',
     'records',

@@ -12,9 +12,11 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxagent.config import checks, sections
+from jaxagent import metrics, records
+from jaxagent.config import checks, sample_records, sections
 from jaxagent.files import modules
 from jaxagent.options import Section
+from jaxagent.types import Record
 
 if TYPE_CHECKING:
   import contextlib
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
   from jaxagent.runtime.host import Host
-  from jaxagent.types import Record, TaskSpec
+  from jaxagent.types import TaskSpec
 
 REGISTRY: Mapping[str, str] = {
   'stepwise': 'jaxagent.recipes.ml_agent.recipe:Stepwise',
@@ -109,7 +111,6 @@ def find(config: ConfigDict) -> Recipe:
   """
   made = load(config.recipe)
   for name, section in made.sections.items():
-    sections.add(name, section)
     if name not in config:
       raise ValueError(
         f'config.recipe={config.recipe!r} has options config.{name}, which this '
@@ -138,7 +139,23 @@ def load(place: str) -> type[Recipe]:
     raise ValueError(f'{where}: {file} has no class {class_name}.')
   if complaint := _complaint(found):
     raise ValueError(f'{where}: {class_name} in {file} {complaint}')
+  try:
+    _make_known(found)
+  except (ValueError, TypeError) as error:
+    raise ValueError(f'{where}: {class_name} in {file}: {error}') from error
   return found
+
+
+def _make_known(found: type[Recipe]) -> None:
+  """Adds a recipe's record, options and metrics to those that are known.
+
+  Raises ValueError or TypeError where one cannot be, or is another's.
+  """
+  assert found.record_type is not None  # `_complaint` has looked
+  records.register(found.record_type)
+  metrics.add(found.metric_names)
+  for name, section in found.sections.items():
+    sections.add(name, section)
 
 
 def _imported(where: str, name: str) -> Any:
@@ -153,11 +170,9 @@ def _imported(where: str, name: str) -> Any:
 
 def _complaint(found: type) -> str:
   """Returns what a class lacks to be a recipe, '' if nothing."""
-  from jaxagent.types import Record
-
   if not issubclass(found, Recipe):
     return 'is no recipe; derive it from jaxagent.recipes.Recipe.'
-  if not found.name:
+  if not (isinstance(found.name, str) and found.name):
     return 'lacks the member name: a word for checkpoints and messages.'
   if absent := sorted(getattr(found, '__abstractmethods__', ())):
     return f'lacks the member {absent[0]}; see jaxagent.recipes.Recipe.'
@@ -167,7 +182,27 @@ def _complaint(found: type) -> str:
       f'lacks the member record_type: {kind!r} is no subclass of '
       'jaxagent.types.Record.'
     )
+  return _of_mappings(found) or _of_record(kind)
+
+
+def _of_mappings(found: type[Recipe]) -> str:
+  for name in ('sections', 'metric_names'):
+    if not isinstance(value := getattr(found, name), Mapping):
+      return (
+        f'has {name}={value!r:.80}; it must be a dictionary, see '
+        'jaxagent.recipes.Recipe.'
+      )
   return ''
+
+
+def _of_record(kind: type[Record]) -> str:
+  problem = sample_records.complaint(kind)
+  if not problem:
+    return ''
+  return (
+    f'has a record_type without a reward: {modules.place_of(kind)}.derive: '
+    f'{" ".join(problem.split())[:600]}'
+  )
 
 
 def _stage(config: ConfigDict) -> str:

@@ -41,6 +41,12 @@ def imported(name: str) -> types.ModuleType:
   return module
 
 
+def place_of(cls: type) -> str:
+  """Returns a class by name and file, for a message."""
+  file = getattr(sys.modules.get(cls.__module__), '__file__', None)
+  return f'{cls.__qualname__} in {file or cls.__module__}'
+
+
 def file_of(module: types.ModuleType) -> str:
   """Returns the file of a module that was imported by its path, '' of others."""
   if not module.__name__.startswith(_PREFIX):

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from jaxagent.errors import UserError
 from jaxagent.interactions.calls import (
   POLICY,
   Call,
@@ -99,9 +100,14 @@ class Progress:
     return type(self._interaction).__name__
 
   def _guarded(self, method: str, *arguments) -> Step:
-    """A step of foreign code: whatever it raises is a fault with its name."""
+    """A step of foreign code: whatever it raises is a fault with its name.
+
+    But for a `UserError`, which ends the run.
+    """
     try:
       step = getattr(self._interaction, method)(*arguments)
+    except UserError:
+      raise
     except Exception as error:  # noqa: BLE001 - a recipe may raise anything
       raise InteractionError(
         f'{self._name}.{method} raised {type(error).__name__}: {error}'

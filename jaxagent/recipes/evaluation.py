@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from jaxagent import audit, types
 from jaxagent.data.prompts import Feed
-from jaxagent.errors import MachineryError, UserError, tolerated
+from jaxagent.errors import MachineryError, tolerated
 from jaxagent.interactions import Interaction, Progress
 from jaxagent.metrics import Progress as ProgressBar
 from jaxagent.recipes.starts import write_json
-from jaxagent.records import Evaluated, TakenStep
+from jaxagent.records import Evaluated, TakenStep, reward_of
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Work
 from jaxagent.runtime import kept
@@ -145,14 +145,7 @@ def taken_step(executed: types.Executed) -> TakenStep:
   Raises UserError where its record gives no reward: fix its class.
   """
   record = executed.made
-  try:
-    reward = record.earned()
-  except Exception as error:  # a recipe's own class may raise anything
-    raise UserError(
-      f'task {record.task}: no reward can be derived of a {record.KIND} record: '
-      f'{type(error).__name__}: {error}. Fix {type(record).__name__}.derive and '
-      'rerun the same command: what was executed is kept.'
-    ) from error
+  reward = record.checked(reward_of(record))
   return TakenStep(record=record, reward=reward, **executed.kept)
 
 

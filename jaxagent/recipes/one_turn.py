@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,13 @@ import numpy as np
 
 from jaxagent import metrics, types
 from jaxagent.data.prompts import PromptSource
+from jaxagent.envs import label_sources
 from jaxagent.envs.execution import Call as ScriptCall
 from jaxagent.envs.execution import Outputs
+from jaxagent.envs.solution_env import MAX_OUTPUT_CHARS
+from jaxagent.envs.step_env import FLOOR_S, truncate
 from jaxagent.errors import UserError, in_one_line
+from jaxagent.files import modules
 from jaxagent.interactions import (
   Call,
   Credit,
@@ -34,7 +39,7 @@ from jaxagent.recipes.evaluation import (
 )
 from jaxagent.recipes.starts import private_score
 from jaxagent.recipes.trained_policy import TrainedPolicy
-from jaxagent.records import Evaluated
+from jaxagent.records import Evaluated, reward_of
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask, Work
 from jaxagent.training import rollouts
@@ -45,6 +50,20 @@ if TYPE_CHECKING:
   from jaxagent.training import sft
 
 SCRIPT = 'solution.py'
+# Raised by wrong code; what machines raise are OSError and RuntimeError.
+_OWN_ERRORS = (
+  ArithmeticError,
+  AssertionError,
+  AttributeError,
+  ImportError,
+  LookupError,
+  NameError,
+  NotImplementedError,
+  RecursionError,
+  SyntaxError,
+  TypeError,
+  ValueError,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,10 +105,13 @@ class OneTurn(TrainedPolicy):
 
   @abc.abstractmethod
   def carry_out(self, problem: Problem, response: str, job_id: str) -> Carried:
-    """Carries out a response; any response ends in a record.
+    """Carries out a response; any response, valid or not, ends in a record.
 
-    Blocking; called from many threads. job_id: of the execution, which may be
-    cancelled by it.
+    Blocking; called from many threads at once. What it raises of its own code (a
+    KeyError, say) ends the run with a message; an OSError or a RuntimeError counts as
+    an infrastructure error, and the response is carried out again.
+
+    job_id: of the execution, for `run_program`.
     """
 
   def demonstrations(self) -> Iterable[tuple[Problem, str]]:
@@ -112,6 +134,24 @@ class OneTurn(TrainedPolicy):
       ScriptCall(job_id=job_id, deadline=env.step_deadline()),
       Outputs(own_work=True),
     )
+
+  def fields_of(self, task: str, run: Run) -> dict[str, Any]:
+    """Returns what every record holds of an execution: outcome, score, seconds, ..."""
+    execution = run.execution
+    return {
+      'task': task,
+      'outcome': run.outcome,
+      'score_after': run.score,
+      'observation': truncate(execution.output, MAX_OUTPUT_CHARS),
+      'exec_s': execution.exec_s,
+      'queue_s': execution.queue_s,
+      'startup_s': execution.startup_s,
+      'cpu_s': execution.cpu_s,
+      'tier': execution.tier,
+      'untrusted': label_sources.untrusted(
+        self.host.spec(task), execution.tier
+      ),
+    }
 
   # The stages -----------------------------------------------------------------
 
@@ -200,7 +240,8 @@ class OneTurnWorkflow:
       response = self._recipe.policy.text(result)
       return Step(state, (Execute(1, (state, response)),))
     record = result.made
-    credit = Credit(record.derive(), result.exec_s, result.outcome, record)
+    reward = reward_of(record)
+    credit = Credit(reward, result.exec_s, result.outcome, record)
     return Step(None, credits={0: credit})
 
   def source(self) -> PromptSource:
@@ -215,8 +256,7 @@ class OneTurnWorkflow:
 
   def execute(self, work: Work) -> types.Executed:
     problem, response = work.call.request
-    carried = self._recipe.carry_out(problem, response, str(work.key))
-    return _executed(self._recipe, carried)
+    return _carried_out(self._recipe, problem, response, str(work.key))[0]
 
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
     turns = (turn for sample in samples for turn in sample.steps())
@@ -232,23 +272,38 @@ class OneTurnWorkflow:
     return found
 
 
-def _executed(recipe: OneTurn, carried: Any) -> types.Executed:
-  """Returns the execution of what a recipe carried out.
+def _carried_out(
+  recipe: OneTurn, problem: Problem, response: str, job_id: str
+) -> tuple[types.Executed, Run | None]:
+  """Returns the execution of a response, and what it ran.
 
-  Raises UserError where it is not what `OneTurn.carry_out` returns.
+  Raises UserError, naming class and file, where `carry_out` has an error of its own, or
+  does not return what it must.
   """
-  record = getattr(carried, 'record', None)
-  if not isinstance(record, recipe.record_type or types.Record):
+  where = f'recipe {recipe.name!r}: {modules.place_of(type(recipe))}.carry_out'
+  try:
+    carried = recipe.carry_out(problem, response, job_id)
+  except _OWN_ERRORS as error:
+    line = traceback.extract_tb(error.__traceback__)[-1]
     raise UserError(
-      f'recipe {recipe.name!r}: carry_out returned {carried!r:.80}, not Carried with '
-      f'a {recipe.record_type.__name__ if recipe.record_type else "Record"}.'
+      f'{where} raised {type(error).__name__}: {error} ({line.filename}, line '
+      f'{line.lineno}). Fix it and rerun the same command; it resumes.'
+    ) from error
+  wanted = recipe.record_type or types.Record
+  record = getattr(carried, 'record', None)
+  if not isinstance(carried, Carried) or not isinstance(record, wanted):
+    raise UserError(
+      f'{where} returned {carried!r:.80}; it must return '
+      f'Carried({wanted.__qualname__}(...)). Fix it and rerun the same command; it '
+      'resumes.'
     )
-  return types.Executed(
+  executed = types.Executed(
     record.outcome,
-    record.exec_s,
+    max(record.exec_s, FLOOR_S),
     message=record.observation,
     record=record,
   )
+  return executed, carried.run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -301,9 +356,7 @@ class OneTurnEvaluation(Evaluation):
 
   def execute(self, work: Work, job_id: str) -> types.Executed:
     problem, response = work.call.request
-    carried = self._recipe.carry_out(problem, response, job_id)
-    executed = _executed(self._recipe, carried)
-    run = carried.run
+    executed, run = _carried_out(self._recipe, problem, response, job_id)
     if executed.outcome.is_infrastructure or run is None or run.score is None:
       return executed
     private = private_score(self.host, problem.task, run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from jaxagent import metrics, records
+from jaxagent import records
 from jaxagent.config import recipe, settings
 from jaxagent.devices import sharding
 from jaxagent.errors import UserError
@@ -39,12 +39,8 @@ def run(config: ConfigDict) -> None:
 def _lead(config: ConfigDict) -> None:
   work, own = settings.open_work_dir(config), recipe.find(config)
   own.check_work_dir(work)
-  try:
-    metrics.add(own.metric_names)
-    if own.record_type is not None:
-      records.note(work, records.register(own.record_type))
-  except ValueError as error:
-    raise UserError(f'config.recipe={config.recipe!r}: {error}') from error
+  if own.record_type is not None:
+    records.note(work, own.record_type)
   with open_host(config, work) as host, contextlib.ExitStack() as stack:
     _say(host)
     own.run(host, stack)

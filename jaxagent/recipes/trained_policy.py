@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -73,16 +74,16 @@ class TrainedPolicy(Recipe):
     """Whether there is SFT; without it the label 'sft' is not evaluated."""
     return True
 
+  @abc.abstractmethod
   def workflow(self) -> RolloutWorkflow:
     """Returns what RL trains on."""
-    raise NotImplementedError
 
   def before_rl(self) -> None:
     """Runs before the first update of RL, such as a warm-up of the critic."""
 
+  @abc.abstractmethod
   def evaluate(self, label: str) -> None:
     """Evaluates `self.policy` and keeps the trajectories in `eval/LABEL.json`."""
-    raise NotImplementedError
 
   def finish(self, labels: Sequence[str]) -> None:
     """Writes summary and report. labels: policies that may have been evaluated."""

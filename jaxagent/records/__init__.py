@@ -14,6 +14,7 @@ from jaxagent.records.codec import (
   to_json,
 )
 from jaxagent.records.places import load_noted, note
+from jaxagent.records.rewarded import check, reward_of
 from jaxagent.records.solution import SolutionRecord
 from jaxagent.records.step import StepRecord
 from jaxagent.records.trajectory import (
@@ -36,10 +37,12 @@ __all__ = [
   'TrainedTurn',
   'Trajectory',
   'UnknownRecord',
+  'check',
   'from_json',
   'load',
   'load_noted',
   'note',
   'register',
+  'reward_of',
   'to_json',
 ]

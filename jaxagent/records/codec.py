@@ -80,14 +80,23 @@ def register(record: R) -> R:
       f'{where}: DERIVED_FROM names {", ".join(unknown)}; its fields are '
       f'{", ".join(forms)}.'
     )
-  before = _known.get(record.KIND, record)
-  if (before.__module__, before.__qualname__) != (record.__module__, name):
+  if before := _other_with_kind(record):
     raise ValueError(
-      f'{where}: KIND={record.KIND!r} is that of {before.__module__}.'
-      f'{before.__qualname__}; choose another.'
+      f'{where}: KIND={record.KIND!r} is that of {before}; choose another.'
     )
   _known[record.KIND] = record
   return record
+
+
+def _other_with_kind(record: type[Record]) -> str:
+  """Returns the place of another class that has a record's KIND, '' if none has."""
+  own = f'{record.__module__}:{record.__qualname__}'
+  reserved = _OF_RECIPES.get(record.KIND, own)
+  there = _known.get(record.KIND)
+  if there is not None:
+    same = f'{there.__module__}:{there.__qualname__}' == own
+    return '' if same else modules.place_of(there)
+  return '' if reserved == own else reserved
 
 
 def load(place: str) -> type[Record]:

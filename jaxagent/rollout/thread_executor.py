@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from jaxagent import records
+from jaxagent.errors import UserError
 from jaxagent.files import disk
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.work import Key, Work, WorkResult, failure
@@ -27,9 +28,10 @@ class ThreadExecutor:
 
   Args:
     inbox: gets the results.
-    run: blocking and thread-safe. An exception, or a record that cannot be kept,
-      counts as an infrastructure failure, with its text: it is retried, never
-      rewarded. A full disk is no work's failure: taking from the inbox raises it.
+    run: blocking and thread-safe. An exception counts as an infrastructure failure,
+      with its text: it is retried, never rewarded. A full disk, a `UserError` and a
+      record that has no reward or cannot be kept are no work's failure and would come
+      again: taking from the inbox raises them.
     threads: works in progress at once.
     slots: executions that `run` lets through at once; as many as threads if
       not given. Worker use is counted by them.
@@ -139,13 +141,13 @@ class ThreadExecutor:
       return True
 
   def _attempt(self, work: Work) -> WorkResult | None:
-    """Runs one attempt; None if the disk is full: the inbox then raises it."""
+    """Runs one attempt; None for an error that ends the run: the inbox raises it."""
     try:
       executed = self._run(work)
       if executed.record is not None:
-        records.to_json(executed.record)  # the journal must be able to keep it
+        records.check(executed.record)
     except Exception as error:  # noqa: BLE001 - an infrastructure error
-      if disk.is_full(error):
+      if isinstance(error, UserError) or disk.is_full(error):
         self._inbox.fail(error)
         return None
       return failure(work, f'{type(error).__name__}: {error}', time.monotonic())

@@ -10,7 +10,7 @@ import pytest
 from jaxagent import types
 from jaxagent.envs import workspace
 from jaxagent.envs.agents.implementer import Turn
-from jaxagent.envs.execution import ScriptRunner
+from jaxagent.envs.execution import ExecutionOptions, ScriptRunner
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.implementer_env import SCRIPT, ImplementerEnvironment
 from jaxagent.envs.implementer_state import Effect
@@ -29,7 +29,10 @@ def _env(tmp_path, **options):
   starter = {'train.py': 'x = 1', 'fixed.py': 'y = 2'}
   prepared = {'t': fake_runs.FakePrepared(spec, tmp_path, starter)}
   runner = ScriptRunner(
-    prepared, fake_runs.FakePool(), fake_runs.FakeGrader(), **options
+    prepared,
+    fake_runs.FakePool(),
+    fake_runs.FakeGrader(),
+    ExecutionOptions(**options),
   )
   return ImplementerEnvironment(runner)
 

@@ -162,7 +162,7 @@ def _class(name: str = 'Ours', /, **members: Any) -> type:
     (_class(KIND=''), "KIND='' must be a name"),
     (_class(VERSION=0), 'VERSION=0 must be 1 or more'),
     (_class(DERIVED_FROM=('luck',)), 'DERIVED_FROM names luck; its fields'),
-    (_class(KIND='step'), "KIND='step' is that of jaxagent.records.step"),
+    (_class(KIND='step'), "KIND='step' is that of StepRecord in .*step.py"),
     (_class(hints={'reward': float}), 'cannot be called reward'),
     (_class(hints={'held': set}), "Ours.held: <class 'set'> cannot be kept"),
     (_class(hints={'held': int | str}), 'Ours.held: .*cannot be kept'),

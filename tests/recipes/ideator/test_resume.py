@@ -10,7 +10,6 @@ import pytest
 
 from jaxagent import types
 from jaxagent.clock import RealClock
-from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Feed
 from jaxagent.recipes.ideator.interaction import (
   IDEATOR,
@@ -27,6 +26,7 @@ from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
+from jaxagent.rollout.work import Workers
 from tests.recipes.ideator.test_interaction import (
   FINISH,
   HELP,
@@ -94,18 +94,19 @@ def _play(folder, world: _World) -> None:
     assert not error, error
     world.ended[prompt.payload.name] = progress.state
 
+  executor = ThreadExecutor(inbox, world.execute, threads=2)
   scheduler = Scheduler(
     feed,
     Runs(max_steps=16, time_limit_s=100.0, adviser=Adviser()),
-    RoleSampler(samplers),
-    ThreadExecutor(inbox, world.execute, threads=2),
-    inbox,
-    Ledger(),
-    RealClock(),
-    SchedulerConfig(batch_size=1, watchdog_s=math.inf, max_in_flight=4),
+    Workers(RoleSampler(samplers), executor, inbox, RealClock()),
+    SchedulerConfig(
+      batch_size=1,
+      watchdog_s=math.inf,
+      max_in_flight=4,
+      roles=tuple(samplers),
+      max_concurrency={role: 2 for role in samplers},
+    ),
     journal=journal,
-    roles=tuple(samplers),
-    max_concurrency={role: 2 for role in samplers},
     deliver=deliver,
   )
   try:
