@@ -60,8 +60,7 @@ def test_loss_at_seq_mean_token_mean():
     np.zeros_like(logp),
     advantages,
     mask,
-    clip_low=0.2,
-    clip_high=0.2,
-    aggregation='seq-mean-token-mean',
+    alg.Clips(0.2, 0.2),
+    alg.Aggregation('seq-mean-token-mean'),
   )
   assert float(loss) == pytest.approx(-(1.1 * A - 3.8 * A / 3) / 4, abs=1e-6)
