@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.fixture(scope='module')
 def good(tmp_path_factory):
-  return synthetic.build(tmp_path_factory.mktemp('run'))['summary']
+  return synthetic.build(tmp_path_factory.mktemp('run')).summary
 
 
 def test_a_summary_has_all_documented_keys(good):
