@@ -126,73 +126,85 @@ def _check_own_limits(prepared, step_timeout_s: float) -> None:
       )
 
 
+def _open_pool(
+  config: ConfigDict, work: pathlib.Path, prepared: Mapping[str, PreparedTask]
+) -> SandboxPool:
+  """Starts the sandbox, from which work directory and labels are hidden."""
+  box = config.sandbox
+  try:
+    return SandboxPool(
+      box.slots,
+      backend=box.backend,
+      min_tier=box.min_tier,
+      zygote=box.zygote,
+      cpu_level=box.cpu_level,
+      work_dir=work / 'sandbox',
+      hidden=(
+        work,
+        folder(config),
+        *label_sources.folders(t.spec for t in prepared.values()),
+      ),
+      **_of_backend(box),
+    )
+  except (TierError, BackendError) as error:
+    raise UserError(str(error)) from error
+
+
+def _environment(
+  config: ConfigDict,
+  work: pathlib.Path,
+  runner: tuple[Mapping[str, PreparedTask], SandboxPool, Grader],
+  models: TextModels,
+  store: Snapshots,
+) -> CountedEnvironment:
+  """Makes the environment of `config.env`, which logs each execution."""
+  options, box = config.env, config.sandbox
+  return CountedEnvironment(
+    *runner,
+    models,
+    StepRules(
+      dialect=options.dialect,
+      after_edit=options.after_edit,
+      on_failure=options.on_failure,
+      agent=agent_of(config),
+      actions=actions_of(config),
+      carry_mb=options.carry_mb,
+    ),
+    ExecutionOptions(
+      timeout_s=box.timeout_s or None,
+      memory_mb=box.memory_mb or None,
+      threads=box.threads,
+      zygote=box.zygote,
+      step_timeout_s=box.step_timeout_s,
+    ),
+    store,
+    log=work / executions.LOG,
+  )
+
+
 @contextlib.contextmanager
 def open_host(config: ConfigDict, work: pathlib.Path) -> Iterator[Host]:
   """Prepares tasks, starts sandbox and grader, and closes both at the end."""
   heldin, heldout = choose_tasks(config)
   prepared = prepare_all(config, work)
-  box = config.sandbox
-  if not box.timeout_s:
-    _check_own_limits(prepared, box.step_timeout_s)
+  if not config.sandbox.timeout_s:
+    _check_own_limits(prepared, config.sandbox.step_timeout_s)
   with contextlib.ExitStack() as stack:
-    try:
-      pool = stack.enter_context(
-        SandboxPool(
-          box.slots,
-          backend=box.backend,
-          min_tier=box.min_tier,
-          zygote=box.zygote,
-          cpu_level=box.cpu_level,
-          work_dir=work / 'sandbox',
-          hidden=(
-            work,
-            folder(config),
-            *label_sources.folders(t.spec for t in prepared.values()),
-          ),
-          **_of_backend(box),
-        )
-      )
-    except (TierError, BackendError) as error:
-      raise UserError(str(error)) from error
+    pool = stack.enter_context(_open_pool(config, work, prepared))
     try:
       grader = Grader(prepared)
+      stack.callback(grader.close)
+      store = Snapshots(work / 'snapshots.sqlite')
     except (ValueError, WorkerDied) as error:
       raise UserError(str(error)) from error
-    stack.callback(grader.close)
-    editor = text_models.make_editor(config, work)
-    options = config.env
-    try:
-      store = Snapshots(work / 'snapshots.sqlite')
-    except ValueError as error:
-      raise UserError(str(error)) from error
     stack.callback(store.close)
-    env = CountedEnvironment(
-      prepared,
-      pool,
-      grader,
-      TextModels(
-        editor,
-        text_models.make_reader(config, work),
-        text_models.make_helper(config),
-      ),
-      StepRules(
-        dialect=options.dialect,
-        after_edit=options.after_edit,
-        on_failure=options.on_failure,
-        agent=agent_of(config),
-        actions=actions_of(config),
-        carry_mb=options.carry_mb,
-      ),
-      ExecutionOptions(
-        timeout_s=box.timeout_s or None,
-        memory_mb=box.memory_mb or None,
-        threads=box.threads,
-        zygote=box.zygote,
-        step_timeout_s=box.step_timeout_s,
-      ),
-      store,
-      log=work / executions.LOG,
+    models = TextModels(
+      text_models.make_editor(config, work),
+      text_models.make_reader(config, work),
+      text_models.make_helper(config),
     )
+    runner = (prepared, pool, grader)
+    env = _environment(config, work, runner, models, store)
     stop = StopFlag()
     stop.install()
     stack.callback(stop.restore)
@@ -205,7 +217,7 @@ def open_host(config: ConfigDict, work: pathlib.Path) -> Iterator[Host]:
       pool=pool,
       grader=grader,
       env=env,
-      editor=editor,
+      editor=models.editor,
       expert=text_models.make_expert(config, work),
       stop=stop,
     )

@@ -72,53 +72,57 @@ def _of_arm(
     by_task.setdefault(record.task, []).append(record)
   last, best, curves = [], [], []
   for task, own in by_task.items():
-    up = host.spec(task).higher_is_better
-    last.append([_score(boards[task], r.score) for r in own])
-    best.append(
-      [_score(boards[task], evaluate.best_by_valid(r, up)) for r in own]
-    )
+    board, up = boards[task], host.spec(task).higher_is_better
+    last.append([board.normalised(r.score) for r in own])
+    private = [evaluate.best_by_valid(r, up) for r in own]
+    best.append([board.normalised(score) for score in private])
     curves += [
-      [_score(boards[task], s) or 0.0 for s in evaluate.by_step(r)] for r in own
+      [board.normalised(s) or 0.0 for s in evaluate.by_step(r)] for r in own
     ]
+  return {
+    'board': 'reference: starter and best recorded solution',
+    'runs': len(records),
+    'avg_at_3': _mean(last, at_three.avg_at_three),
+    'best_at_3': _mean(last, at_three.best_at_three),
+    'best_by_valid_at_3': _mean(best, at_three.avg_at_three),
+    **_of_ideas(host, records),
+    **_of_runs(records),
+    'by_step': _by_step(curves),
+  }
+
+
+def _of_ideas(host: Host, records: Sequence[Evaluated]) -> dict[str, Any]:
   ideas = [
     one
     for r in records
     for one in evaluate.ideas_of(r, host.spec(r.task).higher_is_better)
   ]
+  return {
+    'ideas': len(ideas),
+    'improve': sum(g for _, g in ideas) / len(ideas) if ideas else None,
+    'types': types_of.shares([kind for kind, _ in ideas]),
+    'types_are': types_of.BY_RULE,
+    'effectiveness': types_of.effectiveness(ideas),
+  }
+
+
+def _of_runs(records: Sequence[Evaluated]) -> dict[str, Any]:
   asked = Counter(
     n
     for r in records
     for n, step in enumerate(r.steps)
     if step.record.action == 'seek_help'
   )
-  runs = len(records)
-  return {
-    'board': 'reference: starter and best recorded solution',
-    'runs': runs,
-    'valid': sum(r.score is not None for r in records) / runs if runs else None,
-    'avg_at_3': _mean(last, at_three.avg_at_three),
-    'best_at_3': _mean(last, at_three.best_at_three),
-    'best_by_valid_at_3': _mean(best, at_three.avg_at_three),
-    'ideas': len(ideas),
-    'improve': sum(g for _, g in ideas) / len(ideas) if ideas else None,
-    'types': types_of.shares([kind for kind, _ in ideas]),
-    'types_are': types_of.BY_RULE,
-    'effectiveness': types_of.effectiveness(ideas),
-    'calls': asked.total() / runs if runs else None,
-    'steps': sum(len(r.steps) for r in records) / runs if runs else None,
-    'exec_s': math.fsum(s.record.exec_s for r in records for s in r.steps)
-    / runs
-    if runs
-    else None,
-    'by_step': _by_step(curves),
-    'calls_by_step': {
-      str(n): count / asked.total() for n, count in sorted(asked.items())
-    },
+  steps = [step for r in records for step in r.steps]
+  totals = {
+    'valid': sum(r.score is not None for r in records),
+    'calls': asked.total(),
+    'steps': len(steps),
+    'exec_s': math.fsum(step.record.exec_s for step in steps),
   }
-
-
-def _score(board: Board, score: float | None) -> float | None:
-  return board.normalised(score)
+  means = {n: t / len(records) if records else None for n, t in totals.items()}
+  calls = {str(n): c / asked.total() for n, c in sorted(asked.items())}
+  return {**means, 'calls_by_step': calls}
 
 
 def _mean(rows: Sequence[Sequence[float | None]], figure: Any) -> float | None:
