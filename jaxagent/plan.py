@@ -140,7 +140,7 @@ def _scores_row(model: ModelConfig, device: str, row: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class PlanOptions:
-  """What an update does, and the devices that do it.
+  """Options of an update, and of the devices that do it.
 
   device: of PEAK_FLOPS; device_gb: its memory. mfu: share of its peak FLOPs
     that is expected.

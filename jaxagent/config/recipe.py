@@ -1,8 +1,8 @@
 """The recipe that a config names: what an experiment says before any work.
 
 `config.recipe` is a name of REGISTRY, or a class of one's own: 'module:Class', or
-'FILE.py:Class'. Nobody else asks which recipe a run has; what differs is a member of
-`Recipe`.
+'FILE.py:Class'. No other code asks which recipe a run has; what differs is a member
+of `Recipe`.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class ExecutionOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-  """What an execution is part of.
+  """Name, split and deadlines of an execution.
 
   split: on which its submission is graded.
   job_id: name in the pool; repeated attempts have the same one.
@@ -109,7 +109,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Outputs:
-  """What an execution returns, and how it is graded.
+  """Files that an execution returns, and how it is graded.
 
   graded: False asks for no submission; such a run has no score.
   own_work: a copy of the sample submission is refused.

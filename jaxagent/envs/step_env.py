@@ -93,7 +93,7 @@ def truncate(text: str, limit: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class StepRules:
-  """What the actions of an environment do, and how their results are shown.
+  """Rules of an environment: what its actions do, how results are shown.
 
   dialect: of DIALECTS; the wording of observations.
   after_edit: 'execute' runs and grades the edited script in the same step

@@ -29,7 +29,7 @@ def _sum(total: dict[str, int], tokens: Tokens) -> Tokens:
 
 @dataclasses.dataclass(frozen=True)
 class TokenLimit:
-  """What becomes of an answer that its limit of tokens cuts.
+  """Rule for an answer that its limit of tokens cuts.
 
   key: names the limit, for errors.
   is_measured: the model's answers are what is measured: a cut one is its

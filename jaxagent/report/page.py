@@ -140,7 +140,7 @@ _HEADING = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-  """What a report is made of.
+  """Parts of a report.
 
   summary: as `summary.json` (jaxagent/analysis/summary.py); missing parts are left out.
   metrics_jsonl: the RL stage's metrics; a missing file draws no curves.

@@ -40,7 +40,7 @@ Deliver = Callable[[Prompt, Progress | None, str], None]
 
 @dataclasses.dataclass(frozen=True)
 class Hooks:
-  """What a book calls when something happens.
+  """Callbacks of the tracker.
 
   count: called with the name of each thing that is counted.
   cancel: called with the key of each call that is no longer wanted.

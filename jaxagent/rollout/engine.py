@@ -96,7 +96,7 @@ class RequestLimits:
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-  """What ends a completion, beside the stop ids of its request.
+  """Ends of a completion, beside the stop ids of its request.
 
   eos_ids: the tokenizer's end tokens.
   decode: a response's ids -> text, for requests with stop texts.

@@ -148,7 +148,7 @@ class Sampler(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Workers:
-  """What carries out calls, where their results arrive, and their clock.
+  """Sampler, executor, queue of results, and their clock.
 
   inbox: where sampler and executor put their results.
   """

@@ -38,7 +38,7 @@ _Answer = Callable[[Ask], types.TextCompletion]
 def implementer(host: Host, *, seek_help: bool = True) -> FrozenRole:
   """Returns the role of the Implementer that `config.implementer` names.
 
-  seek_help: whether it is offered to ask; only an endpoint's model has to be told.
+  seek_help: whether it is offered to ask; only an endpoint's model reads it.
   """
   options = host.config.implementer
   if options.kind == 'openai':
