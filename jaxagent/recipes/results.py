@@ -130,6 +130,13 @@ def _summary(
   summary.set_extra(
     'rl_seconds', rollout_log.seconds_by_task(host.work / rollout_log.LOG)
   )
+  if config.rl.validate_every:
+    from jaxagent.training import device, validation
+
+    summary.set_extra(
+      'validation',
+      validation.summary(host.work, device.checkpoints_of(host.work)),
+    )
   summary.set_extra(
     'mlagentbench', agent_figures.figures(host, starts, evaluated)
   )

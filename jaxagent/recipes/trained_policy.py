@@ -131,6 +131,9 @@ class TrainedPolicy(Recipe):
 
   def plan(self, heldin: Sequence[str], heldout: Sequence[str]) -> list[str]:
     rl = self.config.rl
+    validated = (
+      f', validation every {rl.validate_every}' if rl.validate_every else ''
+    )
     policies = [p for p in self.config.eval.policies if p != 'starter']
     return [
       f'2 collect    {self.collected_plan(len(heldin))}',
@@ -138,7 +141,7 @@ class TrainedPolicy(Recipe):
       f'4 rl         {rl.updates} updates of {rl.batch_size} '
       f'{self.batch_unit()} '
       f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
-      f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}',
+      f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}{validated}',
       f'5 evaluate   {self.evaluated_plan(len(heldin) + len(heldout))}, for each '
       f'of {" and ".join(policies) or "no policy"}',
     ]
@@ -169,6 +172,7 @@ class TrainedPolicy(Recipe):
       self.before_rl()
       with stages.timed(host, 'rl'):
         rl.run(host, self.workflow(), self.learner, self.policy)
+      device.restore_best(host, self.learner)
     self._evaluate('rl')
     self.finish(labels)
 
