@@ -165,18 +165,17 @@ def restore(
   learner: Learner | Leader,
   manager: CheckpointManager,
   check: Callable[[Restored], None] = lambda restored: None,
-  find: Callable[
-    [CheckpointManager], Restored | None
-  ] = CheckpointManager.latest,
+  *,
+  best: bool = False,
 ) -> Restored | None:
-  """Loads a checkpoint, the newest, into the learner; None where there is none.
+  """Loads the newest checkpoint into the learner; None where there is none.
 
   The learner lets go of what it has before the new is read: after an error in that
-  it has nothing. check: raises where the checkpoint is not to be loaded. find:
-  manager -> the checkpoint. The
+  it has nothing. check: raises where the checkpoint is not to be loaded. best: the
+  one with the best score instead, where any has one. The
   learner's host state is the caller's to load; arrays are not given.
   """
-  found = find(manager)
+  found = (manager.best() if best else None) or manager.latest()
   if found is None:
     return None
   check(found)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from jaxagent import models, types
-from jaxagent.checkpoint import CheckpointManager, Restored
+from jaxagent.checkpoint import CheckpointManager
 from jaxagent.config import recipe, templates
 from jaxagent.config.agents import prompter_of, stop_of
 from jaxagent.data import bpe, chat
@@ -207,7 +207,7 @@ def restore_rl(host: Host, learner: Learner | crew.Leader) -> None:
   """
   learner.start_rl()
   manager = checkpoints_of(host.work)
-  if crew.restore(learner, manager, find=_to_evaluate) is None:
+  if crew.restore(learner, manager, best=True) is None:
     raise _untrained(host.work)
 
 
@@ -218,16 +218,12 @@ def restore_best(host: Host, learner: Learner | crew.Leader) -> None:
   """
   manager = checkpoints_of(host.work)
   if manager.best_step() not in (None, learner.updates):
-    crew.restore(learner, manager, find=_to_evaluate)
+    crew.restore(learner, manager, best=True)
 
 
 def checkpoints_of(work: pathlib.Path) -> CheckpointManager:
   """Returns the manager that reads the checkpoints of RL in a work directory."""
   return CheckpointManager(work / 'rl' / 'checkpoints')
-
-
-def _to_evaluate(manager: CheckpointManager) -> Restored | None:
-  return manager.best() or manager.latest()
 
 
 def check_trained(work: pathlib.Path) -> None:
