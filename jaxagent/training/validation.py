@@ -15,7 +15,7 @@ import json
 import os
 import pathlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -131,7 +131,7 @@ class Validator:
       turns = self._draw(step, journal)
       _write(path, turns)
     rollouts.forget(journal)  # a kill may have come in between
-    found = self._figures(turns)
+    found = figures(turns, self._asked, self._samples)
     found['timing_s/testing'] = time.monotonic() - began
     return found
 
@@ -179,21 +179,27 @@ class Validator:
         'command; it resumes from the other rollouts.'
       )
 
-  def _figures(self, turns: Sequence[TrainedTurn]) -> dict[str, float]:
-    there = {turn.prompt_id for turn in turns}
-    found = {
-      'val/rollouts': float(len(there)),
-      'val/missing': float(len(self._asked.keys() - there)),
-    }
-    rewards = rewards_of(turns)
-    if rewards:
-      found[REWARD] = _mean(rewards.values())
-    for task in sorted({turn.record.task for turn in turns}):
-      own = rewards_of([t for t in turns if t.record.task == task])
-      if own:
-        name = f'val-core/{task}/reward/mean@{self._samples}'
-        found[name] = _mean(own.values())
-    return found
+
+def figures(
+  turns: Sequence[TrainedTurn], asked: Collection[str], samples: int
+) -> dict[str, float]:
+  """Returns the metrics of a validation; a mean over nothing is left out.
+
+  asked: ids of its rollouts. samples: of each prompt.
+  """
+  there = {turn.prompt_id for turn in turns}
+  found = {
+    'val/rollouts': float(len(there)),
+    'val/missing': float(len(set(asked) - there)),
+  }
+  rewards = rewards_of(turns)
+  if rewards:
+    found[REWARD] = _mean(rewards.values())
+  for task in sorted({turn.record.task for turn in turns}):
+    own = rewards_of([t for t in turns if t.record.task == task])
+    if own:
+      found[f'val-core/{task}/reward/mean@{samples}'] = _mean(own.values())
+  return found
 
 
 def rewards_of(turns: Iterable[TrainedTurn]) -> dict[str, float]:
