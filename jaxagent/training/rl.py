@@ -216,7 +216,9 @@ class _Loop:
     """Validates the policy if it is due after `step` updates; returns the metrics."""
     if self._validator is None or not self._validator.is_due(step):
       return {}
-    with Pump(self._scheduler, step):  # what trains next goes on
+    if step == self._host.config.rl.updates:
+      return self._validator.run(step)
+    with Pump(self._scheduler, step):  # rollouts of the next updates go on
       return self._validator.run(step)
 
   def _save(self, update: int, reward: float | None = None) -> None:

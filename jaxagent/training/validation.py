@@ -76,17 +76,6 @@ def make(
   return Validator(host, workflow, policy, prompts)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Asked:
-  """One rollout of a validation.
-
-  name: of its prompt.
-  """
-
-  name: str
-  payload: Any
-
-
 class Validator:
   """Validates a policy with the weights that its engine has.
 
@@ -103,7 +92,7 @@ class Validator:
     self._host, self._workflow, self._policy = host, workflow, policy
     self._samples = host.config.rl.validate_samples
     self._asked = {
-      f'validation/{name}/{sample}': _Asked(name, payload)
+      f'validation/{name}/{sample}': payload
       for name, payload in prompts.items()
       for sample in range(self._samples)
     }
@@ -137,8 +126,8 @@ class Validator:
 
   def _draw(self, step: int, journal: pathlib.Path) -> list[TrainedTurn]:
     feed, title = Feed(), f'validation-{step}'
-    for prompt_id, asked in self._asked.items():
-      feed.push(prompt_id, asked.payload)
+    for prompt_id, payload in self._asked.items():
+      feed.push(prompt_id, payload)
     ended: dict[str, list[TrainedTurn]] = {}
     missing: list[str] = []
 
