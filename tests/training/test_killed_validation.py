@@ -205,7 +205,6 @@ def _result(work) -> dict:
   return {
     'metrics': [{n: r[n] for n in names if n in r} for r in records],
     'rewards': validation.rewards_by_step(work),
-    'steps': checkpoints.steps(),
     'last': (last.step, last.arrays['w'].tolist()),
     'best': (best, checkpoints.read(best, {'w': np.zeros(1)})['w'].tolist()),
   }
@@ -218,15 +217,18 @@ def whole(tmp_path_factory):
   return _result(work), jobs, moments.count
 
 
-def test_a_run_validates_on_time_and_keeps_the_best(whole, tmp_path):
-  result, jobs, _ = whole
+def test_a_run_validates_on_time_and_keeps_the_best(tmp_path):
+  jobs = Counter()
+  _sitting(tmp_path, jobs)
+  result = _result(tmp_path)
   assert list(result['rewards']) == [3, 6]
   assert [validation.REWARD in m for m in result['metrics']] == [
     False, False, True, False, False, True
   ]  # fmt: skip
   best = max(result['rewards'], key=lambda n: (result['rewards'][n], -n))
   assert result['best'][0] == best
-  assert result['steps'] == sorted({best, UPDATES})
+  kept = CheckpointManager(tmp_path / 'rl' / 'checkpoints').steps()
+  assert kept == sorted({best, UPDATES})
   drawn = [job for job in jobs if job.startswith('validation-')]
   assert len(drawn) == 2 * 2 * 2 and set(jobs.values()) == {1}
 
@@ -234,7 +236,7 @@ def test_a_run_validates_on_time_and_keeps_the_best(whole, tmp_path):
 def test_a_run_that_is_ended_at_any_moment_ends_as_an_undisturbed_one(
   whole, tmp_path
 ):
-  """In each moment between the first and the last once, one sitting each."""
+  """And then at other moments, before it gets there."""
   result, jobs, most = whole
   rng = random.Random(3)
   for attempt, first in enumerate(rng.sample(range(1, most), 12)):
