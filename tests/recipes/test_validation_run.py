@@ -19,12 +19,21 @@ from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.runtime import executions
 from jaxagent.training import validation
-from tests.runs import SMALL, environment
+from tests.runs import environment
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, TASKS, SAMPLES, SLOTS = 4, 2, 3, 2
 OPTIONS = (
-  *SMALL,
+  '--config=configs/stepwise_ppo.py',
+  '--config.sandbox.min_tier=T1',
+  '--config.sandbox.timeout_s=30',
+  # A policy that writes actions, so that validations differ.
+  '--config.collect.trajectories_per_task=24',
+  '--config.sft.epochs=10',
+  '--config.rl.value_warmup_epochs=1',
+  '--config.eval.trajectories_per_task=2',
+  '--config.eval.max_steps=1',
+  '--config.eval.k=2',
   "--config.tasks.heldin=('wine','diabetes')",
   "--config.tasks.heldout=('breast-cancer',)",
   f'--config.rl.updates={UPDATES}',
@@ -32,8 +41,6 @@ OPTIONS = (
   '--config.rl.rest=wait',
   '--config.rollout.batch_invariant=True',
   '--config.rl.weighting=none',
-  # Large steps, so that validations differ.
-  '--config.rl.policy_lr=3e-3',
   '--config.rl.keep_checkpoints=1',
   '--config.rl.validate_every=1',
   f'--config.rl.validate_samples={SAMPLES}',
