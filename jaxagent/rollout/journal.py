@@ -93,9 +93,10 @@ class Journal:
       if int(path.stem) >= first:
         yield from _read(path, repair)
 
-  def has(self, segment: int) -> bool:
-    """Whether a segment that was begun is there still."""
-    return any(int(path.stem) == segment for path in self._segments())
+  def is_cut(self, segment: int) -> bool:
+    """Whether a segment is gone that later ones follow."""
+    numbers = [int(path.stem) for path in self._segments()]
+    return segment not in numbers and any(n > segment for n in numbers)
 
   def prune(self, first: int) -> None:
     """Deletes segments before `first`, that of the oldest checkpoint kept."""

@@ -295,7 +295,7 @@ def _resume(
         'snapshots.sqlite and of eval/starts.json can be used there.'
       )
     # The best checkpoint outlives the journal that would continue it.
-    if not journal.has(restored.host['scheduler']['segment']):
+    if journal.is_cut(restored.host['scheduler']['segment']):
       raise UserError(
         f'{checkpoints.path(restored.step)} cannot be continued: its part of '
         f'{journal.directory} is gone, as are the checkpoints after it '

@@ -221,3 +221,6 @@ def test_a_best_checkpoint_without_its_journal_is_not_continued(tmp_path):
   with pytest.raises(UserError, match='step_00000001 cannot.*host.*evaluate'):
     rl._resume(checkpoints, journal, None, None, 'ours')
   journal.close()
+  for damaged in (tmp_path / 'journal').iterdir():
+    damaged.unlink()  # by a person, where a segment was damaged
+  assert not journal.is_cut(0)
