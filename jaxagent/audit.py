@@ -2,15 +2,15 @@
 
   python -m jaxagent.audit RUN [--json] [--record MODULE:CLASS ...]
 
-RUN is a work directory (its `rl/traces/`, `traces/`, `eval/` and `collect/`), a
-folder of traces, or one file. Each record holds what its reward is derived from
+RUN is a work directory (its `rl/traces/`, `rl/validation/`, `traces/`, `eval/` and
+`collect/`), a folder of traces, or one file. Each record holds what its reward is derived from
 (`DERIVED_FROM` of its class in `jaxagent/records/`, or of a recipe's own class, which
 `records.json` of the work directory or --record names), and the reward that was given: for equation 6 of paper 000 outcome,
 valid_action, is_edit, score_before, score_after and alpha; for whole solutions (paper
 003, section 3.2) outcome, score_after, higher_is_better, milestones and scale. Where
 records carry `prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
 byte is found, and any record that is gone, not only those that change a reward; a work
-directory has a file for each update up to its last checkpoint. Of an expert's
+directory has a file for each update up to its last checkpoint, and for each validation. Of an expert's
 trajectories, each sealed by itself as it is made, the changed ones are found. Exits
 0 where nothing differs, 1 where something does, 2 where there is nothing to read.
 """
@@ -31,6 +31,7 @@ from jaxagent.rewards import ml_agent
 from jaxagent.types import NoReward
 
 _TOLERANCE = 1e-9
+_VALIDATION = 'validation'  # folder of what RL's validations drew
 
 
 def record_hash(prev_hash: str, record: Mapping[str, Any]) -> str:
@@ -185,6 +186,7 @@ def _files(run: pathlib.Path) -> list[pathlib.Path]:
   if run.is_file():
     return [run]
   beside = sorted((run / 'eval').glob('*.json'))
+  beside += sorted((run / 'rl' / _VALIDATION).glob('update_*.json'))
   if _experts(run).is_file():
     beside.append(_experts(run))
   for folder in (run / 'rl' / 'traces', run / 'traces', run):
@@ -201,13 +203,30 @@ def _gone(run: pathlib.Path, files: Any) -> Iterator[tuple[str, str]]:
       yield str(path), 'its records are gone'
   if not (run / 'rl').is_dir():
     return  # some files, not a whole run
-  updates = _numbers((path.stem for path in files), 'update_')
+  drawn = [path for path in files if path.parent.name == _VALIDATION]
+  updates = _numbers((p.stem for p in files if p not in drawn), 'update_')
   saved = _numbers(
     (p.name for p in (run / 'rl' / 'checkpoints').glob('*')), 'step_'
   )
   for update in range(max({u + 1 for u in updates} | saved, default=0)):
     if update not in updates:
       yield str(run / 'rl' / 'traces'), f'the file of update {update} is gone'
+  there = _numbers((path.stem for path in drawn), 'update_')
+  for step in sorted(_validated(run, max(saved, default=0)) - there):
+    where = str(run / 'rl' / _VALIDATION)
+    yield where, f'the file of the validation after update {step} is gone'
+
+
+def _validated(run: pathlib.Path, saved: int) -> set[int]:
+  """Returns after how many updates a run has validated, up to its last checkpoint."""
+  rl = _config(run).get('rl')
+  if not isinstance(rl, dict):
+    return set()
+  every = rl.get('validate_every')
+  if not isinstance(every, int) or every < 1:
+    return set()
+  found = set(range(every, saved + 1, every))
+  return found | {saved} if saved and saved == rl.get('updates') else found
 
 
 def _numbers(names: Iterable[str], prefix: str) -> set[int]:
@@ -217,21 +236,27 @@ def _numbers(names: Iterable[str], prefix: str) -> set[int]:
 
 def _options(run: pathlib.Path) -> dict[str, bool]:
   """The reward's switches as the config of the run has them, which `run` is part of."""
+  config = _config(run)
+  flat = {k[7:]: v for k, v in config.items() if k.startswith('reward.')}
+  reward = config.get('reward', flat)
+  return {n: bool(reward[n]) for n in ml_agent.SWITCHES if n in reward}
+
+
+def _config(run: pathlib.Path) -> dict[str, Any]:
+  """Returns the config of the run that `run` is part of; {} where there is none."""
   run = run.resolve()
   for folder in (run, *run.parents):
     if (folder / 'config.json').is_file():
       break
   try:
     config = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
-    flat = {k[7:]: v for k, v in config.items() if k.startswith('reward.')}
-    reward = config.get('reward', flat)
-  except (OSError, ValueError, AttributeError):
+  except (OSError, ValueError):
     return {}
-  return {n: bool(reward[n]) for n in ml_agent.SWITCHES if n in reward}
+  return config if isinstance(config, dict) else {}
 
 
 def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:
-  """(place, record) of a trace file, or of an evaluation's trajectories."""
+  """(place, record) of a trace file, of trajectories, or of a validation's turns."""
   text = path.read_text(encoding='utf-8', errors='replace')
   if path.suffix == '.json':
     try:
@@ -241,9 +266,12 @@ def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:
       return
     if not isinstance(trajectories, list):
       return
+    one = 'turn' if path.parent.name == _VALIDATION else 'trajectory'
     for i, trajectory in enumerate(trajectories):
-      if isinstance(trajectory, dict) and 'steps' in trajectory:
-        yield f'{path}: trajectory {i}', trajectory
+      if not isinstance(trajectory, dict):
+        continue
+      if one == 'turn' or 'steps' in trajectory:
+        yield f'{path}: {one} {i}', trajectory
     return
   for number, line in enumerate(text.split('\n'), 1):
     if not line:

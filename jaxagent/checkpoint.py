@@ -5,6 +5,9 @@ A checkpoint is a folder `step_00000012` with `arrays/` (Orbax), `host.json`,
 and synced, `COMMIT` (the manifest's SHA-256). A folder without a matching
 COMMIT, or with a file that differs from the manifest, is damaged: restoring
 says so and goes to the one before.
+
+A checkpoint that was saved with a score has it in `score.json`. Which one is the best
+follows from these files alone, so that no kill can come between the two.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import gc
 import hashlib
 import json
 import logging
+import math
 import os
 import pathlib
 import shutil
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -29,6 +33,7 @@ from jaxagent.files import disk
 
 log = logging.getLogger(__name__)
 _PREFIX = 'step_'
+_SCORE = 'score.json'
 
 
 class CheckpointError(RuntimeError):
@@ -50,7 +55,10 @@ class Restored:
 
 
 class CheckpointManager:
-  """Saves and restores the last `keep` checkpoints of one directory."""
+  """Saves and restores checkpoints of one directory.
+
+  The last `keep` of them are kept, and the one with the best score.
+  """
 
   def __init__(self, directory: str | os.PathLike, keep: int = 3):
     if keep < 1:
@@ -79,11 +87,13 @@ class CheckpointManager:
     arrays: Any,
     host: Mapping[str, Any] | None = None,
     files: Mapping[str, bytes | str] | None = None,
+    score: float | None = None,
   ) -> pathlib.Path:
     """Writes one checkpoint; it counts only once all of it is on disk.
 
     arrays: pytree of jax or numpy arrays. host: JSON-able. files: name ->
-    content. In a multi-host run every process calls it; process 0 commits.
+    content. score: finite, higher is better; None for a checkpoint that is not
+    compared. In a multi-host run every process calls it; process 0 commits.
     """
     if pattern := disk.pattern_in(self.directory):
       raise CheckpointError(
@@ -104,6 +114,8 @@ class CheckpointManager:
         # Orbax may return without a word from a save that nothing can read.
         _check_tree(temporary, flat, self._saved(temporary / 'arrays'))
         _write_host(temporary, host or {}, files or {})
+        if score is not None:
+          (temporary / _SCORE).write_text(json.dumps({'score': float(score)}))
         _commit(temporary, final)
         self._remove_old()
     # TensorStore raises ValueError.
@@ -138,16 +150,42 @@ class CheckpointManager:
 
     Raises CheckpointError where there are checkpoints but all are damaged.
     """
+    steps = sorted(self._all_steps(), reverse=True)
+    return self._first_whole(steps, 'the one before')
+
+  def scores(self) -> dict[int, float]:
+    """Step -> score of the committed checkpoints that have one."""
+    found = {step: _read_score(self.path(step)) for step in self.steps()}
+    return {step: score for step, score in found.items() if score is not None}
+
+  def best_step(self) -> int | None:
+    """The step with the highest score, of equals the first; None without scores."""
+    return next(iter(self._by_score()), None)
+
+  def best(self) -> Restored | None:
+    """The undamaged checkpoint with the highest score, without its arrays.
+
+    Of equals the first. None where no checkpoint has a score. Raises
+    CheckpointError where all that have one are damaged.
+    """
+    return self._first_whole(self._by_score(), 'the next best')
+
+  def _by_score(self) -> list[int]:
+    scores = self.scores()
+    return sorted(scores, key=lambda step: (-scores[step], step))
+
+  def _first_whole(self, steps: Sequence[int], other: str) -> Restored | None:
     skipped: list[str] = []
-    for step in sorted(self._all_steps(), reverse=True):
+    for step in steps:
       path = self.path(step)
       problem = verify(path)
       if not problem:
         return Restored(step, None, *_read_host(path), tuple(skipped))
       log.warning(
-        'checkpoint %s is damaged (%s); going back to the one before.',
+        'checkpoint %s is damaged (%s); going back to %s.',
         path,
         problem,
+        other,
       )
       skipped.append(f'{path.name}: {problem}')
     if skipped:
@@ -220,8 +258,19 @@ class CheckpointManager:
     return sorted(int(name.removeprefix(_PREFIX)) for name in names)
 
   def _remove_old(self) -> None:
+    best = self.best_step()
     for step in self.steps()[: -self.keep]:
-      shutil.rmtree(self.path(step), ignore_errors=True)
+      if step != best:
+        shutil.rmtree(self.path(step), ignore_errors=True)
+
+
+def _read_score(path: pathlib.Path) -> float | None:
+  """Returns a checkpoint's score; None where it has none, or a damaged one."""
+  try:
+    score = float(json.loads((path / _SCORE).read_text())['score'])
+  except (OSError, ValueError, LookupError, TypeError):
+    return None
+  return score if math.isfinite(score) else None
 
 
 def _misplaced(path: pathlib.Path) -> str:

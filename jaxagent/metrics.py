@@ -52,6 +52,7 @@ _STAGES = {
   'update_critic': 'value update',
   'update_weights': 'new weights to the engine',
   'save_checkpoint': 'checkpoint written after the update before',
+  'testing': 'validation after the update',
   'step': 'one whole update (of RL: with the checkpoint before it)',
 }
 # Names that verl's users know, with verl's meaning.
@@ -81,6 +82,10 @@ _VERL: dict[str, str] = {
   ),
   'perf/mfu/critic': 'the same of the value model',
   'training/global_step': 'updates finished',
+  'val-core/': (
+    'validation after the update, TASK/reward/mean@N: reward of a rollout, mean of '
+    "the N of each of the task's prompts (config.rl.validate_samples)"
+  ),
   'training/rollout_probs_diff_mean': (
     'mean |p sampler - p trainer| over policy tokens'
   ),
@@ -183,6 +188,12 @@ _JAXAGENT: dict[str, str] = {
   'learner/compiles': 'programs compiled by the process so far',
   'learner/rejected': 'samples of the batch that could not be used',
   'learner/padding': 'share of the batch that is padding',
+  'val/reward/mean': (
+    'validation after the update: reward of a rollout, mean of its prompts; the best '
+    'checkpoint is the one where it is highest (config.rl.keep_best)'
+  ),
+  'val/rollouts': 'rollouts of the validation that ended',
+  'val/missing': 'rollouts of the validation that infrastructure errors ended',
   'sft/loss': 'cross-entropy of the expert tokens at rollout.temperature, nats per token',
   'sft/grad_norm': 'global norm of the gradient before clipping',
   'sft/lr': 'learning rate',

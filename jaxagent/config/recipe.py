@@ -79,6 +79,11 @@ class Recipe(abc.ABC):
     """Whether the configured stage trains by RL."""
     return False
 
+  @property
+  def validates(self) -> bool:
+    """Whether RL has validation prompts, which `rl.validate_every` needs."""
+    return False
+
   def system_message(self) -> str:
     """Returns the system message of the policy's prompts; '' for none."""
     return ''

@@ -64,6 +64,17 @@ def _random_agent(config: ConfigDict) -> str:
   )
 
 
+def _validation_prompts(config: ConfigDict) -> str:
+  own, every = recipe.find(config), config.rl.validate_every
+  if not every or not own.runs_rl or own.validates:
+    return ''
+  return (
+    f'config.rl.validate_every={every} needs validation prompts, and '
+    f'config.recipe={config.recipe!r} has none; set it to 0, or give the recipe '
+    'some.'
+  )
+
+
 def _nested(key: str) -> Callable[[ConfigDict], str]:
   """Returns the check that a step ends before RL gives it up."""
 
@@ -93,6 +104,7 @@ RULES: tuple[checks.Rule, ...] = (
   ),
   recipe.STAGE_RULE,
   checks.Rule(('agent', 'recipe'), _random_agent),
+  checks.Rule(('rl.validate_every', 'recipe'), _validation_prompts),
   *(
     checks.Rule(('sandbox.step_timeout_s', key, 'recipe'), _nested(key))
     for key in ('rl.watchdog_s', 'rl.lease_s')

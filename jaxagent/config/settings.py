@@ -146,7 +146,7 @@ def _check_same_config(config: ConfigDict, file: pathlib.Path) -> None:
     os.replace(temporary, file)
     return
   before = _read(file)
-  changed = _differences(before, record)
+  changed = _differences(_completed(before, record, config), record)
   if changed:
     shown = '; '.join(f'{k}: {a!r} -> {b!r}' for k, a, b in changed[:5])
     raise UserError(
@@ -154,6 +154,27 @@ def _check_same_config(config: ConfigDict, file: pathlib.Path) -> None:
       f'{"; ..." if len(changed) > 5 else ""}). Give --work_dir=NEW, or run '
       'with the former config.'
     )
+
+
+def _completed(before: dict, after: dict, config: ConfigDict) -> dict:
+  """Adds the options that the version that began a run did not know, as by default.
+
+  before, after: the run's record, and that of `config`. So the run resumes where what
+  was added since has its default.
+  """
+  found = json.loads(json.dumps(before))
+  for name, made in sections.all_options(config):
+    if checks.has(found, name) or not checks.has(after, name):
+      continue
+    *parents, last = name.split('.')
+    node = found
+    for parent in parents:
+      node = node.setdefault(parent, {})
+      if not isinstance(node, dict):
+        break
+    else:
+      node[last] = made.default
+  return found
 
 
 def _differences(before: Any, after: Any, prefix: str = '') -> list[tuple]:

@@ -215,6 +215,22 @@ class RlConfig(LearnerOptions, SchedulerOptions):
   keep_checkpoints: int = option(
     3, help='Checkpoints that are kept.', advanced=True
   )
+  validate_every: int = option(
+    0,
+    unit='updates',
+    least=0,
+    help='Updates between validations, and one after the last; 0: none.',
+    advanced=True,
+  )
+  validate_samples: int = option(
+    1, help='Rollouts of each validation prompt.', advanced=True
+  )
+  keep_best: bool = option(
+    False,
+    help='Keep the checkpoint with the best validation reward, too; it is what is '
+    'evaluated.',
+    advanced=True,
+  )
   shuffle_rewards: bool = option(
     False,
     help='Shuffle rewards among samples: the control of every claim of '
@@ -247,6 +263,14 @@ class RlConfig(LearnerOptions, SchedulerOptions):
       say='{at}states={states} with {at}group_size={group_size} samples each do '
       'not fill {at}batch_size={batch_size}; raise the first (0: all), or '
       'lower the last.',
+    ),
+    relation(
+      'keep_best',
+      'validate_every',
+      holds=lambda keep, every: every or not keep,
+      say='{at}keep_best={keep_best} needs the rewards of validations, and '
+      '{at}validate_every={validate_every} makes none; raise it, or set the first '
+      'to False.',
     ),
     relation(
       'baseline',

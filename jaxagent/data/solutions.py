@@ -58,18 +58,18 @@ class SolutionSource:
     if not 0 <= improve <= 1:
       raise ValueError(f'improve={improve} must be in [0, 1].')
     self.group_size = group_size
-    self._tasks, self._repeats = tuple(sorted(tasks)), repeats
+    self.tasks, self._repeats = tuple(sorted(tasks)), repeats
     self._improve, self._most, self._seed = improve, most, seed
     self._position = 0
     self._kept: dict[str, collections.OrderedDict[str, Kept]] = {
-      name: collections.OrderedDict() for name in self._tasks
+      name: collections.OrderedDict() for name in self.tasks
     }
     # What was drawn and is kept no more: its prompt may still be under way.
     self._gone: collections.OrderedDict[str, Kept] = collections.OrderedDict()
 
   @property
   def size(self) -> int:
-    return len(self._tasks) * self._repeats
+    return len(self.tasks) * self._repeats
 
   def keep(self, task: str, solution: Solution, output: str) -> None:
     """Lets it be improved upon; one that is there already moves to the end.
@@ -88,13 +88,13 @@ class SolutionSource:
     while len(own) > self._most:
       _, oldest = own.popitem(last=False)
       self._gone[oldest.id] = oldest
-    while len(self._gone) > self._most * len(self._tasks):
+    while len(self._gone) > self._most * len(self.tasks):
       self._gone.popitem(last=False)
 
   def draw(self) -> Drawn:
     epoch, at = divmod(self._position, self.size)
     order = np.random.default_rng([self._seed, epoch]).permutation(self.size)
-    task = self._tasks[int(order[at]) % len(self._tasks)]
+    task = self.tasks[int(order[at]) % len(self.tasks)]
     rng = np.random.default_rng([self._seed, epoch, at, 1])
     own = list(self._kept[task].values())
     kept = None
@@ -125,7 +125,7 @@ class SolutionSource:
     return {
       'seed': self._seed,
       'position': self._position,
-      'tasks': list(self._tasks),
+      'tasks': list(self.tasks),
       'kept': [_to_json(k) for k in kept],
       'gone': [_to_json(k) for k in self._gone.values()],
     }
@@ -140,7 +140,7 @@ class SolutionSource:
       raise ValueError(
         f'solutions: the checkpoint is damaged: {error!r}'
       ) from error
-    for name, own in (('seed', self._seed), ('tasks', list(self._tasks))):
+    for name, own in (('seed', self._seed), ('tasks', list(self.tasks))):
       if given[name] != own:
         raise ValueError(
           f'solutions: the checkpoint was made with {name}={given[name]!r}, this '

@@ -2,8 +2,9 @@
 
 import --model HF_DIR --out DIR            checks, converts, saves (orbax)
 export --model DIR --out HF_DIR            back to a sharded HF folder; DIR
-       is what `import` wrote, or the work directory of a run (its RL policy,
-       else its SFT policy, or that of --stage)
+       is what `import` wrote, or the work directory of a run (its newest RL
+       policy, else its SFT policy, or that of --stage; best: the RL policy with
+       the best validation, which rl.keep_best keeps)
 score  --model HF_DIR --tokens F.npy --out G.npy
        log-prob of each token given its prefix, [B, T] -> [B, T-1]
 """
@@ -30,6 +31,7 @@ from jaxagent.models.decoder import abstract_decoder
 from jaxagent.models.logprobs import token_logprobs
 
 STAGES = ('rl', 'sft')  # of a run, the furthest first
+BEST = 'best'
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -64,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
       command.add_argument('--scan_layers', action='store_true')
     if name == 'export':
       command.add_argument('--max_shard_mb', type=int, default=4096)
-      command.add_argument('--stage', choices=STAGES, default=None)
+      command.add_argument('--stage', choices=(*STAGES, BEST), default=None)
     if name == 'score':
       command.add_argument('--tokens', required=True, type=disk.user_path)
       command.add_argument('--temperature', type=float, default=1.0)
@@ -160,18 +162,26 @@ def _imported(folder: pathlib.Path):
 
 
 def _trained(work: pathlib.Path, stage: str | None):
-  """(config, weights, checkpoints) of a run's newest policy."""
+  """(config, weights, checkpoint) of a run's newest policy, or its best."""
   config = hf.read_config(work / 'model')
   _, abstract = abstract_decoder(config)
   leaves, tree = jax.tree_util.tree_flatten_with_path(abstract)
   wanted = {sharding.path_of(path): leaf for path, leaf in leaves}
   for name in (stage,) if stage else STAGES:
-    manager = CheckpointManager(work / name / 'checkpoints')
-    found = manager.restore_latest(wanted, part='policy')
+    folder = work / ('rl' if name == BEST else name) / 'checkpoints'
+    manager = CheckpointManager(folder)
+    found = manager.best() if name == BEST else manager.latest()
     if found is not None:
-      policy = [found.arrays[path] for path in wanted]
+      arrays = manager.read(found.step, wanted, 'policy')
+      policy = [arrays[path] for path in wanted]
       where = manager.path(found.step)
       return config, jax.tree.unflatten(tree, policy), where
+  if stage == BEST:
+    raise FileNotFoundError(
+      f'{work} keeps no best checkpoint: it was not trained with '
+      '--config.rl.keep_best=True, or has not been validated yet; choose another '
+      '--stage.'
+    )
   raise FileNotFoundError(
     f'{work} holds no checkpoint of {stage or " or ".join(STAGES)} yet; train '
     'first, or choose another --stage.'

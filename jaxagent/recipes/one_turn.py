@@ -118,6 +118,13 @@ class OneTurn(TrainedPolicy):
     """Returns problems with responses that SFT learns from; none: no SFT."""
     return ()
 
+  def validation_problems(self, tasks: Sequence[str]) -> Mapping[str, Problem]:
+    """Returns name -> problem for validations during RL; none: no validation.
+
+    tasks: the held-in ones. RL should not train on these problems.
+    """
+    return {}
+
   def metrics(self, records: Sequence[types.Record]) -> Mapping[str, float]:
     """Returns metrics of its own for the records of an update."""
     return {}
@@ -161,6 +168,11 @@ class OneTurn(TrainedPolicy):
   @property
   def fine_tunes(self) -> bool:
     return bool(self._shown)
+
+  @property
+  def validates(self) -> bool:
+    own = type(self).validation_problems
+    return own is not OneTurn.validation_problems
 
   def texts(self) -> Iterable[str]:
     for problem, response in self._shown:
@@ -249,6 +261,9 @@ class OneTurnWorkflow:
     return PromptSource(
       self._problems, group_size=config.rl.group_size, seed=config.seed
     )
+
+  def validation_prompts(self) -> Mapping[str, Problem]:
+    return self._recipe.validation_problems(self._recipe.host.heldin)
 
   def request(self, ask: Ask) -> types.Request:
     seed = seed_of(self._recipe.config.seed, 'rl', ask.key)

@@ -130,6 +130,13 @@ def _summary(
   summary.set_extra(
     'rl_seconds', rollout_log.seconds_by_task(host.work / rollout_log.LOG)
   )
+  if config.rl.validate_every:
+    from jaxagent.training import device, validation
+
+    summary.set_extra(
+      'validation',
+      validation.summary(host.work, device.checkpoints_of(host.work)),
+    )
   summary.set_extra(
     'mlagentbench', agent_figures.figures(host, starts, evaluated)
   )
@@ -223,9 +230,21 @@ def _print(
         f'{split:8} {policy:8} {_text(part["mean_reward"]):>28} '
         f'{_text(part["relative_gain"]):>28}'
       )
+  if found := data['extra'].get('validation'):
+    print(f'\npolicy rl: {_validated(found)}')
   print(f'\nsummary      {summary}')
   print(f'TensorBoard  tensorboard --logdir {host.work / "logs"}')
   print(f'report       {report}')
+
+
+def _validated(found: Mapping[str, Any]) -> str:
+  """Returns which update of RL was evaluated, with the validations' rewards."""
+  text = f'update {found["evaluated"]}'
+  for name in ('best', 'last'):
+    if (one := found[name]) and one['reward'] is not None:
+      reward = f'validation reward {one["reward"]:.3f}'
+      text += f'; {name}: update {one["update"]}, {reward}'
+  return text
 
 
 def _text(interval: Mapping) -> str:

@@ -132,13 +132,16 @@ class TrainedPolicy(Recipe):
 
   def plan(self, heldin: Sequence[str], heldout: Sequence[str]) -> list[str]:
     rl, stage = self.config.rl, self.config.stage
+    validated = (
+      f', validation every {rl.validate_every}' if rl.validate_every else ''
+    )
     policies = [p for p in self.config.eval.policies if p != 'starter']
     if stage == 'sft':
       policies = [p for p in policies if p == 'sft']
     updates = (
       f'{rl.updates} updates of {rl.batch_size} {self.batch_unit()} '
       f'({rl.estimator}, {rl.rest}, {rl.weighting} weights), lr {rl.policy_lr:g} '
-      f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}'
+      f'policy and {rl.value_lr:g} value, KL {rl.kl_coef:g}{validated}'
     )
     if stage == 'evaluate':
       updates = "none: the work directory's policy"
@@ -183,6 +186,7 @@ class TrainedPolicy(Recipe):
       self.before_rl()
       with stages.timed(host, 'rl'):
         rl.run(host, self.workflow(), self.learner, self.policy)
+      device.restore_best(host, self.learner)
     self._evaluate('rl')
     self.finish(labels)
 

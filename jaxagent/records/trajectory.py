@@ -17,9 +17,12 @@ from jaxagent.types import Record, optional
 class TrainedTurn:
   """One turn that an update learned from: a line of `rl/traces/*.jsonl`.
 
+  Or one that a validation drew: an item of `rl/validation/*.json`.
+
   record: what was done; its outcome and seconds are the turn's.
+  update: that learned from it; of a validation, how many there were before.
   version: of the policy that wrote it.
-  reward: that was learned from.
+  reward: that was learned from; None where a validation's turn has none.
   prompt_tokens, tokens: that stood before it in its row, and its own.
   finish_reason: of its completion; '' where that is not known.
   """

@@ -51,6 +51,11 @@ REWARD = {
 # Title, note, and the metrics drawn together; the first is also smoothed.
 PANELS = (
   ('Reward', 'mean of the batch', (('critic/score/mean', 'reward'),)),
+  (
+    'Validation',
+    'reward, mean of its prompts',
+    (('val/reward/mean', 'reward'),),
+  ),
   ('Entropy', 'nats per token', (('actor/entropy', 'entropy'),)),
   ('KL to the reference', 'per token', (('actor/kl_loss', 'KL'),)),
   (

@@ -93,6 +93,11 @@ class Journal:
       if int(path.stem) >= first:
         yield from _read(path, repair)
 
+  def is_cut(self, segment: int) -> bool:
+    """Whether a segment is gone that later ones follow."""
+    numbers = [int(path.stem) for path in self._segments()]
+    return segment not in numbers and any(n > segment for n in numbers)
+
   def prune(self, first: int) -> None:
     """Deletes segments before `first`, that of the oldest checkpoint kept."""
     for path in self._segments():

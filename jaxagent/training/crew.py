@@ -148,27 +148,34 @@ def save(
   manager: CheckpointManager,
   step: int,
   host: Mapping,
+  score: float | None = None,
 ) -> None:
-  """Saves a checkpoint of the learner's arrays and of `host` (JSON-able)."""
+  """Saves a checkpoint of the learner's arrays and of `host` (JSON-able).
+
+  score: of the checkpoint; the best one is kept.
+  """
   if isinstance(learner, Leader):
     where = str(manager.directory), manager.keep
     processes.tell((_Follower.save, (*where, step), {}))
   with accelerator.turn():  # processes wait for each other by a program
-    manager.save(step, learner.state(), host)
+    manager.save(step, learner.state(), host, score=score)
 
 
 def restore(
   learner: Learner | Leader,
   manager: CheckpointManager,
   check: Callable[[Restored], None] = lambda restored: None,
+  *,
+  best: bool = False,
 ) -> Restored | None:
   """Loads the newest checkpoint into the learner; None where there is none.
 
   The learner lets go of what it has before the new is read: after an error in that
-  it has nothing. check: raises where the checkpoint is not to be loaded. The
+  it has nothing. check: raises where the checkpoint is not to be loaded. best: the
+  one with the best score instead, where any has one. The
   learner's host state is the caller's to load; arrays are not given.
   """
-  found = manager.latest()
+  found = (manager.best() if best else None) or manager.latest()
   if found is None:
     return None
   check(found)

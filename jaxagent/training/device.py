@@ -201,11 +201,29 @@ def make_policy(
 
 
 def restore_rl(host: Host, learner: Learner | crew.Leader) -> None:
-  """Loads the newest RL policy of the work directory."""
+  """Loads the RL policy of the work directory: the best that is kept, or the newest.
+
+  See `config.rl.keep_best`.
+  """
   learner.start_rl()
-  manager = CheckpointManager(host.work / 'rl' / 'checkpoints')
-  if crew.restore(learner, manager) is None:
+  manager = checkpoints_of(host.work)
+  if crew.restore(learner, manager, best=True) is None:
     raise _untrained(host.work)
+
+
+def restore_best(host: Host, learner: Learner | crew.Leader) -> None:
+  """Loads the policy with the best validation into the learner that RL has trained.
+
+  Nothing changes where it is the learner's own, or where no checkpoint has a score.
+  """
+  manager = checkpoints_of(host.work)
+  if manager.best_step() not in (None, learner.updates):
+    crew.restore(learner, manager, best=True)
+
+
+def checkpoints_of(work: pathlib.Path) -> CheckpointManager:
+  """Returns the manager that reads the checkpoints of RL in a work directory."""
+  return CheckpointManager(work / 'rl' / 'checkpoints')
 
 
 def check_trained(work: pathlib.Path) -> None:
@@ -216,7 +234,7 @@ def check_trained(work: pathlib.Path) -> None:
 
 def has_rl(work: pathlib.Path) -> bool:
   """Whether RL has saved an update."""
-  return bool(CheckpointManager(work / 'rl' / 'checkpoints').steps())
+  return bool(checkpoints_of(work).steps())
 
 
 def _untrained(work: pathlib.Path) -> UserError:

@@ -11,8 +11,9 @@ is one update:
 4. `Learner.rl_update` (`learner/learner.py`) computes advantages and steps the optimizers,
    while a `Pump` (`rollout/pump.py`) keeps samplers and sandboxes busy.
 5. `Engine.update_weights` (`rollout/engine.py`) gets the new weights.
-6. `Scheduler.mark_trained` and `traces.write` record what was trained; `Saver.save` writes
-   a checkpoint where one is due.
+6. `Scheduler.mark_trained` and `traces.write` record what was trained; where they are
+   due, `Validator.run` (`training/validation.py`) validates the policy, and then
+   `Saver.save` writes a checkpoint.
 
 Who calls this: `main.py` -> `recipes/run.py` -> `recipes/pipeline.py` -> the stages of
 an experiment (`recipes/ml_agent/recipe.py`, `recipes/solutions/recipe.py`), which collect, fine-tune, call
@@ -47,7 +48,7 @@ from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
 from jaxagent.rollout.work import Workers
-from jaxagent.training import control, crew, traces, weighting
+from jaxagent.training import control, crew, traces, validation, weighting
 from jaxagent.training.policy import Policy
 from jaxagent.training.workflow import RolloutWorkflow
 
@@ -70,11 +71,12 @@ def run(
     learner: holds policy, value model and reference.
     policy: samples with the learner's parameters.
 
-  Raises UserError where the recipe's record cannot be kept, or where the run holds
-  records of a kind or version that is not known.
+  Raises UserError where the recipe's record cannot be kept, where validations are
+  wanted that it has no prompts for, or where the run holds records of a kind or
+  version that is not known.
   """
   _register(workflow)
-  config = host.config.rl
+  config, validator = host.config.rl, validation.make(host, workflow, policy)
   directory = host.work / 'rl'
   checkpoints = CheckpointManager(
     directory / 'checkpoints', keep=config.keep_checkpoints
@@ -95,12 +97,16 @@ def run(
   log = RolloutLog(host.work / rollout_log.LOG, RealClock())
   scheduler = _scheduler(host, workflow, sampler, inbox, journal, log)
   try:
-    start, counts = _resume(checkpoints, learner, scheduler, workflow.name)
+    start, counts = _resume(
+      checkpoints, journal, learner, scheduler, workflow.name
+    )
     policy.engine.update_weights(learner.policy_params, start)
     saver = Saver(
       checkpoints, journal, learner, scheduler, counts, workflow.name
     )
-    _Loop(host, workflow, learner, policy, scheduler, saver).run(start)
+    _Loop(host, workflow, learner, policy, scheduler, saver, validator).run(
+      start
+    )
     # The ledger beside the checkpoint is for people and for audits.
     scheduler.ledger.save(directory / 'ledger.json')
   except StalledError as error:
@@ -135,7 +141,7 @@ def _register(workflow: RolloutWorkflow) -> None:
 
 
 class _Loop:
-  """The updates of a run: collect, update, hand the weights over, record, save."""
+  """The updates of a run: collect, update, hand the weights over, validate, save."""
 
   def __init__(
     self,
@@ -145,10 +151,12 @@ class _Loop:
     policy: Policy,
     scheduler: Scheduler,
     saver: Saver,
+    validator: validation.Validator | None = None,
   ):
     self._host, self._workflow = host, workflow
     self._learner, self._policy = learner, policy
     self._scheduler, self._saver = scheduler, saver
+    self._validator = validator
     self._saved_s = 0.0
 
   def run(self, start: int) -> None:
@@ -160,12 +168,13 @@ class _Loop:
       ended = time.monotonic()
       for update in range(start, config.updates):
         metrics = self._update(update)
+        metrics |= self._validate(update + 1)
         # Before the checkpoint: a kill between the two repeats the record with
         # the update; the other way round it would be lost.
         metrics['timing_s/step'] = time.monotonic() - ended
         ended = time.monotonic()
         writer.write(update, metrics)
-        self._save(update)
+        self._save(update, metrics.get(validation.REWARD))
         progress.update(
           1,
           reward=metrics['critic/score/mean'],
@@ -203,15 +212,28 @@ class _Loop:
     metrics['training/global_step'] = update + 1
     return metrics
 
-  def _save(self, update: int) -> None:
-    """Saves a checkpoint if one is due, after the last update, or before a stop."""
+  def _validate(self, step: int) -> dict[str, float]:
+    """Validates the policy if it is due after `step` updates; returns the metrics."""
+    if self._validator is None or not self._validator.is_due(step):
+      return {}
+    if step == self._host.config.rl.updates:
+      return self._validator.run(step)
+    with Pump(self._scheduler, step):  # rollouts of the next updates go on
+      return self._validator.run(step)
+
+  def _save(self, update: int, reward: float | None = None) -> None:
+    """Saves a checkpoint if one is due, after the last update, or before a stop.
+
+    reward: of the validation after the update; None where there was none.
+    """
     stop, config = self._host.stop, self._host.config.rl
-    # What is evaluated and exported is what the last update left.
-    last = update + 1 == config.updates
-    due = last or (update + 1) % config.checkpoint_every == 0
+    score = reward if config.keep_best else None
+    # What is evaluated and exported is what the last update left, or the best.
+    kept = update + 1 == config.updates or score is not None
+    due = kept or (update + 1) % config.checkpoint_every == 0
     began = time.monotonic()
     if due or stop.signal is not None:
-      self._saver.save(update + 1)
+      self._saver.save(update + 1, score)
     self._saved_s = time.monotonic() - began if due else 0.0
     stop.check(f'update {update + 1} is saved')
 
@@ -237,8 +259,8 @@ class Saver:
       maxlen=self.checkpoints.keep
     )
 
-  def save(self, step: int) -> None:
-    """Saves one atomic checkpoint."""
+  def save(self, step: int, score: float | None = None) -> None:
+    """Saves one atomic checkpoint. score: by which the best one is kept."""
     scheduler = self.scheduler.checkpoint()
     crew.save(
       self.learner,
@@ -250,6 +272,7 @@ class Saver:
         'outcomes': dict(self.counts),
         'recipe': self.recipe,
       },
+      score,
     )
     self._segments.append(scheduler['segment'])
     if len(self._segments) == self._segments.maxlen:
@@ -258,6 +281,7 @@ class Saver:
 
 def _resume(
   checkpoints: CheckpointManager,
+  journal: Journal,
   learner: Learner | Leader,
   scheduler: Scheduler,
   recipe: str,
@@ -269,6 +293,14 @@ def _resume(
         f'{checkpoints.directory} was created by the {made} recipe, not by {recipe}: '
         'give another --work_dir. Copies of its tasks, collect, tokenizer and sft folders, of '
         'snapshots.sqlite and of eval/starts.json can be used there.'
+      )
+    # The best checkpoint outlives the journal that would continue it.
+    if journal.is_cut(restored.host['scheduler']['segment']):
+      raise UserError(
+        f'{checkpoints.path(restored.step)} cannot be continued: its part of '
+        f'{journal.directory} is gone, as are the checkpoints after it '
+        f'({"; ".join(restored.skipped) or "removed"}). Evaluate it with '
+        '--config.stage=evaluate, or train in another --work_dir.'
       )
 
   restored = crew.restore(learner, checkpoints, check)

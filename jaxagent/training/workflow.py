@@ -15,7 +15,8 @@ from jaxagent.types import Executed, Record, Request, Sample
 class RolloutWorkflow(Interaction, Protocol):
   """An interaction, with its prompts, samplers and executions.
 
-  A recipe makes one for `training.rl.run`, which is the same for all.
+  A recipe makes one for `training.rl.run`, which is the same for all. One that has
+  validation prompts (`training.validation.ValidatedWorkflow`) can be validated.
 
   name: in checkpoints; a run resumes those of the same name alone.
   """

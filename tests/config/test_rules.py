@@ -26,6 +26,8 @@ from jaxagent.errors import UserError
 from jaxagent.models import attention
 from jaxagent.models import config as model_config
 from jaxagent.models.options import HfOptions
+from jaxagent.recipes import one_turn
+from jaxagent.records import StepRecord
 from jaxagent.rewards import mle
 from jaxagent.rollout import records
 from jaxagent.sandbox import pool
@@ -33,6 +35,25 @@ from jaxagent.testing import small_hf
 
 ROOT = pathlib.Path(__file__).parents[2]
 HF = 'model.hf.'
+
+
+class WithoutValidation(one_turn.OneTurn):
+  """Trains on nothing."""
+
+  name, record_type = 'without', StepRecord
+
+  def problems(self, tasks):
+    return {}
+
+  def carry_out(self, problem, response, job_id):
+    raise NotImplementedError
+
+
+class WithValidation(WithoutValidation):
+  """The same with prompts."""
+
+  def validation_problems(self, tasks):
+    return {task: one_turn.Problem(task, task) for task in tasks}
 
 
 def _config(changes=(), variant='tiny'):
@@ -152,6 +173,7 @@ LEAST = {
   'rl.warmup_steps': 0,
   'rl.max_staleness': -1,
   'rl.states': 0,
+  'rl.validate_every': 0,
   'sft.epochs': 0,
   'rollout.max_num_seqs': 0,
   'rl.max_concurrent_rollouts': 0,
@@ -256,6 +278,17 @@ PAIRS = [
       'rl.group_size': 4,
     },
     "baseline='optimal' .*gae and reinforce_pp; .*estimator='rloo'",
+  ),
+  (
+    {'rl.keep_best': True},
+    'keep_best=True needs the rewards of validations.*validate_every=0',
+  ),
+  (
+    {
+      'rl.validate_every': 10,
+      'recipe': 'tests.config.test_rules:WithoutValidation',
+    },
+    'validate_every=10 needs validation prompts, .*WithoutValidation.* has none',
   ),
   ({'rl.minibatches': 5}, 'batch_size=32 does not divide by .*minibatches=5'),
   ({'rl.group_size': 5}, 'batch_size=32 does not divide by .*group_size=5'),
@@ -681,6 +714,17 @@ def test_a_missing_key_is_named():
     {'rl.max_staleness': 0},
     {'rl.weight_cap': 0.0},
     {'rl.weight_cap': 1.0},
+    {'rl.validate_every': 10, 'rl.keep_best': True},
+    {'rl.validate_every': 10, 'recipe': 'episodewise'},
+    {
+      'rl.validate_every': 10,
+      'recipe': 'tests.config.test_rules:WithValidation',
+    },
+    {
+      'rl.validate_every': 10,
+      'stage': 'sft',
+      'recipe': 'tests.config.test_rules:WithoutValidation',
+    },
     {'rl.lam': 0.0, 'rl.gamma': 1.0},
     {'rl.kl_coef': 0.0, 'rl.entropy_coef': 0.0},
     {'eval.policies': ('rl',)},

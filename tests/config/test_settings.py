@@ -67,6 +67,24 @@ def test_work_dir_of_another_config_is_refused(tmp_path):
     settings.open_work_dir(_config(tmp_path, rl__policy_lr=0.5))
 
 
+def test_a_run_of_an_older_version_resumes_where_what_is_new_has_its_default(
+  tmp_path,
+):
+  path = settings.open_work_dir(_config(tmp_path)) / 'config.json'
+  record = json.loads(path.read_text())
+  del record['search'], record['rl']['validate_every'], record['agent']
+  path.write_text(json.dumps(record))
+  settings.open_work_dir(_config(tmp_path))
+  with pytest.raises(UserError, match='rl.validate_every: 0 -> 10'):
+    settings.open_work_dir(_config(tmp_path, rl__validate_every=10))
+  with pytest.raises(UserError, match="agent: 'research' -> 'react'"):
+    settings.open_work_dir(_config(tmp_path, agent='react'))
+  record['rl']['gone'] = 1  # an option that this version has no more
+  path.write_text(json.dumps(record))
+  with pytest.raises(UserError, match='rl.gone: 1 -> None'):
+    settings.open_work_dir(_config(tmp_path))
+
+
 def test_damaged_config_record_is_named(tmp_path):
   path = settings.open_work_dir(_config(tmp_path)) / 'config.json'
   path.write_text('{')

@@ -234,3 +234,55 @@ def test_small_model_saves_fast(tmp_path):
 def test_keep_must_be_positive(tmp_path):
   with pytest.raises(ValueError, match='keep=0'):
     CheckpointManager(tmp_path, keep=0)
+
+
+def test_the_best_is_kept_beside_the_last_ones(tmp_path):
+  manager = CheckpointManager(tmp_path, keep=2)
+  for step, score in enumerate((0.1, 0.4, 0.4, None, 0.3, 0.2, None), 1):
+    manager.save(step, _tree(step), score=score)
+  assert manager.steps() == [2, 6, 7]
+  assert manager.scores() == {2: 0.4, 6: 0.2}
+  assert manager.best_step() == manager.best().step == 2  # of equals the first
+  assert manager.latest().step == 7
+  manager.save(8, _tree(8), score=0.5)
+  assert manager.steps() == [7, 8] and manager.best_step() == 8
+
+
+def test_without_scores_there_is_no_best(tmp_path):
+  manager = CheckpointManager(tmp_path)
+  assert manager.best() is None
+  manager.save(1, _tree(1))
+  assert manager.best_step() is None and manager.best() is None
+
+
+def test_a_damaged_best_gives_way_to_the_next(tmp_path, caplog):
+  manager = CheckpointManager(tmp_path)
+  for step, score in ((1, -0.5), (2, 0.5), (3, 0.0)):
+    manager.save(step, _tree(step), score=score)
+  _damage(manager.path(2), 'host')
+  assert manager.best().step == 3 and 'the next best' in caplog.text
+  for step in (1, 3):
+    _damage(manager.path(step), 'host')
+  with pytest.raises(CheckpointError, match='no checkpoint of .* can be read'):
+    manager.best()
+
+
+@pytest.mark.parametrize('text', ['', '{}', '{"score": NaN}', '[1]', '"a"'])
+def test_a_score_that_is_none_makes_no_best(tmp_path, text):
+  manager = CheckpointManager(tmp_path)
+  (manager.save(1, _tree(1), score=0.5) / 'score.json').write_text(text)
+  manager.save(2, _tree(2), score=0.1)
+  assert manager.best_step() == 2
+
+
+def test_a_kill_before_old_ones_are_removed_leaves_the_same_best(
+  tmp_path, monkeypatch
+):
+  manager = CheckpointManager(tmp_path, keep=1)
+  manager.save(1, _tree(1), score=0.1)
+  with monkeypatch.context() as patch:
+    patch.setattr(manager, '_remove_old', lambda: None)
+    manager.save(2, _tree(2), score=0.9)
+  assert CheckpointManager(tmp_path, keep=1).best_step() == 2
+  manager.save(3, _tree(3), score=0.2)
+  assert manager.steps() == [2, 3]

@@ -12,7 +12,7 @@ from jaxagent import metrics, types
 from jaxagent.data.batching import pack_conversations
 from jaxagent.recipes.solutions import workflow
 from jaxagent.rollout.scheduler_stats import Stats
-from jaxagent.training import traces, weighting
+from jaxagent.training import traces, validation, weighting
 from tests import made
 from tests.learner.conftest import make_samples
 from tests.learner.test_learner import _learner
@@ -45,6 +45,8 @@ def computed(model_config) -> set[str]:
   names |= set(traces.metrics([_step()], update=0))
   records = [made.solution(score_after=s, tier='T2') for s in (0.5, None)]
   names |= set(workflow.figures(records))
+  turns = traces.records([_step()], update=1)
+  names |= set(validation.figures(turns, (turns[0].prompt_id,), samples=1))
   return names | set(weighting.step_weights(common.base().rl, [_step()])[1])
 
 

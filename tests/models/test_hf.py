@@ -217,11 +217,12 @@ def test_cli_bad_folder_in_one_line(tmp_path):
   assert 'error: no ' in done.stderr and 'Traceback' not in done.stderr
 
 
-def _checkpoint(work, stage, step, params):
+def _checkpoint(work, stage, step, params, score=None):
   leaves = jax.tree_util.tree_flatten_with_path(params)[0]
   policy = {sharding.path_of(path): leaf for path, leaf in leaves}
   state = {'policy': policy, 'opt': np.zeros(3), 'counters': {'n': np.int64(1)}}
-  CheckpointManager(work / stage / 'checkpoints').save(step, state)
+  manager = CheckpointManager(work / stage / 'checkpoints')
+  manager.save(step, state, score=score)
 
 
 @SCANS
@@ -250,6 +251,15 @@ def test_export_of_a_run_takes_its_newest_policy(tmp_path, capsys, scan):
     assert told['temperature'] == 0.7
     got, _, loaded = hf.load_hf(tmp_path / name, scan_layers=scan)
     assert got == config and _equal(loaded, want)
+  best = [*export, '--stage=best']
+  assert cli.main([*best, f'--out={tmp_path / "none"}']) == 2
+  assert 'keeps no best checkpoint' in capsys.readouterr().err
+  _checkpoint(work, 'rl', 1, policies[1], score=0.5)
+  _checkpoint(work, 'rl', 2, policies[2], score=0.25)
+  assert cli.main([*best, f'--out={tmp_path / "best"}']) == 0
+  assert 'step_00000001' in capsys.readouterr().out
+  loaded = hf.load_hf(tmp_path / 'best', scan_layers=scan)[2]
+  assert _equal(loaded, policies[1])
   commit = work / 'rl' / 'checkpoints' / 'step_00000002' / 'COMMIT'
   commit.write_text('damaged')
   assert cli.main([*export, f'--out={tmp_path / "before"}']) == 0

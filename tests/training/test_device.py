@@ -6,11 +6,13 @@ import json
 import shutil
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import transformers
 
 from configs import stepwise_ppo
 from jaxagent.analysis import summary
+from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import chat
 from jaxagent.errors import UserError
 from jaxagent.files import readings
@@ -102,3 +104,55 @@ def test_a_kernel_that_cannot_be_is_named_before_anything_is_loaded():
     ValueError, match="attention='splash': needs a TPU.*choose 'auto'"
   ):
     crew.build(plan)
+
+
+class _Learner:
+  """A learner of nothing but a number of updates."""
+
+  def __init__(self, updates: int = 0):
+    self.updates, self.loads = updates, 0
+
+  def start_rl(self):
+    self.updates = 0
+
+  def shapes(self):
+    return {'updates': np.int64(0)}
+
+  def let_go(self):
+    pass
+
+  def load_state(self, tree):
+    self.updates, self.loads = int(tree['updates']), self.loads + 1
+
+
+def _save(work, *scores):
+  manager = CheckpointManager(work / 'rl' / 'checkpoints')
+  for step, score in enumerate(scores, 1):
+    manager.save(step, {'updates': np.int64(step)}, score=score)
+
+
+@pytest.mark.parametrize(
+  'scores, evaluated',
+  [
+    ((None, None, None), 3),
+    ((0.1, 0.5, 0.3), 2),
+    ((0.1, 0.5, None), 2),
+    ((0.1, 0.1, 0.1), 1),
+    ((0.1, 0.2, 0.3), 3),
+  ],
+)
+def test_what_is_evaluated_is_the_best_that_is_kept_else_the_newest(
+  tmp_path, scores, evaluated
+):
+  _save(tmp_path, *scores)
+  host = SimpleNamespace(work=tmp_path)
+  restored, trained = _Learner(), _Learner(updates=3)
+  device.restore_rl(host, restored)
+  device.restore_best(host, trained)
+  assert restored.updates == trained.updates == evaluated
+  assert trained.loads == (evaluated != 3)
+
+
+def test_without_a_checkpoint_there_is_nothing_to_evaluate(tmp_path):
+  with pytest.raises(UserError, match='holds no RL checkpoint'):
+    device.restore_rl(SimpleNamespace(work=tmp_path), _Learner())

@@ -19,7 +19,7 @@ from jaxagent.records import StepRecord, UnknownRecord
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import StalledError
 from jaxagent.rollout.work import Key, Work
-from jaxagent.training import rl
+from jaxagent.training import rl, validation
 
 STATE = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
 
@@ -156,21 +156,38 @@ def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'every, saved', [(1, [1, 2, 3]), (2, [2, 3]), (9, [3])]
+  'every, best, saved',
+  [
+    (1, False, [(1, None), (2, None), (3, None)]),
+    (2, False, [(2, None), (3, None)]),
+    (9, False, [(3, None)]),
+    (9, True, [(1, 0.5), (3, 0.25)]),
+  ],
 )
-def test_what_the_last_update_left_is_saved(
-  every, saved, tmp_path, monkeypatch
+def test_what_the_last_update_left_is_saved_and_what_may_be_the_best(
+  every, best, saved, tmp_path, monkeypatch
 ):
   config = common.base()
   config.rl.updates, config.rl.checkpoint_every = 3, every
+  config.rl.keep_best = best
   host = stubs.SimpleNamespace(
     config=config,
     work=tmp_path,
     stop=stubs.SimpleNamespace(signal=None, check=lambda said: None),
   )
-  steps = []
+  steps, rewards = [], {1: 0.5, 3: 0.25}
+  validator = stubs.SimpleNamespace(
+    is_due=lambda step: step in rewards,
+    run=lambda step: {validation.REWARD: rewards[step]},
+  )
   loop = rl._Loop(
-    host, None, None, None, None, stubs.SimpleNamespace(save=steps.append)
+    host,
+    None,
+    None,
+    None,
+    stubs.SimpleNamespace(work=lambda version, timeout_s: 0),
+    stubs.SimpleNamespace(save=lambda *given: steps.append(given)),
+    validator,
   )
   metrics = {'critic/score/mean': 0.5, 'duration/trained/mean': 1.0}
   monkeypatch.setattr(loop, '_update', lambda update: dict(metrics))
@@ -187,4 +204,23 @@ def test_another_recipes_checkpoint_is_refused(tmp_path):
   with pytest.raises(
     UserError, match='by the stepwise recipe, not by episodewise.*work_dir'
   ):
-    rl._resume(checkpoints, learner, None, 'episodewise')
+    rl._resume(checkpoints, None, learner, None, 'episodewise')
+
+
+def test_a_best_checkpoint_without_its_journal_is_not_continued(tmp_path):
+  """As where all later ones are damaged: other prompts would be trained twice."""
+  checkpoints = CheckpointManager(tmp_path / 'checkpoints', keep=1)
+  journal = Journal(tmp_path / 'journal')
+  for step in (1, 2, 3):
+    scheduler = {'segment': journal.begin()}
+    host = {'recipe': 'ours', 'scheduler': scheduler}
+    score = {1: 1.0}.get(step)
+    checkpoints.save(step, {'w': np.zeros(1)}, host, score=score)
+  journal.prune(2)
+  (checkpoints.path(3) / 'host.json').write_text('{}')
+  with pytest.raises(UserError, match='step_00000001 cannot.*host.*evaluate'):
+    rl._resume(checkpoints, journal, None, None, 'ours')
+  journal.close()
+  for damaged in (tmp_path / 'journal').iterdir():
+    damaged.unlink()  # by a person, where a segment was damaged
+  assert not journal.is_cut(0)

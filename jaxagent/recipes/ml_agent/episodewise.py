@@ -41,6 +41,7 @@ class EpisodewiseWorkflow(StepwiseWorkflow):
       host,
       pool,
       policy,
+      starts={task: start.state for task, start in starts.items()},
       max_steps=config.episode.max_steps,
       time_limit_s=config.episode.time_limit_s,
     )

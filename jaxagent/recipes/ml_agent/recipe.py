@@ -63,6 +63,10 @@ class _MlAgent(TrainedPolicy):
     empty = types.State('', spec.name, {}, None, None)
     return prompter_of(self.config).text(empty, spec)
 
+  @property
+  def validates(self) -> bool:
+    return True
+
   def prepare(self) -> None:
     from jaxagent.recipes import scoring
     from jaxagent.recipes.ml_agent import collect
@@ -147,7 +151,13 @@ class Stepwise(_MlAgent):
     from jaxagent.recipes.ml_agent.stepwise import StepwiseWorkflow
 
     assert self._states is not None  # RL runs: `prepare` has made it
-    return StepwiseWorkflow(self.host, self._states, self.policy)
+    names = self.config.rl.tasks or self.host.heldin
+    return StepwiseWorkflow(
+      self.host,
+      self._states,
+      self.policy,
+      starts={task: self.starts[task].state for task in names},
+    )
 
   def warmup_records(self) -> Sequence[Collected]:
     assert self._states is not None

@@ -30,6 +30,7 @@ class StepwiseWorkflow(Trajectory):
     host: tasks, sandbox, environment.
     pool: state id -> State, the training states.
     policy: samples with the learner's parameters.
+    starts: task -> the state that validations start from, its starter's.
     max_steps, time_limit_s: of a trajectory.
   """
 
@@ -42,6 +43,7 @@ class StepwiseWorkflow(Trajectory):
     pool: Mapping[str, types.State],
     policy: Policy,
     *,
+    starts: Mapping[str, types.State] = {},
     max_steps: int = 1,
     time_limit_s: float = math.inf,
   ):
@@ -54,12 +56,16 @@ class StepwiseWorkflow(Trajectory):
       reward=lambda done: done.made.derive(switches),
     )
     self._host, self._pool, self._policy = host, pool, policy
+    self._starts = starts
 
   def source(self) -> PromptSource:
     config = self._host.config
     return PromptSource(
       self._pool, group_size=config.rl.group_size, seed=config.seed
     )
+
+  def validation_prompts(self) -> Mapping[str, types.State]:
+    return self._starts
 
   def request(self, ask: Ask) -> types.Request:
     seed = seed_of(self._host.config.seed, 'rl', ask.key)

@@ -98,6 +98,10 @@ class Solutions(_WholeSolutions, TrainedPolicy):
   def fine_tunes(self) -> bool:
     return bool(self._pairs)
 
+  @property
+  def validates(self) -> bool:
+    return True
+
   def texts(self) -> Iterable[str]:
     from jaxagent.recipes import sft_data
     from jaxagent.recipes.solutions import prompts

@@ -101,6 +101,10 @@ class SolutionWorkflow:
   def source(self) -> SolutionSource:
     return self._source
 
+  def validation_prompts(self) -> Mapping[str, Task]:
+    """Returns each task of the source, to be solved from scratch."""
+    return {name: Task(name) for name in self._source.tasks}
+
   def request(self, ask: Ask) -> types.Request:
     if isinstance(self.author, Writer):
       raise ValueError('a prompted model is not trained; it has no requests.')
