@@ -101,7 +101,10 @@ class OneTurn(TrainedPolicy):
 
   @abc.abstractmethod
   def problems(self, tasks: Sequence[str]) -> Mapping[str, Problem]:
-    """Returns name -> problem of these tasks; names are unique."""
+    """Returns name -> problem of these tasks; names are unique.
+
+    RL draws from those of the held-in tasks; evaluation asks those of all tasks.
+    """
 
   @abc.abstractmethod
   def carry_out(self, problem: Problem, response: str, job_id: str) -> Carried:
@@ -201,7 +204,12 @@ class OneTurn(TrainedPolicy):
     return OneTurnWorkflow(self, self.problems(self.host.heldin))
 
   def evaluate(self, label: str) -> None:
-    OneTurnEvaluation(self, label).run()
+    OneTurnEvaluation(
+      self,
+      label,
+      self.problems(self.host.heldin + self.host.heldout),
+      self.config.eval.trajectories_per_task,
+    ).run()
 
   def collected_plan(self, tasks: int) -> str:
     return 'demonstrations of the recipe'
@@ -327,19 +335,26 @@ class _Asked:
 
 
 class OneTurnEvaluation(Evaluation):
-  """`eval.trajectories_per_task` responses to each problem of every task."""
+  """The same number of responses to each of some problems.
 
-  def __init__(self, recipe: OneTurn, label: str):
-    host, self._recipe = recipe.host, recipe
-    problems = recipe.problems(host.heldin + host.heldout)
-    each = recipe.config.eval.trajectories_per_task
+  each: how many.
+  """
+
+  def __init__(
+    self,
+    recipe: OneTurn,
+    label: str,
+    problems: Mapping[str, Problem],
+    each: int,
+  ):
+    self._recipe = recipe
     self._wanted = {
       f'{name}/{index}': _Sampled(name, problem, index)
       for name, problem in problems.items()
       for index in range(each)
     }
     count = len(self._wanted)
-    super().__init__(host, label, f'evaluate {label}', count, count)
+    super().__init__(recipe.host, label, f'evaluate {label}', count, count)
     self.interaction = _Asked(OneTurnWorkflow(recipe, problems))
     self.policy = rollouts.PolicyRole(recipe.policy.engine, self._request)
     self._found: dict[str, Evaluated] = {}

@@ -136,7 +136,7 @@ def test_a_record_whose_class_gives_no_reward_ends_the_run_by_name(
   class Odd(Record):
     KIND = 'odd'
 
-    def derive(self, switches={}):
+    def derive(self, switches=None):
       return {}['gone'] if reward == 'raises' else reward
 
   monkeypatch.setattr(codec, '_known', {**codec._known, 'odd': Odd})
