@@ -177,6 +177,19 @@ def test_a_record_whose_fields_must_fit_together_is_not_refused(tmp_path):
   assert recipe.load(place).name == 'plain'
 
 
+def test_reading_a_recipe_imports_no_jax(tmp_path):
+  """The audit reads it, too, and every process before devices are counted."""
+  assert command.main(['new', 'demo', '--dir', str(tmp_path)]) == 0
+  program = (
+    'import sys; from jaxagent.config import recipe; '
+    f"recipe.load('{tmp_path}/recipe.py:Demo'); print('jax' in sys.modules)"
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program], capture_output=True, text=True, timeout=60
+  )
+  assert done.stdout == 'False\n', done.stderr
+
+
 def test_two_recipes_with_one_kind_of_record_are_refused_by_name(tmp_path):
   first, second = tmp_path / 'first', tmp_path / 'second'
   for folder in (first, second):

@@ -18,7 +18,6 @@ import time
 import pytest
 
 from jaxagent.options import Section, option
-from jaxagent.recipes import stages
 from jaxagent.recipes.one_turn import (
   Carried,
   OneTurn,
@@ -98,9 +97,9 @@ class Neighbours(OneTurn):
     problems = self.problems(self.host.heldout)
     OneTurnEvaluation(self, label, problems, each=3).run()
 
-  def finish(self, labels):
-    asked = {one: len(kept.evaluated(self.host.work, one)) for one in labels}
-    stages.finish(self.host, self.starts, labels, extra={'asked': asked})
+  def figures(self, labels):
+    work = self.host.work
+    return {'asked': {one: len(kept.evaluated(work, one)) for one in labels}}
 
 
 CONFIG = f"""
