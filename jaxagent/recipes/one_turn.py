@@ -37,6 +37,7 @@ from jaxagent.recipes.evaluation import (
   steps_of,
   taken_step,
 )
+from jaxagent.recipes.rules import EQUATION_6_RULES
 from jaxagent.recipes.starts import private_score
 from jaxagent.recipes.trained_policy import TrainedPolicy
 from jaxagent.records import Evaluated, reward_of
@@ -96,6 +97,7 @@ class OneTurn(TrainedPolicy):
   """A policy that answers each prompt once."""
 
   stages = ('all', 'sft', 'evaluate')
+  rules = EQUATION_6_RULES
 
   # What a subclass says -------------------------------------------------------
 

@@ -67,6 +67,41 @@ def test_work_dir_of_another_config_is_refused(tmp_path):
     settings.open_work_dir(_config(tmp_path, rl__policy_lr=0.5))
 
 
+@pytest.mark.parametrize('gone', ('before', 'now'))
+def test_work_dir_of_a_version_with_other_options_is_refused_as_that(
+  tmp_path, gone
+):
+  path = settings.open_work_dir(_config(tmp_path)) / 'config.json'
+  record = json.loads(path.read_text())
+  if gone == 'now':
+    record['rl']['former_option'] = 3
+  else:
+    del record['rl']['policy_lr']
+  path.write_text(json.dumps(record))
+  key = (
+    'former_option: 3 -> None' if gone == 'now' else 'policy_lr: None -> 0.0003'
+  )
+  with pytest.raises(UserError, match=rf'another version .*rl\.{key}') as found:
+    settings.open_work_dir(_config(tmp_path))
+  assert 'Resume it with the version that made it' in str(found.value)
+  assert '\n' not in str(found.value)
+
+
+def test_another_key_of_an_open_option_is_no_other_version(tmp_path):
+  for key in ('rollout__chat_template_kwargs', 'model__hf__rope_scaling'):
+    work = tmp_path / key
+    settings.open_work_dir(_config(work))
+    changed = _config(work)
+    *parents, last = key.split('__')
+    node = changed
+    with changed.unlocked():
+      for part in parents:
+        node = node[part]
+      node[last] = {'enable_thinking': False}
+    with pytest.raises(UserError, match='was made by another config'):
+      settings.open_work_dir(changed)
+
+
 def test_damaged_config_record_is_named(tmp_path):
   path = settings.open_work_dir(_config(tmp_path)) / 'config.json'
   path.write_text('{')
