@@ -162,6 +162,24 @@ class OneTurn(TrainedPolicy):
 
   def prepare(self) -> None:
     self._shown = list(self.demonstrations())
+    self._check_problems(self.problems(self.host.heldin))
+
+  def _check_problems(self, found: Mapping[str, Problem]) -> None:
+    """Raises UserError where RL cannot draw from problems; before any long work."""
+    where = f'recipe {self.name!r}: {modules.place_of(type(self))}.problems'
+    for name, problem in found.items():
+      if not (isinstance(problem, Problem) and problem.prompt):
+        raise UserError(
+          f'{where} gives {problem!r:.80} for {name!r}; it must give a Problem with a '
+          'prompt.'
+        )
+    rl = self.config.rl
+    if self.runs_rl and len(found) * rl.group_size < rl.batch_size:
+      raise UserError(
+        f'config.rl.batch_size={rl.batch_size} is more than the {len(found)} problems '
+        f'of {where}, config.rl.group_size={rl.group_size} responses to each; lower '
+        'rl.batch_size, or give more tasks or problems.'
+      )
 
   @property
   def fine_tunes(self) -> bool:

@@ -7,6 +7,7 @@ import re
 import sys
 
 import pytest
+from ml_collections import ConfigDict
 
 from jaxagent.errors import UserError
 from jaxagent.interactions import Execute, Generate, InteractionError, Progress
@@ -130,3 +131,29 @@ def test_a_record_without_a_reward_is_no_broken_interaction(reward):
   with pytest.raises(UserError, match='PlainRecord in .*derive') as found:
     _ended(reward)
   assert not isinstance(found.value, InteractionError)
+
+
+@pytest.mark.parametrize(
+  'problems, error',
+  [
+    ({}, 'batch_size=6 is more than the 0 problems'),
+    ({'a': PROBLEM}, 'batch_size=6 is more than the 1 problems .*group_size=3'),
+    ({'a': PROBLEM, 'b': 'which? '}, "problems gives 'which\\? ' for 'b'"),
+    (
+      {'a': PROBLEM, 'b': Problem('wine', '')},
+      "for 'b'; it must give a Problem",
+    ),
+  ],
+)
+def test_problems_that_rl_cannot_draw_from_end_the_run_before_long_work(
+  problems, error
+):
+  recipe = Plain()
+  recipe.config = ConfigDict(
+    {'stage': 'all', 'rl': {'batch_size': 6, 'group_size': 3}}
+  )
+  with pytest.raises(UserError, match=error):
+    recipe._check_problems(problems)
+  recipe._check_problems({'a': PROBLEM, 'b': PROBLEM})
+  recipe.config.stage = 'evaluate'
+  recipe._check_problems({'a': PROBLEM})

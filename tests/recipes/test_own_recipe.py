@@ -108,7 +108,7 @@ from jaxagent.config.base import base
 def get_config(arg=''):
   config = base({__file__ + ':Neighbours'!r})
   config.work_dir = 'work'
-  config.tasks.heldin = ('wine',)
+  config.tasks.heldin = ('digits', 'wine')
   config.tasks.heldout = ('breast-cancer',)
   config.sandbox.min_tier = 'T1'
   config.sandbox.timeout_s = 30
