@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from jaxagent import options
 from jaxagent.config import renamed, sections
@@ -74,6 +74,11 @@ def check_overrides(argv: list[str]) -> None:
       'options; see configs/stepwise_ppo.py.'
     )
   config = get_config(*variant)
+  if not isinstance(config, ConfigDict):
+    raise ValueError(
+      f'--config={file}: get_config gives a {type(config).__name__}; it must return '
+      'the options, see configs/stepwise_ppo.py.'
+    )
   for arg in argv:
     if not arg.startswith('--config.'):
       continue

@@ -80,7 +80,13 @@ def main(argv: list[str] | None = None) -> int:
     return 0
   try:
     paths = new(arguments.name, arguments.dir)
-  except (ValueError, OSError) as error:
+  except OSError as error:
+    where = f'--dir={arguments.dir}'
+    print(
+      f'error: {where} cannot be written: {error.strerror}', file=sys.stderr
+    )
+    return 2
+  except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   for path in paths:

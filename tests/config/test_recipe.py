@@ -309,6 +309,29 @@ def test_a_name_that_cannot_be_a_recipes_is_refused(
   assert not (tmp_path / 'new').exists()
 
 
+def test_a_folder_that_cannot_be_made_is_named_in_one_line(tmp_path, capsys):
+  (tmp_path / 'file').write_text('')
+  folder = tmp_path / 'file' / 'new'
+  assert command.main(['new', 'demo', '--dir', str(folder)]) == 2
+  error = capsys.readouterr().err
+  assert error == f'error: --dir={folder} cannot be written: Not a directory\n'
+
+
+@pytest.mark.parametrize(
+  'text, problem',
+  [('x = 1', 'it has no function get_config'),
+   ('def get_config(): return 5', 'get_config gives a int')],
+)  # fmt: skip
+def test_a_config_file_without_options_is_refused_by_name(
+  tmp_path, text, problem
+):
+  config = tmp_path / 'config.py'
+  config.write_text(text)
+  assert problem in _refused(
+    _main(tmp_path, 'jaxagent.main', f'--config={config}')
+  )
+
+
 def test_a_written_recipe_is_never_overwritten(tmp_path, capsys):
   assert command.main(['new', 'demo', '--dir', str(tmp_path)]) == 0
   (tmp_path / 'recipe.py').write_text('mine')
