@@ -7,9 +7,10 @@ recorded of it; its record's class gives the reward. `recipes/template` has one.
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -289,15 +290,33 @@ class OneTurnWorkflow:
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
     turns = (turn for sample in samples for turn in sample.steps())
     records = [turn.record for turn in turns if turn.record is not None]
-    found = self._recipe.metrics(records)
+    with _own_code(self._recipe, 'metrics') as where:
+      found = {k: float(v) for k, v in self._recipe.metrics(records).items()}
     try:
       metrics.check_names(found)
     except ValueError as error:
       raise UserError(
-        f'recipe {self.name!r}: metrics: {error} Those of a recipe of your own are '
-        'described in its metric_names.'
+        f'{where}: {error} Those of a recipe of your own are described in its '
+        'metric_names.'
       ) from error
     return found
+
+
+@contextlib.contextmanager
+def _own_code(recipe: OneTurn, method: str) -> Iterator[str]:
+  """Calls a method of a recipe; yields its place, for messages.
+
+  Raises UserError, naming class, file and line, where its code is wrong.
+  """
+  where = f'recipe {recipe.name!r}: {modules.place_of(type(recipe))}.{method}'
+  try:
+    yield where
+  except _OWN_ERRORS as error:
+    line = traceback.extract_tb(error.__traceback__)[-1]
+    raise UserError(
+      f'{where} raised {type(error).__name__}: {error} ({line.filename}, line '
+      f'{line.lineno}). Fix it and rerun the same command; it resumes.'
+    ) from error
 
 
 def _carried_out(
@@ -308,15 +327,8 @@ def _carried_out(
   Raises UserError, naming class and file, where `carry_out` has an error of its own, or
   does not return what it must.
   """
-  where = f'recipe {recipe.name!r}: {modules.place_of(type(recipe))}.carry_out'
-  try:
+  with _own_code(recipe, 'carry_out') as where:
     carried = recipe.carry_out(problem, response, job_id)
-  except _OWN_ERRORS as error:
-    line = traceback.extract_tb(error.__traceback__)[-1]
-    raise UserError(
-      f'{where} raised {type(error).__name__}: {error} ({line.filename}, line '
-      f'{line.lineno}). Fix it and rerun the same command; it resumes.'
-    ) from error
   wanted = recipe.record_type or types.Record
   record = getattr(carried, 'record', None)
   if not isinstance(carried, Carried) or not isinstance(record, wanted):

@@ -6,9 +6,11 @@ import dataclasses
 import re
 import sys
 
+import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from jaxagent import metrics
 from jaxagent.errors import UserError
 from jaxagent.interactions import Execute, Generate, InteractionError, Progress
 from jaxagent.recipes import one_turn
@@ -37,6 +39,9 @@ class Plain(OneTurn):
 
   def problems(self, tasks):
     return {}
+
+  def metrics(self, found):
+    return self.given(found)
 
   def carry_out(self, problem, response, job_id):
     if isinstance(self.given, Exception):
@@ -93,6 +98,36 @@ def test_what_is_no_carried_record_ends_the_run_by_class_and_file(given):
 def test_a_response_that_ran_nothing_has_a_duration_above_zero():
   executed, run = _carried(Carried(PlainRecord(outcome=Outcome.OK)))
   assert run is None and executed.exec_s > 0
+
+
+def _trained(given):
+  recipe = Plain()
+  recipe.given = given
+  return one_turn.OneTurnWorkflow(recipe, {}).trained([])
+
+
+@pytest.mark.parametrize(
+  'given, problem',
+  [
+    (lambda found: {'plain/rate': 1.0}, "unknown metric 'plain/rate'.*metric_names"),
+    (lambda found: {'actor/lr': 'much'}, 'raised ValueError: .*, line'),
+    (lambda found: {'actor/lr': 1 / len(found)}, 'raised ZeroDivisionError: .*, line'),
+    (lambda found: None, 'raised AttributeError'),
+  ],
+)  # fmt: skip
+def test_metrics_that_cannot_be_logged_end_the_run_by_class_and_file(
+  given, problem
+):
+  with pytest.raises(UserError, match=rf'{WHERE}\.metrics.*{problem}'):
+    _trained(given)
+
+
+def test_metrics_of_its_own_are_numbers(monkeypatch):
+  described = {**metrics.METRICS, 'plain/rate': 'Share of good ones.'}
+  monkeypatch.setattr(metrics, 'METRICS', described)
+  assert _trained(lambda found: {'plain/rate': np.float32(0.5)}) == {
+    'plain/rate': 0.5
+  }
 
 
 def _ended(given) -> Progress:
