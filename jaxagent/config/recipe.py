@@ -1,7 +1,7 @@
 """The recipe that a config names: what an experiment says before any work.
 
 `config.recipe` is a name of REGISTRY, or a class of one's own: 'module:Class', or
-'FILE.py:Class'. Nobody else asks which recipe a run has; what differs is a member of
+'FILE.py:Class'. No other module asks which recipe a run has; what differs is a member of
 `Recipe`.
 """
 

@@ -28,7 +28,7 @@ class TrainedPolicy(Recipe):
   """A policy: fine-tuned on data, trained by RL, evaluated after each.
 
   `run` is the order of things. A subclass says what data SFT has, what RL trains on
-  and how a policy is evaluated. While `run` goes on it has these members:
+  and how a policy is evaluated. During `run` it has these members:
 
   host: tasks, sandbox, environment.
   starts: task -> its starter, run and scored.

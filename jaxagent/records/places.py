@@ -1,8 +1,8 @@
 """Where a run's own kinds of records come from: `records.json` of its work directory.
 
 So that `jaxagent.audit` and other readers find the class of a recipe outside of the
-package. A file that lies in the work directory itself is not imported: whoever is
-given a run to read is not made to run its code.
+package. A module that lies in the work directory itself is not imported: to read a run
+of somebody else's must not run its code.
 """
 
 from __future__ import annotations
