@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from jaxagent import options
 from jaxagent.config import renamed, sections
@@ -57,7 +57,7 @@ def check_overrides(argv: list[str]) -> None:
       '--config is missing; give --config=FILE.py[:VARIANT], such as '
       '--config=configs/stepwise_ppo.py.'
     )
-  file, _, variant = given[-1].partition(':')
+  file, *variant = given[-1].split(':', 1)  # as ml_collections calls it
   if not os.path.isfile(file):
     raise ValueError(
       f'--config={file}: no such file here ({os.getcwd()}); run from a '
@@ -67,7 +67,18 @@ def check_overrides(argv: list[str]) -> None:
     )
   # The experiments of a checkout import each other, from wherever it is run.
   sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(file))))
-  config = runpy.run_path(file)['get_config'](variant)
+  get_config = runpy.run_path(file).get('get_config')
+  if not callable(get_config):
+    raise ValueError(
+      f'--config={file}: it has no function get_config(variant) that returns the '
+      'options; see configs/stepwise_ppo.py.'
+    )
+  config = get_config(*variant)
+  if not isinstance(config, ConfigDict):
+    raise ValueError(
+      f'--config={file}: get_config gives a {type(config).__name__}; it must return '
+      'the options, see configs/stepwise_ppo.py.'
+    )
   for arg in argv:
     if not arg.startswith('--config.'):
       continue

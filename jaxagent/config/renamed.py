@@ -31,7 +31,7 @@ def arguments(argv: Sequence[str]) -> list[str]:
   rest = iter(argv)
   for argument in rest:
     name, given, value = argument.partition('=')
-    if name != '--config.loop':
+    if name not in ('--config.loop', '-config.loop'):  # absl takes both
       found.append(argument)
       continue
     recipe, stage = _of_loop(value if given else next(rest, ''))

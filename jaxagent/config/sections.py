@@ -1,7 +1,7 @@
 """All options of a run: the section of each package under its name.
 
 A section from outside the package, such as a recipe's own, is added by name
-(`configs.common.add_section`); its keys are read, listed and refused like all others,
+(`config.base.add_section`); its keys are read, listed and refused like all others,
 where a config has it.
 """
 

@@ -145,14 +145,26 @@ def _check_same_config(config: ConfigDict, file: pathlib.Path) -> None:
     temporary.write_text(json.dumps(record, indent=1, sort_keys=True))
     os.replace(temporary, file)
     return
-  before = _read(file)
-  changed = _differences(_completed(before, record, config), record)
+  before = _completed(_read(file), record, config)
+  changed = _differences(before, record)
   if changed:
     shown = '; '.join(f'{k}: {a!r} -> {b!r}' for k, a, b in changed[:5])
+    shown += '; ...' if len(changed) > 5 else ''
+    free = {*checks.open_keys(config)}
+    free |= {n for n, s in sections.known(config).items() if s.is_open}
+    if any(
+      not (_has(before, key) and _has(record, key))
+      for key, _, _ in changed
+      if not any(key.startswith(f'{one}.') for one in free)
+    ):
+      raise UserError(
+        f'work directory {file.parent} was made by another version of jaxagent or of '
+        f'its recipe, or by another recipe, whose options are others ({shown}). Resume '
+        'it with the version that made it, or give --work_dir=NEW.'
+      )
     raise UserError(
-      f'work directory {file.parent} was made by another config ({shown}'
-      f'{"; ..." if len(changed) > 5 else ""}). Give --work_dir=NEW, or run '
-      'with the former config.'
+      f'work directory {file.parent} was made by another config ({shown}). Give '
+      '--work_dir=NEW, or run with the former config.'
     )
 
 
@@ -175,6 +187,15 @@ def _completed(before: dict, after: dict, config: ConfigDict) -> dict:
     else:
       node[last] = made.default
   return found
+
+
+def _has(record: Any, key: str) -> bool:
+  """Returns whether a config's record has a dotted key, whatever its value."""
+  for part in key.split('.'):
+    if not isinstance(record, dict) or part not in record:
+      return False
+    record = record[part]
+  return True
 
 
 def _differences(before: Any, after: Any, prefix: str = '') -> list[tuple]:

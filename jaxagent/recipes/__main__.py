@@ -14,6 +14,7 @@ import pathlib
 import re
 import sys
 
+from jaxagent import records
 from jaxagent.config import recipe, sections
 from jaxagent.files import disk
 
@@ -27,6 +28,7 @@ def new(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
   Raises ValueError for a name that cannot be one, or where a file is there.
   """
   taken = {key.partition('.')[0] for key, _ in sections.all_options()}
+  taken |= {*recipe.REGISTRY, *records.kinds()}
   if (
     not re.fullmatch(r'[a-z][a-z0-9_]*', name)
     or keyword.iskeyword(name)
@@ -36,10 +38,10 @@ def new(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
       f'recipe name {name!r} must be a word of small letters, digits and _, such as '
       'ideas, and no word of Python or method of a dictionary.'
     )
-  if name in recipe.REGISTRY or name in taken:
+  if name in taken:
     raise ValueError(
-      f'recipe name {name!r} is taken; choose another than: '
-      f'{", ".join(sorted({*recipe.REGISTRY, *taken}))}.'
+      f'recipe name {name!r} is taken by a recipe, a kind of record or an option; '
+      f'choose another than: {", ".join(sorted(taken))}.'
     )
   paths = [folder / file for file in FILES]
   for path in paths:
@@ -78,7 +80,13 @@ def main(argv: list[str] | None = None) -> int:
     return 0
   try:
     paths = new(arguments.name, arguments.dir)
-  except (ValueError, OSError) as error:
+  except OSError as error:
+    where = f'--dir={arguments.dir}'
+    print(
+      f'error: {where} cannot be written: {error.strerror}', file=sys.stderr
+    )
+    return 2
+  except ValueError as error:
     print(f'error: {error}', file=sys.stderr)
     return 2
   for path in paths:

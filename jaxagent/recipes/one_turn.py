@@ -7,9 +7,10 @@ recorded of it; its record's class gives the reward. `recipes/template` has one.
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from jaxagent.recipes.evaluation import (
   steps_of,
   taken_step,
 )
+from jaxagent.recipes.rules import EQUATION_6_RULES
 from jaxagent.recipes.starts import private_score
 from jaxagent.recipes.trained_policy import TrainedPolicy
 from jaxagent.records import Evaluated, reward_of
@@ -96,12 +98,16 @@ class OneTurn(TrainedPolicy):
   """A policy that answers each prompt once."""
 
   stages = ('all', 'sft', 'evaluate')
+  rules = EQUATION_6_RULES
 
   # What a subclass says -------------------------------------------------------
 
   @abc.abstractmethod
   def problems(self, tasks: Sequence[str]) -> Mapping[str, Problem]:
-    """Returns name -> problem of these tasks; names are unique."""
+    """Returns name -> problem of these tasks; names are unique.
+
+    RL draws from those of the held-in tasks; evaluation asks those of all tasks.
+    """
 
   @abc.abstractmethod
   def carry_out(self, problem: Problem, response: str, job_id: str) -> Carried:
@@ -164,6 +170,24 @@ class OneTurn(TrainedPolicy):
 
   def prepare(self) -> None:
     self._shown = list(self.demonstrations())
+    self._check_problems(self.problems(self.host.heldin))
+
+  def _check_problems(self, found: Mapping[str, Problem]) -> None:
+    """Raises UserError where RL cannot draw from problems; before any long work."""
+    where = f'recipe {self.name!r}: {modules.place_of(type(self))}.problems'
+    for name, problem in found.items():
+      if not (isinstance(problem, Problem) and problem.prompt):
+        raise UserError(
+          f'{where} gives {problem!r:.80} for {name!r}; it must give a Problem with a '
+          'prompt.'
+        )
+    rl = self.config.rl
+    if self.runs_rl and len(found) * rl.group_size < rl.batch_size:
+      raise UserError(
+        f'config.rl.batch_size={rl.batch_size} is more than the {len(found)} problems '
+        f'of {where}, config.rl.group_size={rl.group_size} responses to each; lower '
+        'rl.batch_size, or give more tasks or problems.'
+      )
 
   @property
   def fine_tunes(self) -> bool:
@@ -213,7 +237,12 @@ class OneTurn(TrainedPolicy):
     return OneTurnWorkflow(self, self.problems(self.host.heldin))
 
   def evaluate(self, label: str) -> None:
-    OneTurnEvaluation(self, label).run()
+    OneTurnEvaluation(
+      self,
+      label,
+      self.problems(self.host.heldin + self.host.heldout),
+      self.config.eval.trajectories_per_task,
+    ).run()
 
   def collected_plan(self, tasks: int) -> str:
     return 'demonstrations of the recipe'
@@ -276,15 +305,33 @@ class OneTurnWorkflow:
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
     turns = (turn for sample in samples for turn in sample.steps())
     records = [turn.record for turn in turns if turn.record is not None]
-    found = self._recipe.metrics(records)
+    with _own_code(self._recipe, 'metrics') as where:
+      found = {k: float(v) for k, v in self._recipe.metrics(records).items()}
     try:
       metrics.check_names(found)
     except ValueError as error:
       raise UserError(
-        f'recipe {self.name!r}: metrics: {error} Those of a recipe of your own are '
-        'described in its metric_names.'
+        f'{where}: {error} Those of a recipe of your own are described in its '
+        'metric_names.'
       ) from error
     return found
+
+
+@contextlib.contextmanager
+def _own_code(recipe: OneTurn, method: str) -> Iterator[str]:
+  """Calls a method of a recipe; yields its place, for messages.
+
+  Raises UserError, naming class, file and line, where its code is wrong.
+  """
+  where = f'recipe {recipe.name!r}: {modules.place_of(type(recipe))}.{method}'
+  try:
+    yield where
+  except _OWN_ERRORS as error:
+    line = traceback.extract_tb(error.__traceback__)[-1]
+    raise UserError(
+      f'{where} raised {type(error).__name__}: {error} ({line.filename}, line '
+      f'{line.lineno}). Fix it and rerun the same command; it resumes.'
+    ) from error
 
 
 def _carried_out(
@@ -295,15 +342,8 @@ def _carried_out(
   Raises UserError, naming class and file, where `carry_out` has an error of its own, or
   does not return what it must.
   """
-  where = f'recipe {recipe.name!r}: {modules.place_of(type(recipe))}.carry_out'
-  try:
+  with _own_code(recipe, 'carry_out') as where:
     carried = recipe.carry_out(problem, response, job_id)
-  except _OWN_ERRORS as error:
-    line = traceback.extract_tb(error.__traceback__)[-1]
-    raise UserError(
-      f'{where} raised {type(error).__name__}: {error} ({line.filename}, line '
-      f'{line.lineno}). Fix it and rerun the same command; it resumes.'
-    ) from error
   wanted = recipe.record_type or types.Record
   record = getattr(carried, 'record', None)
   if not isinstance(carried, Carried) or not isinstance(record, wanted):
@@ -342,19 +382,26 @@ class _Asked:
 
 
 class OneTurnEvaluation(Evaluation):
-  """`eval.trajectories_per_task` responses to each problem of every task."""
+  """The same number of responses to each of some problems.
 
-  def __init__(self, recipe: OneTurn, label: str):
-    host, self._recipe = recipe.host, recipe
-    problems = recipe.problems(host.heldin + host.heldout)
-    each = recipe.config.eval.trajectories_per_task
+  each: how many.
+  """
+
+  def __init__(
+    self,
+    recipe: OneTurn,
+    label: str,
+    problems: Mapping[str, Problem],
+    each: int,
+  ):
+    self._recipe = recipe
     self._wanted = {
       f'{name}/{index}': _Sampled(name, problem, index)
       for name, problem in problems.items()
       for index in range(each)
     }
     count = len(self._wanted)
-    super().__init__(host, label, f'evaluate {label}', count, count)
+    super().__init__(recipe.host, label, f'evaluate {label}', count, count)
     self.interaction = _Asked(OneTurnWorkflow(recipe, problems))
     self.policy = rollouts.PolicyRole(recipe.policy.engine, self._request)
     self._found: dict[str, Evaluated] = {}

@@ -89,7 +89,11 @@ class TrainedPolicy(Recipe):
     """Writes summary and report. labels: policies that may have been evaluated."""
     from jaxagent.recipes import stages
 
-    stages.finish(self.host, self.starts, labels)
+    stages.finish(self.host, self.starts, labels, extra=self.figures(labels))
+
+  def figures(self, labels: Sequence[str]) -> Mapping[str, Any]:
+    """Returns figures of its own, JSON-able, for `extra` of summary.json."""
+    return {}
 
   def collected_plan(self, tasks: int) -> str:
     """Returns what `--dry_run` says of the data, for so many tasks."""

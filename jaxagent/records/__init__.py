@@ -9,12 +9,13 @@ from jaxagent.records.codec import (
   DamagedRecord,
   UnknownRecord,
   from_json,
+  kinds,
   load,
   register,
   to_json,
 )
 from jaxagent.records.places import load_noted, note
-from jaxagent.records.rewarded import check, reward_of
+from jaxagent.records.rewarded import reward_of
 from jaxagent.records.solution import SolutionRecord
 from jaxagent.records.step import StepRecord
 from jaxagent.records.trajectory import (
@@ -37,8 +38,8 @@ __all__ = [
   'TrainedTurn',
   'Trajectory',
   'UnknownRecord',
-  'check',
   'from_json',
+  'kinds',
   'load',
   'load_noted',
   'note',

@@ -99,6 +99,11 @@ def _other_with_kind(record: type[Record]) -> str:
   return '' if reserved == own else reserved
 
 
+def kinds() -> set[str]:
+  """Returns the KINDs that are known or kept for a recipe of the package."""
+  return {*_known, *_OF_RECIPES}
+
+
 def load(place: str) -> type[Record]:
   """Imports and registers the record class 'module:Class' or 'FILE.py:Class'.
 

@@ -7,6 +7,7 @@ does not execute code that came with it.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -40,18 +41,45 @@ def load_noted(run: pathlib.Path) -> list[str]:
   )
   if path is None:
     return []
+  places = _read(path)
+  for place in places:
+    found = _file(place)
+    if found is not None and path.parent in found.parents:
+      raise ValueError(
+        f'{path} names {place}, which lies in the run itself and is not imported '
+        f'unasked; if you trust it, give --record {place}.'
+      )
+    try:
+      codec.load(place)
+    except ValueError as error:
+      raise ValueError(f'{path} names {place!r}: {error}') from error
+  return places
+
+
+def _read(path: pathlib.Path) -> list[str]:
+  """Returns the places in a file of notes."""
   try:
-    places = list(map(str, json.loads(path.read_text()).values()))
-  except (ValueError, AttributeError) as error:
+    places = list(json.loads(path.read_text(encoding='utf-8')).values())
+    if not all(isinstance(place, str) for place in places):
+      raise ValueError('a place is no text')
+  except (ValueError, AttributeError, RecursionError) as error:
     raise ValueError(
       f'{path} is damaged ({error}); name the records with --record MODULE:CLASS.'
     ) from error
-  for place in places:
-    file = pathlib.Path(place.rpartition(':')[0])
-    if file.suffix == '.py' and path.parent in file.resolve().parents:
-      raise ValueError(
-        f'{path} names {file}, which lies in the run itself and is not imported '
-        f'unasked; if you trust it, give --record {place}.'
-      )
-    codec.load(place)
   return places
+
+
+def _file(place: str) -> pathlib.Path | None:
+  """Returns file or folder of a place's module, without importing it."""
+  module = place.rpartition(':')[0]
+  if module.endswith('.py'):
+    return pathlib.Path(module).expanduser().resolve()
+  try:
+    spec = importlib.util.find_spec(module.partition('.')[0])
+  except (ImportError, ValueError):
+    return None
+  where = (
+    [spec.origin, *(spec.submodule_search_locations or ())] if spec else []
+  )
+  files = [pathlib.Path(one).resolve() for one in where if one]
+  return files[0] if files else None

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 
 from jaxagent.errors import UserError
 from jaxagent.files import modules
-from jaxagent.records import codec
 from jaxagent.types import NoReward, Record
-
-_REMEDY = 'Fix it and rerun the same command: what was executed is kept.'
 
 
 def reward_of(
@@ -27,21 +24,7 @@ def reward_of(
     raise UserError(
       f'task {record.task!r}: no reward can be derived of a {record.KIND!r} record: '
       f'{modules.place_of(type(record))}.derive: {type(error).__name__}: '
-      f'{" ".join(str(error).split())} {_REMEDY}'
+      f'{" ".join(str(error).split())} Fix it and rerun '
+      'the same command; it resumes.'
     ) from error
   return reward
-
-
-def check(record: Record) -> None:
-  """Raises UserError, naming class and file, for a record that cannot be used.
-
-  That is one that cannot be kept, or that has no reward (see `reward_of`).
-  """
-  try:
-    codec.to_json(record)
-  except (codec.UnknownRecord, codec.DamagedRecord) as error:
-    raise UserError(
-      f'task {record.task!r}: {modules.place_of(type(record))} cannot be kept: '
-      f'{error}. {_REMEDY}'
-    ) from error
-  reward_of(record)

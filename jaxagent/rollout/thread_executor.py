@@ -28,10 +28,10 @@ class ThreadExecutor:
 
   Args:
     inbox: gets the results.
-    run: blocking and thread-safe. An exception counts as an infrastructure failure,
-      with its text: it is retried, never rewarded. A full disk, a `UserError` and a
-      record that has no reward or cannot be kept are no work's failure and would come
-      again: taking from the inbox raises them.
+    run: blocking and thread-safe. An exception, or a record that cannot be kept,
+      counts as an infrastructure failure, with its text: it is retried, never
+      rewarded. A full disk, a `UserError` and a record whose class gives no reward
+      end the run: taking from the inbox raises them.
     threads: works in progress at once.
     slots: executions that `run` lets through at once; as many as threads if
       not given. Worker use is counted by them.
@@ -145,7 +145,9 @@ class ThreadExecutor:
     try:
       executed = self._run(work)
       if executed.record is not None:
-        records.check(executed.record)
+        # The journal must be able to keep it.
+        records.to_json(executed.record)
+        records.reward_of(executed.record)
     except Exception as error:  # noqa: BLE001 - an infrastructure error
       if isinstance(error, UserError) or disk.is_full(error):
         self._inbox.fail(error)

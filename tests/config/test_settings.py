@@ -81,8 +81,23 @@ def test_a_run_of_an_older_version_resumes_where_what_is_new_has_its_default(
     settings.open_work_dir(_config(tmp_path, agent='react'))
   record['rl']['gone'] = 1  # an option that this version has no more
   path.write_text(json.dumps(record))
-  with pytest.raises(UserError, match='rl.gone: 1 -> None'):
+  with pytest.raises(UserError, match='another version .*rl.gone: 1 -> None'):
     settings.open_work_dir(_config(tmp_path))
+
+
+def test_another_key_of_an_open_option_is_no_other_version(tmp_path):
+  for key in ('rollout__chat_template_kwargs', 'model__hf__rope_scaling'):
+    work = tmp_path / key
+    settings.open_work_dir(_config(work))
+    changed = _config(work)
+    *parents, last = key.split('__')
+    node = changed
+    with changed.unlocked():
+      for part in parents:
+        node = node[part]
+      node[last] = {'enable_thinking': False}
+    with pytest.raises(UserError, match='was made by another config'):
+      settings.open_work_dir(changed)
 
 
 def test_damaged_config_record_is_named(tmp_path):

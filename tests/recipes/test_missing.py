@@ -154,7 +154,7 @@ def test_a_record_whose_reward_is_not_finite_ends_the_evaluation_by_name(
 ):
   monkeypatch.setattr(StepRecord, 'derive', lambda *given: float('nan'))
   with pytest.raises(
-    UserError, match=r'StepRecord.derive gives nan; .*what was executed is kept'
+    UserError, match=r'StepRecord.derive gives nan; .*it resumes'
   ):
     evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
   monkeypatch.undo()

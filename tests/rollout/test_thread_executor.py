@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 
+import pytest
+
+from jaxagent.errors import UserError
 from jaxagent.interactions import Execute
+from jaxagent.records import codec
 from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.work import Key, Work
-from jaxagent.types import Executed, Outcome, Prompt
+from jaxagent.types import Executed, Outcome, Prompt, Record
 
 A, B, C = (Key(name, 1, 0) for name in 'abc')
 
@@ -97,3 +102,46 @@ def test_an_exception_is_an_infrastructure_error_and_warned_of_once_a_minute(
     '1 execution failed through no fault of the policy and will be tried again, '
     'the last with: RuntimeError: no such pool'
   ]
+
+
+def _ends(run) -> UserError:
+  """Returns the error that ends a run whose executions are `run`."""
+  inbox = JournalledInbox()
+  executor = ThreadExecutor(inbox, run, threads=1)
+  executor.submit(_work(A))
+  with pytest.raises(UserError) as found:
+    inbox.take(5.0)
+  executor.close()
+  return found.value
+
+
+def test_an_error_of_the_users_ends_the_run_and_is_not_tried_again():
+  tries = []
+
+  def run(work):
+    tries.append(work)
+    raise UserError('give another model')
+
+  assert str(_ends(run)) == 'give another model'
+  assert len(tries) == 1
+
+
+@pytest.mark.parametrize(
+  'reward', (float('nan'), float('inf'), None, 'much', 'raises')
+)
+def test_a_record_whose_class_gives_no_reward_ends_the_run_by_name(
+  monkeypatch, reward
+):
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class Odd(Record):
+    KIND = 'odd'
+
+    def derive(self, switches=None):
+      return {}['gone'] if reward == 'raises' else reward
+
+  monkeypatch.setattr(codec, '_known', {**codec._known, 'odd': Odd})
+  record = Odd(outcome=Outcome.OK, task='wine')
+  error = str(_ends(lambda work: Executed(Outcome.OK, 1.0, record=record)))
+  what = 'KeyError' if reward == 'raises' else repr(reward)
+  assert 'Odd in ' in error and __file__ in error and what in error
+  assert '\n' not in error

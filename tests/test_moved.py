@@ -1,0 +1,35 @@
+"""Modules by their former names, for one version."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import jaxagent
+
+
+def _python(program: str) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-c', program], capture_output=True, text=True, timeout=60
+  )
+
+
+def test_the_documented_former_import_works_and_names_the_new_one():
+  done = _python('from jaxagent import summary; print(summary.load)')
+  assert done.returncode == 0 and 'function load' in done.stdout
+  message = 'jaxagent.summary is now jaxagent.analysis.summary'
+  assert done.stderr.count(message) == 1
+
+
+def test_a_name_that_never_was_is_an_error():
+  done = _python('from jaxagent import sumary')
+  assert done.returncode == 1 and "cannot import name 'sumary'" in done.stderr
+
+
+@pytest.mark.parametrize('name', jaxagent._MOVED)
+def test_every_former_module_is_where_it_is_said_to_be(name):
+  module = importlib.import_module(jaxagent._MOVED[name])
+  with pytest.warns(FutureWarning, match=f'jaxagent.{name} is now'):
+    assert jaxagent.__getattr__(name) is module
+  delattr(jaxagent, name)
