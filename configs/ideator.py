@@ -47,6 +47,8 @@ def get_config(arg: str = '') -> common.ConfigDict:
   config.rl.group_size = 8
   config.rl.aggregation = 'seq-mean-token-mean'
   config.rl.kl_coef = 0.0
+  config.rl.validate_every = 10
+  config.rl.keep_best = True
   config.rl.ppo_epochs = 1
   config.rl.minibatches = 1
   if variant == 'qwen3-8b':
