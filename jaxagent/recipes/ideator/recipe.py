@@ -64,6 +64,15 @@ class Ideator(TrainedPolicy):
     'ideator': IdeatorOptions,
     'pool': PoolOptions,
   }
+  metric_names: ClassVar[dict[str, str]] = {
+    'ideator/mixed_groups': 'Share of groups with different rewards, which teach GRPO.',
+    'ideator/distinct_ideas': 'Share of different ACTIONs among the ideas of a batch.',
+    'ideator/type_entropy': 'Entropy of the types of a batch of ideas, in nats.',
+    'ideator/best_of_8': 'Expected best reward of 8 ideas to a state.',
+    'ideator/mean_of_8': 'Mean reward of the same groups of 8 or more.',
+    'ideator/best_is_not_last': 'Share of ideas whose best submission is not the last.',
+    'ideator/result/': 'Share of ideas that ended so: improved, no_op, format_error, ...',
+  }
   rules: ClassVar[tuple[checks.Rule, ...]] = (
     *EQUATION_6_RULES,
     checks.Rule(
@@ -72,12 +81,6 @@ class Ideator(TrainedPolicy):
     checks.Rule(('ideator.prompt',), _template, 'run'),
   )
   _pool: Pool
-
-  @property
-  def metric_names(self) -> dict[str, str]:  # type: ignore[override]
-    from jaxagent.recipes.ideator.workflow import METRICS
-
-    return METRICS
 
   def stand_ins(self, host: Host) -> Sequence[Any]:
     from jaxagent.recipes.ideator import roles

@@ -32,16 +32,6 @@ from jaxagent.training.policy import Policy, seed_of
 if TYPE_CHECKING:
   from jaxagent.runtime.host import Host
 
-METRICS = {
-  'ideator/mixed_groups': 'Share of groups with different rewards, which teach GRPO.',
-  'ideator/distinct_ideas': 'Share of different ACTIONs among the ideas of a batch.',
-  'ideator/type_entropy': 'Entropy of the types of a batch of ideas, in nats.',
-  'ideator/best_of_8': 'Expected best reward of 8 ideas to a state.',
-  'ideator/mean_of_8': 'Mean reward of the same groups of 8 or more.',
-  'ideator/best_is_not_last': 'Share of ideas whose best submission is not the last.',
-  'ideator/result/': 'Share of ideas that ended so: improved, no_op, format_error, ...',
-}
-
 
 def make_ideas(
   host: Host,
@@ -156,7 +146,7 @@ class IdeaWorkflow:
 def figures(
   groups: Sequence[Sequence[float]], records: Sequence[IdeaRecord]
 ) -> dict[str, float]:
-  """Returns METRICS of a batch of ideas, by group and all together."""
+  """Returns `Ideator.metric_names` of a batch of ideas, by group and all together."""
   ideas = [r for r in records if r.valid_action]
   best = collapse.best_beside_mean(groups) or (None, None)
   found: dict[str, float | None] = {
