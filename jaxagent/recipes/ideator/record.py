@@ -117,7 +117,7 @@ class ImplementerStepRecord(Record):
   idea_type, family: of the answer to a question; '' else. The family is a scripted
     idea's, the type by it or by a model.
   format_error: why a model's answer to a question is no idea; '' else.
-  advice_prompt_tokens, advice_tokens, advice_s: what that answer took, where it was
+  advice_prompt_tokens, advice_tokens, advice_answer_s: what that answer took, where it was
     counted.
   """
 
@@ -129,7 +129,7 @@ class ImplementerStepRecord(Record):
   format_error: str = optional('')
   advice_prompt_tokens: int | None = optional(None)
   advice_tokens: int | None = optional(None)
-  advice_s: float | None = optional(None)
+  advice_answer_s: float | None = optional(None)
 
   @property
   def is_edit(self) -> bool:
