@@ -20,6 +20,7 @@ setup(
   packages=find_packages(include=['jaxagent', 'jaxagent.*']),
   package_data={
     'jaxagent': [
+      'recipes/ideator/*.j2',
       'report/*.j2',
       'report/*.html',
       'recipes/template/*.txt',

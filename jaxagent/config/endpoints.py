@@ -47,10 +47,11 @@ def extra_of(config: ConfigDict, role: str) -> dict[str, Any]:
 
 def rules() -> tuple[Rule, ...]:
   """Returns rules between a role and the role whose model it uses."""
-  return tuple(map(_extra, WITHOUT))
+  return tuple(map(extra_rule, WITHOUT))
 
 
-def _extra(role: str) -> Rule:
+def extra_rule(role: str) -> Rule:
+  """Returns the rule that `ROLE.extra` is for an endpoint alone."""
   key = f'{role}.extra'
 
   def check(config: ConfigDict) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from jaxagent import options
-from jaxagent.config import checks, endpoints, renamed, rules, sections
+from jaxagent.config import checks, renamed, rules, sections
 from jaxagent.errors import UserError
 from jaxagent.files import disk
+from jaxagent.llm.config import Endpoint
 
 # Where results go, not what they are: left out of the config's hash.
 _PLACE = ('work_dir', 'dry_run', 'recipe', 'stage', 'name')
@@ -71,8 +72,10 @@ def config_record(config: ConfigDict) -> dict:
       _put(record, name, options.as_dict(checks.get(config, name)))
   for name, key in sections.RETIRED.items():
     _put(record, name, key.value)
-  for role in endpoints.WITHOUT:
-    record.get(role, {}).pop('max_concurrency', None)  # how fast, not what
+  for role, section in sections.known(config).items():
+    if issubclass(section, Endpoint):
+      for name in section.free:  # how fast or how dear, not what
+        record.get(role, {}).pop(name, None)
   return {k: v for k, v in record.items() if k not in _PLACE}
 
 

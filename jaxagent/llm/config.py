@@ -31,6 +31,8 @@ class Endpoint(Section):
   """
 
   without: ClassVar[str] = 'scripted'
+  # Options that say how fast or how dear, not what: a resumed run may change them.
+  free: ClassVar[tuple[str, ...]] = ('max_concurrency',)
 
   kind: str = option(
     'scripted',

@@ -89,28 +89,11 @@ def _summary(
     isolation_tier=host.pool.tier,
     stand_ins=host.stand_ins,
   )
-  scales = scoring.scales(host, starts)
   k = config.eval.k
   if any(missing.values()):
     k = _largest_k(k, evaluated)
     summary.set_extra('missing_trajectories', missing)
-  for split in ('heldin', 'heldout'):
-    for policy in ('starter', *evaluated):
-      if policy == 'starter':
-        runs = scoring.starter_runs(host, starts, split)
-      else:
-        runs = scoring.runs_of(evaluated[policy], split)
-      summary.set_section(
-        policy,
-        split,
-        evaluation.section(
-          runs,
-          scales,
-          k=k,
-          seed=config.seed,
-          deterministic=policy == 'starter',
-        ),
-      )
+  _set_sections(host, summary, starts, evaluated, k)
   for task in host.heldin + host.heldout:
     reason = label_sources.untrusted(host.spec(task), host.pool.tier)
     if reason:
@@ -143,6 +126,34 @@ def _summary(
   for name, part, steps in behaviour_parts(evaluated, traces):
     summary.set_behaviour(name, part, behaviour.figures(steps))
   return summary
+
+
+def _set_sections(
+  host: Host,
+  summary: Summary,
+  starts: Mapping[str, Start],
+  evaluated: Mapping[str, Sequence[Evaluated]],
+  k: int,
+) -> None:
+  """Adds the intervals of each policy on each split."""
+  scales = scoring.scales(host, starts)
+  for split in ('heldin', 'heldout'):
+    for policy in ('starter', *evaluated):
+      if policy == 'starter':
+        runs = scoring.starter_runs(host, starts, split)
+      else:
+        runs = scoring.runs_of(evaluated[policy], split)
+      summary.set_section(
+        policy,
+        split,
+        evaluation.section(
+          runs,
+          scales,
+          k=k,
+          seed=host.config.seed,
+          deterministic=policy == 'starter',
+        ),
+      )
 
 
 def _largest_k(k: int, evaluated: Mapping) -> int:

@@ -24,10 +24,13 @@ with file and function at each step; docs/glossary.md has the terms.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import math
+import pathlib
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from jaxagent import records
@@ -97,18 +100,30 @@ def run(
   log = RolloutLog(host.work / rollout_log.LOG, RealClock())
   scheduler = _scheduler(host, workflow, sampler, inbox, journal, log)
   try:
-    start, counts = _resume(
-      checkpoints, journal, learner, scheduler, workflow.name
-    )
-    policy.engine.update_weights(learner.policy_params, start)
-    saver = Saver(
-      checkpoints, journal, learner, scheduler, counts, workflow.name
-    )
-    _Loop(host, workflow, learner, policy, scheduler, saver, validator).run(
-      start
-    )
-    # The ledger beside the checkpoint is for people and for audits.
-    scheduler.ledger.save(directory / 'ledger.json')
+    with _errors_named(directory):
+      start, counts = _resume(
+        checkpoints, journal, learner, scheduler, workflow.name
+      )
+      policy.engine.update_weights(learner.policy_params, start)
+      saver = Saver(
+        checkpoints, journal, learner, scheduler, counts, workflow.name
+      )
+      _Loop(host, workflow, learner, policy, scheduler, saver, validator).run(
+        start
+      )
+      # The ledger beside the checkpoint is for people and for audits.
+      scheduler.ledger.save(directory / 'ledger.json')
+  finally:
+    scheduler.close()
+    log.close()
+    journal.close()
+
+
+@contextlib.contextmanager
+def _errors_named(directory: pathlib.Path) -> Iterator[None]:
+  """Turns errors of scheduler and journal into those that end a run by name."""
+  try:
+    yield
   except StalledError as error:
     raise MachineryError(
       f'rl: {error} Fix the cause and rerun the same command; it resumes from the '
@@ -120,12 +135,8 @@ def run(
     ) from error
   except JournalError as error:
     raise UserError(
-      f'rl: {error} It is kept in {journal.directory}.'
+      f'rl: {error} It is kept in {directory / "journal"}.'
     ) from error
-  finally:
-    scheduler.close()
-    log.close()
-    journal.close()
 
 
 def _register(workflow: RolloutWorkflow) -> None:

@@ -119,9 +119,17 @@ def runs_of(host: Host, kind: str) -> Runs:
   )
 
 
-def frozen_of(host: Host, kind: str) -> dict[str, FrozenRole]:
-  """Returns the roles of runs with an Ideator of a kind."""
-  found = {IMPLEMENTER: roles.implementer(host, seek_help=kind != 'none')}
+def frozen_of(
+  host: Host, kind: str, implementer: str = ''
+) -> dict[str, FrozenRole]:
+  """Returns the roles of runs with an Ideator of a kind.
+
+  implementer: of which kind; '': that of `config.implementer.kind`.
+  """
+  asks = kind != 'none'
+  found = {
+    IMPLEMENTER: roles.implementer(host, seek_help=asks, kind=implementer)
+  }
   if (answers := roles.ideator(host, kind)) is not None:
     found[IDEATOR] = answers
   return found

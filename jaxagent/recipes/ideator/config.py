@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar
+import math
+from typing import Any, ClassVar
 
 from jaxagent.llm.config import Endpoint, TextEndpoint
-from jaxagent.options import Section, option, with_default
+from jaxagent.options import Relation, Section, option, relation, with_default
 from jaxagent.recipes.ideator.prompt import MAX_TRACE_TOKENS
+from jaxagent.recipes.ideator.types_of import MAX_TOKENS
 from jaxagent.rewards.ideator import FIRST_SCORES
 
 BEFORE = ('best', 'last')
@@ -15,15 +17,66 @@ BEFORE = ('best', 'last')
 KINDS = ('scripted', 'openai', 'null', 'vague', 'blind', 'none')
 
 
+IMPLEMENTERS = ('scripted', 'scripted_relative')  # that need no endpoint
+PRICES = ('prompt', 'completion')
+
+
+def _is_price(value: Any) -> bool:
+  return type(value) in (int, float) and math.isfinite(value) and value >= 0
+
+
+def _check_prices(key: str, value: dict[str, Any]) -> str:
+  if not value:
+    return ''
+  if set(value) == set(PRICES) and all(map(_is_price, value.values())):
+    return ''
+  return (
+    f'{key}={value!r} must give prompt and completion, each a number of 0 or more: '
+    "the prices of a million tokens, such as {'prompt': 0.5, 'completion': 2.0}."
+  )
+
+
 @dataclasses.dataclass(frozen=True)
-class ImplementerOptions(TextEndpoint):
+class PricedEndpoint(TextEndpoint):
+  """A `TextEndpoint` whose answers cost money."""
+
+  free: ClassVar[tuple[str, ...]] = ('max_concurrency', 'prices', 'max_spend')
+
+  prices: dict[str, Any] = option(
+    {},
+    help='Prices of a million tokens of prompts and answers; {}: nothing is counted.',
+    example="{'prompt': 0.5, 'completion': 2.0}",
+    check=_check_prices,
+    advanced=True,
+  )
+  max_spend: float = option(
+    0.0,
+    least=0,
+    help='Money after which nothing is asked and the run stops; the same command with '
+    'a higher one resumes it. 0: no limit.',
+    advanced=True,
+  )
+
+  relations: ClassVar[tuple[Relation, ...]] = (
+    relation(
+      'max_spend',
+      'prices',
+      holds=lambda most, prices: not most or prices,
+      say='{at}max_spend={max_spend} needs {at}prices; give those of a million '
+      "tokens, such as {{'prompt': 0.5, 'completion': 2.0}}.",
+    ),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class ImplementerOptions(PricedEndpoint):
   """The frozen model that writes and runs code, and may ask for help."""
 
   kind: str = with_default(
     Endpoint,
     'kind',
     'scripted',
-    choices=('scripted', 'scripted_relative', 'openai'),
+    choices=(*IMPLEMENTERS, 'openai'),
     help='scripted: the offline stand-in; scripted_relative: one with other habits; '
     'openai: an endpoint.',
   )
@@ -31,6 +84,13 @@ class ImplementerOptions(TextEndpoint):
     Endpoint, 'base_url', 'http://127.0.0.1:8000/v1', advanced=False
   )
   model: str = with_default(Endpoint, 'model', '', advanced=False)
+  also: tuple[str, ...] = option(
+    (),
+    choices=IMPLEMENTERS,
+    help='Further Implementers with which every arm and policy is evaluated; '
+    '(): none.',
+    advanced=True,
+  )
   max_steps: int = option(50, unit='steps', help='Messages of a run.')
   time_limit_s: float = option(
     3600.0,
@@ -45,9 +105,19 @@ class ImplementerOptions(TextEndpoint):
     advanced=True,
   )
 
+  relations = (
+    relation(
+      'also',
+      'kind',
+      holds=lambda also, kind: kind not in also,
+      say='{at}also={also!r} holds {at}kind={kind!r}, with which every arm is '
+      'evaluated anyway; leave it out.',
+    ),
+  )
+
 
 @dataclasses.dataclass(frozen=True)
-class IdeatorOptions(TextEndpoint):
+class IdeatorOptions(PricedEndpoint):
   """The Ideator: who answers while the pool is made, its prompt, its reward."""
 
   without: ClassVar[str] = 'scripted'
@@ -114,6 +184,30 @@ class IdeatorOptions(TextEndpoint):
     choices=KINDS,
     help='Ideators that are evaluated beside the policies.',
   )
+  boards: str = option(
+    '',
+    is_path=True,
+    help='Folder with human leaderboards, TASK.csv with a column score, best first; a '
+    "task without one has its reference board. '': no folder.",
+    advanced=True,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierOptions(PricedEndpoint):
+  """The source of the types of ideas in evaluated runs (appendix E)."""
+
+  without: ClassVar[str] = 'rule'
+
+  kind: str = with_default(
+    Endpoint,
+    'kind',
+    'rule',
+    choices=('rule', 'openai'),
+    help='rule: by the family of a scripted idea; openai: an endpoint is asked.',
+    advanced=True,
+  )
+  max_tokens: int = with_default(TextEndpoint, 'max_tokens', MAX_TOKENS)
 
 
 @dataclasses.dataclass(frozen=True)

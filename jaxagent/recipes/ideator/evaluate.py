@@ -6,8 +6,9 @@ score on the private rows; that of the best one by validation stands beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jaxagent import types
 from jaxagent.envs.implementer_state import (
@@ -17,18 +18,20 @@ from jaxagent.envs.implementer_state import (
 )
 from jaxagent.envs.step_env import FLOOR_S
 from jaxagent.errors import in_one_line
-from jaxagent.interactions import POLICY, Progress
+from jaxagent.interactions import POLICY, Generate, Progress
 from jaxagent.recipes.evaluation import Evaluation, split_of
-from jaxagent.recipes.ideator import collect
+from jaxagent.recipes.ideator import classify, collect
 from jaxagent.recipes.ideator.interaction import (
+  IMPLEMENTER,
   Adviser,
   Run,
   Runs,
   execute,
   scores,
 )
+from jaxagent.recipes.ideator.parser import Idea, parse_idea
 from jaxagent.recipes.ideator.record import ImplementerStepRecord
-from jaxagent.recipes.ideator.types_of import type_of_family
+from jaxagent.recipes.ideator.types_of import UNPARSED, type_of_family
 from jaxagent.recipes.ideator.workflow import Prompts
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.work import Ask, Work
@@ -42,19 +45,24 @@ if TYPE_CHECKING:
   from jaxagent.runtime.host import Host
 
 
+COUNTED = ('prompt_tokens', 'tokens', 'answer_s')  # of an answer
+
+
 class ArmEvaluation(Evaluation):
   """`eval.trajectories_per_task` runs of every task with one Ideator.
 
-  label: 'sft' or 'rl' of the policy, else of `ideator.arms`.
+  arm: 'sft' or 'rl' of the policy, else of `ideator.arms`.
   policy: of the first two; None of an arm without one.
+  implementer: kind of the Implementer; '': that of `config.implementer.kind`.
   """
 
   def __init__(
     self,
     host: Host,
-    label: str,
+    arm: str,
     starts: Mapping[str, Start],
     policy: Policy | None = None,
+    implementer: str = '',
   ):
     self._starts = starts
     self._runs = [
@@ -64,18 +72,23 @@ class ArmEvaluation(Evaluation):
     ]
     count = len(self._runs)
     most = count * host.config.implementer.max_steps
+    label = label_of(arm, implementer)
     super().__init__(host, label, f'evaluate {label}', count, most)
     self._env = collect.environment(host)
     if policy is None:
-      self.interaction = collect.runs_of(host, label)
-      self.frozen = collect.frozen_of(host, label)
+      self.interaction = collect.runs_of(host, arm)
+      self.frozen = collect.frozen_of(host, arm, implementer)
     else:
       self.interaction = self._advised_by(policy)
-      self.frozen = collect.frozen_of(host, 'null')  # no other Ideator is asked
+      # No other Ideator is asked.
+      self.frozen = collect.frozen_of(host, 'null', implementer)
       self.policy = rollouts.PolicyRole(
         policy.engine, lambda ask: self._request(policy, ask)
       )
+    self._text = policy.text if policy is not None else _text_of
     self._found: dict[str, Evaluated] = {}
+    # (run, step) -> the idea that was given there, and the state that it was given in
+    self._ideas: dict[tuple[str, int], tuple[ImplementerState, Idea]] = {}
 
   def _advised_by(self, policy: Policy) -> Runs:
     options, prompts = self.host.config.implementer, Prompts(self.host)
@@ -113,7 +126,7 @@ class ArmEvaluation(Evaluation):
     steps: tuple[TakenStep, ...] = ()
     score = None
     if progress is not None and not error:
-      steps = self._steps(progress.state.state, progress)
+      steps = self._steps(prompt.prompt_id, progress)
       valid = [s.private for s in steps if s.private is not None]
       score = valid[-1] if valid else None
     record = Evaluated(
@@ -129,20 +142,25 @@ class ArmEvaluation(Evaluation):
     if error:
       self.missing.append(record)
 
-  def _steps(
-    self, state: ImplementerState, progress: Progress
-  ) -> tuple[TakenStep, ...]:
+  def _steps(self, run: str, progress: Progress) -> tuple[TakenStep, ...]:
     """Returns the messages of a run, those that ran nothing included."""
-    graded = iter(scores(progress))
-    spec = self.host.spec(state.task)
+    state = progress.state.state
+    graded, asked = iter(scores(progress)), iter(progress.state.asked)
     steps = []
-    for step in state.steps:
+    for number, (step, said) in enumerate(
+      zip(state.steps, messages(progress, self._text))
+    ):
       private = None
       if step.kind in PROGRAMS:
         _, private = next(graded)
-      family = ''
-      if step.kind == SEEK_HELP and (action := action_of(step.observation)):
-        family = family_of(action, spec.kind, spec.modality)
+      family = kind = ''
+      if step.kind == SEEK_HELP and said.idea is not None:
+        self._ideas[run, number] = (next(asked), said.idea)
+        spec = self.host.spec(state.task)
+        family = family_of(said.idea.action, spec.kind, spec.modality)
+        kind = type_of_family(family) if family else UNPARSED
+      elif said.advice is not None:
+        next(asked)  # it was answered with what is no idea
       record = ImplementerStepRecord(
         task=state.task,
         outcome=step.outcome,
@@ -153,37 +171,132 @@ class ArmEvaluation(Evaluation):
         score_after=step.score,
         valid_action=step.kind != 'invalid',
         family=family,
-        idea_type=type_of_family(family) if family else '',
+        idea_type=kind,
+        format_error=said.error,
+        **{f'advice_{k}': v for k, v in (said.advice or {}).items()},
       )
-      steps.append(TakenStep(record=record, private=private))
+      steps.append(TakenStep(record=record, private=private, **said.cost))
     return tuple(steps)
 
   def records(self) -> list[Evaluated]:
+    if classify.is_asked(self.host):
+      self._classify()
     return [self._found[f'{task}-{index}'] for task, index in self._runs]
+
+  def _classify(self) -> None:
+    """Puts the types that the classifier names into the records."""
+    places = sorted(self._ideas)
+    named = classify.types(self.host, [self._ideas[at] for at in places])
+    for (run, number), kind in zip(places, named):
+      steps = list(self._found[run].steps)
+      record = steps[number].record
+      assert isinstance(record, ImplementerStepRecord)  # `_steps` made it
+      record = dataclasses.replace(record, idea_type=kind)
+      steps[number] = dataclasses.replace(steps[number], record=record)
+      self._found[run] = dataclasses.replace(
+        self._found[run], steps=tuple(steps)
+      )
+
+
+def label_of(arm: str, implementer: str = '') -> str:
+  """Returns the label of a pair; '' is the Implementer of the config."""
+  return f'{arm}-{implementer}' if implementer else arm
+
+
+def _text_of(result: Any) -> str:
+  return result if isinstance(result, str) else result.text
+
+
+@dataclasses.dataclass
+class Message:
+  """A message of the Implementer: its cost, and that of the answer to its question.
+
+  Costs are of `prompt_tokens`, `tokens` and `answer_s`, those that were counted.
+
+  advice: None where no model was asked.
+  idea: None where there is none. error: why a model's answer is none.
+  """
+
+  cost: Mapping[str, Any]
+  advice: Mapping[str, Any] | None = None
+  idea: Idea | None = None
+  error: str = ''
+
+
+def messages(progress: Progress, text: Callable[[Any], str]) -> list[Message]:
+  """Returns the messages of a run, in order. text: of an Ideator's result."""
+  found: list[Message] = []
+  for call, result in progress.results:
+    if not isinstance(call, Generate):
+      continue
+    if call.role == IMPLEMENTER:
+      found.append(Message(_cost(result)))
+      continue
+    found[-1].advice = _cost(result)
+    idea = parse_idea(text(result))
+    if isinstance(idea, Idea):
+      found[-1].idea = idea
+    else:
+      found[-1].error = idea.reason
+  return found
+
+
+def _cost(result: Any) -> dict[str, Any]:
+  if isinstance(result, types.Completion):
+    return {
+      'prompt_tokens': len(result.prompt_ids),
+      'tokens': len(result.token_ids),
+    }
+  cost = getattr(result, 'cost', {})
+  return {k: cost[k] for k in COUNTED if cost.get(k) is not None}
+
+
+def fates(
+  record: Evaluated, higher_is_better: bool
+) -> dict[int, tuple[str, bool | None]]:
+  """Returns step -> (type, improved) of the ideas of a run.
+
+  An idea is carried out by the next program that the Implementer runs, and improves
+  where that has the best score so far; None where none follows it.
+  """
+  found: dict[int, tuple[str, bool | None]] = {}
+  best: float | None = None
+  asked: int | None = None
+  for number, step in enumerate(record.steps):
+    made = step.record
+    if not isinstance(made, ImplementerStepRecord):
+      continue
+    if made.action == SEEK_HELP:
+      asked = None
+      if made.idea_type:
+        asked, found[number] = number, (made.idea_type, None)
+    elif made.action in PROGRAMS:
+      score = made.score_after
+      gained = score is not None and (
+        best is None or (score > best if higher_is_better else score < best)
+      )
+      if asked is not None:
+        found[asked] = (found[asked][0], gained)
+      asked, best = None, score if gained else best
+  return found
 
 
 def ideas_of(
   record: Evaluated, higher_is_better: bool
 ) -> list[tuple[str, bool]]:
   """Returns (type, improved) of the ideas that a run's next step carried out."""
-  found: list[tuple[str, bool]] = []
-  best: float | None = None
-  asked = ''
-  for step in record.steps:
-    made = step.record
-    if not isinstance(made, ImplementerStepRecord):
-      continue
-    if made.action == SEEK_HELP:
-      asked = made.idea_type
-    elif made.action in PROGRAMS:
-      score = made.score_after
-      gained = score is not None and (
-        best is None or (score > best if higher_is_better else score < best)
-      )
-      if asked:
-        found.append((asked, gained))
-      asked, best = '', score if gained else best
-  return found
+  pairs = fates(record, higher_is_better).values()
+  return [(kind, gained) for kind, gained in pairs if gained is not None]
+
+
+def actions_of(record: Evaluated) -> list[str]:
+  """Returns the ACTIONs of a run's ideas."""
+  found = [
+    action_of(step.record.observation)
+    for step in record.steps
+    if step.record.action == SEEK_HELP
+  ]
+  return [action for action in found if action is not None]
 
 
 def best_by_valid(record: Evaluated, higher_is_better: bool) -> float | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pathlib
 import random
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jaxagent.config import checks
-from jaxagent.config.tasks import choose_tasks
+from jaxagent.config import checks, endpoints
+from jaxagent.config.tasks import choose_tasks, folder
+from jaxagent.envs.tasks import load_task
 from jaxagent.errors import UserError
 from jaxagent.recipes.ideator.config import (
+  ClassifierOptions,
   IdeatorOptions,
   ImplementerOptions,
   PoolOptions,
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
   from jaxagent.recipes.ideator.interaction import HelpState
   from jaxagent.recipes.ideator.pool import Pool
+  from jaxagent.records import Evaluated
   from jaxagent.runtime.host import Host
   from jaxagent.training import sft
   from jaxagent.training.workflow import RolloutWorkflow
@@ -53,6 +57,29 @@ def _template(config: ConfigDict) -> str:
   return ''
 
 
+def _boards(config: ConfigDict) -> str:
+  from jaxagent.analysis.boards import human_board
+  from jaxagent.recipes.ideator.figures import board_file
+
+  if not config.ideator.boards:
+    return ''
+  if not pathlib.Path(config.ideator.boards).is_dir():
+    return (
+      f'config.ideator.boards={config.ideator.boards!r} is no folder; give that of '
+      "the leaderboards TASK.csv, or ''."
+    )
+  for names in choose_tasks(config):
+    for task in names:
+      if (path := board_file(config, task)) is None:
+        continue
+      spec = load_task(task, folder(config))
+      try:
+        human_board(path, task=task, higher_is_better=spec.higher_is_better)
+      except ValueError as error:
+        return f'config.ideator.boards: {checks.line(error)}'
+  return ''
+
+
 class Ideator(TrainedPolicy):
   """An Implementer asks, the policy answers with one idea, execution rewards it."""
 
@@ -62,7 +89,18 @@ class Ideator(TrainedPolicy):
   sections = {
     'implementer': ImplementerOptions,
     'ideator': IdeatorOptions,
+    'classifier': ClassifierOptions,
     'pool': PoolOptions,
+  }
+  metric_names: ClassVar[dict[str, str]] = {
+    'ideator/mixed_groups': 'Share of groups with different rewards, which teach GRPO.',
+    'ideator/distinct_ideas': 'Share of different ACTIONs among the ideas of a batch.',
+    'ideator/type_entropy': 'Entropy of the types of a batch of ideas, in nats.',
+    'ideator/best_of_8': 'Expected best reward of 8 ideas to a state.',
+    'ideator/mean_of_8': 'Mean reward of the same groups of 8 or more.',
+    'ideator/best_is_not_last': 'Share of ideas whose best submission is not the last.',
+    'ideator/arm/': 'Figure of an arm and split of the evaluation, see docs/ideator.md.',
+    'ideator/result/': 'Share of ideas that ended so: improved, no_op, format_error, ...',
   }
   rules: ClassVar[tuple[checks.Rule, ...]] = (
     *EQUATION_6_RULES,
@@ -70,24 +108,24 @@ class Ideator(TrainedPolicy):
       ('pool.train_per_task', 'rl.batch_size', 'rl.group_size'), _fills_a_batch
     ),
     checks.Rule(('ideator.prompt',), _template, 'run'),
+    checks.Rule(
+      ('ideator.boards', 'tasks.heldin', 'tasks.heldout'), _boards, 'run'
+    ),
+    *map(endpoints.extra_rule, ('implementer', 'ideator', 'classifier')),
   )
   _pool: Pool
-
-  @property
-  def metric_names(self) -> dict[str, str]:  # type: ignore[override]
-    from jaxagent.recipes.ideator.workflow import METRICS
-
-    return METRICS
 
   def stand_ins(self, host: Host) -> Sequence[Any]:
     from jaxagent.recipes.ideator import roles
     from jaxagent.stand_ins.implementer import HABITS, ScriptedImplementer
 
     found: list[Any] = []
-    if (kind := self.config.implementer.kind) in HABITS:
-      found.append(
-        ScriptedImplementer(HABITS[kind], name=f'{kind}_implementer')
-      )
+    own = self.config.implementer
+    found += [
+      ScriptedImplementer(HABITS[kind], name=f'{kind}_implementer')
+      for kind in (own.kind, *own.also)
+      if kind in HABITS
+    ]
     kinds = {self.config.ideator.kind, *self.config.ideator.arms}
     found += [
       roles.teacher(host, kind)
@@ -158,32 +196,66 @@ class Ideator(TrainedPolicy):
   def workflow(self) -> RolloutWorkflow:
     from jaxagent.recipes.ideator.workflow import IdeaWorkflow
 
-    states = {item.key: item for item in self._pool.train}
-    return IdeaWorkflow(self.host, states, self.policy)
+    return IdeaWorkflow(self.host, self._pool, self.policy)
+
+  @property
+  def validates(self) -> bool:
+    return self.config.pool.valid_per_task > 0
 
   def evaluate(self, label: str) -> None:
-    from jaxagent.recipes.ideator.evaluate import ArmEvaluation
+    from jaxagent.recipes import stages
+    from jaxagent.recipes.ideator.evaluate import ArmEvaluation, label_of
 
-    ArmEvaluation(self.host, label, self.starts, self.policy).run()
+    for implementer in ('', *self.config.implementer.also):
+      if implementer:
+        stages.set_aside_older(
+          self.host.work, label_of(label, implementer), self.learner.updates
+        )
+      ArmEvaluation(
+        self.host, label, self.starts, self.policy, implementer
+      ).run()
 
   def finish(self, labels: Sequence[str]) -> None:
     """Evaluates the arms without a policy; writes summary and report."""
+    from jaxagent.metrics import MetricWriter
     from jaxagent.recipes import stages
-    from jaxagent.recipes.ideator import figures
-    from jaxagent.recipes.ideator.evaluate import ArmEvaluation
-    from jaxagent.runtime import kept
+    from jaxagent.recipes.ideator import dialogue, figures
 
-    host, evaluated = self.host, {}
-    for arm in self.config.ideator.arms:
-      with stages.timed(host, f'evaluate_{arm}'):
-        evaluated[arm] = ArmEvaluation(host, arm, self.starts).run()
-    for label in labels:
-      if label in self.config.eval.policies:
-        evaluated[label] = kept.evaluated(host.work, label)
+    host = self.host
+    evaluated = self._evaluated(labels)
     table = figures.arms(host, self.starts, evaluated)
     how = {'max_steps': self.config.implementer.max_steps}
     stages.finish(host, self.starts, labels, {'ideator': table}, how)
+    with MetricWriter(host.work / 'logs' / 'arms') as writer:
+      writer.write(self.learner.updates, figures.logged(table))
+    page = dialogue.write(
+      host.work / 'conversations.html',
+      evaluated,
+      {task: host.spec(task).higher_is_better for task in self.starts},
+    )
+    print(f'conversations {page}')
     _say(table)
+
+  def _evaluated(self, labels: Sequence[str]) -> dict[str, list[Evaluated]]:
+    """Returns label -> runs of every arm; makes those of arms without a policy."""
+    from jaxagent.recipes import stages
+    from jaxagent.recipes.ideator.evaluate import ArmEvaluation, label_of
+    from jaxagent.runtime import kept
+
+    host, found = self.host, {}
+    for implementer in ('', *self.config.implementer.also):
+      for arm in self.config.ideator.arms:
+        name = label_of(arm, implementer)
+        with stages.timed(host, f'evaluate_{name}'):
+          evaluation = ArmEvaluation(
+            host, arm, self.starts, implementer=implementer
+          )
+          found[name] = evaluation.run()
+      for label in labels:
+        if label in self.config.eval.policies:
+          name = label_of(label, implementer)
+          found[name] = kept.evaluated(host.work, name)
+    return found
 
   def collected_plan(self, tasks: int) -> str:
     pool, own = self.config.pool, self.config

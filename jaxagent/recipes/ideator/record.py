@@ -114,7 +114,11 @@ class ImplementerStepRecord(Record):
   `action` is its kind: ipython, bash, seek_help or invalid; `response` its text,
   `observation` what it was answered. `score_after` is on the validation rows.
 
-  idea_type, family: of the answer to a question, by rule; '' else.
+  idea_type, family: of the answer to a question; '' else. The family is a scripted
+    idea's, the type by it or by a model.
+  format_error: why a model's answer to a question is no idea; '' else.
+  advice_prompt_tokens, advice_tokens, advice_answer_s: what that answer took, where it was
+    counted.
   """
 
   KIND: ClassVar[str] = 'implementer_step'
@@ -122,6 +126,10 @@ class ImplementerStepRecord(Record):
 
   idea_type: str = optional('')
   family: str = optional('')
+  format_error: str = optional('')
+  advice_prompt_tokens: int | None = optional(None)
+  advice_tokens: int | None = optional(None)
+  advice_answer_s: float | None = optional(None)
 
   @property
   def is_edit(self) -> bool:

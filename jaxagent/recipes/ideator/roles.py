@@ -21,6 +21,7 @@ from jaxagent.recipes.ideator.interaction import (
   shown_state,
 )
 from jaxagent.recipes.ideator.parser import Idea, write_idea
+from jaxagent.recipes.ideator.spending import PaidModel, purse_of
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.rollout.work import Ask
 from jaxagent.runtime import text_models
@@ -35,16 +36,19 @@ SENTENCES: Mapping[str, str] = {'null': texts.NULL, 'vague': texts.VAGUE}
 _Answer = Callable[[Ask], types.TextCompletion]
 
 
-def implementer(host: Host, *, seek_help: bool = True) -> FrozenRole:
-  """Returns the role of the Implementer that `config.implementer` names.
+def implementer(
+  host: Host, *, seek_help: bool = True, kind: str = ''
+) -> FrozenRole:
+  """Returns the role of an Implementer.
 
-  seek_help: whether it is offered to ask; only an endpoint's model reads it.
+  seek_help: whether it is offered to ask; only an endpoint's model has to be told.
+  kind: which one; '': that of `config.implementer.kind`.
   """
-  options = host.config.implementer
-  if options.kind == 'openai':
+  kind = kind or host.config.implementer.kind
+  if kind == 'openai':
     draw = _asked_implementer(host, seek_help)
   else:
-    draw = _scripted_implementer(host)
+    draw = _scripted_implementer(host, kind)
   return FrozenRole(draw, endpoints.max_concurrency(host.config, IMPLEMENTER))
 
 
@@ -77,11 +81,9 @@ def _rng(host: Host, ask: Ask) -> random.Random:
   )
 
 
-def _scripted_implementer(host: Host) -> _Answer:
-  options = host.config.implementer
-  script = ScriptedImplementer(
-    HABITS[options.kind], max_steps=options.max_steps, name=options.kind
-  )
+def _scripted_implementer(host: Host, kind: str) -> _Answer:
+  most = host.config.implementer.max_steps
+  script = ScriptedImplementer(HABITS[kind], max_steps=most, name=kind)
 
   def draw(ask: Ask) -> types.TextCompletion:
     asked: Question = ask.call.prompt
@@ -114,8 +116,7 @@ def _scripted_ideator(host: Host, kind: str) -> _Answer:
 
 def _asked_implementer(host: Host, seek_help: bool) -> _Answer:
   options = host.config.implementer
-  limit = TokenLimit('config.implementer.max_tokens')
-  client = text_models.client(host.config, IMPLEMENTER, host.work, limit)
+  model = paid_model(host, IMPLEMENTER)
 
   def fits(messages: Any) -> bool:
     used = sum(text_models.tokens_of(m['content']) for m in messages)
@@ -126,15 +127,17 @@ def _asked_implementer(host: Host, seek_help: bool) -> _Answer:
     messages = chat_of(
       asked, briefing(host, asked), seek_help=seek_help, fits=fits
     )
-    answer = client.complete(
-      messages,
-      max_tokens=options.max_tokens,
-      temperature=options.temperature,
-      seed=_rng(host, ask).getrandbits(31),
-    )
-    return text_models.text_completion(answer)
+    return model.answer(messages, _rng(host, ask).getrandbits(31))
 
   return draw
+
+
+def paid_model(host: Host, role: str) -> PaidModel:
+  """Returns the endpoint of a role whose section is a `PricedEndpoint`."""
+  options = host.config[role]
+  limit = TokenLimit(f'config.{role}.max_tokens')
+  client = text_models.client(host.config, role, host.work, limit)
+  return PaidModel(client, options, purse_of(options, role, host.work))
 
 
 def briefing(host: Host, asked: Question) -> Briefing:
@@ -152,12 +155,7 @@ def briefing(host: Host, asked: Question) -> Briefing:
 
 def _asked_ideator(host: Host) -> _Answer:
   options = host.config.ideator
-  client = text_models.client(
-    host.config,
-    IDEATOR,
-    host.work,
-    TokenLimit('config.ideator.max_tokens'),
-  )
+  model = paid_model(host, IDEATOR)
   template = template_of(host)
 
   def draw(ask: Ask) -> types.TextCompletion:
@@ -168,13 +166,7 @@ def _asked_ideator(host: Host) -> _Answer:
       max_trace_tokens=options.max_trace_tokens,
       template=template,
     )
-    answer = client.complete(
-      texts.messages(text),
-      max_tokens=options.max_tokens,
-      temperature=options.temperature,
-      seed=_rng(host, ask).getrandbits(31),
-    )
-    return text_models.text_completion(answer)
+    return model.answer(texts.messages(text), _rng(host, ask).getrandbits(31))
 
   return draw
 

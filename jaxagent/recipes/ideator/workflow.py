@@ -22,6 +22,7 @@ from jaxagent.recipes.ideator.interaction import (
   execute,
   shown_state,
 )
+from jaxagent.recipes.ideator.pool import Pool
 from jaxagent.recipes.ideator.record import IdeaRecord
 from jaxagent.recipes.one_turn import ids_of
 from jaxagent.rollout.thread_sampler import FrozenRole
@@ -31,16 +32,6 @@ from jaxagent.training.policy import Policy, seed_of
 
 if TYPE_CHECKING:
   from jaxagent.runtime.host import Host
-
-METRICS = {
-  'ideator/mixed_groups': 'Share of groups with different rewards, which teach GRPO.',
-  'ideator/distinct_ideas': 'Share of different ACTIONs among the ideas of a batch.',
-  'ideator/type_entropy': 'Entropy of the types of a batch of ideas, in nats.',
-  'ideator/best_of_8': 'Expected best reward of 8 ideas to a state.',
-  'ideator/mean_of_8': 'Mean reward of the same groups of 8 or more.',
-  'ideator/best_is_not_last': 'Share of ideas whose best submission is not the last.',
-  'ideator/result/': 'Share of ideas that ended so: improved, no_op, format_error, ...',
-}
 
 
 def make_ideas(
@@ -99,14 +90,14 @@ class IdeaWorkflow:
   """Rollouts of one idea: a completion, one message of the Implementer, one execution.
 
   host: tasks, sandbox, environment.
-  pool: key -> state, those to train on.
+  pool: states to train on, and to validate on.
   policy: samples with the learner's parameters.
   """
 
   name = 'ideator'
   record_type = IdeaRecord
 
-  def __init__(self, host: Host, pool: Mapping[str, HelpState], policy: Policy):
+  def __init__(self, host: Host, pool: Pool, policy: Policy):
     self._host, self._pool, self._policy = host, pool, policy
     self._prompts = Prompts(host)
     self._env = ImplementerEnvironment(
@@ -131,8 +122,14 @@ class IdeaWorkflow:
   def source(self) -> PromptSource:
     config = self._host.config
     return PromptSource(
-      self._pool, group_size=config.rl.group_size, seed=config.seed
+      {item.key: item for item in self._pool.train},
+      group_size=config.rl.group_size,
+      seed=config.seed,
     )
+
+  def validation_prompts(self) -> Mapping[str, HelpState]:
+    """Returns the pool's states of other runs than those it trains on."""
+    return {item.key: item for item in self._pool.valid}
 
   def request(self, ask: Ask) -> types.Request:
     seed = seed_of(self._host.config.seed, 'rl', ask.key)
@@ -156,7 +153,7 @@ class IdeaWorkflow:
 def figures(
   groups: Sequence[Sequence[float]], records: Sequence[IdeaRecord]
 ) -> dict[str, float]:
-  """Returns METRICS of a batch of ideas, by group and all together."""
+  """Returns `Ideator.metric_names` of a batch of ideas, by group and all together."""
   ideas = [r for r in records if r.valid_action]
   best = collapse.best_beside_mean(groups) or (None, None)
   found: dict[str, float | None] = {

@@ -1,0 +1,112 @@
+"""Configs of the Ideator that are refused before any work, in one line."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from configs import ideator
+from jaxagent.config import settings
+from jaxagent.errors import UserError
+from jaxagent.recipes import dry_run
+
+ROOT = pathlib.Path(__file__).parents[3]
+LFS = 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n'
+
+
+def config_of(changes, variant='tiny'):
+  config = ideator.get_config(variant).unlock()
+  config.tasks_dir = str(ROOT / 'tasks')
+  with config.ignore_type():
+    for key, value in changes.items():
+      section, _, name = key.partition('.')
+      config[section][name] = value
+  return config
+
+
+def refusal(changes) -> str:
+  with pytest.raises(UserError) as error:
+    settings.validate(config_of(changes))
+  text = str(error.value)
+  assert '\n' not in text
+  return text
+
+
+@pytest.mark.parametrize(
+  'changes, words',
+  [
+    ({'rl.group_size': 1}, ('rl.group_size=1', 'grpo')),
+    (
+      {'pool.train_per_task': 1, 'tasks.heldin': ('wine',)},
+      ('pool.train_per_task=1', 'rl.batch_size=32'),
+    ),
+    ({'implementer.max_spend': 1.0}, ('implementer.max_spend=1', 'prices')),
+    ({'ideator.prices': {'prompt': 1.0}}, ('ideator.prices', 'completion')),
+    (
+      {'ideator.prices': {'prompt': -1.0, 'completion': 1.0}},
+      ('ideator.prices', '0 or more'),
+    ),
+    ({'implementer.also': ('scripted',)}, ('implementer.also', 'leave it out')),
+    ({'implementer.extra': {'top_p': 0.9}}, ('implementer.extra', 'endpoint')),
+    ({'classifier.kind': 'openai'}, ('classifier.model', 'rule')),
+    ({'ideator.kind': 'openai'}, ('ideator.model', 'scripted')),
+    (
+      {'ideator.boards': '/nowhere'},
+      ("ideator.boards='/nowhere'", 'no folder'),
+    ),
+    ({'ideator.prompt': '/nowhere'}, ('ideator.prompt', '/nowhere')),
+  ],
+)
+def test_what_cannot_work_is_refused_with_its_remedy(changes, words):
+  text = refusal(changes)
+  assert all(word in text for word in words), text
+
+
+@pytest.mark.parametrize(
+  'board, words',
+  [
+    (LFS, 'Git-LFS pointer'),
+    ('score\n0.5\n0.5\n', 'best and worst'),
+    ('score\n0.5\n\n', 'wine.csv'),
+    ('score\n0.1\nnan\n', 'without a score'),
+    ('0.1\n0.2\n', 'no `score` column'),
+    ('score\n0.9\n0.1\n', 'lower is better'),
+  ],
+)
+def test_a_board_that_measures_nothing_is_refused_by_task_and_file(
+  tmp_path, board, words
+):
+  (tmp_path / 'wine.csv').write_text(board)
+  text = refusal({'ideator.boards': str(tmp_path)})
+  assert 'task wine' in text and 'wine.csv' in text and words in text
+
+
+def test_a_good_board_is_taken(tmp_path):
+  (tmp_path / 'wine.csv').write_text('score\n0.1\n0.9\n')
+  settings.validate(config_of({'ideator.boards': str(tmp_path)}))
+
+
+def test_speed_and_prices_are_not_what_a_run_is():
+  one = settings.config_record(config_of({}))
+  other = settings.config_record(
+    config_of(
+      {
+        'implementer.max_concurrency': 99,
+        'ideator.prices': {'prompt': 1.0, 'completion': 2.0},
+        'ideator.max_spend': 5.0,
+      }
+    )
+  )
+  assert one == other
+  assert one != settings.config_record(config_of({'ideator.max_calls': 3}))
+
+
+def test_a_dry_run_of_the_paper_names_its_numbers(capsys):
+  config = ideator.get_config('qwen3-8b').unlock()
+  config.tasks_dir = str(ROOT / 'tasks')
+  config.dry_run = True
+  settings.validate(config)
+  dry_run.print_plan(config)
+  said = capsys.readouterr().out
+  assert '62 updates of 128 ideas' in said and 'grpo' in said
