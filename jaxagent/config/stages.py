@@ -23,7 +23,7 @@ class RunConfig(Section):
   variant: str = option('tiny', help='Name of the variant.')
   recipe: str = option(
     'stepwise',
-    help='The experiment: stepwise, episodewise, solutions, tree_search, agents; '
+    help='The experiment: stepwise, episodewise, solutions, tree_search, agents, ideator; '
     'or your own, module:Class or FILE.py:Class.',
   )
   stage: str = option(

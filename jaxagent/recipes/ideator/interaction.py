@@ -493,6 +493,7 @@ class Ideas:
       implementer_thoughts=given.thoughts,
       score_before=present.score if present else None,
       higher_is_better=state.higher_is_better,
+      behind_best=state.best != state.last,
       noise=item.noise,
       margin=self._margin,
       first_score=self._first_score,

@@ -31,6 +31,7 @@ class IdeaRecord(Record):
     unit; None where it is not known.
   margin: units of that noise which a score must rise by more than.
   first_score: of `rewards.ideator.FIRST_SCORES`.
+  behind_best: the last valid submission was not the best.
   idea_type: of `types_of.TYPES`; '' where it was not classified.
   family: of a scripted idea; '' of a model's.
   thoughts, implementer_thoughts: what the models thought in front of their texts.
@@ -60,6 +61,7 @@ class IdeaRecord(Record):
   noise: float | None = None
   margin: float = 0.0
   first_score: str = '1'
+  behind_best: bool = optional(False)
   idea_type: str = optional('')
   family: str = optional('')
   thoughts: str = optional('')

@@ -164,6 +164,9 @@ def figures(
     'type_entropy': collapse.entropy([r.idea_type for r in ideas]),
     'best_of_8': best[0],
     'mean_of_8': best[1],
+    'best_is_not_last': (
+      sum(r.behind_best for r in records) / len(records) if records else None
+    ),
   }
   for record in records:
     name = f'result/{record.result.value}'
