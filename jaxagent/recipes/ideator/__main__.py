@@ -52,10 +52,10 @@ def request(work: pathlib.Path, key: str = '', model: str = 'policy') -> Any:
     raise UserError(
       f'{path} has no state {key!r}; it has {", ".join(i.key for i in items[:5])}...'
     )
-  host: Any = SimpleNamespace(
+  context: Any = SimpleNamespace(
     config=config, spec=lambda task: load_task(task, folder(config))
   )
-  text = Prompts(host).text(found[0].state, text_models.tokens_of)
+  text = Prompts(context).text(found[0].state, text_models.tokens_of)
   return {
     'model': model,
     'messages': texts.messages(text),
