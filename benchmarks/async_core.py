@@ -33,8 +33,8 @@ from benchmarks import machine
 from jaxagent.clock import RealClock, VirtualClock
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import ExecutionRequest, Key, Workers
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Key, Work, Workers
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -139,7 +139,7 @@ def virtual(
   rng = np.random.default_rng([workers, 5])
   drawn = []
 
-  def act(work: Work) -> Action:
+  def act(work: ExecutionRequest) -> Action:
     drawn.append(DURATIONS[durations](rng))
     return Action(drawn[-1], 1.0)
 
@@ -212,7 +212,7 @@ def real(
   scale = 0.1
   retried: set[Key] = set()
 
-  def act(work: Work) -> tuple[Action, str]:
+  def act(work: ExecutionRequest) -> tuple[Action, str]:
     # By the call's name, so that each row runs the same work.
     epoch, position, _ = map(int, work.key.prompt_id.split('/'))
     rng = np.random.default_rng([epoch, position, work.key.call, 11])

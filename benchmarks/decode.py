@@ -36,7 +36,7 @@ from configs import common
 from jaxagent.data import bpe
 from jaxagent.models import ModelConfig, hf, init_decoder
 from jaxagent.rollout.engine import Engine
-from jaxagent.rollout.native_engine import NativeEngine, Shapes
+from jaxagent.rollout.engines.native_engine import NativeEngine, Shapes
 from jaxagent.runtime import engines
 from jaxagent.types import Request, Sampling
 

@@ -28,7 +28,7 @@ import numpy as np
 from benchmarks import machine
 from benchmarks.shapes import SHAPES
 from jaxagent.models import ModelConfig, init_decoder
-from jaxagent.rollout.native_engine import NativeEngine, Shapes
+from jaxagent.rollout.engines.native_engine import NativeEngine, Shapes
 from jaxagent.types import Request, Sampling
 
 PROMPT, ANSWER = 64, 256

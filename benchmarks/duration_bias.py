@@ -29,8 +29,8 @@ from benchmarks import machine
 from jaxagent.clock import VirtualClock
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.records import CollectedBatch, SchedulerConfig
+from jaxagent.rollout.requests import ExecutionRequest, Workers
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Work, Workers
 from jaxagent.testing import bandit as pulls
 from jaxagent.testing.fake_executor import Action, FakeExecutor
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -122,7 +122,7 @@ class Bandit:
   def act(self, rng: np.random.Generator, timeout_s: float):
     """The executor's side: work -> Action."""
 
-    def draw(work: Work) -> Action:
+    def draw(work: ExecutionRequest) -> Action:
       arm = work.call.request.arm
       z, noise = rng.standard_normal(2)
       duration = self.median_s[arm] * math.exp(self.sigma * z)

@@ -38,7 +38,7 @@ from jaxagent.envs.implementer_env import ImplementerEnvironment
 from jaxagent.envs.implementer_state import PROGRAMS, ImplementerState
 from jaxagent.envs.model_line import step_names
 from jaxagent.envs.tasks import PreparedTask, list_tasks, prepare_task
-from jaxagent.interactions import POLICY, Execute, Progress
+from jaxagent.interactions import POLICY, Execute, RolloutState
 from jaxagent.recipes.ideator.interaction import (
   IDEATOR,
   IMPLEMENTER,
@@ -158,7 +158,7 @@ class Bench:
         dataclasses.replace(implementer.Habits(), slips=0.0)
       )
       text = script.message(state, self.spec(task), random.Random(0))
-      progress = Progress(
+      progress = RolloutState(
         Runs(max_steps=1, time_limit_s=TIME_LIMIT_S, adviser=None),
         Run(task, state),
         roles=(IMPLEMENTER,),
@@ -213,7 +213,9 @@ def run_one(
   runs = Runs(
     max_steps=MAX_STEPS, time_limit_s=TIME_LIMIT_S, adviser=_adviser(arm)
   )
-  progress = Progress(runs, Run(name, initial), roles=(IMPLEMENTER, IDEATOR))
+  progress = RolloutState(
+    runs, Run(name, initial), roles=(IMPLEMENTER, IDEATOR)
+  )
   asked, privates, by_step = [], {}, []
   while not progress.finished:
     ((number, call),) = progress.open.items()
@@ -298,7 +300,7 @@ def try_ideas(
     spec = bench.spec(state.task)
     rng = random.Random(f'idea {seed} {number}')
     items = ideators[number % 2].items(state, spec, rng)
-    progress = Progress(
+    progress = RolloutState(
       interaction,
       HelpState(str(number), '', state),
       roles=(POLICY, IMPLEMENTER),

@@ -46,8 +46,8 @@ from jaxagent.recipes.ideator.interaction import (
   Ideas,
 )
 from jaxagent.recipes.ideator.parser import Idea, write_idea
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask, Work
 from jaxagent.training import rollouts
 
 NAME = 'ideator_rate'
@@ -153,7 +153,7 @@ def seconds(delays: Sequence[float], work: pathlib.Path) -> float:
   return took
 
 
-def _drawn(ask: Ask) -> types.Completion:
+def _drawn(ask: GenerationRequest) -> types.Completion:
   """Returns the policy's completion, whose text is IDEA."""
   ids = np.ones(1, np.int32)
   return types.Completion(
@@ -169,7 +169,7 @@ def _state(number: int) -> HelpState:
   return HelpState(f'state-{number}', 'run', state)
 
 
-def _wait(work: Work, job_id: str) -> types.Executed:
+def _wait(work: ExecutionRequest, job_id: str) -> types.Executed:
   time.sleep(EXECUTION_S)
   request = work.call.request
   step = PastTurn('ipython', request.text, 'Status: ok', score=0.5)

@@ -26,16 +26,20 @@ import numpy as np
 from benchmarks import decode, machine
 from jaxagent.clock import RealClock
 from jaxagent.data.prompts import PromptSource
-from jaxagent.interactions import Call, Credit, Execute, Generate, Step
+from jaxagent.interactions import Call, Credit, Execute, Generate, Transition
 from jaxagent.models import init_decoder
 from jaxagent.rollout.engine_sampler import EngineSampler
-from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.engines.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import (
+  ExecutionRequest,
+  GenerationRequest,
+  Workers,
+)
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
-from jaxagent.rollout.work import Ask, Work, Workers
 from jaxagent.types import Completion, Executed, Outcome, Request, Sampling
 
 SIZE, BATCH, UPDATES, SAMPLES = '3.5M', 128, 8, 8
@@ -46,13 +50,15 @@ Pool = list[tuple[np.ndarray, list[int]]]
 class Once:
   """A completion of the payload's prompt, and an execution."""
 
-  def start(self, payload: Any) -> Step:
-    return Step(None, (Generate(0, payload[0]),))
+  def start(self, payload: Any) -> Transition:
+    return Transition(None, (Generate(0, payload[0]),))
 
-  def advance(self, state: Any, call: Call, result: Any) -> Step:
+  def advance(self, state: Any, call: Call, result: Any) -> Transition:
     if isinstance(call, Generate):
-      return Step(None, (Execute(1, None),))
-    return Step(None, credits={0: Credit(1.0, result.exec_s, result.outcome)})
+      return Transition(None, (Execute(1, None),))
+    return Transition(
+      None, credits={0: Credit(1.0, result.exec_s, result.outcome)}
+    )
 
 
 class Meter:
@@ -109,18 +115,18 @@ def looped(engine: NativeEngine, params, pool: Pool) -> float:
   """Tokens a second."""
   meter = Meter(engine)
 
-  def ask(ask: Ask) -> Request:
+  def ask(ask: GenerationRequest) -> Request:
     prompt, lengths = ask.prompt.payload
     sample = int(ask.key.prompt_id.rsplit('/', 1)[1])
     seed = zlib.crc32(str(ask.key).encode())
     return request(str(ask.key), prompt, seed, lengths[sample])
 
-  def execute(work: Work) -> Executed:
+  def execute(work: ExecutionRequest) -> Executed:
     return Executed(Outcome.OK, exec_s=1e-3)
 
   with tempfile.TemporaryDirectory() as folder:
     journal = Journal(folder)
-    inbox = JournalledInbox(journal)
+    inbox = JournalledQueue(journal)
     scheduler = Scheduler(
       PromptSource(pool, group_size=SAMPLES),
       Once(),

@@ -1,7 +1,7 @@
 """Bytes on the fullest of eight simulated devices while a learner loads and resumes.
 
 `python -m benchmarks.mesh_memory --json` prints them over those of a ready learner;
-it needs no accelerator. It asks for what a run asks for, `training.crew`, so that two
+it needs no accelerator. It asks for what a run asks for, `training.multi_process`, so that two
 checkouts can be compared. Arrays are counted by `jax.live_arrays` in a thread beside,
 as often as it can, and each time that a file's tensor or a checkpoint has been read.
 """
@@ -99,9 +99,9 @@ def measure(
   from jaxagent.checkpoint import CheckpointManager
   from jaxagent.learner import LearnerConfig
   from jaxagent.models import ModelConfig
-  from jaxagent.training import crew
+  from jaxagent.training import multi_process
 
-  plan = crew.Plan(
+  plan = multi_process.Plan(
     ModelConfig.from_hf(folder, scan_layers=True),
     LearnerConfig(
       policy_lr=1e-6,
@@ -121,7 +121,7 @@ def measure(
   )
   gc.collect()
   with watched() as loading:
-    learner = crew.make_learner(plan)
+    learner = multi_process.make_learner(plan)
   ready = Counter()
   for leaf in jax.tree.leaves(learner.state()):
     for shard in getattr(leaf, 'addressable_shards', ()):
@@ -130,10 +130,10 @@ def measure(
   gc.collect()
   stays = max(live_bytes().values())
   manager = CheckpointManager(work)
-  crew.save(learner, manager, 1, {})
+  multi_process.save(learner, manager, 1, {})
   gc.collect()
   with watched() as resuming:
-    kept = crew.restore(learner, manager)
+    kept = multi_process.restore(learner, manager)
   assert kept is not None
   return {
     'ready_mb': full / 1e6,

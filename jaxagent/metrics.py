@@ -409,7 +409,7 @@ def _number(name: str, value: Any) -> float:
     ) from error
 
 
-class Progress:
+class ProgressBar:
   """Progress of a stage: a bar on a terminal, plain lines elsewhere.
 
   total: units of work in all; None where unknown (no time left is shown).
@@ -482,7 +482,7 @@ class Progress:
       parts.append(self._info)
     print(', '.join(parts), file=self._stream, flush=True)
 
-  def __enter__(self) -> Progress:
+  def __enter__(self) -> ProgressBar:
     return self
 
   def __exit__(self, *unused: object) -> None:

@@ -26,7 +26,7 @@ from jaxagent.envs.snapshots import Snapshots
 from jaxagent.records import StepRecord
 from jaxagent.rollout import under_way
 from jaxagent.rollout.journal import Journal, JournalError
-from jaxagent.rollout.work import WorkResult
+from jaxagent.rollout.requests import ExecutionResult
 from jaxagent.runtime.text_models import printable
 from jaxagent.sandbox.checks import MAX_FILE_MB
 
@@ -110,13 +110,13 @@ def check_in(
   mark.write_text(changed.state_id)
 
 
-def _state(paused: WorkResult) -> types.State:
+def _state(paused: ExecutionResult) -> types.State:
   """Returns the state from which the trajectory resumes."""
   assert paused.executed.state is not None
   return paused.executed.state
 
 
-def _paused(journal: pathlib.Path, task: str, index: int) -> WorkResult:
+def _paused(journal: pathlib.Path, task: str, index: int) -> ExecutionResult:
   """Returns the last step of a trajectory that is under way."""
   known = _trajectories(journal)
   steps = known.get((task, index))
@@ -136,7 +136,7 @@ def _paused(journal: pathlib.Path, task: str, index: int) -> WorkResult:
 
 def _trajectories(
   journal: pathlib.Path,
-) -> dict[tuple[str, int], list[WorkResult]]:
+) -> dict[tuple[str, int], list[ExecutionResult]]:
   """Returns (task, index) -> steps of a trajectory; [] before the first."""
   found = {}
   for prompt_id, steps in under_way.executions(Journal(journal)).items():
@@ -146,7 +146,7 @@ def _trajectories(
   return found
 
 
-def _ended(journal: pathlib.Path, steps: Sequence[WorkResult]) -> str:
+def _ended(journal: pathlib.Path, steps: Sequence[ExecutionResult]) -> str:
   """Returns how a trajectory ended; '' if it has not, as far as is known."""
   if steps[-1].executed.state is None:
     return 'a final answer'
@@ -240,7 +240,7 @@ def _list(work: pathlib.Path) -> None:
       print(f'{journal.stem}  {task} {index}  {len(steps)} steps{_last(steps)}')
 
 
-def _last(steps: Sequence[WorkResult]) -> str:
+def _last(steps: Sequence[ExecutionResult]) -> str:
   """Returns the last step's action and outcome; '' before the first."""
   if not steps:
     return ''

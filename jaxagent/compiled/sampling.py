@@ -11,7 +11,11 @@ import jax.numpy as jnp
 
 from jaxagent.compiled.programs import Abstract, Learner, Program, placed
 from jaxagent.devices import sharding
-from jaxagent.rollout import native_engine, native_programs, prompt_rows
+from jaxagent.rollout.engines import (
+  native_engine,
+  native_programs,
+  prompt_rows,
+)
 
 CACHE = 'engine_cache'
 
@@ -20,7 +24,7 @@ class Sampler:
   """The programs that `native_engine.NativeEngine` would run on a learner's mesh.
 
   On the devices of the first process alone where there are several, as
-  `training.crew` has it. Slots, tokens and cache are uncommitted there: where they
+  `training.multi_process` has it. Slots, tokens and cache are uncommitted there: where they
   lie is what XLA makes of the weights' shardings.
   """
 

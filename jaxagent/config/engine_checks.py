@@ -8,14 +8,14 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from jaxagent.config import model_checks, recipe
-from jaxagent.rollout import nccl_group
 from jaxagent.rollout.engine import EngineError
-from jaxagent.rollout.vllm_api import (
+from jaxagent.rollout.engines import nccl_group
+from jaxagent.rollout.engines.vllm_api import (
   WITH_PLUGIN,
   check_head_dim_on_cpu,
   check_versions,
 )
-from jaxagent.rollout.vllm_fleet import RemoteFleet
+from jaxagent.rollout.engines.vllm_fleet import RemoteFleet
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict

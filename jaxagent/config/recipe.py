@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
   from ml_collections import ConfigDict
 
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
   from jaxagent.types import TaskSpec
 
 REGISTRY: Mapping[str, str] = {
@@ -96,7 +96,7 @@ class Recipe(abc.ABC):
   def plan(self, heldin: Sequence[str], heldout: Sequence[str]) -> list[str]:
     """Returns the lines of `--dry_run` about its stages, numbered from 2 on."""
 
-  def stand_ins(self, host: Host) -> Sequence[Any]:
+  def stand_ins(self, host: RunContext) -> Sequence[Any]:
     """Returns the text models of which those that are scripted are named."""
     return (host.expert, host.editor, host.env.reader)
 
@@ -105,7 +105,7 @@ class Recipe(abc.ABC):
     return
 
   @abc.abstractmethod
-  def run(self, host: Host, stack: contextlib.ExitStack) -> None:
+  def run(self, host: RunContext, stack: contextlib.ExitStack) -> None:
     """Runs the stages; what must be closed is pushed on `stack`."""
 
 

@@ -2,7 +2,7 @@
 
 An interaction is a pure reducer over plain data, without clock, threads, RNG
 or jax: `start(payload)` gives its first calls, `advance(state, call, result)`
-the next ones, until it gives credits. What drives it (`Progress`, under a
+the next ones, until it gives credits. What drives it (`RolloutState`, under a
 scheduler or in a plain loop) decides when and where a call is carried out.
 A state is a value: it is forked by being used twice, and restored by folding
 the results that are known through the reducer again.
@@ -16,9 +16,9 @@ from jaxagent.interactions.calls import (
   Generate,
   Interaction,
   InteractionError,
-  Step,
+  Transition,
 )
-from jaxagent.interactions.progress import MAX_CALLS, Progress
+from jaxagent.interactions.rollout_state import MAX_CALLS, RolloutState
 from jaxagent.interactions.rows import rows
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
   'Generate',
   'Interaction',
   'InteractionError',
-  'Progress',
-  'Step',
+  'RolloutState',
+  'Transition',
   'rows',
 ]

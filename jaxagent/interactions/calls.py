@@ -80,7 +80,7 @@ class Credit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class Transition:
   """State of an interaction after one event.
 
   state: plain data, never changed in place.
@@ -96,10 +96,10 @@ class Step:
 class Interaction(Protocol):
   """A pure reducer: the same arguments give the same step."""
 
-  def start(self, payload: Any) -> Step:
+  def start(self, payload: Any) -> Transition:
     """The first step for one item of the pool."""
     ...
 
-  def advance(self, state: Any, call: Call, result: Any) -> Step:
+  def advance(self, state: Any, call: Call, result: Any) -> Transition:
     """The step after `result`, which answers the open `call`."""
     ...

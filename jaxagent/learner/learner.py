@@ -19,8 +19,8 @@ from jaxagent.learner import compiles, figures
 from jaxagent.learner import weights as weights_lib
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.nonfinite import Skips
+from jaxagent.learner.packing import Clock, PackedBatch, Packer
 from jaxagent.learner.roles import Critic, Roles
-from jaxagent.learner.work import Clock, Packer, Work
 from jaxagent.models import flops
 
 # The second one meets what the first leaves behind: carried-over samples,
@@ -242,7 +242,7 @@ class Learner:
     began = time.monotonic()
     samples, weights, rejected = figures.usable(samples, weights)
     clock = Clock()
-    work = Work(self._packer, samples)
+    work = PackedBatch(self._packer, samples)
     tables = self._forward_tables(work, clock)
     with clock('adv'):
       token = self._advantages(work, tables, weights)
@@ -300,7 +300,7 @@ class Learner:
         f'estimator={self.config.estimator!r} has no value model to warm up.'
       )
     samples, _, _ = figures.usable(samples, None)
-    work = Work(self._packer, samples)
+    work = PackedBatch(self._packer, samples)
     tables = batching.sample_tables(work.samples, work.width)
     tables['values'] = work.per_token(self._roles.values())
     returns = advantages_lib.returns_to_go(
@@ -327,10 +327,10 @@ class Learner:
 
   def logprobs(self, samples: Sequence[types.Sample]) -> np.ndarray:
     """float32 [N, R]: log-probs of the response tokens under the policy."""
-    work = Work(self._packer, samples)
+    work = PackedBatch(self._packer, samples)
     return work.per_token(self._roles.logprobs)
 
-  def _forward_tables(self, work: Work, clock: Clock) -> dict:
+  def _forward_tables(self, work: PackedBatch, clock: Clock) -> dict:
     tables = batching.sample_tables(work.samples, work.width)
     with clock('old_log_prob'):
       tables['old_logp'] = work.per_token(self._roles.logprobs)
@@ -342,7 +342,7 @@ class Learner:
         tables['values'] = work.per_token(self._roles.values())
     return tables
 
-  def _advantages(self, work: Work, tables: Any, weights: Any) -> dict:
+  def _advantages(self, work: PackedBatch, tables: Any, weights: Any) -> dict:
     groups = np.unique([s.group_id for s in work.samples], return_inverse=True)[
       1
     ].astype(np.int32)
@@ -366,7 +366,7 @@ class Learner:
     return token
 
   def _epochs(
-    self, work: Work, token: Any, step: float, version: int, clock: Any
+    self, work: PackedBatch, token: Any, step: float, version: int, clock: Any
   ) -> dict:
     """step: factor of the policy's steps."""
     sums = figures.Mean()
@@ -384,7 +384,7 @@ class Learner:
       self._kl.update(float(kl.mean()), len(work.samples))
     return metrics
 
-  def _minibatches(self, work: Work, epoch: int) -> list[np.ndarray]:
+  def _minibatches(self, work: PackedBatch, epoch: int) -> list[np.ndarray]:
     first = advantages_lib.first_rows(work.samples)
     whole = np.unique(first)  # the rows of an interaction stay together
     count = min(self.config.minibatches, len(whole))

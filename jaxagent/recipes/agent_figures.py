@@ -10,11 +10,11 @@ from jaxagent.records import Evaluated
 
 if TYPE_CHECKING:
   from jaxagent.recipes.starts import Start
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 def figures(
-  host: Host,
+  context: RunContext,
   starts: Mapping[str, Any],
   evaluated: Mapping[str, Sequence[Evaluated]],
 ) -> dict[str, Any]:
@@ -30,22 +30,22 @@ def figures(
     written.
   """
   return {
-    policy: _with_splits(host, starts, records)
+    policy: _with_splits(context, starts, records)
     for policy, records in evaluated.items()
     if records
   }
 
 
 def _with_splits(
-  host: Host, starts: Mapping[str, Start], records: Sequence[Evaluated]
+  context: RunContext, starts: Mapping[str, Start], records: Sequence[Evaluated]
 ) -> dict[str, Any]:
   found = {
-    'tasks': _tasks(host, starts, records),
-    **_over(host, starts, records),
+    'tasks': _tasks(context, starts, records),
+    **_over(context, starts, records),
   }
   for split in ('heldin', 'heldout'):
     if own := [r for r in records if r.split == split]:
-      found[split] = _over(host, starts, own)
+      found[split] = _over(context, starts, own)
   return found
 
 
@@ -57,56 +57,56 @@ def _by_task(records: Sequence[Evaluated]) -> dict[str, list[Evaluated]]:
 
 
 def _tasks(
-  host: Host, starts: Mapping[str, Start], records: Sequence[Evaluated]
+  context: RunContext, starts: Mapping[str, Start], records: Sequence[Evaluated]
 ) -> dict[str, Any]:
   return {
     task: benchmark_figures.kinds_figures(
       own,
       starts[task].valid,
-      host.spec(task).higher_is_better,
-      seed=host.config.seed,
+      context.spec(task).higher_is_better,
+      seed=context.config.seed,
     )
     for task, own in _by_task(records).items()
   }
 
 
 def _over(
-  host: Host, starts: Mapping[str, Start], records: Sequence[Evaluated]
+  context: RunContext, starts: Mapping[str, Start], records: Sequence[Evaluated]
 ) -> dict[str, Any]:
   """Figures over all tasks of the records."""
   labels = [
     failure_modes.classify(
       record,
       m_init=starts[record.task].valid,
-      higher_is_better=host.spec(record.task).higher_is_better,
-      metric=host.spec(record.task).metric,
-      known_text=host.spec(record.task).research_problem,
+      higher_is_better=context.spec(record.task).higher_is_better,
+      metric=context.spec(record.task).metric,
+      known_text=context.spec(record.task).research_problem,
     )
     for record in records
     if record.steps
   ]
   said = diversity.instructions_of(records)
   return {
-    'averages': _averages(host, starts, records),
+    'averages': _averages(context, starts, records),
     'failure_modes': failure_modes.shares(labels) if labels else {},
-    'edits': diversity.figure8(said, seed=host.config.seed),
+    'edits': diversity.figure8(said, seed=context.config.seed),
     'cost': _cost(records),
   }
 
 
 def _averages(
-  host: Host, starts: Mapping[str, Start], records: Sequence[Evaluated]
+  context: RunContext, starts: Mapping[str, Start], records: Sequence[Evaluated]
 ) -> dict[str, Any]:
   by_task, better = _by_task(records), {}
   scores: dict[str, dict[str, list]] = {k: {} for k in benchmark_figures.KINDS}
   for task, own in by_task.items():
-    better[task] = host.spec(task).higher_is_better
+    better[task] = context.spec(task).higher_is_better
     each = [benchmark_figures.scores_of(record, better[task]) for record in own]
     for kind in scores:
       scores[kind][task] = [one[kind] for one in each]
   scales = {task: (starts[task].valid, up) for task, up in better.items()}
   return {
-    kind: benchmark_figures.averages(of, scales, seed=host.config.seed)
+    kind: benchmark_figures.averages(of, scales, seed=context.config.seed)
     for kind, of in scores.items()
   }
 

@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 from jaxagent import audit, types
 from jaxagent.data.prompts import Feed
 from jaxagent.errors import MachineryError, tolerated
-from jaxagent.interactions import Interaction, Progress
-from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.interactions import Interaction, RolloutState
+from jaxagent.metrics import ProgressBar as ProgressBar
 from jaxagent.recipes.starts import write_json
 from jaxagent.records import Evaluated, TakenStep, reward_of
+from jaxagent.rollout.requests import ExecutionRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Work
 from jaxagent.runtime import kept
 from jaxagent.training import rollouts
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 class Evaluation(abc.ABC):
   """Rollouts of one label.
 
-  host: tasks, sandbox, environment.
+  context: tasks, sandbox, environment.
   label: names the file of its records, and its jobs.
   title: for people.
   rollouts, executions: how many there will be at most.
@@ -46,9 +46,14 @@ class Evaluation(abc.ABC):
   frozen: Mapping[str, FrozenRole] = {}
 
   def __init__(
-    self, host: Host, label: str, title: str, rollouts: int, executions: int
+    self,
+    context: RunContext,
+    label: str,
+    title: str,
+    rollouts: int,
+    executions: int,
   ):
-    self.host, self.label, self.title = host, label, title
+    self.context, self.label, self.title = context, label, title
     self.rollouts, self.executions = rollouts, executions
     self.feed = Feed()
     self.missing: list[Evaluated] = []
@@ -58,12 +63,12 @@ class Evaluation(abc.ABC):
     """Pushes the first prompts into the feed."""
 
   @abc.abstractmethod
-  def execute(self, work: Work, job_id: str) -> types.Executed:
+  def execute(self, work: ExecutionRequest, job_id: str) -> types.Executed:
     """Carries out one execution, graded on the private rows as well."""
 
   @abc.abstractmethod
   def ended(
-    self, prompt: types.Prompt, progress: Progress | None, error: str
+    self, prompt: types.Prompt, progress: RolloutState | None, error: str
   ) -> None:
     """Takes a rollout as it ends; may push more prompts into the feed.
 
@@ -85,21 +90,21 @@ class Evaluation(abc.ABC):
     soon as infrastructure errors have cut more than a tenth short; the same command
     then resumes those.
     """
-    path = self.host.work / 'eval' / f'{self.label}.json'
-    folder = rollouts.journal_of(self.host.work, self.label)
+    path = self.context.work / 'eval' / f'{self.label}.json'
+    folder = rollouts.journal_of(self.context.work, self.label)
     if (stored := kept.kept_json(path, kept.trajectories)) is not None:
       rollouts.forget(folder)  # a kill may have come in between
       return stored
     self.begin()
     with ProgressBar(self.title, self.executions) as bar:
 
-      def execute(work: Work, job_id: str) -> types.Executed:
+      def execute(work: ExecutionRequest, job_id: str) -> types.Executed:
         executed = self.execute(work, job_id)
         bar.update()
         return executed
 
       rollouts.run(
-        self.host,
+        self.context,
         folder,
         self.feed,
         self.interaction,
@@ -126,12 +131,12 @@ class Evaluation(abc.ABC):
       check_missing(self.title, self.missing, self.rollouts)
 
 
-def split_of(host: Host, task: str) -> str:
+def split_of(context: RunContext, task: str) -> str:
   """Returns 'heldin' or 'heldout'."""
-  return 'heldin' if task in host.heldin else 'heldout'
+  return 'heldin' if task in context.heldin else 'heldout'
 
 
-def steps_of(progress: Progress | None) -> list[types.Executed]:
+def steps_of(progress: RolloutState | None) -> list[types.Executed]:
   """Returns the executions of a rollout, in their order."""
   if progress is None:
     return []

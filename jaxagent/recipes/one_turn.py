@@ -29,8 +29,8 @@ from jaxagent.interactions import (
   Credit,
   Execute,
   Generate,
-  Progress,
-  Step,
+  RolloutState,
+  Transition,
 )
 from jaxagent.recipes.evaluation import (
   Evaluation,
@@ -42,10 +42,10 @@ from jaxagent.recipes.rules import EQUATION_6_RULES
 from jaxagent.recipes.starts import private_score
 from jaxagent.recipes.trained_policy import TrainedPolicy
 from jaxagent.records import Evaluated, reward_of
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask, Work
 from jaxagent.training import rollouts
-from jaxagent.training.policy import Policy, seed_of
+from jaxagent.training.policy import PolicySampler, seed_of
 
 if TYPE_CHECKING:
   from jaxagent.envs.execution import Run
@@ -139,7 +139,7 @@ class OneTurn(TrainedPolicy):
 
   def run_program(self, task: str, code: str, job_id: str) -> Run:
     """Runs a program in the sandbox and grades what it submits."""
-    env = self.host.env
+    env = self.context.env
     return env.run_script(
       task,
       {SCRIPT: code},
@@ -162,7 +162,7 @@ class OneTurn(TrainedPolicy):
       'cpu_s': execution.cpu_s,
       'tier': execution.tier,
       'untrusted': label_sources.untrusted(
-        self.host.spec(task), execution.tier
+        self.context.spec(task), execution.tier
       ),
     }
 
@@ -170,7 +170,7 @@ class OneTurn(TrainedPolicy):
 
   def prepare(self) -> None:
     self._shown = list(self.demonstrations())
-    self._check_problems(self.problems(self.host.heldin))
+    self._check_problems(self.problems(self.context.heldin))
 
   def _check_problems(self, found: Mapping[str, Problem]) -> None:
     """Raises UserError where RL cannot draw from problems; before any long work."""
@@ -205,13 +205,13 @@ class OneTurn(TrainedPolicy):
     for conversation in self.imported:
       yield conversation.prompt
       yield conversation.response
-    tasks = self.host.heldin + self.host.heldout
+    tasks = self.context.heldin + self.context.heldout
     for problem in self.problems(tasks).values():
       yield problem.prompt
 
   def check_tokenizer(self, tokenizer: Any) -> None:
     most = self.config.rollout.max_prompt_tokens
-    for name, problem in self.problems(self.host.heldin).items():
+    for name, problem in self.problems(self.context.heldin).items():
       if (length := len(tokenizer.encode_prompt(problem.prompt))) > most:
         raise UserError(
           f'config.rollout.max_prompt_tokens={most} is below the {length} tokens '
@@ -234,13 +234,13 @@ class OneTurn(TrainedPolicy):
     return made
 
   def workflow(self) -> OneTurnWorkflow:
-    return OneTurnWorkflow(self, self.problems(self.host.heldin))
+    return OneTurnWorkflow(self, self.problems(self.context.heldin))
 
   def evaluate(self, label: str) -> None:
     OneTurnEvaluation(
       self,
       label,
-      self.problems(self.host.heldin + self.host.heldout),
+      self.problems(self.context.heldin + self.context.heldout),
       self.config.eval.trajectories_per_task,
     ).run()
 
@@ -252,7 +252,7 @@ class OneTurn(TrainedPolicy):
     return f'{runs} responses to each problem of {tasks} tasks'
 
 
-def ids_of(policy: Policy, prompt: str) -> np.ndarray:
+def ids_of(policy: PolicySampler, prompt: str) -> np.ndarray:
   """Returns the ids of a prompt's text, int32 [P]; its beginning is cut if need be."""
   ids = policy.tokenizer.encode_prompt(prompt, policy.max_prompt_tokens)
   return np.asarray(ids, np.int32)
@@ -272,18 +272,18 @@ class OneTurnWorkflow:
     self.record_type: type[types.Record] = recipe.record_type or types.Record
     self._recipe, self._problems = recipe, problems
 
-  def start(self, payload: Problem) -> Step:
+  def start(self, payload: Problem) -> Transition:
     ids = ids_of(self._recipe.policy, payload.prompt)
-    return Step(payload, (Generate(0, ids),))
+    return Transition(payload, (Generate(0, ids),))
 
-  def advance(self, state: Problem, call: Call, result: Any) -> Step:
+  def advance(self, state: Problem, call: Call, result: Any) -> Transition:
     if isinstance(call, Generate):
       response = self._recipe.policy.text(result)
-      return Step(state, (Execute(1, (state, response)),))
+      return Transition(state, (Execute(1, (state, response)),))
     record = result.made
     reward = reward_of(record)
     credit = Credit(reward, result.exec_s, result.outcome, record)
-    return Step(None, credits={0: credit})
+    return Transition(None, credits={0: credit})
 
   def source(self) -> PromptSource:
     config = self._recipe.config
@@ -292,13 +292,13 @@ class OneTurnWorkflow:
     )
 
   def validation_prompts(self) -> Mapping[str, Problem]:
-    return self._recipe.validation_problems(self._recipe.host.heldin)
+    return self._recipe.validation_problems(self._recipe.context.heldin)
 
-  def request(self, ask: Ask) -> types.Request:
+  def request(self, ask: GenerationRequest) -> types.Request:
     seed = seed_of(self._recipe.config.seed, 'rl', ask.key)
     return self._recipe.policy.request(ask.call.prompt, str(ask.key), seed)
 
-  def execute(self, work: Work) -> types.Executed:
+  def execute(self, work: ExecutionRequest) -> types.Executed:
     problem, response = work.call.request
     return _carried_out(self._recipe, problem, response, str(work.key))[0]
 
@@ -377,7 +377,7 @@ class _Asked:
     self._workflow = workflow
     self.advance = workflow.advance
 
-  def start(self, payload: _Sampled) -> Step:
+  def start(self, payload: _Sampled) -> Transition:
     return self._workflow.start(payload.problem)
 
 
@@ -401,12 +401,12 @@ class OneTurnEvaluation(Evaluation):
       for index in range(each)
     }
     count = len(self._wanted)
-    super().__init__(recipe.host, label, f'evaluate {label}', count, count)
+    super().__init__(recipe.context, label, f'evaluate {label}', count, count)
     self.interaction = _Asked(OneTurnWorkflow(recipe, problems))
     self.policy = rollouts.PolicyRole(recipe.policy.engine, self._request)
     self._found: dict[str, Evaluated] = {}
 
-  def _request(self, ask: Ask) -> types.Request:
+  def _request(self, ask: GenerationRequest) -> types.Request:
     # The same seeds for every policy: common random numbers.
     config = self._recipe.config
     seed = seed_of(config.seed, 'eval', ask.prompt.prompt_id)
@@ -416,16 +416,16 @@ class OneTurnEvaluation(Evaluation):
     for name, one in self._wanted.items():
       self.feed.push(name, one)
 
-  def execute(self, work: Work, job_id: str) -> types.Executed:
+  def execute(self, work: ExecutionRequest, job_id: str) -> types.Executed:
     problem, response = work.call.request
     executed, run = _carried_out(self._recipe, problem, response, job_id)
     if executed.outcome.is_infrastructure or run is None or run.score is None:
       return executed
-    private = private_score(self.host, problem.task, run)
+    private = private_score(self.context, problem.task, run)
     return dataclasses.replace(executed, kept={'private': private})
 
   def ended(
-    self, prompt: types.Prompt, progress: Progress | None, error: str
+    self, prompt: types.Prompt, progress: RolloutState | None, error: str
   ) -> None:
     done = steps_of(progress)
     steps = tuple(map(taken_step, done))
@@ -433,7 +433,7 @@ class OneTurnEvaluation(Evaluation):
     record = Evaluated(
       task=problem.task,
       index=len(self._found),
-      split=split_of(self.host, problem.task),
+      split=split_of(self.context, problem.task),
       score=steps[-1].private if steps and not error else None,
       steps=steps,
       missing=bool(error),

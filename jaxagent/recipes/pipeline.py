@@ -12,8 +12,8 @@ from jaxagent import records
 from jaxagent.config import recipe, settings
 from jaxagent.devices import sharding
 from jaxagent.errors import UserError
-from jaxagent.runtime.host import Host, open_host
-from jaxagent.training import crew
+from jaxagent.runtime.context import RunContext, open_context
+from jaxagent.training import multi_process
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
@@ -31,8 +31,8 @@ def run(config: ConfigDict) -> None:
   # Devices can be counted only once the processes have met.
   settings.validate_devices(config)
   if index:
-    return crew.follow()
-  with crew.leading():
+    return multi_process.follow()
+  with multi_process.leading():
     _lead(config)
 
 
@@ -41,18 +41,18 @@ def _lead(config: ConfigDict) -> None:
   own.check_work_dir(work)
   if own.record_type is not None:
     records.note(work, own.record_type)
-  with open_host(config, work) as host, contextlib.ExitStack() as stack:
-    _say(host)
-    own.run(host, stack)
+  with open_context(config, work) as context, contextlib.ExitStack() as stack:
+    _say(context)
+    own.run(context, stack)
 
 
-def _say(host: Host) -> None:
+def _say(context: RunContext) -> None:
   print(
-    f'jaxagent: {len(host.heldin)} held-in and {len(host.heldout)} held-out '
-    f'tasks; sandbox tier {host.pool.tier}, {host.config.sandbox.slots} '
-    f'slots; work directory {host.work}'
+    f'jaxagent: {len(context.heldin)} held-in and {len(context.heldout)} held-out '
+    f'tasks; sandbox tier {context.pool.tier}, {context.config.sandbox.slots} '
+    f'slots; work directory {context.work}'
   )
-  if host.stand_ins:
+  if context.stand_ins:
     print(
-      'scripted stand-ins for language models: ' + ', '.join(host.stand_ins)
+      'scripted stand-ins for language models: ' + ', '.join(context.stand_ins)
     )

@@ -21,7 +21,7 @@ from jaxagent.types import Record
 
 if TYPE_CHECKING:
   from jaxagent.recipes.starts import Start
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 def read_traces(directory: pathlib.Path) -> list[TrainedTurn]:
@@ -37,7 +37,7 @@ def read_traces(directory: pathlib.Path) -> list[TrainedTurn]:
 
 
 def write(
-  host: Host,
+  context: RunContext,
   starts: Mapping[str, Start],
   evaluated: Mapping[str, Sequence[Evaluated]],
   traces: Sequence[TrainedTurn],
@@ -55,47 +55,47 @@ def write(
     for label, records in evaluated.items()
   }
   evaluated = {label: present(r) for label, r in evaluated.items()}
-  summary = _summary(host, starts, evaluated, traces, missing, how)
+  summary = _summary(context, starts, evaluated, traces, missing, how)
   for name, value in extra.items():
     summary.set_extra(name, value)
   complete = set(evaluated) == {'sft', 'rl'}
-  path = summary.write(host.work / 'summary.json', complete=complete)
-  report = host.work / 'report.html'
+  path = summary.write(context.work / 'summary.json', complete=complete)
+  report = context.work / 'report.html'
   data = summary.build(complete=complete)
   write_report(
     report,
     Contents(
       summary=data,
-      metrics_jsonl=host.work / 'logs' / 'metrics.jsonl',
+      metrics_jsonl=context.work / 'logs' / 'metrics.jsonl',
       trajectories=_shown(evaluated),
       durations=[t.record.exec_s for t in traces if t.record.ran],
-      tasks=_task_rows(host, starts, evaluated),
+      tasks=_task_rows(context, starts, evaluated),
     ),
   )
-  _print(host, data, path, report)
+  _print(context, data, path, report)
 
 
 def _summary(
-  host: Host,
+  context: RunContext,
   starts: Mapping[str, Start],
   evaluated,
   traces,
   missing,
   how: Mapping[str, Any] = {},
 ) -> Summary:
-  config = host.config
+  config = context.config
   summary = Summary(
     config_sha=settings.config_sha(config),
-    isolation_tier=host.pool.tier,
-    stand_ins=host.stand_ins,
+    isolation_tier=context.pool.tier,
+    stand_ins=context.stand_ins,
   )
   k = config.eval.k
   if any(missing.values()):
     k = _largest_k(k, evaluated)
     summary.set_extra('missing_trajectories', missing)
-  _set_sections(host, summary, starts, evaluated, k)
-  for task in host.heldin + host.heldout:
-    reason = label_sources.untrusted(host.spec(task), host.pool.tier)
+  _set_sections(context, summary, starts, evaluated, k)
+  for task in context.heldin + context.heldout:
+    reason = label_sources.untrusted(context.spec(task), context.pool.tier)
     if reason:
       summary.set_untrusted(task, reason)
   as_configured = dict(
@@ -107,21 +107,21 @@ def _summary(
     max_steps=config.eval.max_steps,
   )
   summary.set_evaluation(**{**as_configured, **how})
-  for stage, seconds in host.wall_s.items():
+  for stage, seconds in context.wall_s.items():
     summary.set_wall(stage, seconds)
-  summary.add_outcomes(executions.count(host.work / executions.LOG))
+  summary.add_outcomes(executions.count(context.work / executions.LOG))
   summary.set_extra(
-    'rl_seconds', rollout_log.seconds_by_task(host.work / rollout_log.LOG)
+    'rl_seconds', rollout_log.seconds_by_task(context.work / rollout_log.LOG)
   )
   if config.rl.validate_every:
     from jaxagent.training import device, validation
 
     summary.set_extra(
       'validation',
-      validation.summary(host.work, device.checkpoints_of(host.work)),
+      validation.summary(context.work, device.checkpoints_of(context.work)),
     )
   summary.set_extra(
-    'mlagentbench', agent_figures.figures(host, starts, evaluated)
+    'mlagentbench', agent_figures.figures(context, starts, evaluated)
   )
   for name, part, steps in behaviour_parts(evaluated, traces):
     summary.set_behaviour(name, part, behaviour.figures(steps))
@@ -129,18 +129,18 @@ def _summary(
 
 
 def _set_sections(
-  host: Host,
+  context: RunContext,
   summary: Summary,
   starts: Mapping[str, Start],
   evaluated: Mapping[str, Sequence[Evaluated]],
   k: int,
 ) -> None:
   """Adds the intervals of each policy on each split."""
-  scales = scoring.scales(host, starts)
+  scales = scoring.scales(context, starts)
   for split in ('heldin', 'heldout'):
     for policy in ('starter', *evaluated):
       if policy == 'starter':
-        runs = scoring.starter_runs(host, starts, split)
+        runs = scoring.starter_runs(context, starts, split)
       else:
         runs = scoring.runs_of(evaluated[policy], split)
       summary.set_section(
@@ -150,7 +150,7 @@ def _set_sections(
           runs,
           scales,
           k=k,
-          seed=host.config.seed,
+          seed=context.config.seed,
           deterministic=policy == 'starter',
         ),
       )
@@ -185,17 +185,17 @@ def behaviour_parts(
 
 
 def _task_rows(
-  host: Host, starts: Mapping[str, Start], evaluated
+  context: RunContext, starts: Mapping[str, Start], evaluated
 ) -> list[dict]:
-  scales = scoring.scales(host, starts)
+  scales = scoring.scales(context, starts)
   rows = []
-  for task in host.heldin + host.heldout:
+  for task in context.heldin + context.heldout:
     scale = scales[task]
     row = {
       'task': task,
-      'split': 'heldin' if task in host.heldin else 'heldout',
-      'modality': host.spec(task).modality,
-      'metric': host.spec(task).metric,
+      'split': 'heldin' if task in context.heldin else 'heldout',
+      'modality': context.spec(task).modality,
+      'metric': context.spec(task).metric,
       'higher_is_better': scale.higher_is_better,
       'm_init': scale.m_init,
       'm_best': scale.m_best,
@@ -207,7 +207,7 @@ def _task_rows(
         for r in records
         if r.task == task
       ]
-      row[label] = evaluation.bootstrap_interval(scores, host.config.seed)
+      row[label] = evaluation.bootstrap_interval(scores, context.config.seed)
       if scores:
         row[f'{label}_best'] = evaluation.best_at_k(
           scores, len(scores), scale.higher_is_better
@@ -231,7 +231,7 @@ def _shown(
 
 
 def _print(
-  host: Host, data, summary: pathlib.Path, report: pathlib.Path
+  context: RunContext, data, summary: pathlib.Path, report: pathlib.Path
 ) -> None:
   print(f'\n{"":8} {"":8} {"mean reward [95 %]":>28} {"relative gain":>28}')
   for split in ('heldin', 'heldout'):
@@ -244,7 +244,7 @@ def _print(
   if found := data['extra'].get('validation'):
     print(f'\npolicy rl: {_validated(found)}')
   print(f'\nsummary      {summary}')
-  print(f'TensorBoard  tensorboard --logdir {host.work / "logs"}')
+  print(f'TensorBoard  tensorboard --logdir {context.work / "logs"}')
   print(f'report       {report}')
 
 

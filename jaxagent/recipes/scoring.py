@@ -12,11 +12,11 @@ from jaxagent.recipes.starts import Start
 from jaxagent.records import Evaluated
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 def scales(
-  host: Host, starts: Mapping[str, Start]
+  context: RunContext, starts: Mapping[str, Start]
 ) -> dict[str, evaluation.Scale]:
   """Returns the scale of each task's private score.
 
@@ -24,7 +24,7 @@ def scales(
   `task.yaml`. Raises UserError where they are one number: then there is no scale.
   """
   for task, start in starts.items():
-    if start.private == host.spec(task).m_best_private:
+    if start.private == context.spec(task).m_best_private:
       raise UserError(
         f'task {task}: its starter scores {start.private:.6g} on the private rows, '
         'which is m_best_private of task.yaml: nothing can be better. Give a '
@@ -33,8 +33,8 @@ def scales(
   return {
     task: evaluation.Scale(
       start.private,
-      host.spec(task).m_best_private,
-      host.spec(task).higher_is_better,
+      context.spec(task).m_best_private,
+      context.spec(task).higher_is_better,
     )
     for task, start in starts.items()
   }
@@ -59,8 +59,8 @@ def runs_of(records: Sequence[Evaluated], split: str) -> list[evaluation.Run]:
 
 
 def starter_runs(
-  host: Host, starts: Mapping[str, Start], split: str
+  context: RunContext, starts: Mapping[str, Start], split: str
 ) -> list[evaluation.Run]:
   """Returns a run of each starter script: its private score, without a step."""
-  names = host.heldin if split == 'heldin' else host.heldout
+  names = context.heldin if split == 'heldin' else context.heldout
   return [evaluation.Run(t, starts[t].private) for t in names]

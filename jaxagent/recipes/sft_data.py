@@ -20,8 +20,8 @@ from jaxagent.training import sft
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
-  from jaxagent.runtime.host import Host
-  from jaxagent.training.policy import Policy
+  from jaxagent.runtime.context import RunContext
+  from jaxagent.training.policy import PolicySampler
 
 
 def imported(config: ConfigDict) -> list[Conversation]:
@@ -46,18 +46,20 @@ def texts(found: Sequence[Conversation]) -> Iterator[str]:
   return itertools.chain.from_iterable((c.prompt, c.response) for c in found)
 
 
-def step_texts(host: Host, records: Sequence[Collected]) -> Iterator[str]:
+def step_texts(
+  context: RunContext, records: Sequence[Collected]
+) -> Iterator[str]:
   """Yields prompts and responses of expert steps."""
-  prompter = prompter_of(host.config)
+  prompter = prompter_of(context.config)
   for record in records:
     for step in record.steps:
-      state = state_of(step, host.env.store.get)
-      yield prompter.text(state, host.spec(state.task))
+      state = state_of(step, context.env.store.get)
+      yield prompter.text(state, context.spec(state.task))
       yield step.record.response
 
 
 def rows_of_imported(
-  found: Sequence[Conversation], policy: Policy
+  found: Sequence[Conversation], policy: PolicySampler
 ) -> list[sft.Row]:
   """Returns the rows of the conversations that fit the policy's limits.
 
@@ -76,20 +78,20 @@ def rows_of_imported(
 
 
 def rows_of_steps(
-  host: Host, records: Sequence[Collected], policy: Policy
+  context: RunContext, records: Sequence[Collected], policy: PolicySampler
 ) -> list[sft.Row]:
   """Returns the rows of the experts' steps, prompted as the policy will be.
 
   Prints how many do not fit the policy's limits. Raises UserError where SFT is asked
   for and none does.
   """
-  config, total = host.config.sft, 0
+  config, total = context.config.sft, 0
 
   def asked() -> Iterator[tuple[np.ndarray, str]]:
     nonlocal total
     improved = config.steps == 'improved'
     for state, record in training_steps(
-      records, host.env.store.get, improved=improved
+      records, context.env.store.get, improved=improved
     ):
       total += 1
       yield policy.prompt_ids(state), record.response
@@ -102,7 +104,7 @@ def rows_of_steps(
 
 
 def _tell(
-  kept: int, total: int, kind: str, source: str, policy: Policy
+  kept: int, total: int, kind: str, source: str, policy: PolicySampler
 ) -> None:
   """Prints how many are left out; raises UserError where all are."""
   limits = (

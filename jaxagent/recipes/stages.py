@@ -12,13 +12,13 @@ from typing import Any
 from jaxagent.recipes import results
 from jaxagent.recipes.starts import Start, write_json
 from jaxagent.runtime import kept
-from jaxagent.runtime.host import Host
+from jaxagent.runtime.context import RunContext
 
 
 @contextlib.contextmanager
-def timed(host: Host, stage: str) -> Iterator[None]:
+def timed(context: RunContext, stage: str) -> Iterator[None]:
   """Adds the stage's wall seconds to those of earlier attempts."""
-  path = host.work / 'wall_s.json'
+  path = context.work / 'wall_s.json'
   began = time.monotonic()
   try:
     yield
@@ -26,17 +26,17 @@ def timed(host: Host, stage: str) -> Iterator[None]:
     walls = kept.kept_json(path, kept.seconds) or {}
     walls[stage] = walls.get(stage, 0.0) + time.monotonic() - began
     write_json(path, walls)
-    host.wall_s.update(walls)
+    context.wall_s.update(walls)
 
 
 def evaluate(
-  host: Host, policy, learner, label: str, run: Callable[[], Any]
+  context: RunContext, policy, learner, label: str, run: Callable[[], Any]
 ) -> None:
   """Runs the evaluation `label`, if it is wanted, of the learner's weights."""
-  if label not in host.config.eval.policies:
+  if label not in context.config.eval.policies:
     return
-  with timed(host, f'evaluate_{label}'):
-    set_aside_older(host.work, label, learner.updates)
+  with timed(context, f'evaluate_{label}'):
+    set_aside_older(context.work, label, learner.updates)
     policy.engine.update_weights(learner.policy_params, policy.engine.version)
     run()
 
@@ -68,7 +68,7 @@ def _free(path: pathlib.Path) -> pathlib.Path:
 
 
 def finish(
-  host: Host,
+  context: RunContext,
   starts: Mapping[str, Start],
   labels: Sequence[str] = ('sft', 'rl'),
   extra: Mapping[str, Any] = {},
@@ -79,11 +79,11 @@ def finish(
   labels: the policies that may have been evaluated.
   extra, how: see `results.write`.
   """
-  with timed(host, 'report'):
+  with timed(context, 'report'):
     evaluated = {
-      label: kept.evaluated(host.work, label)
+      label: kept.evaluated(context.work, label)
       for label in labels
-      if label in host.config.eval.policies
+      if label in context.config.eval.policies
     }
-    traces = results.read_traces(host.work / 'rl' / 'traces')
-  results.write(host, starts, evaluated, traces, extra, how)
+    traces = results.read_traces(context.work / 'rl' / 'traces')
+  results.write(context, starts, evaluated, traces, extra, how)

@@ -15,13 +15,13 @@ from jaxagent.data import records as record_data
 from jaxagent.envs import parser, workspace
 from jaxagent.envs.execution import StartError, reason_of, state_id
 from jaxagent.errors import UserError
-from jaxagent.metrics import Progress
+from jaxagent.metrics import ProgressBar
 from jaxagent.runtime import kept
 
 if TYPE_CHECKING:
   from jaxagent.envs.execution import Run
   from jaxagent.envs.step_env import StepResult
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 class GradingError(RuntimeError):
@@ -47,23 +47,23 @@ class Start:
     return self.state.score
 
 
-def make_starts(host: Host) -> dict[str, Start]:
+def make_starts(context: RunContext) -> dict[str, Start]:
   """Runs and grades the starter of every task; cached on disk."""
-  path = host.work / 'eval' / 'starts.json'
-  names = host.heldin + host.heldout
+  path = context.work / 'eval' / 'starts.json'
+  names = context.heldin + context.heldout
   starts = kept.kept_json(path, lambda value: _starts_from(value, names))
   if starts is not None:
     return starts
   starts = {}
-  with Progress('starters', len(names)) as progress:
+  with ProgressBar('starters', len(names)) as progress:
     for task in names:
       try:
-        initial = host.env.initial_state(task)
+        initial = context.env.initial_state(task)
       except StartError as error:
         raise UserError(str(error)) from error
-      starts[task] = Start(initial, _starter_private(host, initial))
+      starts[task] = Start(initial, _starter_private(context, initial))
       progress.update()
-      host.stop.check('finished stages are saved')
+      context.stop.check('finished stages are saved')
   write_json(
     path,
     {
@@ -78,7 +78,7 @@ def make_starts(host: Host) -> dict[str, Start]:
 
 
 def private_score(
-  host: Host, task: str, result: StepResult | Run
+  context: RunContext, task: str, result: StepResult | Run
 ) -> float | None:
   """Returns the score of an execution's submission on the private rows.
 
@@ -86,10 +86,10 @@ def private_score(
   where the fault is the grader's.
   """
   execution = result.execution
-  name = host.spec(task).submission
+  name = context.spec(task).submission
   if execution is None or name not in execution.collected:
     return None
-  grade = host.grader.grade(task, execution.collected[name], split='private')
+  grade = context.grader.grade(task, execution.collected[name], split='private')
   if grade.outcome.is_infrastructure:
     raise GradingError(
       f'{grade.outcome.value}: no private score: {grade.reason}'
@@ -97,7 +97,7 @@ def private_score(
   return grade.score
 
 
-def _starter_private(host: Host, initial: types.State) -> float:
+def _starter_private(context: RunContext, initial: types.State) -> float:
   task = initial.task
   if initial.last_outcome != types.Outcome.OK.value:
     assert (
@@ -107,14 +107,14 @@ def _starter_private(host: Host, initial: types.State) -> float:
   response = parser.Response(
     {}, 'Execute Script', {'script_name': initial.script}
   )
-  result = host.env.act(
+  result = context.env.act(
     initial,
     response,
     split='valid',
     job_id=f'starter-{task}',
   )
   try:
-    score = private_score(host, task, result)
+    score = private_score(context, task, result)
   except GradingError as error:
     raise UserError(f'task {task}: the starter script: {error}') from error
   if score is None:

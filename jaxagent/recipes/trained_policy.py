@@ -17,10 +17,10 @@ if TYPE_CHECKING:
   from jaxagent.data.conversations import Conversation
   from jaxagent.learner import Learner
   from jaxagent.recipes.starts import Start
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
   from jaxagent.training import sft
-  from jaxagent.training.crew import Leader
-  from jaxagent.training.policy import Policy
+  from jaxagent.training.multi_process import Leader
+  from jaxagent.training.policy import PolicySampler
   from jaxagent.training.workflow import RolloutWorkflow
 
 
@@ -30,7 +30,7 @@ class TrainedPolicy(Recipe):
   `run` is the order of things. A subclass says what data SFT has, what RL trains on
   and how a policy is evaluated. During `run` it has these members:
 
-  host: tasks, sandbox, environment.
+  context: tasks, sandbox, environment.
   starts: task -> its starter, run and scored.
   imported: conversations of `config.sft.conversations`, to be learned from instead
     of the recipe's own data.
@@ -40,10 +40,10 @@ class TrainedPolicy(Recipe):
 
   stages: ClassVar[tuple[str, ...]] = ('all', 'collect', 'sft', 'evaluate')
 
-  host: Host
+  context: RunContext
   starts: Mapping[str, Start]
   imported: Sequence[Conversation]
-  policy: Policy
+  policy: PolicySampler
   learner: Learner | Leader
 
   def __init__(self, config: ConfigDict):
@@ -89,7 +89,7 @@ class TrainedPolicy(Recipe):
     """Writes summary and report. labels: policies that may have been evaluated."""
     from jaxagent.recipes import stages
 
-    stages.finish(self.host, self.starts, labels, extra=self.figures(labels))
+    stages.finish(self.context, self.starts, labels, extra=self.figures(labels))
 
   def figures(self, labels: Sequence[str]) -> Mapping[str, Any]:
     """Returns figures of its own, JSON-able, for `extra` of summary.json."""
@@ -164,16 +164,16 @@ class TrainedPolicy(Recipe):
       f'{n} {name:10} {text}' for n, (name, text) in enumerate(lines.items(), 2)
     ]
 
-  def run(self, host: Host, stack: contextlib.ExitStack) -> None:
+  def run(self, context: RunContext, stack: contextlib.ExitStack) -> None:
     """Runs the stages up to the configured one."""
     from jaxagent.recipes import sft_data, stages
     from jaxagent.recipes.starts import make_starts
     from jaxagent.training import device, rl
 
-    self.host, stage = host, self.config.stage
+    self.context, stage = context, self.config.stage
     self.imported = sft_data.imported(self.config)
-    with stages.timed(host, 'starts'):
-      self.starts = make_starts(host)
+    with stages.timed(context, 'starts'):
+      self.starts = make_starts(context)
     self.prepare()
     if stage == 'collect':
       return
@@ -184,13 +184,13 @@ class TrainedPolicy(Recipe):
     if stage == 'sft':
       return
     if stage == 'evaluate':
-      device.restore_rl(host, self.learner)
+      device.restore_rl(context, self.learner)
     else:
       self.learner.start_rl()
       self.before_rl()
-      with stages.timed(host, 'rl'):
-        rl.run(host, self.workflow(), self.learner, self.policy)
-      device.restore_best(host, self.learner)
+      with stages.timed(context, 'rl'):
+        rl.run(context, self.workflow(), self.learner, self.policy)
+      device.restore_best(context, self.learner)
     self._evaluate('rl')
     self.finish(labels)
 
@@ -199,25 +199,25 @@ class TrainedPolicy(Recipe):
     from jaxagent.recipes import sft_data, stages
     from jaxagent.training import device, sft
 
-    host = self.host
-    with stages.timed(host, 'sft'):
-      tokenizer = device.make_tokenizer(host, self.texts())
+    context = self.context
+    with stages.timed(context, 'sft'):
+      tokenizer = device.make_tokenizer(context, self.texts())
       self.check_tokenizer(tokenizer)
-      self.learner = device.make_learner(host, tokenizer)
-      self.policy = device.make_policy(host, self.learner, tokenizer)
+      self.learner = device.make_learner(context, tokenizer)
+      self.policy = device.make_policy(context, self.learner, tokenizer)
       stack.callback(self.policy.engine.close)
       self.check_policy()
       if self.imported:
         rows = sft_data.rows_of_imported(self.imported, self.policy)
-        sft.run(host, self.learner, rows)
+        sft.run(context, self.learner, rows)
       elif self.fine_tunes:
-        sft.run(host, self.learner, self.rows())
+        sft.run(context, self.learner, self.rows())
 
   def _evaluate(self, label: str) -> None:
     from jaxagent.recipes import stages
 
     stages.evaluate(
-      self.host,
+      self.context,
       self.policy,
       self.learner,
       label,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterator
 
-from jaxagent.rollout.members import Group, Member
+from jaxagent.rollout.tracked import Group, TrackedRollout
 
 
 class Buffer:
@@ -32,7 +32,7 @@ class Buffer:
     group.version = version
     self.by_version[version] += 1
 
-  def settle(self, member: Member) -> Group | None:
+  def settle(self, member: TrackedRollout) -> Group | None:
     """Takes in a finished or dead member; returns its group if settled."""
     group = member.group
     self.n_finished += member.finished
@@ -103,6 +103,6 @@ class Buffer:
         return False
     return True
 
-  def members(self) -> Iterator[Member]:
+  def members(self) -> Iterator[TrackedRollout]:
     for group in self.groups.values():
       yield from group.members

@@ -6,8 +6,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from jaxagent.rollout.engine import Engine
-from jaxagent.rollout.inbox import JournalledInbox
-from jaxagent.rollout.work import Ask, Key, Sampled, Sampler
+from jaxagent.rollout.requests import (
+  GenerationRequest,
+  GenerationResult,
+  Key,
+  Sampler,
+)
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.types import Completion, Request
 
 
@@ -24,15 +29,15 @@ class EngineSampler:
 
   def __init__(
     self,
-    inbox: JournalledInbox,
+    inbox: JournalledQueue,
     engine: Engine,
-    request: Callable[[Ask], Request],
+    request: Callable[[GenerationRequest], Request],
   ):
     self._inbox, self._engine, self._request = inbox, engine, request
     self._keys: dict[str, Key] = {}
     self._lock = threading.Lock()
 
-  def submit(self, asks: Sequence[Ask]) -> None:
+  def submit(self, asks: Sequence[GenerationRequest]) -> None:
     requests = [self._request(ask) for ask in asks]
     with self._lock:
       for ask, request in zip(asks, requests):
@@ -61,9 +66,9 @@ class EngineSampler:
     if key is None:
       return  # cancelled
     if result.finish_reason == 'abort':
-      self._inbox.put(Sampled(key, None, 'the engine gave it up'))
+      self._inbox.put(GenerationResult(key, None, 'the engine gave it up'))
     else:
-      self._inbox.put(Sampled(key, result))
+      self._inbox.put(GenerationResult(key, result))
 
 
 class RoleSampler:
@@ -72,8 +77,8 @@ class RoleSampler:
   def __init__(self, samplers: Mapping[str, Sampler]):
     self._samplers = samplers
 
-  def submit(self, asks: Sequence[Ask]) -> None:
-    by_role: dict[str, list[Ask]] = {}
+  def submit(self, asks: Sequence[GenerationRequest]) -> None:
+    by_role: dict[str, list[GenerationRequest]] = {}
     for ask in asks:
       by_role.setdefault(ask.call.role, []).append(ask)
     for role, some in by_role.items():

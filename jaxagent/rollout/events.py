@@ -11,8 +11,8 @@ import zlib
 from typing import Any
 
 from jaxagent.data import codec
+from jaxagent.rollout.requests import ExecutionResult, GenerationResult, Key
 from jaxagent.rollout.rollout_log import Fate
-from jaxagent.rollout.work import Key, Sampled, WorkResult
 
 _PACKED = 'packed'
 _LONGEST = 4096  # characters of a result that stands in a journal as it is
@@ -46,9 +46,9 @@ def submitted(key: Key, attempt: int) -> dict[str, Any]:
   return _of_key('submitted', key) | {'a': attempt}
 
 
-def of_result(result: Sampled | WorkResult) -> dict[str, Any]:
+def of_result(result: GenerationResult | ExecutionResult) -> dict[str, Any]:
   """A completion or an execution has ended, well or not."""
-  if isinstance(result, Sampled):
+  if isinstance(result, GenerationResult):
     completion = codec.encode(result.completion, f'{result.key}: completion')
     return _of_key('sampled', result.key) | {
       'completion': completion,
@@ -60,14 +60,14 @@ def of_result(result: Sampled | WorkResult) -> dict[str, Any]:
   }
 
 
-def result_of(event: dict[str, Any]) -> Sampled | WorkResult:
+def result_of(event: dict[str, Any]) -> GenerationResult | ExecutionResult:
   """Inverse of `of_result`."""
   if event['e'] == 'sampled':
-    return Sampled(
+    return GenerationResult(
       key_of(event), codec.decode(event['completion']), event['error']
     )
   executed = codec.decode(_unpack(event['executed']))  # of `replaced`, too
-  return WorkResult(key_of(event), event['a'], executed)
+  return ExecutionResult(key_of(event), event['a'], executed)
 
 
 def _pack(value: Any) -> Any:
@@ -85,7 +85,7 @@ def _unpack(value: Any) -> Any:
   return json.loads(zlib.decompress(base64.b64decode(value[_PACKED])))
 
 
-def replaced(result: WorkResult) -> dict[str, Any]:
+def replaced(result: ExecutionResult) -> dict[str, Any]:
   """A person gave an execution another result; what came after it is void."""
   return of_result(result) | {'e': 'replaced'}
 

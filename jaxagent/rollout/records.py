@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from jaxagent.interactions import POLICY
-from jaxagent.rollout.sojourns import Sojourns
+from jaxagent.rollout.latency import GroupLatency
 from jaxagent.types import Sample
 
 RESTS = ('carry_over', 'cancel', 'wait')
@@ -31,7 +31,7 @@ class CollectedBatch:
 
   samples: tuple[Sample, ...]
   stats: dict[str, float]
-  sojourns: Sojourns
+  sojourns: GroupLatency
 
   @property
   def prompt_ids(self) -> tuple[str, ...]:

@@ -17,8 +17,8 @@ from typing import Any
 
 from jaxagent.clock import Clock
 from jaxagent.interactions import Credit
-from jaxagent.rollout.members import Member
-from jaxagent.rollout.work import Key, Sampled, WorkResult
+from jaxagent.rollout.requests import ExecutionResult, GenerationResult, Key
+from jaxagent.rollout.tracked import TrackedRollout
 from jaxagent.types import NoReward, Outcome, Record
 
 FORMAT = 1
@@ -82,7 +82,7 @@ class RolloutLog:
     if self._file.tell() and not path.read_bytes().endswith(b'\n'):
       self._file.write('\n')
 
-  def begun(self, member: Member) -> None:
+  def begun(self, member: TrackedRollout) -> None:
     """A rollout begins."""
     self._trails[member.prompt_id] = _Trail(self._clock.now())
 
@@ -90,11 +90,11 @@ class RolloutLog:
     """A call is with its sampler or executor."""
     self._since[key] = self._clock.now()
 
-  def returned(self, result: Sampled | WorkResult) -> None:
+  def returned(self, result: GenerationResult | ExecutionResult) -> None:
     """An awaited result is there, well or not."""
     trail = self._trail(result.key)
     took = self._took(result.key)
-    if isinstance(result, Sampled):
+    if isinstance(result, GenerationResult):
       trail.generation_s += took
       if result.completion is None:
         outcome = NoReward.GENERATION_FAILED.value
@@ -115,7 +115,9 @@ class RolloutLog:
     outcome = NoReward.LEASE_EXPIRED.value
     self._attempt(trail, key, attempt, outcome, message, took)
 
-  def finished(self, member: Member, credits: Mapping[int, Credit]) -> None:
+  def finished(
+    self, member: TrackedRollout, credits: Mapping[int, Credit]
+  ) -> None:
     """A rollout has come to its end; what becomes of it is not known yet."""
     trail = self._trail_of(member.prompt_id)
     trail.turns = [
@@ -129,7 +131,7 @@ class RolloutLog:
 
   def ended(
     self,
-    member: Member,
+    member: TrackedRollout,
     fate: Fate,
     *,
     update: int | None = None,

@@ -31,28 +31,28 @@ from jaxagent.data.ledger import Ledger
 from jaxagent.data.prompts import Feed, Source
 from jaxagent.interactions import Execute, Generate, Interaction
 from jaxagent.rollout import events
-from jaxagent.rollout.book import Book, Deliver, Hooks
+from jaxagent.rollout.admission import Everything, make_policy
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.members import Group
-from jaxagent.rollout.policies import Everything, make_policy
+from jaxagent.rollout.latency import LatencyTracker
 from jaxagent.rollout.records import (
   CollectedBatch,
   SchedulerConfig,
   SourceExhausted,
   StalledError,
 )
+from jaxagent.rollout.requests import (
+  ExecutionRequest,
+  ExecutionResult,
+  GenerationRequest,
+  GenerationResult,
+  Key,
+  Workers,
+)
 from jaxagent.rollout.rollout_log import Fate, RolloutLog
 from jaxagent.rollout.scheduler_stats import Stats
-from jaxagent.rollout.sojourns import Stopwatch
+from jaxagent.rollout.tracked import Group
+from jaxagent.rollout.tracker import Deliver, Hooks, RolloutTracker
 from jaxagent.rollout.watchdog import Watchdog
-from jaxagent.rollout.work import (
-  Ask,
-  Key,
-  Sampled,
-  Work,
-  Workers,
-  WorkResult,
-)
 
 _LONGEST_WAIT_S = 60.0
 _TICK_S = 1.0
@@ -112,11 +112,11 @@ class Scheduler:
     now = workers.clock.now()
     self._watchdog = Watchdog(config.watchdog_s, now, config.lost_limit)
     self.stats = Stats(now, executor.slots)
-    self._stopwatch = Stopwatch(
+    self._stopwatch = LatencyTracker(
       config.max_staleness, config.n_groups, config.wave
     )
     self.ledger = Ledger()
-    self._book = Book(
+    self._book = RolloutTracker(
       source,
       interaction,
       self.ledger,
@@ -188,7 +188,7 @@ class Scheduler:
       StalledError: nothing has moved for watchdog_s.
     """
     self._watchdog.moved(self._clock.now())
-    results: list[Sampled | WorkResult] = []
+    results: list[GenerationResult | ExecutionResult] = []
     while True:
       with self._lock:
         self._take_in(results)
@@ -357,7 +357,7 @@ class Scheduler:
         asked[key] = now
         self._issued(key)
         assert isinstance(call, Generate)  # `asks` holds no other
-        asks.append(Ask(key, member.prompt, call))
+        asks.append(GenerationRequest(key, member.prompt, call))
     if asks:
       self._sampler.submit(asks)
       self._take_in(self._inbox.take(0.0))
@@ -378,7 +378,7 @@ class Scheduler:
       self.stats.add('issued')
       self._issued(key)
       assert isinstance(call, Execute)  # `works` holds no other
-      self._executor.submit(Work(key, member.prompt, call, attempt))
+      self._executor.submit(ExecutionRequest(key, member.prompt, call, attempt))
       issued += 1
     return issued
 
@@ -401,10 +401,12 @@ class Scheduler:
 
   # Taking in -----------------------------------------------------------------
 
-  def _take_in(self, results: Iterable[Sampled | WorkResult]) -> None:
+  def _take_in(
+    self, results: Iterable[GenerationResult | ExecutionResult]
+  ) -> None:
     for result in results:
       now = self._clock.now()
-      if isinstance(result, Sampled):
+      if isinstance(result, GenerationResult):
         awaited = self._forget_ask(result.key)
       else:
         awaited = self._end(result, now)
@@ -423,7 +425,7 @@ class Scheduler:
     asked = self._asked.values()
     return any(of_role.pop(key, None) is not None for of_role in asked)
 
-  def _end(self, result: WorkResult, now: float) -> bool:
+  def _end(self, result: ExecutionResult, now: float) -> bool:
     """An execution has ended; False where it is not the awaited one."""
     started, attempt = self._running.get(result.key, (0.0, -1))
     if attempt != result.attempt:

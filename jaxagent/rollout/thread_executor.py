@@ -14,8 +14,13 @@ from collections.abc import Callable
 from jaxagent import records
 from jaxagent.errors import UserError
 from jaxagent.files import disk
-from jaxagent.rollout.inbox import JournalledInbox
-from jaxagent.rollout.work import Key, Work, WorkResult, failure
+from jaxagent.rollout.requests import (
+  ExecutionRequest,
+  ExecutionResult,
+  Key,
+  failure,
+)
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.types import Executed
 
 _WARN_EVERY_S = 60.0
@@ -45,8 +50,8 @@ class ThreadExecutor:
 
   def __init__(
     self,
-    inbox: JournalledInbox,
-    run: Callable[[Work], Executed],
+    inbox: JournalledQueue,
+    run: Callable[[ExecutionRequest], Executed],
     *,
     threads: int,
     slots: int | None = None,
@@ -58,7 +63,7 @@ class ThreadExecutor:
     self.capacity = threads + lookahead
     self._inbox, self._run, self._cancel = inbox, run, cancel
     self._pauses_s, self._closing = pauses_s, threading.Event()
-    self._todo: queue.Queue[Work | None] = queue.Queue()
+    self._todo: queue.Queue[ExecutionRequest | None] = queue.Queue()
     self._lock = threading.Lock()
     self._current: dict[Key, int] = {}  # the attempt that is wanted
     self._begun: dict[Key, float] = {}  # of current attempts alone
@@ -70,7 +75,7 @@ class ThreadExecutor:
     for thread in self._threads:
       thread.start()
 
-  def submit(self, work: Work) -> None:
+  def submit(self, work: ExecutionRequest) -> None:
     with self._lock:
       self._current[work.key] = work.attempt
     self._todo.put(work)
@@ -124,14 +129,14 @@ class ThreadExecutor:
       error,
     )
 
-  def _begin(self, work: Work) -> bool:
+  def _begin(self, work: ExecutionRequest) -> bool:
     with self._lock:
       if self._current.get(work.key) != work.attempt:
         return False
       self._begun[work.key] = time.monotonic()
       return True
 
-  def _end(self, work: Work) -> bool:
+  def _end(self, work: ExecutionRequest) -> bool:
     """Whether it is still wanted."""
     with self._lock:
       if self._current.get(work.key) != work.attempt:
@@ -140,7 +145,7 @@ class ThreadExecutor:
       self._begun.pop(work.key, None)
       return True
 
-  def _attempt(self, work: Work) -> WorkResult | None:
+  def _attempt(self, work: ExecutionRequest) -> ExecutionResult | None:
     """Runs one attempt; None for an error that ends the run: the inbox raises it."""
     try:
       executed = self._run(work)
@@ -153,4 +158,4 @@ class ThreadExecutor:
         self._inbox.fail(error)
         return None
       return failure(work, f'{type(error).__name__}: {error}', time.monotonic())
-    return WorkResult(work.key, work.attempt, executed, time.monotonic())
+    return ExecutionResult(work.key, work.attempt, executed, time.monotonic())

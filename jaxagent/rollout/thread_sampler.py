@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from jaxagent.envs.interfaces import TextModelError
-from jaxagent.rollout.inbox import JournalledInbox
-from jaxagent.rollout.work import Ask, Key, Sampled
+from jaxagent.rollout.requests import GenerationRequest, GenerationResult, Key
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.types import Completion, TextCompletion
 
-Draw = Callable[[Ask], Completion | TextCompletion | str]
+Draw = Callable[[GenerationRequest], Completion | TextCompletion | str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,14 +41,16 @@ class ThreadSampler:
   """
 
   def __init__(
-    self, inbox: JournalledInbox, draw: Draw, *, max_concurrency: int = 1
+    self, inbox: JournalledQueue, draw: Draw, *, max_concurrency: int = 1
   ):
     if max_concurrency < 1:
       raise ValueError(
         f'max_concurrency={max_concurrency!r} must be 1 or more.'
       )
     self._inbox, self._draw = inbox, draw
-    self._waiting: queue.SimpleQueue[Ask | None] = queue.SimpleQueue()
+    self._waiting: queue.SimpleQueue[GenerationRequest | None] = (
+      queue.SimpleQueue()
+    )
     # Asks that wait or are drawn.
     self._open: collections.Counter[Key] = collections.Counter()
     self._unwanted: set[Key] = set()  # of those that are open
@@ -56,7 +58,7 @@ class ThreadSampler:
     self._most = max_concurrency
     self._threads: list[threading.Thread] = []  # as many as were ever needed
 
-  def submit(self, asks: Sequence[Ask]) -> None:
+  def submit(self, asks: Sequence[GenerationRequest]) -> None:
     with self._lock:
       self._open.update(ask.key for ask in asks)
       while len(self._threads) < min(self._most, self._open.total()):
@@ -88,30 +90,32 @@ class ThreadSampler:
         self._answer(ask)
       self._forget(ask)
 
-  def _is_wanted(self, ask: Ask) -> bool:
+  def _is_wanted(self, ask: GenerationRequest) -> bool:
     with self._lock:
       if ask.key not in self._unwanted:
         return True
       self._unwanted.discard(ask.key)
       return False
 
-  def _forget(self, ask: Ask) -> None:
+  def _forget(self, ask: GenerationRequest) -> None:
     """Forgets a finished ask; one that was asked again meanwhile stays open."""
     with self._lock:
       self._open.subtract([ask.key])
       self._open = +self._open  # without what is at zero
       self._unwanted.intersection_update(self._open)
 
-  def _answer(self, ask: Ask) -> None:
+  def _answer(self, ask: GenerationRequest) -> None:
     try:
       completion = self._draw(ask)
     except TextModelError as error:
       message = f'{type(error).__name__}: {error}'
-      self._inbox.put(Sampled(ask.key, None, message))
+      self._inbox.put(GenerationResult(ask.key, None, message))
     except Exception as error:  # noqa: BLE001 - raised in the loop's thread
       self._inbox.fail(error)
     else:
       if getattr(completion, 'finish_reason', None) == 'abort':
-        self._inbox.put(Sampled(ask.key, None, 'the engine gave it up'))
+        self._inbox.put(
+          GenerationResult(ask.key, None, 'the engine gave it up')
+        )
       else:
-        self._inbox.put(Sampled(ask.key, completion))
+        self._inbox.put(GenerationResult(ask.key, completion))

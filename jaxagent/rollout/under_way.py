@@ -7,25 +7,25 @@ have stopped.
 from __future__ import annotations
 
 from jaxagent.rollout import events
-from jaxagent.rollout.book import is_lost
 from jaxagent.rollout.journal import Journal, JournalError
-from jaxagent.rollout.work import WorkResult
+from jaxagent.rollout.requests import ExecutionResult
+from jaxagent.rollout.tracker import is_lost
 
 
-def executions(journal: Journal) -> dict[str, list[WorkResult]]:
+def executions(journal: Journal) -> dict[str, list[ExecutionResult]]:
   """Returns prompt id -> its executions that have a result, in order."""
-  found: dict[str, list[WorkResult]] = {}
+  found: dict[str, list[ExecutionResult]] = {}
   for event in journal.events(repair=False):  # a run may be writing it
     if event['e'] == 'begun':
       found[event['p']] = []
     elif event['e'] in ('executed', 'replaced'):
       result = events.result_of(event)
-      if isinstance(result, WorkResult) and not is_lost(result):
+      if isinstance(result, ExecutionResult) and not is_lost(result):
         _take(found.setdefault(event['p'], []), result)
   return found
 
 
-def _take(known: list[WorkResult], result: WorkResult) -> None:
+def _take(known: list[ExecutionResult], result: ExecutionResult) -> None:
   """Appends a result, or puts it in its place: what came after is void."""
   numbers = [one.key.call for one in known]
   if result.key.call in numbers:
@@ -33,7 +33,7 @@ def _take(known: list[WorkResult], result: WorkResult) -> None:
   known.append(result)
 
 
-def replace(journal: Journal, result: WorkResult) -> None:
+def replace(journal: Journal, result: ExecutionResult) -> None:
   """Gives an execution another result, from which its rollout is resumed.
 
   Raises JournalError while a run writes the journal: it would not read that.

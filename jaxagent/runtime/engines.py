@@ -20,13 +20,13 @@ from jaxagent.devices import accelerator
 from jaxagent.errors import UserError
 from jaxagent.models import ModelConfig, hf, token_logprobs
 from jaxagent.rollout.engine import Ends, Engine, EngineError, RequestLimits
-from jaxagent.rollout.native_engine import NativeEngine, Shapes
-from jaxagent.rollout.nccl_sync import NcclSync
-from jaxagent.rollout.vllm_api import ServerOptions
-from jaxagent.rollout.vllm_engine import Fleet, VllmEngine, WeightSync
-from jaxagent.rollout.vllm_fleet import LaunchedFleet, RemoteFleet
-from jaxagent.rollout.weight_probe import LogProbProbe
-from jaxagent.rollout.weight_sync import FileSync, FolderSync
+from jaxagent.rollout.engines.native_engine import NativeEngine, Shapes
+from jaxagent.rollout.engines.nccl_sync import NcclSync
+from jaxagent.rollout.engines.vllm_api import ServerOptions
+from jaxagent.rollout.engines.vllm_engine import Fleet, VllmEngine, WeightSync
+from jaxagent.rollout.engines.vllm_fleet import LaunchedFleet, RemoteFleet
+from jaxagent.rollout.engines.weight_probe import LogProbProbe
+from jaxagent.rollout.engines.weight_sync import FileSync, FolderSync
 
 if TYPE_CHECKING:
   pass

@@ -225,7 +225,7 @@ class Instrumenter:
     )
 
 
-class Writer:
+class ProgramModel:
   """The prompted model of `config.writer`, in the place of a `Policy`.
 
   It is measured: an answer that is empty or cut at its limit of tokens counts against

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxagent.interactions import Call, Credit, Execute, Generate, Step
+from jaxagent.interactions import Call, Credit, Execute, Generate, Transition
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,15 +29,15 @@ class Bandit:
 
   turns: int = 1
 
-  def start(self, payload: Any) -> Step:
-    return Step((payload, ()), (Generate(0, np.zeros(1, np.int32)),))
+  def start(self, payload: Any) -> Transition:
+    return Transition((payload, ()), (Generate(0, np.zeros(1, np.int32)),))
 
-  def advance(self, state: Any, call: Call, result: Any) -> Step:
+  def advance(self, state: Any, call: Call, result: Any) -> Transition:
     payload, done = state[:2]
     if isinstance(call, Generate):
       arm = int(result.token_ids[0])
       shown = np.concatenate([result.prompt_ids, result.token_ids])
-      return Step(
+      return Transition(
         (payload, done, shown),
         (Execute(call.call + 1, Pull(payload, arm, len(done))),),
       )
@@ -45,7 +45,7 @@ class Bandit:
     done = (*done, (result.record.paid, result.exec_s, result.outcome))
     if len(done) < self.turns:
       shown = np.append(shown, np.int32(len(done)))
-      return Step((payload, done), (Generate(call.call + 1, shown),))
-    return Step(
+      return Transition((payload, done), (Generate(call.call + 1, shown),))
+    return Transition(
       None, credits={2 * i: Credit(*one) for i, one in enumerate(done)}
     )

@@ -9,7 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jaxagent.rollout.work import Key, Work, WorkResult, failure
+from jaxagent.rollout.requests import (
+  ExecutionRequest,
+  ExecutionResult,
+  Key,
+  failure,
+)
 from jaxagent.testing.arms import ArmRecord
 from jaxagent.testing.virtual_inbox import VirtualInbox
 from jaxagent.types import Executed, Outcome
@@ -63,7 +68,7 @@ class FakeExecutor:
   def __init__(
     self,
     inbox: VirtualInbox,
-    act: Callable[[Work], Action],
+    act: Callable[[ExecutionRequest], Action],
     slots: int,
     look_ahead: int = 0,
     faults: Faults | None = None,
@@ -76,14 +81,14 @@ class FakeExecutor:
     self._inbox = inbox
     self._act = act
     self._rng = np.random.default_rng(self.faults.seed)
-    self._queue: collections.deque[Work] = collections.deque()
-    self._live: dict[Key, tuple[Work, float]] = {}  # with its start
+    self._queue: collections.deque[ExecutionRequest] = collections.deque()
+    self._live: dict[Key, tuple[ExecutionRequest, float]] = {}  # with its start
     self._lost = 0
     for at, n, back in self.faults.lose:
       inbox.at(at, functools.partial(self._lose, n))
       inbox.at(at + back, functools.partial(self._lose, -n))
 
-  def submit(self, work: Work) -> None:
+  def submit(self, work: ExecutionRequest) -> None:
     if self.closed:
       raise RuntimeError('submit after close.')
     self._inbox.advance()
@@ -118,7 +123,9 @@ class FakeExecutor:
       self._live[work.key] = (work, now)
       self._inbox.at(end, functools.partial(self._finish, work, result))
 
-  def _execute(self, work: Work, now: float) -> tuple[float, WorkResult]:
+  def _execute(
+    self, work: ExecutionRequest, now: float
+  ) -> tuple[float, ExecutionResult]:
     action = self._act(work)
     u, where = self._rng.random(2)
     if u < self.faults.death:
@@ -128,9 +135,9 @@ class FakeExecutor:
       end = now + self.faults.detect_s
       return end, failure(work, 'sandbox hung', end)
     end = now + action.duration_s
-    return end, WorkResult(work.key, work.attempt, action.executed(), end)
+    return end, ExecutionResult(work.key, work.attempt, action.executed(), end)
 
-  def _finish(self, work: Work, result: WorkResult) -> None:
+  def _finish(self, work: ExecutionRequest, result: ExecutionResult) -> None:
     live, start = self._live.get(work.key, (None, 0.0))
     if live is not work:
       return  # it was cancelled or lost

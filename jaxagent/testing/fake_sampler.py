@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxagent.rollout.work import Ask, Inbox, Key, Sampled
+from jaxagent.rollout.requests import (
+  GenerationRequest,
+  GenerationResult,
+  Key,
+  ResultQueue,
+)
 from jaxagent.testing.virtual_inbox import VirtualInbox
 from jaxagent.types import Completion
 
@@ -24,7 +29,7 @@ class ArmSampler:
 
   def __init__(
     self,
-    inbox: Inbox,
+    inbox: ResultQueue,
     logits: np.ndarray,
     seed: int = 0,
     latency_s: float = 0.0,
@@ -42,7 +47,7 @@ class ArmSampler:
     shifted = self.logits - self.logits.max()
     return shifted - np.log(np.exp(shifted).sum())
 
-  def submit(self, asks: Sequence[Ask]) -> None:
+  def submit(self, asks: Sequence[GenerationRequest]) -> None:
     for result in self._drawn(asks):
       if self._latency_s and isinstance(self._inbox, VirtualInbox):
         at = self._inbox.clock.now() + self._latency_s
@@ -56,18 +61,18 @@ class ArmSampler:
   def close(self) -> None:
     pass
 
-  def _put(self, result: Sampled) -> None:
+  def _put(self, result: GenerationResult) -> None:
     if result.key not in self._cancelled:
       self._inbox.put(result)
 
-  def _drawn(self, asks: Sequence[Ask]) -> list[Sampled]:
+  def _drawn(self, asks: Sequence[GenerationRequest]) -> list[GenerationResult]:
     logp = self.logprobs
     cumulative = np.cumsum(np.exp(logp))
     draws = self._rng.random(len(asks)) * cumulative[-1]
     arms = np.searchsorted(cumulative, draws, side='right')
     arms = np.minimum(arms, len(logp) - 1)
     return [
-      Sampled(
+      GenerationResult(
         ask.key,
         Completion(
           request_id=str(ask.key),

@@ -10,8 +10,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxagent.interactions import POLICY, Call, Credit, Execute, Generate, Step
-from jaxagent.rollout.work import Ask, Inbox, Key, Sampled, Work
+from jaxagent.interactions import (
+  POLICY,
+  Call,
+  Credit,
+  Execute,
+  Generate,
+  Transition,
+)
+from jaxagent.rollout.requests import (
+  ExecutionRequest,
+  GenerationRequest,
+  GenerationResult,
+  Key,
+  ResultQueue,
+)
 from jaxagent.testing.bandit import Pull
 from jaxagent.testing.fake_executor import Action
 from jaxagent.types import Completion
@@ -26,11 +39,11 @@ def rng_of(key: Key, salt: int = 0) -> np.random.Generator:
 class KeyedSampler:
   """Answers at once with 1 to 4 tokens; `version` is the policy's."""
 
-  def __init__(self, inbox: Inbox):
+  def __init__(self, inbox: ResultQueue):
     self.version = 0
     self._inbox = inbox
 
-  def submit(self, asks: Sequence[Ask]) -> None:
+  def submit(self, asks: Sequence[GenerationRequest]) -> None:
     for ask in asks:
       rng = rng_of(ask.key)
       ids = rng.integers(1, 64, rng.integers(1, 5)).astype(np.int32)
@@ -42,7 +55,7 @@ class KeyedSampler:
         ((self.version, 0, len(ids)),),
         'stop',
       )
-      self._inbox.put(Sampled(ask.key, completion))
+      self._inbox.put(GenerationResult(ask.key, completion))
 
   def cancel(self, key: Key) -> None:
     pass
@@ -51,7 +64,7 @@ class KeyedSampler:
     pass
 
 
-def act(work: Work) -> Action:
+def act(work: ExecutionRequest) -> Action:
   """Durations are log-normal with median 1 s; rewards uniform."""
   rng = rng_of(work.key, 1)
   return Action(float(np.exp(rng.standard_normal())), float(rng.random()))
@@ -69,23 +82,25 @@ class Helped:
   def __init__(self, turns: int):
     self._turns = turns
 
-  def start(self, payload) -> Step:
+  def start(self, payload) -> Transition:
     shown = np.array([1], np.int32)
-    return Step((payload, shown, ()), (Generate(0, shown, HELPER),))
+    return Transition((payload, shown, ()), (Generate(0, shown, HELPER),))
 
-  def advance(self, state, call: Call, result) -> Step:
+  def advance(self, state, call: Call, result) -> Transition:
     payload, shown, done = state
     if isinstance(call, Execute):
       done = (*done, (result.record.paid, result.exec_s, result.outcome))
       if len(done) == self._turns:
         credits = {3 * i + 1: Credit(*one) for i, one in enumerate(done)}
-        return Step(None, credits=credits)
+        return Transition(None, credits=credits)
       shown = np.append(shown, np.int32(1 + int(result.exec_s) % 60))
-      return Step(
+      return Transition(
         (payload, shown, done), (Generate(call.call + 1, shown, HELPER),)
       )
     shown = np.concatenate([shown, result.token_ids])
     if call.role == HELPER:
-      return Step((payload, shown, done), (Generate(call.call + 1, shown),))
+      return Transition(
+        (payload, shown, done), (Generate(call.call + 1, shown),)
+      )
     pull = Pull(payload, int(result.token_ids[0]), len(done))
-    return Step((payload, shown, done), (Execute(call.call + 1, pull),))
+    return Transition((payload, shown, done), (Execute(call.call + 1, pull),))

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from jaxagent.clock import Clock
 from jaxagent.rollout import events
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.work import (
+from jaxagent.rollout.requests import (
+  ExecutionRequest,
+  ExecutionResult,
+  GenerationResult,
   Key,
-  Sampled,
-  Work,
-  WorkResult,
   failure,
 )
 from jaxagent.testing.fake_executor import Action
@@ -57,7 +57,7 @@ class _Worker:
     )
     assert self.process.stdin is not None and self.process.stdout is not None
     self.orders, self.answers = self.process.stdin, self.process.stdout
-    self.work: Work | None = None
+    self.work: ExecutionRequest | None = None
     self.action: Action | None = None
     self.started = 0.0
     self.heard = 0.0
@@ -84,7 +84,7 @@ class ProcessExecutor:
   def __init__(
     self,
     clock: Clock,
-    act: Callable[[Work], tuple[Action, str]],
+    act: Callable[[ExecutionRequest], tuple[Action, str]],
     slots: int,
     look_ahead: int = 0,
     silent_s: float = 1.0,
@@ -98,11 +98,11 @@ class ProcessExecutor:
     self._act = act
     self._silent_s = silent_s
     self._journal = journal
-    self._queue: collections.deque[Work] = collections.deque()
+    self._queue: collections.deque[ExecutionRequest] = collections.deque()
     self._selector = selectors.DefaultSelector()
     self._workers: list[_Worker] = []
     self._missing: list[float] = []  # when lost workers come back
-    self._done: list[Sampled | WorkResult] = []
+    self._done: list[GenerationResult | ExecutionResult] = []
     for _ in range(slots):
       self._hire()
 
@@ -110,16 +110,16 @@ class ProcessExecutor:
   def pids(self) -> list[int]:
     return [w.process.pid for w in self._workers]
 
-  def submit(self, work: Work) -> None:
+  def submit(self, work: ExecutionRequest) -> None:
     self._queue.append(work)
     self._assign()
 
-  def put(self, result: Sampled | WorkResult) -> None:
+  def put(self, result: GenerationResult | ExecutionResult) -> None:
     if self._journal is not None:
       self._journal.append(events.of_result(result))
     self._done.append(result)
 
-  def take(self, timeout_s: float) -> list[Sampled | WorkResult]:
+  def take(self, timeout_s: float) -> list[GenerationResult | ExecutionResult]:
     end = self._clock.now() + timeout_s
     while True:
       self._read(0.0)
@@ -132,7 +132,9 @@ class ProcessExecutor:
     done, self._done = self._done, []
     return done
 
-  def take_and_begin(self) -> tuple[list[Sampled | WorkResult], int | None]:
+  def take_and_begin(
+    self,
+  ) -> tuple[list[GenerationResult | ExecutionResult], int | None]:
     done = self.take(0.0)  # all on one thread: nothing arrives in between
     return done, None if self._journal is None else self._journal.begin()
 
@@ -196,7 +198,9 @@ class ProcessExecutor:
     self.busy_s += now - worker.started
     work, worker.work = worker.work, None
     assert work is not None and worker.action is not None  # it was busy
-    self.put(WorkResult(work.key, work.attempt, worker.action.executed(), now))
+    self.put(
+      ExecutionResult(work.key, work.attempt, worker.action.executed(), now)
+    )
 
   def _check(self) -> None:
     now = self._clock.now()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from jaxagent.clock import VirtualClock
 from jaxagent.rollout import events
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.work import Sampled, WorkResult
+from jaxagent.rollout.requests import ExecutionResult, GenerationResult
 
 
 class VirtualInbox:
@@ -21,7 +21,7 @@ class VirtualInbox:
   def __init__(self, clock: VirtualClock, journal: Journal | None = None):
     self.clock = clock
     self._journal = journal
-    self._results: list[Sampled | WorkResult] = []
+    self._results: list[GenerationResult | ExecutionResult] = []
     self._heap: list[tuple[float, int, Callable[[], None]]] = []
     self._ticket = itertools.count()
 
@@ -35,12 +35,12 @@ class VirtualInbox:
       _, _, happens = heapq.heappop(self._heap)
       happens()
 
-  def put(self, result: Sampled | WorkResult) -> None:
+  def put(self, result: GenerationResult | ExecutionResult) -> None:
     if self._journal is not None:
       self._journal.append(events.of_result(result))
     self._results.append(result)
 
-  def take(self, timeout_s: float) -> list[Sampled | WorkResult]:
+  def take(self, timeout_s: float) -> list[GenerationResult | ExecutionResult]:
     end = self.clock.now() + timeout_s
     self.advance()
     while not self._results and self._heap and self._heap[0][0] <= end:
@@ -50,11 +50,13 @@ class VirtualInbox:
       self.clock.move_to(end)
     return self._taken()
 
-  def take_and_begin(self) -> tuple[list[Sampled | WorkResult], int | None]:
+  def take_and_begin(
+    self,
+  ) -> tuple[list[GenerationResult | ExecutionResult], int | None]:
     self.advance()
     segment = None if self._journal is None else self._journal.begin()
     return self._taken(), segment
 
-  def _taken(self) -> list[Sampled | WorkResult]:
+  def _taken(self) -> list[GenerationResult | ExecutionResult]:
     results, self._results = self._results, []
     return results

@@ -18,42 +18,42 @@ from jaxagent.files import readings
 from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.models import hf
 from jaxagent.runtime import engines
-from jaxagent.training import crew
-from jaxagent.training.policy import Policy
+from jaxagent.training import multi_process
+from jaxagent.training.policy import PolicySampler
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 Tokenizer = bpe.ByteBPE | chat.ChatTokenizer
 
 
-def make_tokenizer(host: Host, texts: Iterable[str]) -> Tokenizer:
+def make_tokenizer(context: RunContext, texts: Iterable[str]) -> Tokenizer:
   """Returns the configured tokenizer, the model's own, or one trained on `texts`.
 
   Raises UserError where the installed libraries give texts other ids than
   tokenizer.json does, or than the run had when it began.
   """
-  own = host.work / 'tokenizer'
+  own = context.work / 'tokenizer'
   try:
-    if folder := tokenizer_folder(host.config):
+    if folder := tokenizer_folder(context.config):
       tokenizer = templates.load(
-        host.config, folder, recipe.find(host.config).system_message()
+        context.config, folder, recipe.find(context.config).system_message()
       )
-      made = model_config(host.config, tokenizer.vocab_size)
+      made = model_config(context.config, tokenizer.vocab_size)
       readings.check_readers(folder, made.to_hf(), texts)
     elif (own / 'tokenizer.json').exists():
       tokenizer = bpe.load(own)
     else:
-      tokenizer = bpe.train(texts, host.config.tokenizer.vocab_size)
+      tokenizer = bpe.train(texts, context.config.tokenizer.vocab_size)
       tokenizer.save(own)
     own.mkdir(parents=True, exist_ok=True)
     # A resumed run must have the ids that it began with.
     readings.check_same(own / readings.PROBE_FILE, tokenizer)
     if folder:
       readings.copy(folder, own)
-      chat.bake(own, templates.kwargs_of(host.config))
+      chat.bake(own, templates.kwargs_of(context.config))
   except ValueError as error:
     raise UserError(str(error)) from error
   return tokenizer
@@ -108,7 +108,7 @@ def critic_config(
   if not config.rl.critic_path:
     return None
   return models.ModelConfig.from_hf(
-    config.rl.critic_path, **crew.run_options(policy)
+    config.rl.critic_path, **multi_process.run_options(policy)
   )
 
 
@@ -146,19 +146,21 @@ def learner_config(config: ConfigDict, platform: str = '') -> LearnerConfig:
   )
 
 
-def make_learner(host: Host, tokenizer: Any) -> Learner | crew.Leader:
+def make_learner(
+  context: RunContext, tokenizer: Any
+) -> Learner | multi_process.Leader:
   """Makes a learner with fresh parameters, or those of `config.model.path`.
 
-  Of several processes, the one that leads them (`training.crew`).
+  Of several processes, the one that leads them (`training.multi_process`).
   """
-  config = host.config
+  config = context.config
   made = model_config(config, tokenizer.vocab_size).replace(
     eos_token_id=tokenizer.eos_ids, pad_token_id=tokenizer.pad_id
   )
-  hf.write_config(host.work / 'model', made)
+  hf.write_config(context.work / 'model', made)
   try:
-    return crew.make_learner(
-      crew.Plan(
+    return multi_process.make_learner(
+      multi_process.Plan(
         made,
         learner_config(config),
         mesh=dict(config.mesh),
@@ -173,52 +175,56 @@ def make_learner(host: Host, tokenizer: Any) -> Learner | crew.Leader:
 
 
 def make_policy(
-  host: Host, learner: Learner | crew.Leader, tokenizer: Any
-) -> Policy:
+  context: RunContext, learner: Learner | multi_process.Leader, tokenizer: Any
+) -> PolicySampler:
   """Makes the policy: the learner's weights in the configured engine."""
-  roll = host.config.rollout
+  roll = context.config.rollout
   served = engines.Served(
-    host.config,
-    host.work,
+    context.config,
+    context.work,
     learner.model_config,
     learner.graphdef,
     learner.policy_params,
     tokenizer,
   )
-  return Policy(
+  return PolicySampler(
     engine=engines.make_engine(served),
     tokenizer=tokenizer,
-    specs={name: task.spec for name, task in host.prepared.items()},
-    prompter=prompter_of(host.config),
+    specs={name: task.spec for name, task in context.prepared.items()},
+    prompter=prompter_of(context.config),
     sampling=types.Sampling(
       max_new_tokens=roll.max_new_tokens,
       temperature=roll.temperature,
       stop_token_ids=tokenizer.eos_ids,
-      stop=stop_of(host.config),
+      stop=stop_of(context.config),
     ),
     max_prompt_tokens=roll.max_prompt_tokens,
   )
 
 
-def restore_rl(host: Host, learner: Learner | crew.Leader) -> None:
+def restore_rl(
+  context: RunContext, learner: Learner | multi_process.Leader
+) -> None:
   """Loads the RL policy of the work directory: the best that is kept, or the newest.
 
   See `config.rl.keep_best`.
   """
   learner.start_rl()
-  manager = checkpoints_of(host.work)
-  if crew.restore(learner, manager, best=True) is None:
-    raise _untrained(host.work)
+  manager = checkpoints_of(context.work)
+  if multi_process.restore(learner, manager, best=True) is None:
+    raise _untrained(context.work)
 
 
-def restore_best(host: Host, learner: Learner | crew.Leader) -> None:
+def restore_best(
+  context: RunContext, learner: Learner | multi_process.Leader
+) -> None:
   """Loads the policy with the best validation into the learner that RL has trained.
 
   Nothing changes where it is the learner's own, or where no checkpoint has a score.
   """
-  manager = checkpoints_of(host.work)
+  manager = checkpoints_of(context.work)
   if manager.best_step() not in (None, learner.updates):
-    crew.restore(learner, manager, best=True)
+    multi_process.restore(learner, manager, best=True)
 
 
 def checkpoints_of(work: pathlib.Path) -> CheckpointManager:

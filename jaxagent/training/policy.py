@@ -21,7 +21,7 @@ def seed_of(*parts) -> int:
 
 
 @dataclasses.dataclass
-class Policy:
+class PolicySampler:
   """Tokenizer, prompter, sampling options and engine of a policy.
 
   engine: samples with the policy's weights.

@@ -6,10 +6,10 @@ is one update:
 1. `Scheduler.next_batch` (`rollout/scheduler.py`) blocks until a batch of rollouts has
    finished. Rollouts follow the recipe (`recipes/`): its prompts, its interaction,
    its executions, its reward.
-2. `control.shuffled` permutes the rewards, in a control run only.
+2. `shuffled_rewards.shuffled` permutes the rewards, in a control run only.
 3. `weighting.step_weights` turns durations into weights.
 4. `Learner.rl_update` (`learner/learner.py`) computes advantages and steps the optimizers,
-   while a `Pump` (`rollout/pump.py`) keeps samplers and sandboxes busy.
+   while a `BackgroundPoller` (`rollout/poller.py`) keeps samplers and sandboxes busy.
 5. `Engine.update_weights` (`rollout/engine.py`) gets the new weights.
 6. `Scheduler.mark_trained` and `traces.write` record what was trained; where they are
    due, `Validator.run` (`training/validation.py`) validates the policy, and then
@@ -39,37 +39,43 @@ from jaxagent.clock import RealClock
 from jaxagent.errors import MachineryError, UserError
 from jaxagent.interactions import POLICY
 from jaxagent.learner import Learner
-from jaxagent.metrics import MetricWriter, Progress
+from jaxagent.metrics import MetricWriter, ProgressBar
 from jaxagent.rollout import rollout_log
 from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
-from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal, JournalError
-from jaxagent.rollout.pump import Pump
+from jaxagent.rollout.poller import BackgroundPoller
 from jaxagent.rollout.records import SchedulerConfig, StalledError
+from jaxagent.rollout.requests import Workers
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.rollout.rollout_log import RolloutLog
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
-from jaxagent.rollout.work import Workers
-from jaxagent.training import control, crew, traces, validation, weighting
-from jaxagent.training.policy import Policy
+from jaxagent.training import (
+  multi_process,
+  shuffled_rewards,
+  traces,
+  validation,
+  weighting,
+)
+from jaxagent.training.policy import PolicySampler
 from jaxagent.training.workflow import RolloutWorkflow
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
-  from jaxagent.training.crew import Leader
+  from jaxagent.runtime.context import RunContext
+  from jaxagent.training.multi_process import Leader
 
 
 def run(
-  host: Host,
+  context: RunContext,
   workflow: RolloutWorkflow,
   learner: Learner | Leader,
-  policy: Policy,
+  policy: PolicySampler,
 ) -> None:
   """Trains until `rl.updates`; resumes from the last checkpoint.
 
   Args:
-    host: tasks, sandbox, environment.
+    context: tasks, sandbox, environment.
     workflow: prompts, rollouts and executions of the recipe.
     learner: holds policy, value model and reference.
     policy: samples with the learner's parameters.
@@ -79,13 +85,16 @@ def run(
   version that is not known.
   """
   _register(workflow)
-  config, validator = host.config.rl, validation.make(host, workflow, policy)
-  directory = host.work / 'rl'
+  config, validator = (
+    context.config.rl,
+    validation.make(context, workflow, policy),
+  )
+  directory = context.work / 'rl'
   checkpoints = CheckpointManager(
     directory / 'checkpoints', keep=config.keep_checkpoints
   )
   journal = Journal(directory / 'journal')
-  inbox = JournalledInbox(journal)
+  inbox = JournalledQueue(journal)
   sampler = RoleSampler(
     {
       POLICY: EngineSampler(inbox, policy.engine, workflow.request),
@@ -97,8 +106,8 @@ def run(
       },
     }
   )
-  log = RolloutLog(host.work / rollout_log.LOG, RealClock())
-  scheduler = _scheduler(host, workflow, sampler, inbox, journal, log)
+  log = RolloutLog(context.work / rollout_log.LOG, RealClock())
+  scheduler = _scheduler(context, workflow, sampler, inbox, journal, log)
   try:
     with _errors_named(directory):
       start, counts = _resume(
@@ -108,9 +117,9 @@ def run(
       saver = Saver(
         checkpoints, journal, learner, scheduler, counts, workflow.name
       )
-      _Loop(host, workflow, learner, policy, scheduler, saver, validator).run(
-        start
-      )
+      _Loop(
+        context, workflow, learner, policy, scheduler, saver, validator
+      ).run(start)
       # The ledger beside the checkpoint is for people and for audits.
       scheduler.ledger.save(directory / 'ledger.json')
   finally:
@@ -156,25 +165,25 @@ class _Loop:
 
   def __init__(
     self,
-    host: Host,
+    context: RunContext,
     workflow: RolloutWorkflow,
     learner: Learner | Leader,
-    policy: Policy,
+    policy: PolicySampler,
     scheduler: Scheduler,
     saver: Saver,
     validator: validation.Validator | None = None,
   ):
-    self._host, self._workflow = host, workflow
+    self._context, self._workflow = context, workflow
     self._learner, self._policy = learner, policy
     self._scheduler, self._saver = scheduler, saver
     self._validator = validator
     self._saved_s = 0.0
 
   def run(self, start: int) -> None:
-    config = self._host.config.rl
+    config = self._context.config.rl
     with (
-      MetricWriter(self._host.work / 'logs', resume_step=start) as writer,
-      Progress('rl', config.updates, initial=start) as progress,
+      MetricWriter(self._context.work / 'logs', resume_step=start) as writer,
+      ProgressBar('rl', config.updates, initial=start) as progress,
     ):
       ended = time.monotonic()
       for update in range(start, config.updates):
@@ -195,15 +204,17 @@ class _Loop:
 
   def _update(self, update: int) -> dict[str, float]:
     """Runs one update; returns its metrics."""
-    config, seed = self._host.config.rl, self._host.config.seed
+    config, seed = self._context.config.rl, self._context.config.seed
     began = time.monotonic()
     batch = self._scheduler.next_batch(update)
     collected = time.monotonic()
-    samples = control.shuffled(batch.samples, config, (seed, update, 77))
+    samples = shuffled_rewards.shuffled(
+      batch.samples, config, (seed, update, 77)
+    )
     weights, weight_stats = weighting.step_weights(
       config, samples, batch.sojourns
     )
-    with Pump(self._scheduler, update):  # slots stay busy meanwhile
+    with BackgroundPoller(self._scheduler, update):  # slots stay busy meanwhile
       metrics = self._learner.rl_update(samples, weights, update)
     updated = time.monotonic()
     params = self._learner.policy_params
@@ -213,7 +224,7 @@ class _Loop:
     self._saver.counts.update(
       t.outcome.value for s in samples for t in s.steps()
     )
-    traces.write(self._host.work / 'rl' / 'traces', update, batch.samples)
+    traces.write(self._context.work / 'rl' / 'traces', update, batch.samples)
     metrics.update(batch.stats)
     metrics.update(weight_stats)
     metrics.update(traces.metrics(samples, update))
@@ -227,9 +238,11 @@ class _Loop:
     """Validates the policy if it is due after `step` updates; returns the metrics."""
     if self._validator is None or not self._validator.is_due(step):
       return {}
-    if step == self._host.config.rl.updates:
+    if step == self._context.config.rl.updates:
       return self._validator.run(step)
-    with Pump(self._scheduler, step):  # rollouts of the next updates go on
+    with BackgroundPoller(
+      self._scheduler, step
+    ):  # rollouts of the next updates go on
       return self._validator.run(step)
 
   def _save(self, update: int, reward: float | None = None) -> None:
@@ -237,7 +250,7 @@ class _Loop:
 
     reward: of the validation after the update; None where there was none.
     """
-    stop, config = self._host.stop, self._host.config.rl
+    stop, config = self._context.stop, self._context.config.rl
     score = reward if config.keep_best else None
     # What is evaluated and exported is what the last update left, or the best.
     kept = update + 1 == config.updates or score is not None
@@ -259,7 +272,7 @@ class Saver:
 
   checkpoints: CheckpointManager
   journal: Journal
-  learner: Learner | crew.Leader
+  learner: Learner | multi_process.Leader
   scheduler: Scheduler
   counts: Counter
   recipe: str
@@ -273,7 +286,7 @@ class Saver:
   def save(self, step: int, score: float | None = None) -> None:
     """Saves one atomic checkpoint. score: by which the best one is kept."""
     scheduler = self.scheduler.checkpoint()
-    crew.save(
+    multi_process.save(
       self.learner,
       self.checkpoints,
       step,
@@ -314,7 +327,7 @@ def _resume(
         '--config.stage=evaluate, or train in another --work_dir.'
       )
 
-  restored = crew.restore(learner, checkpoints, check)
+  restored = multi_process.restore(learner, checkpoints, check)
   if restored is None:
     scheduler.resume(None)
     return 0, Counter()
@@ -324,17 +337,17 @@ def _resume(
 
 
 def _scheduler(
-  host: Host,
+  context: RunContext,
   workflow: RolloutWorkflow,
   sampler: RoleSampler,
-  inbox: JournalledInbox,
+  inbox: JournalledQueue,
   journal: Journal,
   log: RolloutLog,
 ) -> Scheduler:
-  config, seed = host.config.rl, host.config.seed
+  config, seed = context.config.rl, context.config.seed
   synchronous = config.rest == 'wait'
   # As many again prepare a work or read its result.
-  threads = 2 * host.config.sandbox.slots
+  threads = 2 * context.config.sandbox.slots
   # In synchronous mode a batch is one wave: it must fit.
   capacity = max(
     math.ceil(config.oversample * config.batch_size), config.batch_size
@@ -343,9 +356,9 @@ def _scheduler(
     inbox,
     workflow.execute,
     threads=threads,
-    slots=host.config.sandbox.slots,
+    slots=context.config.sandbox.slots,
     lookahead=max(0, capacity - threads),
-    cancel=host.pool.cancel,
+    cancel=context.pool.cancel,
   )
   return Scheduler(
     workflow.source(),
@@ -362,7 +375,7 @@ def _scheduler(
       group_size=config.group_size,
       # Few, larger generation calls: each has a fixed cost.
       refill=max(1, capacity // 4),
-      max_decoding=host.config.rollout.max_num_seqs or None,
+      max_decoding=context.config.rollout.max_num_seqs or None,
       max_in_flight=config.max_concurrent_rollouts or None,
       roles=(POLICY, *workflow.frozen_roles),
       max_concurrency={

@@ -20,20 +20,26 @@ from jaxagent.data.prompts import Feed
 from jaxagent.errors import UserError
 from jaxagent.interactions import POLICY, Interaction
 from jaxagent.records import UnknownRecord
-from jaxagent.rollout.book import Deliver
 from jaxagent.rollout.engine import Engine
 from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
-from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import (
+  ExecutionRequest,
+  GenerationRequest,
+  Key,
+  Sampler,
+  Workers,
+)
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import FrozenRole, ThreadSampler
-from jaxagent.rollout.work import Ask, Key, Sampler, Work, Workers
+from jaxagent.rollout.tracker import Deliver
 from jaxagent.types import Executed, Request
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 MAX_ATTEMPTS = 3  # of one call, before its rollout is missing
 _NO_LIMIT = 1 << 30
@@ -45,7 +51,7 @@ class PolicyRole:
   """The engine that samples a policy, and its request for a completion."""
 
   engine: Engine
-  request: Callable[[Ask], Request]
+  request: Callable[[GenerationRequest], Request]
 
 
 def journal_of(work: pathlib.Path, label: str) -> pathlib.Path:
@@ -54,12 +60,12 @@ def journal_of(work: pathlib.Path, label: str) -> pathlib.Path:
 
 
 def run(
-  host: Host,
+  context: RunContext,
   folder: pathlib.Path,
   feed: Feed,
   interaction: Interaction,
   *,
-  execute: Callable[[Work, str], Executed],
+  execute: Callable[[ExecutionRequest, str], Executed],
   deliver: Deliver,
   name: str,
   frozen: Mapping[str, FrozenRole] = {},
@@ -71,7 +77,7 @@ def run(
   """Runs the rollouts of a feed until it has no more prompts and all have ended.
 
   Args:
-    host: sandbox, stop flag and config.
+    context: sandbox, stop flag and config.
     folder: of the journal; `forget` removes it once its results are stored.
     execute: carries out one execution under the id of its job.
     deliver: gets each rollout as it ends; it may push more into the feed.
@@ -86,16 +92,16 @@ def run(
     Interrupted: SIGTERM or Ctrl-C stopped the run.
     UserError: the journal is damaged, or holds a record that is not known.
   """
-  config = host.config
+  config = context.config
   journal = Journal(folder)
-  inbox = JournalledInbox(journal)
+  inbox = JournalledQueue(journal)
   samplers, limits = _samplers(config, inbox, frozen, policy)
   executor = ThreadExecutor(
     inbox,
     lambda work: execute(work, job_id(name, work.key)),
     threads=2 * config.sandbox.slots,
     slots=config.sandbox.slots,
-    cancel=lambda key: host.pool.cancel(job_id(name, key)),
+    cancel=lambda key: context.pool.cancel(job_id(name, key)),
     pauses_s=PAUSES_S,
   )
   scheduler = Scheduler(
@@ -117,7 +123,7 @@ def run(
   )
 
   def tick() -> None:
-    host.stop.check(saved)
+    context.stop.check(saved)
     check()
 
   try:
@@ -135,7 +141,7 @@ def run(
 
 def _samplers(
   config: ConfigDict,
-  inbox: JournalledInbox,
+  inbox: JournalledQueue,
   frozen: Mapping[str, FrozenRole],
   policy: PolicyRole | None,
 ) -> tuple[dict[str, Sampler], dict[str, int | None]]:

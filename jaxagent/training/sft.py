@@ -11,19 +11,21 @@ import numpy as np
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data.batching import pack_conversations
 from jaxagent.devices import sharding
-from jaxagent.metrics import MetricWriter, Progress
-from jaxagent.training import crew
+from jaxagent.metrics import MetricWriter, ProgressBar
+from jaxagent.training import multi_process
 
 if TYPE_CHECKING:
   from jaxagent.learner import Learner
-  from jaxagent.runtime.host import Host
-  from jaxagent.training.crew import Leader
-  from jaxagent.training.policy import Policy
+  from jaxagent.runtime.context import RunContext
+  from jaxagent.training.multi_process import Leader
+  from jaxagent.training.policy import PolicySampler
 
 Row = tuple[np.ndarray, np.ndarray]
 
 
-def rows(pairs: Iterable[tuple[np.ndarray, str]], policy: Policy) -> list[Row]:
+def rows(
+  pairs: Iterable[tuple[np.ndarray, str]], policy: PolicySampler
+) -> list[Row]:
   """Returns (tokens [N], loss mask [N]) of each (prompt's tokens [P], response).
 
   Responses longer than the policy may write are left out.
@@ -48,9 +50,11 @@ def distinct(made: Sequence[Row]) -> list[Row]:
   return list(first.values())
 
 
-def run(host: Host, learner: Learner | Leader, rows: Sequence[Row]) -> None:
+def run(
+  context: RunContext, learner: Learner | Leader, rows: Sequence[Row]
+) -> None:
   """Trains for `sft.epochs` (0: not at all); resumes from the last checkpoint."""
-  config = host.config.sft
+  config = context.config.sft
   per_epoch = max(1, len(rows) // config.batch_size)
   total = per_epoch * config.epochs
   if not total:
@@ -61,20 +65,20 @@ def run(host: Host, learner: Learner | Leader, rows: Sequence[Row]) -> None:
     warmup_steps=config.warmup_steps,
     schedule=config.schedule,
   )
-  checkpoints = CheckpointManager(host.work / 'sft' / 'checkpoints', keep=2)
-  restored = crew.restore(learner, checkpoints)
+  checkpoints = CheckpointManager(context.work / 'sft' / 'checkpoints', keep=2)
+  restored = multi_process.restore(learner, checkpoints)
   start = 0
   if restored is not None:
     learner.load_host_state(restored.host['learner'])
     start = restored.step
   parts = sharding.rows_multiple(learner.mesh)
   with (
-    MetricWriter(host.work / 'logs' / 'sft', resume_step=start) as writer,
-    Progress('sft', total, initial=start) as progress,
+    MetricWriter(context.work / 'logs' / 'sft', resume_step=start) as writer,
+    ProgressBar('sft', total, initial=start) as progress,
   ):
     for step in range(start, total):
       began = time.monotonic()
-      chosen = _batch(rows, step, per_epoch, config.batch_size, host)
+      chosen = _batch(rows, step, per_epoch, config.batch_size, context)
       batches = pack_conversations(
         chosen,
         row_tokens_buckets=learner.config.row_tokens[-1:],
@@ -87,16 +91,18 @@ def run(host: Host, learner: Learner | Leader, rows: Sequence[Row]) -> None:
       writer.write(step, metrics)
       progress.update(1, loss=metrics['sft/loss'])
       last = step + 1 == total
-      stopping = host.stop.signal is not None
+      stopping = context.stop.signal is not None
       if last or stopping or (step + 1) % config.checkpoint_every == 0:
         host_state = {'learner': learner.host_state()}
-        crew.save(learner, checkpoints, step + 1, host_state)
-      host.stop.check(f'SFT step {step + 1} is saved')
+        multi_process.save(learner, checkpoints, step + 1, host_state)
+      context.stop.check(f'SFT step {step + 1} is saved')
 
 
-def _batch(rows, step: int, per_epoch: int, size: int, host: Host) -> list:
+def _batch(
+  rows, step: int, per_epoch: int, size: int, context: RunContext
+) -> list:
   """Returns the step's rows: each epoch is a seeded permutation."""
   epoch, position = divmod(step, per_epoch)
-  rng = np.random.default_rng([host.config.seed, 3, epoch])
+  rng = np.random.default_rng([context.config.seed, 3, epoch])
   order = rng.permutation(len(rows))
   return [rows[i] for i in order[position * size : (position + 1) * size]]

@@ -24,16 +24,16 @@ from jaxagent import audit, types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data.prompts import Feed
 from jaxagent.errors import MachineryError, UserError, tolerated
-from jaxagent.interactions import Progress
+from jaxagent.interactions import RolloutState
 from jaxagent.records import TrainedTurn
-from jaxagent.rollout.work import Work
+from jaxagent.rollout.requests import ExecutionRequest
 from jaxagent.runtime import kept
 from jaxagent.training import rollouts
 from jaxagent.training.workflow import RolloutWorkflow
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
-  from jaxagent.training.policy import Policy
+  from jaxagent.runtime.context import RunContext
+  from jaxagent.training.policy import PolicySampler
 
 REWARD = 'val/reward/mean'  # what checkpoints are compared by
 
@@ -57,23 +57,23 @@ def file_of(work: pathlib.Path, step: int) -> pathlib.Path:
 
 
 def make(
-  host: Host, workflow: RolloutWorkflow, policy: Policy
+  context: RunContext, workflow: RolloutWorkflow, policy: PolicySampler
 ) -> Validator | None:
   """Returns what validates the policy; None where `rl.validate_every` is 0.
 
   Raises UserError where the recipe has no validation prompts.
   """
-  if not host.config.rl.validate_every:
+  if not context.config.rl.validate_every:
     return None
   made = getattr(workflow, 'validation_prompts', None)
   prompts: Mapping[str, Any] = made() if made is not None else {}
   if not prompts:
     raise UserError(
-      f'config.rl.validate_every={host.config.rl.validate_every} needs validation '
+      f'config.rl.validate_every={context.config.rl.validate_every} needs validation '
       f'prompts, and recipe {workflow.name!r} has none; give its workflow '
       'validation_prompts, or set it to 0.'
     )
-  return Validator(host, workflow, policy, prompts)
+  return Validator(context, workflow, policy, prompts)
 
 
 class Validator:
@@ -84,13 +84,13 @@ class Validator:
 
   def __init__(
     self,
-    host: Host,
+    context: RunContext,
     workflow: RolloutWorkflow,
-    policy: Policy,
+    policy: PolicySampler,
     prompts: Mapping[str, Any],
   ):
-    self._host, self._workflow, self._policy = host, workflow, policy
-    self._samples = host.config.rl.validate_samples
+    self._context, self._workflow, self._policy = context, workflow, policy
+    self._samples = context.config.rl.validate_samples
     self._asked = {
       f'validation/{name}/{sample}': payload
       for name, payload in prompts.items()
@@ -99,7 +99,7 @@ class Validator:
 
   def is_due(self, step: int) -> bool:
     """Whether there is a validation after `step` updates: after the last, too."""
-    config = self._host.config.rl
+    config = self._context.config.rl
     return step % config.validate_every == 0 or step == config.updates
 
   def run(self, step: int) -> dict[str, float]:
@@ -113,7 +113,7 @@ class Validator:
       UserError: the journal is damaged, or a turn has no record.
     """
     began = time.monotonic()
-    path = file_of(self._host.work, step)
+    path = file_of(self._context.work, step)
     journal = path.with_suffix('.journal')
     turns = kept.kept_json(path, _turns)
     if turns is None:
@@ -132,7 +132,7 @@ class Validator:
     missing: list[str] = []
 
     def deliver(
-      prompt: types.Prompt, progress: Progress | None, error: str
+      prompt: types.Prompt, progress: RolloutState | None, error: str
     ) -> None:
       if error or progress is None:
         missing.append(error)
@@ -140,7 +140,7 @@ class Validator:
         ended[prompt.prompt_id] = _turns_of(prompt, progress, step)
 
     rollouts.run(
-      self._host,
+      self._context,
       journal,
       feed,
       self._workflow,
@@ -153,7 +153,7 @@ class Validator:
     )
     return [t for name in self._asked for t in ended.get(name, ())]
 
-  def _execute(self, work: Work, job_id: str) -> types.Executed:
+  def _execute(self, work: ExecutionRequest, job_id: str) -> types.Executed:
     """Carries out an execution; the recipe names its job by the work's key."""
     prompt_id = job_id.removesuffix(str(work.key)) + work.key.prompt_id
     key = dataclasses.replace(work.key, prompt_id=prompt_id)
@@ -242,7 +242,7 @@ def summary(
 
 
 def _turns_of(
-  prompt: types.Prompt, progress: Progress, step: int
+  prompt: types.Prompt, progress: RolloutState, step: int
 ) -> list[TrainedTurn]:
   """Returns a record for each call of the policy in a rollout.
 

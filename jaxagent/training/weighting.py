@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxagent import algorithms
-from jaxagent.rollout.sojourns import Sojourns
+from jaxagent.rollout.latency import GroupLatency
 from jaxagent.types import Sample, Turn
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def step_weights(
   config: ConfigDict,
   samples: Sequence[Sample],
-  sojourns: Sojourns | None = None,
+  sojourns: GroupLatency | None = None,
 ) -> tuple[np.ndarray, dict[str, float]]:
   """Returns (float32 [S], metrics): the weight of each turn of the samples in order.
 
@@ -72,7 +72,7 @@ def _durations(
 
 
 def _inclusion(
-  config: ConfigDict, samples: Sequence[Sample], sojourns: Sojourns | None
+  config: ConfigDict, samples: Sequence[Sample], sojourns: GroupLatency | None
 ) -> tuple[np.ndarray, dict[str, float]]:
   """Returns inclusion weights, float32 [S], of mean 1 over rows; and metrics."""
   p = inclusion_probabilities(config, samples, sojourns)
@@ -85,7 +85,7 @@ def _inclusion(
 
 
 def inclusion_probabilities(
-  config: ConfigDict, samples: Sequence[Sample], sojourns: Sojourns | None
+  config: ConfigDict, samples: Sequence[Sample], sojourns: GroupLatency | None
 ) -> np.ndarray:
   """Returns the probability that a row's group enters an update, float32 [rows]."""
   dropped = config.rest == 'carry_over' and config.on_stale == 'drop'
@@ -99,7 +99,7 @@ def inclusion_probabilities(
   return _in_time(took, sojourns) if dropped else _among_first(took, sojourns)
 
 
-def _in_time(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
+def _in_time(took: np.ndarray, sojourns: GroupLatency) -> np.ndarray:
   """Returns P[the time until a group would be dropped is `took` or longer] [B]."""
   allowed = np.sort(np.asarray(sojourns.allowed, np.float32))
   if not allowed.size:
@@ -108,7 +108,7 @@ def _in_time(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
   return (1.0 - late).astype(np.float32)
 
 
-def _among_first(took: np.ndarray, sojourns: Sojourns) -> np.ndarray:
+def _among_first(took: np.ndarray, sojourns: GroupLatency) -> np.ndarray:
   """Returns P[fewer than `kept` of the others of a wave end before] [B]."""
   seconds = np.array([*sojourns.ended, *sojourns.cut], np.float32)
   ended = np.arange(len(seconds)) < len(sojourns.ended)

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from jaxagent.data.prompts import Source
 from jaxagent.interactions import Interaction
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask, Work
 from jaxagent.types import Executed, Record, Request, Sample
 
 
@@ -28,7 +28,7 @@ class RolloutWorkflow(Interaction, Protocol):
     """Class of its records, registered with `jaxagent.records.register`."""
     ...
 
-  def request(self, ask: Ask) -> Request:
+  def request(self, ask: GenerationRequest) -> Request:
     """Returns the engine's request for a completion of the policy."""
     ...
 
@@ -41,7 +41,7 @@ class RolloutWorkflow(Interaction, Protocol):
     """Returns the source of prompts."""
     ...
 
-  def execute(self, work: Work) -> Executed:
+  def execute(self, work: ExecutionRequest) -> Executed:
     """Carries out one execution; blocking, called from many threads."""
     ...
 

@@ -15,7 +15,7 @@ from jaxagent.checkpoint import CheckpointManager
 from jaxagent.devices import sharding
 from jaxagent.learner import LearnerConfig, weights
 from jaxagent.models import ModelConfig, hf, init_decoder
-from jaxagent.training import crew
+from jaxagent.training import multi_process
 from tests.learner.conftest import make_samples
 
 MODEL = ModelConfig(
@@ -74,13 +74,15 @@ def _drawn(params: Any) -> dict[str, float]:
 
 def _bytes(root: pathlib.Path) -> dict[str, Any]:
   path = str(root / 'model')
-  learner = crew.make_learner(crew.Plan(MODEL, OPTIONS, MESH, 0, 0, path, path))
+  learner = multi_process.make_learner(
+    multi_process.Plan(MODEL, OPTIONS, MESH, 0, 0, path, path)
+  )
   found: dict[str, Any] = {'loaded': _live()}
   learner.rl_update(make_samples(8))
   found['updated'] = _live()
   manager = CheckpointManager(root / 'again')
-  crew.save(learner, manager, 1, {})
-  crew.restore(learner, manager)
+  multi_process.save(learner, manager, 1, {})
+  multi_process.restore(learner, manager)
   found['resumed'] = _live()
   roles = (
     'policy',

@@ -15,7 +15,13 @@ import numpy as np
 import pytest
 
 from jaxagent.devices import sharding
-from jaxagent.learner import Learner, LearnerConfig, offload, weights, work
+from jaxagent.learner import (
+  Learner,
+  LearnerConfig,
+  offload,
+  weights,
+)
+from jaxagent.learner.packing import Packer
 from jaxagent.models import init_decoder
 from jaxagent.training import device
 from tests.learner.conftest import make_samples
@@ -159,7 +165,7 @@ def test_micro_batch_tokens_are_of_one_device(model_config, caplog):
   config = dataclasses.replace(
     BASE, micro_batch_tokens=128, row_tokens=(64, 256)
   )
-  packer = work.Packer(model_config, config, Mesh, 0)
+  packer = Packer(model_config, config, Mesh, 0)
   packer.put = lambda arrays: arrays
   short = [np.arange(50)] * 64
   with caplog.at_level(logging.WARNING):

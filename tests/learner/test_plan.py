@@ -15,7 +15,11 @@ from configs import stepwise_ppo
 from jaxagent import plan as plan_lib
 from jaxagent.models.config import ModelConfig
 from jaxagent.recipes import dry_run
-from jaxagent.rollout import native_engine, native_programs, prompt_rows
+from jaxagent.rollout.engines import (
+  native_engine,
+  native_programs,
+  prompt_rows,
+)
 from jaxagent.runtime import engines
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -12,8 +12,8 @@ from jaxagent.llm.base import Unfinished
 from jaxagent.llm.client_options import ClientOptions
 from jaxagent.llm.openai_client import OpenAIClient
 from jaxagent.llm.room import TokenLimit
-from jaxagent.rollout.vllm_api import ServerOptions
-from jaxagent.rollout.vllm_fleet import LaunchedFleet
+from jaxagent.rollout.engines.vllm_api import ServerOptions
+from jaxagent.rollout.engines.vllm_fleet import LaunchedFleet
 from jaxagent.runtime import text_models
 from jaxagent.testing import small_hf
 from tests.rollout.served import PYTHON, need_vllm

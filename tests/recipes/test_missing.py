@@ -19,7 +19,7 @@ from jaxagent.recipes.ml_agent import evaluate
 from jaxagent.records import Evaluated, StepRecord
 from jaxagent.rollout import events
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.work import Key, WorkResult
+from jaxagent.rollout.requests import ExecutionResult, Key
 from jaxagent.training import rollouts
 from jaxagent.types import Executed, Outcome
 from tests.recipes.ml_agent.test_evaluate import (
@@ -176,7 +176,7 @@ def test_a_journal_with_a_record_of_another_version_is_named(idle_host):
   journal.append(events.drawn('wine-0', 'wine-0'))
   journal.append(events.begun('wine-0', 1))
   record = StepRecord(outcome=Outcome.OK)
-  result = WorkResult(
+  result = ExecutionResult(
     Key('wine-0', 1, 1), 1, Executed(Outcome.OK, 1.0, record=record)
   )
   text = json.dumps(events.of_result(result)).replace('"step"', '"later"')

@@ -12,7 +12,12 @@ from ml_collections import ConfigDict
 
 from jaxagent import metrics
 from jaxagent.errors import UserError
-from jaxagent.interactions import Execute, Generate, InteractionError, Progress
+from jaxagent.interactions import (
+  Execute,
+  Generate,
+  InteractionError,
+  RolloutState,
+)
 from jaxagent.recipes import one_turn
 from jaxagent.recipes.one_turn import Carried, OneTurn, Problem
 from jaxagent.types import Executed, NoReward, Outcome, Record
@@ -130,7 +135,7 @@ def test_metrics_of_its_own_are_numbers(monkeypatch):
   }
 
 
-def _ended(given) -> Progress:
+def _ended(given) -> RolloutState:
   """A rollout whose record gives this reward."""
 
   class Policy:
@@ -145,7 +150,7 @@ def _ended(given) -> Progress:
   recipe = Plain()
   recipe.policy = Policy()
   workflow = one_turn.OneTurnWorkflow(recipe, {})
-  progress = Progress(workflow, PROBLEM)
+  progress = RolloutState(workflow, PROBLEM)
   (ask,) = progress.open.values()
   assert isinstance(ask, Generate)
   (work,) = progress.take(ask.call, 'the response')

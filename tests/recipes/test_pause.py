@@ -11,7 +11,7 @@ from jaxagent.envs.snapshots import Snapshots
 from jaxagent.records import SolutionRecord, StepRecord
 from jaxagent.rollout import events, under_way
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.work import Key, WorkResult
+from jaxagent.rollout.requests import ExecutionResult, Key
 from jaxagent.training import rollouts
 
 PLAN = 'Research Plan and Status: tune it\nAction: List Files'
@@ -45,7 +45,7 @@ def _add(work, prompt_id, number, state, kind='executed', action='List Files'):
   """Adds a step that leads to `state` to what is under way."""
   record = StepRecord(outcome=types.Outcome.OK, action=action)
   executed = types.Executed(types.Outcome.OK, 1.0, state, record=record)
-  result = WorkResult(Key(prompt_id, 1, 2 * number + 1), 1, executed)
+  result = ExecutionResult(Key(prompt_id, 1, 2 * number + 1), 1, executed)
   journal = _journal(work)
   journal.begin()
   if not number:
@@ -300,7 +300,7 @@ def test_solutions_have_no_trajectory_to_pause(work, capsys):
   journal = _journal(work)
   journal.begin()
   journal.append(events.begun('scratch-wine-0', 1))
-  result = WorkResult(Key('scratch-wine-0', 1, 2), 1, executed)
+  result = ExecutionResult(Key('scratch-wine-0', 1, 2), 1, executed)
   journal.append(events.of_result(result))
   journal.close()
   assert _call(work, 'list') == 0

@@ -16,8 +16,8 @@ from jaxagent.envs import parser
 from jaxagent.envs.solution import Task
 from jaxagent.recipes.ml_agent import steps
 from jaxagent.records import TrainedTurn
+from jaxagent.rollout.requests import ExecutionRequest, Key
 from jaxagent.rollout.thread_executor import ThreadExecutor
-from jaxagent.rollout.work import Key, Work
 from jaxagent.training import traces
 from jaxagent.types import Outcome
 from tests import made
@@ -98,7 +98,7 @@ def test_a_recipes_record_that_cannot_be_kept_is_a_failure_with_its_name():
     threads=1,
     pauses_s=(0.0,),
   )
-  executor.submit(Work(Key('p', 1, 1), None, None))
+  executor.submit(ExecutionRequest(Key('p', 1, 1), None, None))
   result = results.get(timeout=10)
   executor.close()
   assert result.executed.outcome is Outcome.INFRASTRUCTURE

@@ -106,7 +106,7 @@ class _Clock:
 
 def test_progress_prints_rate_limited_lines_with_time_left():
   out, clock = io.StringIO(), _Clock()
-  with metrics.Progress(
+  with metrics.ProgressBar(
     'sft', 100, initial=20, every_s=5, stream=out, clock=clock
   ) as progress:
     for _ in range(40):
@@ -122,7 +122,7 @@ def test_progress_prints_rate_limited_lines_with_time_left():
 
 def test_progress_without_a_total():
   out = io.StringIO()
-  with metrics.Progress('collect', None, stream=out) as progress:
+  with metrics.ProgressBar('collect', None, stream=out) as progress:
     progress.update(3)
     assert progress.left_s() is None
   assert out.getvalue().startswith('[collect] 3, 0:00 elapsed')
@@ -134,7 +134,7 @@ def test_progress_bar_on_a_terminal():
       return True
 
   out = Terminal()
-  with metrics.Progress('rl', 4, stream=out) as progress:
+  with metrics.ProgressBar('rl', 4, stream=out) as progress:
     progress.update(4, reward='[red]0.5')  # markup is shown, not obeyed
   assert 'rl' in out.getvalue() and '4/4' in out.getvalue()
 

@@ -16,8 +16,8 @@ from jaxagent.clock import RealClock
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import Workers
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Workers
 from jaxagent.testing import keyed
 from jaxagent.testing.process_executor import ProcessExecutor
 

@@ -8,8 +8,8 @@ import pytest
 from jaxagent.interactions import POLICY, Generate
 from jaxagent.rollout.engine import EngineError
 from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
-from jaxagent.rollout.inbox import JournalledInbox
-from jaxagent.rollout.work import Ask, Key
+from jaxagent.rollout.requests import GenerationRequest, Key
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.types import Completion, Prompt, Request
 
 
@@ -41,12 +41,12 @@ class Engine:
 
 def _ask(name, role=POLICY):
   call = Generate(0, np.zeros(1, np.int32), role)
-  return Ask(Key(name, 1, 0), Prompt(name, name, None), call)
+  return GenerationRequest(Key(name, 1, 0), Prompt(name, name, None), call)
 
 
 @pytest.fixture
 def made():
-  inbox, engine = JournalledInbox(), Engine()
+  inbox, engine = JournalledQueue(), Engine()
   sampler = EngineSampler(
     inbox, engine, lambda ask: Request(str(ask.key), ask.call.prompt, 3)
   )

@@ -12,8 +12,13 @@ from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout import events
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import (
+  ExecutionResult,
+  GenerationResult,
+  Key,
+  Workers,
+)
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Key, Sampled, Workers, WorkResult
 from jaxagent.testing import keyed
 from jaxagent.testing.fake_executor import FakeExecutor
 from jaxagent.testing.virtual_inbox import VirtualInbox
@@ -222,7 +227,7 @@ def test_prompts_are_those_that_the_journal_drew(tmp_path):
 
 
 def test_what_a_text_model_said_is_restored():
-  said = Sampled(Key('0/0/0', 1, 2), 'Thought: \udcff"\n')
+  said = GenerationResult(Key('0/0/0', 1, 2), 'Thought: \udcff"\n')
   event = json.loads(json.dumps(events.of_result(said)))
   assert events.result_of(event) == said
 
@@ -283,7 +288,7 @@ def test_a_long_result_is_kept_small():
            for i in range(8)}  # fmt: skip
   state = State('s', 'wine', {**files, 'odd': '\udcff'}, 0.5, 0.5)
   executed = Executed(Outcome.OK, 1.0, state)
-  event = events.of_result(WorkResult(Key('p', 1, 1), 1, executed))
+  event = events.of_result(ExecutionResult(Key('p', 1, 1), 1, executed))
   line = json.dumps(event)
   assert len(line) < 2000 < sum(map(len, files.values()))
   assert events.result_of(json.loads(line)).executed == executed

@@ -14,10 +14,10 @@ from flax import nnx
 
 from jaxagent import types
 from jaxagent.models import ModelConfig, cached, init_decoder
-from jaxagent.rollout import native_programs, prompt_rows, sampling
 from jaxagent.rollout.engine import Ends, EngineError, RequestError, before_stop
-from jaxagent.rollout.native_engine import NativeEngine, Shapes
-from jaxagent.rollout.sampling import truncate
+from jaxagent.rollout.engines import native_programs, prompt_rows, sampling
+from jaxagent.rollout.engines.native_engine import NativeEngine, Shapes
+from jaxagent.rollout.engines.sampling import truncate
 
 # The fast subset has test_conformance.
 pytestmark = pytest.mark.slow

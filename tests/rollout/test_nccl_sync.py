@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from jaxagent.models import ModelConfig, hf, init_decoder
-from jaxagent.rollout import nccl_sync
 from jaxagent.rollout.engine import EngineError
-from jaxagent.rollout.vllm_api import ServerError, ServerLost
+from jaxagent.rollout.engines import nccl_sync
+from jaxagent.rollout.engines.vllm_api import ServerError, ServerLost
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / 'third_party' / 'jaxagent_vllm'))

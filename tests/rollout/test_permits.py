@@ -6,8 +6,8 @@ import pytest
 from jaxagent.clock import VirtualClock
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import Workers
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Workers
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor
 from jaxagent.testing.fake_sampler import ArmSampler

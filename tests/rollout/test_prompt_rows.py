@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jaxagent.rollout import prompt_rows
-from jaxagent.rollout.prompt_rows import BLOCK
+from jaxagent.rollout.engines import prompt_rows
+from jaxagent.rollout.engines.prompt_rows import BLOCK
 
 NOBODY = 99
 

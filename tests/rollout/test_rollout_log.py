@@ -9,9 +9,9 @@ from jaxagent.clock import VirtualClock
 from jaxagent.data.prompts import PromptSource
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import Workers
 from jaxagent.rollout.rollout_log import RolloutLog, read
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Workers
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler

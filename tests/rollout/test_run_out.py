@@ -13,8 +13,8 @@ from jaxagent.interactions import POLICY
 from jaxagent.rollout import under_way
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import ExecutionResult, Workers
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Workers, WorkResult
 from jaxagent.testing import keyed
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.virtual_inbox import VirtualInbox
@@ -185,7 +185,9 @@ def test_what_a_person_replaced_is_gone_on_from(tmp_path):
   last = known[prompt_id][-1]
   record = dataclasses.replace(last.executed.record, paid=2.0)
   mine = dataclasses.replace(last.executed, record=record, kept={'edited': 'k'})
-  under_way.replace(Journal(tmp_path), WorkResult(last.key, last.attempt, mine))
+  under_way.replace(
+    Journal(tmp_path), ExecutionResult(last.key, last.attempt, mine)
+  )
   assert under_way.executions(Journal(tmp_path))[prompt_id][-1].executed == mine
   found = run.live()
   whole = Run(tmp_path / 'whole', n=3).live()

@@ -15,8 +15,8 @@ from jaxagent.rollout.records import (
   SourceExhausted,
   StalledError,
 )
+from jaxagent.rollout.requests import ExecutionResult, Workers
 from jaxagent.rollout.scheduler import Scheduler
-from jaxagent.rollout.work import Workers, WorkResult
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler
@@ -268,7 +268,7 @@ def test_bad_data_is_rejected_and_counted(bad):
     take = scheduler._book.take
 
     def broken(result):
-      if isinstance(result, WorkResult):
+      if isinstance(result, ExecutionResult):
         executed = dataclasses.replace(result.executed, exec_s=0.0)
         if scheduler._book.calls[result.key][0].prompt.payload == 3:
           result = dataclasses.replace(result, executed=executed)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jaxagent.rollout.slots import Slots
+from jaxagent.rollout.engines.slots import Slots
 
 
 class Model:

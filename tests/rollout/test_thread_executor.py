@@ -11,9 +11,9 @@ import pytest
 from jaxagent.errors import UserError
 from jaxagent.interactions import Execute
 from jaxagent.records import codec
-from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.requests import ExecutionRequest, Key
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.rollout.thread_executor import ThreadExecutor
-from jaxagent.rollout.work import Key, Work
 from jaxagent.types import Executed, Outcome, Prompt, Record
 
 A, B, C = (Key(name, 1, 0) for name in 'abc')
@@ -21,7 +21,7 @@ A, B, C = (Key(name, 1, 0) for name in 'abc')
 
 def _work(key, attempt=1):
   prompt = Prompt(key.prompt_id, key.prompt_id, None)
-  return Work(key, prompt, Execute(0, None), attempt)
+  return ExecutionRequest(key, prompt, Execute(0, None), attempt)
 
 
 def _until(holds):
@@ -38,7 +38,7 @@ def test_a_work_begins_when_a_thread_takes_it():
     gates[work.key].wait(5.0)
     return Executed(Outcome.OK, 1.0)
 
-  inbox, cancelled = JournalledInbox(), []
+  inbox, cancelled = JournalledQueue(), []
   executor = ThreadExecutor(
     inbox, run, threads=1, lookahead=1, cancel=cancelled.append
   )
@@ -67,7 +67,7 @@ def test_a_thread_pauses_longer_after_each_infrastructure_error():
     ours = work.key in (A, B)
     return Executed(Outcome.INFRASTRUCTURE if ours else Outcome.OK, 1.0)
 
-  inbox = JournalledInbox()
+  inbox = JournalledQueue()
   executor = ThreadExecutor(inbox, run, threads=1, pauses_s=(0.5, 2.0, 60.0))
   took = []
   for work in (_work(C), _work(A), _work(A, attempt=2)):
@@ -89,7 +89,7 @@ def test_an_exception_is_an_infrastructure_error_and_warned_of_once_a_minute(
   def run(work):
     raise RuntimeError('no such pool')
 
-  inbox = JournalledInbox()
+  inbox = JournalledQueue()
   executor = ThreadExecutor(inbox, run, threads=1)
   executor.submit(_work(A))
   (result,) = inbox.take(5.0)
@@ -106,7 +106,7 @@ def test_an_exception_is_an_infrastructure_error_and_warned_of_once_a_minute(
 
 def _ends(run) -> UserError:
   """Returns the error that ends a run whose executions are `run`."""
-  inbox = JournalledInbox()
+  inbox = JournalledQueue()
   executor = ThreadExecutor(inbox, run, threads=1)
   executor.submit(_work(A))
   with pytest.raises(UserError) as found:

@@ -10,18 +10,20 @@ import pytest
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.interactions import POLICY, Generate
 from jaxagent.rollout.engine_sampler import RoleSampler
-from jaxagent.rollout.inbox import JournalledInbox
+from jaxagent.rollout.requests import GenerationRequest, Key
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.rollout.thread_sampler import ThreadSampler
-from jaxagent.rollout.work import Ask, Key
 from jaxagent.types import Completion, Prompt
 
 
-def _ask(name: str, role: str = POLICY) -> Ask:
+def _ask(name: str, role: str = POLICY) -> GenerationRequest:
   call = Generate(0, np.zeros(1, np.int32), role)
-  return Ask(Key(name, 1, 0), Prompt(name, name, None), call)
+  return GenerationRequest(Key(name, 1, 0), Prompt(name, name, None), call)
 
 
-def _completion(ask: Ask, finish_reason: str = 'stop') -> Completion:
+def _completion(
+  ask: GenerationRequest, finish_reason: str = 'stop'
+) -> Completion:
   ids = np.ones(1, np.int32)
   logprobs = np.zeros(1, np.float32)
   return Completion(
@@ -29,7 +31,7 @@ def _completion(ask: Ask, finish_reason: str = 'stop') -> Completion:
   )
 
 
-def _take(inbox: JournalledInbox, n: int) -> list:
+def _take(inbox: JournalledQueue, n: int) -> list:
   results = []
   while len(results) < n:
     more = inbox.take(5.0)
@@ -39,7 +41,7 @@ def _take(inbox: JournalledInbox, n: int) -> list:
 
 
 def test_an_answer_comes_when_it_is_there_not_when_all_are():
-  inbox, gate = JournalledInbox(), threading.Event()
+  inbox, gate = JournalledQueue(), threading.Event()
 
   def draw(ask):
     if ask.key.prompt_id == 'slow':
@@ -55,7 +57,7 @@ def test_an_answer_comes_when_it_is_there_not_when_all_are():
 
 
 def test_a_large_limit_starts_no_more_threads_than_there_are_calls():
-  inbox, before = JournalledInbox(), threading.active_count()
+  inbox, before = JournalledQueue(), threading.active_count()
   sampler = ThreadSampler(inbox, _completion, max_concurrency=1_000_000)
   sampler.submit([_ask('a'), _ask('b')])
   assert len(_take(inbox, 2)) == 2
@@ -65,7 +67,7 @@ def test_a_large_limit_starts_no_more_threads_than_there_are_calls():
 
 @pytest.mark.parametrize('most', [1, 3])
 def test_no_more_are_drawn_at_once_than_max_concurrency(most):
-  inbox, lock = JournalledInbox(), threading.Lock()
+  inbox, lock = JournalledQueue(), threading.Lock()
   now, seen, gate = [0], [], threading.Barrier(most)
 
   def draw(ask):
@@ -86,11 +88,11 @@ def test_no_more_are_drawn_at_once_than_max_concurrency(most):
 
 def test_max_concurrency_of_none_is_refused():
   with pytest.raises(ValueError, match='max_concurrency=0 must be 1 or more'):
-    ThreadSampler(JournalledInbox(), _completion, max_concurrency=0)
+    ThreadSampler(JournalledQueue(), _completion, max_concurrency=0)
 
 
 def test_a_cancelled_ask_that_waits_is_not_drawn():
-  inbox, gate, began = JournalledInbox(), threading.Event(), threading.Event()
+  inbox, gate, began = JournalledQueue(), threading.Event(), threading.Event()
   drawn = []
 
   def draw(ask):
@@ -111,7 +113,7 @@ def test_a_cancelled_ask_that_waits_is_not_drawn():
 
 def test_keys_of_other_roles_are_not_remembered():
   """A cancel goes to every role's sampler."""
-  inbox = JournalledInbox()
+  inbox = JournalledQueue()
   sampler = ThreadSampler(inbox, _completion)
   sampler.cancel(_ask('never asked').key)
   sampler.submit([_ask('a'), _ask('b')])
@@ -122,7 +124,7 @@ def test_keys_of_other_roles_are_not_remembered():
 
 
 def test_roles_do_not_wait_for_each_other():
-  inbox, gate = JournalledInbox(), threading.Event()
+  inbox, gate = JournalledQueue(), threading.Event()
 
   def slow(ask):
     gate.wait(5.0)
@@ -149,7 +151,7 @@ def test_a_failed_endpoint_and_an_abort_are_infrastructure_errors():
       raise TextModelError('helper: no answer')
     return _completion(ask, 'abort')
 
-  inbox = JournalledInbox()
+  inbox = JournalledQueue()
   sampler = ThreadSampler(inbox, draw)
   for name, error in (
     ('lost', 'TextModelError: helper: no answer'),
@@ -165,7 +167,7 @@ def test_any_other_error_ends_the_run():
   def draw(ask):
     raise ValueError('no such thing')
 
-  inbox = JournalledInbox()
+  inbox = JournalledQueue()
   sampler = ThreadSampler(inbox, draw)
   sampler.submit([_ask('a')])
   with pytest.raises(ValueError, match='no such thing'):

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from jaxagent import types
-from jaxagent.rollout import vllm_engine
 from jaxagent.rollout.engine import (
   Ends,
   EngineError,
@@ -21,8 +20,9 @@ from jaxagent.rollout.engine import (
   RequestLimits,
   mix_seed,
 )
-from jaxagent.rollout.vllm_api import Vllm
-from jaxagent.rollout.vllm_engine import VllmEngine
+from jaxagent.rollout.engines import vllm_engine
+from jaxagent.rollout.engines.vllm_api import Vllm
+from jaxagent.rollout.engines.vllm_engine import VllmEngine
 from jaxagent.testing.fake_vllm import FakeVllm
 
 

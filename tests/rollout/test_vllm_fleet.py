@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from jaxagent.rollout import vllm_fleet
 from jaxagent.rollout.engine import EngineError
-from jaxagent.rollout.vllm_api import ServerOptions
+from jaxagent.rollout.engines import vllm_fleet
+from jaxagent.rollout.engines.vllm_api import ServerOptions
 from jaxagent.testing.fake_vllm import FakeVllm
 
 

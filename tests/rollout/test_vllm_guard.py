@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from jaxagent.rollout import vllm_guard
+from jaxagent.rollout.engines import vllm_guard
 from jaxagent.testing import process_tree
 
 # A server, and a worker that ignores what is polite where it is told to.

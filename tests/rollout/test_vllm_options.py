@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from jaxagent.rollout.vllm_api import ServerOptions, launch_options
+from jaxagent.rollout.engines.vllm_api import ServerOptions, launch_options
 
 GIVEN = ServerOptions('bfloat16', 2048, 8, 'folder', cpu=False)
 

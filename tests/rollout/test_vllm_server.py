@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import machine
 from jaxagent.rollout.engine import EngineError
-from jaxagent.rollout.vllm_api import Vllm
+from jaxagent.rollout.engines.vllm_api import Vllm
 from jaxagent.sandbox import scratch
 from jaxagent.testing import process_tree
 from tests.rollout.served import NEW, ROOT, need_vllm, scaled, served

@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from jaxagent.rollout import vllm_api
+from jaxagent.rollout.engines import vllm_api
 
 
 def _waits(use) -> dict[str, float]:

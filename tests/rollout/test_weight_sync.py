@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from jaxagent.models.safetensors_io import Pending
-from jaxagent.rollout import weight_sync
+from jaxagent.rollout.engines import weight_sync
 
 ROOT = pathlib.Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / 'third_party' / 'jaxagent_vllm'))
@@ -195,6 +195,6 @@ def test_a_file_that_is_gone(tmp_path):
 
 
 def test_both_sides_name_one_backend():
-  from jaxagent.rollout import vllm_api
+  from jaxagent.rollout.engines import vllm_api
 
   assert vllm_api.BACKEND == BACKEND

@@ -18,10 +18,10 @@ from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.files import disk
 from jaxagent.interactions import Execute
 from jaxagent.recipes import pipeline, run
-from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal
+from jaxagent.rollout.requests import ExecutionRequest, GenerationResult, Key
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.rollout.thread_executor import ThreadExecutor
-from jaxagent.rollout.work import Key, Sampled, Work
 
 FULL = OSError(errno.ENOSPC, 'No space left on device', '/data/run/x.json')
 
@@ -120,10 +120,10 @@ def _events(file: pathlib.Path) -> list[event_pb2.Event]:
 
 
 def test_the_executor_raises_it_where_the_loop_waits():
-  inbox = JournalledInbox()
+  inbox = JournalledQueue()
   executor = ThreadExecutor(inbox, _raise_full, threads=1)
   prompt = types.Prompt('p', 'p', None)
-  executor.submit(Work(Key('p', 1, 0), prompt, Execute(0, None)))
+  executor.submit(ExecutionRequest(Key('p', 1, 0), prompt, Execute(0, None)))
   with pytest.raises(OSError, match='No space left'):
     inbox.take(10.0)
   executor.close()
@@ -132,9 +132,9 @@ def test_the_executor_raises_it_where_the_loop_waits():
 def test_a_result_that_cannot_be_journalled_ends_the_run(tmp_path, monkeypatch):
   journal = Journal(tmp_path)
   journal.begin()
-  inbox = JournalledInbox(journal)
+  inbox = JournalledQueue(journal)
   monkeypatch.setattr('jaxagent.rollout.journal.os.write', _raise_full)
-  inbox.put(Sampled(Key('p', 1, 0), None, 'no answer'))
+  inbox.put(GenerationResult(Key('p', 1, 0), None, 'no answer'))
   with pytest.raises(OSError, match='No space left'):
     inbox.take(10.0)
   journal.close()

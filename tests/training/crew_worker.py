@@ -13,7 +13,7 @@ import numpy as np
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data.batching import pack_conversations
 from jaxagent.devices import sharding
-from jaxagent.training import crew
+from jaxagent.training import multi_process
 from tests.learner.conftest import make_samples
 from tests.learner.mesh_worker import MODEL, LearnerConfig
 
@@ -28,7 +28,9 @@ CONFIG = LearnerConfig(
   sft_lr=1e-2,
   warmup_steps=0,
 )
-PLAN = crew.Plan(MODEL, CONFIG, mesh={'data': 2, 'fsdp': 2}, seed=1, pad_id=0)
+PLAN = multi_process.Plan(
+  MODEL, CONFIG, mesh={'data': 2, 'fsdp': 2}, seed=1, pad_id=0
+)
 FOLDER = 'model'  # beside the work folder: a policy and critic to load
 
 
@@ -41,11 +43,11 @@ def _total(params) -> float:
 
 def _figures(folder: pathlib.Path) -> dict[str, float]:
   files = str(folder.parent / FOLDER)
-  learner = crew.make_learner(
+  learner = multi_process.make_learner(
     dataclasses.replace(PLAN, path=files, critic_path=files)
   )
   manager = CheckpointManager(folder)
-  assert crew.restore(learner, manager) is None
+  assert multi_process.restore(learner, manager) is None
   found = {'fresh': _total(learner.policy_params)}
   learner.start_sft(total_steps=2)
   tokens, mask = np.arange(40, dtype=np.int32), np.arange(40) > 20
@@ -59,10 +61,10 @@ def _figures(folder: pathlib.Path) -> dict[str, float]:
   found |= learner.value_update(samples)
   learner.end_value_warmup()
   found['taught'] = _total(learner.policy_params)
-  crew.save(learner, manager, 3, {'learner': learner.host_state()})
+  multi_process.save(learner, manager, 3, {'learner': learner.host_state()})
   found |= learner.rl_update(samples)
   found['moved'] = _total(learner.policy_params)
-  restored = crew.restore(learner, manager)
+  restored = multi_process.restore(learner, manager)
   learner.load_host_state(restored.host['learner'])
   found['again'] = _total(learner.policy_params)
   found['logprobs'] = float(learner.logprobs(samples).sum())
@@ -73,10 +75,10 @@ def _figures(folder: pathlib.Path) -> dict[str, float]:
 def main() -> None:
   index, _ = sharding.initialize_distributed()
   if index:
-    crew.follow()
+    multi_process.follow()
     print('followed')
     return
-  with crew.leading():
+  with multi_process.leading():
     print(json.dumps(_figures(pathlib.Path(sys.argv[1]))))
 
 

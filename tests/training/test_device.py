@@ -18,7 +18,7 @@ from jaxagent.errors import UserError
 from jaxagent.files import readings
 from jaxagent.learner import LearnerConfig
 from jaxagent.testing import small_hf
-from jaxagent.training import crew, device
+from jaxagent.training import device, multi_process
 
 TEXTS = ['model = make_pipeline(SVC(C=1.0))\n'] * 20
 
@@ -92,7 +92,7 @@ def test_the_summary_names_what_decides_ids():
 
 def test_a_kernel_that_cannot_be_is_named_before_anything_is_loaded():
   model = device.model_config(stepwise_ppo.get_config('tiny'), 512)
-  plan = crew.Plan(
+  plan = multi_process.Plan(
     model.replace(attention='splash'),
     LearnerConfig(),
     mesh={'fsdp': 1},
@@ -103,7 +103,7 @@ def test_a_kernel_that_cannot_be_is_named_before_anything_is_loaded():
   with pytest.raises(
     ValueError, match="attention='splash': needs a TPU.*choose 'auto'"
   ):
-    crew.build(plan)
+    multi_process.build(plan)
 
 
 class _Learner:

@@ -15,7 +15,7 @@ from configs import common
 from jaxagent import audit, types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data.prompts import PromptSource
-from jaxagent.interactions import Credit, Execute, Generate, Step
+from jaxagent.interactions import Credit, Execute, Generate, Transition
 from jaxagent.metrics import MetricWriter, read_records
 from jaxagent.records import StepRecord
 from jaxagent.training import rl, validation
@@ -110,14 +110,14 @@ class Workflow:
     self.jobs = jobs
 
   def start(self, payload):
-    return Step(payload, (Generate(0, np.ones(1, np.int32)),))
+    return Transition(payload, (Generate(0, np.ones(1, np.int32)),))
 
   def advance(self, state, call, result):
     if isinstance(call, Generate):
-      return Step(state, (Execute(1, int(result.token_ids[0])),))
+      return Transition(state, (Execute(1, int(result.token_ids[0])),))
     record = result.record
     credit = Credit(record.derive(), 1.0, result.outcome, record)
-    return Step(None, credits={0: credit})
+    return Transition(None, credits={0: credit})
 
   def source(self):
     return PromptSource(list(range(8)), seed=0)

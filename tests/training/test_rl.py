@@ -12,13 +12,13 @@ from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import codec
 from jaxagent.envs.step_env import StepResult
 from jaxagent.errors import MachineryError, UserError
-from jaxagent.interactions import Progress, rows
+from jaxagent.interactions import RolloutState, rows
 from jaxagent.learner import figures
 from jaxagent.recipes.ml_agent import stepwise
 from jaxagent.records import StepRecord, UnknownRecord
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import StalledError
-from jaxagent.rollout.work import Key, Work
+from jaxagent.rollout.requests import ExecutionRequest, Key
 from jaxagent.training import rl, validation
 
 STATE = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
@@ -44,13 +44,13 @@ def _sample(name: str, finish_reason: str) -> types.Sample:
     text=lambda completion: 'text', prompt_ids=lambda state: ids
   )
   recipe = stepwise.StepwiseWorkflow(host, {'s0': STATE}, policy)
-  progress = Progress(recipe, STATE)
+  progress = RolloutState(recipe, STATE)
   completion = types.Completion(
     name, ids, ids, logprobs, ((0, 0, 4),), finish_reason
   )
   (execute,) = progress.take(0, completion)
   prompt = types.Prompt(name, name, STATE)
-  work = Work(Key(name, 1, execute.call), prompt, execute)
+  work = ExecutionRequest(Key(name, 1, execute.call), prompt, execute)
   assert not progress.take(execute.call, recipe.execute(work))
   (sample,) = rows(prompt, progress.completions, progress.credits)
   return sample

@@ -12,7 +12,7 @@ from configs import common
 from jaxagent import audit, types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.errors import Interrupted, MachineryError, UserError
-from jaxagent.interactions import Credit, Execute, Generate, Step
+from jaxagent.interactions import Credit, Execute, Generate, Transition
 from jaxagent.records import StepRecord
 from jaxagent.training import validation
 from jaxagent.training.policy import seed_of
@@ -58,14 +58,14 @@ class Workflow:
     self.validation_prompts = lambda: prompts
 
   def start(self, payload):
-    return Step(payload, (Generate(0, np.ones(1, np.int32)),))
+    return Transition(payload, (Generate(0, np.ones(1, np.int32)),))
 
   def advance(self, state, call, result):
     if isinstance(call, Generate):
-      return Step(state, (Execute(1, state),))
+      return Transition(state, (Execute(1, state),))
     record = result.record
     credit = Credit(record.derive(), 1.0, result.outcome, record)
-    return Step(None, credits={0: credit})
+    return Transition(None, credits={0: credit})
 
   def request(self, ask):
     seed = seed_of(0, 'rl', ask.key)

@@ -6,7 +6,7 @@ import pytest
 from configs import common, ml_agent, stepwise_ppo
 from jaxagent import metrics, types
 from jaxagent.learner import compiles
-from jaxagent.rollout.sojourns import Sojourns
+from jaxagent.rollout.latency import GroupLatency
 from jaxagent.training import weighting
 from tests import made
 
@@ -98,7 +98,7 @@ def test_the_papers_mean_is_over_the_batch():
 
 def _sojourns(seconds, stopped: int = 4):
   """A race in which so many more were stopped when the last one had ended."""
-  return Sojourns(
+  return GroupLatency(
     of={str(i): s for i, s in enumerate(seconds)},
     ended=tuple(seconds),
     cut=(max(seconds),) * stopped,

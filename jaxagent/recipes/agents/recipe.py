@@ -25,7 +25,7 @@ from jaxagent.recipes.rules import EQUATION_6_RULES
 from jaxagent.recipes.stages import timed
 from jaxagent.recipes.starts import write_json
 from jaxagent.records import StepRecord
-from jaxagent.runtime.host import Host
+from jaxagent.runtime.context import RunContext
 from jaxagent.training.policy import seed_of
 
 AGENT = 'agent'  # the role, and the label of its records
@@ -60,8 +60,8 @@ class Agents(Recipe):
     empty = types.State('', spec.name, {}, None, None)
     return prompter_of(self.config).text(empty, spec)
 
-  def stand_ins(self, host: Host) -> Sequence[Any]:
-    models = super().stand_ins(host)
+  def stand_ins(self, context: RunContext) -> Sequence[Any]:
+    models = super().stand_ins(context)
     return models[1:] if self.config.agent == RandomAgent.name else models
 
   def plan(self, heldin: Sequence[str], heldout: Sequence[str]) -> list[str]:
@@ -74,52 +74,54 @@ class Agents(Recipe):
       f'with {who}'
     ]
 
-  def run(self, host: Host, stack: contextlib.ExitStack) -> None:
+  def run(self, context: RunContext, stack: contextlib.ExitStack) -> None:
     """Writes eval/agent.json, agent.json and MLAgentBench's traces."""
-    with timed(host, 'starts'):
-      starts = start_scripts.make_starts(host)
-    with timed(host, 'evaluate_agent'):
+    with timed(context, 'starts'):
+      starts = start_scripts.make_starts(context)
+    with timed(context, 'evaluate_agent'):
       records = evaluate.evaluate_text_model(
-        host,
+        context,
         AGENT,
         starts,
-        lambda *asked: _answer(host, *asked),
-        lambda state: _shown(host, state),
-        endpoints.max_concurrency(host.config, 'expert'),
+        lambda *asked: _answer(context, *asked),
+        lambda state: _shown(context, state),
+        endpoints.max_concurrency(context.config, 'expert'),
       )
     whole = present(records)
-    found = agent_figures.figures(host, starts, {host.config.agent: whole})
-    path = host.work / 'agent.json'
+    found = agent_figures.figures(
+      context, starts, {context.config.agent: whole}
+    )
+    path = context.work / 'agent.json'
     write_json(path, found)
     for record in records:
-      spec = host.spec(record.task)
+      spec = context.spec(record.task)
       traces.write_folder(
-        host.work / 'mlagentbench' / record.task / str(record.index),
+        context.work / 'mlagentbench' / record.task / str(record.index),
         record,
         spec.research_problem,
-        store=host.env.store,
+        store=context.env.store,
         submission=spec.submission,
       )
     _say(found, path)
 
 
-def _shown(host: Host, state: types.State) -> str:
+def _shown(context: RunContext, state: types.State) -> str:
   """Returns the model's prompt; '' if the agent asks no model."""
-  if host.config.agent == RandomAgent.name or host.expert.is_stand_in:
+  if context.config.agent == RandomAgent.name or context.expert.is_stand_in:
     return ''
-  return host.expert.prompt(state, host.spec(state.task))
+  return context.expert.prompt(state, context.spec(state.task))
 
 
 def _answer(
-  host: Host, state: types.State, task: str, index: int, step: int
+  context: RunContext, state: types.State, task: str, index: int, step: int
 ) -> types.TextCompletion:
   """Returns the agent's response. Raises TextModelError where there is none."""
-  spec = host.spec(task)
-  rng = random.Random(seed_of(host.config.seed, AGENT, task, index, step))
-  if host.config.agent == RandomAgent.name:
-    text = RandomAgent().act(state, spec, actions_of(host.config), rng)
+  spec = context.spec(task)
+  rng = random.Random(seed_of(context.config.seed, AGENT, task, index, step))
+  if context.config.agent == RandomAgent.name:
+    text = RandomAgent().act(state, spec, actions_of(context.config), rng)
     return types.TextCompletion(text)
-  return answers.asked(host.expert, state, spec, rng, is_measured=True)
+  return answers.asked(context.expert, state, spec, rng, is_measured=True)
 
 
 def _say(found, path) -> None:

@@ -19,7 +19,7 @@ from jaxagent.recipes.ideator.parser import Idea
 from jaxagent.runtime import text_models
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 CLASSIFIER = 'classifier'  # role
 _log = logging.getLogger(__name__)
@@ -27,13 +27,13 @@ _log = logging.getLogger(__name__)
 _UNUSABLE = (NoText, Unfinished, Refused)
 
 
-def is_asked(host: Host) -> bool:
+def is_asked(context: RunContext) -> bool:
   """Returns whether types come from an endpoint, not from the rule."""
-  return host.config.classifier.kind == 'openai'
+  return context.config.classifier.kind == 'openai'
 
 
 def types(
-  host: Host, ideas: Sequence[tuple[ImplementerState, Idea]]
+  context: RunContext, ideas: Sequence[tuple[ImplementerState, Idea]]
 ) -> list[str]:
   """Returns the type of each idea, `types_of.UNPARSED` for an answer that names none.
 
@@ -42,21 +42,21 @@ def types(
 
   Raises MachineryError where the endpoint does not answer.
   """
-  model = roles.paid_model(host, CLASSIFIER)
-  ideator = host.config.ideator
+  model = roles.paid_model(context, CLASSIFIER)
+  ideator = context.config.ideator
 
   def ask(one: tuple[ImplementerState, Idea]) -> str:
     state, idea = one
-    shown = shown_state(state, host.spec(state.task), ideator.before)
+    shown = shown_state(state, context.spec(state.task), ideator.before)
     trace = texts.trace(shown, text_models.tokens_of, ideator.max_trace_tokens)
     try:
-      answer = model.answer(types_of.question(trace, idea), host.config.seed)
+      answer = model.answer(types_of.question(trace, idea), context.config.seed)
     except _UNUSABLE as error:
       _log.warning('classifier: %s', error)
       return types_of.UNPARSED
     return types_of.parse_type(answer.text)
 
-  at_once = endpoints.max_concurrency(host.config, CLASSIFIER)
+  at_once = endpoints.max_concurrency(context.config, CLASSIFIER)
   with concurrent.futures.ThreadPoolExecutor(at_once) as threads:
     try:
       return list(threads.map(ask, ideas))

@@ -11,8 +11,8 @@ from jaxagent import types
 from jaxagent.data.prompts import Feed
 from jaxagent.envs.implementer_env import ImplementerEnvironment
 from jaxagent.errors import MachineryError, UserError, tolerated
-from jaxagent.interactions import Interaction, Progress
-from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.interactions import Interaction, RolloutState
+from jaxagent.metrics import ProgressBar as ProgressBar
 from jaxagent.recipes.ideator import pool as pools
 from jaxagent.recipes.ideator import roles
 from jaxagent.recipes.ideator.interaction import (
@@ -32,28 +32,30 @@ if TYPE_CHECKING:
   from collections.abc import Mapping
 
   from jaxagent.recipes.starts import Start
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 _UNREAD = np.ones(1, np.int32)  # a prompt that no policy reads
 
 
-def run(host: Host, starts: Mapping[str, Start]) -> Pool:
+def run(context: RunContext, starts: Mapping[str, Start]) -> Pool:
   """Returns the pool of held-in states; made once and kept in `collect/pool.jsonl`.
 
   Each run depends on (seed, task, index) alone; a killed collection resumes each one
   where it was. Raises UserError where the runs leave too few states, MachineryError
   where infrastructure errors cut more than a tenth of them short.
   """
-  path = host.work / 'collect' / 'pool.jsonl'
-  folders = [host.work / 'collect' / f'{n}.journal' for n in ('runs', 'noise')]
+  path = context.work / 'collect' / 'pool.jsonl'
+  folders = [
+    context.work / 'collect' / f'{n}.journal' for n in ('runs', 'noise')
+  ]
   try:
     if path.exists():
       return pools.read(path)
     made = pools.split(
-      _with_noise(host, _asked(host, starts)),
-      train_per_task=host.config.pool.train_per_task,
-      valid_per_task=host.config.pool.valid_per_task,
-      seed=host.config.seed,
+      _with_noise(context, _asked(context, starts)),
+      train_per_task=context.config.pool.train_per_task,
+      valid_per_task=context.config.pool.valid_per_task,
+      seed=context.config.seed,
     )
   except pools.PoolError as error:
     raise UserError(
@@ -66,16 +68,16 @@ def run(host: Host, starts: Mapping[str, Start]) -> Pool:
   return made
 
 
-def _asked(host: Host, starts: Mapping[str, Start]) -> list[HelpState]:
+def _asked(context: RunContext, starts: Mapping[str, Start]) -> list[HelpState]:
   """Runs the Implementer on every held-in task; returns the states that ask."""
-  env = environment(host)
+  env = environment(context)
   feed, found = Feed(), _Ended('collect: runs')
-  kind = host.config.ideator.kind
-  for index in range(host.config.pool.runs_per_task):
-    for task in host.heldin:
+  kind = context.config.ideator.kind
+  for index in range(context.config.pool.runs_per_task):
+    for task in context.heldin:
       name = f'{task}-{index}'
       feed.push(name, Run(name, env.initial(task, starts[task].valid)))
-  _drive(host, 'runs', feed, runs_of(host, kind), kind, found)
+  _drive(context, 'runs', feed, runs_of(context, kind), kind, found)
   return [
     item
     for name, at in sorted(found.states.items())
@@ -83,14 +85,16 @@ def _asked(host: Host, starts: Mapping[str, Start]) -> list[HelpState]:
   ]
 
 
-def _with_noise(host: Host, items: Sequence[HelpState]) -> list[HelpState]:
+def _with_noise(
+  context: RunContext, items: Sequence[HelpState]
+) -> list[HelpState]:
   """Runs each state's program again; leaves out those that do not come back."""
-  ideas = make_ideas(host, lambda item: _UNREAD, str)
+  ideas = make_ideas(context, lambda item: _UNREAD, str)
   feed, found = Feed(), _Ended('collect: noise')
   for item in items:
     feed.push(item.key, item)
-  again = Remeasured(ideas, times=host.config.pool.remeasure)
-  _drive(host, 'noise', feed, again, 'none', found)
+  again = Remeasured(ideas, times=context.config.pool.remeasure)
+  _drive(context, 'noise', feed, again, 'none', found)
   kept = []
   for item in items:
     present = ideas.scored(item.state)
@@ -109,18 +113,18 @@ def _with_noise(host: Host, items: Sequence[HelpState]) -> list[HelpState]:
   return kept
 
 
-def runs_of(host: Host, kind: str) -> Runs:
+def runs_of(context: RunContext, kind: str) -> Runs:
   """Returns the interaction of runs with an Ideator of a kind."""
-  options = host.config.implementer
+  options = context.config.implementer
   return Runs(
     max_steps=options.max_steps,
     time_limit_s=options.time_limit_s,
-    adviser=roles.adviser(host, kind),
+    adviser=roles.adviser(context, kind),
   )
 
 
 def frozen_of(
-  host: Host, kind: str, implementer: str = ''
+  context: RunContext, kind: str, implementer: str = ''
 ) -> dict[str, FrozenRole]:
   """Returns the roles of runs with an Ideator of a kind.
 
@@ -128,16 +132,18 @@ def frozen_of(
   """
   asks = kind != 'none'
   found = {
-    IMPLEMENTER: roles.implementer(host, seek_help=asks, kind=implementer)
+    IMPLEMENTER: roles.implementer(context, seek_help=asks, kind=implementer)
   }
-  if (answers := roles.ideator(host, kind)) is not None:
+  if (answers := roles.ideator(context, kind)) is not None:
     found[IDEATOR] = answers
   return found
 
 
-def environment(host: Host) -> ImplementerEnvironment:
+def environment(context: RunContext) -> ImplementerEnvironment:
   """Returns the environment that carries an Implementer's programs out."""
-  return ImplementerEnvironment(host.env, carry_mb=host.config.env.carry_mb)
+  return ImplementerEnvironment(
+    context.env, carry_mb=context.config.env.carry_mb
+  )
 
 
 class _Ended:
@@ -150,7 +156,7 @@ class _Ended:
     self.total = 0
 
   def take(
-    self, prompt: types.Prompt, progress: Progress | None, error: str
+    self, prompt: types.Prompt, progress: RolloutState | None, error: str
   ) -> None:
     """Takes a rollout as it ends."""
     if error or progress is None:
@@ -169,7 +175,7 @@ class _Ended:
 
 
 def _drive(
-  host: Host,
+  context: RunContext,
   name: str,
   feed: Feed,
   interaction: Interaction,
@@ -177,23 +183,23 @@ def _drive(
   found: _Ended,
 ) -> None:
   found.total = feed.size
-  env = environment(host)
+  env = environment(context)
   with ProgressBar(found.title, found.total) as bar:
 
     def deliver(
-      prompt: types.Prompt, progress: Progress | None, error: str
+      prompt: types.Prompt, progress: RolloutState | None, error: str
     ) -> None:
       found.take(prompt, progress, error)
       bar.update()
 
     rollouts.run(
-      host,
-      host.work / 'collect' / f'{name}.journal',
+      context,
+      context.work / 'collect' / f'{name}.journal',
       feed,
       interaction,
       execute=lambda work, job_id: execute(env, work.call.request, job_id),
       deliver=deliver,
       name=f'collect-{name}',
-      frozen=frozen_of(host, kind),
+      frozen=frozen_of(context, kind),
       check=found.check,
     )

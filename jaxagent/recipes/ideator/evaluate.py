@@ -18,7 +18,7 @@ from jaxagent.envs.implementer_state import (
 )
 from jaxagent.envs.step_env import FLOOR_S
 from jaxagent.errors import in_one_line
-from jaxagent.interactions import POLICY, Generate, Progress
+from jaxagent.interactions import POLICY, Generate, RolloutState
 from jaxagent.recipes.evaluation import Evaluation, split_of
 from jaxagent.recipes.ideator import classify, collect
 from jaxagent.recipes.ideator.interaction import (
@@ -34,15 +34,15 @@ from jaxagent.recipes.ideator.record import ImplementerStepRecord
 from jaxagent.recipes.ideator.types_of import UNPARSED, type_of_family
 from jaxagent.recipes.ideator.workflow import Prompts
 from jaxagent.records import Evaluated, TakenStep
-from jaxagent.rollout.work import Ask, Work
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.stand_ins.ideator import family_of
 from jaxagent.stand_ins.implementer import action_of
 from jaxagent.training import rollouts
-from jaxagent.training.policy import Policy, seed_of
+from jaxagent.training.policy import PolicySampler, seed_of
 
 if TYPE_CHECKING:
   from jaxagent.recipes.starts import Start
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 COUNTED = ('prompt_tokens', 'tokens', 'answer_s')  # of an answer
@@ -58,30 +58,30 @@ class ArmEvaluation(Evaluation):
 
   def __init__(
     self,
-    host: Host,
+    context: RunContext,
     arm: str,
     starts: Mapping[str, Start],
-    policy: Policy | None = None,
+    policy: PolicySampler | None = None,
     implementer: str = '',
   ):
     self._starts = starts
     self._runs = [
       (task, index)
-      for task in host.heldin + host.heldout
-      for index in range(host.config.eval.trajectories_per_task)
+      for task in context.heldin + context.heldout
+      for index in range(context.config.eval.trajectories_per_task)
     ]
     count = len(self._runs)
-    most = count * host.config.implementer.max_steps
+    most = count * context.config.implementer.max_steps
     label = label_of(arm, implementer)
-    super().__init__(host, label, f'evaluate {label}', count, most)
-    self._env = collect.environment(host)
+    super().__init__(context, label, f'evaluate {label}', count, most)
+    self._env = collect.environment(context)
     if policy is None:
-      self.interaction = collect.runs_of(host, arm)
-      self.frozen = collect.frozen_of(host, arm, implementer)
+      self.interaction = collect.runs_of(context, arm)
+      self.frozen = collect.frozen_of(context, arm, implementer)
     else:
       self.interaction = self._advised_by(policy)
       # No other Ideator is asked.
-      self.frozen = collect.frozen_of(host, 'null', implementer)
+      self.frozen = collect.frozen_of(context, 'null', implementer)
       self.policy = rollouts.PolicyRole(
         policy.engine, lambda ask: self._request(policy, ask)
       )
@@ -90,8 +90,8 @@ class ArmEvaluation(Evaluation):
     # (run, step) -> the idea that was given there, and the state that it was given in
     self._ideas: dict[tuple[str, int], tuple[ImplementerState, Idea]] = {}
 
-  def _advised_by(self, policy: Policy) -> Runs:
-    options, prompts = self.host.config.implementer, Prompts(self.host)
+  def _advised_by(self, policy: PolicySampler) -> Runs:
+    options, prompts = self.context.config.implementer, Prompts(self.context)
     return Runs(
       max_steps=options.max_steps,
       time_limit_s=options.time_limit_s,
@@ -99,14 +99,16 @@ class ArmEvaluation(Evaluation):
         role=POLICY,
         prompt=lambda state: prompts.ids(state, policy),
         text=policy.text,
-        max_calls=self.host.config.ideator.max_calls,
+        max_calls=self.context.config.ideator.max_calls,
       ),
     )
 
-  def _request(self, policy: Policy, ask: Ask) -> types.Request:
+  def _request(
+    self, policy: PolicySampler, ask: GenerationRequest
+  ) -> types.Request:
     # The same seeds for both policies: common random numbers.
     seed = seed_of(
-      self.host.config.seed, 'eval', ask.prompt.prompt_id, ask.call.call
+      self.context.config.seed, 'eval', ask.prompt.prompt_id, ask.call.call
     )
     return policy.request(ask.call.prompt, str(ask.key), seed)
 
@@ -116,11 +118,11 @@ class ArmEvaluation(Evaluation):
       initial = self._env.initial(task, self._starts[task].valid)
       self.feed.push(name, Run(name, initial))
 
-  def execute(self, work: Work, job_id: str) -> types.Executed:
+  def execute(self, work: ExecutionRequest, job_id: str) -> types.Executed:
     return execute(self._env, work.call.request, job_id, private=True)
 
   def ended(
-    self, prompt: types.Prompt, progress: Progress | None, error: str
+    self, prompt: types.Prompt, progress: RolloutState | None, error: str
   ) -> None:
     task, _, index = prompt.prompt_id.rpartition('-')
     steps: tuple[TakenStep, ...] = ()
@@ -132,7 +134,7 @@ class ArmEvaluation(Evaluation):
     record = Evaluated(
       task=task,
       index=int(index),
-      split=split_of(self.host, task),
+      split=split_of(self.context, task),
       score=score,
       steps=steps,
       missing=bool(error),
@@ -142,7 +144,7 @@ class ArmEvaluation(Evaluation):
     if error:
       self.missing.append(record)
 
-  def _steps(self, run: str, progress: Progress) -> tuple[TakenStep, ...]:
+  def _steps(self, run: str, progress: RolloutState) -> tuple[TakenStep, ...]:
     """Returns the messages of a run, those that ran nothing included."""
     state = progress.state.state
     graded, asked = iter(scores(progress)), iter(progress.state.asked)
@@ -156,7 +158,7 @@ class ArmEvaluation(Evaluation):
       family = kind = ''
       if step.kind == SEEK_HELP and said.idea is not None:
         self._ideas[run, number] = (next(asked), said.idea)
-        spec = self.host.spec(state.task)
+        spec = self.context.spec(state.task)
         family = family_of(said.idea.action, spec.kind, spec.modality)
         kind = type_of_family(family) if family else UNPARSED
       elif said.advice is not None:
@@ -179,14 +181,14 @@ class ArmEvaluation(Evaluation):
     return tuple(steps)
 
   def records(self) -> list[Evaluated]:
-    if classify.is_asked(self.host):
+    if classify.is_asked(self.context):
       self._classify()
     return [self._found[f'{task}-{index}'] for task, index in self._runs]
 
   def _classify(self) -> None:
     """Puts the types that the classifier names into the records."""
     places = sorted(self._ideas)
-    named = classify.types(self.host, [self._ideas[at] for at in places])
+    named = classify.types(self.context, [self._ideas[at] for at in places])
     for (run, number), kind in zip(places, named):
       steps = list(self._found[run].steps)
       record = steps[number].record
@@ -223,7 +225,9 @@ class Message:
   error: str = ''
 
 
-def messages(progress: Progress, text: Callable[[Any], str]) -> list[Message]:
+def messages(
+  progress: RolloutState, text: Callable[[Any], str]
+) -> list[Message]:
   """Returns the messages of a run, in order. text: of an Ideator's result."""
   found: list[Message] = []
   for call, result in progress.results:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
   from jaxagent.analysis.boards import Board
   from jaxagent.recipes.starts import Start
   from jaxagent.records import Evaluated
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 # Figures of an arm that TensorBoard has, as ideator/arm/ARM/SPLIT/NAME.
 LOGGED = (
@@ -52,7 +52,9 @@ def board_file(config: ConfigDict, task: str) -> pathlib.Path | None:
   return path if path.exists() else None
 
 
-def boards_of(host: Host, starts: Mapping[str, Start]) -> dict[str, Board]:
+def boards_of(
+  context: RunContext, starts: Mapping[str, Start]
+) -> dict[str, Board]:
   """Returns task -> its board, on the private rows.
 
   The human one of `ideator.boards`; else the reference board of the starter and the
@@ -60,8 +62,8 @@ def boards_of(host: Host, starts: Mapping[str, Start]) -> dict[str, Board]:
   """
   found = {}
   for task, start in starts.items():
-    spec = host.spec(task)
-    if (path := board_file(host.config, task)) is not None:
+    spec = context.spec(task)
+    if (path := board_file(context.config, task)) is not None:
       found[task] = human_board(
         path, task=task, higher_is_better=spec.higher_is_better
       )
@@ -77,17 +79,17 @@ def boards_of(host: Host, starts: Mapping[str, Start]) -> dict[str, Board]:
 
 
 def arms(
-  host: Host,
+  context: RunContext,
   starts: Mapping[str, Start],
   evaluated: Mapping[str, Sequence[Evaluated]],
 ) -> dict[str, Any]:
   """Returns label -> split -> figures, JSON-able; see `of_arm`."""
-  boards = boards_of(host, starts)
+  boards = boards_of(context, starts)
   prices = {
-    role: dict(host.config[role].prices) for role in (IMPLEMENTER, IDEATOR)
+    role: dict(context.config[role].prices) for role in (IMPLEMENTER, IDEATOR)
   }
   how = types_of.BY_RULE
-  if host.config.classifier.kind == 'openai':
+  if context.config.classifier.kind == 'openai':
     how = types_of.BY_MODEL
   return {
     label: {

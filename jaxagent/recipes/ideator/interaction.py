@@ -41,8 +41,8 @@ from jaxagent.interactions import (
   Credit,
   Execute,
   Generate,
-  Progress,
-  Step,
+  RolloutState,
+  Transition,
 )
 from jaxagent.recipes.ideator.parser import (
   ITEMS,
@@ -220,10 +220,10 @@ class Runs:
     self._max_steps, self._time_limit_s = max_steps, time_limit_s
     self._adviser = adviser
 
-  def start(self, payload: Run) -> Step:
+  def start(self, payload: Run) -> Transition:
     return self._next(At(payload, payload.initial), 0)
 
-  def advance(self, state: At, call: Call, result: Any) -> Step:
+  def advance(self, state: At, call: Call, result: Any) -> Transition:
     number = call.call + 1
     if isinstance(call, Execute):
       effect = Effect.from_json(result.state)
@@ -240,7 +240,7 @@ class Runs:
     idea = parse_idea(self._adviser.text(result))
     return self._answered(at, number, told(idea))
 
-  def _acted(self, at: At, number: int, text: str) -> Step:
+  def _acted(self, at: At, number: int, text: str) -> Transition:
     """The step after a message of the Implementer."""
     turn = parse_turn(text, seek_help=self._adviser is not None)
     if turn.kind == FINISH:
@@ -248,7 +248,7 @@ class Runs:
     if turn.kind in PROGRAMS:
       left = max(self._time_limit_s - at.elapsed_s, 0.0)
       action = Action(at.state, turn, text, left)
-      return Step(at, (Execute(number, action),))
+      return Transition(at, (Execute(number, action),))
     if turn.kind == INVALID:
       state = at.state.with_step(
         INVALID, text, turn.error, Outcome.INVALID_FORMAT
@@ -257,7 +257,7 @@ class Runs:
     state = at.state.with_step(SEEK_HELP, text)
     return self._asked(_later(at, state=state), number)
 
-  def _asked(self, at: At, number: int) -> Step:
+  def _asked(self, at: At, number: int) -> Transition:
     """The step after a question to the Ideator."""
     adviser = self._adviser
     assert adviser is not None  # else the question is no action
@@ -273,19 +273,19 @@ class Runs:
     prompt: Any = Question(at.run.name, at.state)
     if adviser.prompt is not None and adviser.role == POLICY:
       prompt = adviser.prompt(at.state)
-    return Step(at, (Generate(number, prompt, adviser.role),))
+    return Transition(at, (Generate(number, prompt, adviser.role),))
 
-  def _answered(self, at: At, number: int, observation: str) -> Step:
+  def _answered(self, at: At, number: int, observation: str) -> Transition:
     return self._next(_later(at, state=at.state.answered(observation)), number)
 
-  def _next(self, at: At, number: int) -> Step:
+  def _next(self, at: At, number: int) -> Transition:
     steps = len(at.state.steps)
     if steps >= self._max_steps or at.elapsed_s >= self._time_limit_s:
       return _end(at)
     most = 0 if self._adviser is None else self._adviser.max_calls
     left = max(most - at.state.calls, 0)
     question = Question(at.run.name, at.state, left)
-    return Step(at, (Generate(number, question, IMPLEMENTER),))
+    return Transition(at, (Generate(number, question, IMPLEMENTER),))
 
 
 def told(idea: Idea | FormatError) -> str:
@@ -297,7 +297,7 @@ def told(idea: Idea | FormatError) -> str:
   return idea_message(idea.text)
 
 
-def scores(progress: Progress) -> list[tuple[float | None, float | None]]:
+def scores(progress: RolloutState) -> list[tuple[float | None, float | None]]:
   """Returns (validation, private) score of each program of a run, in order.
 
   None where the step has no valid submission, or was not graded on those rows.
@@ -328,8 +328,8 @@ def _answer_s(result: Any) -> float:
   return float(getattr(result, 'cost', {}).get('answer_s', 0.0))
 
 
-def _end(at: At) -> Step:
-  return Step(
+def _end(at: At) -> Transition:
+  return Transition(
     at,
     credits={n: Credit(NoReward.NOT_CREDITED, FLOOR_S) for n in at.advised},
   )
@@ -399,10 +399,10 @@ class Ideas:
     self._before, self._most_s = before, most_s
     self._margin, self._first_score = margin, first_score
 
-  def start(self, payload: HelpState) -> Step:
-    return Step(_Given(payload), (Generate(0, self._prompt(payload)),))
+  def start(self, payload: HelpState) -> Transition:
+    return Transition(_Given(payload), (Generate(0, self._prompt(payload)),))
 
-  def advance(self, state: _Given, call: Call, result: Any) -> Step:
+  def advance(self, state: _Given, call: Call, result: Any) -> Transition:
     if isinstance(call, Execute):
       return self._executed(state, result)
     if call.role == POLICY:
@@ -413,7 +413,7 @@ class Ideas:
     """Returns p_t and C_t; None where there was no valid submission."""
     return state.best if self._before == 'best' else state.last
 
-  def _read(self, state: _Given, number: int, response: str) -> Step:
+  def _read(self, state: _Given, number: int, response: str) -> Transition:
     idea = parse_idea(response)
     given = dataclasses.replace(state, response=response)
     if isinstance(idea, FormatError):
@@ -424,9 +424,9 @@ class Ideas:
     given = dataclasses.replace(given, idea=idea)
     answered = state.item.state.answered(told(idea))
     question = Question(state.item.key, answered)
-    return Step(given, (Generate(number, question, IMPLEMENTER),))
+    return Transition(given, (Generate(number, question, IMPLEMENTER),))
 
-  def _acted(self, state: _Given, number: int, result: Any) -> Step:
+  def _acted(self, state: _Given, number: int, result: Any) -> Transition:
     """The step after the one message that carries the idea out."""
     message = _text(result)
     thoughts = str(getattr(result, 'cost', {}).get('thoughts', ''))
@@ -443,9 +443,9 @@ class Ideas:
     assert state.idea is not None  # else no Implementer was asked
     answered = state.item.state.answered(told(state.idea))
     action = Action(answered, turn, message, self._most_s)
-    return Step(given, (Execute(number, action),))
+    return Transition(given, (Execute(number, action),))
 
-  def _executed(self, state: _Given, result: types.Executed) -> Step:
+  def _executed(self, state: _Given, result: types.Executed) -> Transition:
     effect = Effect.from_json(result.state)
     step, program = effect.step, effect.program
     present = self.scored(state.item.state)
@@ -499,9 +499,9 @@ class Ideas:
     )
 
 
-def _credited(record: IdeaRecord) -> Step:
+def _credited(record: IdeaRecord) -> Transition:
   credit = Credit(record.derive(), record.exec_s, record.outcome, record)
-  return Step(record, credits={0: credit})
+  return Transition(record, credits={0: credit})
 
 
 def _diff(present: Scored | None, program: Program) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from jaxagent.envs.agents.implementer import Turn
 from jaxagent.envs.implementer_state import Effect, ImplementerState
-from jaxagent.interactions import Call, Execute, Step
+from jaxagent.interactions import Call, Execute, Transition
 from jaxagent.recipes.ideator.interaction import Action, HelpState, Ideas
 
 
@@ -55,7 +55,7 @@ class Remeasured:
       raise ValueError(f'times={times!r} must be 1 or more.')
     self._interaction, self._times = interaction, times
 
-  def start(self, payload: HelpState) -> Step:
+  def start(self, payload: HelpState) -> Transition:
     return self._next((payload, ()))
 
   def advance(
@@ -63,19 +63,21 @@ class Remeasured:
     state: tuple[HelpState, tuple[float | None, ...]],
     call: Call,
     result: Any,
-  ) -> Step:
+  ) -> Transition:
     score = Effect.from_json(result.state).step.score
     return self._next((state[0], (*state[1], score)))
 
-  def _next(self, state: tuple[HelpState, tuple[float | None, ...]]) -> Step:
+  def _next(
+    self, state: tuple[HelpState, tuple[float | None, ...]]
+  ) -> Transition:
     item, scores = state
     present = self._interaction.scored(item.state)
     if present is None or len(scores) == self._times:
-      return Step(scores, credits={})
+      return Transition(scores, credits={})
     program = present.program
     turn = Turn(program.kind, code=program.code)
     action = Action(item.state, turn, program.code)
-    return Step(state, (Execute(len(scores), action),))
+    return Transition(state, (Execute(len(scores), action),))
 
 
 def with_noise(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
   from jaxagent.recipes.ideator.interaction import HelpState
   from jaxagent.recipes.ideator.pool import Pool
   from jaxagent.records import Evaluated
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
   from jaxagent.training import sft
   from jaxagent.training.workflow import RolloutWorkflow
 
@@ -115,7 +115,7 @@ class Ideator(TrainedPolicy):
   )
   _pool: Pool
 
-  def stand_ins(self, host: Host) -> Sequence[Any]:
+  def stand_ins(self, context: RunContext) -> Sequence[Any]:
     from jaxagent.recipes.ideator import roles
     from jaxagent.stand_ins.implementer import HABITS, ScriptedImplementer
 
@@ -128,7 +128,7 @@ class Ideator(TrainedPolicy):
     ]
     kinds = {self.config.ideator.kind, *self.config.ideator.arms}
     found += [
-      roles.teacher(host, kind)
+      roles.teacher(context, kind)
       for kind in sorted(kinds & {'scripted', 'blind'})
     ]
     return found
@@ -138,9 +138,9 @@ class Ideator(TrainedPolicy):
     from jaxagent.recipes.ideator import collect
     from jaxagent.recipes.stages import timed
 
-    scoring.scales(self.host, self.starts)
-    with timed(self.host, 'collect'):
-      self._pool = collect.run(self.host, self.starts)
+    scoring.scales(self.context, self.starts)
+    with timed(self.context, 'collect'):
+      self._pool = collect.run(self.context, self.starts)
     print(
       f'pool: {len(self._pool.train)} states to train on, '
       f'{len(self._pool.valid)} to validate on'
@@ -154,7 +154,7 @@ class Ideator(TrainedPolicy):
     from jaxagent.recipes import sft_data
     from jaxagent.recipes.ideator.workflow import Prompts
 
-    prompts = Prompts(self.host)
+    prompts = Prompts(self.context)
     for item in self._pool.train:
       yield prompts.text(item.state)
     for _, answer in self._answers():
@@ -167,9 +167,9 @@ class Ideator(TrainedPolicy):
     from jaxagent.recipes.ideator.parser import Idea, write_idea
     from jaxagent.training.policy import seed_of
 
-    teacher, count = roles.teacher(self.host), self.config.ideator.answers
+    teacher, count = roles.teacher(self.context), self.config.ideator.answers
     for item in self._pool.train if count else ():
-      spec = self.host.spec(item.state.task)
+      spec = self.context.spec(item.state.task)
       rng = random.Random(seed_of(self.config.seed, 'teacher', item.key))
       for items in teacher.answers(item.state, spec, rng, count):
         yield item, write_idea(Idea(*items))
@@ -178,7 +178,7 @@ class Ideator(TrainedPolicy):
     from jaxagent.recipes.ideator.workflow import Prompts
     from jaxagent.training import sft
 
-    prompts = Prompts(self.host)
+    prompts = Prompts(self.context)
     made = sft.rows(
       (
         (prompts.ids(item.state, self.policy), answer)
@@ -196,7 +196,7 @@ class Ideator(TrainedPolicy):
   def workflow(self) -> RolloutWorkflow:
     from jaxagent.recipes.ideator.workflow import IdeaWorkflow
 
-    return IdeaWorkflow(self.host, self._pool, self.policy)
+    return IdeaWorkflow(self.context, self._pool, self.policy)
 
   @property
   def validates(self) -> bool:
@@ -209,10 +209,10 @@ class Ideator(TrainedPolicy):
     for implementer in ('', *self.config.implementer.also):
       if implementer:
         stages.set_aside_older(
-          self.host.work, label_of(label, implementer), self.learner.updates
+          self.context.work, label_of(label, implementer), self.learner.updates
         )
       ArmEvaluation(
-        self.host, label, self.starts, self.policy, implementer
+        self.context, label, self.starts, self.policy, implementer
       ).run()
 
   def finish(self, labels: Sequence[str]) -> None:
@@ -221,17 +221,17 @@ class Ideator(TrainedPolicy):
     from jaxagent.recipes import stages
     from jaxagent.recipes.ideator import dialogue, figures
 
-    host = self.host
+    context = self.context
     evaluated = self._evaluated(labels)
-    table = figures.arms(host, self.starts, evaluated)
+    table = figures.arms(context, self.starts, evaluated)
     how = {'max_steps': self.config.implementer.max_steps}
-    stages.finish(host, self.starts, labels, {'ideator': table}, how)
-    with MetricWriter(host.work / 'logs' / 'arms') as writer:
+    stages.finish(context, self.starts, labels, {'ideator': table}, how)
+    with MetricWriter(context.work / 'logs' / 'arms') as writer:
       writer.write(self.learner.updates, figures.logged(table))
     page = dialogue.write(
-      host.work / 'conversations.html',
+      context.work / 'conversations.html',
       evaluated,
-      {task: host.spec(task).higher_is_better for task in self.starts},
+      {task: context.spec(task).higher_is_better for task in self.starts},
     )
     print(f'conversations {page}')
     _say(table)
@@ -242,19 +242,19 @@ class Ideator(TrainedPolicy):
     from jaxagent.recipes.ideator.evaluate import ArmEvaluation, label_of
     from jaxagent.runtime import kept
 
-    host, found = self.host, {}
+    context, found = self.context, {}
     for implementer in ('', *self.config.implementer.also):
       for arm in self.config.ideator.arms:
         name = label_of(arm, implementer)
-        with stages.timed(host, f'evaluate_{name}'):
+        with stages.timed(context, f'evaluate_{name}'):
           evaluation = ArmEvaluation(
-            host, arm, self.starts, implementer=implementer
+            context, arm, self.starts, implementer=implementer
           )
           found[name] = evaluation.run()
       for label in labels:
         if label in self.config.eval.policies:
           name = label_of(label, implementer)
-          found[name] = kept.evaluated(host.work, name)
+          found[name] = kept.evaluated(context.work, name)
     return found
 
   def collected_plan(self, tasks: int) -> str:

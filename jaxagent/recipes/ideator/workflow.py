@@ -12,7 +12,7 @@ from jaxagent.analysis import collapse
 from jaxagent.data.prompts import PromptSource
 from jaxagent.envs.implementer_env import ImplementerEnvironment
 from jaxagent.envs.implementer_state import ImplementerState
-from jaxagent.interactions import Call, Step
+from jaxagent.interactions import Call, Transition
 from jaxagent.recipes.ideator import prompt as texts
 from jaxagent.recipes.ideator import roles
 from jaxagent.recipes.ideator.interaction import (
@@ -25,25 +25,25 @@ from jaxagent.recipes.ideator.interaction import (
 from jaxagent.recipes.ideator.pool import Pool
 from jaxagent.recipes.ideator.record import IdeaRecord
 from jaxagent.recipes.one_turn import ids_of
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask, Work
 from jaxagent.stand_ins.ideator import compact_prompt, family_of
-from jaxagent.training.policy import Policy, seed_of
+from jaxagent.training.policy import PolicySampler, seed_of
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 def make_ideas(
-  host: Host,
+  context: RunContext,
   prompt: Callable[[HelpState], np.ndarray],
   text: Callable[[Any], str],
 ) -> Ideas:
   """Makes the interaction of one idea, by `config.ideator`."""
-  options = host.config.ideator
+  options = context.config.ideator
 
   def family(action: str, task: str) -> str:
-    spec = host.spec(task)
+    spec = context.spec(task)
     return family_of(action, spec.kind, spec.modality)
 
   return Ideas(
@@ -63,15 +63,15 @@ class Prompts:
   the trace as `ideator.max_trace_tokens` takes.
   """
 
-  def __init__(self, host: Host):
-    self._host, self._template = host, roles.template_of(host)
+  def __init__(self, context: RunContext):
+    self._context, self._template = context, roles.template_of(context)
 
   def text(
     self, state: ImplementerState, count: Callable[[str], int] = len
   ) -> str:
     """Returns the prompt; count: number of tokens of a text."""
-    spec, options = self._host.spec(state.task), self._host.config.ideator
-    if self._host.config.rollout.prompt_style == 'compact':
+    spec, options = self._context.spec(state.task), self._context.config.ideator
+    if self._context.config.rollout.prompt_style == 'compact':
       return compact_prompt(state, spec)
     return texts.prompt(
       shown_state(state, spec, options.before),
@@ -80,7 +80,7 @@ class Prompts:
       template=self._template,
     )
 
-  def ids(self, state: ImplementerState, policy: Policy) -> np.ndarray:
+  def ids(self, state: ImplementerState, policy: PolicySampler) -> np.ndarray:
     """Returns the prompt's ids, int32 [P]."""
     encode = policy.tokenizer.encode_prompt
     return ids_of(policy, self.text(state, lambda text: len(encode(text))))
@@ -89,7 +89,7 @@ class Prompts:
 class IdeaWorkflow:
   """Rollouts of one idea: a completion, one message of the Implementer, one execution.
 
-  host: tasks, sandbox, environment.
+  context: tasks, sandbox, environment.
   pool: states to train on, and to validate on.
   policy: samples with the learner's parameters.
   """
@@ -97,22 +97,22 @@ class IdeaWorkflow:
   name = 'ideator'
   record_type = IdeaRecord
 
-  def __init__(self, host: Host, pool: Pool, policy: Policy):
-    self._host, self._pool, self._policy = host, pool, policy
-    self._prompts = Prompts(host)
+  def __init__(self, context: RunContext, pool: Pool, policy: PolicySampler):
+    self._context, self._pool, self._policy = context, pool, policy
+    self._prompts = Prompts(context)
     self._env = ImplementerEnvironment(
-      host.env, carry_mb=host.config.env.carry_mb
+      context.env, carry_mb=context.config.env.carry_mb
     )
-    self._ideas = make_ideas(host, self._ids, policy.text)
-    self._roles = {IMPLEMENTER: roles.implementer(host)}
+    self._ideas = make_ideas(context, self._ids, policy.text)
+    self._roles = {IMPLEMENTER: roles.implementer(context)}
 
   def _ids(self, item: HelpState) -> np.ndarray:
     return self._prompts.ids(item.state, self._policy)
 
-  def start(self, payload: HelpState) -> Step:
+  def start(self, payload: HelpState) -> Transition:
     return self._ideas.start(payload)
 
-  def advance(self, state: Any, call: Call, result: Any) -> Step:
+  def advance(self, state: Any, call: Call, result: Any) -> Transition:
     return self._ideas.advance(state, call, result)
 
   @property
@@ -120,7 +120,7 @@ class IdeaWorkflow:
     return self._roles
 
   def source(self) -> PromptSource:
-    config = self._host.config
+    config = self._context.config
     return PromptSource(
       {item.key: item for item in self._pool.train},
       group_size=config.rl.group_size,
@@ -131,11 +131,11 @@ class IdeaWorkflow:
     """Returns the pool's states of other runs than those it trains on."""
     return {item.key: item for item in self._pool.valid}
 
-  def request(self, ask: Ask) -> types.Request:
-    seed = seed_of(self._host.config.seed, 'rl', ask.key)
+  def request(self, ask: GenerationRequest) -> types.Request:
+    seed = seed_of(self._context.config.seed, 'rl', ask.key)
     return self._policy.request(ask.call.prompt, str(ask.key), seed)
 
-  def execute(self, work: Work) -> types.Executed:
+  def execute(self, work: ExecutionRequest) -> types.Executed:
     return execute(self._env, work.call.request, str(work.key))
 
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:

@@ -19,8 +19,8 @@ from jaxagent.data import records as record_data
 from jaxagent.data.prompts import Feed
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.errors import MachineryError, UserError, in_one_line, tolerated
-from jaxagent.interactions import Progress
-from jaxagent.metrics import Progress as ProgressBar
+from jaxagent.interactions import RolloutState
+from jaxagent.metrics import ProgressBar as ProgressBar
 from jaxagent.recipes.evaluation import taken_step
 from jaxagent.recipes.ml_agent import answers, steps
 from jaxagent.recipes.ml_agent.demonstration import (
@@ -32,18 +32,18 @@ from jaxagent.recipes.ml_agent.demonstration import (
 from jaxagent.recipes.ml_agent.trajectory import Action
 from jaxagent.recipes.starts import Start, write_json
 from jaxagent.records import Collected
+from jaxagent.rollout.requests import GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask
 from jaxagent.runtime import kept, text_models
 from jaxagent.training import rollouts
 from jaxagent.training.policy import seed_of
 from jaxagent.types import Outcome
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
-def run(host: Host, starts: Mapping[str, Start]) -> list[Collected]:
+def run(context: RunContext, starts: Mapping[str, Start]) -> list[Collected]:
   """Makes the trajectories that are missing; returns all, in order.
 
   Each trajectory depends on (seed, task, index) alone and is stored as it ends; a
@@ -51,30 +51,30 @@ def run(host: Host, starts: Mapping[str, Start]) -> list[Collected]:
   infrastructure error cut short are kept at the end, with the steps they have.
   Raises MachineryError as soon as they are more than a tenth.
   """
-  config = host.config.collect
-  folder = host.work / 'collect' / 'journal'
+  config = context.config.collect
+  folder = context.work / 'collect' / 'journal'
   store = record_data.TrajectoryStore(
-    host.work / 'collect' / 'trajectories.jsonl'
+    context.work / 'collect' / 'trajectories.jsonl'
   )
   kept.mend_lines(store.path, Collected.from_json)
-  have = {(r.task, r.index) for r in _whole(host, store)}
+  have = {(r.task, r.index) for r in _whole(context, store)}
   todo = [
     (task, index)
     for index in range(config.trajectories_per_task)
-    for task in host.heldin
+    for task in context.heldin
     if (task, index) not in have
   ]
-  total = config.trajectories_per_task * len(host.heldin)
+  total = config.trajectories_per_task * len(context.heldin)
   if todo:
-    _make(host, starts, todo, total, store, folder)
+    _make(context, starts, todo, total, store, folder)
   rollouts.forget(folder)
   records = _read(store)
-  _tell_invalid(host, records, store.path)
+  _tell_invalid(context, records, store.path)
   return sorted(records, key=lambda r: (r.task, r.index))
 
 
 def _make(
-  host: Host,
+  context: RunContext,
   starts: Mapping[str, Start],
   todo: Sequence[tuple[str, int]],
   total: int,
@@ -82,24 +82,24 @@ def _make(
   folder: pathlib.Path,
 ) -> None:
   """Makes the trajectories of `todo`, (task, index), and stores each."""
-  config = host.config.collect
-  embed = text_models.make_embedder(host.config, host.work)
+  config = context.config.collect
+  embed = text_models.make_embedder(context.config, context.work)
   pools = {
-    task: _ideas(host, starts[task].state, embed)
+    task: _ideas(context, starts[task].state, embed)
     for task in dict.fromkeys(task for task, _ in todo)
   }
   feed = Feed()
   for task, index in todo:
-    one = _assignment(host, starts[task].state, index, pools[task])
+    one = _assignment(context, starts[task].state, index, pools[task])
     feed.push(one.name, one)
   began = time.monotonic()
   cut: list[Collected] = []
   with ProgressBar('collect', total, initial=total - len(todo)) as bar:
 
     def deliver(
-      prompt: types.Prompt, progress: Progress | None, error: str
+      prompt: types.Prompt, progress: RolloutState | None, error: str
     ) -> None:
-      record = _record(host, prompt.payload, progress, error)
+      record = _record(context, prompt.payload, progress, error)
       bar.update()
       if not error:
         _keep(store, record)
@@ -107,20 +107,20 @@ def _make(
       cut.append(record)
 
     rollouts.run(
-      host,
+      context,
       folder,
       feed,
       Demonstrations(
         max_steps=config.max_steps,
         time_limit_s=config.time_limit_s,
-        ideas_in_prompt=host.config.rollout.prompt_style == 'full',
+        ideas_in_prompt=context.config.rollout.prompt_style == 'full',
       ),
-      execute=lambda work, job_id: _execute(host, work.call.request, job_id),
+      execute=lambda work, job_id: _execute(context, work.call.request, job_id),
       deliver=deliver,
       name='collect',
-      frozen={EXPERT: _expert(host)},
+      frozen={EXPERT: _expert(context)},
       saved=f'complete trajectories are kept in {store.path}',
-      at_once=_at_once(host),
+      at_once=_at_once(context),
       check=lambda: _check_cut(cut, total, store.path),
     )
   _tell_rate(len(todo), time.monotonic() - began)
@@ -130,12 +130,12 @@ def _make(
     _keep(store, record)
 
 
-def _at_once(host: Host) -> int:
+def _at_once(context: RunContext) -> int:
   """Returns how many trajectories are under way: enough for sandboxes and model."""
-  executing = 2 * host.config.sandbox.slots
-  if host.expert.is_stand_in:
+  executing = 2 * context.config.sandbox.slots
+  if context.expert.is_stand_in:
     return executing
-  return executing + endpoints.max_concurrency(host.config, EXPERT)
+  return executing + endpoints.max_concurrency(context.config, EXPERT)
 
 
 def _keep(store: record_data.TrajectoryStore, record: Collected) -> None:
@@ -148,15 +148,17 @@ def _read(store: record_data.TrajectoryStore) -> list[Collected]:
   return [Collected.from_json(value) for value in store.read()]
 
 
-def _whole(host: Host, store: record_data.TrajectoryStore) -> list[Collected]:
+def _whole(
+  context: RunContext, store: record_data.TrajectoryStore
+) -> list[Collected]:
   """Returns the records; raises UserError where the states of some are gone."""
   records = _read(store)
   keys = {step.state for r in records for step in r.steps
           if isinstance(step.state, str)}  # fmt: skip
-  if missing := host.env.store.missing(keys):
+  if missing := context.env.store.missing(keys):
     raise UserError(
       f'{store.path}: {len(missing)} of the {len(keys)} states of its steps are not '
-      f'in {host.work / "snapshots.sqlite"}. Put that file back, or remove '
+      f'in {context.work / "snapshots.sqlite"}. Put that file back, or remove '
       f'{store.path.name}: its trajectories are then made again.'
     )
   return records
@@ -189,7 +191,7 @@ def _of_cut(cut: Sequence[Collected], total: int) -> str:
 
 
 def _tell_invalid(
-  host: Host, records: list[Collected], path: pathlib.Path
+  context: RunContext, records: list[Collected], path: pathlib.Path
 ) -> None:
   """Prints how many steps of a model were no valid action.
 
@@ -201,13 +203,13 @@ def _tell_invalid(
     for s in steps_made
     if s.outcome in (Outcome.INVALID_FORMAT, Outcome.INVALID_ACTION)
   ]
-  if not invalid or host.expert.is_stand_in:
+  if not invalid or context.expert.is_stand_in:
     return
   kinds = Counter(step.outcome.value for step in invalid)
   example = next(s for s in invalid if s.outcome == kinds.most_common(1)[0][0])
   what = (
     f'{" and ".join(f"{n} {kind}" for kind, n in kinds.most_common())} of '
-    f'{len(steps_made)} steps of {host.expert.name}, such as '
+    f'{len(steps_made)} steps of {context.expert.name}, such as '
     f'{_shown(example.response)}: {_shown(example.observation)}'
   )
   if len(invalid) < len(steps_made):
@@ -227,11 +229,13 @@ def _shown(text: str, most: int = 160) -> str:
 
 
 def _ideas(
-  host: Host, initial: types.State, embed: Callable[[Sequence[str]], np.ndarray]
+  context: RunContext,
+  initial: types.State,
+  embed: Callable[[Sequence[str]], np.ndarray],
 ) -> list[str]:
   """Returns the most diverse ideas of the task's pool."""
-  config, task = host.config.collect, initial.task
-  pool = _pool(host, initial)
+  config, task = context.config.collect, initial.task
+  pool = _pool(context, initial)
   if len(pool) < config.idea_pool:
     raise UserError(
       f'{task}: {len(pool)} ideas; config.collect.idea_pool asks for at '
@@ -246,26 +250,26 @@ def _ideas(
     ) from error
 
 
-def _pool(host: Host, initial: types.State) -> list[str]:
+def _pool(context: RunContext, initial: types.State) -> list[str]:
   """Returns ideas of the expert's model (paper 000, table 7), or scripted ones.
 
   A model's are kept in `collect/ideas/TASK.json`: it is asked once.
   """
-  spec, wanted = host.spec(initial.task), host.config.collect.idea_pool
-  if host.config.expert.kind == 'scripted':
+  spec, wanted = context.spec(initial.task), context.config.collect.idea_pool
+  if context.config.expert.kind == 'scripted':
     return idea_data.idea_pool(spec)
-  path = host.work / 'collect' / 'ideas' / f'{spec.name}.json'
+  path = context.work / 'collect' / 'ideas' / f'{spec.name}.json'
   pool = kept.kept_json(path, kept.texts)
   if pool is not None and len(pool) >= wanted:
     return pool
   try:
     pool = idea_data.model_idea_pool(
-      host.expert.client,
+      context.expert.client,
       spec,
       str(initial.files[initial.script]),
       n=wanted,
       max_calls=max(12, wanted // 8),
-      max_tokens=max(idea_data.MAX_TOKENS, host.config.expert.max_tokens),
+      max_tokens=max(idea_data.MAX_TOKENS, context.config.expert.max_tokens),
     )
   except TextModelError as error:
     raise UserError(
@@ -277,35 +281,39 @@ def _pool(host: Host, initial: types.State) -> list[str]:
 
 
 def _assignment(
-  host: Host, initial: types.State, index: int, pool: Sequence[str]
+  context: RunContext, initial: types.State, index: int, pool: Sequence[str]
 ) -> Assignment:
   """Returns a trajectory's assignment: 1 to 3 ideas, and how it starts."""
-  rng = random.Random(seed_of(host.config.seed, 'collect', initial.task, index))
+  rng = random.Random(
+    seed_of(context.config.seed, 'collect', initial.task, index)
+  )
   ideas = tuple(idea_data.draw(pool, rng))
-  varied = rng.random() < host.config.collect.varied_start
+  varied = rng.random() < context.config.collect.varied_start
   return Assignment(initial, index, ideas, varied, rng.getstate())
 
 
-def _expert(host: Host) -> FrozenRole:
-  def draw(ask: Ask) -> types.TextCompletion:
+def _expert(context: RunContext) -> FrozenRole:
+  def draw(ask: GenerationRequest) -> types.TextCompletion:
     asked, rng = ask.call.prompt, random.Random()
     rng.setstate(asked.rng_state)
-    spec = host.spec(asked.state.task)
-    answer = answers.asked(host.expert, asked.state, spec, rng, asked.ideas)
+    spec = context.spec(asked.state.task)
+    answer = answers.asked(context.expert, asked.state, spec, rng, asked.ideas)
     return dataclasses.replace(answer, rng_state=rng.getstate())
 
-  return FrozenRole(draw, endpoints.max_concurrency(host.config, EXPERT))
+  return FrozenRole(draw, endpoints.max_concurrency(context.config, EXPERT))
 
 
-def _execute(host: Host, action: Action, job_id: str) -> types.Executed:
+def _execute(
+  context: RunContext, action: Action, job_id: str
+) -> types.Executed:
   """Carries out one step; its states are on disk before its record."""
   state = action.state
   executed = steps.execute(
-    host, state, action.response, job_id=job_id, most_s=action.left_s
+    context, state, action.response, job_id=job_id, most_s=action.left_s
   )
   if executed.outcome.is_infrastructure:
     return executed
-  store = host.env.store
+  store = context.env.store
   found = {
     'state': store.put(state),
     'workspace_id': store.put(executed.state or state),
@@ -315,7 +323,10 @@ def _execute(host: Host, action: Action, job_id: str) -> types.Executed:
 
 
 def _record(
-  host: Host, assignment: Assignment, progress: Progress | None, error: str
+  context: RunContext,
+  assignment: Assignment,
+  progress: RolloutState | None,
+  error: str,
 ) -> Collected:
   """Returns the record of a trajectory; `fault`: what cut it short, or ''."""
   done = [] if progress is None else steps_of(progress)
@@ -323,7 +334,7 @@ def _record(
     task=assignment.initial.task,
     index=assignment.index,
     ideas=assignment.ideas,
-    stand_ins=tuple(host.stand_ins),
+    stand_ins=tuple(context.stand_ins),
     steps=tuple(map(taken_step, done)),
     fault=in_one_line(error),
   )

@@ -10,7 +10,13 @@ import dataclasses
 from typing import Any
 
 from jaxagent import types
-from jaxagent.interactions import Call, Execute, Generate, Progress, Step
+from jaxagent.interactions import (
+  Call,
+  Execute,
+  Generate,
+  RolloutState,
+  Transition,
+)
 from jaxagent.recipes.ml_agent.trajectory import Action
 from jaxagent.recipes.starts import fresh_state, with_ideas
 
@@ -82,11 +88,11 @@ class Demonstrations:
     self._max_steps, self._time_limit_s = max_steps, time_limit_s
     self._ideas_in_prompt = ideas_in_prompt
 
-  def start(self, payload: Assignment) -> Step:
+  def start(self, payload: Assignment) -> Transition:
     at = _At(payload, payload.initial, payload.rng_state, 0)
     return self._ask(at, 0) if payload.varied_start else self._begin(at, 0)
 
-  def advance(self, state: _At, call: Call, result: Any) -> Step:
+  def advance(self, state: _At, call: Call, result: Any) -> Transition:
     if isinstance(call, Generate):
       kind = Action if state.edits is None else StartEdit
       action = kind(
@@ -97,7 +103,7 @@ class Demonstrations:
         state.done,
       )
       at = dataclasses.replace(state, rng_state=result.rng_state)
-      return Step(at, (Execute(call.call + 1, action),))
+      return Transition(at, (Execute(call.call + 1, action),))
     at = dataclasses.replace(state, exec_s=state.exec_s + result.exec_s)
     if at.exec_s >= self._time_limit_s:
       return _end()
@@ -110,7 +116,7 @@ class Demonstrations:
 
   def _after_edit(
     self, at: _At, edits: int, call: int, result: types.Executed
-  ) -> Step:
+  ) -> Transition:
     if result.made.is_edit and result.made.score_after is not None:
       edited = fresh_state(
         result.state, start_score=at.assignment.initial.start_score
@@ -120,19 +126,19 @@ class Demonstrations:
       return self._begin(at, call)
     return self._ask(dataclasses.replace(at, edits=edits), call)
 
-  def _begin(self, at: _At, call: int) -> Step:
+  def _begin(self, at: _At, call: int) -> Transition:
     state = at.state
     if self._ideas_in_prompt:
       state = with_ideas(state, at.assignment.ideas)
     return self._ask(dataclasses.replace(at, state=state, edits=None), call)
 
-  def _ask(self, at: _At, call: int) -> Step:
+  def _ask(self, at: _At, call: int) -> Transition:
     ideas = () if at.edits is not None else at.assignment.ideas
     question = Question(at.state, ideas, at.rng_state)
-    return Step(at, (Generate(call, question, EXPERT),))
+    return Transition(at, (Generate(call, question, EXPERT),))
 
 
-def steps_of(progress: Progress) -> list[types.Executed]:
+def steps_of(progress: RolloutState) -> list[types.Executed]:
   """Returns the steps of a trajectory; the edits before its start are none."""
   found = []
   for call, result in progress.results:
@@ -142,5 +148,5 @@ def steps_of(progress: Progress) -> list[types.Executed]:
   return found
 
 
-def _end() -> Step:
-  return Step(None, credits={})
+def _end() -> Transition:
+  return Transition(None, credits={})

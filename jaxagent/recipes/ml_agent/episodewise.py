@@ -11,25 +11,30 @@ from typing import TYPE_CHECKING
 
 from jaxagent.recipes.ml_agent.stepwise import StepwiseWorkflow
 from jaxagent.recipes.starts import Start
-from jaxagent.training.policy import Policy
+from jaxagent.training.policy import PolicySampler
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 class EpisodewiseWorkflow(StepwiseWorkflow):
   """Trajectories of up to `config.episode.max_steps` steps.
 
   Args:
-    host: tasks, sandbox, environment.
+    context: tasks, sandbox, environment.
     starts: held-in task -> where its trajectories start.
     policy: samples with the learner's parameters.
   """
 
   name = 'episodewise'
 
-  def __init__(self, host: Host, starts: Mapping[str, Start], policy: Policy):
-    config = host.config
+  def __init__(
+    self,
+    context: RunContext,
+    starts: Mapping[str, Start],
+    policy: PolicySampler,
+  ):
+    config = context.config
     # An epoch of the source fills a batch, however few tasks there are.
     repeats = -(-config.rl.batch_size // (config.rl.group_size * len(starts)))
     pool = {
@@ -38,7 +43,7 @@ class EpisodewiseWorkflow(StepwiseWorkflow):
       for i in range(repeats)
     }
     super().__init__(
-      host,
+      context,
       pool,
       policy,
       starts={task: start.state for task, start in starts.items()},

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxagent import types
 from jaxagent.errors import in_one_line
-from jaxagent.interactions import Progress, Step
+from jaxagent.interactions import RolloutState, Transition
 from jaxagent.recipes.evaluation import (
   Evaluation,
   split_of,
@@ -26,13 +26,13 @@ from jaxagent.recipes.ml_agent import steps
 from jaxagent.recipes.ml_agent.trajectory import Action, Trajectory
 from jaxagent.recipes.starts import Start, private_score
 from jaxagent.records import Evaluated
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask, Work
 from jaxagent.training import rollouts
-from jaxagent.training.policy import Policy, seed_of
+from jaxagent.training.policy import PolicySampler, seed_of
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Episodes:
     self._workflow = workflow
     self.advance = workflow.advance
 
-  def start(self, payload: Episode) -> Step:
+  def start(self, payload: Episode) -> Transition:
     return self._workflow.start(payload.state)
 
 
@@ -70,39 +70,39 @@ class TrajectoryEvaluation(Evaluation):
 
   def __init__(
     self,
-    host: Host,
+    context: RunContext,
     label: str,
     starts: Mapping[str, Start],
     workflow: Trajectory,
     prompt_text: Callable[[types.State], str],
   ):
-    runs = host.config.eval.trajectories_per_task
+    runs = context.config.eval.trajectories_per_task
     self.episodes = {
       episode.name: episode
-      for task in host.heldin + host.heldout
+      for task in context.heldin + context.heldout
       for index in range(runs)
       for episode in (Episode(task, index, starts[task].state),)
     }
     count = len(self.episodes)
-    steps_made = count * host.config.eval.max_steps
-    super().__init__(host, label, f'evaluate {label}', count, steps_made)
+    steps_made = count * context.config.eval.max_steps
+    super().__init__(context, label, f'evaluate {label}', count, steps_made)
     self.interaction = Episodes(workflow)
     self._starts, self._prompt_text = starts, prompt_text
     self._ended: dict[str, Evaluated] = {}
 
   def begin(self) -> None:
-    _tell_of_older(self.host.work / 'eval' / f'{self.label}.steps.jsonl')
+    _tell_of_older(self.context.work / 'eval' / f'{self.label}.steps.jsonl')
     for name, episode in self.episodes.items():
       self.feed.push(name, episode)
 
-  def execute(self, work: Work, job_id: str) -> types.Executed:
-    return _execute(self.host, work, job_id, self._prompt_text)
+  def execute(self, work: ExecutionRequest, job_id: str) -> types.Executed:
+    return _execute(self.context, work, job_id, self._prompt_text)
 
   def ended(
-    self, prompt: types.Prompt, progress: Progress | None, error: str
+    self, prompt: types.Prompt, progress: RolloutState | None, error: str
   ) -> None:
     start = self._starts[prompt.payload.task]
-    record = _record(self.host, prompt.payload, start, progress, error)
+    record = _record(self.context, prompt.payload, start, progress, error)
     self._ended[prompt.prompt_id] = record
     if error:
       self.missing.append(record)
@@ -112,35 +112,40 @@ class TrajectoryEvaluation(Evaluation):
 
 
 def evaluate_policy(
-  host: Host, policy: Policy, label: str, starts: Mapping[str, Start]
+  context: RunContext,
+  policy: PolicySampler,
+  label: str,
+  starts: Mapping[str, Start],
 ) -> list[Evaluated]:
   """Runs every trajectory of `label`; returns and keeps their records."""
   workflow = Trajectory(
     policy.prompt_ids,
     policy.text,
-    max_steps=host.config.eval.max_steps,
-    time_limit_s=host.config.eval.time_limit_s,
+    max_steps=context.config.eval.max_steps,
+    time_limit_s=context.config.eval.time_limit_s,
     reward=steps.whole_reward,
   )
 
-  def request(ask: Ask) -> types.Request:
+  def request(ask: GenerationRequest) -> types.Request:
     # The same seeds for every policy: common random numbers.
-    seed = seed_of(host.config.seed, 'eval', *_place(ask))
+    seed = seed_of(context.config.seed, 'eval', *_place(ask))
     return policy.request(ask.call.prompt, str(ask.key), seed)
 
-  made = TrajectoryEvaluation(host, label, starts, workflow, policy.prompt_text)
+  made = TrajectoryEvaluation(
+    context, label, starts, workflow, policy.prompt_text
+  )
   made.policy = rollouts.PolicyRole(policy.engine, request)
   return made.run()
 
 
-def _place(ask: Ask) -> tuple[str, int, int]:
+def _place(ask: GenerationRequest) -> tuple[str, int, int]:
   """Returns (task, index, number of the step) of an ask."""
   episode = ask.prompt.payload
   return episode.task, episode.index, ask.call.call // 2
 
 
 def evaluate_text_model(
-  host: Host,
+  context: RunContext,
   role: str,
   starts: Mapping[str, Start],
   answer: Callable[[types.State, str, int, int], types.TextCompletion],
@@ -155,11 +160,11 @@ def evaluate_text_model(
   workflow = Trajectory(
     _same,
     text_of,
-    max_steps=host.config.eval.max_steps,
-    time_limit_s=host.config.eval.time_limit_s,
+    max_steps=context.config.eval.max_steps,
+    time_limit_s=context.config.eval.time_limit_s,
     role=role,
   )
-  made = TrajectoryEvaluation(host, role, starts, workflow, prompt_text)
+  made = TrajectoryEvaluation(context, role, starts, workflow, prompt_text)
   made.frozen = {
     role: FrozenRole(
       lambda ask: answer(ask.call.prompt, *_place(ask)), max_concurrency
@@ -187,10 +192,10 @@ def _tell_of_older(older: pathlib.Path) -> None:
 
 
 def _record(
-  host: Host,
+  context: RunContext,
   episode: Episode,
   start: Start,
-  progress: Progress | None,
+  progress: RolloutState | None,
   error: str,
 ) -> Evaluated:
   """Returns the record of a trajectory.
@@ -203,7 +208,7 @@ def _record(
   return Evaluated(
     task=episode.task,
     index=episode.index,
-    split=split_of(host, episode.task),
+    split=split_of(context, episode.task),
     score=None if error else (better or [start.private])[-1],
     steps=taken,
     missing=bool(error),
@@ -212,42 +217,49 @@ def _record(
 
 
 def _execute(
-  host: Host, work: Work, job_id: str, prompt_text: Callable[[types.State], str]
+  context: RunContext,
+  work: ExecutionRequest,
+  job_id: str,
+  prompt_text: Callable[[types.State], str],
 ) -> types.Executed:
   """Carries out one step; grades the best so far on the private rows."""
   action, task = work.call.request, work.prompt.payload.task
   state = action.state
-  result = host.env.step(
+  result = context.env.step(
     state,
     action.response,
     split='valid',
     job_id=job_id,
     most_s=action.left_s,
   )
-  executed = steps.executed(host, state, action.response, result)
+  executed = steps.executed(context, state, action.response, result)
   if result.outcome.is_infrastructure:
     return executed
   found = {
-    **steps.kept_files(host, state, result),
-    **steps.completion_record(host, prompt_text(state), action.completion),
+    **steps.kept_files(context, state, result),
+    **steps.completion_record(context, prompt_text(state), action.completion),
   }
-  if result.score is not None and _is_best(host, task, action, result.score):
-    private = private_score(host, task, result)
+  if result.score is not None and _is_best(context, task, action, result.score):
+    private = private_score(context, task, result)
     if private is not None:
       found['private'] = private
   return dataclasses.replace(executed, kept=found)
 
 
-def _is_best(host: Host, task: str, action: Action, score: float) -> bool:
+def _is_best(
+  context: RunContext, task: str, action: Action, score: float
+) -> bool:
   """Whether a validation score is above the starter's and those that counted."""
   best = action.state.start_score
   for one in action.before:
     if 'private' in one.kept:
       best = one.made.score_after
-  return _better(host, task, score, best)
+  return _better(context, task, score, best)
 
 
-def _better(host: Host, task: str, score: float, best: float | None) -> bool:
+def _better(
+  context: RunContext, task: str, score: float, best: float | None
+) -> bool:
   if best is None:
     return True
-  return score > best if host.spec(task).higher_is_better else score < best
+  return score > best if context.spec(task).higher_is_better else score < best

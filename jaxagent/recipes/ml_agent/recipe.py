@@ -73,38 +73,38 @@ class _MlAgent(TrainedPolicy):
     from jaxagent.recipes.stages import timed
 
     # Before long work: a task without a scale ends here.
-    scoring.scales(self.host, self.starts)
-    with timed(self.host, 'collect'):
-      self.records = collect.run(self.host, self.starts)
+    scoring.scales(self.context, self.starts)
+    with timed(self.context, 'collect'):
+      self.records = collect.run(self.context, self.starts)
 
   def texts(self) -> Iterable[str]:
     from jaxagent.recipes import sft_data
 
     return itertools.chain(
-      sft_data.step_texts(self.host, self.records),
+      sft_data.step_texts(self.context, self.records),
       sft_data.texts(self.imported),
     )
 
   def check_tokenizer(self, tokenizer: Any) -> None:
     from jaxagent.recipes.ml_agent import steps
 
-    steps.check_prompts(self.host, tokenizer, self.starts)
+    steps.check_prompts(self.context, tokenizer, self.starts)
 
   def rows(self) -> list[sft.Row]:
     from jaxagent.recipes import sft_data
 
-    return sft_data.rows_of_steps(self.host, self.records, self.policy)
+    return sft_data.rows_of_steps(self.context, self.records, self.policy)
 
   def before_rl(self) -> None:
     from jaxagent.recipes.ml_agent import value_warmup
     from jaxagent.recipes.stages import timed
     from jaxagent.training import device
 
-    if not self.learner.config.uses_value or device.has_rl(self.host.work):
+    if not self.learner.config.uses_value or device.has_rl(self.context.work):
       return
-    with timed(self.host, 'value_warmup'):
+    with timed(self.context, 'value_warmup'):
       value_warmup.run(
-        self.host,
+        self.context,
         self.learner,
         self.policy,
         self.warmup_records(),
@@ -123,7 +123,7 @@ class _MlAgent(TrainedPolicy):
   def evaluate(self, label: str) -> None:
     from jaxagent.recipes.ml_agent import evaluate
 
-    evaluate.evaluate_policy(self.host, self.policy, label, self.starts)
+    evaluate.evaluate_policy(self.context, self.policy, label, self.starts)
 
   def collected_plan(self, tasks: int) -> str:
     collect = self.config.collect
@@ -145,15 +145,15 @@ class Stepwise(_MlAgent):
 
     super().prepare()
     if self.runs_rl:
-      self._states = state_pool.make(self.host, self.records)
+      self._states = state_pool.make(self.context, self.records)
 
   def workflow(self) -> RolloutWorkflow:
     from jaxagent.recipes.ml_agent.stepwise import StepwiseWorkflow
 
     assert self._states is not None  # RL runs: `prepare` has made it
-    names = self.config.rl.tasks or self.host.heldin
+    names = self.config.rl.tasks or self.context.heldin
     return StepwiseWorkflow(
-      self.host,
+      self.context,
       self._states,
       self.policy,
       starts={task: self.starts[task].state for task in names},
@@ -191,9 +191,9 @@ class Episodewise(_MlAgent):
   def workflow(self) -> RolloutWorkflow:
     from jaxagent.recipes.ml_agent.episodewise import EpisodewiseWorkflow
 
-    names = self.config.rl.tasks or self.host.heldin
+    names = self.config.rl.tasks or self.context.heldin
     starts = {task: self.starts[task] for task in names}
-    return EpisodewiseWorkflow(self.host, starts, self.policy)
+    return EpisodewiseWorkflow(self.context, starts, self.policy)
 
   @property
   def horizon(self) -> int:

@@ -15,7 +15,7 @@ from jaxagent.errors import UserError
 from jaxagent.records import Collected, TakenStep
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 class StatePool(Mapping[str, types.State]):
@@ -48,14 +48,14 @@ class StatePool(Mapping[str, types.State]):
     ]
 
 
-def make(host: Host, records: Sequence[Collected]) -> StatePool:
+def make(context: RunContext, records: Sequence[Collected]) -> StatePool:
   """Samples `rl.states` of the states in which an expert acted; 0: all of them.
 
   Failed actions count as well. Each state of RL's tasks counts once, with its history
   and its ideas. Raises UserError where they are too few.
   """
-  config, store = host.config.rl, host.env.store
-  tasks = config.tasks or host.heldin
+  config, store = context.config.rl, context.env.store
+  tasks = config.tasks or context.heldin
   first: dict[str, str] = {}
   for record in records:
     for number, step in enumerate(record.steps):
@@ -72,7 +72,7 @@ def make(host: Host, records: Sequence[Collected]) -> StatePool:
       f'fill rl.batch_size={config.batch_size}: change one of these, or raise '
       'config.collect.trajectories_per_task.'
     )
-  rng = np.random.default_rng([host.config.seed, 13])
+  rng = np.random.default_rng([context.config.seed, 13])
   names = sorted(keys)
   chosen = [names[i] for i in rng.permutation(len(names))[:wanted]]
   return StatePool({name: keys[name] for name in chosen}, store)

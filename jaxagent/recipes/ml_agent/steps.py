@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
   from jaxagent.envs.step_env import StepResult
   from jaxagent.recipes.starts import Start
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 def execute(
-  host: Host,
+  context: RunContext,
   state: types.State,
   text: str,
   *,
@@ -35,18 +35,18 @@ def execute(
 
   Its `state` is where the next step starts, None after Final Answer.
   """
-  result = host.env.step(
+  result = context.env.step(
     state,
     text,
     split='valid',
     job_id=job_id,
     most_s=most_s,
   )
-  return executed(host, state, text, result)
+  return executed(context, state, text, result)
 
 
 def executed(
-  host: Host, state: types.State, text: str, result: StepResult
+  context: RunContext, state: types.State, text: str, result: StepResult
 ) -> types.Executed:
   """Converts a StepResult to an Executed."""
   return types.Executed(
@@ -54,7 +54,7 @@ def executed(
     exec_s=result.exec_s,
     state=result.state,
     message=result.message,
-    record=record_of(host, state, text, result),
+    record=record_of(context, state, text, result),
   )
 
 
@@ -68,24 +68,28 @@ def whole_reward(executed: types.Executed) -> float | types.NoReward:
   return executed.made.derive()
 
 
-def kept_files(host: Host, state: types.State, result: StepResult) -> dict:
+def kept_files(
+  context: RunContext, state: types.State, result: StepResult
+) -> dict:
   """Returns the fields of `records.TakenStep` that name a step's files.
 
   `workspace_id` and `submission` (digest, bytes) are in the store of states.
   """
-  store = host.env.store
+  store = context.env.store
   kept: dict[str, Any] = {'workspace_id': store.put(result.state or state)}
   execution = result.execution
   if execution is None:
     return kept
-  data = execution.collected.get(host.spec(state.task).submission)
+  data = execution.collected.get(context.spec(state.task).submission)
   if data is not None and (blob := store.put_bytes(data)) is not None:
     kept['submission'] = (blob.digest, blob.size)
   return kept
 
 
 def completion_record(
-  host: Host, prompt: str, result: types.Completion | types.TextCompletion | str
+  context: RunContext,
+  prompt: str,
+  result: types.Completion | types.TextCompletion | str,
 ) -> dict:
   """Returns the fields of `records.TakenStep` that a completion has.
 
@@ -93,7 +97,7 @@ def completion_record(
   """
   found: dict[str, Any] = {}
   data = prompt.encode('utf-8', 'surrogatepass')
-  if data and (blob := host.env.store.put_bytes(data)) is not None:
+  if data and (blob := context.env.store.put_bytes(data)) is not None:
     found['prompt'] = (blob.digest, blob.size)
   if isinstance(result, types.Completion):
     found['prompt_tokens'] = len(result.prompt_ids)
@@ -104,10 +108,10 @@ def completion_record(
 
 
 def record_of(
-  host: Host, state: types.State, text: str, result: StepResult
+  context: RunContext, state: types.State, text: str, result: StepResult
 ) -> StepRecord:
   """Returns the record of a StepResult."""
-  execution, spec = result.execution, host.spec(state.task)
+  execution, spec = result.execution, context.spec(state.task)
   tier = execution.tier if execution else None
   return StepRecord(
     task=state.task,
@@ -138,17 +142,17 @@ def record_of(
 
 
 def check_prompts(
-  host: Host, tokenizer: Any, starts: Mapping[str, Start]
+  context: RunContext, tokenizer: Any, starts: Mapping[str, Start]
 ) -> None:
   """Raises UserError where even the shortest prompt would be cut."""
-  prompter = prompter_of(host.config)
+  prompter = prompter_of(context.config)
   shortest = min(
     len(
       tokenizer.encode_prompt(
-        prompter.text(start.state, host.spec(task), lambda text: False)
+        prompter.text(start.state, context.spec(task), lambda text: False)
       )
     )
     for task, start in starts.items()
   )
-  if complaint := task_checks.too_short(host.config, shortest):
+  if complaint := task_checks.too_short(context.config, shortest):
     raise UserError(complaint)

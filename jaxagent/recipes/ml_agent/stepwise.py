@@ -15,19 +15,19 @@ from jaxagent.data.prompts import PromptSource
 from jaxagent.recipes.ml_agent import steps
 from jaxagent.recipes.ml_agent.trajectory import Trajectory
 from jaxagent.records import StepRecord
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask, Work
-from jaxagent.training.policy import Policy, seed_of
+from jaxagent.training.policy import PolicySampler, seed_of
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 class StepwiseWorkflow(Trajectory):
   """Trajectories of one step.
 
   Args:
-    host: tasks, sandbox, environment.
+    context: tasks, sandbox, environment.
     pool: state id -> State, the training states.
     policy: samples with the learner's parameters.
     starts: task -> the state that validations start from, its starter's.
@@ -39,15 +39,15 @@ class StepwiseWorkflow(Trajectory):
 
   def __init__(
     self,
-    host: Host,
+    context: RunContext,
     pool: Mapping[str, types.State],
-    policy: Policy,
+    policy: PolicySampler,
     *,
     starts: Mapping[str, types.State] = {},
     max_steps: int = 1,
     time_limit_s: float = math.inf,
   ):
-    switches = steps.switches(host.config)
+    switches = steps.switches(context.config)
     super().__init__(
       policy.prompt_ids,
       policy.text,
@@ -55,11 +55,11 @@ class StepwiseWorkflow(Trajectory):
       time_limit_s=time_limit_s,
       reward=lambda done: done.made.derive(switches),
     )
-    self._host, self._pool, self._policy = host, pool, policy
+    self._context, self._pool, self._policy = context, pool, policy
     self._starts = starts
 
   def source(self) -> PromptSource:
-    config = self._host.config
+    config = self._context.config
     return PromptSource(
       self._pool, group_size=config.rl.group_size, seed=config.seed
     )
@@ -67,18 +67,18 @@ class StepwiseWorkflow(Trajectory):
   def validation_prompts(self) -> Mapping[str, types.State]:
     return self._starts
 
-  def request(self, ask: Ask) -> types.Request:
-    seed = seed_of(self._host.config.seed, 'rl', ask.key)
+  def request(self, ask: GenerationRequest) -> types.Request:
+    seed = seed_of(self._context.config.seed, 'rl', ask.key)
     return self._policy.request(ask.call.prompt, str(ask.key), seed)
 
   @property
   def frozen_roles(self) -> Mapping[str, FrozenRole]:
     return {}
 
-  def execute(self, work: Work) -> types.Executed:
+  def execute(self, work: ExecutionRequest) -> types.Executed:
     action = work.call.request
     return steps.execute(
-      self._host,
+      self._context,
       action.state,
       action.response,
       job_id=str(work.key),

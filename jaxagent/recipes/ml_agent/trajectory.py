@@ -17,7 +17,7 @@ from jaxagent.interactions import (
   Credit,
   Execute,
   Generate,
-  Step,
+  Transition,
 )
 
 # An executed step and the number of the completion that led to it.
@@ -66,10 +66,10 @@ class Trajectory:
     self._max_steps, self._time_limit_s = max_steps, time_limit_s
     self._role = role
 
-  def start(self, payload: types.State) -> Step:
+  def start(self, payload: types.State) -> Transition:
     return self._ask(payload, (), call=0)
 
-  def advance(self, state: tuple, call: Call, result: Any) -> Step:
+  def advance(self, state: tuple, call: Call, result: Any) -> Transition:
     at, done = state
     if isinstance(call, Generate):
       action = Action(
@@ -79,19 +79,19 @@ class Trajectory:
         self._left_s(done),
         tuple(one for _, one in done),
       )
-      return Step(state, (Execute(call.call + 1, action),))
+      return Transition(state, (Execute(call.call + 1, action),))
     done = (*done, (call.call - 1, result))
     over = self._left_s(done) <= 0
     if result.state is None or len(done) == self._max_steps or over:
-      return Step(None, credits=self._credits(done))
+      return Transition(None, credits=self._credits(done))
     return self._ask(result.state, done, call.call + 1)
 
   def _left_s(self, done: _Done) -> float:
     return self._time_limit_s - sum(one.exec_s for _, one in done)
 
-  def _ask(self, at: types.State, done: _Done, call: int) -> Step:
+  def _ask(self, at: types.State, done: _Done, call: int) -> Transition:
     asked = Generate(call, self._prompt(at), self._role)
-    return Step((at, done), (asked,))
+    return Transition((at, done), (asked,))
 
   def _credits(self, done: _Done) -> dict[int, Credit]:
     reward = self._reward

@@ -16,22 +16,22 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.data import records as record_data
-from jaxagent.metrics import MetricWriter, Progress
+from jaxagent.metrics import MetricWriter, ProgressBar
 from jaxagent.recipes.ml_agent import steps
 from jaxagent.records import Collected
-from jaxagent.training import control
+from jaxagent.training import shuffled_rewards
 
 if TYPE_CHECKING:
   from jaxagent.learner import Learner
-  from jaxagent.runtime.host import Host
-  from jaxagent.training.crew import Leader
-  from jaxagent.training.policy import Policy
+  from jaxagent.runtime.context import RunContext
+  from jaxagent.training.multi_process import Leader
+  from jaxagent.training.policy import PolicySampler
 
 
 def run(
-  host: Host,
+  context: RunContext,
   learner: Learner | Leader,
-  policy: Policy,
+  policy: PolicySampler,
   records: Sequence[Collected],
   *,
   horizon: int = 1,
@@ -43,11 +43,14 @@ def run(
   Nothing is saved: the first checkpoint of RL holds the result, and a run
   that was killed before it makes the same one again.
   """
-  config = host.config.rl
-  samples = _samples(host, policy, records, horizon)
+  config = context.config.rl
+  samples = _samples(context, policy, records, horizon)
   batches = list(
     _batches(
-      samples, config.batch_size, config.value_warmup_epochs, host.config.seed
+      samples,
+      config.batch_size,
+      config.value_warmup_epochs,
+      context.config.seed,
     )
   )
   if not batches:
@@ -58,28 +61,35 @@ def run(
       )
     return
   with (
-    MetricWriter(host.work / 'logs' / 'value_warmup', resume_step=0) as writer,
-    Progress('value warm-up', len(batches)) as progress,
+    MetricWriter(
+      context.work / 'logs' / 'value_warmup', resume_step=0
+    ) as writer,
+    ProgressBar('value warm-up', len(batches)) as progress,
   ):
     for step, batch in enumerate(batches):
-      rows = control.shuffled(batch, config, (host.config.seed, step, 78))
+      rows = shuffled_rewards.shuffled(
+        batch, config, (context.config.seed, step, 78)
+      )
       metrics = learner.value_update(rows, name=f'value warm-up step {step}')
       writer.write(step, metrics)
       progress.update(1, loss=metrics['critic/vf_loss'])
-      host.stop.check('the value warm-up will start again')
+      context.stop.check('the value warm-up will start again')
   learner.end_value_warmup()
 
 
 def _samples(
-  host: Host, policy: Policy, records: Sequence[Collected], horizon: int
+  context: RunContext,
+  policy: PolicySampler,
+  records: Sequence[Collected],
+  horizon: int,
 ) -> list[types.Sample]:
   """Returns samples of the tasks of RL, with the reward and returns of RL."""
-  config = host.config
-  own = [r for r in records if r.task in (config.rl.tasks or host.heldin)]
+  config = context.config
+  own = [r for r in records if r.task in (config.rl.tasks or context.heldin)]
   return samples_of(
     own,
     policy,
-    host.env.store.get,
+    context.env.store.get,
     switches=steps.switches(config),
     horizon=horizon,
   )
@@ -87,7 +97,7 @@ def _samples(
 
 def samples_of(
   records: Sequence[Collected],
-  policy: Policy,
+  policy: PolicySampler,
   get: Callable[[str], types.State],
   *,
   switches: Mapping[str, bool],

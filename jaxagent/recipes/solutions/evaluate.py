@@ -18,20 +18,20 @@ from jaxagent import types
 from jaxagent.analysis import evaluation as statistics
 from jaxagent.envs.solution import Previous, Task, parse
 from jaxagent.errors import in_one_line
-from jaxagent.interactions import Progress, Step
+from jaxagent.interactions import RolloutState, Transition
 from jaxagent.recipes import evaluation
 from jaxagent.recipes.evaluation import Evaluation
 from jaxagent.recipes.solutions.workflow import SolutionWorkflow
 from jaxagent.recipes.starts import private_score
 from jaxagent.records import Evaluated, TakenStep
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask, Work
-from jaxagent.runtime.text_models import Writer
+from jaxagent.runtime.text_models import ProgramModel
 from jaxagent.training import rollouts
 from jaxagent.training.policy import seed_of
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 PARTS = ('scratch', 'improved')
 
@@ -68,13 +68,13 @@ class Ended:
   private: float | None = None
   error: str = ''
 
-  def record(self, host: Host) -> Evaluated:
+  def record(self, context: RunContext) -> Evaluated:
     """Returns its record for the evaluation's file."""
     return Evaluated(
       task=self.attempt.task.name,
       index=self.attempt.index,
       part=self.attempt.part,
-      split=evaluation.split_of(host, self.attempt.task.name),
+      split=evaluation.split_of(context, self.attempt.task.name),
       score=None if self.error else self.private,
       steps=(self.step,) if self.step else (),
       missing=bool(self.error),
@@ -89,7 +89,7 @@ class Attempts:
     self._workflow = workflow
     self.advance = workflow.advance
 
-  def start(self, payload: Attempt) -> Step:
+  def start(self, payload: Attempt) -> Transition:
     return self._workflow.start(payload.task)
 
 
@@ -103,17 +103,17 @@ class SolutionEvaluation(Evaluation):
 
   def __init__(
     self,
-    host: Host,
+    context: RunContext,
     workflow: SolutionWorkflow,
     label: str,
     title: str,
     attempts: int,
   ):
-    super().__init__(host, label, title, attempts, attempts)
+    super().__init__(context, label, title, attempts, attempts)
     self.workflow = workflow
     self.interaction = Attempts(workflow)
     author, frozen = workflow.author, dict(workflow.frozen_roles)
-    if isinstance(author, Writer):
+    if isinstance(author, ProgramModel):
       frozen[workflow.role] = FrozenRole(
         lambda ask: author.complete(ask.call.prompt, self._seed(ask)),
         author.max_concurrency,
@@ -127,18 +127,18 @@ class SolutionEvaluation(Evaluation):
       )
     self.frozen = frozen
 
-  def _seed(self, ask: Ask) -> int:
+  def _seed(self, ask: GenerationRequest) -> int:
     one: Attempt = ask.prompt.payload
     part = one.part + one.salt
     return seed_of(
-      self.host.config.seed, 'eval', part, one.task.name, one.index
+      self.context.config.seed, 'eval', part, one.task.name, one.index
     )
 
   def push(self, attempt: Attempt) -> None:
     """Adds an attempt to those that are to be run."""
     self.feed.push(attempt.name, attempt)
 
-  def execute(self, work: Work, job_id: str) -> types.Executed:
+  def execute(self, work: ExecutionRequest, job_id: str) -> types.Executed:
     """Runs one solution and grades it on the private rows."""
     task, response, answer = work.call.request
     executed, run = self.workflow.env.solve(
@@ -146,15 +146,15 @@ class SolutionEvaluation(Evaluation):
     )
     if executed.outcome.is_infrastructure or run is None or run.score is None:
       return executed
-    private = private_score(self.host, task.name, run)
+    private = private_score(self.context, task.name, run)
     return dataclasses.replace(executed, kept={'private': private})
 
   def ended(
-    self, prompt: types.Prompt, progress: Progress | None, error: str
+    self, prompt: types.Prompt, progress: RolloutState | None, error: str
   ) -> None:
     one = _ended(prompt.payload, progress, error)
     if one.error:
-      self.missing.append(one.record(self.host))
+      self.missing.append(one.record(self.context))
     self.took(one)
 
   @abc.abstractmethod
@@ -169,11 +169,15 @@ class _ScratchAndImproved(SolutionEvaluation):
   """
 
   def __init__(
-    self, host: Host, workflow: SolutionWorkflow, label: str, samples: int
+    self,
+    context: RunContext,
+    workflow: SolutionWorkflow,
+    label: str,
+    samples: int,
   ):
-    self.tasks, self._samples = host.heldin + host.heldout, samples
+    self.tasks, self._samples = context.heldin + context.heldout, samples
     attempts = 2 * samples * len(self.tasks)
-    super().__init__(host, workflow, label, f'evaluate {label}', attempts)
+    super().__init__(context, workflow, label, f'evaluate {label}', attempts)
     self._found: dict[tuple[str, str], dict[int, Ended]] = {}
 
   def begin(self) -> None:
@@ -187,13 +191,13 @@ class _ScratchAndImproved(SolutionEvaluation):
     of_part[one.attempt.index] = one
     if part == 'scratch' and len(of_part) == n:
       made = [of_part[index] for index in range(n)]
-      better = _to_improve(self.host, task, made, n)
+      better = _to_improve(self.context, task, made, n)
       for index, improved in enumerate(better):
         self.push(Attempt(improved, index, 'improved'))
 
   def records(self) -> list[Evaluated]:
     return [
-      one.record(self.host)
+      one.record(self.context)
       for part in PARTS
       for task in self.tasks
       for _, one in sorted(self._found.get((task, part), {}).items())
@@ -201,14 +205,18 @@ class _ScratchAndImproved(SolutionEvaluation):
 
 
 def run(
-  host: Host, workflow: SolutionWorkflow, label: str, *, samples: int = 0
+  context: RunContext,
+  workflow: SolutionWorkflow,
+  label: str,
+  *,
+  samples: int = 0,
 ) -> list[Evaluated]:
   """Draws and runs all solutions of `label`; returns and keeps their records.
 
   samples: of each task and part; 0: `solution.samples`.
   """
-  n = samples or host.config.solution.samples
-  return _ScratchAndImproved(host, workflow, label, n).run()
+  n = samples or context.config.solution.samples
+  return _ScratchAndImproved(context, workflow, label, n).run()
 
 
 def table(records: Sequence[Evaluated], higher: Mapping[str, bool]) -> dict:
@@ -247,13 +255,13 @@ def _figures(records: Sequence[Evaluated], higher: bool) -> dict[str, Any]:
 
 
 def _to_improve(
-  host: Host, name: str, made: Sequence[Ended], n: int
+  context: RunContext, name: str, made: Sequence[Ended], n: int
 ) -> list[Task]:
   """Returns n tasks that improve upon valid solutions; [] where none is valid."""
   valid = [one for one in made if one.private is not None and not one.error]
   if not valid:
     return []
-  rng = np.random.default_rng(seed_of(host.config.seed, 'improve', name))
+  rng = np.random.default_rng(seed_of(context.config.seed, 'improve', name))
   chosen = [valid[i] for i in rng.integers(len(valid), size=n)]
   return [
     Task(
@@ -265,7 +273,9 @@ def _to_improve(
   ]
 
 
-def _ended(attempt: Attempt, progress: Progress | None, error: str) -> Ended:
+def _ended(
+  attempt: Attempt, progress: RolloutState | None, error: str
+) -> Ended:
   done = evaluation.steps_of(progress)
   if not done:
     return Ended(attempt, None, None, error)

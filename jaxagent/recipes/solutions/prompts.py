@@ -16,27 +16,29 @@ from jaxagent.errors import UserError
 from jaxagent.stand_ins import programmer
 from jaxagent.stand_ins.programmer import Design
 from jaxagent.training import sft
-from jaxagent.training.policy import Policy
+from jaxagent.training.policy import PolicySampler
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 class Prompts:
   """Task -> the text of its prompt.
 
   Args:
-    host: its tasks are described.
+    context: its tasks are described.
     fits: whether a text is within the prompt's budget.
   """
 
   def __init__(
-    self, host: Host, fits: Callable[[str], bool] = lambda text: True
+    self, context: RunContext, fits: Callable[[str], bool] = lambda text: True
   ):
-    self._style, self._fits = host.config.rollout.prompt_style, fits
+    self._style, self._fits = context.config.rollout.prompt_style, fits
     self._tasks = {
-      name: solution.describe(host.spec(name), host.prepared[name].public_dir)
-      for name in host.heldin + host.heldout
+      name: solution.describe(
+        context.spec(name), context.prepared[name].public_dir
+      )
+      for name in context.heldin + context.heldout
     }
 
   def text(self, task: Task) -> str:
@@ -51,11 +53,13 @@ class PromptIds:
   Raises UserError where a task's own description is too long.
   """
 
-  def __init__(self, host: Host, policy: Policy):
+  def __init__(self, context: RunContext, policy: PolicySampler):
     self._policy = policy
     most = policy.max_prompt_tokens
-    self._prompts = Prompts(host, lambda text: len(self._encode(text)) <= most)
-    for name in host.heldin + host.heldout:
+    self._prompts = Prompts(
+      context, lambda text: len(self._encode(text)) <= most
+    )
+    for name in context.heldin + context.heldout:
       length = len(self._encode(self._prompts.text(Task(name))))
       if length > most:
         raise UserError(
@@ -76,21 +80,21 @@ class PromptIds:
     return self._policy.tokenizer.encode_prompt(text)
 
 
-def written(host: Host) -> list[tuple[Task, str]]:
+def written(context: RunContext) -> list[tuple[Task, str]]:
   """Returns `solution.programs` scripted programs, each with the task it answers.
 
   The share `solution.improve` revises the program before it, the others are from
   scratch, for each held-in task in turn; they depend on the seed alone.
   """
-  config = host.config
+  config = context.config
   author = programmer.ScriptedProgrammer()
-  columns = {task: _columns(host, task) for task in host.heldin}
+  columns = {task: _columns(context, task) for task in context.heldin}
   pairs: list[tuple[Task, str]] = []
   last: dict[str, tuple[Design, Previous]] = {}
   for number in range(config.solution.programs):
-    name = host.heldin[number % len(host.heldin)]
+    name = context.heldin[number % len(context.heldin)]
     rng = random.Random(f'{config.seed} {name} {number}')
-    spec = host.spec(name)
+    spec = context.spec(name)
     improves = rng.random() < config.solution.improve
     before, previous = (improves and last.get(name)) or (None, None)
     design = author.design(spec, rng, before)
@@ -101,16 +105,20 @@ def written(host: Host) -> list[tuple[Task, str]]:
   return pairs
 
 
-def texts(host: Host, pairs: Sequence[tuple[Task, str]]) -> Iterator[str]:
+def texts(
+  context: RunContext, pairs: Sequence[tuple[Task, str]]
+) -> Iterator[str]:
   """Yields prompts and responses, for a tokenizer to be trained on."""
-  prompts = Prompts(host)
+  prompts = Prompts(context)
   for task, response in pairs:
     yield prompts.text(task)
     yield response
 
 
 def rows(
-  pairs: Sequence[tuple[Task, str]], prompt_ids: PromptIds, policy: Policy
+  pairs: Sequence[tuple[Task, str]],
+  prompt_ids: PromptIds,
+  policy: PolicySampler,
 ) -> list[sft.Row]:
   """Returns `sft.rows` of the pairs; raises UserError where none is left."""
   made = sft.rows(
@@ -125,8 +133,8 @@ def rows(
   return made
 
 
-def _columns(host: Host, task: str) -> programmer.Columns:
-  public = host.prepared[task].public_dir
+def _columns(context: RunContext, task: str) -> programmer.Columns:
+  public = context.prepared[task].public_dir
   files = ('train.csv', 'test.csv', 'sample_submission.csv')
   return programmer.columns_of(*(_header(public / name) for name in files))
 

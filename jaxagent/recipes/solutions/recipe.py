@@ -22,7 +22,7 @@ if TYPE_CHECKING:
   from jaxagent.envs.solution import Task
   from jaxagent.recipes.solutions.prompts import PromptIds
   from jaxagent.recipes.solutions.workflow import SolutionWorkflow
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
   from jaxagent.training import sft
 
 _ONE_SOURCE = checks.related(
@@ -44,7 +44,7 @@ class _WholeSolutions(Recipe):
   def system_message(self) -> str:
     return SYSTEM if self.config.rollout.prompt_style == 'full' else ''
 
-  def stand_ins(self, host: Host) -> Sequence[Any]:
+  def stand_ins(self, context: RunContext) -> Sequence[Any]:
     from jaxagent.stand_ins.programmer import ScriptedProgrammer
 
     return (ScriptedProgrammer(),) if self.config.solution.programs else ()
@@ -92,7 +92,7 @@ class Solutions(_WholeSolutions, TrainedPolicy):
   def prepare(self) -> None:
     from jaxagent.recipes.solutions import prompts
 
-    self._pairs = prompts.written(self.host)
+    self._pairs = prompts.written(self.context)
 
   @property
   def fine_tunes(self) -> bool:
@@ -108,7 +108,7 @@ class Solutions(_WholeSolutions, TrainedPolicy):
 
     if self.imported:
       return sft_data.texts(self.imported)
-    return prompts.texts(self.host, self._pairs)
+    return prompts.texts(self.context, self._pairs)
 
   def rows(self) -> list[sft.Row]:
     from jaxagent.recipes.solutions import prompts
@@ -119,8 +119,8 @@ class Solutions(_WholeSolutions, TrainedPolicy):
     from jaxagent.recipes.solutions.prompts import PromptIds
     from jaxagent.recipes.solutions.workflow import make_workflow
 
-    self._prompt_ids = PromptIds(self.host, self.policy)
-    self._workflow = make_workflow(self.host, self.policy, self._prompt_ids)
+    self._prompt_ids = PromptIds(self.context, self.policy)
+    self._workflow = make_workflow(self.context, self.policy, self._prompt_ids)
 
   def workflow(self) -> SolutionWorkflow:
     return self._workflow
@@ -128,7 +128,7 @@ class Solutions(_WholeSolutions, TrainedPolicy):
   def evaluate(self, label: str) -> None:
     from jaxagent.recipes.solutions import evaluate
 
-    evaluate.run(self.host, self.workflow(), label)
+    evaluate.run(self.context, self.workflow(), label)
 
   def finish(self, labels: Sequence[str]) -> None:
     """Writes summary, report and the tree of solutions."""
@@ -138,10 +138,10 @@ class Solutions(_WholeSolutions, TrainedPolicy):
     from jaxagent.report import write_tree
     from jaxagent.runtime import kept
 
-    work = self.host.work
+    work = self.context.work
     tables: dict[str, Any] = {
       label: evaluate.table(
-        kept.evaluated(work, label), higher_is_better(self.host)
+        kept.evaluated(work, label), higher_is_better(self.context)
       )
       for label in labels
       if label in self.config.eval.policies
@@ -152,15 +152,15 @@ class Solutions(_WholeSolutions, TrainedPolicy):
       'max_steps': 1,
     }
     extra = {'solutions': tables}
-    stages.finish(self.host, self.starts, labels, extra, how)
+    stages.finish(self.context, self.starts, labels, extra, how)
     traces = results.read_traces(work / 'rl' / 'traces')
     metrics = read_records(work / 'logs' / 'metrics.jsonl')
     page = write_tree(work / 'solutions.html', traces, metrics=metrics)
     print(f'solutions    {page}')
 
-  def run(self, host: Host, stack: contextlib.ExitStack) -> None:
-    _check_scale(host)
-    super().run(host, stack)
+  def run(self, context: RunContext, stack: contextlib.ExitStack) -> None:
+    _check_scale(context)
+    super().run(context, stack)
 
   def collected_plan(self, tasks: int) -> str:
     programs = self.config.solution.programs
@@ -209,86 +209,92 @@ class TreeSearch(_WholeSolutions):
       f'({search.drafts} drafts), {runs * search.steps} programs by {author}',
     ]
 
-  def run(self, host: Host, stack: contextlib.ExitStack) -> None:
-    _check_scale(host)
+  def run(self, context: RunContext, stack: contextlib.ExitStack) -> None:
+    _check_scale(context)
     if self._is_prompted:
-      self._around_model(host)
+      self._around_model(context)
     else:
-      self._around_policy(host, stack)
+      self._around_policy(context, stack)
 
-  def _around_model(self, host: Host) -> None:
+  def _around_model(self, context: RunContext) -> None:
     from jaxagent.recipes.solutions.prompts import Prompts
     from jaxagent.recipes.solutions.workflow import make_workflow
-    from jaxagent.runtime.text_models import Writer
+    from jaxagent.runtime.text_models import ProgramModel
 
-    writer = Writer(self.config, host.work)
-    workflow = make_workflow(host, writer, Prompts(host).text, 'agent')
+    writer = ProgramModel(self.config, context.work)
+    workflow = make_workflow(context, writer, Prompts(context).text, 'agent')
     name = (self.config.writer.model or 'agent').replace('/', '_')
     if self.config.writer.samples:
-      _sample(host, workflow, f'samples_{name}')
-    _search(host, workflow, name)
+      _sample(context, workflow, f'samples_{name}')
+    _search(context, workflow, name)
 
-  def _around_policy(self, host: Host, stack: contextlib.ExitStack) -> None:
+  def _around_policy(
+    self, context: RunContext, stack: contextlib.ExitStack
+  ) -> None:
     from jaxagent.recipes import sft_data, stages
     from jaxagent.training import device
 
     trained = Solutions(self.config)
-    trained.host, trained.imported = host, sft_data.imported(self.config)
+    trained.context, trained.imported = context, sft_data.imported(self.config)
     trained.prepare()
     trained.fine_tune(stack)
     learner, engine = trained.learner, trained.policy.engine
-    device.restore_rl(host, learner)
+    device.restore_rl(context, learner)
     engine.update_weights(learner.policy_params, engine.version)
-    stages.set_aside_older(host.work, 'search_policy', learner.updates)
+    stages.set_aside_older(context.work, 'search_policy', learner.updates)
     workflow = trained.workflow()
-    _search(host, workflow, workflow.role)
+    _search(context, workflow, workflow.role)
 
 
-def _check_scale(host: Host) -> None:
+def _check_scale(context: RunContext) -> None:
   """Raises UserError where `solution.scale` cannot be used for a task."""
-  for task in host.heldin + host.heldout:
-    spec = host.spec(task)
+  for task in context.heldin + context.heldout:
+    spec = context.spec(task)
     try:
       mle.mle_reward(
         Outcome.OK,
         score=spec.m_best or 0.0,
-        scale=host.config.solution.scale,
+        scale=context.config.solution.scale,
         start=spec.m_init,
         best=spec.m_best,
       )
     except ValueError as error:
       raise UserError(
-        f'config.solution.scale={host.config.solution.scale!r}: task {task}: '
+        f'config.solution.scale={context.config.solution.scale!r}: task {task}: '
         f'{error} Run `python -m jaxagent.tasks prepare {task}`, or choose '
         'bounded.'
       ) from error
 
 
-def _sample(host: Host, workflow: SolutionWorkflow, label: str) -> None:
+def _sample(
+  context: RunContext, workflow: SolutionWorkflow, label: str
+) -> None:
   """Samples a prompted model; writes the same table as for trained policies."""
   from jaxagent.recipes.solutions import evaluate
   from jaxagent.recipes.stages import timed
   from jaxagent.recipes.starts import write_json
 
-  with timed(host, 'samples'):
+  with timed(context, 'samples'):
     records = evaluate.run(
-      host, workflow, label, samples=host.config.writer.samples
+      context, workflow, label, samples=context.config.writer.samples
     )
-  path = host.work / 'samples.json'
-  write_json(path, evaluate.table(records, higher_is_better(host)))
+  path = context.work / 'samples.json'
+  write_json(path, evaluate.table(records, higher_is_better(context)))
   print(f'samples      {path}')
 
 
-def _search(host: Host, workflow: SolutionWorkflow, label: str) -> None:
+def _search(
+  context: RunContext, workflow: SolutionWorkflow, label: str
+) -> None:
   """Runs the searches; writes and prints their table."""
   from jaxagent.recipes.solutions import tree_search
   from jaxagent.recipes.stages import timed
   from jaxagent.recipes.starts import write_json
 
-  with timed(host, 'search'):
-    records = tree_search.run(host, workflow, label)
-  found = tree_search.table(records, higher_is_better(host))
-  path = host.work / 'search.json'
+  with timed(context, 'search'):
+    records = tree_search.run(context, workflow, label)
+  found = tree_search.table(records, higher_is_better(context))
+  path = context.work / 'search.json'
   write_json(path, found)
   for task, row in found.items():
     print(
@@ -302,7 +308,7 @@ def _text(value: float | None) -> str:
   return '-' if value is None else f'{value:.4g}'
 
 
-def higher_is_better(host: Host) -> Mapping[str, bool]:
+def higher_is_better(context: RunContext) -> Mapping[str, bool]:
   """Returns task -> whether a higher score is better."""
-  tasks = host.heldin + host.heldout
-  return {task: host.spec(task).higher_is_better for task in tasks}
+  tasks = context.heldin + context.heldout
+  return {task: context.spec(task).higher_is_better for task in tasks}

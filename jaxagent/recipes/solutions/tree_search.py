@@ -26,7 +26,7 @@ from jaxagent.recipes.solutions.workflow import SolutionWorkflow
 from jaxagent.records import Evaluated, SearchStep, SolutionRecord
 
 if TYPE_CHECKING:
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,22 +106,24 @@ class Search:
 class _Searches(SolutionEvaluation):
   """`search.runs` searches of each task, side by side."""
 
-  def __init__(self, host: Host, workflow: SolutionWorkflow, label: str):
-    config = host.config.search
+  def __init__(
+    self, context: RunContext, workflow: SolutionWorkflow, label: str
+  ):
+    config = context.config.search
     self.searches = {
       (task, index): Search(
-        higher_is_better=host.spec(task).higher_is_better,
+        higher_is_better=context.spec(task).higher_is_better,
         drafts=config.drafts,
         debug_probability=config.debug_probability,
         debug_depth=config.debug_depth,
-        rng=random.Random(f'{host.config.seed} {task} {index}'),
+        rng=random.Random(f'{context.config.seed} {task} {index}'),
       )
-      for task in host.heldin + host.heldout
+      for task in context.heldin + context.heldout
       for index in range(config.runs)
     }
     programs = len(self.searches) * config.steps
     super().__init__(
-      host, workflow, f'search_{label}', f'search {label}', programs
+      context, workflow, f'search_{label}', f'search {label}', programs
     )
     self._parents: dict[str, int | None] = {}
 
@@ -131,7 +133,7 @@ class _Searches(SolutionEvaluation):
 
   def _next(self, task: str, index: int, step: int) -> None:
     """Pushes the next solution of a search, if any is left to make."""
-    if step == self.host.config.search.steps:
+    if step == self.context.config.search.steps:
       return
     search = self.searches[task, index]
     kind, parent = search.choose()
@@ -154,12 +156,12 @@ class _Searches(SolutionEvaluation):
       )
       self.searches[task, index].nodes.append(node)
     elif not one.error:
-      self.missing.append(one.record(self.host))
+      self.missing.append(one.record(self.context))
     self._next(task, index, int(attempt.salt) + 1)
 
   def records(self) -> list[Evaluated]:
     return [
-      _record(self.host, task, index, search)
+      _record(self.context, task, index, search)
       for (task, index), search in self.searches.items()
     ]
 
@@ -167,9 +169,11 @@ class _Searches(SolutionEvaluation):
     return self.rollouts
 
 
-def run(host: Host, workflow: SolutionWorkflow, label: str) -> list[Evaluated]:
+def run(
+  context: RunContext, workflow: SolutionWorkflow, label: str
+) -> list[Evaluated]:
   """Runs the searches of every task; returns and keeps their records."""
-  return _Searches(host, workflow, label).run()
+  return _Searches(context, workflow, label).run()
 
 
 def table(
@@ -213,7 +217,9 @@ def _asked(task: str, search: Search, parent: int | None) -> Task:
   return Task(task, previous, record.solution_id)
 
 
-def _record(host: Host, task: str, index: int, search: Search) -> Evaluated:
+def _record(
+  context: RunContext, task: str, index: int, search: Search
+) -> Evaluated:
   """Returns a search as an evaluated trajectory, with its best after each step."""
   best = search.best()
   by_step = []
@@ -223,7 +229,7 @@ def _record(host: Host, task: str, index: int, search: Search) -> Evaluated:
   return Evaluated(
     task=task,
     index=index,
-    split=split_of(host, task),
+    split=split_of(context, task),
     score=None if best is None else search.nodes[best].private,
     private_by_step=tuple(by_step),
     steps=tuple(

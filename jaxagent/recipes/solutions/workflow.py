@@ -25,19 +25,19 @@ from jaxagent.interactions import (
   Credit,
   Execute,
   Generate,
-  Step,
+  Transition,
 )
 from jaxagent.records import SolutionRecord
+from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
-from jaxagent.rollout.work import Ask, Work
 from jaxagent.runtime import text_models
-from jaxagent.runtime.text_models import Writer, answer_of
-from jaxagent.training.policy import Policy, seed_of
+from jaxagent.runtime.text_models import ProgramModel, answer_of
+from jaxagent.training.policy import PolicySampler, seed_of
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
-  from jaxagent.runtime.host import Host
+  from jaxagent.runtime.context import RunContext
 
 INSTRUMENTER = 'instrumenter'
 
@@ -66,7 +66,7 @@ class SolutionWorkflow:
     env: SolutionEnvironment,
     source: SolutionSource,
     prompt: Callable[[Task], Any],
-    author: Policy | Writer,
+    author: PolicySampler | ProgramModel,
     ask: Callable[[str], types.TextCompletion] | None = None,
     role: str = POLICY,
   ):
@@ -76,25 +76,31 @@ class SolutionWorkflow:
 
   # The interaction -------------------------------------------------------------
 
-  def start(self, payload: Task) -> Step:
+  def start(self, payload: Task) -> Transition:
     asked = Generate(0, self._prompt(payload), self.role)
-    return Step((payload, ''), (asked,))
+    return Transition((payload, ''), (asked,))
 
-  def advance(self, state: tuple[Task, str], call: Call, result: Any) -> Step:
+  def advance(
+    self, state: tuple[Task, str], call: Call, result: Any
+  ) -> Transition:
     if isinstance(call, Execute):
       record: SolutionRecord = result.record
       credit = Credit(record.derive(), result.exec_s, result.outcome, record)
-      return Step(None, credits={0: credit} if self.role == POLICY else {})
+      return Transition(
+        None, credits={0: credit} if self.role == POLICY else {}
+      )
     task, response = state
     if call.role == INSTRUMENTER:
       request = (task, response, answer_of(result))
-      return Step(state, (Execute(2, request),))
+      return Transition(state, (Execute(2, request),))
     response = self.author.text(result)
     code = _code(response) if self.ask else ''
     if code:
       question = language_model.prompt(code)
-      return Step((task, response), (Generate(1, question, INSTRUMENTER),))
-    return Step((task, response), (Execute(2, (task, response, None)),))
+      return Transition(
+        (task, response), (Generate(1, question, INSTRUMENTER),)
+      )
+    return Transition((task, response), (Execute(2, (task, response, None)),))
 
   # Its surroundings ------------------------------------------------------------
 
@@ -105,8 +111,8 @@ class SolutionWorkflow:
     """Returns each task of the source, to be solved from scratch."""
     return {name: Task(name) for name in self._source.tasks}
 
-  def request(self, ask: Ask) -> types.Request:
-    if isinstance(self.author, Writer):
+  def request(self, ask: GenerationRequest) -> types.Request:
+    if isinstance(self.author, ProgramModel):
       raise ValueError('a prompted model is not trained; it has no requests.')
     seed = seed_of(self._config.seed, 'rl', ask.key)
     return self.author.request(ask.call.prompt, str(ask.key), seed)
@@ -123,7 +129,7 @@ class SolutionWorkflow:
       )
     }
 
-  def execute(self, work: Work) -> types.Executed:
+  def execute(self, work: ExecutionRequest) -> types.Executed:
     task, response, answer = work.call.request
     told, _ = self.env.solve(task, response, answer, job_id=str(work.key))
     return told
@@ -143,8 +149,8 @@ class SolutionWorkflow:
 
 
 def make_workflow(
-  host: Host,
-  author: Policy | Writer,
+  context: RunContext,
+  author: PolicySampler | ProgramModel,
   prompt: Callable[[Task], Any],
   role: str = POLICY,
 ) -> SolutionWorkflow:
@@ -152,23 +158,23 @@ def make_workflow(
 
   prompt: task -> what the author is shown.
   """
-  config = host.config
+  config = context.config
   options = config.solution
   env = SolutionEnvironment(
-    host.env, instrumenter=config.instrumenter.kind, scale=options.scale
+    context.env, instrumenter=config.instrumenter.kind, scale=options.scale
   )
   source = SolutionSource(
-    host.heldin,
+    context.heldin,
     group_size=config.rl.group_size,
     # An epoch fills a batch, be it of a single task.
     repeats=-(
-      -config.rl.batch_size // (config.rl.group_size * len(host.heldin))
+      -config.rl.batch_size // (config.rl.group_size * len(context.heldin))
     ),
     improve=options.improve,
     most=options.kept,
     seed=config.seed,
   )
-  ask = text_models.make_instrumenter(config, host.work)
+  ask = text_models.make_instrumenter(config, context.work)
   return SolutionWorkflow(config, env, source, prompt, author, ask, role)
 
 

@@ -19,7 +19,7 @@ from jaxagent.envs.grading import Grader
 from jaxagent.envs.implementer_env import ImplementerEnvironment
 from jaxagent.envs.implementer_state import Effect
 from jaxagent.envs.tasks import load_task, prepare_task
-from jaxagent.interactions import POLICY, Execute, Progress
+from jaxagent.interactions import POLICY, Execute, RolloutState
 from jaxagent.recipes.ideator.interaction import (
   IMPLEMENTER,
   HelpState,
@@ -62,7 +62,7 @@ def item(env):
 
 def _record(env, item, action: str):
   interaction = Ideas(lambda one: np.ones(1, np.int32), str)
-  progress = Progress(interaction, item, roles=(POLICY, IMPLEMENTER))
+  progress = RolloutState(interaction, item, roles=(POLICY, IMPLEMENTER))
   script = ScriptedImplementer(Habits(slips=0.0))
   (call,) = progress.take(0, write_idea(Idea('Go on.', action, 'It helps.')))
   spec = env.runner.task('wine').spec

@@ -21,7 +21,7 @@ from jaxagent.envs.implementer_state import (
   PastTurn,
   Program,
 )
-from jaxagent.interactions import POLICY, Execute, Generate, Progress
+from jaxagent.interactions import POLICY, Execute, Generate, RolloutState
 from jaxagent.recipes.ideator import interaction
 from jaxagent.recipes.ideator.interaction import (
   IDEATOR,
@@ -89,22 +89,22 @@ def runs(adviser: Adviser | None = Adviser(), steps=16, seconds=100.0) -> Runs:
 def begun(interaction_: Runs, initial: ImplementerState | None = None):
   roles = (IMPLEMENTER, IDEATOR, POLICY)
   run = Run('run-0', initial or state())
-  return Progress(interaction_, run, roles=roles)
+  return RolloutState(interaction_, run, roles=roles)
 
 
-def taken(progress: Progress, *results) -> Progress:
+def taken(progress: RolloutState, *results) -> RolloutState:
   for result in results:
     ((number, _),) = progress.open.items()
     progress.take(number, result)
   return progress
 
 
-def open_call(progress: Progress):
+def open_call(progress: RolloutState):
   (call,) = progress.open.values()
   return call
 
 
-def steps(progress: Progress):
+def steps(progress: RolloutState):
   return progress.state.state.steps
 
 
@@ -252,9 +252,9 @@ def pooled(score: float | None = 0.5, last: float | None = None) -> HelpState:
   return HelpState('key', 'run', at.with_step('seek_help', HELP), noise=0.01)
 
 
-def idea(item: HelpState, *results, **options) -> Progress:
+def idea(item: HelpState, *results, **options) -> RolloutState:
   made = Ideas(lambda one: IDS, text_of, **options)
-  walk = Progress(made, item, roles=(POLICY, IMPLEMENTER))
+  walk = RolloutState(made, item, roles=(POLICY, IMPLEMENTER))
   return taken(walk, *results)
 
 

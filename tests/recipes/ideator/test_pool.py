@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from jaxagent.interactions import Execute, Progress
+from jaxagent.interactions import Execute, RolloutState
 from jaxagent.recipes.ideator import pool
 from jaxagent.recipes.ideator.interaction import Ideas, Run
 from jaxagent.recipes.ideator.parser import write_idea
@@ -99,20 +99,20 @@ def test_a_run_in_both_splits_is_refused_by_its_name():
 
 
 def test_the_present_program_is_run_again():
-  walk = Progress(pool.Remeasured(IDEAS, times=2), pooled(), roles=())
+  walk = RolloutState(pool.Remeasured(IDEAS, times=2), pooled(), roles=())
   for number, score in enumerate((0.5, 0.52)):
     ((call, opened),) = walk.open.items()
     assert isinstance(opened, Execute) and call == number
     assert opened.request.turn.code == 'x = 1'
     walk.take(call, executed('x = 1', score))
   assert walk.finished and walk.state == (0.5, 0.52) and walk.credits == {}
-  assert Progress(pool.Remeasured(IDEAS), pooled(None), roles=()).finished
+  assert RolloutState(pool.Remeasured(IDEAS), pooled(None), roles=()).finished
   with pytest.raises(ValueError, match='1 or more'):
     pool.Remeasured(IDEAS, times=0)
 
 
 def test_a_failed_rerun_has_no_score():
-  walk = Progress(pool.Remeasured(IDEAS), pooled(), roles=())
+  walk = RolloutState(pool.Remeasured(IDEAS), pooled(), roles=())
   walk.take(0, executed('x = 1', None, Outcome.SCRIPT_ERROR))
   assert walk.state == (None,)
 

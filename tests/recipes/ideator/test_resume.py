@@ -20,13 +20,13 @@ from jaxagent.recipes.ideator.interaction import (
 )
 from jaxagent.recipes.ideator.parser import write_idea
 from jaxagent.rollout.engine_sampler import RoleSampler
-from jaxagent.rollout.inbox import JournalledInbox
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import Workers
+from jaxagent.rollout.result_queue import JournalledQueue
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.rollout.thread_executor import ThreadExecutor
 from jaxagent.rollout.thread_sampler import ThreadSampler
-from jaxagent.rollout.work import Workers
 from tests.recipes.ideator.test_interaction import (
   FINISH,
   HELP,
@@ -81,7 +81,7 @@ class _World:
 
 def _play(folder, world: _World) -> None:
   journal = Journal(folder)
-  inbox = JournalledInbox(journal)
+  inbox = JournalledQueue(journal)
   samplers = {
     IMPLEMENTER: ThreadSampler(inbox, world.implementer, max_concurrency=2),
     IDEATOR: ThreadSampler(inbox, world.ideator, max_concurrency=2),

@@ -21,7 +21,8 @@ from jaxagent.envs.tasks import load_task
 from jaxagent.errors import Interrupted, MachineryError, UserError
 from jaxagent.recipes import starts
 from jaxagent.recipes.ml_agent import collect
-from jaxagent.runtime import host, text_models
+from jaxagent.runtime import context as host
+from jaxagent.runtime import text_models
 from jaxagent.types import Outcome, State
 from tests.llm.test_openai_client import answer, endpoint
 from tests.recipes.ml_agent.test_evaluate import (

@@ -22,7 +22,7 @@ from jaxagent.envs.tasks import load_task
 from jaxagent.errors import Interrupted, UserError
 from jaxagent.recipes import scoring, starts
 from jaxagent.recipes.ml_agent import evaluate
-from jaxagent.runtime import host
+from jaxagent.runtime import context as host
 from jaxagent.training import rollouts
 from jaxagent.types import (
   Blob,

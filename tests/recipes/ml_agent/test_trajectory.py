@@ -9,7 +9,7 @@ import pytest
 
 from configs import common
 from jaxagent import types
-from jaxagent.interactions import Execute, Generate, Progress, rows
+from jaxagent.interactions import Execute, Generate, RolloutState, rows
 from jaxagent.recipes.ml_agent.episodewise import EpisodewiseWorkflow
 from jaxagent.recipes.ml_agent.trajectory import Action, Trajectory
 from jaxagent.recipes.starts import Start
@@ -40,7 +40,7 @@ def _prompt(state: types.State) -> np.ndarray:
   return np.array([1, int(state.state_id[1:])], np.int32)
 
 
-def _walk(max_steps: int, final: int | None = None, **limits) -> Progress:
+def _walk(max_steps: int, final: int | None = None, **limits) -> RolloutState:
   """Drives one whose answer number `final` is its last by itself."""
   recipe = Trajectory(
     _prompt,
@@ -49,7 +49,7 @@ def _walk(max_steps: int, final: int | None = None, **limits) -> Progress:
     **limits,
     reward=lambda executed: 0.1 * executed.record.step,
   )
-  walk, n = Progress(recipe, START), 0
+  walk, n = RolloutState(recipe, START), 0
   while not walk.finished:
     (call,) = walk.open.values()
     if isinstance(call, Generate):
@@ -91,7 +91,7 @@ def test_a_frozen_role_speaks_text_and_has_no_credit():
   recipe = Trajectory(
     lambda state: state, lambda said: said, max_steps=2, role='expert'
   )
-  walk = Progress(recipe, START, roles=('expert',))
+  walk = RolloutState(recipe, START, roles=('expert',))
   (execute,) = walk.take(0, 'a response')
   assert execute.request == Action(START, 'a response', 'a response')
   assert not walk.take(execute.call, _executed(0, last=True))
@@ -125,7 +125,7 @@ def test_whole_trajectories_start_from_the_starters():
   tasks = [source.draw().prompts[0].payload.task for _ in range(6)]
   assert sorted(tasks) == ['a', 'a', 'a', 'b', 'b', 'b']
   recipe._reward = lambda executed: 1.0 + executed.record.step
-  walk = Progress(recipe, START)
+  walk = RolloutState(recipe, START)
   for n in range(3):
     walk.take(2 * n, _completion(walk.open[2 * n]))
     walk.take(2 * n + 1, _executed(n))

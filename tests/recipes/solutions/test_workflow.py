@@ -10,7 +10,7 @@ from jaxagent import types
 from jaxagent.data.solutions import SolutionSource
 from jaxagent.envs.solution import Task
 from jaxagent.instrumentation import language_model
-from jaxagent.interactions import POLICY, Execute, Generate, Progress
+from jaxagent.interactions import POLICY, Execute, Generate, RolloutState
 from jaxagent.metrics import check_names
 from jaxagent.recipes.solutions.workflow import INSTRUMENTER, SolutionWorkflow
 from tests import made
@@ -45,7 +45,7 @@ def _executed(score=None, outcome=types.Outcome.OK, **fields) -> types.Executed:
 
 
 def test_one_completion_and_one_execution():
-  walk = Progress(_recipe(), Task('t'))
+  walk = RolloutState(_recipe(), Task('t'))
   (call,) = walk.open.values()
   assert isinstance(call, Generate) and call.role == POLICY
   np.testing.assert_array_equal(call.prompt, IDS)
@@ -60,7 +60,7 @@ def test_a_frozen_model_is_asked_between_the_two():
   recipe = _recipe(lambda question: types.TextCompletion('its answer'))
   roles = (POLICY, *recipe.frozen_roles)
   assert recipe.frozen_roles[INSTRUMENTER].max_concurrency == 8
-  walk = Progress(recipe, Task('t'), roles=roles)
+  walk = RolloutState(recipe, Task('t'), roles=roles)
   (call,) = walk.take(0, RESPONSE)
   assert (call.role, call.prompt) == (
     INSTRUMENTER, language_model.prompt(CODE),
@@ -72,7 +72,7 @@ def test_a_frozen_model_is_asked_between_the_two():
   assert set(walk.credits) == {0}  # no other role learns
   assert walk.credits[0].reward == pytest.approx(-9.8)
   # What is no program goes to nobody.
-  walk = Progress(recipe, Task('t'), roles=roles)
+  walk = RolloutState(recipe, Task('t'), roles=roles)
   (call,) = walk.take(0, 'no program')
   assert isinstance(call, Execute)
 

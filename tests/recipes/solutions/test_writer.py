@@ -78,7 +78,7 @@ def test_no_answer_is_an_error(tmp_path):
   config = common.base()
   config.writer.kind, config.writer.model = 'openai', 'm'
   config.writer.base_url = 'http://127.0.0.1:9/v1'
-  writer = text_models.Writer(config, tmp_path)
+  writer = text_models.ProgramModel(config, tmp_path)
   writer._client._sleep = lambda seconds: None
   with pytest.raises(TextModelError):
     writer.complete('a', 0)
@@ -95,7 +95,7 @@ def test_what_the_writer_thinks_and_how_it_fences_is_not_its_program(tmp_path):
     config.writer.update(
       kind='openai', model='m', base_url=url, temperature=0.3
     )
-    writer = text_models.Writer(config, tmp_path)
+    writer = text_models.ProgramModel(config, tmp_path)
     answer = writer.text(writer.complete('a', 0))
   assert parse(answer) == Solution('I try it.', 'print(1)\n')
   assert 'most frequent' in answer.thoughts and asked[0]['temperature'] == 0.3

@@ -32,7 +32,7 @@ from jaxagent.rollout.engine import (
   mix_seed,
   stop_length,
 )
-from jaxagent.rollout.vllm_api import ServerError, ServerLost, Vllm
+from jaxagent.rollout.engines.vllm_api import ServerError, ServerLost, Vllm
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 5  # of one request, on servers that are lost meanwhile

@@ -39,7 +39,7 @@ class Key:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ask:
+class GenerationRequest:
   """One completion to draw."""
 
   key: Key
@@ -48,7 +48,7 @@ class Ask:
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class ExecutionRequest:
   """One execution to carry out.
 
   attempt grows with each submission of the same call, also beyond a resume,
@@ -62,8 +62,8 @@ class Work:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampled:
-  """Result of an `Ask`. completion None: infrastructure, see `error`."""
+class GenerationResult:
+  """Result of an `GenerationRequest`. completion None: infrastructure, see `error`."""
 
   key: Key
   completion: Completion | TextCompletion | str | None
@@ -71,8 +71,8 @@ class Sampled:
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkResult:
-  """Result of a `Work`; `executed.outcome` may be infrastructure."""
+class ExecutionResult:
+  """Result of a `ExecutionRequest`; `executed.outcome` may be infrastructure."""
 
   key: Key
   attempt: int
@@ -80,27 +80,31 @@ class WorkResult:
   finished_at: float = 0.0  # on the scheduler's clock, seconds
 
 
-def failure(work: Work, error: str, at: float = 0.0) -> WorkResult:
+def failure(
+  work: ExecutionRequest, error: str, at: float = 0.0
+) -> ExecutionResult:
   """Returns the result of a work that was lost to an infrastructure error."""
   executed = Executed(Outcome.INFRASTRUCTURE, exec_s=0.0, message=error)
-  return WorkResult(work.key, work.attempt, executed, at)
+  return ExecutionResult(work.key, work.attempt, executed, at)
 
 
-class Inbox(Protocol):
+class ResultQueue(Protocol):
   """Queue of arriving results; thread-safe."""
 
-  def put(self, result: Sampled | WorkResult) -> None:
+  def put(self, result: GenerationResult | ExecutionResult) -> None:
     """Called by samplers and executors."""
     ...
 
-  def take(self, timeout_s: float) -> list[Sampled | WorkResult]:
+  def take(self, timeout_s: float) -> list[GenerationResult | ExecutionResult]:
     """All that is there, once each; waits for the first, or until time is up.
 
     Raises OSError where the disk is full.
     """
     ...
 
-  def take_and_begin(self) -> tuple[list[Sampled | WorkResult], int | None]:
+  def take_and_begin(
+    self,
+  ) -> tuple[list[GenerationResult | ExecutionResult], int | None]:
     """All that is there, and the journal's new segment, which later results
     are in; None without a journal."""
     ...
@@ -112,7 +116,7 @@ class Executor(Protocol):
   capacity: int  # works that may be submitted and unanswered at once
   slots: int  # works that run at once
 
-  def submit(self, work: Work) -> None:
+  def submit(self, work: ExecutionRequest) -> None:
     """Starts or queues one work."""
     ...
 
@@ -135,7 +139,7 @@ class Executor(Protocol):
 class Sampler(Protocol):
   """Draws completions, each for the role that its call names."""
 
-  def submit(self, asks: Sequence[Ask]) -> None:
+  def submit(self, asks: Sequence[GenerationRequest]) -> None:
     """Starts or queues them, the policy's with its newest weights."""
     ...
 
@@ -155,5 +159,5 @@ class Workers:
 
   sampler: Sampler
   executor: Executor
-  inbox: Inbox
+  inbox: ResultQueue
   clock: Clock

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.recipes.ml_agent import value_warmup
-from jaxagent.training import control
+from jaxagent.training import shuffled_rewards
 
 ON = SimpleNamespace(shuffle_rewards=True)
 OFF = SimpleNamespace(shuffle_rewards=False)
@@ -33,12 +33,14 @@ def _samples(n: int) -> tuple[types.Sample, ...]:
 
 def test_rewards_alone_are_permuted():
   before = _samples(32)
-  after = control.shuffled(before, ON, (0, 1, 77))
+  after = shuffled_rewards.shuffled(before, ON, (0, 1, 77))
   assert [s.prompt_id for s in after] == [s.prompt_id for s in before]
   rewards = [s.reward for s in after]
   assert sorted(rewards) == [s.reward for s in before] != rewards
-  assert [s.reward for s in control.shuffled(before, ON, (0, 1, 77))] == rewards
-  other = [s.reward for s in control.shuffled(before, ON, (0, 2, 77))]
+  assert [
+    s.reward for s in shuffled_rewards.shuffled(before, ON, (0, 1, 77))
+  ] == rewards
+  other = [s.reward for s in shuffled_rewards.shuffled(before, ON, (0, 2, 77))]
   assert other != rewards
   back = [
     dataclasses.replace(a, reward=b.reward) for a, b in zip(after, before)
@@ -56,7 +58,7 @@ def test_turns_are_permuted_and_what_follows_is_summed_anew():
     )
     before.append(dataclasses.replace(sample, turns=turns, reward=2 * base + 1))
     before.append(dataclasses.replace(sample, reward=base + 2))
-  after = control.shuffled(before, ON, (0, 1, 77))
+  after = shuffled_rewards.shuffled(before, ON, (0, 1, 77))
   given = [t.reward for s in after for t in s.steps()]
   own = [t.reward for s in before for t in s.steps()]
   assert sorted(given) == sorted(own) and given != own
@@ -67,7 +69,7 @@ def test_turns_are_permuted_and_what_follows_is_summed_anew():
 
 def test_without_the_flag_the_samples_are_the_same():
   samples = _samples(4)
-  assert control.shuffled(samples, OFF, (0, 1, 77)) is samples
+  assert shuffled_rewards.shuffled(samples, OFF, (0, 1, 77)) is samples
 
 
 def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from jaxagent.rollout.buffer import Buffer
-from jaxagent.rollout.members import Group
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.tracked import Group
 
 
 class CarryOver:

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from jaxagent.devices import accelerator
-from jaxagent.rollout import nccl_group
 from jaxagent.rollout.engine import EngineError
-from jaxagent.rollout.vllm_api import ServerError, ServerLost, Vllm
+from jaxagent.rollout.engines import nccl_group
+from jaxagent.rollout.engines.vllm_api import ServerError, ServerLost, Vllm
 
 _log = logging.getLogger(__name__)
 

@@ -76,7 +76,7 @@ class Packer:
     return packing, micros
 
 
-class Work:
+class PackedBatch:
   """The samples of one update, packed once and reused where possible."""
 
   def __init__(self, packer: Packer, samples: Sequence[types.Sample]):

@@ -7,10 +7,10 @@ import time
 
 from jaxagent.rollout import events
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.work import Sampled, WorkResult
+from jaxagent.rollout.requests import ExecutionResult, GenerationResult
 
 
-class JournalledInbox:
+class JournalledQueue:
   """An inbox whose results are on the disk before anyone has seen them.
 
   So whatever is killed in between, what has finished once is not run again.
@@ -21,10 +21,10 @@ class JournalledInbox:
   def __init__(self, journal: Journal | None = None):
     self._journal = journal
     self._arrived = threading.Condition(threading.RLock())
-    self._results: list[Sampled | WorkResult] = []
+    self._results: list[GenerationResult | ExecutionResult] = []
     self._error: Exception | None = None
 
-  def put(self, result: Sampled | WorkResult) -> None:
+  def put(self, result: GenerationResult | ExecutionResult) -> None:
     with self._arrived:
       if self._journal is not None:
         try:
@@ -40,7 +40,7 @@ class JournalledInbox:
       self._error = self._error or error
       self._arrived.notify_all()
 
-  def take(self, timeout_s: float) -> list[Sampled | WorkResult]:
+  def take(self, timeout_s: float) -> list[GenerationResult | ExecutionResult]:
     end = time.monotonic() + timeout_s
     with self._arrived:
       while not self._results and self._error is None:
@@ -49,13 +49,15 @@ class JournalledInbox:
           break
       return self._taken()
 
-  def take_and_begin(self) -> tuple[list[Sampled | WorkResult], int | None]:
+  def take_and_begin(
+    self,
+  ) -> tuple[list[GenerationResult | ExecutionResult], int | None]:
     """All that is there, and the new segment that later results are in."""
     with self._arrived:
       segment = None if self._journal is None else self._journal.begin()
       return self._taken(), segment
 
-  def _taken(self) -> list[Sampled | WorkResult]:
+  def _taken(self) -> list[GenerationResult | ExecutionResult]:
     if self._error is not None:
       raise self._error
     results, self._results = self._results, []

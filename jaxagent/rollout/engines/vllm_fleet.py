@@ -15,9 +15,13 @@ from collections.abc import Callable, Sequence
 
 import httpx
 
-from jaxagent.rollout import vllm_guard
 from jaxagent.rollout.engine import EngineError
-from jaxagent.rollout.vllm_api import KEY_ENV, ServerOptions, launch_options
+from jaxagent.rollout.engines import vllm_guard
+from jaxagent.rollout.engines.vllm_api import (
+  KEY_ENV,
+  ServerOptions,
+  launch_options,
+)
 
 
 class RemoteFleet:

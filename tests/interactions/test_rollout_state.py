@@ -8,8 +8,8 @@ from jaxagent.interactions import (
   Execute,
   Generate,
   InteractionError,
-  Progress,
-  Step,
+  RolloutState,
+  Transition,
 )
 from jaxagent.types import Completion, Executed, Outcome
 
@@ -34,7 +34,7 @@ class Turns:
     self.n = n
 
   def start(self, payload):
-    return Step((payload, ()), (Generate(0, PROMPT, 'helper'),))
+    return Transition((payload, ()), (Generate(0, PROMPT, 'helper'),))
 
   def advance(self, state, call, result):
     payload, rewards = state
@@ -42,16 +42,16 @@ class Turns:
       rewards = (*rewards, result.exec_s)
       if len(rewards) == self.n:
         credits = {3 * i + 1: Credit(r, r) for i, r in enumerate(rewards)}
-        return Step(None, credits=credits)
-      return Step(
+        return Transition(None, credits=credits)
+      return Transition(
         (payload, rewards), (Generate(call.call + 1, PROMPT, 'helper'),)
       )
     if call.role == 'helper':
-      return Step(state, (Generate(call.call + 1, PROMPT),))
-    return Step(state, (Execute(call.call + 1, (payload, call.call)),))
+      return Transition(state, (Generate(call.call + 1, PROMPT),))
+    return Transition(state, (Execute(call.call + 1, (payload, call.call)),))
 
 
-def driven(progress: Progress, until: int = 1000) -> Progress:
+def driven(progress: RolloutState, until: int = 1000) -> RolloutState:
   while progress.open and len(progress.results) < until:
     number, call = next(iter(progress.open.items()))
     if isinstance(call, Execute):
@@ -62,8 +62,10 @@ def driven(progress: Progress, until: int = 1000) -> Progress:
   return progress
 
 
-def make(interaction, **options) -> Progress:
-  return Progress(interaction, 'item', roles=('policy', 'helper'), **options)
+def make(interaction, **options) -> RolloutState:
+  return RolloutState(
+    interaction, 'item', roles=('policy', 'helper'), **options
+  )
 
 
 def test_fifteen_turns_with_a_helper():
@@ -102,32 +104,36 @@ class Broken:
     return self.second
 
 
-ASK = Step(None, (Generate(0, PROMPT),))
+ASK = Transition(None, (Generate(0, PROMPT),))
 NAN = float('nan')
 
 
 @pytest.mark.parametrize(
   'first, second, words',
   [
-    (Step(None), None, 'no open call and gives no credits'),
+    (Transition(None), None, 'no open call and gives no credits'),
     ('text', None, 'gave a str, not a Step'),
-    (Step(None, ('call',)), None, 'asks for a str'),
-    (Step(None, (Generate(0, PROMPT, 'oracle'),)), None, "role 'oracle'"),
-    (Step(None, (Generate(0, PROMPT[:0]),)), None, 'an empty prompt'),
-    (Step(None, (Generate(0, None),)), None, 'an empty prompt, or'),
-    (Step(None, (Generate(0, 'text'),)), None, 'an empty prompt, or'),
-    (Step(None, ASK.calls * 2), None, 'makes call 0 twice'),
-    (Step(None, ASK.calls, {}), None, 'credits with calls [0] open'),
+    (Transition(None, ('call',)), None, 'asks for a str'),
+    (Transition(None, (Generate(0, PROMPT, 'oracle'),)), None, "role 'oracle'"),
+    (Transition(None, (Generate(0, PROMPT[:0]),)), None, 'an empty prompt'),
+    (Transition(None, (Generate(0, None),)), None, 'an empty prompt, or'),
+    (Transition(None, (Generate(0, 'text'),)), None, 'an empty prompt, or'),
+    (Transition(None, ASK.calls * 2), None, 'makes call 0 twice'),
+    (Transition(None, ASK.calls, {}), None, 'credits with calls [0] open'),
     (ASK, ASK, 'makes call 0 twice'),
-    (ASK, Step(None, credits={}), 'credits calls []; the policy made [0]'),
     (
       ASK,
-      Step(None, credits={0: Credit(1, 1), 7: Credit(1, 1)}),
+      Transition(None, credits={}),
+      'credits calls []; the policy made [0]',
+    ),
+    (
+      ASK,
+      Transition(None, credits={0: Credit(1, 1), 7: Credit(1, 1)}),
       'credits calls [0, 7]',
     ),
-    (ASK, Step(None, credits={0: Credit(NAN, 1)}), 'the reward nan'),
-    (ASK, Step(None, credits={0: Credit(1, 0.0)}), 'exec_s=0.0'),
-    (ASK, Step(None, credits={0: Credit(1, NAN)}), 'exec_s=nan'),
+    (ASK, Transition(None, credits={0: Credit(NAN, 1)}), 'the reward nan'),
+    (ASK, Transition(None, credits={0: Credit(1, 0.0)}), 'exec_s=0.0'),
+    (ASK, Transition(None, credits={0: Credit(1, NAN)}), 'exec_s=nan'),
     (ASK, lambda: 1 / 0, 'advance raised ZeroDivisionError'),
   ],
 )
@@ -139,10 +145,10 @@ def test_a_broken_contract_is_named(first, second, words):
 
 class Endless:
   def start(self, payload):
-    return Step(0, (Generate(0, PROMPT),))
+    return Transition(0, (Generate(0, PROMPT),))
 
   def advance(self, state, call, result):
-    return Step(state + 1, (Generate(state + 1, PROMPT),))
+    return Transition(state + 1, (Generate(state + 1, PROMPT),))
 
 
 def test_one_that_never_ends_is_stopped():

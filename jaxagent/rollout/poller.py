@@ -8,8 +8,8 @@ from typing import Any
 from jaxagent.rollout.scheduler import Scheduler
 
 
-class Pump:
-  """`with Pump(scheduler, version): ...` takes in and issues meanwhile.
+class BackgroundPoller:
+  """`with BackgroundPoller(scheduler, version): ...` takes in and issues meanwhile.
 
   An exception of the scheduler ends the pump and is raised at the exit.
   """
@@ -20,7 +20,7 @@ class Pump:
     self._error: BaseException | None = None
     self._thread = threading.Thread(target=self._run, name='pump', daemon=True)
 
-  def __enter__(self) -> Pump:
+  def __enter__(self) -> BackgroundPoller:
     self._thread.start()
     return self
 

@@ -28,8 +28,7 @@ from flax import nnx
 from jaxagent import types
 from jaxagent.devices import accelerator
 from jaxagent.models.config import ModelConfig
-from jaxagent.rollout import grouping, prompt_rows
-from jaxagent.rollout import native_programs as programs
+from jaxagent.rollout import grouping
 from jaxagent.rollout.calls import Calls, broke_down
 from jaxagent.rollout.engine import (
   Ends,
@@ -40,7 +39,9 @@ from jaxagent.rollout.engine import (
   mix_seed,
   stop_length,
 )
-from jaxagent.rollout.slots import Plan, Slots
+from jaxagent.rollout.engines import native_programs as programs
+from jaxagent.rollout.engines import prompt_rows
+from jaxagent.rollout.engines.slots import Plan, Slots
 
 _log = logging.getLogger(__name__)
 _MAX_STOPS = 8

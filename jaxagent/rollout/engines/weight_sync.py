@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jaxagent.rollout.vllm_api import ServerError, Vllm
+from jaxagent.rollout.engines.vllm_api import ServerError, Vllm
 from jaxagent.sandbox import scratch
 
 _log = logging.getLogger(__name__)

@@ -13,13 +13,13 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jaxagent.rollout.members import Group
+from jaxagent.rollout.tracked import Group
 
 WINDOW = 16  # batches whose groups are remembered
 
 
 @dataclasses.dataclass(frozen=True)
-class Sojourns:
+class GroupLatency:
   """Durations of groups, as known for one batch.
 
   of: prompt id -> seconds that its group took; after a resume, seconds of its
@@ -38,7 +38,7 @@ class Sojourns:
   started: int
 
 
-class Stopwatch:
+class LatencyTracker:
   """Notes when groups begin and end.
 
   Args:
@@ -72,7 +72,7 @@ class Stopwatch:
 
   def batch(
     self, groups: Iterable[Group], version: int, now: float
-  ) -> Sojourns:
+  ) -> GroupLatency:
     """Records the groups of a batch, after what was discarded for it."""
     of: dict[str, float] = {}
     for group in groups:
@@ -90,7 +90,7 @@ class Stopwatch:
     for kind in (self._ended, self._cut, self._allowed):
       kind.append([])
     ended, cut, allowed = known
-    return Sojourns(of, ended, cut, allowed, self._kept, self._started)
+    return GroupLatency(of, ended, cut, allowed, self._kept, self._started)
 
   def _pass(self, version: int, now: float) -> None:
     """Closes groups begun `bound` versions ago: no later batch has them."""

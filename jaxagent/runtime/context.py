@@ -23,7 +23,7 @@ from jaxagent.envs.tasks import (
   prepare_task,
 )
 from jaxagent.errors import Interrupted, UserError
-from jaxagent.metrics import Progress
+from jaxagent.metrics import ProgressBar
 from jaxagent.runtime import executions, text_models
 from jaxagent.runtime.executions import CountedEnvironment
 from jaxagent.sandbox import BackendError, SandboxPool, TierError
@@ -62,8 +62,8 @@ class StopFlag:
 
 
 @dataclasses.dataclass
-class Host:
-  """Everything the stages share. Closed by `open_host`."""
+class RunContext:
+  """Everything the stages share. Closed by `open_context`."""
 
   config: Any
   work: pathlib.Path
@@ -95,7 +95,7 @@ def prepare_all(
   heldin, heldout = choose_tasks(config)
   names = heldin + heldout
   prepared = {}
-  with Progress('tasks', len(names)) as progress:
+  with ProgressBar('tasks', len(names)) as progress:
     for name in names:
       try:
         spec = load_task(name, folder(config))
@@ -183,7 +183,9 @@ def _environment(
 
 
 @contextlib.contextmanager
-def open_host(config: ConfigDict, work: pathlib.Path) -> Iterator[Host]:
+def open_context(
+  config: ConfigDict, work: pathlib.Path
+) -> Iterator[RunContext]:
   """Prepares tasks, starts sandbox and grader, and closes both at the end."""
   heldin, heldout = choose_tasks(config)
   prepared = prepare_all(config, work)
@@ -208,7 +210,7 @@ def open_host(config: ConfigDict, work: pathlib.Path) -> Iterator[Host]:
     stop = StopFlag()
     stop.install()
     stack.callback(stop.restore)
-    yield Host(
+    yield RunContext(
       config=config,
       work=work,
       prepared=prepared,

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from jaxagent.rollout.pump import Pump
+from jaxagent.rollout.poller import BackgroundPoller
 
 
 class _Scheduler:
@@ -24,7 +24,7 @@ class _Scheduler:
 
 def test_it_works_until_the_end_of_the_block():
   scheduler = _Scheduler()
-  with Pump(scheduler, 7):
+  with BackgroundPoller(scheduler, 7):
     end = time.monotonic() + 5.0
     while len(scheduler.calls) < 5:
       assert time.monotonic() < end
@@ -38,7 +38,10 @@ def test_it_works_until_the_end_of_the_block():
 
 def test_what_goes_wrong_there_is_raised_here():
   scheduler = _Scheduler(OSError(28, 'No space left on device'))
-  with pytest.raises(OSError, match='No space left'), Pump(scheduler, 0):
+  with (
+    pytest.raises(OSError, match='No space left'),
+    BackgroundPoller(scheduler, 0),
+  ):
     time.sleep(0.05)
   assert scheduler.calls == [0]
 
@@ -46,6 +49,6 @@ def test_what_goes_wrong_there_is_raised_here():
 def test_what_goes_wrong_here_is_not_hidden():
   with (
     pytest.raises(KeyError, match='mine'),
-    Pump(_Scheduler(ValueError('theirs')), 0),
+    BackgroundPoller(_Scheduler(ValueError('theirs')), 0),
   ):
     raise KeyError('mine')

@@ -17,7 +17,7 @@ from jaxagent.interactions.calls import (
   Generate,
   Interaction,
   InteractionError,
-  Step,
+  Transition,
 )
 from jaxagent.types import Completion, Executed, TextCompletion
 
@@ -26,7 +26,7 @@ Result = Completion | TextCompletion | str | Executed
 MAX_CALLS = 1000
 
 
-class Progress:
+class RolloutState:
   """Folds results through an interaction. Not thread-safe.
 
   open: call number -> call without a result, in the order they were made.
@@ -99,7 +99,7 @@ class Progress:
   def _name(self) -> str:
     return type(self._interaction).__name__
 
-  def _guarded(self, method: str, *arguments) -> Step:
+  def _guarded(self, method: str, *arguments) -> Transition:
     """A step of foreign code: whatever it raises is a fault with its name.
 
     But for a `UserError`, which ends the run.
@@ -112,13 +112,13 @@ class Progress:
       raise InteractionError(
         f'{self._name}.{method} raised {type(error).__name__}: {error}'
       ) from error
-    if not isinstance(step, Step):
+    if not isinstance(step, Transition):
       raise InteractionError(
         f'{self._name}.{method} gave a {type(step).__name__}, not a Step.'
       )
     return step
 
-  def _enter(self, step: Step) -> tuple[Call, ...]:
+  def _enter(self, step: Transition) -> tuple[Call, ...]:
     self._state = step.state
     for call in step.calls:
       self._check_call(call)

@@ -23,7 +23,7 @@ from jaxagent.devices import accelerator, processes, sharding
 from jaxagent.errors import UserError
 from jaxagent.learner import Learner, LearnerConfig, offload
 from jaxagent.models import attention, hf
-from jaxagent.runtime.host import StopFlag
+from jaxagent.runtime.context import StopFlag
 
 _FAREWELL_S = 120.0  # in which a process that ends closes what it has open
 # Methods of the learner that run programs, or change what decides about them.

@@ -22,7 +22,7 @@ from jaxagent.devices import accelerator
 from jaxagent.models import cached
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.logprobs import logits_of
-from jaxagent.rollout import prompt_rows, sampling
+from jaxagent.rollout.engines import prompt_rows, sampling
 
 Cache = Any
 Leaves = tuple[jax.Array, ...]

@@ -21,21 +21,21 @@ from jaxagent.interactions import (
   Generate,
   Interaction,
   InteractionError,
-  Progress,
+  RolloutState,
   rows,
 )
-from jaxagent.rollout import events, members
+from jaxagent.rollout import events, tracked
 from jaxagent.rollout.buffer import Buffer
 from jaxagent.rollout.journal import JournalError
-from jaxagent.rollout.members import Group, Member
 from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.requests import ExecutionResult, GenerationResult, Key
 from jaxagent.rollout.rollout_log import Fate, RolloutLog
-from jaxagent.rollout.work import Key, Sampled, WorkResult
+from jaxagent.rollout.tracked import Group, TrackedRollout
 from jaxagent.types import Completion, NoReward, Prompt
 
 # A rollout that has ended, with what it did: '' or the infrastructure error that ended
 # it. The progress is None where it never began.
-Deliver = Callable[[Prompt, Progress | None, str], None]
+Deliver = Callable[[Prompt, RolloutState | None, str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Hooks:
   deliver: Deliver | None = None
 
 
-class Book:
+class RolloutTracker:
   """Groups, members and their open calls.
 
   buffer: open groups. pending: prompt id -> member that is to begin.
@@ -86,14 +86,14 @@ class Book:
   def clear(self) -> None:
     """Forgets every group."""
     self.buffer = Buffer()
-    self.pending: collections.OrderedDict[str, Member] = (
+    self.pending: collections.OrderedDict[str, TrackedRollout] = (
       collections.OrderedDict()
     )
     self.asks: dict[str, collections.deque[Key]] = {
       role: collections.deque() for role in self._roles
     }
     self.works: collections.deque[Key] = collections.deque()
-    self.calls: dict[Key, tuple[Member, Call]] = {}
+    self.calls: dict[Key, tuple[TrackedRollout, Call]] = {}
     self.attempts: collections.Counter[Key] = collections.Counter()
     self._failures: collections.Counter[Key] = collections.Counter()
     self.emitted: dict[str, Group] = {}
@@ -113,13 +113,13 @@ class Book:
     self._seq += 1
     for prompt in drawn.prompts:
       self.ledger.add(prompt.prompt_id)
-      member = Member(prompt, group)
+      member = TrackedRollout(prompt, group)
       group.members.append(member)
       self.pending[prompt.prompt_id] = member
     self.buffer.add(group)
     return group
 
-  def begin(self, member: Member) -> None:
+  def begin(self, member: TrackedRollout) -> None:
     """A pending member begins."""
     del self.pending[member.prompt_id]
     member.draws += 1
@@ -134,19 +134,19 @@ class Book:
       return
     self._open(member, member.progress.open.values())
 
-  def take(self, result: Sampled | WorkResult) -> bool:
+  def take(self, result: GenerationResult | ExecutionResult) -> bool:
     """Takes in a result; False where none is awaited: cancelled, or late."""
     entry = self.calls.get(result.key)
     if entry is None:
       return False
     if (
-      not isinstance(result, Sampled)
+      not isinstance(result, GenerationResult)
       and result.attempt != self.attempts[result.key]
     ):
       return False
     if self._log is not None:
       self._log.returned(result)
-    if isinstance(result, Sampled):
+    if isinstance(result, GenerationResult):
       return self._take_sampled(*entry, result)
     executed = result.executed
     if executed.outcome.is_infrastructure:
@@ -229,10 +229,10 @@ class Book:
     self.attempts[key] += 1
     return self.attempts[key]
 
-  def _progress(self, prompt: Prompt) -> Progress:
-    return Progress(self._interaction, prompt.payload, roles=self._roles)
+  def _progress(self, prompt: Prompt) -> RolloutState:
+    return RolloutState(self._interaction, prompt.payload, roles=self._roles)
 
-  def _open(self, member: Member, calls: Iterable[Call]) -> None:
+  def _open(self, member: TrackedRollout, calls: Iterable[Call]) -> None:
     for call in calls:
       key = Key(member.prompt_id, member.draws, call.call)
       self.calls[key] = (member, call)
@@ -242,7 +242,7 @@ class Book:
     """Returns the queue in which a call waits to be issued."""
     return self.works if isinstance(call, Execute) else self.asks[call.role]
 
-  def _end(self, member: Member) -> None:
+  def _end(self, member: TrackedRollout) -> None:
     """Takes a member out and cancels its open calls."""
     self.under_way.discard(member.prompt_id)
     for key in member.keys:
@@ -251,7 +251,9 @@ class Book:
       self.attempts.pop(key, None)
       self._failures.pop(key, None)
 
-  def _take_sampled(self, member: Member, call: Call, result: Sampled) -> bool:
+  def _take_sampled(
+    self, member: TrackedRollout, call: Call, result: GenerationResult
+  ) -> bool:
     if result.completion is None:
       self._failed(member, result.key, result.error, NoReward.GENERATION_FAILED)
       return True
@@ -262,7 +264,7 @@ class Book:
     self._answer(member, result.key, result.completion)
     return True
 
-  def _answer(self, member: Member, key: Key, result: Any) -> None:
+  def _answer(self, member: TrackedRollout, key: Key, result: Any) -> None:
     del self.calls[key]
     self.attempts.pop(key, None)
     self._failures.pop(key, None)
@@ -277,7 +279,7 @@ class Book:
     else:
       self._open(member, calls)
 
-  def _finish(self, member: Member) -> None:
+  def _finish(self, member: TrackedRollout) -> None:
     progress = member.progress
     if self._deliver is not None:
       self._hand_over(member, '')
@@ -300,7 +302,7 @@ class Book:
     self._count('finished')
     self.buffer.settle(member)
 
-  def _hand_over(self, member: Member, error: str) -> None:
+  def _hand_over(self, member: TrackedRollout, error: str) -> None:
     """Delivers a rollout that has ended, and forgets it; without a learner."""
     self._end(member)
     self.buffer.remove(member.group)
@@ -314,7 +316,7 @@ class Book:
     if self._deliver is not None:
       self._deliver(member.prompt, member.progress, error)
 
-  def replace(self, result: WorkResult) -> None:
+  def replace(self, result: ExecutionResult) -> None:
     """Gives an execution another result; what came after it is asked for anew.
 
     Ignored where the rollout is not under way or has no such execution.
@@ -326,7 +328,7 @@ class Book:
         return
 
   def _replace(
-    self, member: Member, before: Progress, result: WorkResult
+    self, member: TrackedRollout, before: RolloutState, result: ExecutionResult
   ) -> None:
     numbers = [call.call for call, _ in before.results]
     if result.key.call not in numbers:
@@ -349,7 +351,7 @@ class Book:
   # Faults ---------------------------------------------------------------------
 
   def _failed(
-    self, member: Member, key: Key, error: str, reason: NoReward
+    self, member: TrackedRollout, key: Key, error: str, reason: NoReward
   ) -> None:
     """Takes in an infrastructure error of a call; the same call is tried again."""
     self._count('infrastructure')
@@ -366,7 +368,7 @@ class Book:
 
   def _broken(
     self,
-    member: Member,
+    member: TrackedRollout,
     error: InteractionError | str,
     reason: NoReward = NoReward.INTERACTION_BROKEN,
   ) -> None:
@@ -382,7 +384,9 @@ class Book:
     self.pending[member.prompt_id] = member
     self.pending.move_to_end(member.prompt_id, last=False)
 
-  def _quarantine(self, member: Member, message: str, reason: NoReward) -> None:
+  def _quarantine(
+    self, member: TrackedRollout, message: str, reason: NoReward
+  ) -> None:
     if self._deliver is not None:
       self._hand_over(member, message)
       return
@@ -396,15 +400,15 @@ class Book:
     if group is not None and not group.n_finished:
       self.buffer.remove(group)
 
-  def _tell(self, member: Member, fate: Fate, **more: Any) -> None:
+  def _tell(self, member: TrackedRollout, fate: Fate, **more: Any) -> None:
     if self._log is not None:
       self._log.ended(member, fate, **more)
 
-  def _run(self, member: Member) -> None:
+  def _run(self, member: TrackedRollout) -> None:
     if self.ledger.status(member.prompt_id) is Status.PENDING:
       self.ledger.start(member.prompt_id)
 
-  def _requeue(self, member: Member, failed: bool = False) -> int:
+  def _requeue(self, member: TrackedRollout, failed: bool = False) -> int:
     self._run(member)
     return self.ledger.requeue(member.prompt_id, failed=failed)
 
@@ -427,7 +431,7 @@ class Book:
       'seq': self._seq,
       'ledger': self.ledger.state_dict(),
       'source': self._pool.state_dict(),
-      'groups': [members.encode(g, self.attempts.__getitem__) for g in ordered],
+      'groups': [tracked.encode(g, self.attempts.__getitem__) for g in ordered],
     }
 
   def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -471,7 +475,7 @@ class Book:
         return None
       return self._progress(prompt)
 
-    group, attempts = members.decode(saved, restore, begin)
+    group, attempts = tracked.decode(saved, restore, begin)
     if not group.members:
       return
     self.attempts.update(attempts)
@@ -563,7 +567,7 @@ class Book:
           self.take(result)
       elif kind == 'replaced':
         result = events.result_of(event)
-        if isinstance(result, WorkResult):
+        if isinstance(result, ExecutionResult):
           self.replace(result)
       elif kind == 'expired':
         self.expire(events.key_of(event), event['a'], 'its lease had ended')
@@ -582,9 +586,9 @@ class Book:
     return batches, newest if whole else 0
 
 
-def is_lost(result: Sampled | WorkResult) -> bool:
+def is_lost(result: GenerationResult | ExecutionResult) -> bool:
   """Whether an infrastructure error took the place of a result."""
-  if isinstance(result, Sampled):
+  if isinstance(result, GenerationResult):
     return result.completion is None
   return result.executed.outcome.is_infrastructure
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxagent.data import codec
-from jaxagent.interactions import Progress
-from jaxagent.rollout.work import Key
+from jaxagent.interactions import RolloutState
+from jaxagent.rollout.requests import Key
 from jaxagent.types import Prompt, Sample
 
 
 @dataclasses.dataclass
-class Member:
+class TrackedRollout:
   """One prompt of a group, with what has become of its interaction.
 
   draws: times it has begun, beyond resumes. progress: None while it has not
@@ -23,7 +23,7 @@ class Member:
   prompt: Prompt
   group: Group
   draws: int = 0
-  progress: Progress | None = None
+  progress: RolloutState | None = None
   samples: tuple[Sample, ...] = ()
   finished: bool = False
   dead: bool = False  # quarantined
@@ -59,7 +59,7 @@ class Group:
   group_id: str
   key: Any
   seq: int  # order of drawing
-  members: list[Member] = dataclasses.field(default_factory=list)
+  members: list[TrackedRollout] = dataclasses.field(default_factory=list)
   version: int | None = None  # oldest policy version among the members
 
   @property
@@ -86,7 +86,7 @@ def encode(group: Group, attempts: Callable[[Key], int]) -> dict[str, Any]:
 
 
 def _encode_member(
-  member: Member, attempts: Callable[[Key], int]
+  member: TrackedRollout, attempts: Callable[[Key], int]
 ) -> dict[str, Any]:
   results = None
   if member.progress is not None:
@@ -109,7 +109,7 @@ def _encode_member(
 def decode(
   state: dict[str, Any],
   restore: Callable[[Any, str], Prompt],
-  begin: Callable[[Prompt], Progress | None],
+  begin: Callable[[Prompt], RolloutState | None],
 ) -> tuple[Group, dict[Key, int]]:
   """(group, attempts of its open calls): inverse of `encode`.
 
@@ -124,7 +124,7 @@ def decode(
       prompt = Prompt(prompt_id, group.group_id, None)
     else:
       prompt = restore(key, prompt_id)
-    member = Member(prompt, group, saved['draws'], dead=saved['dead'])
+    member = TrackedRollout(prompt, group, saved['draws'], dead=saved['dead'])
     member.finished = saved['finished']
     member.samples = tuple(codec.decode(s) for s in saved['samples'])
     if saved['results'] is not None:

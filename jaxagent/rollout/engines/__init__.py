@@ -1,0 +1,1 @@
+"""Engines that sample the policy: native in JAX, and servers of vLLM."""
