@@ -445,7 +445,7 @@ def plot(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
         [np.nan if v is None else v for v in run[name]] for run in row['runs']
       ]
       if curves:
-        curve = arms.smooth(np.nanmean(np.array(curves, float), axis=0))
+        curve = arms.smooth(_mean_known(curves))
         axes[1].plot(curve, style, label=f'{row["arm"]}, {name}')
   axes[1].set_xlabel('update')
   axes[1].set_ylabel('reward')
@@ -454,6 +454,12 @@ def plot(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
     axis.legend(fontsize=6)
   figure.tight_layout()
   figure.savefig(path)
+
+
+def _mean_known(curves: Sequence[Sequence[float]]) -> np.ndarray:
+  """Returns the mean over curves of what is known, NaN where nothing is."""
+  known = np.ma.masked_invalid(np.array(curves, float))
+  return np.ma.filled(known.mean(axis=0), np.nan)
 
 
 def _plot_types(axis: Any, runs: Sequence[Mapping[str, Any]]) -> None:

@@ -22,6 +22,7 @@ from benchmarks import (
   duration_ablation,
   duration_bias,
   engines,
+  ideator_claims,
   learner_step,
   machine,
   mesh_memory,
@@ -35,6 +36,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PAGES = (
   'README.md',
   'docs/duration_aware.md',
+  'docs/ideator.md',
   'docs/learner.md',
   'docs/ml_agent.md',
   'docs/rl_for_mle.md',
@@ -62,6 +64,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
   'ablation': ('duration_ablation', duration_ablation.table),
   'staleness': ('staleness', staleness.table),
   'ml agent': ('ml_agent_claims', ml_agent_claims.table),
+  'ideator claims': ('ideator_claims', ideator_claims.table),
   'whole solutions': ('rl_for_mle_claims', rl_for_mle_claims.table),
   'weight sync': ('weight_sync', weight_sync.table),
 }

@@ -17,7 +17,8 @@ evaluate
 qwen3-8b
   command   python -m jaxagent.main --config=configs/ideator.py:qwen3-8b
             --config.model.path=DIR --config.implementer.model=NAME
-            --config.implementer.base_url=URL
+            --config.implementer.base_url=URL --config.ideator.model=NAME
+            --config.ideator.base_url=URL
   hardware  8 x A100 80 GB for the policy (the paper has 128 A10G, one an idea, for
             executions)
   paper     001, 4.1 and appendix: Qwen3-8B with LoRA of rank 32, 1000 + 100 states
@@ -33,11 +34,9 @@ def get_config(arg: str = '') -> common.ConfigDict:
   variant = common.variant(arg, ('tiny', 'collect', 'evaluate', 'qwen3-8b'))
   config = common.base('ideator')
   config.name = 'ideator'
-  config.variant = variant
-  # The stages of one run, each by itself.
-  config.work_dir = (
-    f'workdir/ideator-{"tiny" if variant in _STAGES else variant}'
-  )
+  # Stages are of one run, and share its work directory.
+  config.variant = 'tiny' if variant in _STAGES else variant
+  config.work_dir = f'workdir/ideator-{config.variant}'
   config.stage = variant if variant in _STAGES else 'all'
   # One execution an idea: durations differ by the program alone.
   config.rl.weighting = 'none'
@@ -105,7 +104,10 @@ def _paper(config: common.ConfigDict) -> None:
   config.implementer.max_steps = 50
   config.implementer.time_limit_s = 3600.0
   config.implementer.max_concurrency = 128
+  config.ideator.kind = 'openai'  # who answers in the pool: open in the paper
+  config.ideator.arms = ('none', 'null', 'vague', 'openai')
   config.ideator.answers = 0  # no SFT
+  config.pool.runs_per_task = 90
   config.pool.train_per_task = 100  # of 10 tasks: 1000 states
   config.pool.valid_per_task = 10
   config.rollout.engine = 'vllm'

@@ -72,11 +72,16 @@ def config_record(config: ConfigDict) -> dict:
       _put(record, name, options.as_dict(checks.get(config, name)))
   for name, key in sections.RETIRED.items():
     _put(record, name, key.value)
+  _leave_out_free(record, config)
+  return {k: v for k, v in record.items() if k not in _PLACE}
+
+
+def _leave_out_free(record: dict, config: ConfigDict) -> None:
+  """Takes out, in place, what a resumed run may change, such as calls in flight."""
   for role, section in sections.known(config).items():
     if issubclass(section, Endpoint):
-      for name in section.free:  # how fast or how dear, not what
+      for name in section.free:
         record.get(role, {}).pop(name, None)
-  return {k: v for k, v in record.items() if k not in _PLACE}
 
 
 def _put(record: dict, name: str, value: object) -> None:
@@ -149,6 +154,7 @@ def _check_same_config(config: ConfigDict, file: pathlib.Path) -> None:
     os.replace(temporary, file)
     return
   before = _completed(_read(file), record, config)
+  _leave_out_free(before, config)  # an older version may have them
   changed = _differences(before, record)
   if changed:
     shown = '; '.join(f'{k}: {a!r} -> {b!r}' for k, a, b in changed[:5])

@@ -31,7 +31,7 @@ class Endpoint(Section):
   """
 
   without: ClassVar[str] = 'scripted'
-  # Options that say how fast or how dear, not what: a resumed run may change them.
+  # Options that do not change what is there already: a resumed run may change them.
   free: ClassVar[tuple[str, ...]] = ('max_concurrency',)
 
   kind: str = option(

@@ -90,7 +90,7 @@ def give_template(exported: pathlib.Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-  """Returns the exit code: 2 for what the user can fix."""
+  """Returns the exit code: 2 for an error of the user."""
   parser = argparse.ArgumentParser(
     prog='python -m jaxagent.recipes.ideator',
     description=__doc__,

@@ -13,6 +13,18 @@ from jaxagent.recipes.ideator.types_of import MAX_TOKENS
 from jaxagent.rewards.ideator import FIRST_SCORES
 
 BEFORE = ('best', 'last')
+# What paper 001 leaves open; docs/ideator.md has the reasons for each value.
+OPEN = (
+  'rl.policy_lr',
+  'rl.clip_low',
+  'rl.clip_high',
+  'rollout.temperature',
+  'rollout.max_new_tokens',
+  'rollout.chat_template_kwargs',
+  'implementer.kind',
+  'implementer.model',
+  'ideator.first_score',
+)
 # Ideators that are no policy: of collection, and of arms beside the policies.
 KINDS = ('scripted', 'openai', 'null', 'vague', 'blind', 'none')
 
@@ -72,6 +84,9 @@ class PricedEndpoint(TextEndpoint):
 class ImplementerOptions(PricedEndpoint):
   """The frozen model that writes and runs code, and may ask for help."""
 
+  # Further pairs may be evaluated later: each has results of its own.
+  free: ClassVar[tuple[str, ...]] = (*PricedEndpoint.free, 'also')
+
   kind: str = with_default(
     Endpoint,
     'kind',
@@ -121,6 +136,7 @@ class IdeatorOptions(PricedEndpoint):
   """The Ideator: who answers while the pool is made, its prompt, its reward."""
 
   without: ClassVar[str] = 'scripted'
+  free: ClassVar[tuple[str, ...]] = (*PricedEndpoint.free, 'arms', 'boards')
 
   kind: str = with_default(
     Endpoint,
@@ -190,6 +206,18 @@ class IdeatorOptions(PricedEndpoint):
     help='Folder with human leaderboards, TASK.csv with a column score, best first; a '
     "task without one has its reference board. '': no folder.",
     advanced=True,
+  )
+
+  relations = (
+    relation(
+      'arms',
+      'model',
+      'base_url',
+      holds=lambda arms, model, url: 'openai' not in arms or str(model).strip(),
+      say='{at}arms={arms!r} holds openai, and {at}model is empty: name the model that '
+      'the endpoint {base_url} serves, or leave openai out.',
+      stage='run',
+    ),
   )
 
 

@@ -15,6 +15,17 @@ from jaxagent.records import Evaluated
 from jaxagent.report.page import clean, environment, write_page
 
 _HERE = pathlib.Path(__file__).parent
+# Title -> figure of an arm.
+COLUMNS = {
+  'Avg@3': 'avg_at_3',
+  'Best@3': 'best_at_3',
+  'Percentile': 'percentile_at_3',
+  'Ideas that improve': 'improve',
+  'Calls': 'calls',
+  'Steps': 'steps',
+  'Seconds of execution': 'exec_s',
+  'Money': 'money',
+}
 _FATE = {
   True: 'improved',
   False: 'did not improve',
@@ -26,6 +37,7 @@ def write(
   path: str | os.PathLike,
   evaluated: Mapping[str, Sequence[Evaluated]],
   higher_is_better: Mapping[str, bool],
+  table: Mapping[str, Any] = {},
   *,
   per_task: int = 2,
 ) -> pathlib.Path:
@@ -33,6 +45,7 @@ def write(
 
   evaluated: label of an arm -> its runs.
   higher_is_better: of the metric, by task.
+  table: label -> split -> figures of the arm, as `figures.arms` has them.
   per_task: runs of an arm and task that are shown, those that ask first.
   """
   shown = []
@@ -44,8 +57,38 @@ def write(
         up = higher_is_better[record.task]
         shown.append(_conversation(label, record, up))
   template = (_HERE / 'dialogue.html.j2').read_text(encoding='utf-8')
-  page = environment().from_string(template).render(runs=shown)
+  page = (
+    environment()
+    .from_string(template)
+    .render(runs=shown, arms=_arms(table), columns=list(COLUMNS))
+  )
   return write_page(path, page)
+
+
+def _arms(table: Mapping[str, Any]) -> list[dict[str, Any]]:
+  """Returns the rows of the table of arms."""
+  rows = []
+  for label, splits in table.items():
+    for split, row in splits.items():
+      cells = [row[name] for name in COLUMNS.values()]
+      kinds = ', '.join(
+        f'{name} {share:.0f} %' + _effect(row['effectiveness'].get(name))
+        for name, share in row['types'].items()
+        if share
+      )
+      rows.append(
+        {
+          'label': clean(label),
+          'split': clean(split),
+          'cells': cells,
+          'kinds': clean(kinds),
+        }
+      )
+  return rows
+
+
+def _effect(found: tuple[int, float] | None) -> str:
+  return '' if found is None else f' ({found[1]:.0f} % of {found[0]} improve)'
 
 
 def _calls(record: Evaluated) -> int:

@@ -1,7 +1,7 @@
 """Arms of paper 001: whole runs of an Implementer, each with its Ideator.
 
 A run starts from the task's starter files. Its last valid submission counts with its
-score on the private rows; that of the best one by validation stands beside it.
+score on the private rows; that of the best one by validation is reported beside it.
 """
 
 from __future__ import annotations

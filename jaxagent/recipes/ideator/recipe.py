@@ -11,7 +11,9 @@ from jaxagent.config import checks, endpoints
 from jaxagent.config.tasks import choose_tasks, folder
 from jaxagent.envs.tasks import load_task
 from jaxagent.errors import UserError
+from jaxagent.options import shown
 from jaxagent.recipes.ideator.config import (
+  OPEN,
   ClassifierOptions,
   IdeatorOptions,
   ImplementerOptions,
@@ -55,6 +57,12 @@ def _template(config: ConfigDict) -> str:
   except (ValueError, OSError) as error:
     return f'config.ideator.prompt: {checks.line(error)}'
   return ''
+
+
+def _extra(config: ConfigDict) -> str:
+  if 'openai' in config.ideator.arms:
+    return ''
+  return endpoints.extra_rule('ideator').check(config)
 
 
 def _boards(config: ConfigDict) -> str:
@@ -111,7 +119,8 @@ class Ideator(TrainedPolicy):
     checks.Rule(
       ('ideator.boards', 'tasks.heldin', 'tasks.heldout'), _boards, 'run'
     ),
-    *map(endpoints.extra_rule, ('implementer', 'ideator', 'classifier')),
+    *map(endpoints.extra_rule, ('implementer', 'classifier')),
+    checks.Rule(('ideator.extra', 'ideator.kind', 'ideator.arms'), _extra),
   )
   _pool: Pool
 
@@ -232,6 +241,7 @@ class Ideator(TrainedPolicy):
       context.work / 'conversations.html',
       evaluated,
       {task: context.spec(task).higher_is_better for task in self.starts},
+      table,
     )
     print(f'conversations {page}')
     _say(table)
@@ -256,6 +266,23 @@ class Ideator(TrainedPolicy):
           name = label_of(label, implementer)
           found[name] = kept.evaluated(context.work, name)
     return found
+
+  def plan(self, heldin: Sequence[str], heldout: Sequence[str]) -> list[str]:
+    own, rl = self.config.ideator, self.config.rl
+    lines = super().plan(heldin, heldout)
+    if self.runs_rl:
+      at = next(n for n, line in enumerate(lines, 1) if line[2:5] == 'rl ')
+      lines[at:at] = [
+        f'             {rl.batch_size // rl.group_size} states x {rl.group_size} '
+        f'ideas, loss {rl.aggregation}, checkpoint every {rl.checkpoint_every}; trace '
+        f'of {own.max_trace_tokens} tokens, compared with the {own.before} score, '
+        f'margin {own.margin:g}',
+        '             left open by the paper: '
+        + ', '.join(
+          f'{key}={shown(checks.get(self.config, key))}' for key in OPEN
+        ),
+      ]
+    return lines
 
   def collected_plan(self, tasks: int) -> str:
     pool, own = self.config.pool, self.config

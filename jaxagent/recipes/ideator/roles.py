@@ -41,7 +41,7 @@ def implementer(
 ) -> FrozenRole:
   """Returns the role of an Implementer.
 
-  seek_help: whether it is offered to ask; only an endpoint's model reads it.
+  seek_help: whether asking is offered; it is in the prompt of an endpoint's model alone.
   kind: which one; '': that of `config.implementer.kind`.
   """
   kind = kind or context.config.implementer.kind

@@ -11,6 +11,7 @@ import json
 import pathlib
 import threading
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,7 @@ class PaidModel:
     prices = dict(options.prices)
     self._purse.hold(digest, money(prices, estimate, options.max_tokens))
     began = time.monotonic()
+    tokens: dict[str, int] = {}
     try:
       with self._client.meter() as tokens:
         text = self._client.complete(
@@ -160,6 +162,12 @@ class PaidModel:
         )
     except BaseException:
       self._purse.let_go(digest)
+      if tokens.get('tokens'):  # of answers that were cut, and are in no cache
+        self._purse.pay(
+          f'{digest}-{uuid.uuid4().hex[:8]}',
+          tokens['prompt_tokens'],
+          tokens['tokens'],
+        )
       raise
     seconds = time.monotonic() - began
     thoughts = text.thoughts

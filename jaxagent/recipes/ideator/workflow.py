@@ -139,7 +139,7 @@ class IdeaWorkflow:
     return execute(self._env, work.call.request, str(work.key))
 
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
-    """Returns metrics of a batch; one without a value is left out."""
+    """Returns metrics of a batch; what is not known of it is left out."""
     groups: dict[str, list[float]] = {}
     records: list[IdeaRecord] = []
     for sample in samples:

@@ -244,6 +244,17 @@ def test_asking_stops_before_the_limit_and_a_higher_one_resumes(tmp_path):
   assert [json.loads(line)['cost'] for line in lines] == [910.0] * GROUP
 
 
+def test_answers_that_were_cut_cost_money_though_they_are_of_no_use(tmp_path):
+  cut = said(PROGRAM[:9])
+  cut['choices'][0]['finish_reason'] = 'length'
+  with serving(lambda body, number: cut) as (url, asked):
+    host = host_of(url, tmp_path, implementer_prices=PRICES)
+    ended = group(host)
+  assert [record for record, _ in ended] == [None] * GROUP
+  purse = roles.purse_of(host.config.implementer, IMPLEMENTER, tmp_path)
+  assert purse.spent == 910.0 * len(asked)
+
+
 # Types ----------------------------------------------------------------------------
 
 

@@ -149,11 +149,16 @@ def test_a_run_reads_as_a_conversation_with_hostile_text_escaped(tmp_path):
     ran(4.0),
     asked(kind='', format_error='ACTION is missing'),
   )
-  path = dialogue.write(tmp_path / 'page.html', {'rl': [record]}, {'t': False})
+  table = {'rl': {'heldin': arm(record)}}
+  path = dialogue.write(
+    tmp_path / 'page.html', {'rl': [record]}, {'t': False}, table
+  )
   page = path.read_text()
   assert f'{MODEL}, improved' in page and 'ACTION is missing' in page
   assert '<script>' not in page and '&lt;script&gt;' in page
   assert page.index('x = 1') < page.index('alert(1)')
+  assert '<b>rl</b></td><td>heldin</td>' in page
+  assert f'{MODEL} 100 % (100 % of 1 improve)' in page
 
 
 # Money ----------------------------------------------------------------------------

@@ -51,6 +51,8 @@ def refusal(changes) -> str:
     ({'implementer.extra': {'top_p': 0.9}}, ('implementer.extra', 'endpoint')),
     ({'classifier.kind': 'openai'}, ('classifier.model', 'rule')),
     ({'ideator.kind': 'openai'}, ('ideator.model', 'scripted')),
+    ({'ideator.arms': ('openai',)}, ('ideator.model', 'leave openai out')),
+    ({'ideator.extra': {'top_p': 0.9}}, ('ideator.extra', 'endpoint')),
     (
       {'ideator.boards': '/nowhere'},
       ("ideator.boards='/nowhere'", 'no folder'),
@@ -82,12 +84,17 @@ def test_a_board_that_measures_nothing_is_refused_by_task_and_file(
   assert 'task wine' in text and 'wine.csv' in text and words in text
 
 
+def test_an_arm_behind_an_endpoint_may_have_more_in_its_requests():
+  arm = {'ideator.arms': ('openai',), 'ideator.model': 'x'}
+  settings.validate(config_of(arm | {'ideator.extra': {'top_p': 0.9}}))
+
+
 def test_a_good_board_is_taken(tmp_path):
   (tmp_path / 'wine.csv').write_text('score\n0.1\n0.9\n')
   settings.validate(config_of({'ideator.boards': str(tmp_path)}))
 
 
-def test_speed_and_prices_are_not_what_a_run_is():
+def test_speed_prices_and_arms_may_change_between_two_starts():
   one = settings.config_record(config_of({}))
   other = settings.config_record(
     config_of(
@@ -95,11 +102,21 @@ def test_speed_and_prices_are_not_what_a_run_is():
         'implementer.max_concurrency': 99,
         'ideator.prices': {'prompt': 1.0, 'completion': 2.0},
         'ideator.max_spend': 5.0,
+        'ideator.arms': ('none',),
+        'implementer.also': ('scripted_relative',),
       }
     )
   )
   assert one == other
   assert one != settings.config_record(config_of({'ideator.max_calls': 3}))
+
+
+def test_the_variants_of_single_stages_continue_the_run_of_the_default():
+  whole = ideator.get_config()
+  for stage in ('collect', 'evaluate'):
+    one = ideator.get_config(stage)
+    assert settings.config_record(one) == settings.config_record(whole)
+    assert one.stage == stage and one.work_dir == whole.work_dir
 
 
 def test_a_dry_run_of_the_paper_names_its_numbers(capsys):
@@ -109,4 +126,14 @@ def test_a_dry_run_of_the_paper_names_its_numbers(capsys):
   settings.validate(config)
   dry_run.print_plan(config)
   said = capsys.readouterr().out
-  assert '62 updates of 128 ideas' in said and 'grpo' in said
+  for words in (
+    '62 updates of 128 ideas (grpo',
+    'KL 0',
+    '540 runs of up to 50 messages',  # 90 of each bundled held-in task
+    '16 states x 8 ideas, loss seq-mean-token-mean, checkpoint every 10',
+    'trace of 32000 tokens',
+    'left open by the paper: rl.policy_lr=1e-05, rl.clip_low=0.2',
+    'rollout.temperature=1.0, rollout.max_new_tokens=4096',
+    '128 slots',
+  ):
+    assert words in said, words
