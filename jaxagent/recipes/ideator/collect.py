@@ -12,7 +12,7 @@ from jaxagent.data.prompts import Feed
 from jaxagent.envs.implementer_env import ImplementerEnvironment
 from jaxagent.errors import MachineryError, UserError, tolerated
 from jaxagent.interactions import Interaction, RolloutState
-from jaxagent.metrics import ProgressBar as ProgressBar
+from jaxagent.metrics import ProgressBar
 from jaxagent.recipes.ideator import pool as pools
 from jaxagent.recipes.ideator import roles
 from jaxagent.recipes.ideator.interaction import (
