@@ -50,7 +50,10 @@ def run(context: RunContext, starts: Mapping[str, Start]) -> Pool:
   ]
   try:
     if path.exists():
-      return pools.read(path)
+      found = pools.read(path)
+      for folder in folders:  # a kill may have come in between
+        rollouts.forget(folder)
+      return found
     made = pools.split(
       _with_noise(context, _asked(context, starts)),
       train_per_task=context.config.pool.train_per_task,
