@@ -216,6 +216,7 @@ _SOLUTIONS: dict[str, str] = {
 
 # A key that ends in '/' admits every name beneath it.
 METRICS: dict[str, str] = _VERL | _JAXAGENT | _SOLUTIONS
+_added: dict[str, str] = {}  # of recipes that this process runs
 
 
 def add(described: Mapping[str, str]) -> None:
@@ -230,19 +231,20 @@ def add(described: Mapping[str, str]) -> None:
         f'metric {name!r} of a recipe must be PREFIX/NAME and not one of '
         'jaxagent.metrics.METRICS; give it another name.'
       )
-  METRICS.update(described)
+  _added.update(described)
 
 
 def check_names(names: Iterable[str]) -> None:
   """Raises ValueError for the first name that `METRICS` does not admit."""
+  known = METRICS | _added
   for name in names:
-    if name in METRICS and not name.endswith('/'):
+    if name in known and not name.endswith('/'):
       continue
     parts = name.split('/')
     prefixes = ('/'.join(parts[:i]) + '/' for i in range(1, len(parts)))
-    if parts[-1] and any(p in METRICS for p in prefixes):
+    if parts[-1] and any(p in known for p in prefixes):
       continue
-    near = difflib.get_close_matches(name, METRICS, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f'; did you mean {", ".join(near)}?' if near else '.'
     raise ValueError(
       f'unknown metric {name!r}{hint} A new metric is added with its '

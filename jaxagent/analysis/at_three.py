@@ -86,6 +86,6 @@ def _columns(rows: np.ndarray) -> int:
   n = int(rows.shape[1])
   if n < K:
     raise ValueError(
-      f'Avg@3 and Best@3 need 3 runs of a task; there are {n}. Raise eval.runs.'
+      f'Avg@3 and Best@3 need 3 runs of a task; there are {n}. Raise eval.trajectories_per_task.'
     )
   return n

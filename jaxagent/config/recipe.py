@@ -96,16 +96,16 @@ class Recipe(abc.ABC):
   def plan(self, heldin: Sequence[str], heldout: Sequence[str]) -> list[str]:
     """Returns the lines of `--dry_run` about its stages, numbered from 2 on."""
 
-  def stand_ins(self, host: RunContext) -> Sequence[Any]:
+  def stand_ins(self, context: RunContext) -> Sequence[Any]:
     """Returns the text models of which those that are scripted are named."""
-    return (host.expert, host.editor, host.env.reader)
+    return (context.expert, context.editor, context.env.reader)
 
   def check_work_dir(self, work: pathlib.Path) -> None:
     """Raises UserError where the work directory lacks what the stage needs."""
     return
 
   @abc.abstractmethod
-  def run(self, host: RunContext, stack: contextlib.ExitStack) -> None:
+  def run(self, context: RunContext, stack: contextlib.ExitStack) -> None:
     """Runs the stages; what must be closed is pushed on `stack`."""
 
 

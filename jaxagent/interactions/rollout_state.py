@@ -114,7 +114,7 @@ class RolloutState:
       ) from error
     if not isinstance(step, Transition):
       raise InteractionError(
-        f'{self._name}.{method} gave a {type(step).__name__}, not a Step.'
+        f'{self._name}.{method} gave a {type(step).__name__}, not a Transition.'
       )
     return step
 

@@ -12,6 +12,7 @@ import argparse
 import keyword
 import pathlib
 import re
+import shlex
 import sys
 
 from jaxagent import records
@@ -43,6 +44,11 @@ def new(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
       f'recipe name {name!r} is taken by a recipe, a kind of record or an option; '
       f'choose another than: {", ".join(sorted(taken))}.'
     )
+  if odd := next((mark for mark in ':\\"' if mark in str(folder)), ''):
+    raise ValueError(
+      f'--dir={folder} holds a {odd}, which the FILE of --config=FILE:VARIANT cannot '
+      'have; choose another folder.'
+    )
   paths = [folder / file for file in FILES]
   for path in paths:
     if path.exists():
@@ -51,7 +57,7 @@ def new(name: str, folder: pathlib.Path) -> list[pathlib.Path]:
   words = {
     '@NAME@': name,
     '@CLASS@': ''.join(part.capitalize() for part in name.split('_')),
-    '@DIR@': str(folder),
+    '@DIR@': shlex.quote(str(folder)),
   }
   for path in paths:
     text = (TEMPLATE / f'{path.name}.txt').read_text(encoding='utf-8')
@@ -91,7 +97,9 @@ def main(argv: list[str] | None = None) -> int:
     return 2
   for path in paths:
     print(path)
-  print(f'run it: python -m jaxagent.main --config={paths[1]}')
+  print(
+    f'run it: python -m jaxagent.main --config={shlex.quote(str(paths[1]))}'
+  )
   return 0
 
 

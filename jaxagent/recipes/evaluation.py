@@ -15,7 +15,7 @@ from jaxagent import audit, types
 from jaxagent.data.prompts import Feed
 from jaxagent.errors import MachineryError, tolerated
 from jaxagent.interactions import Interaction, RolloutState
-from jaxagent.metrics import ProgressBar as ProgressBar
+from jaxagent.metrics import ProgressBar
 from jaxagent.recipes.starts import write_json
 from jaxagent.records import Evaluated, TakenStep, reward_of
 from jaxagent.rollout.requests import ExecutionRequest

@@ -11,14 +11,16 @@ from jaxagent.rollout.scheduler import Scheduler
 class BackgroundPoller:
   """`with BackgroundPoller(scheduler, version): ...` takes in and issues meanwhile.
 
-  An exception of the scheduler ends the pump and is raised at the exit.
+  An exception of the scheduler ends its thread and is raised at the exit.
   """
 
   def __init__(self, scheduler: Scheduler, version: int):
     self._scheduler, self._version = scheduler, version
     self._stop = threading.Event()
     self._error: BaseException | None = None
-    self._thread = threading.Thread(target=self._run, name='pump', daemon=True)
+    self._thread = threading.Thread(
+      target=self._run, name='poller', daemon=True
+    )
 
   def __enter__(self) -> BackgroundPoller:
     self._thread.start()

@@ -63,7 +63,7 @@ class ExecutionRequest:
 
 @dataclasses.dataclass(frozen=True)
 class GenerationResult:
-  """Result of an `GenerationRequest`. completion None: infrastructure, see `error`."""
+  """Result of a `GenerationRequest`. completion None: infrastructure, see `error`."""
 
   key: Key
   completion: Completion | TextCompletion | str | None
@@ -72,7 +72,7 @@ class GenerationResult:
 
 @dataclasses.dataclass(frozen=True)
 class ExecutionResult:
-  """Result of a `ExecutionRequest`; `executed.outcome` may be infrastructure."""
+  """Result of an `ExecutionRequest`; `executed.outcome` may be infrastructure."""
 
   key: Key
   attempt: int

@@ -6,7 +6,7 @@
   scheduler.mark_trained(batch.prompt_ids, update=version)
 
 The scheduler owns no thread and never asks the system for the time: the same
-code runs on a virtual clock. It is thread-safe, so that a `Pump` can keep
+code runs on a virtual clock. It is thread-safe, so that a `BackgroundPoller` can keep
 samplers and executors busy while the learner computes.
 
 Without a learner (`deliver`) there are no batches: `run_out` carries out whatever the

@@ -226,7 +226,7 @@ class Instrumenter:
 
 
 class ProgramModel:
-  """The prompted model of `config.writer`, in the place of a `Policy`.
+  """The prompted model of `config.writer`, in the place of a `PolicySampler`.
 
   It is measured: an answer that is empty or cut at its limit of tokens counts against
   it. How it fences its program does not count: the fences are rewritten as the parser

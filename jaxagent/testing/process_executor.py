@@ -78,7 +78,7 @@ class ProcessExecutor:
     slots: processes.
     look_ahead: works that may queue beyond the slots.
     silent_s: a worker that has not been heard of for so long is killed.
-    journal: as `JournalledInbox`'s.
+    journal: as `JournalledQueue`'s.
   """
 
   def __init__(

@@ -15,7 +15,7 @@ from jaxagent.rollout.requests import ExecutionResult, GenerationResult
 class VirtualInbox:
   """Samplers and executors say here what happens when.
 
-  journal: as `JournalledInbox`'s.
+  journal: as `JournalledQueue`'s.
   """
 
   def __init__(self, clock: VirtualClock, journal: Journal | None = None):

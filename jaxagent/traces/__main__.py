@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jaxagent import records
 from jaxagent.envs import tasks
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.files import disk
@@ -73,9 +74,9 @@ def _submission(task: str, tasks_dir: pathlib.Path) -> str:
 def _trajectories(run: pathlib.Path) -> Iterator[tuple[str, Trajectory]]:
   """(whose, trajectory) of all; raises ValueError for a damaged file."""
   for path in sorted((run / 'eval').glob('*.json')):
-    records = _json(path, path.read_text(encoding='utf-8'))
-    if isinstance(records, list):  # starts.json is none
-      for value in records:
+    found = _json(path, path.read_text(encoding='utf-8'))
+    if isinstance(found, list):  # starts.json is none
+      for value in found:
         yield path.stem, _read(path, Evaluated, value)
   path = run / 'collect' / 'trajectories.jsonl'
   if path.exists():
@@ -118,6 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   flags = flag_parser.parse_args(argv)
   out = flags.out or flags.run / 'mlagentbench'
   try:
+    records.load_noted(flags.run)
     written = export(flags.run, out, flags.tasks_dir, flags.workspaces)
   except (ValueError, OSError) as error:
     print(f'error: {error}', file=sys.stderr)

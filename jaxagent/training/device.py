@@ -245,7 +245,6 @@ def has_rl(work: pathlib.Path) -> bool:
 
 def _untrained(work: pathlib.Path) -> UserError:
   return UserError(
-    f'{work / "rl"} holds no RL checkpoint; train first with '
-    '--config=configs/stepwise_ppo.py, or name the work directory of a '
-    'trained run with --work_dir.'
+    f'{work / "rl"} holds no RL checkpoint; train first with the same config and '
+    '--config.stage=all, or name the work directory of a trained run with --work_dir.'
   )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 import subprocess
 import sys
 
@@ -317,6 +318,17 @@ def test_a_folder_that_cannot_be_made_is_named_in_one_line(tmp_path, capsys):
   assert error == f'error: --dir={folder} cannot be written: Not a directory\n'
 
 
+@pytest.mark.parametrize('mark', (':', '\\u', '"'))
+def test_a_folder_whose_config_could_not_be_named_is_refused(
+  tmp_path, capsys, mark
+):
+  folder = tmp_path / f'a{mark}b'
+  assert command.main(['new', 'demo', '--dir', str(folder)]) == 2
+  error = capsys.readouterr().err
+  assert f'holds a {mark[0]}, which' in error and error.count('\n') == 1
+  assert not folder.exists()
+
+
 @pytest.mark.parametrize(
   'text, problem',
   [('x = 1', 'it has no function get_config'),
@@ -345,10 +357,12 @@ def test_a_written_recipe_is_never_overwritten(tmp_path, capsys):
 
 @pytest.mark.parametrize('name', ('demo', 'my_idea2'))
 def test_a_written_recipe_can_be_planned_outside_of_the_checkout(
-  tmp_path, name
+  tmp_path, capsys, name
 ):
   folder = tmp_path / "it's here"
   assert command.main(['new', name, '--dir', str(folder)]) == 0
+  *_, said = capsys.readouterr().out.splitlines()
+  assert shlex.split(said)[-1] == f'--config={folder / "config.py"}'
   done = _main(
     tmp_path, 'jaxagent.main', f'--config={folder / "config.py"}', '--dry_run'
   )

@@ -412,7 +412,10 @@ PAIRS = [
   ),
   ({'sandbox.ray_address': 'auto'}, "for .*backend='ray', not 'local'"),
   ({'eval.k': 1000}, 'eval.k=1000 .*trajectories_per_task='),
-  ({'solution.samples': 4}, 'eval.k=8 .*solution.samples=4'),
+  (
+    {'solution.samples': 4, 'recipe': 'solutions'},
+    'eval.k=8 .*solution.samples=4',
+  ),
   (
     {'instrumenter.kind': 'openai', 'instrumenter.base_url': 'ftp://x'},
     "instrumenter.base_url='ftp://x'",

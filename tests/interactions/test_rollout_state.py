@@ -112,7 +112,7 @@ NAN = float('nan')
   'first, second, words',
   [
     (Transition(None), None, 'no open call and gives no credits'),
-    ('text', None, 'gave a str, not a Step'),
+    ('text', None, 'gave a str, not a Transition'),
     (Transition(None, ('call',)), None, 'asks for a str'),
     (Transition(None, (Generate(0, PROMPT, 'oracle'),)), None, "role 'oracle'"),
     (Transition(None, (Generate(0, PROMPT[:0]),)), None, 'an empty prompt'),

@@ -68,7 +68,7 @@ class Neighbours(OneTurn):
     return {task: Problem(task, f'{task}, neighbours: ') for task in tasks}
 
   def demonstrations(self):
-    problems = self.problems(self.host.heldin).values()
+    problems = self.problems(self.context.heldin).values()
     for few in range(1, self.config.neighbours.most + 1):
       yield from ((problem, str(few)) for problem in problems)
 
@@ -94,11 +94,11 @@ class Neighbours(OneTurn):
 
   def evaluate(self, label):
     """Asks about the held-out tasks alone, three times each."""
-    problems = self.problems(self.host.heldout)
+    problems = self.problems(self.context.heldout)
     OneTurnEvaluation(self, label, problems, each=3).run()
 
   def figures(self, labels):
-    work = self.host.work
+    work = self.context.work
     return {'asked': {one: len(kept.evaluated(work, one)) for one in labels}}
 
 

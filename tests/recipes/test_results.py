@@ -103,5 +103,6 @@ def test_prompts_are_measured_before_sft(tmp_path):
 
 
 def test_evaluation_of_an_untrained_run_is_refused(tmp_path):
-  with pytest.raises(UserError, match='holds no RL checkpoint; train first'):
+  with pytest.raises(UserError, match='holds no RL checkpoint; train') as error:
     device.check_trained(tmp_path)
+  assert '.py' not in str(error.value)  # of whatever recipe

@@ -11,6 +11,8 @@ import pytest
 from jaxagent import audit, records
 from jaxagent.files import modules
 from jaxagent.records import codec
+from jaxagent.traces import __main__ as traces
+from jaxagent.types import Outcome
 
 RECIPE = """
 import dataclasses
@@ -70,6 +72,20 @@ def test_the_audit_finds_the_class_that_a_run_has_noted(run, capsys):
     assert '1 rewards derived again, 1 of them sealed, 0 differences' in (
       capsys.readouterr().out
     )
+
+
+def test_traces_are_written_of_a_run_with_a_record_of_its_own(run, capsys):
+  made = _record(run)(luck=0.25, outcome=Outcome.OK)
+  one = records.Evaluated(
+    task='wine', index=0, split='heldin', score=0.5,
+    steps=(records.TakenStep(record=made, reward=0.5),),
+  )  # fmt: skip
+  (run / 'eval').mkdir()
+  (run / 'eval' / 'rl.json').write_text(json.dumps([one.to_json()]))
+  records.note(run, type(made))
+  codec._known.pop('luck', None)
+  assert traces.main([str(run)]) == 0, capsys.readouterr().err
+  assert '1 traces below' in capsys.readouterr().out
 
 
 def test_without_the_note_the_kind_is_named_as_unknown(run, capsys):

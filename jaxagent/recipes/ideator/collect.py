@@ -12,7 +12,7 @@ from jaxagent.data.prompts import Feed
 from jaxagent.envs.implementer_env import ImplementerEnvironment
 from jaxagent.errors import MachineryError, UserError, tolerated
 from jaxagent.interactions import Interaction, RolloutState
-from jaxagent.metrics import ProgressBar as ProgressBar
+from jaxagent.metrics import ProgressBar
 from jaxagent.recipes.ideator import pool as pools
 from jaxagent.recipes.ideator import roles
 from jaxagent.recipes.ideator.interaction import (
@@ -50,7 +50,10 @@ def run(context: RunContext, starts: Mapping[str, Start]) -> Pool:
   ]
   try:
     if path.exists():
-      return pools.read(path)
+      found = pools.read(path)
+      for folder in folders:  # a kill may have come in between
+        rollouts.forget(folder)
+      return found
     made = pools.split(
       _with_noise(context, _asked(context, starts)),
       train_per_task=context.config.pool.train_per_task,

@@ -34,6 +34,7 @@ from jaxagent.envs.implementer_state import (
   Scored,
 )
 from jaxagent.envs.interfaces import MOST_THOUGHTS
+from jaxagent.envs.parser import plain
 from jaxagent.envs.step_env import FLOOR_S
 from jaxagent.interactions import (
   POLICY,
@@ -57,7 +58,8 @@ from jaxagent.recipes.ideator.types_of import type_of_family
 from jaxagent.types import NoReward, Outcome
 
 IMPLEMENTER, IDEATOR = 'implementer', 'ideator'  # roles
-MOST_DIFFED = 50_000  # characters; a diff of more takes too long to find
+# Of both programs; a diff of more takes too long: cubic in lines that come often.
+MOST_DIFFED, MOST_DIFFED_LINES = 50_000, 2_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,6 +245,7 @@ class Runs:
   def _acted(self, at: At, number: int, text: str) -> Transition:
     """The step after a message of the Implementer."""
     turn = parse_turn(text, seek_help=self._adviser is not None)
+    text = plain(text)  # the Ideator's tokenizer reads it
     if turn.kind == FINISH:
       return _end(at)
     if turn.kind in PROGRAMS:
@@ -509,11 +512,8 @@ def _diff(present: Scored | None, program: Program) -> str:
   before = present.program.code if present else ''
   if len(before) + len(program.code) > MOST_DIFFED:
     return ''
-  lines = difflib.unified_diff(
-    before.splitlines(),
-    program.code.splitlines(),
-    'before',
-    'after',
-    lineterm='',
-  )
+  old, new = before.splitlines(), program.code.splitlines()
+  if len(old) + len(new) > MOST_DIFFED_LINES:
+    return ''
+  lines = difflib.unified_diff(old, new, 'before', 'after', lineterm='')
   return '\n'.join(lines)

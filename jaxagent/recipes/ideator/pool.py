@@ -203,8 +203,8 @@ def write(path: pathlib.Path, pool: Pool) -> None:
 def read(path: pathlib.Path) -> Pool:
   """Reads what `write` wrote.
 
-  Raises PoolError, naming file and line, where it is damaged; OSError where it is not
-  there.
+  Raises PoolError, naming file and line, where it is damaged or a split is empty;
+  OSError where it is not there.
   """
   found: dict[str, list[HelpState]] = {'train': [], 'valid': []}
   with path.open(encoding='utf-8') as file:
@@ -217,4 +217,9 @@ def read(path: pathlib.Path) -> Pool:
           f'{path}:{number} is damaged ({error}); put back a copy, or remove the '
           'file: the pool is then made again.'
         ) from error
+  if empty := next((name for name in found if not found[name]), ''):
+    raise PoolError(
+      f'{path} holds no state of the split {empty!r}; put back a copy, or remove the '
+      'file: the pool is then made again.'
+    )
   return Pool(tuple(found['train']), tuple(found['valid']))

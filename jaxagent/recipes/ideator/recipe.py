@@ -144,10 +144,17 @@ class Ideator(TrainedPolicy):
 
   def prepare(self) -> None:
     from jaxagent.recipes import scoring
-    from jaxagent.recipes.ideator import collect
+    from jaxagent.recipes.ideator import collect, figures
     from jaxagent.recipes.stages import timed
 
     scoring.scales(self.context, self.starts)
+    try:  # before the hours that the arms are measured after
+      figures.boards_of(self.context, self.starts)
+    except ValueError as error:
+      raise UserError(
+        f'{error} Give a weaker starter, or measure the task anew: '
+        'python -m jaxagent.tasks measure TASK.'
+      ) from error
     with timed(self.context, 'collect'):
       self._pool = collect.run(self.context, self.starts)
     print(

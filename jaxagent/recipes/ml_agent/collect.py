@@ -20,7 +20,7 @@ from jaxagent.data.prompts import Feed
 from jaxagent.envs.interfaces import TextModelError
 from jaxagent.errors import MachineryError, UserError, in_one_line, tolerated
 from jaxagent.interactions import RolloutState
-from jaxagent.metrics import ProgressBar as ProgressBar
+from jaxagent.metrics import ProgressBar
 from jaxagent.recipes.evaluation import taken_step
 from jaxagent.recipes.ml_agent import answers, steps
 from jaxagent.recipes.ml_agent.demonstration import (

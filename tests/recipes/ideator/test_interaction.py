@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
 
 from jaxagent import types
 from jaxagent.data import codec
+from jaxagent.envs import parser
 from jaxagent.envs.agents.implementer import (
   Briefing,
   Query,
@@ -175,9 +177,23 @@ def test_without_an_ideator_a_question_is_no_action():
 def test_a_message_without_one_action_costs_a_step_and_says_the_format(text):
   walk = taken(begun(runs()), said(text))
   (step,) = steps(walk)
-  assert step.kind == 'invalid' and step.text == text
+  assert step.kind == 'invalid' and step.text == parser.plain(text)
   assert '<execute_ipython>' in step.observation
   assert open_call(walk).role == IMPLEMENTER
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['no action \ud800', f'<think>\ud800</think>{program()}', f'\0{program()}'],
+)
+def test_whatever_an_implementer_writes_an_ideators_tokenizer_can_read(text):
+  walk = taken(begun(runs()), said(text))
+  call = open_call(walk)
+  if isinstance(call, Execute):
+    assert parser.is_text(call.request.text)
+  else:
+    assert parser.is_text(steps(walk)[-1].text)
+    assert steps(walk)[-1].kind == 'invalid'
 
 
 def test_a_run_ends_by_finish_steps_or_time():
@@ -326,6 +342,19 @@ def test_an_idea_that_is_none_is_never_carried_out():
   walk = idea(pooled(), sampled('ACTION: Use Ridge.'))
   assert walk.finished and len(walk.results) == 1
   assert walk.credits[0].record.format_error
+
+
+def test_programs_whose_difference_takes_minutes_to_find_have_none():
+  marks = [chr(256 + number) for number in range(128)]
+  made = lambda end: '\n'.join(
+    m for n in range(6000) for m in (marks[n % 128], end)
+  )
+  old, new = made('('), made(')')
+  at = state().after(Effect.from_json(executed(old, 0.5).state))
+  item = HelpState('key', 'run', at.with_step('seek_help', HELP))
+  began = time.monotonic()
+  credit = credited(GOOD, said(program()), executed(new, 0.4), item=item)
+  assert time.monotonic() - began < 10 and credit.record.diff == ''
 
 
 def test_going_back_to_the_best_earns_nothing_but_with_last():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
 
 from jaxagent.interactions import Execute, RolloutState
-from jaxagent.recipes.ideator import pool
+from jaxagent.recipes.ideator import collect, pool
 from jaxagent.recipes.ideator.interaction import Ideas, Run
 from jaxagent.recipes.ideator.parser import write_idea
 from jaxagent.types import Outcome
@@ -150,3 +151,23 @@ def test_a_state_of_a_pool_needs_all_its_parts():
     with pytest.raises(ValueError, match='damaged'):
       pool.from_json({k: v for k, v in good.items() if k != name})
   assert state().asks is False
+
+
+@pytest.mark.parametrize('split', ['train', 'valid'])
+def test_a_pool_without_a_split_is_refused_by_its_file(tmp_path, split):
+  path = tmp_path / 'pool.jsonl'
+  parts = {'train': tuple(items(1)), 'valid': tuple(items(1, task='u'))}
+  pool.write(path, pool.Pool(**{**parts, split: ()}))
+  with pytest.raises(pool.PoolError, match=rf"pool\.jsonl holds .* '{split}'"):
+    pool.read(path)
+
+
+def test_a_kill_behind_the_pools_file_leaves_no_journal_for_good(tmp_path):
+  made = pool.Pool(tuple(items(1)), tuple(items(1, task='u')))
+  pool.write(tmp_path / 'collect' / 'pool.jsonl', made)
+  left = [tmp_path / 'collect' / f'{n}.journal' for n in ('runs', 'noise')]
+  for folder in left:
+    folder.mkdir()
+  context = types.SimpleNamespace(work=tmp_path)
+  assert collect.run(context, {}) == made
+  assert not any(folder.exists() for folder in left)

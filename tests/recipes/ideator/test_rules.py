@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from configs import ideator
 from jaxagent.config import settings
 from jaxagent.errors import UserError
 from jaxagent.recipes import dry_run
+from jaxagent.recipes.ideator.recipe import Ideator
 
 ROOT = pathlib.Path(__file__).parents[3]
 LFS = 'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n'
@@ -137,3 +139,13 @@ def test_a_dry_run_of_the_paper_names_its_numbers(capsys):
     '128 slots',
   ):
     assert words in said, words
+
+
+def test_a_task_whose_record_is_below_its_starter_is_refused_before_the_pool():
+  """Else the arms, which are measured last, end the run."""
+  spec = SimpleNamespace(m_best_private=0.8, higher_is_better=True)
+  made = Ideator(config_of({}))
+  made.context = SimpleNamespace(config=made.config, spec=lambda task: spec)
+  made.starts = {'wine': SimpleNamespace(private=0.9)}
+  with pytest.raises(UserError, match='task wine.*both 0.9.*tasks measure'):
+    made.prepare()

@@ -21,8 +21,7 @@ from jaxagent.envs.tasks import load_task
 from jaxagent.errors import Interrupted, MachineryError, UserError
 from jaxagent.recipes import starts
 from jaxagent.recipes.ml_agent import collect
-from jaxagent.runtime import context as host
-from jaxagent.runtime import text_models
+from jaxagent.runtime import context, text_models
 from jaxagent.types import Outcome, State
 from tests.llm.test_openai_client import answer, endpoint
 from tests.recipes.ml_agent.test_evaluate import (
@@ -97,7 +96,7 @@ def test_too_few_ideas_end_the_run_with_a_user_error(endpoint, tmp_path):
 
 
 class _Collecting:
-  """A host whose expert only lists files; `faulty(job_id)` breaks a step."""
+  """A run context whose expert only lists files; `faulty(job_id)` breaks a step."""
 
   exec_s = 0.0  # of each step
 
@@ -106,7 +105,7 @@ class _Collecting:
     self.config.collect.trajectories_per_task = 20
     self.config.collect.max_steps = 2
     self.config.collect.varied_start = 0.0
-    self.work, self.heldin, self.stop = work, ('wine',), host.StopFlag()
+    self.work, self.heldin, self.stop = work, ('wine',), context.StopFlag()
     self.expert = stubs.SimpleNamespace(act=act, is_stand_in=True)
     self.env = stubs.SimpleNamespace(
       step=self._step, store=Snapshots(work / 'snapshots.sqlite')

@@ -67,7 +67,7 @@ class Group:
 def checksum(weight: torch.Tensor) -> int:
   """The sum of its elements' bits as signed integers, modulo 2^32.
 
-  As `jaxagent.rollout.nccl_sync.checksum`, on the device that has the weight.
+  As `jaxagent.rollout.engines.nccl_sync.checksum`, on the device that has the weight.
   """
   word = {2: torch.int16, 4: torch.int32}[weight.element_size()]
   return int(weight.view(word).sum(dtype=torch.int64)) % 2**32
