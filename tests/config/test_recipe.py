@@ -64,7 +64,7 @@ def _as_it_was(monkeypatch):
   """What a recipe makes known is forgotten after its test."""
   monkeypatch.setattr(codec, '_known', dict(codec._known))
   monkeypatch.setattr(sections, '_added', dict(sections._added))
-  monkeypatch.setattr(metrics, 'METRICS', dict(metrics.METRICS))
+  monkeypatch.setattr(metrics, '_added', dict(metrics._added))
   monkeypatch.setattr(sys, 'path', list(sys.path))
 
 

@@ -121,15 +121,16 @@ def _trained(given):
   ],
 )  # fmt: skip
 def test_metrics_that_cannot_be_logged_end_the_run_by_class_and_file(
-  given, problem
+  given, problem, monkeypatch
 ):
+  monkeypatch.setattr(metrics, '_added', {})  # of recipes of other tests
   with pytest.raises(UserError, match=rf'{WHERE}\.metrics.*{problem}'):
     _trained(given)
 
 
 def test_metrics_of_its_own_are_numbers(monkeypatch):
-  described = {**metrics.METRICS, 'plain/rate': 'Share of good ones.'}
-  monkeypatch.setattr(metrics, 'METRICS', described)
+  described = {'plain/rate': 'Share of good ones.'}
+  monkeypatch.setattr(metrics, '_added', described)
   assert _trained(lambda found: {'plain/rate': np.float32(0.5)}) == {
     'plain/rate': 0.5
   }
