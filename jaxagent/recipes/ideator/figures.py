@@ -125,7 +125,7 @@ def of_arm(
   *,
   prices: Mapping[str, Mapping[str, float]] = {},
 ) -> dict[str, Any]:
-  """Returns figures of an arm on a split; None stands for what cannot be said.
+  """Returns figures of an arm on a split; None stands for what is not known.
 
   avg_at_3, best_at_3: means over tasks of normalised private scores of the last valid
     submission (None below three runs of a task); best_by_valid_at_3: Avg@3 of the

@@ -41,7 +41,7 @@ def implementer(
 ) -> FrozenRole:
   """Returns the role of an Implementer.
 
-  seek_help: whether it is offered to ask; only an endpoint's model has to be told.
+  seek_help: whether it is offered to ask; only an endpoint's model is informed.
   kind: which one; '': that of `config.implementer.kind`.
   """
   kind = kind or context.config.implementer.kind
