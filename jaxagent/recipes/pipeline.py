@@ -40,7 +40,10 @@ def _lead(config: ConfigDict) -> None:
   work, own = settings.open_work_dir(config), recipe.find(config)
   own.check_work_dir(work)
   if own.record_type is not None:
-    records.note(work, own.record_type)
+    try:
+      records.note(work, own.record_type)
+    except ValueError as error:
+      raise UserError(str(error)) from error
   with open_context(config, work) as context, contextlib.ExitStack() as stack:
     _say(context)
     own.run(context, stack)

@@ -19,14 +19,30 @@ FILE = 'records.json'
 
 
 def note(work: pathlib.Path, record: type[Record]) -> None:
-  """Writes down where a record's class is found; not of the package's own."""
+  """Writes down where a record's class is found; not of the package's own.
+
+  Raises ValueError where the work directory is that of another recipe's records.
+  """
+  path = work / FILE
+  if (kinds := _kinds(path)) and record.KIND not in kinds:
+    raise ValueError(
+      f'work directory {work} has records of kind {", ".join(kinds)}, of another recipe '
+      f'than that of kind {record.KIND}. Give --work_dir=NEW, or run the former recipe.'
+    )
   if record.__module__.split('.')[0] == 'jaxagent':
     return
-  path = work / FILE
   text = json.dumps({record.KIND: codec.place_of(record)}, indent=1)
   temporary = path.with_suffix('.tmp')
   temporary.write_text(text + '\n')
   os.replace(temporary, path)
+
+
+def _kinds(path: pathlib.Path) -> list[str]:
+  """Returns the kinds in a file of notes; none where it is missing or damaged."""
+  try:
+    return list(json.loads(path.read_text(encoding='utf-8')).keys())
+  except (OSError, ValueError, AttributeError, RecursionError):
+    return []
 
 
 def load_noted(run: pathlib.Path) -> list[str]:

@@ -98,6 +98,20 @@ def test_a_class_of_the_package_is_not_noted(tmp_path):
   assert not (tmp_path / 'records.json').exists()
 
 
+def test_another_recipes_records_in_a_work_directory_are_refused(run):
+  noted = _record(run)
+  records.note(run, noted)
+  records.note(run, noted)  # a resumed run
+  before = (run / 'records.json').read_text()
+  with pytest.raises(ValueError, match='kind luck, of another.*kind step'):
+    records.note(run, records.StepRecord)
+  (run.parent / 'other.py').write_text(RECIPE.replace("'luck'", "'chance'", 1))
+  other = records.load(f'{run.parent / "other.py"}:LuckRecord')
+  with pytest.raises(ValueError, match='kind luck, of another.*kind chance'):
+    records.note(run, other)
+  assert (run / 'records.json').read_text() == before
+
+
 @pytest.mark.parametrize(
   'text',
   ['', '{', 'null', '[]', '5', '["own.py:LuckRecord"]', '{"luck": 5}', '\xff'],

@@ -21,7 +21,7 @@ from jaxagent.models import __main__ as models_cli
 from jaxagent.models import hf, init_decoder
 from tests.learner.mesh_worker import MODEL
 from tests.runs import SMALL
-from tests.training import crew_worker
+from tests.training import multi_process_worker
 
 ROOT = pathlib.Path(__file__).parents[2]
 MAIN = (
@@ -77,10 +77,14 @@ def _finish(started) -> list[str]:
 def test_two_and_four_processes_compute_what_one_does(tmp_path):
   """Weights and critic loaded from files, each process its own parts."""
   _, params = init_decoder(MODEL, 5)
-  hf.save_hf(tmp_path / crew_worker.FOLDER, MODEL, params)
+  hf.save_hf(tmp_path / multi_process_worker.FOLDER, MODEL, params)
   found = []
   for count in (1, 2, 4):
-    arguments = ('-m', 'tests.training.crew_worker', str(tmp_path / str(count)))
+    arguments = (
+      '-m',
+      'tests.training.multi_process_worker',
+      str(tmp_path / str(count)),
+    )
     out = _finish(_start(arguments, count))
     found.append(json.loads(out[0].splitlines()[-1]))
     assert all(text.splitlines()[-1] == 'followed' for text in out[1:])

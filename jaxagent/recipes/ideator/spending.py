@@ -51,7 +51,7 @@ class Purse:
     key: str = 'max_spend',
   ):
     self._path, self._prices, self._most, self._key = path, prices, most, key
-    self._lock = threading.Lock()
+    self._lock = threading.Condition()
     self._held: dict[str, float] = {}  # by digest, of answers under way
     self._paid = _read(path)
 
@@ -64,26 +64,29 @@ class Purse:
   def hold(self, digest: str, most: float) -> None:
     """Holds money back for an answer that is to be asked for.
 
-    Raises UserError where less than `most` is left. An answer that is paid for already
-    needs none.
+    Waits where answers under way hold back what they may not need. Raises UserError
+    where less than `most` is left. An answer that is paid for already needs none.
     """
     with self._lock:
-      if digest in self._paid:
-        return
-      used = sum(self._paid.values()) + sum(self._held.values())
-      if self._most and used + most > self._most:
-        raise UserError(
-          f'{self._key}={self._most:g} does not allow a further answer: '
-          f'{sum(self._paid.values()):.6g} are spent, and one may cost {most:.6g}. '
-          'Raise it and rerun the same command; it resumes the run.'
-        )
-      self._held[digest] = most
+      while digest not in self._paid:
+        spent, held = sum(self._paid.values()), sum(self._held.values())
+        if not self._most or spent + held + most <= self._most:
+          self._held[digest] = most
+          return
+        if not held or spent + most > self._most:
+          raise UserError(
+            f'{self._key}={self._most:g} does not allow a further answer: '
+            f'{spent:.6g} are spent, and one may cost {most:.6g}. '
+            'Raise it and rerun the same command; it resumes the run.'
+          )
+        self._lock.wait()
 
   def pay(self, digest: str, prompt: int, completion: int) -> None:
     """Takes an answer's tokens; one that is paid for already costs nothing."""
     cost = money(self._prices, prompt, completion)
     with self._lock:
       self._held.pop(digest, None)
+      self._lock.notify_all()
       if not self._prices or digest in self._paid:
         return
       self._paid[digest] = cost
@@ -101,6 +104,7 @@ class Purse:
     """Gives back what was held for an answer that did not come."""
     with self._lock:
       self._held.pop(digest, None)
+      self._lock.notify_all()
 
 
 def _read(path: pathlib.Path) -> dict[str, float]:

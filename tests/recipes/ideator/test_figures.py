@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -184,8 +185,26 @@ def test_a_purse_goes_on_where_a_killed_one_was(tmp_path):
   again.pay('a', 10, 10)
   again.hold('b', 70.0)
   with pytest.raises(Exception, match='ideator.max_spend=100 .*30 are spent'):
-    again.hold('c', 1.0)
+    again.hold('c', 71.0)
   again.let_go('b')
   again.hold('c', 1.0)
   again.pay('c', 1, 0)
   assert Purse(path, PRICES).spent == 31.0
+
+
+@pytest.mark.parametrize('ends', ['pay', 'let_go'])
+def test_what_answers_under_way_may_not_need_ends_no_run(tmp_path, ends):
+  purse = Purse(tmp_path / 'role.jsonl', PRICES, 100.0)
+  purse.hold('a', 60.0)
+  second = threading.Thread(target=purse.hold, args=('b', 60.0), daemon=True)
+  second.start()
+  second.join(0.2)
+  assert second.is_alive()  # 60 + 60 are more than there is
+  if ends == 'pay':
+    purse.pay('a', 1, 0)
+  else:
+    purse.let_go('a')
+  second.join(10)
+  assert not second.is_alive()
+  with pytest.raises(Exception, match='max_spend=100 does not allow'):
+    purse.hold('c', 101.0)
