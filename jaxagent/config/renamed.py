@@ -48,10 +48,11 @@ def upgrade(config: ConfigDict, given: Collection[str] = ()) -> None:
   """
   if 'loop' not in config:
     return
+  missing = [key for key in ('recipe', 'stage') if key not in given]
   with config.unlocked():
-    for key, value in zip(('recipe', 'stage'), _of_loop(config.loop)):
-      if key not in given:
-        config[key] = value
+    if missing:
+      made = dict(zip(('recipe', 'stage'), _of_loop(config.loop)))
+      config.update({key: made[key] for key in missing})
     del config['loop']
 
 

@@ -318,6 +318,7 @@ def test_the_command_line_stands_above_a_former_key_of_the_file(
     env=environment(), capture_output=True, text=True, timeout=60,
   )  # fmt: skip
   assert f'GOT {recipe} {stage}\n' in done.stdout, done.stderr
+  assert done.stderr.count('goes with the next version') == 1
 
 
 def test_an_unknown_former_value_is_refused_with_both_names(tmp_path):
