@@ -44,4 +44,4 @@ def test_classes_of_an_interaction_are_there_by_their_former_names(former, now):
   with pytest.warns(FutureWarning, match=f'{former} is now {now.__name__}'):
     assert getattr(interactions, former) is now
   with pytest.raises(AttributeError, match="no attribute 'Stp'"):
-    interactions.Stp
+    _ = interactions.Stp
