@@ -72,7 +72,8 @@ def main(argv: list[str]) -> int:
     config.work_dir = _WORK_DIR.value or config.work_dir
     config.dry_run = _DRY_RUN.value or config.dry_run
   try:
-    settings.prepare(config)
+    given = config_flags.get_override_values(flags.FLAGS['config'])
+    settings.prepare(config, given)
     run.run(config)
   except errors.UserError as error:
     return _refuse(error)

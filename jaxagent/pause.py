@@ -141,6 +141,8 @@ def _trajectories(
   found = {}
   for prompt_id, steps in under_way.executions(Journal(journal)).items():
     task, _, index = prompt_id.rpartition('-')
+    if not index.isdecimal():
+      continue  # another recipe's rollout, which has no workspace
     if all(isinstance(one.executed.record, StepRecord) for one in steps):
       found[task, int(index)] = steps
   return found

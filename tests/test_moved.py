@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import jaxagent
+from jaxagent import interactions
 
 
 def _python(program: str) -> subprocess.CompletedProcess:
@@ -33,3 +34,14 @@ def test_every_former_module_is_where_it_is_said_to_be(name):
   with pytest.warns(FutureWarning, match=f'jaxagent.{name} is now'):
     assert jaxagent.__getattr__(name) is module
   delattr(jaxagent, name)
+
+
+@pytest.mark.parametrize(
+  'former, now',
+  [('Step', interactions.Transition), ('Progress', interactions.RolloutState)],
+)
+def test_classes_of_an_interaction_are_there_by_their_former_names(former, now):
+  with pytest.warns(FutureWarning, match=f'{former} is now {now.__name__}'):
+    assert getattr(interactions, former) is now
+  with pytest.raises(AttributeError, match="no attribute 'Stp'"):
+    _ = interactions.Stp

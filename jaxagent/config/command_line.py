@@ -39,6 +39,8 @@ def read(argv: Sequence[str]) -> Any:
     raise ValueError(
       f'unexpected argument {rest[0]!r}; options start with --config.'
     )
+  given = config_flags.get_override_values(values['config'])
+  renamed.upgrade(values.config, given)
   return values.config
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -39,15 +39,20 @@ def arguments(argv: Sequence[str]) -> list[str]:
   return found
 
 
-def upgrade(config: ConfigDict) -> None:
+def upgrade(config: ConfigDict, given: Collection[str] = ()) -> None:
   """Replaces former keys that a config file sets, in place; prints which.
+
+  given: keys that the command line sets, which the file's do not replace.
 
   Raises ValueError for a former value that is not known.
   """
   if 'loop' not in config:
     return
+  missing = [key for key in ('recipe', 'stage') if key not in given]
   with config.unlocked():
-    config.recipe, config.stage = _of_loop(config.loop)
+    if missing:
+      made = dict(zip(('recipe', 'stage'), _of_loop(config.loop)))
+      config.update({key: made[key] for key in missing})
     del config['loop']
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import shutil
+from collections.abc import Collection
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -21,14 +22,16 @@ from jaxagent.llm.config import Endpoint
 _PLACE = ('work_dir', 'dry_run', 'recipe', 'stage', 'name')
 
 
-def prepare(config: ConfigDict) -> None:
+def prepare(config: ConfigDict, given: Collection[str] = ()) -> None:
   """Replaces former keys, and a leading `~` in each path of the config, in place.
+
+  given: keys that the command line sets.
 
   Raises UserError for a former value that is not known, or for the home of a user
   that is not there.
   """
   try:
-    renamed.upgrade(config)
+    renamed.upgrade(config, given)
   except ValueError as error:
     raise UserError(str(error)) from error
   with config.unlocked():

@@ -34,3 +34,21 @@ __all__ = [
   'Transition',
   'rows',
 ]
+
+# Former name -> the name now; for one version, with a message.
+_RENAMED = {'Step': 'Transition', 'Progress': 'RolloutState'}
+
+
+def __getattr__(name: str) -> object:
+  """Returns a class by its former name, and warns that it has another."""
+  if name not in _RENAMED:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  import warnings
+
+  warnings.warn(
+    f'jaxagent.interactions.{name} is now {_RENAMED[name]}; the former name goes with '
+    'the next version.',
+    FutureWarning,
+    stacklevel=2,
+  )
+  return globals()[_RENAMED[name]]

@@ -277,6 +277,50 @@ def test_the_former_key_in_a_config_file_is_replaced_and_named(tmp_path):
   )
 
 
+@pytest.mark.parametrize('way', ['main', 'read'])
+@pytest.mark.parametrize(
+  'option, recipe, stage',
+  [
+    ('--config.loop=episodewise_ppo', 'episodewise', 'all'),
+    ('--config.loop=stepwise_ppo', 'stepwise', 'all'),
+    ('--config.recipe=episodewise', 'episodewise', 'collect'),
+    ('--config.stage=sft', 'stepwise', 'sft'),
+    ('--config.seed=1', 'stepwise', 'collect'),
+  ],
+)
+def test_the_command_line_stands_above_a_former_key_of_the_file(
+  tmp_path, way, option, recipe, stage
+):
+  config = tmp_path / 'config.py'
+  config.write_text(
+    'from jaxagent.config.base import base\n\n'
+    'def get_config():\n'
+    '  config = base()\n'
+    "  config.loop = 'collect'\n"
+    '  return config.lock()\n'
+  )
+  program = (
+    'import sys\n'
+    'from jaxagent.config import command_line, settings\n'
+    'from jaxagent import main\n'
+    'from jaxagent.recipes import run\n'
+    'say = lambda config: print("GOT", config.recipe, config.stage)\n'
+    'run.run = say\n'
+    'if sys.argv.pop(1) == "main":\n'
+    '  main.cli()\n'
+    'else:\n'
+    '  config = command_line.read(sys.argv[1:])\n'
+    '  settings.prepare(config)\n'
+    '  say(config)\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program, way, f'--config={config}', option],
+    env=environment(), capture_output=True, text=True, timeout=60,
+  )  # fmt: skip
+  assert f'GOT {recipe} {stage}\n' in done.stdout, done.stderr
+  assert done.stderr.count('goes with the next version') == 1
+
+
 def test_an_unknown_former_value_is_refused_with_both_names(tmp_path):
   config = tmp_path / 'config.py'
   config.write_text(CONFIG.format(place='stepwise'))

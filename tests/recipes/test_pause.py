@@ -305,3 +305,16 @@ def test_solutions_have_no_trajectory_to_pause(work, capsys):
   journal.close()
   assert _call(work, 'list') == 0
   assert 'scratch' not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize('name', ['wine/0', 'wine', 'a-b', '-²', ''])
+def test_rollouts_of_a_recipe_of_ones_own_do_not_end_the_list(
+  work, capsys, name
+):
+  journal = _journal(work)
+  journal.begin()
+  journal.append(events.begun(name, 1))
+  journal.close()
+  assert _call(work, 'list') == 0
+  out, error = capsys.readouterr()
+  assert 'wine 3' in out and not error
