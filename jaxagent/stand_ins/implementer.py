@@ -113,7 +113,7 @@ class ScriptedImplementer:
       if action is not None:
         return self._obey(best, action, rng)
     if self._is_stuck(state):
-      if calls_left > 0 and last.kind != implementer.SEEK_HELP:
+      if self._may_ask(state, calls_left):
         return _written(Turn(implementer.SEEK_HELP, query=query(state, spec)))
       return self._close(state)
     return self._tune(state, spec, rng, calls_left)
@@ -152,6 +152,12 @@ class ScriptedImplementer:
     if not code:
       return self._program(best, f'{words} (I do not know how)', rng)
     return self._program(f'{best}\n{code}\n', words, rng)
+
+  def _may_ask(self, state: ImplementerState, calls_left: int) -> bool:
+    """Whether it may ask; an answer needs a message that carries it out."""
+    has_room = len(state.steps) < self._max_steps - 2
+    asked = state.steps[-1].kind == implementer.SEEK_HELP
+    return calls_left > 0 and has_room and not asked
 
   def _is_stuck(self, state: ImplementerState) -> bool:
     """Whether it has tried in vain often enough to ask, or to end."""
@@ -199,7 +205,7 @@ class ScriptedImplementer:
       if model_line(code) != model_line(best):
         return self._program(code, f'{_TRY}{move.say()}', rng)
     # It has no try left: as if it had tried in vain.
-    if calls_left > 0 and state.steps[-1].kind != implementer.SEEK_HELP:
+    if self._may_ask(state, calls_left):
       return _written(Turn(implementer.SEEK_HELP, query=query(state, spec)))
     return self._close(state)
 

@@ -269,3 +269,20 @@ def test_the_action_of_an_answer_is_read_between_its_items():
   idea = Idea('Leave it.', 'Use Ridge().\nThen stop.', 'Why.')
   assert action_of(idea_message(idea.text)) == 'Use Ridge().\nThen stop.'
   assert action_of(idea_message(NULL)) is None
+
+
+@pytest.mark.parametrize('gains', range(3, 15))
+def test_an_answer_is_always_carried_out_before_the_last_message(gains):
+  """Else nothing that an Ideator says in such a state could earn a reward."""
+  tuned = [0.0, *[0.1] * (gains - 3), -0.1, -0.1]
+  state, text = played('wine', tuned)
+  if gains == 14:  # of 16 messages: too late to ask
+    assert text.startswith('I go back')
+    return
+  assert parse_turn(text).kind == 'seek_help'
+  idea = idea_message(Idea('a', 'Use Ridge(alpha=1.0).', 'c').text)
+  answered = after(state, text, None).answered(idea)
+  told = ScriptedImplementer(SURE).message(
+    answered, SPECS['wine'], random.Random(0)
+  )
+  assert told.startswith('I carry out: ')
