@@ -115,7 +115,12 @@ def study(runs: int) -> arms.Study:
 # Arm -> options that it adds. The control has no use for the other Ideators.
 RUNS: Mapping[str, Sequence[str]] = {
   MAIN: (f"implementer.also=('{SECOND}',)",),
-  CONTROL: ('rl.shuffle_rewards=True', 'ideator.arms=()'),
+  # The best of several validations on true rewards would look like a gain.
+  CONTROL: (
+    'rl.shuffle_rewards=True',
+    'rl.keep_best=False',
+    'ideator.arms=()',
+  ),
 }
 
 
