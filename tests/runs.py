@@ -1,9 +1,26 @@
 import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 def environment() -> dict[str, str]:
   """That of a whole job: on CPU, compiled as a user's job is."""
   return {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''}
+
+
+def start(work: pathlib.Path, *options: str) -> subprocess.Popen:
+  """Starts a run as a user does, its output in a pipe."""
+  return subprocess.Popen(
+    [sys.executable, '-m', 'jaxagent.main', *options, f'--work_dir={work}'],
+    cwd=ROOT,
+    env=environment(),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+  )
 
 
 # Step-wise PPO, the whole of it in half a minute.

@@ -43,7 +43,7 @@ def complaint(config: ConfigDict, stages: tuple[str, ...]) -> str:
   return ''
 
 
-def _checked(rule: checks.Rule, config) -> str:
+def _checked(rule: checks.Rule, config: ConfigDict) -> str:
   try:
     return rule.check(config)
   except OSError as error:  # of a path that is too long or may not be read

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jaxagent.config import recipe
@@ -36,7 +37,7 @@ def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
   where, own = folder(config), recipe.find(config)
   known = task_names(where)
 
-  def pick(names, split):
+  def pick(names: Sequence[str], split: str) -> tuple[str, ...]:
     names = tuple(names)
     unknown = [n for n in names if n not in known]
     if unknown:

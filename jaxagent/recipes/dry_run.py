@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxagent import models, plan
@@ -26,7 +27,9 @@ def print_plan(config: ConfigDict) -> None:
     print('  ' + line)
 
 
-def _stages(config: ConfigDict, heldin, heldout) -> list[str]:
+def _stages(
+  config: ConfigDict, heldin: Sequence[str], heldout: Sequence[str]
+) -> list[str]:
   return [
     f'1 tasks      held-in {", ".join(heldin)}',
     f'             held-out {", ".join(heldout) or "none"}',
@@ -123,7 +126,7 @@ def _engine_slots(config: ConfigDict) -> int:
   return config.rollout.max_num_seqs or engines.SLOTS
 
 
-def _shapes(config: ConfigDict, found) -> list[str]:
+def _shapes(config: ConfigDict, found: Mapping[str, Any]) -> list[str]:
   mesh = found['mesh']
   return [
     f'mesh       data {mesh["data"]} x fsdp {mesh["fsdp"]} x tensor '

@@ -185,7 +185,9 @@ def behaviour_parts(
 
 
 def _task_rows(
-  context: RunContext, starts: Mapping[str, Start], evaluated
+  context: RunContext,
+  starts: Mapping[str, Start],
+  evaluated: Mapping[str, Sequence[Evaluated]],
 ) -> list[dict]:
   scales = scoring.scales(context, starts)
   rows = []
@@ -231,7 +233,10 @@ def _shown(
 
 
 def _print(
-  context: RunContext, data, summary: pathlib.Path, report: pathlib.Path
+  context: RunContext,
+  data: Mapping[str, Any],
+  summary: pathlib.Path,
+  report: pathlib.Path,
 ) -> None:
   print(f'\n{"":8} {"":8} {"mean reward [95 %]":>28} {"relative gain":>28}')
   for split in ('heldin', 'heldout'):

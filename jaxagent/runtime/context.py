@@ -47,7 +47,7 @@ class StopFlag:
     for number, handler in self._before.items():
       signal.signal(number, handler)
 
-  def _set(self, number, frame) -> None:
+  def _set(self, number: int, frame: Any) -> None:
     if self.signal is not None and number == signal.SIGINT:
       raise KeyboardInterrupt  # a second Ctrl-C does not wait
     self.signal = number
@@ -106,7 +106,7 @@ def prepare_all(
   return prepared
 
 
-def _of_backend(box) -> dict[str, str]:
+def _of_backend(box: ConfigDict) -> dict[str, str]:
   """Returns the options that only one backend has."""
   options = {
     'docker': {'image': box.docker_image},
@@ -115,7 +115,9 @@ def _of_backend(box) -> dict[str, str]:
   return options.get(box.backend, {})
 
 
-def _check_own_limits(prepared, step_timeout_s: float) -> None:
+def _check_own_limits(
+  prepared: Mapping[str, PreparedTask], step_timeout_s: float
+) -> None:
   """Raises UserError where a task's own limit is not below that of a step."""
   for name, task in prepared.items():
     if task.spec.limits.timeout_s >= step_timeout_s:

@@ -99,8 +99,12 @@ def run(
 
 
 def _batch(
-  rows, step: int, per_epoch: int, size: int, context: RunContext
-) -> list:
+  rows: Sequence[Row],
+  step: int,
+  per_epoch: int,
+  size: int,
+  context: RunContext,
+) -> list[Row]:
   """Returns the step's rows: each epoch is a seeded permutation."""
   epoch, position = divmod(step, per_epoch)
   rng = np.random.default_rng([context.config.seed, 3, epoch])

@@ -8,8 +8,9 @@ starter.
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxagent import traces, types
@@ -124,7 +125,7 @@ def _answer(
   return answers.asked(context.expert, state, spec, rng, is_measured=True)
 
 
-def _say(found, path) -> None:
+def _say(found: Mapping[str, Any], path: pathlib.Path) -> None:
   for agent, figures in found.items():
     for task, kinds in figures['tasks'].items():
       final = kinds['final']

@@ -7,7 +7,6 @@ import json
 import pathlib
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -18,7 +17,7 @@ from jaxagent.metrics import read_records
 from jaxagent.recipes.ideator import pool as pools
 from jaxagent.records import Evaluated
 from jaxagent.runtime import kept
-from tests.runs import environment
+from tests.runs import start
 
 ROOT = pathlib.Path(__file__).parents[3]
 TASKS, HELDOUT, RUNS, UPDATES, BATCH, SLOTS = 2, 1, 8, 2, 16, 2
@@ -50,21 +49,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def _start(work, *options) -> subprocess.Popen:
-  return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'jaxagent.main',
-      *OPTIONS,
-      *options,
-      f'--work_dir={work}',
-    ],
-    cwd=ROOT,
-    env=environment(),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-  )
+  return start(work, *OPTIONS, *options)
 
 
 def _finish(work, *options) -> str:

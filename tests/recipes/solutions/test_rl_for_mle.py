@@ -4,7 +4,6 @@ import json
 import pathlib
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from jaxagent import audit
 from jaxagent.analysis.summary import load
 from jaxagent.metrics import read_records
-from tests.runs import environment
+from tests.runs import start
 
 ROOT = pathlib.Path(__file__).parents[3]
 UPDATES = 4
@@ -41,21 +40,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def _start(work, *options) -> subprocess.Popen:
-  return subprocess.Popen(
-    [
-      sys.executable,
-      '-m',
-      'jaxagent.main',
-      *OPTIONS,
-      *options,
-      f'--work_dir={work}',
-    ],
-    cwd=ROOT,
-    env=environment(),
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-  )
+  return start(work, *OPTIONS, *options)
 
 
 def _finish(work, *options) -> str:
