@@ -94,10 +94,7 @@ def _paper(config: common.ConfigDict) -> None:
     )
   )
   # LoRA of rank 32 (paper): all weights are trained here until adapters have keys.
-  config.model.dtype = 'bfloat16'
-  config.model.scan_layers = True
-  config.model.remat = 'full'
-  config.mesh = common.ConfigDict(dict(data=1, fsdp=8, tensor=1))
+  common.on_eight_gpus(config)
   config.implementer.kind = (
     'openai'  # the reward's Implementer: open in the paper
   )

@@ -75,10 +75,7 @@ def _paper(config: common.ConfigDict) -> None:
       tie_word_embeddings=True,
     )
   )
-  config.model.dtype = 'bfloat16'
-  config.model.scan_layers = True
-  config.model.remat = 'full'
-  config.mesh = common.ConfigDict(dict(data=1, fsdp=8, tensor=1))
+  common.on_eight_gpus(config)
   config.instrumenter.kind = 'openai'  # a copy of the model, frozen
   config.solution.programs = 0
   config.rollout.engine = 'vllm'

@@ -47,10 +47,7 @@ def _paper(config: common.ConfigDict) -> None:
       tie_word_embeddings=False,
     )
   )
-  config.model.dtype = 'bfloat16'
-  config.model.scan_layers = True
-  config.model.remat = 'full'
-  config.mesh = common.ConfigDict(dict(data=1, fsdp=8, tensor=1))
+  common.on_eight_gpus(config)
   config.expert.kind = 'openai'
   config.editor.kind = 'openai'  # the paper's coder, which reads files as well
   config.collect.trajectories_per_task = 1112  # 10k over 9 tasks

@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import pathlib
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
-from jaxagent.envs.execution import Run
+from jaxagent.envs.execution import Call, Outputs, Run
 from jaxagent.envs.step_env import StepEnvironment
-from jaxagent.types import Outcome
+from jaxagent.types import Blob, Outcome
 
 LOG = pathlib.Path('logs', 'executions.jsonl')  # in the work directory
 MESSAGE_CHARS = 500  # of an infrastructure error, whose cause would be lost
@@ -29,9 +31,19 @@ class CountedEnvironment(StepEnvironment):
     if log.exists() and not log.read_bytes().endswith(b'\n'):
       _append(log, '')  # ends a line that a kill cut
 
-  def _run_once(self, task, files, script, call, outputs) -> Run:
+  def _run_once(
+    self,
+    task: str,
+    files: Mapping[str, str | bytes | Blob],
+    script: str,
+    call: Call,
+    outputs: Outputs,
+  ) -> Run:
     run = super()._run_once(task, files, script, call, outputs)
-    record = {'job_id': call.job_id, 'outcome': run.outcome.value}
+    record: dict[str, Any] = {
+      'job_id': call.job_id,
+      'outcome': run.outcome.value,
+    }
     if run.outcome.is_infrastructure:
       record['message'] = run.message[:MESSAGE_CHARS]
     if run.execution.attempts > 1:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -82,11 +83,11 @@ class Helped:
   def __init__(self, turns: int):
     self._turns = turns
 
-  def start(self, payload) -> Transition:
+  def start(self, payload: Any) -> Transition:
     shown = np.array([1], np.int32)
     return Transition((payload, shown, ()), (Generate(0, shown, HELPER),))
 
-  def advance(self, state, call: Call, result) -> Transition:
+  def advance(self, state: Any, call: Call, result: Any) -> Transition:
     payload, shown, done = state
     if isinstance(call, Execute):
       done = (*done, (result.record.paid, result.exec_s, result.outcome))
