@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.data.prompts import Feed
-from jaxagent.envs.implementer_env import ImplementerEnvironment
 from jaxagent.errors import MachineryError, UserError, tolerated
 from jaxagent.interactions import Interaction, RolloutState
 from jaxagent.metrics import ProgressBar
@@ -24,7 +23,7 @@ from jaxagent.recipes.ideator.interaction import (
   execute,
 )
 from jaxagent.recipes.ideator.pool import Pool, Remeasured
-from jaxagent.recipes.ideator.workflow import make_ideas
+from jaxagent.recipes.ideator.workflow import environment, make_ideas
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.training import rollouts
 
@@ -140,13 +139,6 @@ def frozen_of(
   if (answers := roles.ideator(context, kind)) is not None:
     found[IDEATOR] = answers
   return found
-
-
-def environment(context: RunContext) -> ImplementerEnvironment:
-  """Returns the environment that carries an Implementer's programs out."""
-  return ImplementerEnvironment(
-    context.env, carry_mb=context.config.env.carry_mb
-  )
 
 
 class _Ended:

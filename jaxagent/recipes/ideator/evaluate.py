@@ -32,7 +32,7 @@ from jaxagent.recipes.ideator.interaction import (
 from jaxagent.recipes.ideator.parser import Idea, parse_idea
 from jaxagent.recipes.ideator.record import ImplementerStepRecord
 from jaxagent.recipes.ideator.types_of import UNPARSED, type_of_family
-from jaxagent.recipes.ideator.workflow import Prompts
+from jaxagent.recipes.ideator.workflow import Prompts, environment
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.stand_ins.ideator import family_of
@@ -74,7 +74,7 @@ class ArmEvaluation(Evaluation):
     most = count * context.config.implementer.max_steps
     label = label_of(arm, implementer)
     super().__init__(context, label, f'evaluate {label}', count, most)
-    self._env = collect.environment(context)
+    self._env = environment(context)
     if policy is None:
       self.interaction = collect.runs_of(context, arm)
       self.frozen = collect.frozen_of(context, arm, implementer)

@@ -34,6 +34,13 @@ if TYPE_CHECKING:
   from jaxagent.runtime.context import RunContext
 
 
+def environment(context: RunContext) -> ImplementerEnvironment:
+  """Returns the environment that carries an Implementer's programs out."""
+  return ImplementerEnvironment(
+    context.env, carry_mb=context.config.env.carry_mb
+  )
+
+
 def make_ideas(
   context: RunContext,
   prompt: Callable[[HelpState], np.ndarray],
@@ -100,9 +107,7 @@ class IdeaWorkflow:
   def __init__(self, context: RunContext, pool: Pool, policy: PolicySampler):
     self._context, self._pool, self._policy = context, pool, policy
     self._prompts = Prompts(context)
-    self._env = ImplementerEnvironment(
-      context.env, carry_mb=context.config.env.carry_mb
-    )
+    self._env = environment(context)
     self._ideas = make_ideas(context, self._ids, policy.text)
     self._roles = {IMPLEMENTER: roles.implementer(context)}
 

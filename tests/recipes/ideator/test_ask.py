@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -47,12 +48,14 @@ def wine_state():
 
 @pytest.fixture
 def work(tmp_path) -> pathlib.Path:
-  """A work directory with a pool of one state."""
+  """A work directory with a pool of one state for each split."""
   config = ideator.get_config().unlock()
   config.tasks_dir = str(ROOT / 'tasks')
   config.work_dir = str(tmp_path)
   settings.open_work_dir(config)
-  pools.write(tmp_path / 'collect' / 'pool.jsonl', Pool((), (wine_state(),)))
+  held = wine_state()
+  other = dataclasses.replace(held, key='trained', run='another run')
+  pools.write(tmp_path / 'collect' / 'pool.jsonl', Pool((other,), (held,)))
   return tmp_path
 
 
