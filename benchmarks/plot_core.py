@@ -5,6 +5,7 @@ python -m benchmarks.plot_core
 
 from __future__ import annotations
 
+import argparse
 import json
 import pathlib
 
@@ -108,6 +109,9 @@ def throughput(result) -> None:
 
 
 def main() -> None:
+  argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  ).parse_args()
   IMG.mkdir(parents=True, exist_ok=True)
   for name, draws in (
     ('duration_bias', (bias, learning)),

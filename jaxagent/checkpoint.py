@@ -117,7 +117,7 @@ class CheckpointManager:
         if score is not None:
           (temporary / _SCORE).write_text(json.dumps({'score': float(score)}))
         _commit(temporary, final)
-        self._remove_old()
+        self.remove_old()
     # TensorStore raises ValueError.
     except (OSError, ValueError, CheckpointError) as error:
       _let_go(error)
@@ -257,7 +257,8 @@ class CheckpointManager:
     names = (p.name for p in self.directory.glob(f'{_PREFIX}*'))
     return sorted(int(name.removeprefix(_PREFIX)) for name in names)
 
-  def _remove_old(self) -> None:
+  def remove_old(self) -> None:
+    """Removes all but the last `keep` checkpoints and the one with the best score."""
     best = self.best_step()
     for step in self.steps()[: -self.keep]:
       if step != best:

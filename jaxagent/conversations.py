@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from jaxagent.config import settings
+from jaxagent.config import tasks as task_choice
 from jaxagent.config.agents import prompter_of
 from jaxagent.data import conversations
 from jaxagent.data.conversations import Conversation
@@ -30,10 +31,14 @@ from jaxagent.records import Collected
 
 
 def steps_of(
-  run: pathlib.Path, tasks_dir: pathlib.Path, *, improved: bool = False
+  run: pathlib.Path,
+  tasks_dir: pathlib.Path | None = None,
+  *,
+  improved: bool = False,
 ) -> Iterator[Conversation]:
   """One for each expert step that ran.
 
+  tasks_dir: the folder of its tasks; None: that of the run's config.
   improved: of trajectories alone that were once better than their start.
   Raises ValueError, KeyError or UserError where the run has no trajectory or is
   damaged.
@@ -44,8 +49,10 @@ def steps_of(
   records = sorted(read, key=lambda r: (r.task, r.index))
   if not records:
     raise ValueError(f'{run} holds no trajectory of experts below collect/.')
-  prompter = prompter_of(settings.recorded(run))
-  specs = {r.task: load_task(r.task, tasks_dir) for r in records}
+  config = settings.recorded(run)
+  prompter = prompter_of(config)
+  folder = tasks_dir or task_choice.folder(config)
+  specs = {r.task: load_task(r.task, folder) for r in records}
   kept = run / 'snapshots.sqlite'
   with contextlib.closing(
     Snapshots(kept if kept.exists() else ':memory:')
@@ -75,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     help='equal prompts with equal responses as often as they were',
   )
   parser.add_argument(
-    '--tasks_dir', type=disk.user_path, default=pathlib.Path('tasks')
+    '--tasks_dir', type=disk.user_path, help="default: that of the run's config"
   )
   flags = parser.parse_args(argv)
   try:

@@ -35,4 +35,4 @@ fi
 # Two workers, a file each at a time, in the order of tests/conftest.py; tests that
 # measure time run alone.
 exec "$JAXAGENT_PYTHON" -m pytest -q -n "${JAXAGENT_TEST_WORKERS:-2}" \
-  --dist loadfile --no-loadscope-reorder "$@"
+  --dist loadfile --no-loadscope-reorder --durations=60 --durations-min=5 "$@"

@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from jaxagent.config import recipe
 from jaxagent.config.stages import RunConfig
-from jaxagent.envs.tasks import list_tasks, task_names
+from jaxagent.envs.tasks import default_folder, list_tasks, task_names
 from jaxagent.errors import UserError
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
-
-
-BUNDLED = pathlib.Path(__file__).parents[2] / 'tasks'
 
 
 def folder(config: ConfigDict) -> pathlib.Path:
@@ -24,9 +21,9 @@ def folder(config: ConfigDict) -> pathlib.Path:
   That of the checkout which jaxagent is installed from, where `tasks_dir` has its
   default and the working directory has no such folder.
   """
-  chosen = pathlib.Path(config.tasks_dir)
-  is_default = config.tasks_dir == RunConfig.defaults()['tasks_dir']
-  return BUNDLED if is_default and not chosen.is_dir() else chosen
+  if config.tasks_dir == RunConfig.defaults()['tasks_dir']:
+    return default_folder()
+  return pathlib.Path(config.tasks_dir)
 
 
 def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -34,6 +34,8 @@ from jaxagent.envs.task_yaml import (
 from jaxagent.sandbox import cpu_levels
 from jaxagent.types import TaskSpec
 
+# The checkout's, from which the package is installed.
+BUNDLED = pathlib.Path(__file__).parents[2] / 'tasks'
 REQUIRED_FILES = (
   'task.yaml',
   'env/train.py',
@@ -121,6 +123,12 @@ def load_task(
     hides=hides(where, record.get('hides', [])),
     exposed=str(record.get('exposed') or ''),
   )
+
+
+def default_folder() -> pathlib.Path:
+  """Returns `tasks` of the working directory, else that of the checkout."""
+  here = pathlib.Path('tasks')
+  return here if here.is_dir() else BUNDLED
 
 
 def task_names(tasks_dir: pathlib.Path | str) -> list[str]:

@@ -193,7 +193,9 @@ def make_parser() -> argparse.ArgumentParser:
     prog='python -m jaxagent.tasks', description='Task folders.'
   )
   parser.add_argument(
-    '--tasks_dir', type=disk.user_path, default=pathlib.Path('tasks')
+    '--tasks_dir',
+    type=disk.user_path,
+    help='default: tasks of the working directory, else the bundled ones',
   )
   parser.add_argument(
     '--data_dir', type=disk.user_path, help='where prepared data is kept'
@@ -226,12 +228,15 @@ def make_parser() -> argparse.ArgumentParser:
       sub.add_argument('--dry_run', action='store_true')
   new = commands.add_parser('new', help='a filled template')
   new.add_argument('name', metavar='NAME')
-  new.set_defaults(call=command_new)
+  # Never into the checkout that the package is installed from, unless it is here.
+  new.set_defaults(call=command_new, made_in=pathlib.Path('tasks'))
   return parser
 
 
 def main(argv: list[str] | None = None) -> int:
   args = make_parser().parse_args(argv)
+  if args.tasks_dir is None:
+    args.tasks_dir = getattr(args, 'made_in', task_lib.default_folder())
   try:
     return args.call(args)
   except (ValueError, OSError) as error:

@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     '--out', type=disk.user_path, help='default: RUN/mlagentbench'
   )
   flag_parser.add_argument(
-    '--tasks_dir', type=disk.user_path, default=pathlib.Path('tasks')
+    '--tasks_dir', type=disk.user_path, default=tasks.default_folder()
   )
   flag_parser.add_argument(
     '--workspaces', choices=folders.WORKSPACES, default='final'

@@ -333,6 +333,9 @@ def _resume(
     return 0, Counter()
   learner.load_host_state(restored.host['learner'])
   scheduler.resume(restored.host['scheduler'])
+  if not restored.skipped:  # else it is none of the last ones
+    # A process may have been killed between a checkpoint and the removal.
+    checkpoints.remove_old()
   return restored.step, Counter(restored.host['outcomes'])
 
 

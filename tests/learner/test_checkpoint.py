@@ -281,7 +281,7 @@ def test_a_kill_before_old_ones_are_removed_leaves_the_same_best(
   manager = CheckpointManager(tmp_path, keep=1)
   manager.save(1, _tree(1), score=0.1)
   with monkeypatch.context() as patch:
-    patch.setattr(manager, '_remove_old', lambda: None)
+    patch.setattr(manager, 'remove_old', lambda: None)
     manager.save(2, _tree(2), score=0.9)
   assert CheckpointManager(tmp_path, keep=1).best_step() == 2
   manager.save(3, _tree(3), score=0.2)

@@ -4,7 +4,8 @@ With SIGKILL, when it comes to a place for the N-th time:
 
 - execution: an execution of a validation begins; those before it have ended
 - stored: the file of a validation is written, no checkpoint has been begun
-- committed: a checkpoint of RL is whole, the older ones are still there
+- committed: a checkpoint of RL is whole, the older ones are still there; a run that
+  resumes from one comes here first
 """
 
 import os
@@ -53,6 +54,6 @@ if __name__ == '__main__':
   elif place == 'stored':
     _kill_after_writing(number)
   else:
-    _kill_before(CheckpointManager, '_remove_old', number)
+    _kill_before(CheckpointManager, 'remove_old', number)
   sys.argv = ['jaxagent', *sys.argv[3:]]
   main.cli()

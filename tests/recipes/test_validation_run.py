@@ -57,14 +57,13 @@ SAME = (
 )
 # Place, and how often a process comes there before it is killed.
 KILLS = (
-  ('execution', 1),
   ('execution', 4),
   ('stored', 1),
   ('committed', 1),
   ('execution', TASKS * SAMPLES + 2),
   ('stored', 1),
-  ('committed', 2),
-  ('stored', 1),
+  # It resumes from the second update, which counts, too.
+  ('committed', UPDATES - 1),
 )
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 

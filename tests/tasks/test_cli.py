@@ -25,6 +25,18 @@ def test_list(tasks_dir, tmp_path, capsys):
   assert 'breast-cancer' in out and 'digits' not in out
 
 
+def test_outside_a_checkout_the_bundled_tasks_are_listed_and_new_ones_are_not_theirs(
+  tasks_dir, tmp_path, capsys, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  assert main(['list']) == 0
+  listed = capsys.readouterr().out
+  assert all(name in listed for name in task_lib.task_names(tasks_dir))
+  assert main(['new', 'mine']) == 0
+  assert (tmp_path / 'tasks' / 'mine' / 'task.yaml').exists()
+  assert not (tasks_dir / 'mine').exists()
+
+
 def test_check_without_a_run(tasks_dir, tmp_path, capsys):
   assert call(tasks_dir, tmp_path, 'check', 'wine', '--no_run') == 0
   assert 'yes' in capsys.readouterr().out

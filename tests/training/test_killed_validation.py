@@ -175,7 +175,7 @@ def _sitting(work, jobs, at=None, rest='wait') -> Moments:
       (validation.Validator, 'run'),
       (MetricWriter, 'write'),
       (rl.Saver, 'save'),
-      (CheckpointManager, '_remove_old'),
+      (CheckpointManager, 'remove_old'),
     ):
       patch.setattr(owner, name, _between(moments, getattr(owner, name)))
     policy = stubs.SimpleNamespace(engine=Engine())
@@ -205,6 +205,7 @@ def _result(work) -> dict:
   return {
     'metrics': [{n: r[n] for n in names if n in r} for r in records],
     'rewards': validation.rewards_by_step(work),
+    'kept': checkpoints.steps(),
     'last': (last.step, last.arrays['w'].tolist()),
     'best': (best, checkpoints.read(best, {'w': np.zeros(1)})['w'].tolist()),
   }
