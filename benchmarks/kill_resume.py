@@ -18,6 +18,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from benchmarks import machine
 from benchmarks.quickstart import ROOT, seed_control
@@ -46,7 +47,15 @@ OF_THE_PROCESS = (
 )
 
 
-def start(work: pathlib.Path, options: tuple[str, ...]) -> subprocess.Popen:
+def start(
+  work: pathlib.Path,
+  options: Sequence[str],
+  module: Sequence[str] = ('jaxagent.main',),
+) -> subprocess.Popen:
+  """Starts a run; options after `--config=` replace the one that is given here.
+
+  module: what is run in place of `jaxagent.main`, with its own arguments.
+  """
   work.parent.mkdir(parents=True, exist_ok=True)
   log = open(work.with_suffix('.log'), 'ab')
   with log:
@@ -54,7 +63,7 @@ def start(work: pathlib.Path, options: tuple[str, ...]) -> subprocess.Popen:
       [
         sys.executable,
         '-m',
-        'jaxagent.main',
+        *module,
         '--config=configs/stepwise_ppo.py',
         f'--work_dir={work}',
         *options,
@@ -65,7 +74,7 @@ def start(work: pathlib.Path, options: tuple[str, ...]) -> subprocess.Popen:
     )
 
 
-def finish(work: pathlib.Path, options: tuple[str, ...]) -> float:
+def finish(work: pathlib.Path, options: Sequence[str]) -> float:
   """Runs to the end, unless it has; returns the seconds of RL."""
   if not (work / 'summary.json').exists():
     code = start(work, options).wait()

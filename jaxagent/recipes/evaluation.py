@@ -106,13 +106,15 @@ class Evaluation(abc.ABC):
       rollouts.run(
         self.context,
         folder,
-        self.feed,
-        self.interaction,
-        execute=execute,
-        deliver=self.ended,
-        name=f'eval-{self.label}',
-        frozen=self.frozen,
-        policy=self.policy,
+        rollouts.RolloutStage(
+          f'eval-{self.label}',
+          self.feed,
+          self.interaction,
+          execute=execute,
+          deliver=self.ended,
+          frozen=self.frozen,
+          policy=self.policy,
+        ),
         check=self._check_too_many,
       )
     found = self.records()

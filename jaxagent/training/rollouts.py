@@ -42,6 +42,8 @@ if TYPE_CHECKING:
   from jaxagent.runtime.context import RunContext
 
 MAX_ATTEMPTS = 3  # of one call, before its rollout is missing
+# Of rollouts under way: 10,000 of them take 2 to 3 GB (estimated).
+MOST_AT_ONCE = 1024
 _NO_LIMIT = 1 << 30
 PAUSES_S = (0.5, 15.0)  # after an infrastructure error, by attempt
 
@@ -59,68 +61,54 @@ def journal_of(work: pathlib.Path, label: str) -> pathlib.Path:
   return work / 'eval' / f'{label}.journal'
 
 
+@dataclasses.dataclass(frozen=True)
+class RolloutStage:
+  """The rollouts of one stage.
+
+  Args:
+    name: of the stage; the ids of its jobs begin with it.
+    feed: its prompts; a rollout that ends may push more.
+    interaction: the calls of a rollout.
+    execute: carries out one execution under the id of its job.
+    deliver: gets each rollout as it ends.
+    frozen: role -> how its answers are drawn.
+    policy: engine and request of the policy, where it takes part.
+    at_once: rollouts under way at most.
+  """
+
+  name: str
+  feed: Feed
+  interaction: Interaction
+  execute: Callable[[ExecutionRequest, str], Executed]
+  deliver: Deliver
+  frozen: Mapping[str, FrozenRole] = dataclasses.field(default_factory=dict)
+  policy: PolicyRole | None = None
+  at_once: int = MOST_AT_ONCE
+
+
 def run(
   context: RunContext,
   folder: pathlib.Path,
-  feed: Feed,
-  interaction: Interaction,
+  stage: RolloutStage,
   *,
-  execute: Callable[[ExecutionRequest, str], Executed],
-  deliver: Deliver,
-  name: str,
-  frozen: Mapping[str, FrozenRole] = {},
-  policy: PolicyRole | None = None,
   saved: str = 'finished calls are saved',
-  at_once: int | None = None,
   check: Callable[[], None] = lambda: None,
 ) -> None:
-  """Runs the rollouts of a feed until it has no more prompts and all have ended.
+  """Runs the rollouts of a stage until its feed is empty and all have ended.
 
   Args:
     context: sandbox, stop flag and config.
     folder: of the journal; `forget` removes it once its results are stored.
-    execute: carries out one execution under the id of its job.
-    deliver: gets each rollout as it ends; it may push more into the feed.
-    name: of the stage; the ids of its jobs begin with it.
-    frozen: role -> how its answers are drawn.
-    policy: engine and request of the policy, where it takes part.
+    stage: what is rolled out.
     saved: what is kept, for the message of an interruption.
-    at_once: rollouts under way; None for all.
     check: called now and then; what it raises ends the stage.
 
   Raises:
     Interrupted: SIGTERM or Ctrl-C stopped the run.
     UserError: the journal is damaged, or holds a record that is not known.
   """
-  config = context.config
   journal = Journal(folder)
-  inbox = JournalledQueue(journal)
-  samplers, limits = _samplers(config, inbox, frozen, policy)
-  executor = ThreadExecutor(
-    inbox,
-    lambda work: execute(work, job_id(name, work.key)),
-    threads=2 * config.sandbox.slots,
-    slots=config.sandbox.slots,
-    cancel=lambda key: context.pool.cancel(job_id(name, key)),
-    pauses_s=PAUSES_S,
-  )
-  scheduler = Scheduler(
-    feed,
-    interaction,
-    Workers(RoleSampler(samplers), executor, inbox, RealClock()),
-    SchedulerConfig(
-      batch_size=1,
-      max_attempts=MAX_ATTEMPTS,
-      max_quarantined=_NO_LIMIT,
-      watchdog_s=math.inf,  # executions have time limits of their own
-      max_in_flight=at_once or _NO_LIMIT,
-      roles=tuple(samplers),
-      max_concurrency=limits,
-      seed=config.seed,
-    ),
-    journal=journal,
-    deliver=deliver,
-  )
+  scheduler = _scheduler(context, journal, stage)
 
   def tick() -> None:
     context.stop.check(saved)
@@ -131,7 +119,7 @@ def run(
     scheduler.run_out(tick)
     check()
   except (JournalError, UnknownRecord) as error:
-    raise UserError(f'{name}: {folder}: {error}') from error
+    raise UserError(f'{stage.name}: {folder}: {error}') from error
   finally:
     try:
       scheduler.close()
@@ -139,21 +127,53 @@ def run(
       journal.close()
 
 
+def _scheduler(
+  context: RunContext, journal: Journal, stage: RolloutStage
+) -> Scheduler:
+  config, name = context.config, stage.name
+  inbox = JournalledQueue(journal)
+  samplers, limits = _samplers(config, inbox, stage)
+  executor = ThreadExecutor(
+    inbox,
+    lambda work: stage.execute(work, job_id(name, work.key)),
+    threads=2 * config.sandbox.slots,
+    slots=config.sandbox.slots,
+    cancel=lambda key: context.pool.cancel(job_id(name, key)),
+    pauses_s=PAUSES_S,
+  )
+  return Scheduler(
+    stage.feed,
+    stage.interaction,
+    Workers(RoleSampler(samplers), executor, inbox, RealClock()),
+    SchedulerConfig(
+      batch_size=1,
+      max_attempts=MAX_ATTEMPTS,
+      max_quarantined=_NO_LIMIT,
+      watchdog_s=math.inf,  # executions have time limits of their own
+      max_in_flight=stage.at_once,
+      roles=tuple(samplers),
+      max_concurrency=limits,
+      seed=config.seed,
+    ),
+    journal=journal,
+    deliver=stage.deliver,
+  )
+
+
 def _samplers(
   config: ConfigDict,
   inbox: JournalledQueue,
-  frozen: Mapping[str, FrozenRole],
-  policy: PolicyRole | None,
+  stage: RolloutStage,
 ) -> tuple[dict[str, Sampler], dict[str, int | None]]:
   """Returns role -> its sampler, and role -> its answers at once, None for all."""
   samplers: dict[str, Sampler] = {}
   limits: dict[str, int | None] = {}
-  for role, one in frozen.items():
+  for role, one in stage.frozen.items():
     samplers[role] = ThreadSampler(
       inbox, one.draw, max_concurrency=one.max_concurrency
     )
     limits[role] = one.max_concurrency
-  if policy is not None:
+  if (policy := stage.policy) is not None:
     samplers[POLICY] = EngineSampler(inbox, policy.engine, policy.request)
     limits[POLICY] = config.rollout.max_num_seqs or None
   return samplers, limits

@@ -142,13 +142,15 @@ class Validator:
     rollouts.run(
       self._context,
       journal,
-      feed,
-      self._workflow,
-      execute=self._execute,
-      deliver=deliver,
-      name=title,
-      frozen=self._workflow.frozen_roles,
-      policy=rollouts.PolicyRole(self._policy.engine, self._workflow.request),
+      rollouts.RolloutStage(
+        title,
+        feed,
+        self._workflow,
+        execute=self._execute,
+        deliver=deliver,
+        frozen=self._workflow.frozen_roles,
+        policy=rollouts.PolicyRole(self._policy.engine, self._workflow.request),
+      ),
       check=lambda: self._check_missing(title, missing),
     )
     return [t for name in self._asked for t in ended.get(name, ())]

@@ -190,11 +190,13 @@ def _drive(
     rollouts.run(
       context,
       context.work / 'collect' / f'{name}.journal',
-      feed,
-      interaction,
-      execute=lambda work, job_id: execute(env, work.call.request, job_id),
-      deliver=deliver,
-      name=f'collect-{name}',
-      frozen=frozen_of(context, kind),
+      rollouts.RolloutStage(
+        f'collect-{name}',
+        feed,
+        interaction,
+        execute=lambda work, job_id: execute(env, work.call.request, job_id),
+        deliver=deliver,
+        frozen=frozen_of(context, kind),
+      ),
       check=found.check,
     )

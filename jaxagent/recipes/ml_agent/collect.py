@@ -109,18 +109,22 @@ def _make(
     rollouts.run(
       context,
       folder,
-      feed,
-      Demonstrations(
-        max_steps=config.max_steps,
-        time_limit_s=config.time_limit_s,
-        ideas_in_prompt=context.config.rollout.prompt_style == 'full',
+      rollouts.RolloutStage(
+        'collect',
+        feed,
+        Demonstrations(
+          max_steps=config.max_steps,
+          time_limit_s=config.time_limit_s,
+          ideas_in_prompt=context.config.rollout.prompt_style == 'full',
+        ),
+        execute=lambda work, job_id: _execute(
+          context, work.call.request, job_id
+        ),
+        deliver=deliver,
+        frozen={EXPERT: _expert(context)},
+        at_once=_at_once(context),
       ),
-      execute=lambda work, job_id: _execute(context, work.call.request, job_id),
-      deliver=deliver,
-      name='collect',
-      frozen={EXPERT: _expert(context)},
       saved=f'complete trajectories are kept in {store.path}',
-      at_once=_at_once(context),
       check=lambda: _check_cut(cut, total, store.path),
     )
   _tell_rate(len(todo), time.monotonic() - began)

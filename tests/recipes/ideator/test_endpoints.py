@@ -117,15 +117,17 @@ def group(host) -> list[tuple[object, str]]:
   rollouts.run(
     host,
     host.work / 'journal',
-    feed,
-    Ideas(lambda item: IDS, lambda completion: write_idea(IDEA)),
-    execute=carried_out,
-    deliver=deliver,
-    name='ideas',
-    frozen={
-      POLICY: FrozenRole(drawn, GROUP),
-      IMPLEMENTER: roles.implementer(host),
-    },
+    rollouts.RolloutStage(
+      'ideas',
+      feed,
+      Ideas(lambda item: IDS, lambda completion: write_idea(IDEA)),
+      execute=carried_out,
+      deliver=deliver,
+      frozen={
+        POLICY: FrozenRole(drawn, GROUP),
+        IMPLEMENTER: roles.implementer(host),
+      },
+    ),
   )
   return ended
 
