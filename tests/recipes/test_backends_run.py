@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -19,54 +18,24 @@ from jaxagent.analysis.summary import load
 from jaxagent.data.ledger import Ledger
 from jaxagent.recipes.results import read_traces
 from jaxagent.sandbox import docker_backend
-from tests.runs import environment
+from tests.runs import TAUGHT, environment, give_taught
 from tests.sandbox import daemon
 from tests.sandbox.conftest import cluster, docker_image  # noqa: F401
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, BATCH, KILLS = 4, 8, 3
 OPTIONS = (
-  '--config=configs/stepwise_ppo.py',
-  "--config.tasks.heldin=('wine','diabetes')",
-  "--config.tasks.heldout=('breast-cancer',)",
-  '--config.sandbox.timeout_s=30',
-  '--config.model.hf.num_hidden_layers=2',
-  # Enough for responses that run: what RL executes goes through the backend.
-  # So cool that rounding does not decide: 10 to 12 of 32 with seeds 0, 1, 2.
-  '--config.rollout.temperature=0.5',
-  '--config.collect.trajectories_per_task=10',
-  '--config.collect.max_steps=3',
-  '--config.sft.epochs=20',
-  '--config.sft.batch_size=8',
+  *TAUGHT,
   f'--config.rl.updates={UPDATES}',
   f'--config.rl.batch_size={BATCH}',
-  "--config.eval.policies=('rl',)",
-  '--config.eval.trajectories_per_task=2',
-  '--config.eval.max_steps=1',
-  '--config.eval.k=2',
 )
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(scope='module')
-def taught(tmp_path_factory) -> pathlib.Path:
-  """A work directory whose policy has learned from experts, executed here."""
-  work = tmp_path_factory.mktemp('taught') / 'work'
-  process = _start(work, '--config.stage=sft')
-  try:
-    assert process.wait(600) == 0, (work.parent / 'out.txt').read_text()[-3000:]
-  finally:
-    process.kill()
-    process.wait()
-  return work
-
-
 @pytest.fixture
-def work(taught, tmp_path) -> pathlib.Path:
+def work(tmp_path, tmp_path_factory) -> pathlib.Path:
   """The stages until SFT are done: starts, RL and evaluation are not."""
-  for stage in ('collect', 'tokenizer', 'sft'):
-    shutil.copytree(taught / stage, tmp_path / 'work' / stage)
-  shutil.copy(taught / 'snapshots.sqlite', tmp_path / 'work')
+  give_taught(tmp_path / 'work', tmp_path_factory)
   return tmp_path / 'work'
 
 

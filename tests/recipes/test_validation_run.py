@@ -19,23 +19,14 @@ from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.runtime import executions
 from jaxagent.training import validation
-from tests.runs import environment
+from tests.runs import TAUGHT, environment, give_taught
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, TASKS, SAMPLES, SLOTS = 4, 2, 3, 2
 OPTIONS = (
-  '--config=configs/stepwise_ppo.py',
+  *TAUGHT,
   '--config.sandbox.min_tier=T1',
-  '--config.sandbox.timeout_s=30',
-  # A policy that writes actions, so that validations differ.
-  '--config.collect.trajectories_per_task=24',
-  '--config.sft.epochs=10',
   '--config.rl.value_warmup_epochs=1',
-  '--config.eval.trajectories_per_task=2',
-  '--config.eval.max_steps=1',
-  '--config.eval.k=2',
-  "--config.tasks.heldin=('wine','diabetes')",
-  "--config.tasks.heldout=('breast-cancer',)",
   f'--config.rl.updates={UPDATES}',
   '--config.rl.batch_size=6',
   '--config.rl.rest=wait',
@@ -93,6 +84,7 @@ def _kill(work, place: str, number: int) -> None:
 def whole(tmp_path_factory):
   """An undisturbed run."""
   work = tmp_path_factory.mktemp('validated') / 'work'
+  give_taught(work, tmp_path_factory)
   code, out = _run(work)
   assert code == 0, out[-3000:]
   return work
