@@ -11,6 +11,7 @@ No jax here: values may be anything that `float()` takes.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import math
@@ -18,7 +19,7 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
 _STATS = {'mean': 'mean', 'max': 'largest', 'min': 'smallest'}
@@ -361,6 +362,23 @@ def _put_aside(path: pathlib.Path) -> None:
   path.rename(aside)
 
 
+@contextlib.contextmanager
+def _no_torch() -> Iterator[None]:
+  """Lets imports within find no PyTorch, unless it is loaded.
+
+  tensorboardX loads it wherever it is installed, for a type that is not used here:
+  3 s of every start.
+  """
+  if 'torch' in sys.modules:
+    yield
+    return
+  sys.modules['torch'] = None  # type: ignore[assignment]
+  try:
+    yield
+  finally:
+    del sys.modules['torch']
+
+
 class _Board:
   """TensorBoard's event file, written by the thread that logs.
 
@@ -370,8 +388,9 @@ class _Board:
 
   def __init__(self, log_dir: pathlib.Path, resume_step: int | None):
     # Slow to import, and not needed to read records.
-    from tensorboardX import event_file_writer
-    from tensorboardX.proto import event_pb2, summary_pb2
+    with _no_torch():
+      from tensorboardX import event_file_writer
+      from tensorboardX.proto import event_pb2, summary_pb2
 
     self._event, self._summary = event_pb2.Event, summary_pb2.Summary
     # A name holds a whole second: a second writer within it would empty the file

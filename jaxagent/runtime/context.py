@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import dataclasses
 import pathlib
@@ -152,6 +153,31 @@ def _open_pool(
     raise UserError(str(error)) from error
 
 
+def _open_machinery(
+  config: ConfigDict,
+  work: pathlib.Path,
+  prepared: Mapping[str, PreparedTask],
+  stack: contextlib.ExitStack,
+) -> tuple[SandboxPool, Grader]:
+  """Starts sandbox and grader at the same time; `stack` closes both.
+
+  Each waits for processes that import NumPy, pandas and scikit-learn.
+  """
+  with concurrent.futures.ThreadPoolExecutor(1) as starting:
+    begun = starting.submit(Grader, prepared)
+
+    def close() -> None:
+      if begun.exception() is None:
+        begun.result().close()
+
+    stack.callback(close)  # also where the sandbox does not start
+    pool = stack.enter_context(_open_pool(config, work, prepared))
+    try:
+      return pool, begun.result()
+    except (ValueError, WorkerDied) as error:
+      raise UserError(str(error)) from error
+
+
 def _environment(
   config: ConfigDict,
   work: pathlib.Path,
@@ -194,12 +220,10 @@ def open_context(
   if not config.sandbox.timeout_s:
     _check_own_limits(prepared, config.sandbox.step_timeout_s)
   with contextlib.ExitStack() as stack:
-    pool = stack.enter_context(_open_pool(config, work, prepared))
+    pool, grader = _open_machinery(config, work, prepared, stack)
     try:
-      grader = Grader(prepared)
-      stack.callback(grader.close)
       store = Snapshots(work / 'snapshots.sqlite')
-    except (ValueError, WorkerDied) as error:
+    except ValueError as error:
       raise UserError(str(error)) from error
     stack.callback(store.close)
     models = TextModels(

@@ -4,6 +4,8 @@ import io
 import json
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -164,3 +166,22 @@ def test_writers_of_one_second_keep_each_others_numbers(tmp_path, monkeypatch):
     with metrics.MetricWriter(tmp_path, resume_step=step or None) as writer:
       writer.write(step, {'actor/entropy': step + 0.5})
   assert _points(tmp_path) == [(i, 'actor/entropy', i + 0.5) for i in range(4)]
+
+
+def test_writing_event_files_does_not_load_pytorch(tmp_path):
+  pytest.importorskip('torch')
+  code = f"""
+import sys
+from jaxagent.metrics import MetricWriter
+writer = MetricWriter({str(tmp_path)!r})
+writer.write(0, {{'actor/pg_loss': 1.0}})
+writer.close()
+assert 'torch' not in sys.modules
+import torch
+print(torch.zeros(1).item())
+"""
+  done = subprocess.run(
+    [sys.executable, '-c', code], capture_output=True, text=True, timeout=120
+  )
+  assert done.returncode == 0, done.stderr
+  assert done.stdout == '0.0\n'
