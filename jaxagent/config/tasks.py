@@ -32,6 +32,7 @@ def folder(config: ConfigDict) -> pathlib.Path:
 def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Returns the names of (held-in, held-out) tasks; an empty option means all.
 
+  All but those of version 2 of `task.yaml`, the catalogue: they are named.
   An empty `tasks.heldout` means none where the recipe says so (`every_heldout`).
   """
   where, own = folder(config), recipe.find(config)
@@ -49,7 +50,7 @@ def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
       return names
     return tuple(
       s.name
-      for s in list_tasks(where)
+      for s in list_tasks(where, version=1)
       if s.split == split and (s.m_init is not None or not own.trains)
     )
 

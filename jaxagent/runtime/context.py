@@ -14,7 +14,8 @@ from jaxagent.config.agents import actions_of, agent_of
 from jaxagent.config.tasks import choose_tasks, folder
 from jaxagent.envs import label_sources
 from jaxagent.envs.execution import ExecutionOptions
-from jaxagent.envs.grading import Grader, WorkerDied
+from jaxagent.envs.grade_process import WorkerDied
+from jaxagent.envs.grading import Grader
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.step_env import StepRules, TextModels
 from jaxagent.envs.tasks import (

@@ -12,8 +12,9 @@ from typing import Any
 
 from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
-from jaxagent.envs.grading import Grader, WorkerDied
-from jaxagent.envs.task_yaml import MODALITIES, SPLITS
+from jaxagent.envs.grade_process import WorkerDied
+from jaxagent.envs.grading import Grader
+from jaxagent.envs.task_yaml import ALL_MODALITIES, SPLITS
 from jaxagent.files import disk
 from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import BackendError, TierError
@@ -201,7 +202,7 @@ def make_parser() -> argparse.ArgumentParser:
   commands = parser.add_subparsers(dest='command', required=True)
   listing = commands.add_parser('list', help='a table of the tasks')
   listing.add_argument('--split', choices=SPLITS)
-  listing.add_argument('--modality', choices=MODALITIES)
+  listing.add_argument('--modality', choices=ALL_MODALITIES)
   listing.set_defaults(call=command_list)
   several = {
     'prepare': (command_prepare, 'make the data'),
