@@ -1,0 +1,123 @@
+"""A reward and `python -m jaxagent.grade` are one score, whatever is submitted."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jaxagent import graders
+from jaxagent.envs import grade_worker
+from jaxagent.envs.competition_worker import CompetitionTask
+from jaxagent.envs.grading import CHECKS
+from jaxagent.graders import tables
+from tests.graders import hand_computed, random_changes
+from tests.graders.hand_computed import CASES
+
+_GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'mlebench'
+_MLEBENCH = sorted(path.name for path in _GOLDEN.iterdir())
+# Numbers, several columns, lists in text cells, masks that may be empty, arrays.
+FAST = (
+  'feedback',
+  'fathomnet',
+  'spaceship-titanic:mlagentbench',
+  'tgs-salt-identification-challenge',
+  'CLRS',
+)
+
+
+def _case(name: str):
+  """Answers with halves, and a submission to begin with."""
+  if name in CASES:
+    answers, base, _ = CASES[name]
+  else:
+    answers = pd.read_csv(_GOLDEN / name / 'answers.csv')
+    base = pd.read_csv(_GOLDEN / name / 'noisy.csv')
+  if isinstance(answers, dict):
+    twice = [np.concatenate([a[''], a['']]) for a in (answers, base)]
+    halves = np.repeat(['valid', 'private'], len(answers['']))
+    return {'x': twice[0], 'split': halves}, {'': twice[1]}
+  halves = ['valid' if i % 2 else 'private' for i in range(len(answers))]
+  return answers.assign(split=halves), base
+
+
+class Both:
+  """One task in the training worker and as files of the command line."""
+
+  def __init__(self, name: str, folder: pathlib.Path):
+    answers, self.base = _case(name)
+    self.name, self.arrays = name, isinstance(answers, dict)
+    form = 'npy' if self.arrays else 'csv'
+    self.truth = folder / ('a.npz' if self.arrays else 'a.csv')
+    self.path, sample = folder / f's.{form}', folder / f'sample.{form}'
+    hand_computed.write(self.truth, answers)
+    hand_computed.write(sample, self.base)
+    entry = {
+      'grader': name,
+      'answers': str(self.truth),
+      'sample': str(sample),
+      'format': form,
+      'max_bytes': 10**7,
+      'id': '',
+      'targets': [],
+    }
+    self.task = CompetitionTask('one', entry)
+
+  def random_bytes(self, rng) -> bytes:
+    """A changed submission as a file; of five one has damaged bytes."""
+    if self.arrays:
+      given = {'': random_changes.changed_array(rng, self.base[''])}
+    else:
+      given = random_changes.changed(rng, self.base, self.base.columns[0])
+    hand_computed.write(self.path, given)
+    data = self.path.read_bytes()
+    if rng.integers(5):
+      return data
+    damaged = bytearray(data[: int(rng.integers(len(data) + 1))])
+    for _ in range(int(rng.integers(4))):
+      if damaged:
+        damaged[int(rng.integers(len(damaged)))] = int(rng.integers(256))
+    return bytes(damaged)
+
+  def check(self, data: bytes, split: str) -> bool:
+    """Grades both ways; whether there is a score."""
+    self.path.write_bytes(data)
+    want = graders.grade_files(
+      self.name, self.path, self.truth, scope=graders.Scope(split=split)
+    )
+    got = grade_worker.grade(self.task, data, split)
+    assert got['score'] == want.score, (data, got, want)
+    if want.failed:
+      assert got['status'] == 'invalid', (data, got, want)
+      passed = CHECKS.index('text') + tables.CHECKS.index(want.failed)
+      assert got['passed'] == passed, (data, got, want)
+    else:
+      assert got['status'] == ('error' if want.score is None else 'ok'), got
+    return want.score is not None
+
+
+def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
+  both = Both(name, folder)
+  rng = np.random.default_rng(sum(name.encode()))
+  graded = sum(
+    both.check(both.random_bytes(rng), ('valid', 'private')[i % 2])
+    for i in range(count)
+  )
+  assert count // 50 < graded < count
+
+
+def test_random_changes_make_what_is_graded_and_what_is_refused(tmp_path):
+  """2,000 submissions of five graders, a fifth of them with damaged bytes."""
+  for name in FAST:
+    folder = tmp_path / name
+    folder.mkdir()
+    _fuzz(name, 400, folder)
+
+
+@pytest.mark.slow
+@pytest.mark.quiet
+@pytest.mark.parametrize('name', [*CASES, *_MLEBENCH])
+def test_two_thousand_submissions_a_grader(tmp_path, name):
+  _fuzz(name, 2000, tmp_path)
