@@ -116,6 +116,37 @@ def test_random_changes_make_what_is_graded_and_what_is_refused(tmp_path):
     _fuzz(name, 400, folder)
 
 
+def test_a_reason_never_quotes_the_answers(tmp_path):
+  """Of texts, lists of labels and orders, whatever is submitted."""
+  ids = [f'row{i}' for i in range(6)]
+  secret = [f'secret{i} hidden{i}' for i in range(6)]
+  for name, column, target in (
+    ('whale-categorization-playground', 'Image', 'Id'),
+    ('tweet-sentiment-extraction', 'textID', 'selected_text'),
+    ('chaii-hindi-and-tamil-question-answering', 'id', 'PredictionString'),
+    ('AI4Code', 'id', 'cell_order'),
+  ):
+    paths = tmp_path / 'a.csv', tmp_path / 'sample.csv'
+    halves = ['valid', 'private'] * 3
+    answers = pd.DataFrame({column: ids, target: secret, 'split': halves})
+    base = answers[[column]].assign(**{target: 'a b'})
+    for path, table in zip(paths, (answers, base)):
+      table.to_csv(path, index=False)
+    entry = {'grader': name, 'format': 'csv', 'max_bytes': 10**6, 'id': ''}
+    files = {'answers': str(paths[0]), 'sample': str(paths[1]), 'targets': []}
+    task = CompetitionTask('one', {**entry, **files})
+    rng = np.random.default_rng(0)
+    reasons = set()
+    for _ in range(60):
+      given = random_changes.changed(rng, base, column)
+      data = given.to_csv(index=False).encode()
+      got = grade_worker.grade(task, data, 'valid', own_work=True)
+      if got['status'] == 'invalid':
+        reasons.add(got['reason'])
+    assert len(reasons) > 5
+    assert not any('secret' in r or 'hidden' in r for r in reasons), reasons
+
+
 @pytest.mark.slow
 @pytest.mark.quiet
 @pytest.mark.parametrize('name', [*CASES, *_MLEBENCH])
