@@ -64,6 +64,7 @@ class Both:
       'targets': [],
     }
     self.task = CompetitionTask('one', entry)
+    self.loaded = graders.load(name, self.truth)
 
   def random_bytes(self, rng) -> bytes:
     """A changed submission as a file; of five one has damaged bytes."""
@@ -81,12 +82,18 @@ class Both:
         damaged[int(rng.integers(len(damaged)))] = int(rng.integers(256))
     return bytes(damaged)
 
-  def check(self, data: bytes, split: str) -> bool:
-    """Grades both ways; whether there is a score."""
+  def check(self, data: bytes, split: str, anew: bool) -> bool:
+    """Grades both ways; whether there is a score.
+
+    anew: by `grade_files`, which reads the answers each time; else by what it calls.
+    """
     self.path.write_bytes(data)
-    want = graders.grade_files(
-      self.name, self.path, self.truth, scope=graders.Scope(split=split)
-    )
+    if anew:
+      want = graders.grade_files(
+        self.name, self.path, self.truth, scope=graders.Scope(split=split)
+      )
+    else:
+      want = self.loaded.grade_file(self.path, split)
     got = grade_worker.grade(self.task, data, split)
     assert got['score'] == want.score, (data, got, want)
     if want.failed:
@@ -102,7 +109,7 @@ def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
   both = Both(name, folder)
   rng = np.random.default_rng(sum(name.encode()))
   graded = sum(
-    both.check(both.random_bytes(rng), ('valid', 'private')[i % 2])
+    both.check(both.random_bytes(rng), ('valid', 'private')[i % 2], i % 20 < 2)
     for i in range(count)
   )
   assert count // 50 < graded < count

@@ -61,7 +61,7 @@ def test_two_gpus_on_a_machine_with_one_are_refused(spec):
 
 
 def test_memory_that_no_machine_has_is_refused(spec):
-  limits = dataclasses.replace(spec.limits, memory_mb=440 * 10**6)
+  limits = dataclasses.replace(spec.limits, memory_mb=44 * 10**6)
   large = dataclasses.replace(spec, limits=limits)
-  assert 'asks for 440,000,000 MB of memory' in _complaint(large)
+  assert 'asks for 44,000,000 MB of memory' in _complaint(large)
   assert _complaint(large, memory_mb=2048) == ''

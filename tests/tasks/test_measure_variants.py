@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from jaxagent.envs import tasks as lib
+from jaxagent.tasks import measure
 from jaxagent.tasks.__main__ import main
 from tests.tasks import published
 
@@ -32,31 +33,48 @@ def _call(folder, *argv):
   )
 
 
-def test_a_stand_in_is_measured_into_the_folder(folder, capsys):
-  for _ in range(2):  # the second replaces the first
-    assert _call(folder, 'measure', 'pizza') == 0, capsys.readouterr()
+STARTER = measure.Measured('', 0.5, 0.6, 1.0)
+REFERENCE = measure.Measured(measure.REFERENCE, 0.9, 0.8, 1.0)
+
+
+def test_scores_of_a_stand_in_are_kept_in_the_folder(folder):
+  task = lib.prepare_task(
+    lib.load_task('pizza', folder / 'tasks'), folder / 'data'
+  )
+  for results, best in (([STARTER], None), ([STARTER, REFERENCE], 0.9)):
+    for _ in range(2):  # the second replaces the first
+      measure.record(task, results)
     spec = lib.load_task('pizza', folder / 'tasks')
-    assert (spec.m_init, spec.m_best, spec.m_best_private) == (0.5, 1.0, 1.0)
-    assert spec.m_best_source == 'solution/reference.py'
-    text = (folder / 'tasks/pizza/task.yaml').read_text()
-    assert text.count('variants:') == 1
-    assert {
-      k: v for k, v in yaml.safe_load(text).items() if k != 'variants'
-    } == {k: v for k, v in published.FOLDER.items() if k != 'variants'}
+    assert (spec.m_init, spec.m_best) == (0.5, best)
+  assert spec.m_best_private == 0.8
+  assert spec.m_best_source == 'solution/reference.py'
+  text = (folder / 'tasks/pizza/task.yaml').read_text()
+  assert text.count('variants:') == 1
+  assert {k: v for k, v in yaml.safe_load(text).items() if k != 'variants'} == {
+    k: v for k, v in published.FOLDER.items() if k != 'variants'
+  }
 
 
-def test_published_data_is_measured_beside_the_data(folder, capsys):
+def test_scores_of_published_data_are_kept_beside_the_data(folder):
   raw = folder / 'raw/pizza'
   raw.mkdir(parents=True)
   (raw / 'x.csv').write_text('a')
   before = (folder / 'tasks/pizza/task.yaml').read_text()
-  assert _call(folder, 'measure', 'pizza', '--raw', raw.parent) == 0
-  assert (folder / 'tasks/pizza/task.yaml').read_text() == before
   spec = lib.load_task('pizza', folder / 'tasks')
   source = lib.DataSource('raw', raw.parent)
+  task = lib.prepare_task(spec, folder / 'data', source)
+  measure.record(task, [STARTER, REFERENCE])
+  assert (folder / 'tasks/pizza/task.yaml').read_text() == before
   full = lib.prepare_task(spec, folder / 'data', source)
-  assert (full.spec.m_init, full.spec.m_best_private) == (0.5, 1.0)
+  assert (full.spec.m_init, full.spec.m_best_private) == (0.5, 0.8)
   assert not lib.prepare_task(spec, folder / 'data').spec.has_scale
+
+
+@pytest.mark.slow
+def test_starter_and_reference_are_run_and_graded(folder, capsys):
+  assert _call(folder, 'measure', 'pizza') == 0, capsys.readouterr()
+  spec = lib.load_task('pizza', folder / 'tasks')
+  assert (spec.m_init, spec.m_best, spec.m_best_private) == (0.5, 1.0, 1.0)
 
 
 def test_a_search_over_pipelines_is_for_version_1(folder, capsys):
