@@ -185,7 +185,9 @@ class Bench:
 @contextlib.contextmanager
 def opened(slots: int, work: pathlib.Path, names: Sequence[str]):
   """Opens sandbox and grader for the bundled tasks of these names, or all."""
-  specs = [s for s in list_tasks(TASKS) if not names or s.name in names]
+  specs = [
+    s for s in list_tasks(TASKS, version=1) if not names or s.name in names
+  ]
   prepared = {s.name: prepare_task(s, work / 'tasks') for s in specs}
   hidden = (work, TASKS, *label_sources.folders(specs))
   with (

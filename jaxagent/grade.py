@@ -4,7 +4,10 @@
       [--leaderboards DIR] [--mode compat|strict] [--timeout_s S] [--memory_mb M]
 
 Each line of FILE is {"competition", "submission", "answers", "mode"}; blank
-lines and lines starting with # or // are skipped. Relative paths are looked
+lines and lines starting with # or // are skipped. In strict a "split" grades the
+rows of that half alone (valid or private, a column of the answers). "competition" may
+also be accuracy, f1_macro, roc_auc, log_loss, rmse or mae, in strict, with the
+columns "id" (a name) and "targets" (a list of names). Relative paths are looked
 up from the working directory, then from FILE's folder. The same lines go to
 standard output with "score" (a number or null; NaN where mle-bench gives NaN
 in compat) and "reason". A line may name its "leaderboard" (a CSV with a
@@ -69,6 +72,19 @@ def _parse(line: str, number: int, default_mode: str) -> dict[str, Any]:
   return record
 
 
+def _scope(record: dict[str, Any], number: int) -> graders.Scope:
+  """Rows and columns that a line names."""
+  texts = {key: record.get(key, '') for key in ('split', 'id')}
+  targets = record.get('targets', [])
+  if not all(isinstance(v, str) for v in texts.values()) or not (
+    isinstance(targets, list) and all(isinstance(v, str) for v in targets)
+  ):
+    raise ValueError(
+      f'line {number}: split and id must be strings, targets a list of strings'
+    )
+  return graders.Scope(texts['split'], texts['id'], tuple(targets))
+
+
 def _leaderboard(
   record: dict[str, Any], folder: pathlib.Path, boards: Any
 ) -> list[float] | None:
@@ -102,6 +118,7 @@ def grade_line(
       submission,
       _find(record['answers'], folder),
       record['mode'],
+      scope=_scope(record, number),
       **limits,
     )
   except (ValueError, OSError) as error:

@@ -508,17 +508,107 @@ class Batch:
 
 
 @dataclasses.dataclass(frozen=True)
+class Scale:
+  """Scores between which a task's rewards are placed, for one variant of its data.
+
+  m_init, m_best: of the starter and of the best known solution on the rows `valid`;
+    the other two on the rows `private`. None: not measured.
+  m_best_source: how m_best was found.
+  """
+
+  m_init: float | None = None
+  m_best: float | None = None
+  m_init_private: float | None = None
+  m_best_private: float | None = None
+  m_best_source: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class HumanBoard:
+  """Scores of a human leaderboard, and what is wrong with them.
+
+  faults: sentences; a leaked best score or a sentinel is named here.
+  """
+
+  best: float | None = None
+  median: float | None = None
+  worst: float | None = None
+  source: str = ''
+  faults: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSource:
+  """Where a task's data comes from.
+
+  kind: mlebench | mlagentbench | made.
+  id: its name there. url: where to get it. rules: whose rules apply.
+  """
+
+  kind: str
+  id: str
+  url: str = ''
+  rules: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskEnvironment:
+  """What a task's scripts need beside jaxagent's own packages.
+
+  packages: importable names. image: of a container. interpreter: path of a Python.
+  """
+
+  packages: tuple[str, ...] = ()
+  image: str = ''
+  interpreter: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskDetails:
+  """What version 2 of `task.yaml` says beyond version 1.
+
+  papers: paper -> train | evaluate | both.
+  id_column, targets: columns of answers and submission; '' and () where the grader
+    has them or there are none.
+  submission_format: csv | jsonl | npy | npz.
+  submission_mb: MB of a submission at most, unpacked where it is an archive.
+  sample: path of the sample submission in the public data; '' for the usual name.
+  gpus: GPUs of one execution.
+  licence: of the data. full_mb, standin_mb: MB of the data, 0 where not known.
+  variants: variant of the data -> scale.
+  """
+
+  source: TaskSource
+  papers: dict[str, str] = dataclasses.field(default_factory=dict)
+  id_column: str = ''
+  targets: tuple[str, ...] = ()
+  submission_format: str = 'csv'
+  submission_mb: float = 64.0
+  sample: str = ''
+  gpus: int = 0
+  environment: TaskEnvironment = TaskEnvironment()
+  licence: str = ''
+  full_mb: float = 0.0
+  standin_mb: float = 0.0
+  variants: dict[str, Scale] = dataclasses.field(default_factory=dict)
+  board: HumanBoard | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class TaskSpec:
   """One task folder, read and checked.
 
   layout: 'jaxagent', with a `task.yaml`; 'mlagentbench', without: what it does
     not tell of modality and kind is ''.
+  details: what version 2 of `task.yaml` adds; None in version 1.
+  variant: of the data that the scores are for: standin | mlebench | raw; '' in
+    version 1, whose data has one variant.
   """
 
   name: str
   root: pathlib.Path
-  modality: str  # image | tabular | text | timeseries | ''
-  kind: str  # classification | regression | restoration | ''
+  modality: str  # of envs/task_yaml.py: ALL_MODALITIES, or ''
+  kind: str  # of envs/task_yaml.py: ALL_KINDS, or ''
   metric: str
   higher_is_better: bool
   m_init: float | None
@@ -533,6 +623,13 @@ class TaskSpec:
   hides: tuple[str, ...] = ()  # folders of packages that hold the labels
   exposed: str = ''  # how a script can read the labels all the same
   layout: str = 'jaxagent'
+  details: TaskDetails | None = None
+  variant: str = ''
+
+  @property
+  def version(self) -> int:
+    """Version of its `task.yaml`; 1 for one without."""
+    return 1 if self.details is None else 2
 
   @property
   def has_scale(self) -> bool:

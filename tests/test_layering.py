@@ -102,6 +102,7 @@ MAY_IMPORT = {
     'clock',
     'sandbox',
     'instrumentation',
+    'graders',
   },
   'data': {
     'types',

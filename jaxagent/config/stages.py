@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxagent.analysis import summary
-from jaxagent.envs import agents
+from jaxagent.envs import agents, task_yaml2
 from jaxagent.interactions import MAX_CALLS
 from jaxagent.learner.config import LearnerOptions, SftOptions
 from jaxagent.options import Section, must, option, relation
@@ -60,12 +60,40 @@ class TaskOptions(Section):
   """Names of tasks."""
 
   heldin: tuple[str, ...] = option(
-    (), help='Tasks to train on; (): every bundled one of that split.'
+    (),
+    help='Tasks to train on, names or patterns such as paper:000/train, '
+    'suite:mlebench/low, kind:span, name:tab*; (): every bundled one of that split.',
   )
   heldout: tuple[str, ...] = option(
     (),
-    help='Tasks for evaluation alone; (): every bundled one of that split.',
+    help='Tasks for evaluation alone, as heldin; (): every bundled one of that '
+    'split.',
     advanced=True,
+  )
+  data: str = option(
+    'standin',
+    choices=task_yaml2.VARIANTS,
+    help='Data of the catalogue: made by code, prepared by mle-bench, or the '
+    'original files.',
+    advanced=True,
+  )
+  data_dir: str = option(
+    '',
+    is_path=True,
+    help="Folder of that data, mle-bench's or one with a folder a task; '' for "
+    'standin.',
+    advanced=True,
+  )
+
+  relations = (
+    relation(
+      'data',
+      'data_dir',
+      holds=lambda data, where: (data == 'standin') is not bool(where),
+      say='{at}data={data} and {at}data_dir={data_dir!r}: stand-ins have no '
+      'folder, other data needs one; give {at}data=mlebench or raw and '
+      '{at}data_dir=DIR.',
+    ),
   )
 
 

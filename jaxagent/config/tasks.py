@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from jaxagent.config import recipe
 from jaxagent.config.stages import RunConfig
+from jaxagent.envs import patterns
+from jaxagent.envs.task_data import DataSource
 from jaxagent.envs.tasks import default_folder, list_tasks, task_names
 from jaxagent.errors import UserError
 
@@ -26,16 +28,27 @@ def folder(config: ConfigDict) -> pathlib.Path:
   return pathlib.Path(config.tasks_dir)
 
 
+def data_source(config: ConfigDict) -> DataSource:
+  """Returns which variant of the catalogue's data a run takes, and from where."""
+  where = config.tasks.data_dir
+  return DataSource(config.tasks.data, pathlib.Path(where) if where else None)
+
+
 def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Returns the names of (held-in, held-out) tasks; an empty option means all.
 
+  All but those of version 2 of `task.yaml`, the catalogue: they are named, or
+  chosen by patterns (`envs.patterns`).
   An empty `tasks.heldout` means none where the recipe says so (`every_heldout`).
   """
   where, own = folder(config), recipe.find(config)
   known = task_names(where)
 
   def pick(names: Sequence[str], split: str) -> tuple[str, ...]:
-    names = tuple(names)
+    try:
+      names = patterns.expand(names, lambda: list_tasks(where))
+    except ValueError as error:
+      raise UserError(f'config.tasks.{split}: {error}') from error
     unknown = [n for n in names if n not in known]
     if unknown:
       raise UserError(
@@ -46,7 +59,7 @@ def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
       return names
     return tuple(
       s.name
-      for s in list_tasks(where)
+      for s in list_tasks(where, version=1)
       if s.split == split and (s.m_init is not None or not own.trains)
     )
 

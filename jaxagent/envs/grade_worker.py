@@ -1,7 +1,8 @@
 """The grading process: reads submissions strictly, scores them in forks.
 
-Run by path with `python -I`, so it imports nothing of jaxagent and nothing
-from the caller's folder or environment. Protocol on stdin and stdout: first a
+Run by path with `python -P -s`, so it imports nothing of jaxagent and nothing
+from the caller's folder or environment. (`competition_worker` is the same process
+for tasks that `graders` grades.) Protocol on stdin and stdout: first a
 JSON line {task: {eval, answers, sample, metric}}, for one of MLAgentBench's
 {task: {eval, folder, submission}}; then, for each grade, a JSON
 line {task, split, own_work, size, timeout_s} followed by `size` bytes; each is
@@ -26,6 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 LABEL_METRICS = ('accuracy', 'f1_macro')
@@ -155,19 +157,26 @@ class Sample:
     order: its ids as they come in the file.
     truth: the answers, in the order of `frame`.
     labels: the names of the classes.
+    id_column: the name of the column of ids.
   """
 
   def __init__(
-    self, frame: Any, order: list[str], truth: Any, labels: set[str]
+    self,
+    frame: Any,
+    order: list[str],
+    truth: Any,
+    labels: set[str],
+    id_column: str = 'id',
   ):
     self.values = {name: frame[name].to_dict() for name in frame}
     self.order, self.labels, self.cells = order, labels, frame.size
+    self.id_column = id_column
     self.most = _most_changed(frame, truth)
 
   def is_own(self, data: bytes) -> bool | None:
     """False: a copy of the sample; None: too little to tell."""
-    header, body = _loose_table(data)
-    by_id = _by_id(header, body)
+    header, body = loose_table(data)
+    by_id = _by_id(header, body, self.id_column)
     # Only what names its ids and columns can speak for itself: else a copy of
     # the training data would pass for predictions.
     if self._compare(by_id, self._named(header))[1] > self.most:
@@ -234,7 +243,7 @@ def _most_changed(frame: Any, truth: Any) -> float:
   return min(frame.size * CHANGED, differ / 2)
 
 
-def _loose_table(data: bytes) -> tuple[list[str], list[list[str]]]:
+def loose_table(data: bytes) -> tuple[list[str], list[list[str]]]:
   """Header and rows of whatever can be read as a table; nothing of the rest."""
   text = data.decode('utf-8-sig', 'replace').replace('\x00', '')
   # A comma at the end of a line is no column.
@@ -250,11 +259,13 @@ def _loose_table(data: bytes) -> tuple[list[str], list[list[str]]]:
   return [''] * unnamed + [name.strip() for name in header], body
 
 
-def _by_id(header: list[str], body: Any) -> dict[str, list[str]]:
-  """Rows by what their column `id` holds, the first of each."""
+def _by_id(
+  header: list[str], body: Any, id_column: str
+) -> dict[str, list[str]]:
+  """Rows by what their column of ids holds, the first of each."""
   rows: dict[str, list[str]] = {}
-  if 'id' in header:
-    at = header.index('id')
+  if id_column in header:
+    at = header.index(id_column)
     for row in body:
       if at < len(row):
         rows.setdefault(canonical(row[at]), row)
@@ -400,14 +411,18 @@ class Task:
 
   def refusal(self, data: bytes, error: Refused) -> Refused:
     """`error`, with no check past TABLE stood unless it is no copy for sure."""
-    own = None
-    if self.said is not None and len(data) <= self.max_bytes:
-      own = self.said.is_own(data)
-    if own:
-      return error
-    if own is None:
-      return Refused(min(error.check, TABLE), str(error))
-    return Refused(OWN, f'{COPY} Also, {error}')
+    said = self.said if len(data) <= self.max_bytes else None
+    return refusal(said, data, error)
+
+
+def refusal(said: Sample | None, data: bytes, error: Refused) -> Refused:
+  """`error`, with no check past TABLE stood unless it is no copy of `said`."""
+  own = None if said is None else said.is_own(data)
+  if own:
+    return error
+  if own is None:
+    return Refused(min(error.check, TABLE), str(error))
+  return Refused(OWN, f'{COPY} Also, {error}')
 
 
 def _short(value: Any) -> str:
@@ -452,7 +467,7 @@ def _check_probabilities(frame: Any, metric: str) -> None:
       )
 
 
-def grade(task: Task, data: bytes, split: str, own_work: bool = False) -> dict:
+def grade(task: Any, data: bytes, split: str, own_work: bool = False) -> dict:
   """One answer record."""
   try:
     with warnings.catch_warnings():
@@ -491,7 +506,7 @@ def _child(task: Any, data: bytes, request: dict, out: int, folder: str):
     os._exit(code)
 
 
-def grade_in_fork(task: FolderTask | Task, data: bytes, request: dict) -> dict:
+def grade_in_fork(task: Any, data: bytes, request: dict) -> dict:
   """Forks, waits at most timeout_s, kills what is late."""
   if not task.writes:
     return _grade_in_fork(task, data, request, '/')
@@ -499,9 +514,7 @@ def grade_in_fork(task: FolderTask | Task, data: bytes, request: dict) -> dict:
     return _grade_in_fork(task, data, request, folder)
 
 
-def _grade_in_fork(
-  task: FolderTask | Task, data: bytes, request: dict, folder: str
-) -> dict:
+def _grade_in_fork(task: Any, data: bytes, request: dict, folder: str) -> dict:
   timeout_s = request['timeout_s']
   read, write = os.pipe()
   pid = os.fork()
@@ -546,7 +559,11 @@ def _load(name: str, entry: dict) -> FolderTask | Task:
   raise RuntimeError(f'task {name}: {entry["eval"]} cannot grade: {why}.')
 
 
-def main() -> None:
+def serve(load: Callable[[str, dict], Any]) -> None:
+  """Loads the tasks that standard input names and grades until it ends.
+
+  load: makes a task of its name and entry; RuntimeError says why it cannot.
+  """
   # What an eval.py prints is no answer, when it is read as little as later.
   stdin, stdout = sys.stdin.buffer, os.fdopen(os.dup(1), 'wb')
   os.dup2(2, 1)
@@ -558,7 +575,7 @@ def main() -> None:
     import sklearn.metrics  # noqa: F401
 
     entries = json.loads(stdin.readline())
-    tasks = {name: _load(name, entry) for name, entry in entries.items()}
+    tasks = {name: load(name, entry) for name, entry in entries.items()}
     hello = {'status': 'ok', 'reason': ''}
   except RuntimeError as error:
     tasks, hello = {}, {'status': 'error', 'reason': str(error)}
@@ -575,4 +592,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  serve(_load)

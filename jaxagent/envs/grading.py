@@ -1,26 +1,23 @@
 """Scores submissions outside the sandbox, in a process of its own.
 
 A submission is untrusted bytes: it is never unpickled, never handed to code
-of the sandbox, and read by a strict CSV reader (exact ids, no duplicates,
-finite values, columns by name). See `grade_worker.py` for the rules.
+of the sandbox, and read strictly (exact ids, no duplicates, finite values, columns
+by name). See `grade_worker.py` for the rules of version 1 of `task.yaml`, whose tasks
+share a process. A task of version 2 has one of its own (`competition_worker.py`),
+started when it is first needed, with limits that follow its answers.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import pathlib
-import select
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Mapping
+from typing import Any
 
-from jaxagent.envs import mlagentbench_tasks
-from jaxagent.envs.tasks import PreparedTask
-from jaxagent.sandbox import cpu_levels
+from jaxagent.envs import grade_process, mlagentbench_tasks, task_data
+from jaxagent.envs.grade_process import GradeProcess, WorkerDied
+from jaxagent.envs.tasks import EVAL, PreparedTask
 from jaxagent.types import Outcome
 
 SPLITS = ('valid', 'private')
@@ -30,8 +27,9 @@ SPLITS = ('valid', 'private')
 CHECKS = ('own', 'text', 'table', 'columns', 'ids', 'values')
 _COMPARED = CHECKS.index('columns')
 HARD_MAX_BYTES = 64 * 1024 * 1024
-_WORKER = pathlib.Path(__file__).with_name('grade_worker.py')
-_START_TIMEOUT_S = 120.0
+# Of a task of version 2: what every process takes, and what its answers take.
+_BASE_MB, _MB_PER_MB = 4096, 40
+_BASE_S, _S_PER_MB = 20.0, 0.5
 _GRACE_S = 10.0  # beyond what the process itself keeps to
 _STATUS = {
   'ok': Outcome.OK,
@@ -62,14 +60,25 @@ def credited(passed: int) -> tuple[str, ...]:
   return CHECKS[:passed] if passed >= _COMPARED else ()
 
 
-def _entry(task: PreparedTask) -> dict[str, str]:
-  """Returns a task's entry for the grading process."""
+def _has_grader(task: PreparedTask) -> bool:
+  """Whether `graders` grade a task, and no eval.py of its own."""
+  spec = task.spec
+  return spec.version == 2 and not (spec.root / EVAL).exists()
+
+
+def _entry(task: PreparedTask) -> dict[str, Any]:
+  """Returns a task's entry for the grading process.
+
+  Raises ValueError where the answers of a task of version 2 are not there.
+  """
   if task.spec.layout == mlagentbench_tasks.LAYOUT:
     return {
       'folder': str(task.private_dir),
       'eval': str(task.private_dir / 'eval.py'),
       'submission': task.spec.submission,
     }
+  if _has_grader(task):
+    return _competition(task)
   return {
     'eval': str((task.spec.root / 'scripts/eval.py').resolve()),
     'answers': str(task.private_dir / 'answers.csv'),
@@ -78,17 +87,61 @@ def _entry(task: PreparedTask) -> dict[str, str]:
   }
 
 
-class WorkerDied(RuntimeError):
-  """The grading process ended or went silent."""
+def _competition(task: PreparedTask) -> dict[str, Any]:
+  details = task_data.details_of(task.spec)
+  answers = task_data.answers_file(task.spec, task.private_dir)
+  sample = task_data.sample_file(task.spec, task.public_dir)
+  if not answers.is_file() or sample is None:
+    raise ValueError(
+      f'the grader cannot start: task {task.spec.name}: there is no '
+      f'{answers if sample else f"sample submission in {task.public_dir}"}; '
+      'prepare the task again.'
+    )
+  return {
+    'grader': task.spec.metric,
+    'answers': str(answers),
+    'sample': str(sample),
+    'format': details.submission_format,
+    'max_bytes': int(details.submission_mb * 1e6),
+    'id': details.id_column,
+    'targets': list(details.targets),
+  }
+
+
+@dataclasses.dataclass
+class _Desk:
+  """A grading process with its limits; `lock` is held while it is asked."""
+
+  process: GradeProcess
+  timeout_s: float
+  max_bytes: int
+  lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+
+
+def _own_desk(
+  name: str, entry: dict[str, Any], timeout_s: float, memory_mb: int
+) -> _Desk:
+  """A desk of one task, whose limits follow the size of its answers."""
+  size = pathlib.Path(entry['answers']).stat().st_size / 1e6
+  return _Desk(
+    GradeProcess(
+      {name: entry},
+      grade_process.COMPETITION_WORKER,
+      max(memory_mb, int(_BASE_MB + _MB_PER_MB * size)),
+    ),
+    max(timeout_s, _BASE_S + _S_PER_MB * size),
+    entry['max_bytes'],
+  )
 
 
 class Grader:
-  """A long-lived grading process; `grade` may be called from any thread.
+  """Long-lived grading processes; `grade` may be called from any thread.
 
   Args:
-    prepared: task name -> prepared task; their answers are read at start.
-    timeout_s: limit of one grade, in seconds.
-    memory_mb: address space of the grading process, in MiB.
+    prepared: task name -> prepared task. The answers of version 1 are read at
+      start, those of version 2 when a task is first graded.
+    timeout_s: limit of one grade, in seconds; more for large answers.
+    memory_mb: address space of a grading process, in MiB; more for large answers.
 
   Raises:
     ValueError: a task's answers or eval.py cannot be read.
@@ -98,18 +151,26 @@ class Grader:
     self,
     prepared: Mapping[str, PreparedTask],
     *,
-    timeout_s: float = 20.0,
-    memory_mb: int = 4096,
+    timeout_s: float = _BASE_S,
+    memory_mb: int = _BASE_MB,
   ):
     self._entries = {name: _entry(task) for name, task in prepared.items()}
-    self._timeout_s = timeout_s
-    self._memory_mb = memory_mb
-    self._lock = threading.Lock()
+    shared = {
+      name: self._entries[name]
+      for name, task in prepared.items()
+      if not _has_grader(task)
+    }
+    process = GradeProcess(shared, (grade_process.WORKER,), memory_mb)
+    self._shared = _Desk(process, timeout_s, HARD_MAX_BYTES)
+    self._own = {
+      name: _own_desk(name, entry, timeout_s, memory_mb)
+      for name, entry in self._entries.items()
+      if name not in shared
+    }
     self._closed = False
-    self._buffer = b''
-    self._worker: subprocess.Popen | None = None
-    with self._lock:
-      self._start()
+    if shared or not self._own:
+      with self._shared.lock:
+        process.start()
 
   def grade(
     self,
@@ -140,13 +201,14 @@ class Grader:
       )
     if split not in SPLITS:
       raise ValueError(f'split={split!r}; choose one of {", ".join(SPLITS)}.')
-    if len(submission) > HARD_MAX_BYTES:
+    desk = self._own.get(task_name, self._shared)
+    if len(submission) > desk.max_bytes:
       return GradeResult(
         None,
         Outcome.INVALID_SUBMISSION,
-        f'submission has {len(submission)} bytes; at most {HARD_MAX_BYTES}.',
+        f'submission has {len(submission)} bytes; at most {desk.max_bytes}.',
       )
-    with self._lock:
+    with desk.lock:
       if self._closed:
         raise ValueError('the grader is closed.')
       result = self._attempt(task_name, bytes(submission), split, own_work)
@@ -165,10 +227,11 @@ class Grader:
       return result
 
   def close(self) -> None:
-    """Ends the grading process. May be called twice."""
-    with self._lock:
-      self._closed = True
-      self._stop()
+    """Ends the grading processes. May be called twice."""
+    self._closed = True
+    for desk in (self._shared, *self._own.values()):
+      with desk.lock:
+        desk.process.stop()
 
   def __enter__(self) -> Grader:
     return self
@@ -185,7 +248,7 @@ class Grader:
     except (WorkerDied, OSError, ValueError) as error:
       result = GradeResult(None, Outcome.GRADER_ERROR, str(error))
     if result.outcome is Outcome.GRADER_ERROR:
-      self._stop()
+      self._own.get(task_name, self._shared).process.stop()
     return result
 
   def _sample_is_graded(self, task_name: str, split: str) -> bool:
@@ -197,101 +260,26 @@ class Grader:
       sample = pathlib.Path(entry['sample']).read_bytes()
     except OSError:
       return False
-    return self._attempt(task_name, sample, split).outcome is Outcome.OK
+    graded = [Outcome.OK]
+    if task_name in self._own:  # equal predictions may have no score
+      graded.append(Outcome.INVALID_SUBMISSION)
+    return self._attempt(task_name, sample, split).outcome in graded
 
   def _ask(
     self, task_name: str, data: bytes, split: str, own_work: bool
   ) -> GradeResult:
-    if self._worker is None or self._worker.poll() is not None:
-      self._stop()
-      self._start()
+    desk = self._own.get(task_name, self._shared)
     request = {
       'task': task_name,
       'split': split,
       'own_work': own_work,
       'size': len(data),
-      'timeout_s': self._timeout_s,
+      'timeout_s': desk.timeout_s,
     }
-    limit = self._timeout_s + _GRACE_S
-    self._send(json.dumps(request).encode() + b'\n' + data, limit)
-    answer = self._read_line(limit)
+    answer = desk.process.ask(request, data, desk.timeout_s + _GRACE_S)
     return GradeResult(
       answer['score'],
       _STATUS[answer['status']],
       answer['reason'],
       answer['passed'],
     )
-
-  def _start(self) -> None:
-    keep = ('PATH', 'LANG', 'LC_ALL', 'TMPDIR', 'LD_LIBRARY_PATH')
-    env = {key: os.environ[key] for key in keep if key in os.environ}
-    # Scores alike in every process and on every node, as scripts.
-    env.update(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1')
-    env.update(PYTHONHASHSEED='0', **cpu_levels.here())
-    self._buffer = b''
-    self._worker = subprocess.Popen(
-      [sys.executable, '-s', '-P', str(_WORKER), str(self._memory_mb)],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.DEVNULL,
-      bufsize=0,  # else closing the pipe of a frozen process would block
-      env=env,
-      cwd='/',
-      start_new_session=True,
-    )
-    os.set_blocking(self._pipes()[0], False)
-    try:
-      entries = json.dumps(self._entries).encode() + b'\n'
-      self._send(entries, _START_TIMEOUT_S)
-      hello = self._read_line(_START_TIMEOUT_S)
-    except (WorkerDied, OSError):
-      self._stop()
-      raise
-    if hello['status'] != 'ok':
-      self._stop()
-      raise ValueError(f'the grader cannot start: {hello["reason"]}')
-
-  def _pipes(self) -> tuple[int, int]:
-    worker = self._worker
-    assert worker is not None and worker.stdin and worker.stdout  # `_start`
-    return worker.stdin.fileno(), worker.stdout.fileno()
-
-  def _send(self, data: bytes, timeout_s: float) -> None:
-    end = time.monotonic() + timeout_s
-    fd = self._pipes()[0]
-    rest = memoryview(data)
-    while rest:
-      left = end - time.monotonic()
-      if left <= 0 or not select.select([], [fd], [], left)[1]:
-        raise WorkerDied(f'the grader did not listen for {timeout_s:g} s.')
-      rest = rest[os.write(fd, rest) :]
-
-  def _read_line(self, timeout_s: float) -> dict:
-    end = time.monotonic() + timeout_s
-    fd = self._pipes()[1]
-    while b'\n' not in self._buffer:
-      left = end - time.monotonic()
-      if left <= 0 or not select.select([fd], [], [], left)[0]:
-        raise WorkerDied(f'the grader did not answer in {timeout_s:g} s.')
-      chunk = os.read(fd, 65536)
-      if not chunk:
-        raise WorkerDied('the grading process ended unexpectedly.')
-      self._buffer += chunk
-    line, self._buffer = self._buffer.split(b'\n', 1)
-    return json.loads(line)
-
-  def _stop(self) -> None:
-    worker, self._worker = self._worker, None
-    if worker is None:
-      return
-    for pipe in (worker.stdin, worker.stdout):
-      assert pipe is not None
-      try:
-        pipe.close()
-      except OSError:
-        pass
-    try:
-      worker.wait(timeout=0.5)  # it ends by itself at the end of its input
-    except subprocess.TimeoutExpired:
-      worker.kill()
-      worker.wait()

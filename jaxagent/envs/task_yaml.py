@@ -10,20 +10,24 @@ from typing import Any
 
 import yaml
 
+from jaxagent.graders import METRICS
 from jaxagent.types import Limits
 
+VERSIONS = (1, 2)
 MODALITIES = ('image', 'tabular', 'text', 'timeseries')
 KINDS = ('classification', 'regression', 'restoration')
+# Those of version 2, too.
+ALL_MODALITIES = (*MODALITIES, 'graph', 'audio', 'video', 'pairs', 'code')
+ALL_KINDS = (
+  *KINDS,
+  'ranking',
+  'span',
+  'segmentation',
+  'sequence',
+  'density',
+  'speed',
+)
 SPLITS = ('heldin', 'heldout')
-# Metric -> whether a higher value is better. task.yaml must agree.
-METRICS: Mapping[str, bool] = {
-  'accuracy': True,
-  'f1_macro': True,
-  'roc_auc': True,
-  'log_loss': False,
-  'rmse': False,
-  'mae': False,
-}
 REQUIRED_KEYS = (
   'modality',
   'kind',
@@ -36,6 +40,7 @@ REQUIRED_KEYS = (
   'limits',
 )
 OPTIONAL_KEYS = (
+  'version',
   'm_init_private',
   'm_best_private',
   'submission',
@@ -93,38 +98,72 @@ def hides(where: str, value: Any) -> tuple[str, ...]:
   return tuple(value)
 
 
-def read_yaml(
-  path: pathlib.Path, required: tuple[str, ...] = REQUIRED_KEYS
-) -> dict[str, Any]:
-  """The mapping with every key checked. Raises ValueError naming the file."""
+def mapping(path: pathlib.Path) -> dict[str, Any]:
+  """Reads a file's mapping, its keys unchecked. Raises ValueError naming it."""
   try:
     record = yaml.safe_load(path.read_text(encoding='utf-8'))
   except (yaml.YAMLError, UnicodeDecodeError) as error:
     raise ValueError(f'{path}: not readable as YAML: {error}') from error
   if not isinstance(record, dict):
     raise ValueError(f'{path}: must be a mapping with {REQUIRED_KEYS}.')
+  return record
+
+
+def version_of(where: str, record: Mapping[str, Any]) -> int:
+  """Returns 1 or 2. Raises ValueError for a version that cannot be read."""
+  version = record.get('version', 1)
+  if isinstance(version, bool) or version not in VERSIONS:
+    raise ValueError(
+      f'{where}: version={version!r} cannot be read here; this jaxagent reads '
+      'versions 1 and 2: update jaxagent, or write the file in version 2 '
+      '(docs/tasks.md).'
+    )
+  return int(version)
+
+
+def check_keys(
+  where: str,
+  record: Mapping[str, Any],
+  required: Sequence[str],
+  known: Sequence[str],
+) -> None:
+  """Raises ValueError for a missing or an unknown key."""
   missing = [key for key in required if key not in record]
   if missing:
     raise ValueError(
-      f'{path}: missing {", ".join(missing)}; '
+      f'{where}: missing {", ".join(missing)}; '
       '`python -m jaxagent.tasks new NAME` writes a filled template.'
     )
   for key in record:
-    choice(str(path), 'key', key, REQUIRED_KEYS + OPTIONAL_KEYS)
+    choice(where, 'key', key, known)
+
+
+def read_yaml(
+  path: pathlib.Path, required: tuple[str, ...] = REQUIRED_KEYS
+) -> dict[str, Any]:
+  """The mapping with every key checked. Raises ValueError naming the file."""
+  record = mapping(path)
+  version_of(str(path), record)
+  check_keys(str(path), record, required, REQUIRED_KEYS + OPTIONAL_KEYS)
   return record
 
 
 def check_direction(where: str, record: Mapping[str, Any]) -> None:
   """The three places that tell the direction must agree."""
+  metric = choice(where, 'metric', record['metric'], tuple(METRICS))
+  check_higher(where, record, METRICS[metric])
+  check_scale(where, record)
+
+
+def check_higher(where: str, record: Mapping[str, Any], want: bool) -> None:
+  """Raises ValueError where `higher_is_better` is not the metric's."""
   metric, higher = record['metric'], record['higher_is_better']
-  choice(where, 'metric', metric, tuple(METRICS))
-  if higher is not METRICS[metric]:
+  if higher is not want:
     raise ValueError(
       f'{where}: higher_is_better={higher!r}, but {metric} is better when '
-      f'{"higher" if METRICS[metric] else "lower"}; write '
-      f'higher_is_better: {str(METRICS[metric]).lower()}.'
+      f'{"higher" if want else "lower"}; write '
+      f'higher_is_better: {str(want).lower()}.'
     )
-  check_scale(where, record)
 
 
 def check_scale(where: str, record: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -18,8 +19,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from jaxagent.envs import failures, mlagentbench_tasks
+from jaxagent.envs import (
+  failures,
+  mlagentbench_tasks,
+  task_data,
+  task_sources,
+  task_yaml,
+  task_yaml2,
+)
+from jaxagent.envs.task_data import STANDIN, DataSource
 from jaxagent.envs.task_yaml import (
   KINDS,
   MODALITIES,
@@ -44,9 +54,12 @@ REQUIRED_FILES = (
   'scripts/eval.py',
   'scripts/read_only_files.txt',
 )
+EVAL = 'scripts/eval.py'
 PUBLIC_FILES = ('train.csv', 'test.csv', 'sample_submission.csv')
-_NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]*')
+# Of prepare.py, in seconds: bundled data and stand-ins, and published data.
 _PREPARE_TIMEOUT_S = 600.0
+_PUBLISHED_TIMEOUT_S = 12 * 3600.0
+_NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]*')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +71,7 @@ class PreparedTask:
   starter_files: relative path -> text of the files under `env/`; the path of
     one that is no text, or too long for one.
   mounts: name in a workspace -> folder that it shows there, read-only.
+  notes: sentences on what is odd about the data, though it can be used.
   """
 
   spec: TaskSpec
@@ -65,6 +79,7 @@ class PreparedTask:
   private_dir: pathlib.Path
   starter_files: dict[str, str | pathlib.Path]
   mounts: Mapping[str, pathlib.Path]
+  notes: tuple[str, ...] = ()
 
 
 def load_task(
@@ -85,44 +100,72 @@ def load_task(
     )
   if mlagentbench_tasks.is_one(root):
     return mlagentbench_tasks.load(name, root)
-  for relative in REQUIRED_FILES:
-    path = root / relative
-    if not path.is_file():
-      raise ValueError(
-        f'task {name}: {path} is missing; a task folder needs '
-        f'{", ".join(REQUIRED_FILES)}.'
-      )
-    if not path.read_bytes().strip() and not relative.endswith('files.txt'):
-      raise ValueError(f'task {name}: {path} is empty.')
-  where = str(root / 'task.yaml')
-  record = read_yaml(root / 'task.yaml')
-  check_direction(where, record)
+  version = _version(root / 'task.yaml')
+  _check_files(name, root, version)
   read_only = (root / 'scripts/read_only_files.txt').read_text('utf-8')
+  if version == 1:
+    given = _fields(root / 'task.yaml')
+  else:
+    path = root / 'task.yaml'
+    has_eval = (root / EVAL).exists()
+    given = task_yaml2.fields(path, task_yaml.mapping(path), has_eval)
   return TaskSpec(
     name=name,
     root=root,
-    modality=choice(where, 'modality', record['modality'], MODALITIES),
-    kind=choice(where, 'kind', record['kind'], KINDS),
-    metric=record['metric'],
-    higher_is_better=record['higher_is_better'],
-    m_init=number(where, 'm_init', record['m_init']),
-    m_best=number(where, 'm_best', record['m_best']),
-    m_best_source=str(record['m_best_source'] or ''),
-    split=choice(where, 'split', record['split'], SPLITS),
-    limits=limits(where, record['limits']),
     research_problem=(root / 'scripts/research_problem.txt')
     .read_text('utf-8')
     .strip(),
     read_only_files=tuple(
       line.strip() for line in read_only.splitlines() if line.strip()
     ),
-    submission=str(record.get('submission') or TaskSpec.submission),
-    m_best_private=number(
+    **given,
+  )
+
+
+def _version(path: pathlib.Path) -> int:
+  """Returns the version of a `task.yaml`; 1 where it cannot be read."""
+  try:
+    record = task_yaml.mapping(path)
+  except (ValueError, OSError):
+    return 1  # the checks of version 1 say what is wrong
+  return task_yaml.version_of(str(path), record)
+
+
+def _check_files(name: str, root: pathlib.Path, version: int) -> None:
+  """Raises ValueError for a file that a task folder lacks."""
+  needed = [f for f in REQUIRED_FILES if version == 1 or f != EVAL]
+  for relative in needed:
+    path = root / relative
+    if not path.is_file():
+      raise ValueError(
+        f'task {name}: {path} is missing; a task folder needs '
+        f'{", ".join(needed)}.'
+      )
+    if not path.read_bytes().strip() and not relative.endswith('files.txt'):
+      raise ValueError(f'task {name}: {path} is empty.')
+
+
+def _fields(path: pathlib.Path) -> dict[str, Any]:
+  """Returns what a `task.yaml` of version 1 says, as fields of a TaskSpec."""
+  where, record = str(path), read_yaml(path)
+  check_direction(where, record)
+  return {
+    'modality': choice(where, 'modality', record['modality'], MODALITIES),
+    'kind': choice(where, 'kind', record['kind'], KINDS),
+    'metric': record['metric'],
+    'higher_is_better': record['higher_is_better'],
+    'm_init': number(where, 'm_init', record['m_init']),
+    'm_best': number(where, 'm_best', record['m_best']),
+    'm_best_source': str(record['m_best_source'] or ''),
+    'split': choice(where, 'split', record['split'], SPLITS),
+    'limits': limits(where, record['limits']),
+    'submission': str(record.get('submission') or TaskSpec.submission),
+    'm_best_private': number(
       where, 'm_best_private', record.get('m_best_private')
     ),
-    hides=hides(where, record.get('hides', [])),
-    exposed=str(record.get('exposed') or ''),
-  )
+    'hides': hides(where, record.get('hides', [])),
+    'exposed': str(record.get('exposed') or ''),
+  }
 
 
 def default_folder() -> pathlib.Path:
@@ -148,18 +191,26 @@ def task_names(tasks_dir: pathlib.Path | str) -> list[str]:
 
 def list_tasks(
   tasks_dir: pathlib.Path | str = pathlib.Path('tasks'),
+  *,
+  version: int | None = None,
 ) -> list[TaskSpec]:
   """Every task of the folder, checked, sorted by name.
+
+  version: those whose `task.yaml` has it alone. Tasks of version 2 are the
+    catalogue, which a run takes from by name.
 
   Of folders in MLAgentBench's own layout those that can be used: its repository
   has tasks without a score. Naming such a task raises an error with the reason.
   """
   specs = []
   for name in task_names(tasks_dir):
+    path = pathlib.Path(tasks_dir) / name / 'task.yaml'
+    if version is not None and _version(path) != version:
+      continue
     try:
       specs.append(load_task(name, tasks_dir))
     except ValueError:
-      if (pathlib.Path(tasks_dir) / name / 'task.yaml').exists():
+      if path.exists():
         raise
   return specs
 
@@ -182,17 +233,29 @@ def starter_files(root: pathlib.Path) -> dict[str, str]:
 
 
 def content_hash(spec: TaskSpec) -> str:
-  """Hashes what prepared data depends on: prepare.py and scikit-learn."""
+  """Hashes what prepared data depends on: scripts/prepare.py and scikit-learn.
+
+  With the modules that prepare.py imports of `jaxagent.tasks`, and in version 2
+  with the source.
+  """
   import importlib.metadata
 
   digest = hashlib.sha256()
-  digest.update((spec.root / 'scripts/prepare.py').read_bytes())
+  for path in task_sources.files_behind(spec.root / 'scripts/prepare.py'):
+    digest.update(path.read_bytes())
   digest.update(importlib.metadata.version('scikit-learn').encode())
+  if spec.details is not None:
+    source = dataclasses.asdict(spec.details.source)
+    digest.update(json.dumps(source, sort_keys=True).encode())
   return digest.hexdigest()[:16]
 
 
 def _run_prepare(
-  spec: TaskSpec, script: pathlib.Path, cwd: pathlib.Path, args: Sequence[str]
+  spec: TaskSpec,
+  script: pathlib.Path,
+  cwd: pathlib.Path,
+  args: Sequence[str],
+  timeout_s: float = _PREPARE_TIMEOUT_S,
 ) -> None:
   try:
     done = subprocess.run(
@@ -200,7 +263,8 @@ def _run_prepare(
       capture_output=True,
       stdin=subprocess.DEVNULL,
       text=True,
-      timeout=_PREPARE_TIMEOUT_S,
+      errors='replace',
+      timeout=timeout_s,
       cwd=cwd,
       env={
         **os.environ,
@@ -211,7 +275,7 @@ def _run_prepare(
     )
   except subprocess.TimeoutExpired as error:
     raise ValueError(
-      f'task {spec.name}: prepare.py ran longer than {_PREPARE_TIMEOUT_S} s.'
+      f'task {spec.name}: prepare.py ran longer than {timeout_s} s.'
     ) from error
   if done.returncode != 0:
     raise ValueError(
@@ -233,20 +297,29 @@ def _check_prepared(spec: TaskSpec, target: pathlib.Path) -> None:
       )
 
 
-def prepare_task(spec: TaskSpec, data_dir: pathlib.Path | str) -> PreparedTask:
+def prepare_task(
+  spec: TaskSpec,
+  data_dir: pathlib.Path | str,
+  source: DataSource = STANDIN,
+) -> PreparedTask:
   """Makes the data of a task, or reuses what the same scripts made before.
 
   Args:
     spec: a task of `load_task`.
     data_dir: cache; this task uses `data_dir/<name>/<content hash>/`.
+    source: variant of the data of a task of version 2, whose scores the
+      prepared task has; any other has one variant.
 
   Raises:
-    ValueError: prepare.py failed or left a file out.
+    ValueError: prepare.py failed or left a file out, or what it is to read is
+      missing or broken.
     OSError: no space or no permission; nothing half-made is left in place.
   """
   home = pathlib.Path(data_dir).resolve() / spec.name
   if spec.layout == mlagentbench_tasks.LAYOUT:
     return _prepare_mlagentbench(spec, home)
+  if spec.details is not None:
+    return _prepare_variant(spec, home, source)
 
   def make(scratch: pathlib.Path) -> None:
     _run_prepare(
@@ -268,6 +341,48 @@ def prepare_task(spec: TaskSpec, data_dir: pathlib.Path | str) -> PreparedTask:
     private_dir=final / 'private',
     starter_files={**starter_files(spec.root)},
     mounts={'data': final / 'public'},
+  )
+
+
+def _prepare_variant(
+  spec: TaskSpec, home: pathlib.Path, source: DataSource
+) -> PreparedTask:
+  """Prepares one variant of a task of version 2."""
+  given = task_data.located(spec, source)
+  own = (spec.root / EVAL).exists()
+  check = _check_prepared if own else task_data.check_prepared
+  key = f'{content_hash(spec)}-{source.variant}'
+  command, timeout_s = ['--standin'], _PREPARE_TIMEOUT_S
+  if given is not None:
+    key += f'-{task_data.listing_hash(given)[:16]}'
+    command, timeout_s = (
+      [f'--{source.variant}', str(given)],
+      _PUBLISHED_TIMEOUT_S,
+    )
+
+  def make(scratch: pathlib.Path) -> None:
+    task_data.check_space(spec, source, scratch)
+    notes = task_data.wrong_checksums(given) if given is not None else []
+    folders = [
+      *('--public', str(scratch / 'public')),
+      *('--private', str(scratch / 'private')),
+    ]
+    script = spec.root / 'scripts/prepare.py'
+    _run_prepare(spec, script, scratch, [*folders, *command], timeout_s)
+    check(spec, scratch)
+    (scratch / task_data.NOTES_FILE).write_text(json.dumps(notes))
+
+  final = _made_once(home, key, make)
+  if not own:
+    task_data.check_written(spec, final)
+  scale = task_data.scale_of(spec, source.variant, final)
+  return PreparedTask(
+    spec=dataclasses.replace(spec, **task_yaml2.scores(scale, source.variant)),
+    public_dir=final / 'public',
+    private_dir=final / 'private',
+    starter_files={**starter_files(spec.root)},
+    mounts={'data': final / 'public'},
+    notes=tuple(json.loads((final / task_data.NOTES_FILE).read_text())),
   )
 
 

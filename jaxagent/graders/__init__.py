@@ -4,13 +4,15 @@ compat: equal to the source, quirks included, rounded to 5 decimals.
 strict: for rewards; every malformed submission is refused with a reason.
 Nothing of a submission is unpickled, imported or run.
 No jax here; pandas, SciPy and scikit-learn load when something is graded.
+
+One way leads from a file to a score (`loaded.Loaded`): training takes it with bytes
+of the sandbox, `python -m jaxagent.grade` with files.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,27 +20,63 @@ if TYPE_CHECKING:
   import numpy as np
   import pandas as pd
 
+  from jaxagent.graders.competitions import Competition
+  from jaxagent.graders.loaded import Loaded
+
 MODES = ('compat', 'strict')
+# Metrics that are no competition's, graded for any columns (`plain`), and whether a
+# higher value is better.
+METRICS: Mapping[str, bool] = {
+  'accuracy': True,
+  'f1_macro': True,
+  'roc_auc': True,
+  'log_loss': False,
+  'rmse': False,
+  'mae': False,
+}
 
 __all__ = [
+  'METRICS',
   'MODES',
   'Grade',
+  'Scope',
   'grade_arrays',
   'grade_files',
   'grade_tables',
+  'grader',
   'higher_is_better',
+  'load',
   'names',
 ]
 
 
 @dataclasses.dataclass(frozen=True)
 class Grade:
-  """A score, or None and the reason. In compat a score may be NaN."""
+  """A score, or None and the reason. In compat a score may be NaN.
+
+  failed: which of `tables.CHECKS` a refused submission did not pass; '' where it
+    passed all, or where that is not known (the file is missing, the metric failed).
+  """
 
   score: float | None
   reason: str = ''
   higher_is_better: bool = True
   submission_exists: bool = True
+  failed: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class Scope:
+  """Rows and columns that are graded.
+
+  split: the hidden rows whose column `split` of the answers has this value; all
+    hidden rows where ''. A submission has predictions for all of them.
+  id_column, targets: columns of one of METRICS; a competition has its own.
+  """
+
+  split: str = ''
+  id_column: str = ''
+  targets: tuple[str, ...] = ()
 
 
 def names() -> list[str]:
@@ -48,11 +86,16 @@ def names() -> list[str]:
   return sorted(COMPETITIONS)
 
 
-def _competition(name: str, mode: str):
+def grader(name: str, scope: Scope = Scope()) -> Competition:
+  """Returns a competition's grader, or that of one of METRICS for these columns.
+
+  Raises: ValueError for an unknown name, or columns that a metric cannot have.
+  """
+  from jaxagent.graders import plain
   from jaxagent.graders.competitions import COMPETITIONS
 
-  if mode not in MODES:
-    raise ValueError(f'Unknown mode {mode!r}; choose one of: {MODES}.')
+  if name in METRICS:
+    return plain.competition(name, scope.id_column, scope.targets)
   if name not in COMPETITIONS:
     raise ValueError(
       f'Unknown competition {name!r}; choose one of: {", ".join(names())}.'
@@ -60,9 +103,22 @@ def _competition(name: str, mode: str):
   return COMPETITIONS[name]
 
 
+def _entry(name: str, mode: str, scope: Scope) -> Competition:
+  if mode not in MODES:
+    raise ValueError(f'Unknown mode {mode!r}; choose one of: {MODES}.')
+  if name in METRICS and mode != 'strict':
+    raise ValueError(
+      f'{name} is the metric of no competition that {mode} could be equal to; '
+      'choose the mode strict.'
+    )
+  return grader(name, scope)
+
+
 def higher_is_better(competition: str, mode: str) -> bool:
   """The metric's direction; ValueError as for grade_tables."""
-  return _competition(competition, mode).higher_is_better
+  if competition in METRICS:
+    return METRICS[competition]
+  return _entry(competition, mode, Scope()).higher_is_better
 
 
 def grade_tables(
@@ -70,19 +126,20 @@ def grade_tables(
   submission: pd.DataFrame,
   answers: pd.DataFrame,
   mode: str = 'strict',
+  scope: Scope = Scope(),
 ) -> Grade:
   """Grades data frames; neither is changed.
 
-  Raises: ValueError for an unknown competition or mode. A submission that
+  Raises: ValueError for an unknown competition, mode or split. A submission that
   cannot be graded raises nothing: score None and the reason.
   """
-  from jaxagent.graders import tables
+  from jaxagent.graders import loaded, tables
 
-  entry = _competition(competition, mode)
+  entry = _entry(competition, mode, scope)
   if entry.arrays:
     raise ValueError(f'{competition} is graded by arrays: see grade_arrays.')
-  submission = tables.as_pandas2(submission)
-  return _graded(entry, submission, tables.as_pandas2(answers), mode)
+  given = tables.as_pandas2(submission)
+  return loaded.Loaded(entry, answers, mode).grade(given, scope.split)
 
 
 def grade_arrays(
@@ -90,57 +147,31 @@ def grade_arrays(
   submission: Mapping[str, np.ndarray],
   answers: Mapping[str, np.ndarray],
   mode: str = 'strict',
+  scope: Scope = Scope(),
 ) -> Grade:
   """Grades arrays by name, as grade_tables does tables; see `arrays`."""
-  entry = _competition(competition, mode)
+  from jaxagent.graders import loaded
+
+  entry = _entry(competition, mode, scope)
   if not entry.arrays:
     raise ValueError(f'{competition} is graded by tables: see grade_tables.')
-  return _graded(entry, submission, answers, mode)
+  return loaded.Loaded(entry, answers, mode).grade(submission, scope.split)
 
 
-def _graded(entry, submission, answers, mode: str) -> Grade:
-  from jaxagent.graders import tables
+def load(
+  competition: str,
+  answers: str | pathlib.Path,
+  mode: str = 'strict',
+  scope: Scope = Scope(),
+) -> Loaded:
+  """Reads the answers' file once, to grade many submissions.
 
-  targets = () if entry.arrays else entry.columns(answers)
-  score_fn = entry.score
-  try:
-    with warnings.catch_warnings():
-      warnings.simplefilter('ignore')
-      if mode == 'strict':
-        score_fn = entry.strict_score or entry.score
-        submission = _checked(entry, submission, answers, targets)
-      score = score_fn(submission, answers, entry.id_column, targets)
-    score = round(float(score), 5)
-  except tables.InvalidSubmission as error:
-    return Grade(None, str(error), entry.higher_is_better)
-  except Exception as error:  # a submission can break a metric in any way
-    reason = f'the metric refused it: {type(error).__name__}: {error}'
-    return Grade(None, reason, entry.higher_is_better)
-  if mode == 'strict' and not abs(score) < float('inf'):
-    return Grade(
-      None,
-      f'the score is {score}: the predictions may all be equal, or too large',
-      entry.higher_is_better,
-    )
-  return Grade(score, '', entry.higher_is_better)
+  Raises: ValueError for an unknown competition or mode, or unreadable
+  answers; FileNotFoundError where the answers are missing.
+  """
+  from jaxagent.graders import loaded
 
-
-def _checked(entry, submission, answers, targets):
-  """The submission as `strict` wants it, or InvalidSubmission."""
-  from jaxagent.graders import strict
-
-  if entry.arrays:
-    return strict.check_arrays(submission, answers, entry.cells)
-  if entry.id_alias and entry.id_column not in submission.columns:
-    submission = submission.rename(columns={entry.id_alias: entry.id_column})
-  return strict.check_and_align(
-    submission,
-    answers,
-    entry.id_column,
-    targets,
-    entry.cells,
-    entry.optional,
-  )
+  return loaded.from_file(_entry(competition, mode, scope), answers, mode)
 
 
 def grade_files(
@@ -148,48 +179,16 @@ def grade_files(
   submission: str | pathlib.Path,
   answers: str | pathlib.Path,
   mode: str = 'strict',
+  scope: Scope = Scope(),
 ) -> Grade:
   """Grades a file against the answers' file.
 
   Tables are `.csv`, in strict also `.jsonl`; arrays `.npy` or `.npz`. strict
   takes no symbolic link, for it may lead to the answers.
 
-  Raises: ValueError for an unknown competition or mode, or unreadable
+  Raises: ValueError for an unknown competition, mode or split, or unreadable
   answers; FileNotFoundError where the answers are missing.
   """
-  from jaxagent.graders import tables
-
-  entry = _competition(competition, mode)
-  truth = _read(entry, answers, mode)
-  path = pathlib.Path(submission)
-  reason = _no_file(entry, path, mode)
-  if reason:
-    return Grade(None, reason, entry.higher_is_better, submission_exists=False)
-  try:
-    given = _read(entry, path, mode)
-  except tables.InvalidSubmission as error:
-    return Grade(None, str(error), entry.higher_is_better)
-  return _graded(entry, given, truth, mode)
-
-
-def _read(entry, path: str | pathlib.Path, mode: str):
-  from jaxagent.graders import arrays, tables
-
-  if entry.arrays:
-    return arrays.read_arrays(path)
-  strict = mode == 'strict'
-  return tables.read_table(path, literal=strict, texts=entry.text_columns)
-
-
-def _no_file(entry, path: pathlib.Path, mode: str) -> str:
-  """Why this is no file to be read; empty if it is one."""
-  from jaxagent.graders import arrays
-
-  suffixes: tuple[str, ...] = arrays.SUFFIXES if entry.arrays else ('.csv',)
-  if mode == 'strict' and not entry.arrays:
-    suffixes = ('.csv', '.jsonl')
-  if not path.is_file() or path.suffix.lower() not in suffixes:
-    return f'{path} does not exist or is not a {" or ".join(suffixes)} file'
-  if mode == 'strict' and path.is_symlink():
-    return f'{path} is a symbolic link; write the file itself'
-  return ''
+  return load(competition, answers, mode, scope).grade_file(
+    pathlib.Path(submission), scope.split
+  )

@@ -33,6 +33,7 @@ class Competition:
   optional: columns that may be there and are ignored.
   strict_score: replaces `score` in strict mode where that has a quirk which
     survives alignment.
+  strict_check: refuses texts that are no answer, of all rows, whichever are scored.
   id_alias: another name that the id column may have.
   arrays: the submission is arrays, not a table.
   """
@@ -43,6 +44,7 @@ class Competition:
   cells: str
   higher_is_better: bool = True
   strict_score: Callable[..., float] | None = None
+  strict_check: Callable[..., None] | None = None
   optional: tuple[str, ...] = ()
   id_alias: str = ''
   arrays: bool = False
@@ -82,7 +84,7 @@ _MLE_BENCH: dict[str, Competition] = {
     ('cell_order',),
     compat.cell_order_tau,
     'text',
-    strict_score=strict.cell_order_tau,
+    strict_check=strict.check_cell_orders,
   ),
   'aerial-cactus-identification': _auc('id', 'has_cactus'),
   'chaii-hindi-and-tamil-question-answering': Competition(
@@ -106,6 +108,7 @@ _MLE_BENCH: dict[str, Competition] = {
     compat.contrail_dice,
     'text',
     strict_score=strict.contrail_dice,
+    strict_check=strict.check_contrail_masks,
     optional=('height', 'width'),
   ),
   'google-quest-challenge': Competition(
@@ -137,7 +140,12 @@ _MLE_BENCH: dict[str, Competition] = {
   ),
   'mlsp-2013-birds': _auc('Id', 'Probability'),
   'multi-modal-gesture-recognition': Competition(
-    'Id', ('Sequence',), compat.gesture_distance, 'text', False
+    'Id',
+    ('Sequence',),
+    compat.gesture_distance,
+    'text',
+    False,
+    strict_check=strict.check_signs,
   ),
   'nomad2018-predict-transparent-conductors': Competition(
     'id',
@@ -175,6 +183,7 @@ _MLE_BENCH: dict[str, Competition] = {
     compat.salt_precision,
     'optional_text',
     strict_score=strict.salt_precision,
+    strict_check=strict.check_salt_masks,
   ),
   'tweet-sentiment-extraction': Competition(
     'textID', ('selected_text',), compat.tweet_jaccard, 'optional_text'
@@ -220,6 +229,7 @@ _MLAGENTBENCH: dict[str, Competition] = {
     compat.category_precision,
     'text',
     strict_score=strict.category_precision,
+    strict_check=strict.check_categories,
     optional=('osd',),
   ),
   'feedback': Competition(
@@ -234,6 +244,7 @@ _MLAGENTBENCH: dict[str, Competition] = {
     compat.contrail_image_dice,
     'text',
     strict_score=strict.contrail_image_dice,
+    strict_check=strict.check_contrail_masks,
     optional=('height', 'width'),
   ),
   'imdb': Competition(

@@ -9,7 +9,7 @@ import pathlib
 import resource
 
 from jaxagent import graders
-from jaxagent.graders import Grade
+from jaxagent.graders import Grade, Scope
 
 START_S = 120.0  # until a process is there, the first with its imports
 # A server that runs no threads forks every grade, warm.
@@ -24,6 +24,7 @@ def grade_files(
   *,
   timeout_s: float,
   memory_mb: int,
+  scope: Scope = Scope(),
 ) -> Grade:
   """Grades within limits; a grade that passes one has a reason and no score.
 
@@ -34,7 +35,7 @@ def grade_files(
   context = multiprocessing.get_context('forkserver')
   context.set_forkserver_preload(_PRELOAD)
   ours, theirs = context.Pipe(duplex=False)
-  arguments = (competition, str(submission), str(answers), mode)
+  arguments = (competition, str(submission), str(answers), mode, scope)
   process = context.Process(
     target=_grade, args=(theirs, memory_mb, arguments), daemon=True
   )
@@ -73,7 +74,7 @@ def _ended(code: int, memory_mb: int) -> str:
   )
 
 
-def _grade(pipe, memory_mb: int, arguments: tuple[str, ...]) -> None:
+def _grade(pipe, memory_mb: int, arguments: tuple) -> None:
   """The process: sends a beginning, then a Grade or an error as JSON."""
   limit = memory_mb << 20
   resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

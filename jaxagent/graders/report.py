@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from jaxagent.graders import Grade
 
 _LFS_POINTER = b'version https://git-lfs'
+_NINES = re.compile('9{4,}')
 
 
 class LeaderboardError(ValueError):
@@ -44,6 +47,19 @@ def read_leaderboard(path: str | pathlib.Path) -> list[float]:
   if not scores or any(v != v for v in scores):
     raise LeaderboardError(f'{path} is empty or has rows without a score.')
   return scores
+
+
+def sentinels(scores: Sequence[float]) -> list[float]:
+  """Returns the scores that mark an entry without one, such as 999999 or -9999.
+
+  A number of nines alone, four or more, or one that is not finite.
+  """
+  return [
+    score
+    for score in scores
+    if not math.isfinite(score)
+    or (float(score).is_integer() and _NINES.fullmatch(f'{abs(score):.0f}'))
+  ]
 
 
 def is_lower_better(scores: Sequence[float]) -> bool:

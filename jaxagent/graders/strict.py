@@ -52,7 +52,7 @@ def check_and_align(
   names = [id_column, *targets] if id_column else list(targets)
   _check_columns(submission, names)
   if not len(submission):
-    raise InvalidSubmission('the submission has no rows')
+    raise InvalidSubmission('the submission has no rows', 'ids')
   aligned = submission[names]
   if id_column:
     order = _order(submission[id_column], answers[id_column])
@@ -62,7 +62,8 @@ def check_and_align(
   elif len(submission) != len(answers):
     raise InvalidSubmission(
       f'{len(submission)} rows, expected {len(answers)} in the order of the '
-      'test set'
+      'test set',
+      'ids',
     )
   aligned = aligned.reset_index(drop=True)
   for target in targets:
@@ -82,11 +83,11 @@ def _check_columns(submission: pd.DataFrame, expected: list[str]) -> None:
   missing = [name for name in expected if name not in columns]
   extra = [name for name in columns if name not in expected]
   if missing:
-    raise InvalidSubmission(f'columns are missing: {missing[:5]}')
+    raise InvalidSubmission(f'columns are missing: {missing[:5]}', 'columns')
   if extra:
-    raise InvalidSubmission(f'unexpected columns: {extra[:5]}')
+    raise InvalidSubmission(f'unexpected columns: {extra[:5]}', 'columns')
   if len(columns) != len(expected):
-    raise InvalidSubmission('a column occurs twice')
+    raise InvalidSubmission('a column occurs twice', 'columns')
 
 
 def _text_ids(ids: pd.Series) -> np.ndarray:
@@ -108,7 +109,7 @@ def _order(ours: pd.Series, theirs: pd.Series) -> np.ndarray | None:
   import pandas as pd
 
   if ours.isna().any():
-    raise InvalidSubmission(f'{int(ours.isna().sum())} ids are empty')
+    raise InvalidSubmission(f'{int(ours.isna().sum())} ids are empty', 'ids')
   mine, true = _text_ids(ours), _text_ids(theirs)
   if len(mine) == len(true) and bool((mine == true).all()):
     return None
@@ -118,17 +119,19 @@ def _order(ours: pd.Series, theirs: pd.Series) -> np.ndarray | None:
   codes, known = pd.factorize(true)
   places = pd.Index(known).get_indexer(mine)
   if (places < 0).any():
-    raise InvalidSubmission(_unknown(mine[places < 0], true))
+    raise InvalidSubmission(_unknown(mine[places < 0], true), 'ids')
   have = np.bincount(places, minlength=len(known))
   want = np.bincount(codes, minlength=len(known))
   if (have > want).any():
     value = known[int(np.argmax(have > want))]
     often = int(want[int(np.argmax(have > want))])
     times = 'once' if often == 1 else f'{often} times'
-    raise InvalidSubmission(f'the id {value!r} occurs more than {times}')
+    raise InvalidSubmission(f'the id {value!r} occurs more than {times}', 'ids')
   missing = int((want - have).sum())
   if missing:
-    raise InvalidSubmission(f'{missing} of {len(true)} test ids are missing')
+    raise InvalidSubmission(
+      f'{missing} of {len(true)} test ids are missing', 'ids'
+    )
   order = np.empty(len(true), dtype=np.intp)
   order[np.argsort(codes, kind='stable')] = np.argsort(places, kind='stable')
   return order
@@ -221,20 +224,90 @@ def _numbers(column: pd.Series, name: str, cells: str) -> pd.Series:
   return values
 
 
-def cell_order_tau(
+# Checks of whole columns of text, after `check_and_align`.
+
+
+def check_cell_orders(
   submission: pd.DataFrame,
   answers: pd.DataFrame,
   id_column: str,
   targets: Sequence[str],
-):
-  """Kendall's tau, where every order holds exactly the notebook's cells."""
+) -> None:
+  """Refuses an order that does not hold exactly the notebook's cells."""
   (target,) = targets
   for mine, true in zip(submission[target], answers[target]):
     if sorted(mine.split()) != sorted(str(true).split()):
       raise InvalidSubmission(
         'an order does not hold each of its cells exactly once'
       )
-  return compat.cell_order_tau(submission, answers, id_column, targets)
+
+
+def check_categories(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+) -> None:
+  """Refuses what is no list of whole numbers separated by blanks."""
+  (target,) = targets
+  for text in submission[target]:
+    if not all(v.isdecimal() for v in text.split()):
+      raise InvalidSubmission('categories must be numbers separated by blanks')
+
+
+def check_signs(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+) -> None:
+  """Refuses what is no list of whole numbers."""
+  (target,) = targets
+  for text in submission[target]:
+    try:
+      _ = [int(part) for part in text.split()]
+    except ValueError as error:
+      raise InvalidSubmission(
+        f'{target!r} must hold whole numbers separated by blanks: {error}'
+      ) from error
+
+
+def check_salt_masks(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+) -> None:
+  """Refuses what is no mask of a salt image; an empty cell is an empty mask."""
+  (target,) = targets
+  for text in submission[target]:
+    _mask(text, compat.SALT_SHAPE)
+
+
+def check_contrail_masks(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+) -> None:
+  """Refuses what is no mask of its image; `-` is an empty mask."""
+  (target,) = targets
+  for text, size in zip(submission[target], compat.contrail_sizes(answers)):
+    _mask('' if text.strip() == '-' else text, size)
+
+
+def _mask(text: str, shape: tuple[int, int]) -> np.ndarray:
+  """Decodes a mask [height, width], or refuses it."""
+  try:
+    _check_runs(text, shape[0] * shape[1])
+    return metrics.decode_rle(text, *shape)
+  except InvalidSubmission:
+    raise
+  except ValueError as error:
+    raise InvalidSubmission(f'a mask is refused: {error}') from error
+
+
+# Scores that differ from the source's. What they are given has been checked.
 
 
 def pixel_rmse(
@@ -270,11 +343,8 @@ def category_precision(
   (target,) = targets
   scores = []
   for mine, true in zip(submission[target], answers[target]):
-    ranked = mine.split()
-    if not all(v.isdecimal() for v in ranked):
-      raise InvalidSubmission('categories must be numbers separated by blanks')
     scores.append(
-      metrics.average_precision_at(set(str(true).split()), ranked, 20)
+      metrics.average_precision_at(set(str(true).split()), mine.split(), 20)
     )
   return float(np.mean(scores))
 
@@ -308,9 +378,7 @@ def _contrail_masks(
   for given, true, size in zip(
     submission[target], answers[target], compat.contrail_sizes(answers)
   ):
-    runs = '' if given.strip() == '-' else given
-    _check_runs(runs, size[0] * size[1])
-    mine.append(metrics.decode_rle(runs, *size))
+    mine.append(_mask('' if given.strip() == '-' else given, size))
     truths.append(metrics.decode_rle(true.replace('-', ''), *size))
   return truths, mine
 
@@ -343,9 +411,6 @@ def salt_precision(
   targets: Sequence[str],
 ):
   """Mean precision over IoU thresholds; an empty prediction is empty."""
-  (target,) = targets
-  for text in submission[target]:
-    _check_runs(text, compat.SALT_SHAPE[0] * compat.SALT_SHAPE[1])
   masks = compat.salt_masks(submission, answers, id_column, targets)
   return float(np.mean([metrics.mask_precision(t, m) for t, m in zip(*masks)]))
 
@@ -371,7 +436,8 @@ def check_arrays(
     )
   if set(submission) != set(answers):
     raise InvalidSubmission(
-      f'the arrays are {sorted(submission)[:5]}, expected {sorted(answers)[:5]}'
+      f'the arrays are {sorted(submission)[:5]}, expected {sorted(answers)[:5]}',
+      'columns',
     )
   check = _pointers if cells == 'pointer' else _weights
   for given in submission.values():
@@ -382,7 +448,9 @@ def check_arrays(
 
 def _pointers(given: np.ndarray, true: np.ndarray) -> np.ndarray:
   if given.shape != true.shape:
-    raise InvalidSubmission(f'shape {given.shape}, expected {true.shape}')
+    raise InvalidSubmission(
+      f'shape {given.shape}, expected {true.shape}', 'ids'
+    )
   size = true.shape[-1] if true.ndim else 0
   if ((given < 0) | (given >= size) | (given != np.floor(given))).any():
     raise InvalidSubmission(
@@ -394,7 +462,7 @@ def _pointers(given: np.ndarray, true: np.ndarray) -> np.ndarray:
 def _weights(given: np.ndarray, true: np.ndarray) -> np.ndarray:
   if given.ndim != 2 or len(given) != len(true):
     raise InvalidSubmission(
-      f'shape {given.shape}, expected ({len(true)}, number of symbols)'
+      f'shape {given.shape}, expected ({len(true)}, number of symbols)', 'ids'
     )
   if given.shape[1] <= int(true.max()):
     raise InvalidSubmission(

@@ -2,30 +2,64 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
   import pandas as pd
 
 MAX_BYTES = 2 * 1024**3
+# What is asked of a submission, in this order: that it is text, a table (or arrays),
+# has the right columns, each id as often as the answers, and values of the right kind.
+CHECKS = ('text', 'table', 'columns', 'ids', 'values')
 
 
 class InvalidSubmission(ValueError):
-  """The submission cannot be graded; the message says why."""
+  """The submission cannot be graded; the message says why.
+
+  check: which of CHECKS it failed.
+  """
+
+  def __init__(self, message: str, check: str = 'values'):
+    super().__init__(message)
+    self.check = check
+
+
+def opened(
+  source: str | pathlib.Path | bytes, max_bytes: int
+) -> tuple[BinaryIO, int, str]:
+  """Opens a file, or its bytes: the stream, its size in bytes, its name.
+
+  Raises: FileNotFoundError; InvalidSubmission where it is too large.
+  """
+  if isinstance(source, bytes):
+    name, size = 'the submission', len(source)
+  else:
+    path = pathlib.Path(source)
+    if not path.is_file():
+      raise FileNotFoundError(f'{path} does not exist or is not a file')
+    name, size = str(path), path.stat().st_size
+  if size > max_bytes:
+    raise InvalidSubmission(f'{name} is larger than {max_bytes} bytes', 'text')
+  stream = io.BytesIO(source) if isinstance(source, bytes) else path.open('rb')
+  return stream, size, name
 
 
 def read_table(
-  path: str | pathlib.Path,
+  source: str | pathlib.Path | bytes,
   *,
+  suffix: str = '',
   literal: bool = False,
   texts: Sequence[str] = (),
+  max_bytes: int = MAX_BYTES,
 ) -> pd.DataFrame:
-  """A CSV (or JSON-lines) file as mle-bench reads it.
+  """A CSV (or JSON-lines) file, or its bytes, as mle-bench reads it.
 
   Text columns are object columns with NaN for empty cells, as in pandas 2.
+  suffix: that of the file's name, which bytes do not have.
   literal: in a text column, and in `texts`, only an empty cell is missing: `NA`,
     `null` and their like are names as any other. pandas, and so mle-bench, takes
     them for missing values. A row with more cells than the header is refused,
@@ -37,28 +71,29 @@ def read_table(
   """
   import pandas as pd
 
-  path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'{path} does not exist or is not a file')
-  if path.stat().st_size > MAX_BYTES:
-    raise InvalidSubmission(f'{path} is larger than {MAX_BYTES} bytes')
+  stream, _, name = opened(source, max_bytes)
+  if not isinstance(source, bytes):
+    suffix = pathlib.Path(source).suffix.lower()
   try:
-    if path.suffix.lower() == '.jsonl':
-      table = _read_lines(path, texts if literal else ())
-    elif literal:
-      table = _read_literal(path, texts)
-    else:
-      table = pd.read_csv(path, float_precision='round_trip')
+    with stream:
+      if suffix == '.jsonl':
+        table = _read_lines(stream, texts if literal else ())
+      elif literal:
+        table = _read_literal(stream, texts)
+      else:
+        table = pd.read_csv(stream, float_precision='round_trip')
   except MemoryError:
     raise
   except Exception as error:  # any text at all may stand in a file
+    is_text = not isinstance(error, UnicodeDecodeError)
     raise InvalidSubmission(
-      f'{path} is not a readable table: {error}'
+      f'{name} is not a readable table: {error}',
+      'table' if is_text else 'text',
     ) from error
   return as_pandas2(table)
 
 
-def _read_lines(path: pathlib.Path, texts: Sequence[str]) -> pd.DataFrame:
+def _read_lines(stream: BinaryIO, texts: Sequence[str]) -> pd.DataFrame:
   """JSON lines by Python's json, as mle-bench reads them.
 
   pandas' own reader moves floats by an ulp and makes numbers and dates of texts.
@@ -67,9 +102,8 @@ def _read_lines(path: pathlib.Path, texts: Sequence[str]) -> pd.DataFrame:
 
   rows = []
   # Not splitlines: a text may hold other ends of lines than "\n".
-  for number, line in enumerate(
-    path.read_text(encoding='utf-8').split('\n'), 1
-  ):
+  text = io.TextIOWrapper(stream, encoding='utf-8').read()
+  for number, line in enumerate(text.split('\n'), 1):
     if line.strip():
       row = json.loads(line)
       if not isinstance(row, dict):
@@ -91,12 +125,12 @@ def _as_text(value):
   return str(value)
 
 
-def _read_literal(path: pathlib.Path, texts: Sequence[str]) -> pd.DataFrame:
+def _read_literal(stream: BinaryIO, texts: Sequence[str]) -> pd.DataFrame:
   """A CSV file in which only empty cells of text columns are missing."""
   import pandas as pd
 
   dtypes = dict.fromkeys(texts, object)
-  table = pd.read_csv(path, float_precision='round_trip', dtype=dtypes)
+  table = pd.read_csv(stream, float_precision='round_trip', dtype=dtypes)
   if not isinstance(table.index, pd.RangeIndex):
     raise ValueError('rows have more cells than the header')
   anew = [
@@ -107,8 +141,9 @@ def _read_literal(path: pathlib.Path, texts: Sequence[str]) -> pd.DataFrame:
   ]
   if not anew:
     return table
+  stream.seek(0)
   again = pd.read_csv(
-    path,
+    stream,
     usecols=anew,
     dtype=dict.fromkeys(anew, object),
     keep_default_na=False,

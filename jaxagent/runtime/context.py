@@ -7,15 +7,17 @@ import contextlib
 import dataclasses
 import pathlib
 import signal
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxagent.config import recipe
 from jaxagent.config.agents import actions_of, agent_of
-from jaxagent.config.tasks import choose_tasks, folder
+from jaxagent.config.tasks import choose_tasks, data_source, folder
 from jaxagent.envs import label_sources
 from jaxagent.envs.execution import ExecutionOptions
-from jaxagent.envs.grading import Grader, WorkerDied
+from jaxagent.envs.grade_process import WorkerDied
+from jaxagent.envs.grading import Grader
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.step_env import StepRules, TextModels
 from jaxagent.envs.tasks import (
@@ -95,16 +97,32 @@ def prepare_all(
   """Prepares every chosen task, reusing what the work directory holds."""
   heldin, heldout = choose_tasks(config)
   names = heldin + heldout
+  source = data_source(config)
   prepared = {}
   with ProgressBar('tasks', len(names)) as progress:
     for name in names:
       try:
         spec = load_task(name, folder(config))
-        prepared[name] = prepare_task(spec, work / 'tasks')
+        prepared[name] = prepare_task(spec, work / 'tasks', source)
       except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
+      for note in prepared[name].notes:
+        print(f'note: task {name}: {note}', file=sys.stderr)
       progress.update()
+  if recipe.find(config).trains:
+    _check_scales(prepared)
   return prepared
+
+
+def _check_scales(prepared: Mapping[str, PreparedTask]) -> None:
+  """Raises UserError for a task whose data was not measured."""
+  for name, task in prepared.items():
+    if not task.spec.has_scale or task.spec.m_best_private is None:
+      raise UserError(
+        f'task {name}: m_init, m_best or m_best_private of its '
+        f'{task.spec.variant or "data"} is not measured; run `python -m '
+        f'jaxagent.tasks measure {name}` or leave it out.'
+      )
 
 
 def _of_backend(box: ConfigDict) -> dict[str, str]:
@@ -140,6 +158,7 @@ def _open_pool(
       backend=box.backend,
       min_tier=box.min_tier,
       zygote=box.zygote,
+      gpus=box.gpus,
       cpu_level=box.cpu_level,
       work_dir=work / 'sandbox',
       hidden=(

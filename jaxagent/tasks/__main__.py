@@ -12,8 +12,10 @@ from typing import Any
 
 from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
-from jaxagent.envs.grading import Grader, WorkerDied
-from jaxagent.envs.task_yaml import MODALITIES, SPLITS
+from jaxagent.envs.grade_process import WorkerDied
+from jaxagent.envs.grading import Grader
+from jaxagent.envs.task_data import DataSource
+from jaxagent.envs.task_yaml import ALL_MODALITIES, SPLITS
 from jaxagent.files import disk
 from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import BackendError, TierError
@@ -89,9 +91,24 @@ def data_dir(args: argparse.Namespace) -> pathlib.Path:
   return pathlib.Path(tempfile.gettempdir()) / 'jaxagent-tasks'
 
 
+def prepare(
+  spec: task_lib.TaskSpec, args: argparse.Namespace
+) -> task_lib.PreparedTask:
+  """Prepares the variant of a task's data that the command line names."""
+  variant, folder = 'standin', None
+  for name in ('mlebench', 'raw'):
+    if getattr(args, name):
+      variant, folder = name, getattr(args, name)
+  source = DataSource(variant, folder)
+  prepared = task_lib.prepare_task(spec, data_dir(args), source)
+  for note in prepared.notes:
+    print(f'note: {spec.name}: {note}', file=sys.stderr, flush=True)
+  return prepared
+
+
 def command_prepare(args: argparse.Namespace) -> int:
   for spec in chosen(args):
-    prepared = task_lib.prepare_task(spec, data_dir(args))
+    prepared = prepare(spec, args)
     print(f'{spec.name}: {prepared.public_dir}', flush=True)
   return 0
 
@@ -125,10 +142,7 @@ def runs_at(
 
 
 def command_check(args: argparse.Namespace) -> int:
-  prepared = {
-    spec.name: task_lib.prepare_task(spec, data_dir(args))
-    for spec in chosen_own(args)
-  }
+  prepared = {spec.name: prepare(spec, args) for spec in chosen_own(args)}
   rows = [
     'name ok train test kB labels exec_s tier starter sample gold'.split()
   ]
@@ -165,7 +179,7 @@ def command_check(args: argparse.Namespace) -> int:
 
 def command_measure(args: argparse.Namespace) -> int:
   for spec in chosen_own(args):
-    prepared = task_lib.prepare_task(spec, data_dir(args))
+    prepared = prepare(spec, args)
     with Grader({spec.name: prepared}) as grader:
       results = measure_lib.measure(prepared, grader, search=args.search)
     for item in results[:6]:
@@ -203,7 +217,7 @@ def make_parser() -> argparse.ArgumentParser:
   commands = parser.add_subparsers(dest='command', required=True)
   listing = commands.add_parser('list', help='a table of the tasks')
   listing.add_argument('--split', choices=SPLITS)
-  listing.add_argument('--modality', choices=MODALITIES)
+  listing.add_argument('--modality', choices=ALL_MODALITIES)
   listing.set_defaults(call=command_list)
   several = {
     'prepare': (command_prepare, 'make the data'),
@@ -214,6 +228,24 @@ def make_parser() -> argparse.ArgumentParser:
     sub = commands.add_parser(name, help=text)
     sub.add_argument('names', nargs='*', metavar='NAME')
     sub.add_argument('--all', action='store_true')
+    data = sub.add_mutually_exclusive_group()
+    data.add_argument(
+      '--standin',
+      action='store_true',
+      help='data of the catalogue made by code; the default',
+    )
+    data.add_argument(
+      '--mlebench',
+      type=disk.user_path,
+      metavar='DIR',
+      help="data of the catalogue from mle-bench's data folder",
+    )
+    data.add_argument(
+      '--raw',
+      type=disk.user_path,
+      metavar='DIR',
+      help='data of the catalogue from original files, DIR/NAME for each task',
+    )
     sub.set_defaults(call=call)
     if name == 'check':
       sub.add_argument('--no_run', action='store_true')

@@ -27,7 +27,7 @@ from jaxagent.stand_ins.implementer import (
 )
 
 TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
-SPECS = {spec.name: spec for spec in list_tasks(TASKS)}
+SPECS = {spec.name: spec for spec in list_tasks(TASKS, version=1)}
 SURE = Habits(slips=0.0)
 O = types.Outcome
 

@@ -19,7 +19,7 @@ from jaxagent.stand_ins.programmer import (
 )
 
 TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
-SPECS = {spec.name: spec for spec in list_tasks(TASKS)}
+SPECS = {spec.name: spec for spec in list_tasks(TASKS, version=1)}
 DIGITS = Columns(('p0', 'p1'), 'label', ('label',))
 
 

@@ -321,8 +321,8 @@ def test_unknown_names_list_the_choices(grader):
 
 def test_a_dead_worker_is_replaced(prepared, data):
   with Grader({'wine': prepared['wine']}) as grader:
-    grader._worker.kill()
-    grader._worker.wait()
+    grader._shared.process.popen.kill()
+    grader._shared.process.popen.wait()
     assert grader.grade('wine', to_csv(data['wine'].gold())).score is not None
 
 
@@ -334,12 +334,12 @@ def test_a_frozen_worker_is_replaced_though_it_takes_no_input(
   monkeypatch.setattr(grading, '_GRACE_S', 0.0)
   gold = to_csv(data['wine'].gold())
   with Grader({'wine': prepared['wine']}, timeout_s=2.0) as grader:
-    frozen = grader._worker.pid
+    frozen = grader._shared.process.popen.pid
     os.kill(frozen, signal.SIGSTOP)
     large = gold + b'\n' * 10**6  # more than a pipe holds
     assert grader.grade('wine', large).outcome is not Outcome.GRADER_ERROR
     assert grader.grade('wine', gold).score is not None
-    assert grader._worker.pid != frozen
+    assert grader._shared.process.popen.pid != frozen
 
 
 @pytest.mark.slow
@@ -420,7 +420,7 @@ def test_missing_answers_stop_at_once(prepared, tmp_path):
 def test_worker_sees_no_secret_and_ends_on_close(prepared, monkeypatch):
   monkeypatch.setenv('SECRET_TOKEN', 'hush')
   grader = Grader({'wine': prepared['wine']})
-  pid = grader._worker.pid
+  pid = grader._shared.process.popen.pid
   with open(f'/proc/{pid}/environ', 'rb') as file:
     assert b'hush' not in file.read()
   grader.close()

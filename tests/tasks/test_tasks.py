@@ -11,7 +11,9 @@ from jaxagent.envs import tasks as lib
 
 
 def test_bundled_tasks_cover_what_the_quickstart_needs(tasks_dir):
-  specs = [s for s in lib.list_tasks(tasks_dir) if s.m_init is not None]
+  specs = [
+    s for s in lib.list_tasks(tasks_dir, version=1) if s.m_init is not None
+  ]
   heldin = [s for s in specs if s.split == 'heldin']
   heldout = [s for s in specs if s.split == 'heldout']
   assert len(specs) >= 8 and len(heldin) >= 5 and len(heldout) >= 3
@@ -22,7 +24,7 @@ def test_bundled_tasks_cover_what_the_quickstart_needs(tasks_dir):
 
 
 def test_baselines_are_measured_and_point_the_right_way(tasks_dir):
-  for spec in lib.list_tasks(tasks_dir):
+  for spec in lib.list_tasks(tasks_dir, version=1):
     if spec.m_init is None:
       continue
     assert spec.m_best_source, spec.name
@@ -30,7 +32,7 @@ def test_baselines_are_measured_and_point_the_right_way(tasks_dir):
 
 
 def test_every_starter_follows_the_convention(tasks_dir):
-  for spec in lib.list_tasks(tasks_dir):
+  for spec in lib.list_tasks(tasks_dir, version=1):
     text = lib.starter_files(spec.root)['train.py']
     assert text.count('\nmodel = make_pipeline(') == 1, spec.name
     assert '\nmodel.fit(x_train, y_train)\npred = ' in text, spec.name

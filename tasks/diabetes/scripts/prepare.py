@@ -6,60 +6,19 @@ Source: scikit-learn load_diabetes(scaled=False). Deterministic: legacy RandomSt
 
 from __future__ import annotations
 
-import argparse
-import pathlib
-
 import numpy as np
-import pandas as pd
 from sklearn.datasets import load_diabetes
 
-
-def split_frames(x, y, is_train, seed=0, target='progression'):
-  """Frames of train and hidden rows; hidden ids are shuffled, half valid."""
-  rng = np.random.RandomState(seed)
-  train, hidden = np.flatnonzero(is_train), np.flatnonzero(~is_train)
-  train, hidden = rng.permutation(train), rng.permutation(hidden)
-  ids = rng.permutation(len(train) + len(hidden))
-  frame = x.iloc[train].reset_index(drop=True)
-  frame.insert(0, 'id', ids[: len(train)])
-  frame[target] = y.iloc[train].to_numpy()
-  test = x.iloc[hidden].reset_index(drop=True)
-  test.insert(0, 'id', ids[len(train) :])
-  split = np.where(np.arange(len(hidden)) % 2 == 0, 'valid', 'private')
-  answers = pd.DataFrame(
-    {'id': test['id'], target: y.iloc[hidden].to_numpy(), 'split': split}
-  )
-  order = rng.permutation(len(test))
-  test = test.iloc[order].reset_index(drop=True)
-  answers = answers.iloc[order].reset_index(drop=True)
-  sample = pd.DataFrame({'id': test['id'], target: 150.0})
-  return frame, test, answers, sample
+from jaxagent.tasks import kit
 
 
 def build():
   data = load_diabetes(as_frame=True, scaled=False)
   is_train = np.random.RandomState(5).permutation(len(data.data)) < 242
-  return split_frames(data.data.round(4), data.target, is_train)
-
-
-def write(public: pathlib.Path, private: pathlib.Path, frames) -> None:
-  """Writes train, test, sample and answers; ids say nothing about the row."""
-  train, test, answers, sample = frames
-  train.to_csv(public / 'train.csv', index=False)
-  test.to_csv(public / 'test.csv', index=False)
-  sample.to_csv(public / 'sample_submission.csv', index=False)
-  answers.to_csv(private / 'answers.csv', index=False)
-
-
-def main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--public', type=pathlib.Path, required=True)
-  parser.add_argument('--private', type=pathlib.Path, required=True)
-  args = parser.parse_args()
-  args.public.mkdir(parents=True, exist_ok=True)
-  args.private.mkdir(parents=True, exist_ok=True)
-  write(args.public, args.private, build())
+  return kit.split_at_random(
+    data.data.round(4), data.target, is_train, 'progression', {'progression': 150.0}
+  )
 
 
 if __name__ == '__main__':
-  main()
+  kit.prepare(__doc__, build)

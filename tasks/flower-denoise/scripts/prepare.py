@@ -6,39 +6,10 @@ Source: scikit-learn load_sample_image flower.jpg with seeded noise. Determinist
 
 from __future__ import annotations
 
-import argparse
-import pathlib
-
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_sample_image
 
-
-def split_frames(x, y, is_train, seed=0, target='clean'):
-  """Frames of train and hidden rows; hidden ids are shuffled, half valid."""
-  rng = np.random.RandomState(seed)
-  train, hidden = np.flatnonzero(is_train), np.flatnonzero(~is_train)
-  train, hidden = rng.permutation(train), rng.permutation(hidden)
-  ids = rng.permutation(len(train) + len(hidden))
-  frame = x.iloc[train].reset_index(drop=True)
-  frame.insert(0, 'id', ids[: len(train)])
-  frame[target] = y.iloc[train].to_numpy()
-  test = x.iloc[hidden].reset_index(drop=True)
-  test.insert(0, 'id', ids[len(train) :])
-  split = np.where(np.arange(len(hidden)) % 2 == 0, 'valid', 'private')
-  answers = pd.DataFrame(
-    {'id': test['id'], target: y.iloc[hidden].to_numpy(), 'split': split}
-  )
-  order = rng.permutation(len(test))
-  test = test.iloc[order].reset_index(drop=True)
-  answers = answers.iloc[order].reset_index(drop=True)
-  sample = pd.DataFrame({'id': test['id'], target: 128.0})
-  return frame, test, answers, sample
-
-
-def luminance(name):
-  """Grey values in [0, 255], float64 [height, width]."""
-  return load_sample_image(name).astype(float).mean(axis=2)
+from jaxagent.tasks import kit, pictures
 
 
 def noisy(image, rng):
@@ -51,7 +22,7 @@ def noisy(image, rng):
 
 def build():
   rng = np.random.RandomState(11)
-  clean = luminance('flower.jpg')
+  clean = pictures.luminance('flower.jpg')
   dirty = noisy(clean, rng)
   # Hidden patches come from the right part: they share no pixel with train.
   rows, values, is_train = [], [], []
@@ -62,27 +33,10 @@ def build():
       values.append(round(clean[r, c], 2))
       is_train.append(low == 3)
   x = pd.DataFrame(np.array(rows), columns=[f'p{i}' for i in range(25)])
-  return split_frames(x, pd.Series(values), np.array(is_train))
-
-
-def write(public: pathlib.Path, private: pathlib.Path, frames) -> None:
-  """Writes train, test, sample and answers; ids say nothing about the row."""
-  train, test, answers, sample = frames
-  train.to_csv(public / 'train.csv', index=False)
-  test.to_csv(public / 'test.csv', index=False)
-  sample.to_csv(public / 'sample_submission.csv', index=False)
-  answers.to_csv(private / 'answers.csv', index=False)
-
-
-def main() -> None:
-  parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--public', type=pathlib.Path, required=True)
-  parser.add_argument('--private', type=pathlib.Path, required=True)
-  args = parser.parse_args()
-  args.public.mkdir(parents=True, exist_ok=True)
-  args.private.mkdir(parents=True, exist_ok=True)
-  write(args.public, args.private, build())
+  return kit.split_at_random(
+    x, pd.Series(values), np.array(is_train), 'clean', {'clean': 128.0}
+  )
 
 
 if __name__ == '__main__':
-  main()
+  kit.prepare(__doc__, build)

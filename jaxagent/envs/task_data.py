@@ -1,0 +1,308 @@
+"""Data of tasks of version 2: variants, where they come from, what is wrong with it.
+
+A variant is made by code (`standin`), from what mle-bench prepared (`mlebench`) or
+from the original files (`raw`). What is missing or broken is known before
+`scripts/prepare.py` runs, and ends in one sentence that says what to do; a wrong
+checksum is a note.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from jaxagent import graders
+from jaxagent.envs import task_yaml, task_yaml2
+from jaxagent.types import Scale, TaskDetails, TaskSpec
+
+SCALE_FILE = 'scale.json'
+NOTES_FILE = 'notes.json'
+_HALF = ('.part', '.partial', '.crdownload', '.download', '.incomplete')
+_LFS_POINTER = b'version https://git-lfs'
+_POINTER_BYTES = 1024  # more than any pointer has
+_SAMPLE = re.compile(r'sample_?submission\w*\.(csv|jsonl|npy|npz)', re.I)
+
+
+@dataclasses.dataclass(frozen=True)
+class DataSource:
+  """Variant of a task's data, and the folder that it is made from.
+
+  folder: mle-bench's data folder, or one with the original files of each task; a
+    task's own folder is looked for in it by name. None for `standin`.
+  """
+
+  variant: str = 'standin'
+  folder: pathlib.Path | None = None
+
+  def __post_init__(self):
+    task_yaml.choice('data', 'variant', self.variant, task_yaml2.VARIANTS)
+    if (self.folder is None) is not (self.variant == 'standin'):
+      raise ValueError(
+        f'the data variant {self.variant!r} '
+        + ('has no folder.' if self.folder else 'needs a folder: give DIR.')
+      )
+
+
+STANDIN = DataSource()
+
+
+def details_of(spec: TaskSpec) -> TaskDetails:
+  """Returns a task's details. Raises ValueError for one of version 1."""
+  if spec.details is None:
+    raise ValueError(
+      f'task {spec.name}: its task.yaml has version 1, and its data one variant.'
+    )
+  return spec.details
+
+
+def located(spec: TaskSpec, source: DataSource) -> pathlib.Path | None:
+  """Finds the folder of a task's data; None for a stand-in.
+
+  Raises:
+    ValueError: there is none, it is empty or a download is not whole.
+  """
+  if source.folder is None:
+    return None
+  origin = details_of(spec).source
+  root = source.folder.expanduser().resolve()
+  places = [root / name for name in (origin.id, spec.name)]
+  found = next((p for p in places if p.is_dir()), None)
+  if found is None and _is_own(root, source.variant):
+    found = root
+  if found is None or not any(found.iterdir()):
+    raise ValueError(
+      f'task {spec.name}: no data of {origin.id!r} in {root}; '
+      f'{_remedy(spec, source.variant)}, or take the stand-in (--standin).'
+    )
+  _check_whole(spec, found)
+  return found
+
+
+def _is_own(root: pathlib.Path, variant: str) -> bool:
+  """Whether a folder is that of one task, and not one of many."""
+  if not root.is_dir():
+    return False
+  if variant == 'mlebench':
+    return any((root / p / 'public').is_dir() for p in ('', 'prepared'))
+  return any(path.is_file() for path in root.iterdir())
+
+
+def _remedy(spec: TaskSpec, variant: str) -> str:
+  origin = details_of(spec).source
+  if variant == 'mlebench':
+    return f'run `mlebench prepare -c {origin.id}` and give its data folder'
+  rules = f', accept its rules ({origin.rules})' if origin.rules else ''
+  place = f' from {origin.url}' if origin.url else ''
+  return f'download it{place}{rules} into DIR/{origin.id}'
+
+
+def _near(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Files of a folder, its folders and theirs, sorted."""
+  for depth in ('*', '*/*', '*/*/*'):
+    yield from sorted(p for p in folder.glob(depth) if p.is_file())
+
+
+def _check_whole(spec: TaskSpec, folder: pathlib.Path) -> None:
+  """Raises ValueError for half a download or a pointer in place of a file."""
+  for path in _near(folder):
+    size = path.stat().st_size
+    half = path.suffix.lower() in _HALF
+    if path.suffix.lower() == '.zip' and not half:
+      half = not zipfile.is_zipfile(path)
+    if half:
+      raise ValueError(
+        f'task {spec.name}: {path} ({size} bytes) is half a download; remove it '
+        'and download it again.'
+      )
+    if size < _POINTER_BYTES and is_pointer(path):
+      raise ValueError(
+        f'task {spec.name}: {path} is a Git-LFS pointer, not the file; run '
+        '`git lfs pull` in that checkout.'
+      )
+
+
+def is_pointer(path: pathlib.Path) -> bool:
+  """Whether Git LFS has left a pointer in place of a file."""
+  with path.open('rb') as file:
+    return file.read(len(_LFS_POINTER)) == _LFS_POINTER
+
+
+def wrong_checksums(folder: pathlib.Path) -> list[str]:
+  """Compares files with the checksums that lie beside them, if any do.
+
+  Reads SHA256SUMS and MD5SUMS (hex, blanks, name) and mle-bench's checksums.yaml
+  (MD5 by file, below public and private). Returns a sentence for each difference.
+  """
+  notes = []
+  for name, method, wanted in _checksums(folder):
+    path = folder / name
+    if not path.is_file():
+      notes.append(f'{path} is missing, which has a checksum.')
+      continue
+    with path.open('rb') as file:
+      digest = hashlib.file_digest(file, method).hexdigest()
+    if digest != wanted.lower():
+      notes.append(
+        f'{path} has the {method} {digest}, expected {wanted}: another version, '
+        'or a broken download; scores may not compare with published ones.'
+      )
+  return notes
+
+
+def _checksums(folder: pathlib.Path) -> Iterator[tuple[str, str, str]]:
+  """(relative path, hash, hexadecimal digits) of each known checksum."""
+  for listing, method in (('SHA256SUMS', 'sha256'), ('MD5SUMS', 'md5')):
+    path = folder / listing
+    if path.is_file():
+      for line in path.read_text('utf-8', 'replace').splitlines():
+        digest, _, name = line.strip().partition(' ')
+        if name.strip():
+          yield name.strip().removeprefix('*'), method, digest
+  for home in (folder, folder / 'prepared'):
+    path = home / 'checksums.yaml'
+    if path.is_file():
+      prefix = home.relative_to(folder)
+      text = path.read_text('utf-8', 'replace')
+      # Every value as text: a digest may look like a number.
+      found = yaml.load(text, yaml.BaseLoader)
+      for name, digest in _leaves(found if isinstance(found, dict) else {}):
+        yield str(prefix / name), 'md5', digest
+
+
+def _leaves(
+  found: Mapping[str, Any], at: str = ''
+) -> Iterator[tuple[str, str]]:
+  for name, value in found.items():
+    if isinstance(value, dict):
+      yield from _leaves(value, f'{at}{name}/')
+    elif isinstance(value, str) and name != 'zip':
+      yield f'{at}{name}', value
+
+
+def listing_hash(folder: pathlib.Path) -> str:
+  """Hashes names and sizes of all files below a folder, not what they hold."""
+  digest = hashlib.sha256()
+  for home, folders, files in os.walk(folder):
+    folders.sort()
+    for name in sorted(files):
+      path = pathlib.Path(home, name)
+      inside = path.relative_to(folder)
+      digest.update(f'{inside}\0{path.stat().st_size}\0'.encode())
+  return digest.hexdigest()
+
+
+def check_space(
+  spec: TaskSpec, source: DataSource, data_dir: pathlib.Path
+) -> None:
+  """Raises ValueError where a disk has no room for the data of a variant."""
+  details = details_of(spec)
+  is_standin = source.variant == 'standin'
+  need = details.standin_mb if is_standin else details.full_mb
+  free = shutil.disk_usage(data_dir).free / 1e6
+  if need > free:
+    raise ValueError(
+      f'task {spec.name}: its data takes {need:,.0f} MB, and {data_dir} has '
+      f'{free:,.0f} MB free; give another folder'
+      + ('.' if is_standin else ', or take the stand-in (--standin).')
+    )
+
+
+def answers_file(spec: TaskSpec, private: pathlib.Path) -> pathlib.Path:
+  """Returns the path of the answers: a table, or arrays."""
+  form = 'csv' if spec.details is None else spec.details.submission_format
+  return private / (
+    'answers.npz' if form in task_yaml2.ARRAYS else 'answers.csv'
+  )
+
+
+def sample_file(spec: TaskSpec, public: pathlib.Path) -> pathlib.Path | None:
+  """Finds the sample submission, by its name in `task.yaml` or the usual one."""
+  details = details_of(spec)
+  if details.sample:
+    path = public / details.sample
+    return path if path.is_file() else None
+  ending = f'.{details.submission_format}'
+  for path in _near(public):
+    if _SAMPLE.fullmatch(path.name) and path.suffix == ending:
+      return path
+  return None
+
+
+def check_prepared(spec: TaskSpec, target: pathlib.Path) -> None:
+  """Reads what prepare.py wrote: a sample, and answers in two halves.
+
+  Raises:
+    ValueError: one of them is missing or not of the form that the grader reads.
+  """
+  check_written(spec, target)
+  private = target / 'private'
+  path, details = answers_file(spec, private), details_of(spec)
+  scope = graders.Scope(id_column=details.id_column, targets=details.targets)
+  try:
+    answers = graders.load(spec.metric, path, scope=scope)
+    for half in ('valid', 'private'):
+      answers.rows(half)
+  except ValueError as error:
+    raise ValueError(
+      f'task {spec.name}: private/{path.name}: {error}'
+    ) from error
+  column = answers.entry.id_column
+  if not answers.entry.arrays and column not in ('', *answers.truth.columns):
+    raise ValueError(
+      f'task {spec.name}: private/{path.name} has no column {column!r}, the ids '
+      f'of {spec.metric}.'
+    )
+
+
+def check_written(spec: TaskSpec, target: pathlib.Path) -> None:
+  """Raises ValueError where prepare.py left out the answers or the sample."""
+  path = answers_file(spec, target / 'private')
+  missing = [] if path.is_file() else [f'private/{path.name}']
+  details = details_of(spec)
+  if sample_file(spec, target / 'public') is None:
+    missing.append(
+      f'public/{details.sample or f"sample_submission.{details.submission_format}"}'
+    )
+  if missing:
+    raise ValueError(
+      f'task {spec.name}: prepare.py wrote no {" and no ".join(missing)}.'
+    )
+
+
+def write_scale(folder: pathlib.Path, scale: Scale) -> None:
+  """Keeps the scores of a variant beside its data, whole or not at all.
+
+  folder: that of the prepared variant, which holds `public` and `private`.
+  """
+  partial = folder / f'{SCALE_FILE}.partial'
+  partial.write_text(json.dumps(dataclasses.asdict(scale)) + '\n')
+  partial.replace(folder / SCALE_FILE)
+
+
+def scale_of(spec: TaskSpec, variant: str, folder: pathlib.Path) -> Scale:
+  """Returns the scores of a variant: measured beside its data, else the folder's.
+
+  Raises ValueError for a damaged file.
+  """
+  path = folder / SCALE_FILE
+  if not path.is_file():
+    return details_of(spec).variants.get(variant, Scale())
+  record = {'metric': spec.metric, 'higher_is_better': spec.higher_is_better}
+  try:
+    return task_yaml2.read_scale(
+      str(path), json.loads(path.read_text('utf-8')), record
+    )
+  except (json.JSONDecodeError, AttributeError, UnicodeDecodeError) as error:
+    raise ValueError(
+      f'{path} is damaged ({error}); remove it and measure the task again.'
+    ) from error

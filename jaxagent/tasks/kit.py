@@ -1,0 +1,456 @@
+"""What every `scripts/prepare.py` needs: split, write, read, command line.
+
+A bundled task calls `prepare` with a function that builds its tables; a task of
+the catalogue calls `prepare_from` with one function a source of data. What they
+write depends on the input, this file and the legacy `RandomState` streams, which
+NumPy keeps frozen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import hashlib
+import io
+import pathlib
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+SPLITS = ('valid', 'private')
+# Salts tried until both halves have every class; each fails with a probability
+# of about a half for a class of two groups.
+_SALTS = 200
+
+
+class DataMissing(ValueError):
+  """A folder given on the command line lacks what it should hold."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+  """What one preparation writes.
+
+  public: relative path under `data/` -> table, bytes, or a file or folder to
+    copy.
+  answers: the columns of the grader's answers, hidden rows only.
+  groups: a value for each answer; the answers of one group are in the same half.
+    None: every row is a group of its own.
+  classes: a value for each answer; both halves have each of them. None: no such
+    claim.
+  """
+
+  public: Mapping[str, pd.DataFrame | bytes | pathlib.Path]
+  answers: pd.DataFrame
+  groups: Sequence[Any] | None = None
+  classes: Sequence[Any] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """Where the data of a task comes from, and whose rules apply.
+
+  id: its name there.
+  url: the page that has the data and the rules.
+  rules: what a user accepts, and where.
+  files: the original files that `--raw DIR` wants in DIR.
+  mlebench: whether mle-bench prepares it, too.
+  """
+
+  id: str
+  url: str
+  rules: str
+  files: tuple[str, ...]
+  mlebench: bool = True
+
+  def __str__(self) -> str:
+    return (
+      f'Data of {self.id}: {self.url}\nRules: {self.rules}\n'
+      f'--raw DIR wants in DIR: {", ".join(self.files)}.'
+    )
+
+
+# ---------------------------------------------------------------- split, ids
+
+
+def split_at_random(
+  x: pd.DataFrame,
+  y: pd.Series,
+  is_train: np.ndarray,
+  target: str,
+  sample: Mapping[str, Any],
+) -> Parts:
+  """Splits rows into train, test and answers, the hidden ones half and half.
+
+  Ids are a random order, so they tell nothing of a row or its half.
+
+  Args:
+    x: features, [N, ...].
+    y: labels, [N].
+    is_train: bool [N].
+    target: name of the label's column.
+    sample: columns of the sample submission besides `id`, each one value.
+  """
+  rng = np.random.RandomState(0)
+  train, hidden = np.flatnonzero(is_train), np.flatnonzero(~is_train)
+  train, hidden = rng.permutation(train), rng.permutation(hidden)
+  ids = rng.permutation(len(train) + len(hidden))
+  frame = x.iloc[train].reset_index(drop=True)
+  frame.insert(0, 'id', ids[: len(train)])
+  frame[target] = y.iloc[train].to_numpy()
+  test = x.iloc[hidden].reset_index(drop=True)
+  test.insert(0, 'id', ids[len(train) :])
+  split = np.where(np.arange(len(hidden)) % 2 == 0, *SPLITS)
+  answers = pd.DataFrame(
+    {'id': test['id'], target: y.iloc[hidden].to_numpy(), 'split': split}
+  )
+  order = rng.permutation(len(test))
+  test = test.iloc[order].reset_index(drop=True)
+  answers = answers.iloc[order].reset_index(drop=True)
+  return Parts(
+    {
+      'train.csv': frame,
+      'test.csv': test,
+      'sample_submission.csv': pd.DataFrame({'id': test['id'], **sample}),
+    },
+    answers,
+  )
+
+
+def halves(
+  groups: Sequence[Any], classes: Sequence[Any] | None = None
+) -> np.ndarray:
+  """Divides groups into 'valid' and 'private' by a hash of their name, [N].
+
+  A group is in the same half whatever other groups there are, unless a class
+  would be missing from a half or a half had less than 40 % of the rows: then
+  another salt is hashed with the name.
+
+  Raises:
+    ValueError: no salt gives two such halves.
+  """
+  names = [str(group) for group in groups]
+  kinds = None if classes is None else np.array([str(c) for c in classes])
+  for salt in range(_SALTS):
+    first = {name: _first_half(name, salt) for name in dict.fromkeys(names)}
+    valid = np.array([first[name] for name in names], dtype=bool)
+    if not 0.4 <= valid.mean() <= 0.6:
+      continue
+    if kinds is None or set(kinds[valid]) == set(kinds[~valid]):
+      return np.where(valid, *SPLITS)
+  raise ValueError(
+    f'{len(set(names))} groups of {len(names)} rows cannot be divided so that '
+    'both halves have every class and at least 40 % of the rows; each class '
+    'needs rows in two groups or more.'
+  )
+
+
+def _first_half(name: str, salt: int) -> bool:
+  digest = hashlib.sha256(f'{salt}:{name}'.encode()).digest()
+  return digest[0] % 2 == 0
+
+
+def opaque_ids(
+  rng: np.random.RandomState,
+  count: int,
+  digits: int = 10,
+  alphabet: str = '0123456789abcdef',
+) -> list[str]:
+  """Draws `count` different ids that tell nothing of the row.
+
+  Raises:
+    ValueError: there are not so many.
+  """
+  if count > len(alphabet) ** digits:
+    raise ValueError(
+      f'{count} different ids: {digits} digits of {len(alphabet)} give '
+      f'{len(alphabet) ** digits}; take more digits.'
+    )
+  ids: dict[str, None] = {}
+  while len(ids) < count:
+    places = rng.randint(len(alphabet), size=(count, digits))
+    for row in places:
+      ids[''.join(alphabet[k] for k in row)] = None
+  return list(ids)[:count]
+
+
+def hold_out(
+  table: pd.DataFrame, share: float | int = 0.1
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+  """Splits a labelled table as mle-bench does: the same rows, the same order.
+
+  share: a share of the rows, or how many.
+  """
+  from sklearn.model_selection import train_test_split
+
+  train, test = train_test_split(table, test_size=share, random_state=0)
+  return train.reset_index(drop=True), test.reset_index(drop=True)
+
+
+def last_rows(
+  table: pd.DataFrame, share: float = 0.2
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+  """Splits as MLAgentBench does: the last rows are the test set."""
+  cut = int(len(table) * (1 - share))
+  return table[:cut].copy(), table[cut:].reset_index(drop=True)
+
+
+# ------------------------------------------------------------- labelled tables
+
+
+def labelled(
+  train: pd.DataFrame,
+  test: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+  sample: Mapping[str, Any],
+  *,
+  hidden: Sequence[str] = (),
+  group: Callable[[Any], Any] | None = None,
+  stratify: bool = False,
+) -> Parts:
+  """Makes the parts of a task whose train and test set are one table each.
+
+  Args:
+    train, test: with the targets.
+    id_column: column of the ids.
+    targets: columns of the answers, which the public test set lacks.
+    sample: columns of the sample submission besides the ids, each one value.
+    hidden: further columns that the public test set lacks.
+    group: an id's group; by default an id is its own.
+    stratify: whether both halves must have each value of the first target.
+  """
+  ids = test[id_column]
+  return Parts(
+    {
+      'train.csv': train,
+      'test.csv': test.drop(columns=[*targets, *hidden]),
+      'sample_submission.csv': pd.DataFrame({id_column: ids, **sample}),
+    },
+    test[[id_column, *targets]],
+    groups=[group(i) for i in ids] if group else list(ids),
+    classes=list(test[targets[0]]) if stratify else None,
+  )
+
+
+def one_hot(values: Sequence[str], classes: Sequence[str]) -> pd.DataFrame:
+  """Makes a column of 0.0 and 1.0 for each class, in their order."""
+  known = pd.Index(classes)
+  places = known.get_indexer(pd.Index(values))
+  if (places < 0).any():
+    wrong = np.asarray(values)[places < 0][0]
+    raise ValueError(f'{str(wrong)!r} is none of the classes {list(classes)}.')
+  return pd.DataFrame(
+    np.eye(len(classes))[places], columns=[str(c) for c in classes]
+  )
+
+
+# -------------------------------------------------------------------- reading
+
+
+def texts(path: pathlib.Path | io.BytesIO) -> pd.DataFrame:
+  """Reads a CSV file whose cells stay the text they are, empty ones too."""
+  table = pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[])
+  return table.astype(object)
+
+
+def numbers(path: pathlib.Path | io.BytesIO) -> pd.DataFrame:
+  """Reads a large CSV file of numbers, whose cells keep their value."""
+  return pd.read_csv(path, float_precision='round_trip')
+
+
+def original(folder: pathlib.Path, name: str) -> io.BytesIO:
+  """Reads a file of the originals, which may lie in a zip beside it.
+
+  Looks for `name`, for `name` with `.zip`, and in every zip of the folder.
+
+  Raises:
+    DataMissing: it is nowhere there.
+  """
+  plain = folder / name
+  if plain.is_file():
+    return io.BytesIO(_whole(plain))
+  for path in sorted(folder.glob('*.zip')):
+    try:
+      with zipfile.ZipFile(path) as archive:
+        for member in sorted(archive.namelist()):
+          if member == name or member.endswith('/' + name):
+            return io.BytesIO(archive.read(member))
+    except zipfile.BadZipFile as error:
+      raise DataMissing(
+        f'{path} is no whole zip file ({error}); download it again.'
+      ) from error
+  raise DataMissing(
+    f'{folder} holds no {name}, plain or in a zip; download it into that folder.'
+  )
+
+
+def _whole(path: pathlib.Path) -> bytes:
+  data = path.read_bytes()
+  if data.startswith(b'version https://git-lfs'):
+    raise DataMissing(
+      f'{path} is a pointer of Git LFS, not the file; run `git lfs pull` there.'
+    )
+  return data
+
+
+def unpacked(
+  folder: pathlib.Path, name: str, scratch: pathlib.Path
+) -> pathlib.Path:
+  """Gives the folder `name` of the originals, unpacked from a zip if need be.
+
+  Raises:
+    DataMissing: neither a folder `name` nor a zip with one is there.
+  """
+  if (folder / name).is_dir():
+    return folder / name
+  for path in sorted(folder.glob('*.zip')):
+    try:
+      with zipfile.ZipFile(path) as archive:
+        inside = [m for m in archive.namelist() if f'{name}/' in m]
+        if not inside and path.name != f'{name}.zip':
+          continue
+        archive.extractall(scratch)  # refuses paths that lead outside
+    except zipfile.BadZipFile as error:
+      raise DataMissing(
+        f'{path} is no whole zip file ({error}); download it again.'
+      ) from error
+    found = sorted(p for p in scratch.rglob(name) if p.is_dir())
+    return found[0] if found else scratch
+  raise DataMissing(
+    f'{folder} holds no folder {name} and no zip with it; download it there.'
+  )
+
+
+def mlebench_folders(
+  folder: pathlib.Path, name: str
+) -> tuple[pathlib.Path, pathlib.Path]:
+  """Finds mle-bench's prepared (public, private) folders of a competition.
+
+  folder: mle-bench's data folder, the competition's there, or its `prepared`.
+
+  Raises:
+    DataMissing: neither of them.
+  """
+  for home in (folder / name / 'prepared', folder / 'prepared', folder):
+    if (home / 'public').is_dir() and (home / 'private').is_dir():
+      return home / 'public', home / 'private'
+  raise DataMissing(
+    f'{folder} holds no {name}/prepared/public and .../private; run `mlebench '
+    f'prepare -c {name}` and give its data folder.'
+  )
+
+
+def copied(
+  folder: pathlib.Path, names: Sequence[str]
+) -> dict[str, pathlib.Path]:
+  """Names files or folders to be copied as they are.
+
+  Raises:
+    DataMissing: one of them is not there.
+  """
+  for name in names:
+    if not (folder / name).exists():
+      raise DataMissing(f'{folder} holds no {name}; the download is not whole.')
+  return {name: folder / name for name in names}
+
+
+# -------------------------------------------------------------------- writing
+
+
+def write(public: pathlib.Path, private: pathlib.Path, parts: Parts) -> None:
+  """Writes `data/` and `answers.csv`, the halves in its last column."""
+  public.mkdir(parents=True, exist_ok=True)
+  private.mkdir(parents=True, exist_ok=True)
+  answers = parts.answers
+  if 'split' not in answers.columns:
+    groups = range(len(answers)) if parts.groups is None else parts.groups
+    answers = answers.assign(split=halves(groups, parts.classes))
+  for name, content in parts.public.items():
+    path = public / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, pd.DataFrame):
+      content.to_csv(path, index=False)
+    elif isinstance(content, bytes):
+      path.write_bytes(content)
+    elif content.is_dir():
+      shutil.copytree(content, path)
+    else:
+      shutil.copyfile(content, path)
+  answers.to_csv(private / 'answers.csv', index=False)
+
+
+# --------------------------------------------------------------- command line
+
+
+def _parser(text: str | None) -> argparse.ArgumentParser:
+  parser = argparse.ArgumentParser(
+    description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--public', type=pathlib.Path, required=True)
+  parser.add_argument('--private', type=pathlib.Path, required=True)
+  return parser
+
+
+def prepare(text: str | None, build: Callable[[], Parts]) -> None:
+  """Runs the command line of a task that has one source of data.
+
+  text: the script's docstring.
+  """
+  args = _parser(text).parse_args()
+  write(args.public, args.private, build())
+
+
+def prepare_from(
+  text: str | None,
+  source: Source,
+  standin: Callable[[], Parts],
+  mlebench: Callable[[pathlib.Path, pathlib.Path], Parts] | None,
+  raw: Callable[[pathlib.Path], Parts],
+) -> None:
+  """Runs the command line of a task of the catalogue.
+
+  Exits with a sentence where data is missing, and without one of the three
+  sources with what to download, where from, and whose rules to accept.
+
+  Args:
+    text: the script's docstring.
+    source: where the real data comes from.
+    standin: builds the stand-in.
+    mlebench: reads mle-bench's (public, private) folders; None where mle-bench
+      does not have the task.
+    raw: reads the folder of the original files.
+  """
+  parser = _parser(text)
+  which = parser.add_mutually_exclusive_group()
+  which.add_argument('--standin', action='store_true', help='made by code')
+  which.add_argument(
+    '--raw', type=pathlib.Path, metavar='DIR', help='the original files'
+  )
+  if mlebench:
+    which.add_argument(
+      '--mlebench',
+      type=pathlib.Path,
+      metavar='DIR',
+      help="mle-bench's prepared data",
+    )
+  args = parser.parse_args()
+  try:
+    if args.standin:
+      parts = standin()
+    elif args.raw:
+      parts = raw(args.raw)
+    elif mlebench and args.mlebench:
+      parts = mlebench(*mlebench_folders(args.mlebench, source.id))
+    else:
+      choices = '--standin, --raw DIR' + (', --mlebench DIR' * bool(mlebench))
+      sys.exit(f'choose one of {choices}.\n{source}')
+    write(args.public, args.private, parts)
+  except (DataMissing, KeyError) as error:
+    words = error if isinstance(error, DataMissing) else f'no column {error}'
+    sys.exit(f'{words}\n{source}')

@@ -1,0 +1,53 @@
+"""Pictures of the tasks: scikit-learn's photographs and what is cut from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+
+def luminance(name: str) -> np.ndarray:
+  """Gives grey values in [0, 255] of a photograph, float64 [height, width].
+
+  name: 'china.jpg' or 'flower.jpg'.
+  """
+  from sklearn.datasets import load_sample_image
+
+  return load_sample_image(name).astype(float).mean(axis=2)
+
+
+def windows(
+  lines: np.ndarray,
+  lags: int,
+  ahead: int,
+  counts: tuple[int, int],
+  seed: int,
+) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+  """Draws windows of grey values and the value some steps after each.
+
+  Whole lines are either in train or hidden; a window occurs once.
+
+  Args:
+    lines: [lines, length].
+    lags: length of a window.
+    ahead: steps from its last value to the label.
+    counts: windows drawn for train and for the hidden rows.
+
+  Returns:
+    windows [N, lags] with columns t0, t1, ...; labels [N]; is_train, bool [N].
+  """
+  rng = np.random.RandomState(seed)
+  hidden_line = rng.permutation(len(lines)) < len(lines) * 0.4
+  rows, values, is_train = [], [], []
+  for hidden, count in zip((False, True), counts):
+    pool = np.flatnonzero(hidden_line == hidden)
+    for _ in range(count):
+      line = lines[pool[rng.randint(len(pool))]]
+      start = rng.randint(len(line) - lags - ahead)
+      rows.append(line[start : start + lags])
+      values.append(line[start + lags + ahead - 1])
+      is_train.append(not hidden)
+  x = pd.DataFrame(np.array(rows), columns=[f't{i}' for i in range(lags)])
+  keep = ~x.duplicated().to_numpy()
+  y = pd.Series(np.array(values)[keep])
+  return x[keep].reset_index(drop=True), y, np.array(is_train)[keep]

@@ -1,0 +1,161 @@
+"""A reward and `python -m jaxagent.grade` are one score, whatever is submitted."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jaxagent import graders
+from jaxagent.envs import grade_worker
+from jaxagent.envs.competition_worker import CompetitionTask
+from jaxagent.envs.grading import CHECKS
+from jaxagent.graders import tables
+from tests.graders import hand_computed, random_changes
+from tests.graders.hand_computed import CASES
+
+_GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'mlebench'
+_MLEBENCH = sorted(path.name for path in _GOLDEN.iterdir())
+# Numbers, several columns, lists in text cells, masks that may be empty, arrays.
+FAST = (
+  'feedback',
+  'fathomnet',
+  'spaceship-titanic:mlagentbench',
+  'tgs-salt-identification-challenge',
+  'CLRS',
+)
+
+
+def _case(name: str):
+  """Answers with halves, and a submission to begin with."""
+  if name in CASES:
+    answers, base, _ = CASES[name]
+  else:
+    answers = pd.read_csv(_GOLDEN / name / 'answers.csv')
+    base = pd.read_csv(_GOLDEN / name / 'noisy.csv')
+  if isinstance(answers, dict):
+    twice = [np.concatenate([a[''], a['']]) for a in (answers, base)]
+    halves = np.repeat(['valid', 'private'], len(answers['']))
+    return {'x': twice[0], 'split': halves}, {'': twice[1]}
+  halves = ['valid' if i % 2 else 'private' for i in range(len(answers))]
+  return answers.assign(split=halves), base
+
+
+class Both:
+  """One task in the training worker and as files of the command line."""
+
+  def __init__(self, name: str, folder: pathlib.Path):
+    answers, self.base = _case(name)
+    self.name, self.arrays = name, isinstance(answers, dict)
+    form = 'npy' if self.arrays else 'csv'
+    self.truth = folder / ('a.npz' if self.arrays else 'a.csv')
+    self.path, sample = folder / f's.{form}', folder / f'sample.{form}'
+    hand_computed.write(self.truth, answers)
+    hand_computed.write(sample, self.base)
+    entry = {
+      'grader': name,
+      'answers': str(self.truth),
+      'sample': str(sample),
+      'format': form,
+      'max_bytes': 10**7,
+      'id': '',
+      'targets': [],
+    }
+    self.task = CompetitionTask('one', entry)
+    self.loaded = graders.load(name, self.truth)
+
+  def random_bytes(self, rng) -> bytes:
+    """A changed submission as a file; of five one has damaged bytes."""
+    if self.arrays:
+      given = {'': random_changes.changed_array(rng, self.base[''])}
+    else:
+      given = random_changes.changed(rng, self.base, self.base.columns[0])
+    hand_computed.write(self.path, given)
+    data = self.path.read_bytes()
+    if rng.integers(5):
+      return data
+    damaged = bytearray(data[: int(rng.integers(len(data) + 1))])
+    for _ in range(int(rng.integers(4))):
+      if damaged:
+        damaged[int(rng.integers(len(damaged)))] = int(rng.integers(256))
+    return bytes(damaged)
+
+  def check(self, data: bytes, split: str, anew: bool) -> bool:
+    """Grades both ways; whether there is a score.
+
+    anew: by `grade_files`, which reads the answers each time; else by what it calls.
+    """
+    self.path.write_bytes(data)
+    if anew:
+      want = graders.grade_files(
+        self.name, self.path, self.truth, scope=graders.Scope(split=split)
+      )
+    else:
+      want = self.loaded.grade_file(self.path, split)
+    got = grade_worker.grade(self.task, data, split)
+    assert got['score'] == want.score, (data, got, want)
+    if want.failed:
+      assert got['status'] == 'invalid', (data, got, want)
+      passed = CHECKS.index('text') + tables.CHECKS.index(want.failed)
+      assert got['passed'] == passed, (data, got, want)
+    else:
+      assert got['status'] == ('error' if want.score is None else 'ok'), got
+    return want.score is not None
+
+
+def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
+  both = Both(name, folder)
+  rng = np.random.default_rng(sum(name.encode()))
+  graded = sum(
+    both.check(both.random_bytes(rng), ('valid', 'private')[i % 2], i % 20 < 2)
+    for i in range(count)
+  )
+  assert count // 50 < graded < count
+
+
+def test_random_changes_make_what_is_graded_and_what_is_refused(tmp_path):
+  """2,000 submissions of five graders, a fifth of them with damaged bytes."""
+  for name in FAST:
+    folder = tmp_path / name
+    folder.mkdir()
+    _fuzz(name, 400, folder)
+
+
+def test_a_reason_never_quotes_the_answers(tmp_path):
+  """Of texts, lists of labels and orders, whatever is submitted."""
+  ids = [f'row{i}' for i in range(6)]
+  secret = [f'secret{i} hidden{i}' for i in range(6)]
+  for name, column, target in (
+    ('whale-categorization-playground', 'Image', 'Id'),
+    ('tweet-sentiment-extraction', 'textID', 'selected_text'),
+    ('chaii-hindi-and-tamil-question-answering', 'id', 'PredictionString'),
+    ('AI4Code', 'id', 'cell_order'),
+  ):
+    paths = tmp_path / 'a.csv', tmp_path / 'sample.csv'
+    halves = ['valid', 'private'] * 3
+    answers = pd.DataFrame({column: ids, target: secret, 'split': halves})
+    base = answers[[column]].assign(**{target: 'a b'})
+    for path, table in zip(paths, (answers, base)):
+      table.to_csv(path, index=False)
+    entry = {'grader': name, 'format': 'csv', 'max_bytes': 10**6, 'id': ''}
+    files = {'answers': str(paths[0]), 'sample': str(paths[1]), 'targets': []}
+    task = CompetitionTask('one', {**entry, **files})
+    rng = np.random.default_rng(0)
+    reasons = set()
+    for _ in range(60):
+      given = random_changes.changed(rng, base, column)
+      data = given.to_csv(index=False).encode()
+      got = grade_worker.grade(task, data, 'valid', own_work=True)
+      if got['status'] == 'invalid':
+        reasons.add(got['reason'])
+    assert len(reasons) > 5
+    assert not any('secret' in r or 'hidden' in r for r in reasons), reasons
+
+
+@pytest.mark.slow
+@pytest.mark.quiet
+@pytest.mark.parametrize('name', [*CASES, *_MLEBENCH])
+def test_two_thousand_submissions_a_grader(tmp_path, name):
+  _fuzz(name, 2000, tmp_path)

@@ -1,0 +1,185 @@
+"""What scripts/prepare.py and eval.py share, and that bundled data is as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import pathlib
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jaxagent.envs import task_sources
+from jaxagent.envs import tasks as task_lib
+from jaxagent.tasks import kit, scores
+
+ROOT = pathlib.Path(__file__).parents[2]
+GOLDEN = json.loads((ROOT / 'tests/golden/bundled_tasks.json').read_text())
+
+
+def digests(folder):
+  return {
+    str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+    for path in sorted(folder.rglob('*'))
+    if path.is_file() and path.name != 'done'
+  }
+
+
+@pytest.mark.parametrize('name', sorted(GOLDEN))
+def test_data_of_a_bundled_task_is_the_same_to_the_byte(
+  name, tasks_dir, tmp_path
+):
+  prepared = task_lib.prepare_task(
+    task_lib.load_task(name, tasks_dir), tmp_path
+  )
+  assert digests(prepared.public_dir.parent) == GOLDEN[name]
+
+
+def table(**columns):
+  return pd.DataFrame(columns)
+
+
+def test_metrics_of_the_bundled_tasks_are_what_a_hand_computes():
+  truth = table(y=[1, 0])
+  prob = table(p_0=[0.5, 1.0], p_1=[1.5, 0.0])  # the first row sums to 2
+  assert scores.log_loss('y')(prob, truth) == pytest.approx(
+    -np.log(0.75) / 2, abs=1e-12
+  )
+  values, wrong = table(y=[1.0, 2.0]), table(y=[4.0, -2.0])
+  assert scores.rmse('y')(wrong, values) == pytest.approx(np.sqrt(12.5))
+  assert scores.mae('y')(wrong, values) == 3.5
+  assert scores.accuracy('y')(table(y=['a', 'b']), table(y=['a', 'c'])) == 0.5
+  ranks = table(y=[0.1, 0.4, 0.3, 0.9])
+  assert scores.roc_auc('y')(ranks, table(y=[0, 0, 1, 1])) == 0.75
+  labels = table(y=['a', 'a', 'b', 'c'])
+  guessed = table(y=['a', 'b', 'b', 'b'])  # F1: 2/3, 1/2, 0
+  assert scores.f1_macro('y')(guessed, labels) == pytest.approx(7 / 18)
+
+
+def test_entry_point_scores_the_rows_of_one_half_by_id(tmp_path):
+  table(id=[3, 1, 2], y=[30.0, 10.0, 0.0]).to_csv(
+    tmp_path / 'submission.csv', index=False
+  )
+  answers = tmp_path / 'answers.csv'
+  table(
+    id=[1, 2, 3], y=[10, 20, 31], split=['valid', 'private', 'valid']
+  ).to_csv(answers, index=False)
+  get_score = scores.entry_point(scores.mae('y'))
+  assert get_score(tmp_path, answers) == 0.5
+  assert get_score(tmp_path, answers, 'private') == 20
+
+
+def test_a_group_is_whole_and_in_the_same_half_beside_other_groups():
+  names = [f'patient {k % 40}' for k in range(200)]
+  split = kit.halves(names)
+  by_group = pd.Series(split).groupby(names).nunique()
+  assert (by_group == 1).all() and set(split) == {'valid', 'private'}
+  order = np.random.RandomState(0).permutation(200)
+  assert list(kit.halves([names[k] for k in order])) == list(split[order])
+
+
+def test_both_halves_have_every_class():
+  rng = np.random.RandomState(0)
+  for seed in range(20):
+    classes = np.repeat(['a', 'b', 'rare'], [60, 30, 2])[rng.permutation(92)]
+    split = kit.halves([f'{seed}-{k}' for k in range(92)], classes)
+    for half in kit.SPLITS:
+      assert set(classes[split == half]) == {'a', 'b', 'rare'}
+      assert (split == half).mean() >= 0.4
+
+
+def test_a_class_in_one_group_alone_is_refused():
+  with pytest.raises(ValueError, match='each class needs rows in two groups'):
+    kit.halves(list('abcdefgh'), list('xxxxxxxy'))
+
+
+def test_opaque_ids_are_different_and_of_one_length():
+  ids = kit.opaque_ids(np.random.RandomState(0), 250, 2)  # of 256
+  assert len(set(ids)) == 250 and {len(i) for i in ids} == {2}
+  with pytest.raises(ValueError, match='300 different ids.*256'):
+    kit.opaque_ids(np.random.RandomState(0), 300, 2)
+
+
+def test_hold_out_takes_the_rows_of_scikit_learn():
+  from sklearn.model_selection import train_test_split
+
+  frame = table(id=range(57), y=range(57))
+  train, test = kit.hold_out(frame, 0.1)
+  want = train_test_split(frame, test_size=0.1, random_state=0)
+  assert [list(train['id']), list(test['id'])] == [list(w['id']) for w in want]
+  first, last = kit.last_rows(frame, 0.2)
+  assert list(first['id']) == list(range(45))
+  assert list(last['id']) == list(range(45, 57))
+
+
+def test_cells_of_a_text_table_are_written_as_they_were_read(tmp_path):
+  text = 'id,a,b\n0300,NA,1.10\n0301,"x, ""y""\nz",\n'
+  path = tmp_path / 'in.csv'
+  path.write_text(text)
+  kit.write(
+    tmp_path / 'public',
+    tmp_path / 'private',
+    kit.Parts({'in.csv': kit.texts(path)}, table(id=range(40), y=range(40))),
+  )
+  assert (tmp_path / 'public/in.csv').read_text() == text
+  answers = pd.read_csv(tmp_path / 'private/answers.csv')
+  assert list(answers.columns) == ['id', 'y', 'split']
+
+
+def test_an_original_is_found_plain_or_in_a_zip(tmp_path):
+  with zipfile.ZipFile(tmp_path / 'all.zip', 'w') as archive:
+    archive.writestr('folder/train.csv', 'zipped')
+  assert kit.original(tmp_path, 'train.csv').read() == b'zipped'
+  (tmp_path / 'train.csv').write_text('plain')
+  assert kit.original(tmp_path, 'train.csv').read() == b'plain'
+  with pytest.raises(kit.DataMissing, match='holds no test.csv.*download'):
+    kit.original(tmp_path, 'test.csv')
+
+
+@pytest.mark.parametrize(
+  ('name', 'data', 'message'),
+  [
+    (
+      'train.csv',
+      b'version https://git-lfs.github.com/spec/v1',
+      'git lfs pull',
+    ),
+    ('half.zip', b'PK\x03\x04 cut off', 'no whole zip'),
+  ],
+)
+def test_a_pointer_or_half_a_download_is_told(tmp_path, name, data, message):
+  (tmp_path / name).write_bytes(data)
+  with pytest.raises(kit.DataMissing, match=message):
+    kit.original(tmp_path, 'train.csv')
+
+
+def test_a_class_that_is_none_is_named():
+  with pytest.raises(ValueError, match="'c' is none of the classes"):
+    kit.one_hot(['a', 'c'], ['a', 'b'])
+
+
+def test_prepared_data_depends_on_the_shared_modules_that_a_script_imports(
+  tmp_path,
+):
+  script = tmp_path / 'prepare.py'
+  script.write_text(
+    'import numpy\nfrom jaxagent.tasks import kit\n'
+    'def f():\n  from jaxagent.tasks.pictures import luminance\n'
+  )
+  names = [path.name for path in task_sources.files_behind(script)]
+  assert names == ['prepare.py', 'kit.py', 'pictures.py']
+  script.write_text('def f(:\n')
+  with pytest.raises(ValueError, match='prepare.py is no Python text'):
+    task_sources.files_behind(script)
+
+
+def test_every_bundled_eval_is_one_of_the_shared_metrics(tasks_dir):
+  for name in GOLDEN:
+    path = tasks_dir / name / 'scripts/eval.py'
+    spec = importlib.util.spec_from_file_location('one', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.score.__module__ == 'jaxagent.tasks.scores', name

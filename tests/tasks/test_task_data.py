@@ -1,0 +1,232 @@
+"""Variants of a task's data: made once each, and refused where they are broken."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from jaxagent.envs import task_data
+from jaxagent.envs import tasks as lib
+from jaxagent.envs.task_data import DataSource
+from jaxagent.types import Scale
+from tests.tasks import published
+
+ID = 'random-acts-of-pizza'
+
+
+@pytest.fixture
+def spec(tmp_path):
+  published.write(tmp_path / 'tasks')
+  return lib.load_task('pizza', tmp_path / 'tasks')
+
+
+@pytest.fixture
+def kaggle(tmp_path):
+  """mle-bench's data folder, with one competition."""
+  home = tmp_path / 'mle-bench'
+  for part in ('public', 'private'):
+    (home / ID / 'prepared' / part).mkdir(parents=True)
+    (home / ID / 'prepared' / part / 'x.csv').write_text('a\n1\n')
+  return home
+
+
+def test_a_variant_is_prepared_once_and_apart_from_the_others(
+  spec, kaggle, tmp_path
+):
+  home = tmp_path / 'data'
+  published_source = DataSource('mlebench', kaggle)
+  made = {
+    'standin': lib.prepare_task(spec, home),
+    'mlebench': lib.prepare_task(spec, home, published_source),
+    'raw': lib.prepare_task(spec, home, DataSource('raw', kaggle)),
+  }
+  assert len({task.public_dir for task in made.values()}) == 3
+  for variant, task in made.items():
+    given = (task.public_dir / 'source.txt').read_text()
+    assert given == ('standin' if variant == 'standin' else f'{kaggle}/{ID}')
+    assert task.spec.variant == variant and task.notes == ()
+  again = lib.prepare_task(spec, home, published_source)
+  assert again.public_dir == made['mlebench'].public_dir
+  (kaggle / ID / 'prepared/public/x.csv').write_text('a\n1\n2\n')
+  other = lib.prepare_task(spec, home, published_source)
+  assert other.public_dir != made['mlebench'].public_dir
+
+
+def test_scores_belong_to_a_variant(spec, kaggle, tmp_path):
+  home, source = tmp_path / 'data', DataSource('mlebench', kaggle)
+  assert lib.prepare_task(spec, home).spec.m_best == 0.9
+  full = lib.prepare_task(spec, home, source)
+  assert not full.spec.has_scale
+  measured = Scale(0.6, 0.7, 0.61, 0.71, 'measured')
+  task_data.write_scale(full.public_dir.parent, measured)
+  full = lib.prepare_task(spec, home, source)
+  assert (full.spec.m_init, full.spec.m_best_private) == (0.6, 0.71)
+  assert lib.prepare_task(spec, home).spec.m_best == 0.9
+  (full.public_dir.parent / task_data.SCALE_FILE).write_text('{')
+  with pytest.raises(ValueError, match='damaged.*measure the task again'):
+    lib.prepare_task(spec, home, source)
+
+
+def test_what_the_hash_depends_on(spec, tmp_path):
+  before = lib.content_hash(spec)
+  source = dataclasses.replace(spec.details.source, url='https://other')
+  details = dataclasses.replace(spec.details, source=source)
+  assert lib.content_hash(dataclasses.replace(spec, details=details)) != before
+  script = spec.root / 'scripts/prepare.py'
+  script.write_text(script.read_text() + '\n# another\n')
+  assert lib.content_hash(spec) != before
+
+
+@pytest.mark.parametrize(
+  ('variant', 'files', 'message'),
+  [
+    ('mlebench', None, 'no data of .*run `mlebench prepare -c random-acts'),
+    (
+      'raw',
+      None,
+      r'download it from https://example.org/pizza, accept its rule',
+    ),
+    ('raw', {}, 'no data of'),
+    ('raw', {'train.csv.crdownload': b'a'}, 'half a download'),
+    ('raw', {'train.csv': b'a', 'x.zip': b'PK\x03\x04half'}, 'x.zip .*half a'),
+    (
+      'raw',
+      {'leaderboard.csv': b'version https://git-lfs.github.com/spec/v1\n'},
+      'Git-LFS pointer, not the file; run `git lfs pull`',
+    ),
+  ],
+)
+def test_what_is_missing_or_broken_is_told_before_anything_runs(
+  spec, tmp_path, variant, files, message
+):
+  home = tmp_path / 'kaggle'
+  if files is not None:
+    (home / ID).mkdir(parents=True)
+    for name, content in files.items():
+      (home / ID / name).write_bytes(content)
+  (spec.root / 'scripts/prepare.py').write_text('raise SystemExit("it ran")')
+  with pytest.raises(ValueError, match=f'task pizza: .*{message}') as said:
+    lib.prepare_task(spec, tmp_path / 'data', DataSource(variant, home))
+  assert '\n' not in str(said.value) and 'it ran' not in str(said.value)
+
+
+def test_a_whole_zip_is_no_half_download(spec, tmp_path):
+  folder = tmp_path / 'kaggle' / 'pizza'  # the task's own name is found, too
+  folder.mkdir(parents=True)
+  with zipfile.ZipFile(folder / 'x.zip', 'w') as archive:
+    archive.writestr('a', 'b')
+  source = DataSource('raw', folder.parent)
+  assert lib.prepare_task(spec, tmp_path / 'data', source).spec.name == 'pizza'
+
+
+def test_a_wrong_checksum_is_told_and_not_fatal(spec, tmp_path):
+  folder = tmp_path / 'kaggle'
+  folder.mkdir()
+  (folder / 'a.csv').write_bytes(b'a')
+  (folder / 'b.csv').write_bytes(b'b')
+  right = hashlib.sha256(b'a').hexdigest()
+  (folder / 'SHA256SUMS').write_text(
+    f'{right}  a.csv\n{right} *b.csv\n{right}  c.csv\n'
+  )
+  source = DataSource('raw', folder)
+  for _ in range(2):  # of what is there already, too
+    task = lib.prepare_task(spec, tmp_path / 'data', source)
+    assert [note.split(' ')[0] for note in task.notes] == [
+      f'{folder}/b.csv',
+      f'{folder}/c.csv',
+    ]
+    assert 'another version, or a broken download' in task.notes[0]
+
+
+def test_checksums_of_mlebench_are_read(spec, kaggle, tmp_path):
+  digest = hashlib.md5(b'a\n1\n').hexdigest()
+  (kaggle / ID / 'prepared/checksums.yaml').write_text(
+    f'zip: 12\npublic:\n  x.csv: {digest}\nprivate:\n  x.csv: {"0" * 32}\n'
+  )
+  task = lib.prepare_task(
+    spec, tmp_path / 'data', DataSource('mlebench', kaggle)
+  )
+  (note,) = task.notes
+  assert 'private/x.csv has the md5' in note
+
+
+def test_a_disk_without_room_is_told(spec, kaggle, tmp_path):
+  details = dataclasses.replace(spec.details, full_mb=440e9)
+  large = dataclasses.replace(spec, details=details)
+  assert lib.prepare_task(large, tmp_path / 'data').spec.variant == 'standin'
+  with pytest.raises(
+    ValueError, match='440,000,000,000 MB, and .* free; give an'
+  ):
+    lib.prepare_task(large, tmp_path / 'data', DataSource('mlebench', kaggle))
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'answers': 'request_id,x\na,1\n'}, 'no column split'),
+    (
+      {'answers': published.ANSWERS.replace('private', 'valid')},
+      'no row of split .private.',
+    ),
+    ({'answers': published.ANSWERS.replace('request_id', 'id')}, 'request_id'),
+    ({'answers': 'a,"b'}, 'not a readable table'),
+    ({'sample_name': 'other.csv'}, 'no public/sample_submission.csv'),
+    (
+      {
+        'sample_name': 'other.csv',
+        'submission': {'path': 'submission.csv', 'sample': 'mine.csv'},
+      },
+      'no public/mine.csv',
+    ),
+  ],
+)
+def test_what_prepare_left_out_is_named(tmp_path, options, message):
+  published.write(tmp_path / 'tasks', **options)
+  spec = lib.load_task('pizza', tmp_path / 'tasks')
+  with pytest.raises(ValueError, match=f'task pizza: .*{message}'):
+    lib.prepare_task(spec, tmp_path / 'data')
+  assert list((tmp_path / 'data/pizza').iterdir()) == []
+
+
+@pytest.mark.parametrize(
+  'name', ['sampleSubmission.csv', 'sample_submission_null.csv']
+)
+def test_other_names_of_a_sample_are_found(tmp_path, name):
+  task = published.prepared(tmp_path, sample_name=name)
+  assert task_data.sample_file(task.spec, task.public_dir).name == name
+
+
+def test_answers_may_be_arrays(tmp_path):
+  truth, sample = io.BytesIO(), io.BytesIO()
+  pointers = np.zeros((4, 3, 3), int)
+  np.savez(truth, pi=pointers, split=np.array(['valid', 'private'] * 2))
+  np.save(sample, pointers)
+  task = published.prepared(
+    tmp_path,
+    metric='CLRS',
+    submission={'path': 'submission.npy'},
+    answers=truth.getvalue(),
+    sample=sample.getvalue(),
+    sample_name='sample_submission.npy',
+  )
+  assert (
+    task_data.answers_file(task.spec, task.private_dir).name == 'answers.npz'
+  )
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    (('full', None), "'full' is unknown; choose one of standin, mlebench, raw"),
+    (('raw', None), "'raw' needs a folder"),
+    (('standin', '/data'), "'standin' has no folder"),
+  ],
+)
+def test_a_source_names_its_choices(options, message):
+  with pytest.raises(ValueError, match=message):
+    DataSource(*options)
