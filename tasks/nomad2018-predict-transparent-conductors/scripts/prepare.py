@@ -6,8 +6,8 @@ follow a formula of composition, volume, symmetry and bond lengths.
 
 from __future__ import annotations
 
-import tempfile
 import pathlib
+import tempfile
 
 import numpy as np
 import pandas as pd
