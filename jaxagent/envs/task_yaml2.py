@@ -229,11 +229,11 @@ def _board(where: str, record: Mapping[str, Any]) -> HumanBoard | None:
   found = _part(where, record, 'board', names)
   if not found:
     return None
-  scores = [
+  best, median, worst = (
     task_yaml.number(where, f'board.{n}', found.get(n)) for n in names[:3]
-  ]
+  )
   faults = _names(where, 'board.faults', found.get('faults'))
-  given = [score for score in scores if score is not None]
+  given = [score for score in (best, median, worst) if score is not None]
   higher = record['higher_is_better']
   if given != sorted(given, reverse=higher):
     raise ValueError(
@@ -247,7 +247,7 @@ def _board(where: str, record: Mapping[str, Any]) -> HumanBoard | None:
       'board.faults.'
     )
   source = _text(where, 'board.source', found.get('source'))
-  return HumanBoard(*scores, source=source, faults=faults)
+  return HumanBoard(best, median, worst, source=source, faults=faults)
 
 
 def _check_grader(
