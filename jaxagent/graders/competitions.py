@@ -98,7 +98,9 @@ _MLE_BENCH: dict[str, Competition] = {
     False,
     strict_score=strict.pixel_rmse,
   ),
-  'detecting-insults-in-social-commentary': _auc('Comment', 'Insult'),
+  'detecting-insults-in-social-commentary': dataclasses.replace(
+    _auc('Comment', 'Insult'), optional=('Date',)
+  ),
   'dogs-vs-cats-redux-kernels-edition': Competition(
     'id', ('label',), compat.binary_log_loss, 'probability', False
   ),
@@ -221,7 +223,11 @@ _MLAGENTBENCH: dict[str, Competition] = {
     id_alias='Unnamed: 0',
   ),
   'detecting-insults-in-social-commentary:accuracy': Competition(
-    'Comment', ('Insult',), compat.thresholded_accuracy, 'probability'
+    'Comment',
+    ('Insult',),
+    compat.thresholded_accuracy,
+    'probability',
+    optional=('Date',),
   ),
   'fathomnet': Competition(
     'id',

@@ -9,6 +9,7 @@ NumPy keeps frozen.
 from __future__ import annotations
 
 import argparse
+import collections
 import dataclasses
 import hashlib
 import io
@@ -123,7 +124,9 @@ def split_at_random(
 
 
 def halves(
-  groups: Sequence[Any], classes: Sequence[Any] | None = None
+  groups: Sequence[Any],
+  classes: Sequence[Any] | None = None,
+  secret: str = '',
 ) -> np.ndarray:
   """Divides groups into 'valid' and 'private' by a hash of their name, [N].
 
@@ -131,17 +134,22 @@ def halves(
   would be missing from a half or a half had less than 40 % of the rows: then
   another salt is hashed with the name.
 
+  secret: hashed, too, so that who knows the names alone cannot tell the halves.
+
   Raises:
     ValueError: no salt gives two such halves.
   """
   names = [str(group) for group in groups]
   kinds = None if classes is None else np.array([str(c) for c in classes])
   for salt in range(_SALTS):
-    first = {name: _first_half(name, salt) for name in dict.fromkeys(names)}
+    first = {
+      name: _first_half(f'{secret}:{salt}:{name}')
+      for name in dict.fromkeys(names)
+    }
     valid = np.array([first[name] for name in names], dtype=bool)
     if not 0.4 <= valid.mean() <= 0.6:
       continue
-    if kinds is None or set(kinds[valid]) == set(kinds[~valid]):
+    if kinds is None or set(kinds[valid]) == set(kinds[~valid]) == set(kinds):
       return np.where(valid, *SPLITS)
   raise ValueError(
     f'{len(set(names))} groups of {len(names)} rows cannot be divided so that '
@@ -150,9 +158,18 @@ def halves(
   )
 
 
-def _first_half(name: str, salt: int) -> bool:
-  digest = hashlib.sha256(f'{salt}:{name}'.encode()).digest()
-  return digest[0] % 2 == 0
+def _first_half(name: str) -> bool:
+  return hashlib.sha256(name.encode()).digest()[0] % 2 == 0
+
+
+def frequent(values: Sequence[Any], least: int = 4) -> list[str]:
+  """Gives each value as text, 'rare' for those that occur less than `least` times.
+
+  Of a class with so few rows no halves are asked for.
+  """
+  texts_ = [str(value) for value in values]
+  counts = collections.Counter(texts_)
+  return [text if counts[text] >= least else 'rare' for text in texts_]
 
 
 def opaque_ids(
@@ -370,7 +387,9 @@ def write(public: pathlib.Path, private: pathlib.Path, parts: Parts) -> None:
   answers = parts.answers
   if 'split' not in answers.columns:
     groups = range(len(answers)) if parts.groups is None else parts.groups
-    answers = answers.assign(split=halves(groups, parts.classes))
+    labels = answers.to_csv(index=False).encode()
+    secret = hashlib.sha256(labels).hexdigest()
+    answers = answers.assign(split=halves(groups, parts.classes, secret))
   for name, content in parts.public.items():
     path = public / name
     path.parent.mkdir(parents=True, exist_ok=True)

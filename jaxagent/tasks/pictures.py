@@ -51,3 +51,33 @@ def windows(
   keep = ~x.duplicated().to_numpy()
   y = pd.Series(np.array(values)[keep])
   return x[keep].reset_index(drop=True), y, np.array(is_train)[keep]
+
+
+def disc(
+  size: int, row: float, column: float, radius: float | np.ndarray
+) -> np.ndarray:
+  """Draws a filled shape, bool [size, size].
+
+  radius: of a circle, or one for each angle from 0 to 2 pi, evenly spaced.
+  """
+  rows, columns = np.mgrid[:size, :size]
+  rows, columns = rows - row, columns - column
+  reach = np.asarray(radius, dtype=float).reshape(-1)
+  turn = (np.arctan2(rows, columns) / (2 * np.pi)) % 1.0
+  # Nearest of the given angles; the mean would round a spike off.
+  near = np.round(turn * len(reach)).astype(int) % len(reach)
+  return rows**2 + columns**2 <= reach[near] ** 2
+
+
+def encoded(image: np.ndarray, form: str) -> bytes:
+  """Encodes an image as 'png' or 'jpeg'.
+
+  image: uint8, [height, width] or [height, width, 3].
+  """
+  import io
+
+  from PIL import Image
+
+  out = io.BytesIO()
+  Image.fromarray(image).save(out, form)
+  return out.getvalue()

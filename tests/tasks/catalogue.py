@@ -1,0 +1,187 @@
+"""Folders of the catalogue: prepared, run and graded beside each other.
+
+`python -m tests.tasks.catalogue NAME...` prints what the tests compare.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from jaxagent import graders
+from jaxagent.graders import tables
+from jaxagent.graders.competitions import COMPETITIONS
+from jaxagent.sandbox import cpu_levels
+
+TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
+HALVES = ('valid', 'private')
+
+
+def names() -> list[str]:
+  """Folders whose task.yaml is version 2."""
+  return sorted(
+    path.parent.name
+    for path in TASKS.glob('*/task.yaml')
+    if path.read_text().startswith('version: 2')
+  )
+
+
+def record(name: str) -> dict:
+  return yaml.safe_load((TASKS / name / 'task.yaml').read_text())
+
+
+def environment(level: str | None = None) -> dict[str, str]:
+  own = (
+    cpu_levels.here()
+    if level is None
+    else cpu_levels.environment(
+      level, cpu_levels.machine_flags(), cpu_levels.numpy_features()
+    )
+  )
+  return {
+    **os.environ,
+    'OMP_NUM_THREADS': '1',
+    'OPENBLAS_NUM_THREADS': '1',
+    'PYTHONHASHSEED': '0',
+    'PYTHONWARNINGS': 'ignore',
+    **own,
+  }
+
+
+def prepare(
+  name: str, home: pathlib.Path, *source: str
+) -> subprocess.CompletedProcess:
+  """Runs prepare.py into home/public and home/private."""
+  home.mkdir(parents=True, exist_ok=True)
+  script = TASKS / name / 'scripts/prepare.py'
+  folders = '--public', home / 'public', '--private', home / 'private'
+  return subprocess.run(
+    [sys.executable, script, *folders, *source],
+    capture_output=True,
+    text=True,
+    cwd=home,
+    env=environment(),
+  )
+
+
+def run(
+  script: pathlib.Path, public: pathlib.Path, level: str | None = None
+) -> bytes:
+  """Runs a script beside `data/` and returns its submission."""
+  with tempfile.TemporaryDirectory() as folder:
+    home = pathlib.Path(folder)
+    (home / 'data').symlink_to(public)
+    done = subprocess.run(
+      [sys.executable, '-I', script],
+      capture_output=True,
+      text=True,
+      cwd=home,
+      env=environment(level),
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return (home / 'submission.csv').read_bytes()
+
+
+def read(name: str, path: pathlib.Path) -> pd.DataFrame:
+  """Reads a table as the grader does."""
+  entry = COMPETITIONS[record(name)['metric']]
+  return tables.read_table(path, literal=True, texts=entry.text_columns)
+
+
+def halves(name: str, home: pathlib.Path, submission: bytes):
+  """(half -> submission, answers), rows in the answers' order."""
+  metric = record(name)['metric']
+  path = home / 'submission.csv'
+  path.write_bytes(submission)
+  given, truth = read(name, path), read(name, home / 'private/answers.csv')
+  entry = COMPETITIONS[metric]
+  if entry.id_column not in given and entry.id_alias in given:
+    given = given.rename(columns={entry.id_alias: entry.id_column})
+  ids = truth[entry.id_column].astype(str)
+  seen = ids.groupby(ids).cumcount().astype(str)
+  mine = given[entry.id_column].astype(str)
+  places = pd.Series(
+    range(len(given)),
+    index=mine + '#' + mine.groupby(mine).cumcount().astype(str),
+  )
+  given = given.iloc[places.loc[ids + '#' + seen].to_numpy()].reset_index(
+    drop=True
+  )
+  out = {}
+  for half in HALVES:
+    rows = (truth['split'] == half).to_numpy()
+    answers = truth[rows].drop(columns='split').reset_index(drop=True)
+    out[half] = given[rows].reset_index(drop=True), answers
+  return out
+
+
+def score(name: str, submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+  grade = graders.grade_tables(record(name)['metric'], submission, answers)
+  assert grade.score is not None, grade.reason
+  return grade.score
+
+
+def margin(name: str, first, second, resamples: int = 100) -> float:
+  """How many standard errors `second` is better than `first`, on the same rows."""
+  metric = record(name)['metric']
+  (one, answers), (two, _) = first, second
+  id_column = COMPETITIONS[metric].id_column
+  rng = np.random.RandomState(0)
+  gains = []
+  for _ in range(resamples):
+    rows = rng.randint(len(answers), size=len(answers))
+    anew = [
+      frame.iloc[rows]
+      .reset_index(drop=True)
+      .assign(**{id_column: [f'r{k}' for k in range(len(rows))]})
+      for frame in (one, two, answers)
+    ]
+    gains.append(score(name, anew[1], anew[2]) - score(name, anew[0], anew[2]))
+  sign = 1 if graders.higher_is_better(metric, 'strict') else -1
+  gain = score(name, two, answers) - score(name, one, answers)
+  return float(sign * gain / np.std(gains))
+
+
+def measure(name: str) -> None:
+  with tempfile.TemporaryDirectory() as folder:
+    home = pathlib.Path(folder)
+    begun = time.monotonic()
+    done = prepare(name, home, '--standin')
+    assert done.returncode == 0, done.stderr[-3000:]
+    print(f'{name}: prepare {time.monotonic() - begun:.1f} s', end='')
+    files = [p for p in (home / 'public').rglob('*') if p.is_file()]
+    print(
+      f', {sum(p.stat().st_size for p in files) / 1e6:.2f} MB, {len(files)} files'
+    )
+    both = []
+    for script in ('env/train.py', 'solution/reference.py'):
+      begun = time.monotonic()
+      submission = run(TASKS / name / script, home / 'public')
+      wall = time.monotonic() - begun
+      both.append(halves(name, home, submission))
+      shown = {h: score(name, *both[-1][h]) for h in HALVES}
+      print(f'  {script} {wall:.1f} s', shown)
+    samples = sorted((home / 'public').glob('sample_submission*'))
+    if samples:
+      sample = halves(name, home, samples[0].read_bytes())
+      for half in HALVES:
+        grade = graders.grade_tables(record(name)['metric'], *sample[half])
+        print(f'  sample {half}', grade.score, grade.reason)
+    for half in HALVES:
+      n = len(both[0][half][1])
+      print(
+        f'  {half} {n} rows, margin {margin(name, both[0][half], both[1][half]):.1f} se'
+      )
+
+
+if __name__ == '__main__':
+  for task in sys.argv[1:]:
+    measure(task)
