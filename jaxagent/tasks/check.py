@@ -199,15 +199,18 @@ def check_grading(data: Data, grader: Grader, report: Report) -> None:
     )
 
 
-def _starter_job(prepared: PreparedTask) -> Job:
+def script_job(
+  prepared: PreparedTask, script: str = 'train.py', text: str | None = None
+) -> Job:
+  """Makes the job of a script beside the starter's files, one of them or `text`."""
   spec = prepared.spec
   return Job(
     job_id=f'check-{spec.name}-{uuid.uuid4().hex[:8]}',
-    script='train.py',
+    script=script,
     files={
-      name: text
-      for name, text in prepared.starter_files.items()
-      if isinstance(text, str)  # tasks with a task.yaml have no other
+      name: given
+      for name, given in (*prepared.starter_files.items(), (script, text))
+      if isinstance(given, str)  # tasks with a task.yaml have no other
     },
     mounts=prepared.mounts,
     collect=(spec.submission,),
@@ -230,7 +233,7 @@ def check_levels(
   if first is None or isinstance(first, str):
     return
   for level, run in runs.items():
-    execution = run(_starter_job(prepared))
+    execution = run(script_job(prepared))
     data = execution.collected.get(prepared.spec.submission)
     report.claim(
       data is not None,
@@ -261,7 +264,7 @@ def check_starter(
 ) -> None:
   """The starter runs in the sandbox and scores m_init."""
   spec = prepared.spec
-  execution = run(_starter_job(prepared))
+  execution = run(script_job(prepared))
   report.figures['exec_s'] = execution.exec_s
   report.figures['tier'] = execution.tier
   data = execution.collected.get(spec.submission)
