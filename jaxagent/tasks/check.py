@@ -261,8 +261,11 @@ def check_starter(
   run: Run,
   grader: Grader,
   report: Report,
-) -> None:
-  """The starter runs in the sandbox and scores m_init."""
+) -> bytes | None:
+  """The starter runs in the sandbox and scores m_init.
+
+  Returns its submission where that has a score.
+  """
   spec = prepared.spec
   execution = run(script_job(prepared))
   report.figures['exec_s'] = execution.exec_s
@@ -280,11 +283,11 @@ def check_starter(
     f'the starter takes {seconds:.1f} s; at most {MAX_STARTER_S} s.',
   )
   if data is None:
-    return
+    return None
   got = grader.grade(spec.name, data, 'valid')
   report.claim(got.score is not None, f'starter refused: {got.reason}')
   if got.score is None:
-    return
+    return None
   report.figures['starter'] = got.score
   report.claim(
     spec.m_init is not None,
@@ -295,6 +298,7 @@ def check_starter(
       math.isclose(got.score, spec.m_init, rel_tol=0.05, abs_tol=0.01),
       f'the starter scores {got.score:.6g}, task.yaml says {spec.m_init:.6g}.',
     )
+  return data
 
 
 # Walks all that a job can see for the files in wanted.json, whatever they are

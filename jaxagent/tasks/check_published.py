@@ -225,40 +225,32 @@ def margin(
 
 def check_reference(
   prepared: PreparedTask,
+  starter: bytes,
   run: Run,
   grader: Grader,
-  answers: Loaded,
   report: Report,
 ) -> None:
-  """The reference solution beats the starter on both halves."""
+  """The reference solution beats the starter's submission on both halves."""
   path = prepared.spec.root / REFERENCE
   if not path.is_file():
     return
-  name = prepared.spec.submission
-  submissions = {}
-  for script, text in (('train.py', None), ('reference.py', path.read_text())):
-    execution = run(check.script_job(prepared, script, text))
-    data = execution.collected.get(name)
-    report.claim(
-      data is not None,
-      f'{script} ends with {execution.outcome.value}: {execution.message} '
-      f'{execution.output[-500:]}',
-    )
-    if data is None:
-      return
-    submissions[script] = data
-  got = grader.grade(prepared.spec.name, submissions['reference.py'])
+  execution = run(check.script_job(prepared, 'reference.py', path.read_text()))
+  data = execution.collected.get(prepared.spec.submission)
+  report.claim(
+    data is not None,
+    f'the reference ends with {execution.outcome.value}: {execution.message} '
+    f'{execution.output[-500:]}',
+  )
+  if data is None:
+    return
+  got = grader.grade(prepared.spec.name, data)
   report.claim(got.score is not None, f'the reference is refused: {got.reason}')
   if got.score is None:
     return
   report.figures['reference'] = got.score
+  answers = load(prepared)
   form = task_data.details_of(prepared.spec).submission_format
-  errors = [
-    margin(
-      answers, split, submissions['train.py'], submissions['reference.py'], form
-    )
-    for split in SPLITS
-  ]
+  errors = [margin(answers, s, starter, data, form) for s in SPLITS]
   report.figures['se'] = min(errors)
   for split, error in zip(SPLITS, errors):
     report.claim(
@@ -283,9 +275,10 @@ def check_task(
   check_grading(prepared, answers, grader, report)
   check.check_labels(prepared.spec, run, report)
   if run is not None:
-    check.check_starter(prepared, run, grader, report)
+    starter = check.check_starter(prepared, run, grader, report)
     check.check_levels(prepared, levels, grader, report)
-    check_reference(prepared, run, grader, answers, report)
+    if starter is not None:
+      check_reference(prepared, starter, run, grader, report)
     _check_sample(prepared, report)
   return report
 
