@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -70,6 +71,12 @@ def _environment(spec: TaskSpec, image: str) -> str:
 
 
 def _found(name: str) -> bool:
+  """Whether a package is here, by the name it is installed or imported by."""
+  try:
+    importlib.metadata.version(name)
+    return True
+  except (importlib.metadata.PackageNotFoundError, ValueError):
+    pass
   try:
     return importlib.util.find_spec(name) is not None
   except (ImportError, ValueError):

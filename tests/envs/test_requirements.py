@@ -34,7 +34,10 @@ def _complaint(
 
 def test_a_task_that_asks_for_what_is_here_is_let_in(spec):
   assert _complaint(spec) == ''
-  numpy = {'packages': ('numpy',), 'interpreter': sys.executable}
+  numpy = {
+    'packages': ('numpy', 'scikit-learn', 'sklearn'),
+    'interpreter': sys.executable,
+  }
   assert _complaint(spec, numpy) == ''
   assert _complaint(spec, {'image': 'x'}, image='x') == ''
 

@@ -238,6 +238,7 @@ def test_answers_that_are_not_there_stop_at_once(tasks, tmp_path):
     Grader({'rmse': gone})
 
 
+@pytest.mark.slow
 def test_answers_that_broke_since_are_no_fault_of_a_submission(tasks, tmp_path):
   (tmp_path / 'answers.csv').write_text('row,x,y,split\n1,2,3,valid\n"')
   broken = dataclasses.replace(tasks['rmse'], private_dir=tmp_path)
