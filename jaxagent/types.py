@@ -555,7 +555,7 @@ class TaskSource:
 class TaskEnvironment:
   """What a task's scripts need beside jaxagent's own packages.
 
-  packages: importable names. image: of a container. interpreter: path of a Python.
+  packages: names, installed or imported by. image: of a container. interpreter: path of a Python.
   """
 
   packages: tuple[str, ...] = ()

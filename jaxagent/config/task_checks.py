@@ -12,6 +12,8 @@ from jaxagent.errors import UserError
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
+  from jaxagent.types import TaskSpec
+
 
 def tasks_dir(config: ConfigDict) -> str:
   from jaxagent.config.tasks import folder
@@ -40,6 +42,8 @@ def chosen_tasks(config: ConfigDict) -> str:
         f'{", ".join(heldin)}.'
       )
     specs = [load_task(name, folder(config)) for name in heldin + heldout]
+    if lacking := next(filter(None, (_lacking(config, s) for s in specs)), ''):
+      return f'config.tasks: {lacking}'
     if not recipe.find(config).trains:
       return ''
     if bare := [s.name for s in specs if s.layout == 'mlagentbench']:
@@ -68,6 +72,17 @@ def chosen_tasks(config: ConfigDict) -> str:
         f'ideas than task {name} has ({size}); lower it or leave {name} out.'
       )
   return ''
+
+
+def _lacking(config: ConfigDict, spec: TaskSpec) -> str:
+  """Returns what a task needs that the sandbox does not have, else ''."""
+  from jaxagent.envs import requirements
+
+  box = config.sandbox
+  image = box.docker_image if box.backend == 'docker' else ''
+  return requirements.complaint(
+    spec, gpus=box.gpus, image=image, memory_mb=box.memory_mb
+  )
 
 
 def tokenizer_fits(config: ConfigDict) -> str:

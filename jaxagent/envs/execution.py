@@ -203,6 +203,7 @@ class ScriptRunner:
   ) -> Run:
     prepared = self.task(task)
     spec = prepared.spec
+    gpus = spec.details.gpus if spec.details is not None else 0
     job = types.Job(
       job_id=call.job_id,
       script=script,
@@ -214,7 +215,8 @@ class ScriptRunner:
       changed_mb=outputs.changed_mb,
       limits=self._limits(spec, call.most_s),
       threads=self.options.threads,
-      zygote=self.options.zygote,
+      gpus=gpus,
+      zygote=self.options.zygote and not gpus,
     )
     with self._lock:
       self.executions += 1

@@ -19,6 +19,8 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import yaml
+
 from jaxagent import graders
 from jaxagent.envs import task_yaml, task_yaml2
 from jaxagent.types import Scale, TaskDetails, TaskSpec
@@ -170,7 +172,10 @@ def _checksums(folder: pathlib.Path) -> Iterator[tuple[str, str, str]]:
     path = home / 'checksums.yaml'
     if path.is_file():
       prefix = home.relative_to(folder)
-      for name, digest in _leaves(task_yaml.mapping(path)):
+      text = path.read_text('utf-8', 'replace')
+      # Every value as text: a digest may look like a number.
+      found = yaml.load(text, yaml.BaseLoader)
+      for name, digest in _leaves(found if isinstance(found, dict) else {}):
         yield str(prefix / name), 'md5', digest
 
 

@@ -247,7 +247,8 @@ def _board(where: str, record: Mapping[str, Any]) -> HumanBoard | None:
       'board.faults.'
     )
   source = _text(where, 'board.source', found.get('source'))
-  return HumanBoard(*scores, source=source, faults=faults)
+  best, median, worst = scores
+  return HumanBoard(best, median, worst, source=source, faults=faults)
 
 
 def _check_grader(

@@ -25,6 +25,7 @@ from jaxagent.envs import (
   failures,
   mlagentbench_tasks,
   task_data,
+  task_sources,
   task_yaml,
   task_yaml2,
 )
@@ -56,7 +57,6 @@ PUBLIC_FILES = ('train.csv', 'test.csv', 'sample_submission.csv')
 # Of prepare.py, in seconds: bundled data and stand-ins, and published data.
 _PREPARE_TIMEOUT_S = 600.0
 _PUBLISHED_TIMEOUT_S = 12 * 3600.0
-_KIT = pathlib.Path(__file__).parents[1] / 'tasks'
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9._-]*')
 
 
@@ -225,20 +225,17 @@ def starter_files(root: pathlib.Path) -> dict[str, str]:
 
 
 def content_hash(spec: TaskSpec) -> str:
-  """Hashes what prepared data depends on: prepare.py and scikit-learn.
+  """Hashes what prepared data depends on: scripts/prepare.py and scikit-learn.
 
-  With kit.py where prepare.py imports it, and in version 2 with the source.
+  With the modules that prepare.py imports of `jaxagent.tasks`, and in version 2
+  with the source.
   """
   import importlib.metadata
 
   digest = hashlib.sha256()
-  script = (spec.root / 'scripts/prepare.py').read_bytes()
-  digest.update(script)
+  for path in task_sources.files_behind(spec.root / 'scripts/prepare.py'):
+    digest.update(path.read_bytes())
   digest.update(importlib.metadata.version('scikit-learn').encode())
-  if b'jaxagent.tasks' in script:
-    for path in sorted(_KIT.glob('*.py')):
-      if path.stem.encode() in script:
-        digest.update(path.read_bytes())
   if spec.details is not None:
     source = dataclasses.asdict(spec.details.source)
     digest.update(json.dumps(source, sort_keys=True).encode())

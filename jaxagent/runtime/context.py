@@ -157,6 +157,7 @@ def _open_pool(
       backend=box.backend,
       min_tier=box.min_tier,
       zygote=box.zygote,
+      gpus=box.gpus,
       cpu_level=box.cpu_level,
       work_dir=work / 'sandbox',
       hidden=(

@@ -63,6 +63,11 @@ class SandboxOptions(Section):
   )
   slots: int = option(2, help='Executions at once.')
   threads: int = option(1, help='CPUs of one execution.')
+  gpus: tuple[str, ...] = option(
+    (),
+    help='GPUs, by number, for executions of tasks that ask for some; (): none.',
+    advanced=True,
+  )
   zygote: bool = option(
     True, help='Fork executions from a process that has imported the libraries.'
   )

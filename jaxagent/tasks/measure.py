@@ -1,6 +1,7 @@
 """Measures m_init (the starter) and m_best (a search over pipelines).
 
-Both are on the valid split, the scale of the reward (paper 000, equation 6);
+Of a task of version 2 m_best is the reference solution's, and the scores belong to
+the variant of the data that was prepared. Both are on the valid split, the scale of the reward (paper 000, equation 6);
 the same scripts' scores on the private split are kept beside them. Runs the
 task folders' own scripts only, which are trusted, in worker processes with the
 hash seed and the CPU level of the sandbox's jobs.
@@ -21,11 +22,15 @@ import time
 import warnings
 from collections.abc import Iterator
 
+from jaxagent.envs import task_data
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import candidates
+from jaxagent.types import Scale
 
+REFERENCE = 'solution/reference.py'
+_VARIANTS = re.compile(r'^variants:.*\n(?:[ \t].*\n)*', re.M)
 _MODEL = re.compile(
   r'^model = make_pipeline\(.*?\)$(?=\nmodel\.fit)', re.M | re.S
 )
@@ -33,7 +38,8 @@ _MODEL = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """One script's scores. pipeline is '' for the starter itself."""
+  """One script's scores. pipeline is '' for the starter itself, REFERENCE for
+  the reference solution."""
 
   pipeline: str
   valid: float
@@ -42,15 +48,16 @@ class Measured:
 
 
 def run_script(
-  job: tuple[str, str, float],
+  job: tuple[str, str, float, str],
 ) -> tuple[bytes | None, float, str]:
   """(submission or None, wall seconds, last words) of a trusted script.
 
   Args:
-    job: text, folder mounted as `data/`, limit in seconds. Runs in the
-      calling process, which is a worker of `measure` and does nothing else.
+    job: text, folder mounted as `data/`, limit in seconds, name of the
+      submission. Runs in the calling process, which is a worker of `measure`
+      and does nothing else.
   """
-  text, public_dir, timeout_s = job
+  text, public_dir, timeout_s, submission = job
   with tempfile.TemporaryDirectory(prefix='jaxagent-measure-') as folder:
     home = pathlib.Path(folder)
     (home / 'data').symlink_to(public_dir)
@@ -63,7 +70,7 @@ def run_script(
       with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
-      data = (home / 'submission.csv').read_bytes()
+      data = (home / submission).read_bytes()
       return data, time.monotonic() - start, ''
     except Exception as error:  # a candidate may not fit the data
       words = f'{type(error).__name__}: {error}'.splitlines()[0]
@@ -126,6 +133,14 @@ def measure(
   starter = prepared.starter_files['train.py']
   assert isinstance(starter, str)  # a file that is no text is no script
   jobs = [('', starter)]
+  reference = spec.root / REFERENCE
+  if spec.version == 2 and reference.is_file():
+    jobs.append((REFERENCE, reference.read_text('utf-8')))
+  if search and spec.version == 2:
+    raise ValueError(
+      f'task {spec.name}: --search tries pipelines on tasks of version 1; the '
+      f'best known solution of this one is {REFERENCE}.'
+    )
   if search:
     jobs += [
       (steps, with_pipeline(starter, steps))
@@ -143,7 +158,10 @@ def measure(
     limit = spec.limits.timeout_s
     runs = pool.map(
       run_script,
-      [(text, str(prepared.public_dir), limit) for _, text in jobs],
+      [
+        (text, str(prepared.public_dir), limit, spec.submission)
+        for _, text in jobs
+      ],
     )
     for (steps, _), (data, wall, words) in zip(jobs, runs, strict=True):
       if data is not None:
@@ -176,7 +194,12 @@ def update_yaml(path: pathlib.Path, values: dict[str, float | str]) -> None:
 
 
 def record(prepared: PreparedTask, results: list[Measured]) -> None:
-  """Writes m_init, and m_best where there was a search, to task.yaml."""
+  """Writes m_init, and m_best where there was a search, to task.yaml.
+
+  Scores of published data are kept beside the data, for no one else has it.
+  """
+  if prepared.spec.version == 2:
+    return _record_variant(prepared, results)
   starter, rest = results[0], results[1:]
   values: dict[str, float | str] = {
     'm_init': starter.valid,
@@ -194,3 +217,33 @@ def record(prepared: PreparedTask, results: list[Measured]) -> None:
       ),
     )
   update_yaml(prepared.spec.root / 'task.yaml', values)
+
+
+def _record_variant(prepared: PreparedTask, results: list[Measured]) -> None:
+  """Keeps the scores of one variant of a task of version 2."""
+  starter, rest = results[0], results[1:]
+  scale = Scale(starter.valid, m_init_private=starter.private)
+  if rest:
+    scale = Scale(
+      starter.valid,
+      rest[0].valid,
+      starter.private,
+      rest[0].private,
+      rest[0].pipeline,
+    )
+  spec = prepared.spec
+  if spec.variant != 'standin':
+    return task_data.write_scale(prepared.public_dir.parent, scale)
+  path = spec.root / 'task.yaml'
+  lines = ['variants:', '  standin:']
+  for key, value in dataclasses.asdict(scale).items():
+    shown = repr(round(value, 6)) if isinstance(value, float) else value
+    lines.append(f'    {key}: {"null" if value is None else shown}'.rstrip())
+  block = '\n'.join(lines) + '\n'
+  text = path.read_text('utf-8').rstrip('\n') + '\n'
+  found = _VARIANTS.search(text)
+  if found:
+    text = text[: found.start()] + block + text[found.end() :]
+  else:
+    text += block
+  path.write_text(text, 'utf-8')

@@ -21,7 +21,7 @@ from jaxagent.config import (
   sections,
   settings,
 )
-from jaxagent.envs import agents, parser, solution_env, step_env
+from jaxagent.envs import agents, parser, solution_env, step_env, task_yaml2
 from jaxagent.errors import UserError
 from jaxagent.models import attention
 from jaxagent.models import config as model_config
@@ -93,6 +93,7 @@ CHOICES = {
   'sandbox.min_tier': 'T3, T2, T1, T0',
   'expert.kind': 'scripted, openai',
   'editor.kind': 'scripted, openai, expert',
+  'tasks.data': ', '.join(task_yaml2.VARIANTS),
   'agent': ', '.join(agents.AGENTS),
   'reader.kind': 'scripted, openai, expert, editor',
   'env.dialect': ', '.join(step_env.DIALECTS),

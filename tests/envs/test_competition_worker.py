@@ -18,14 +18,15 @@ from tests.graders.hand_computed import CASES
 
 _GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'mlebench'
 _MLEBENCH = sorted(path.name for path in _GOLDEN.iterdir())
-# Numbers, several columns, lists in text cells, masks that may be empty, arrays.
-FAST = (
-  'feedback',
-  'fathomnet',
-  'spaceship-titanic:mlagentbench',
-  'tgs-salt-identification-challenge',
-  'CLRS',
-)
+# Grader -> submissions: several columns, lists in text cells, masks that may be
+# empty, arrays.
+FAST = {
+  'feedback': 200,
+  'fathomnet': 300,
+  'tgs-salt-identification-challenge': 200,
+  'CLRS': 700,
+  'babylm': 600,
+}
 
 
 def _case(name: str):
@@ -64,6 +65,7 @@ class Both:
       'targets': [],
     }
     self.task = CompetitionTask('one', entry)
+    self.loaded = graders.load(name, self.truth)
 
   def random_bytes(self, rng) -> bytes:
     """A changed submission as a file; of five one has damaged bytes."""
@@ -81,12 +83,18 @@ class Both:
         damaged[int(rng.integers(len(damaged)))] = int(rng.integers(256))
     return bytes(damaged)
 
-  def check(self, data: bytes, split: str) -> bool:
-    """Grades both ways; whether there is a score."""
+  def check(self, data: bytes, split: str, anew: bool) -> bool:
+    """Grades both ways; whether there is a score.
+
+    anew: by `grade_files`, which reads the answers each time; else by what it calls.
+    """
     self.path.write_bytes(data)
-    want = graders.grade_files(
-      self.name, self.path, self.truth, scope=graders.Scope(split=split)
-    )
+    if anew:
+      want = graders.grade_files(
+        self.name, self.path, self.truth, scope=graders.Scope(split=split)
+      )
+    else:
+      want = self.loaded.grade_file(self.path, split)
     got = grade_worker.grade(self.task, data, split)
     assert got['score'] == want.score, (data, got, want)
     if want.failed:
@@ -102,7 +110,7 @@ def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
   both = Both(name, folder)
   rng = np.random.default_rng(sum(name.encode()))
   graded = sum(
-    both.check(both.random_bytes(rng), ('valid', 'private')[i % 2])
+    both.check(both.random_bytes(rng), ('valid', 'private')[i % 2], i % 20 < 2)
     for i in range(count)
   )
   assert count // 50 < graded < count
@@ -110,10 +118,42 @@ def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
 
 def test_random_changes_make_what_is_graded_and_what_is_refused(tmp_path):
   """2,000 submissions of five graders, a fifth of them with damaged bytes."""
-  for name in FAST:
+  assert sum(FAST.values()) == 2000
+  for name, count in FAST.items():
     folder = tmp_path / name
     folder.mkdir()
-    _fuzz(name, 400, folder)
+    _fuzz(name, count, folder)
+
+
+def test_a_reason_never_quotes_the_answers(tmp_path):
+  """Of texts, lists of labels and orders, whatever is submitted."""
+  ids = [f'row{i}' for i in range(6)]
+  secret = [f'secret{i} hidden{i}' for i in range(6)]
+  for name, column, target in (
+    ('whale-categorization-playground', 'Image', 'Id'),
+    ('tweet-sentiment-extraction', 'textID', 'selected_text'),
+    ('chaii-hindi-and-tamil-question-answering', 'id', 'PredictionString'),
+    ('AI4Code', 'id', 'cell_order'),
+  ):
+    paths = tmp_path / 'a.csv', tmp_path / 'sample.csv'
+    halves = ['valid', 'private'] * 3
+    answers = pd.DataFrame({column: ids, target: secret, 'split': halves})
+    base = answers[[column]].assign(**{target: 'a b'})
+    for path, table in zip(paths, (answers, base)):
+      table.to_csv(path, index=False)
+    entry = {'grader': name, 'format': 'csv', 'max_bytes': 10**6, 'id': ''}
+    files = {'answers': str(paths[0]), 'sample': str(paths[1]), 'targets': []}
+    task = CompetitionTask('one', {**entry, **files})
+    rng = np.random.default_rng(0)
+    reasons = set()
+    for _ in range(60):
+      given = random_changes.changed(rng, base, column)
+      data = given.to_csv(index=False).encode()
+      got = grade_worker.grade(task, data, 'valid', own_work=True)
+      if got['status'] == 'invalid':
+        reasons.add(got['reason'])
+    assert len(reasons) > 5
+    assert not any('secret' in r or 'hidden' in r for r in reasons), reasons
 
 
 @pytest.mark.slow

@@ -66,7 +66,12 @@ def write(
   sample_name: str = 'sample_submission.csv',
   **changes,
 ) -> pathlib.Path:
-  """Writes a task folder; `changes` replace keys of its task.yaml, None removes."""
+  """Writes a task folder; `changes` replace keys of its task.yaml, None removes.
+
+  One whose score is better when lower has no scores, unless they are given.
+  """
+  if not changes.get('higher_is_better', True):
+    changes.setdefault('variants', None)
   root = tasks_dir / name
   for folder in ('env', 'scripts'):
     (root / folder).mkdir(parents=True)

@@ -109,10 +109,10 @@ def test_what_is_missing_or_broken_is_told_before_anything_runs(
     (home / ID).mkdir(parents=True)
     for name, content in files.items():
       (home / ID / name).write_bytes(content)
-  (spec.root / 'scripts/prepare.py').write_text('raise SystemExit("ran")')
+  (spec.root / 'scripts/prepare.py').write_text('raise SystemExit("it ran")')
   with pytest.raises(ValueError, match=f'task pizza: .*{message}') as said:
     lib.prepare_task(spec, tmp_path / 'data', DataSource(variant, home))
-  assert '\n' not in str(said.value) and 'ran' not in str(said.value)
+  assert '\n' not in str(said.value) and 'it ran' not in str(said.value)
 
 
 def test_a_whole_zip_is_no_half_download(spec, tmp_path):
