@@ -7,9 +7,6 @@ Depths are given for the training images alone, as mle-bench gives them.
 
 from __future__ import annotations
 
-import pathlib
-import tempfile
-
 import numpy as np
 import pandas as pd
 from scipy.ndimage import gaussian_filter
@@ -101,17 +98,16 @@ def mlebench(public, private):
 
 def raw(folder):
   depths = kit.texts(kit.original(folder, 'depths.csv'))
-  with tempfile.TemporaryDirectory() as scratch:
-    home = kit.unpacked(folder, 'competition_data', pathlib.Path(scratch))
-    train, test = kit.hold_out(kit.texts(home / 'train.csv'), 0.25)
-    files = {}
-    for part, ids in (('train', train['id']), ('test', test['id'])):
-      for name in ids:
-        image = home / 'train/images' / f'{name}.png'
-        files[f'{part}/images/{name}.png'] = image.read_bytes()
-    for name in train['id']:
-      mask = home / 'train/masks' / f'{name}.png'
-      files[f'train/masks/{name}.png'] = mask.read_bytes()
+  home = kit.unpacked(folder, 'competition_data')
+  train, test = kit.hold_out(kit.texts(home / 'train.csv'), 0.25)
+  files = {}
+  for part, ids in (('train', train['id']), ('test', test['id'])):
+    for name in ids:
+      image = home / 'train/images' / f'{name}.png'
+      files[f'{part}/images/{name}.png'] = image
+  for name in train['id']:
+    mask = home / 'train/masks' / f'{name}.png'
+    files[f'train/masks/{name}.png'] = mask
   known = depths[depths['id'].isin(set(train['id']))]
   return parts(train, test, known, files)
 
