@@ -247,7 +247,6 @@ def _board(where: str, record: Mapping[str, Any]) -> HumanBoard | None:
       'board.faults.'
     )
   source = _text(where, 'board.source', found.get('source'))
-  best, median, worst = scores
   return HumanBoard(best, median, worst, source=source, faults=faults)
 
 
