@@ -41,7 +41,7 @@ def number(value: Any) -> str:
 
 def command_list(args: argparse.Namespace) -> int:
   rows = [
-    'name split modality kind metric better m_init m_best timeout_s'.split()
+    'name split data modality kind metric better m_init m_best timeout_s'.split()
   ]
   for spec in task_lib.list_tasks(args.tasks_dir):
     if args.split and spec.split != args.split:
@@ -52,6 +52,7 @@ def command_list(args: argparse.Namespace) -> int:
       [
         spec.name,
         spec.split,
+        spec.variant or '-',
         spec.modality or '-',
         spec.kind or '-',
         spec.metric,
@@ -165,7 +166,7 @@ def _shown(value: Any) -> str:
 
 def command_check(args: argparse.Namespace) -> int:
   prepared = {spec.name: prepare(spec, args) for spec in chosen_own(args)}
-  rows = [('name ok ' + ' '.join(COLUMNS)).split()]
+  rows = [('name ok data ' + ' '.join(COLUMNS)).split()]
   bad = []
   reports = []
   with contextlib.ExitStack() as stack:
@@ -185,7 +186,8 @@ def command_check(args: argparse.Namespace) -> int:
   for report in reports:
     state = 'no' if report.failures else 'yes'
     shown = [_shown(report.figures.get(key)) for key in COLUMNS.values()]
-    rows.append([report.name, state, *shown])
+    variant = prepared[report.name].spec.variant or '-'
+    rows.append([report.name, state, variant, *shown])
     bad += [f'{report.name}: {failure}' for failure in report.failures]
   print(table(rows))
   for line in bad:
