@@ -9,6 +9,7 @@ NumPy keeps frozen.
 from __future__ import annotations
 
 import argparse
+import atexit
 import collections
 import dataclasses
 import hashlib
@@ -16,6 +17,7 @@ import io
 import pathlib
 import shutil
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -163,13 +165,14 @@ def _first_half(name: str) -> bool:
 
 
 def frequent(values: Sequence[Any], least: int = 4) -> list[str]:
-  """Gives each value as text, 'rare' for those that occur less than `least` times.
+  """Gives each value as text, those of fewer than `least` rows as the commonest.
 
-  Of a class with so few rows no halves are asked for.
+  As classes of `halves` they ask for no half of their own.
   """
-  texts_ = [str(value) for value in values]
-  counts = collections.Counter(texts_)
-  return [text if counts[text] >= least else 'rare' for text in texts_]
+  names = [str(value) for value in values]
+  counts = collections.Counter(names)
+  common = counts.most_common(1)[0][0] if names else ''
+  return [name if counts[name] >= least else common for name in names]
 
 
 def opaque_ids(
@@ -316,10 +319,10 @@ def _whole(path: pathlib.Path) -> bytes:
   return data
 
 
-def unpacked(
-  folder: pathlib.Path, name: str, scratch: pathlib.Path
-) -> pathlib.Path:
+def unpacked(folder: pathlib.Path, name: str) -> pathlib.Path:
   """Gives the folder `name` of the originals, unpacked from a zip if need be.
+
+  What is unpacked lies in a temporary folder until the process ends.
 
   Raises:
     DataMissing: neither a folder `name` nor a zip with one is there.
@@ -329,10 +332,13 @@ def unpacked(
   for path in sorted(folder.glob('*.zip')):
     try:
       with zipfile.ZipFile(path) as archive:
-        inside = [m for m in archive.namelist() if f'{name}/' in m]
+        inside = [m for m in archive.namelist() if f'/{name}/' in f'/{m}']
         if not inside and path.name != f'{name}.zip':
           continue
-        archive.extractall(scratch)  # refuses paths that lead outside
+        scratch = pathlib.Path(tempfile.mkdtemp(prefix='jaxagent-raw-'))
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        # Members whose paths lead outside are put inside by zipfile itself.
+        archive.extractall(scratch, inside or None)
     except zipfile.BadZipFile as error:
       raise DataMissing(
         f'{path} is no whole zip file ({error}); download it again.'

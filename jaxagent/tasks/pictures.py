@@ -81,3 +81,15 @@ def encoded(image: np.ndarray, form: str) -> bytes:
   out = io.BytesIO()
   Image.fromarray(image).save(out, form)
   return out.getvalue()
+
+
+def run_lengths(mask: np.ndarray) -> str:
+  """Encodes a mask as starts and lengths, counted from 1 down the columns.
+
+  mask: bool [height, width]. Returns '' for an empty mask.
+  """
+  flat = np.concatenate([[0], mask.T.ravel().astype(int), [0]])
+  starts = np.flatnonzero(np.diff(flat) == 1) + 1
+  ends = np.flatnonzero(np.diff(flat) == -1) + 1
+  pairs = zip(starts, ends - starts, strict=True)
+  return ' '.join(f'{start} {length}' for start, length in pairs)

@@ -6,9 +6,6 @@ texture, of which each leaf is a version; the three descriptors are measured.
 
 from __future__ import annotations
 
-import pathlib
-import tempfile
-
 import numpy as np
 import pandas as pd
 
@@ -146,12 +143,11 @@ def mlebench(public, private):
 
 def raw(folder):
   train, test = kit.hold_out(kit.texts(kit.original(folder, 'train.csv')))
-  with tempfile.TemporaryDirectory() as scratch:
-    home = kit.unpacked(folder, 'images', pathlib.Path(scratch))
-    images = {
-      f'images/{number}.jpg': (home / f'{number}.jpg').read_bytes()
-      for number in [*train['id'], *test['id']]
-    }
+  home = kit.unpacked(folder, 'images')
+  images = {
+    f'images/{number}.jpg': home / f'{number}.jpg'
+    for number in [*train['id'], *test['id']]
+  }
   return parts(train, test, images)
 
 
