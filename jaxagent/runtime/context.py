@@ -150,7 +150,7 @@ def _open_pool(
   config: ConfigDict, work: pathlib.Path, prepared: Mapping[str, PreparedTask]
 ) -> SandboxPool:
   """Starts the sandbox, from which work directory and labels are hidden."""
-  box = config.sandbox
+  box, given = config.sandbox, data_source(config).folder
   try:
     return SandboxPool(
       box.slots,
@@ -163,6 +163,7 @@ def _open_pool(
       hidden=(
         work,
         folder(config),
+        *([given] if given is not None else []),  # it has answers, too
         *label_sources.folders(t.spec for t in prepared.values()),
       ),
       **_of_backend(box),

@@ -120,21 +120,24 @@ def _run_in(pool: Any) -> check_lib.Run:
 
 def runs_at(
   levels: Sequence[str],
-  min_tier: str,
+  args: argparse.Namespace,
   prepared: Mapping[str, task_lib.PreparedTask],
   stack: contextlib.ExitStack,
 ) -> dict[str, check_lib.Run]:
   """Opens a sandbox for each CPU level; says what a level is here."""
   from jaxagent.sandbox import SandboxPool
 
-  hidden = label_sources.folders(t.spec for t in prepared.values())
+  hidden = [
+    *label_sources.folders(t.spec for t in prepared.values()),
+    *filter(None, (args.mlebench, args.raw)),  # these have answers, too
+  ]
   flags = cpu_levels.machine_flags()
   runs: dict[str, check_lib.Run] = {}
   for level in levels:
     said = cpu_levels.note(level, flags)
     pool = stack.enter_context(
       SandboxPool(
-        1, min_tier=min_tier, hidden=hidden, zygote=False, cpu_level=level
+        1, min_tier=args.min_tier, hidden=hidden, zygote=False, cpu_level=level
       )
     )
     print(said or f'cpu_level={level}', file=sys.stderr, flush=True)
@@ -174,7 +177,7 @@ def command_check(args: argparse.Namespace) -> int:
     runs = {}
     if not args.no_run:
       levels = [args.cpu_level] if args.cpu_level else cpu_levels.LEVELS
-      runs = runs_at(levels, args.min_tier, prepared, stack)
+      runs = runs_at(levels, args, prepared, stack)
     run = runs.pop(next(iter(runs))) if runs else None
     for name, task in prepared.items():
       is_published = task.spec.version == 2 and not task_lib.has_eval(task.spec)
