@@ -165,13 +165,14 @@ def _first_half(name: str) -> bool:
 
 
 def frequent(values: Sequence[Any], least: int = 4) -> list[str]:
-  """Gives each value as text, 'rare' for those that occur less than `least` times.
+  """Gives each value as text, those of fewer than `least` rows as the commonest.
 
-  Of a class with so few rows no halves are asked for.
+  As classes of `halves` they ask for no half of their own.
   """
-  texts_ = [str(value) for value in values]
-  counts = collections.Counter(texts_)
-  return [text if counts[text] >= least else 'rare' for text in texts_]
+  names = [str(value) for value in values]
+  counts = collections.Counter(names)
+  common = counts.most_common(1)[0][0] if names else ''
+  return [name if counts[name] >= least else common for name in names]
 
 
 def opaque_ids(

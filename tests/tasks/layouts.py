@@ -6,7 +6,10 @@ which of them must be held out, and what the answers are.
 
 from __future__ import annotations
 
+import io
 import pathlib
+import pickle
+import tarfile
 import zipfile
 
 import numpy as np
@@ -92,3 +95,98 @@ def lay_out_raw(
     _zip(folder / 'train.zip', files)
   _zip(folder / 'train.csv.zip', {'train.csv': _csv(table)})
   return table.reset_index(drop=True)
+
+
+SALT = 'tgs-salt-identification-challenge'
+
+
+def lay_out_salt(
+  standin: pathlib.Path, mlebench: pathlib.Path, raw: pathlib.Path
+) -> pd.DataFrame:
+  """Writes both layouts of the salt images; returns all labelled rows."""
+  table = cells(standin / 'train.csv')[:120]
+  images = {
+    f'{part}/{i}.png': (standin / f'train/{part}/{i}.png').read_bytes()
+    for i in table['id']
+    for part in ('images', 'masks')
+  }
+  raw.mkdir()
+  _zip(
+    raw / 'competition_data.zip',
+    {
+      'competition_data/train.csv': _csv(table),
+      **{f'competition_data/train/{k}': v for k, v in images.items()},
+    },
+  )
+  depths = table[['id']].assign(z='7')
+  (raw / 'depths.csv').write_bytes(_csv(depths))
+  public = mlebench / SALT / 'prepared/public'
+  private = mlebench / SALT / 'prepared/private'
+  private.mkdir(parents=True)
+  for part in ('train/images', 'train/masks', 'test/images'):
+    (public / part).mkdir(parents=True)
+  for row, i in enumerate(table['id']):
+    part = 'train' if row < 80 else 'test'
+    path = public / f'{part}/images/{i}.png'
+    path.write_bytes(images[f'images/{i}.png'])
+    if part == 'train':
+      path = public / f'train/masks/{i}.png'
+      path.write_bytes(images[f'masks/{i}.png'])
+  table[:80].to_csv(public / 'train.csv', index=False)
+  depths[:80].to_csv(public / 'depths.csv', index=False)
+  table[80:].to_csv(private / 'test.csv', index=False)
+  return table
+
+
+def lay_out_notebooks(
+  standin: pathlib.Path, mlebench: pathlib.Path, raw: pathlib.Path
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+  """Writes both layouts of AI4Code; returns the orders and the ancestors."""
+  orders = cells(standin / 'train_orders.csv')[:150]
+  ancestors = cells(standin / 'train_ancestors.csv')
+  ancestors = ancestors[ancestors['id'].isin(set(orders['id']))]
+  files = {i: (standin / f'train/{i}.json').read_bytes() for i in orders['id']}
+  raw.mkdir()
+  _zip(
+    raw / 'AI4Code.zip',
+    {
+      'train_orders.csv': _csv(orders),
+      'train_ancestors.csv': _csv(ancestors),
+      'test/other.json': b'{}',
+      **{f'train/{i}.json': data for i, data in files.items()},
+    },
+  )
+  public = mlebench / 'AI4Code/prepared/public'
+  private = mlebench / 'AI4Code/prepared/private'
+  private.mkdir(parents=True)
+  for part in ('train', 'test'):
+    (public / part).mkdir(parents=True)
+  train, test = orders[:100], orders[100:]
+  for part, table in (('train', train), ('test', test)):
+    for i in table['id']:
+      (public / f'{part}/{i}.json').write_bytes(files[i])
+  train.to_csv(public / 'train_orders.csv', index=False)
+  known = ancestors[ancestors['id'].isin(set(train['id']))]
+  known.to_csv(public / 'train_ancestors.csv', index=False)
+  test.to_csv(private / 'test_orders.csv', index=False)
+  return orders, ancestors
+
+
+def lay_out_batches(folder: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
+  """Writes CIFAR-10's archive of pickles; returns its test images and labels."""
+  rng = np.random.RandomState(0)
+  folder.mkdir()
+  with tarfile.open(folder / 'cifar-10-python.tar.gz', 'w:gz') as tar:
+    for name in (*(f'data_batch_{k}' for k in range(1, 6)), 'test_batch'):
+      images = rng.randint(0, 256, (60, 32, 32, 3)).astype(np.uint8)
+      labels = rng.permutation(np.arange(60) % 10)
+      record = {
+        b'batch_label': b'a batch',
+        b'labels': labels.tolist(),
+        b'data': images.transpose(0, 3, 1, 2).reshape(60, -1),
+      }
+      data = pickle.dumps(record, protocol=2)
+      member = tarfile.TarInfo(f'cifar-10-batches-py/{name}')
+      member.size = len(data)
+      tar.addfile(member, io.BytesIO(data))
+  return images, labels

@@ -14,7 +14,7 @@ import pytest
 
 from jaxagent.envs import task_sources
 from jaxagent.envs import tasks as task_lib
-from jaxagent.tasks import kit, scores
+from jaxagent.tasks import essays, kit, language, pictures, scores
 
 ROOT = pathlib.Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / 'tests/golden/bundled_tasks.json').read_text())
@@ -183,3 +183,70 @@ def test_every_bundled_eval_is_one_of_the_shared_metrics(tasks_dir):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert module.score.__module__ == 'jaxagent.tasks.scores', name
+
+
+def test_a_folder_of_originals_is_unpacked_without_its_neighbours(tmp_path):
+  with zipfile.ZipFile(tmp_path / 'all.zip', 'w') as archive:
+    archive.writestr('all/train/1.txt', 'one')
+    archive.writestr('all/pretrain/2.txt', 'two')
+  found = kit.unpacked(tmp_path, 'train')
+  assert [p.name for p in found.iterdir()] == ['1.txt']
+  assert not list(found.parent.rglob('2.txt'))
+  with pytest.raises(kit.DataMissing, match='no folder images'):
+    kit.unpacked(tmp_path, 'images')
+
+
+def test_rare_classes_are_promised_to_no_half():
+  classes = kit.frequent(['a'] * 30 + ['b'] * 30 + ['once'])
+  assert set(classes) == {'a', 'b'} and len(classes) == 61
+  assert set(kit.halves(range(61), classes)) == {'valid', 'private'}
+
+
+def test_names_alone_do_not_tell_the_halves():
+  names = range(200)
+  one, two = (kit.halves(names, secret=secret) for secret in ('a', 'b'))
+  assert 60 < (one != two).sum() < 140
+
+
+def test_runs_of_a_mask_count_down_the_columns_from_one():
+  mask = np.zeros((3, 4), dtype=bool)
+  mask[1:, 0] = mask[0, 1] = mask[2, 3] = True
+  assert pictures.run_lengths(mask) == '2 3 12 1'
+  assert pictures.run_lengths(mask & False) == ''
+  assert pictures.run_lengths(mask | True) == '1 12'
+
+
+def test_a_disc_is_round_and_a_spike_reaches_where_it_points():
+  disc = pictures.disc(21, 10.0, 10.0, 5.0)
+  assert disc[10, 5:16].all() and not disc[10, 4] and not disc[10, 16]
+  spike = np.full(8, 3.0)
+  spike[2] = 9.0  # a quarter turn: down the rows
+  drawn = pictures.disc(21, 10.0, 10.0, spike)
+  assert drawn[19, 10] and not drawn[1, 10] and not drawn[10, 19]
+
+
+def test_texts_are_the_same_for_a_seed_and_fill_every_slot():
+  def text(seed):
+    rng = np.random.RandomState(seed)
+    words = language.fill(rng, '{person} {acted} the {plain} {thing}')
+    return words + language.coined(rng, ('la', 'mi'), 2, 3)
+
+  assert text(0) == text(0) != text(1)
+  assert '{' not in text(0)
+  with pytest.raises(KeyError):
+    language.fill(np.random.RandomState(0), '{unknown}')
+
+
+def test_a_misspelt_word_differs_in_few_letters_and_short_words_stay():
+  rng = np.random.RandomState(0)
+  for word in ('lantern', 'umbrella', 'gate') * 20:
+    assert abs(len(language.misspelt(rng, word)) - len(word)) <= 1
+    assert language.misspelt(rng, word)[0] == word[0]
+  assert language.misspelt(rng, 'the') == 'the'
+
+
+def test_better_essays_are_longer_and_no_single_trait_tells_the_quality():
+  rng = np.random.RandomState(0)
+  quality = rng.normal(0, 1, 300)
+  words = [len(essays.essay(rng, q).split()) for q in quality]
+  assert 0.5 < np.corrcoef(quality, words)[0, 1] < 0.95
