@@ -539,7 +539,7 @@ class HumanBoard:
 
 @dataclasses.dataclass(frozen=True)
 class TaskSource:
-  """Where a task's data comes from.
+  """Origin of a task's data.
 
   kind: mlebench | mlagentbench | made.
   id: its name there. url: where to get it. rules: whose rules apply.
@@ -553,7 +553,7 @@ class TaskSource:
 
 @dataclasses.dataclass(frozen=True)
 class TaskEnvironment:
-  """What a task's scripts need beside jaxagent's own packages.
+  """Needs of a task's scripts beside jaxagent's own packages.
 
   packages: names, installed or imported by. image: of a container. interpreter: path of a Python.
   """
@@ -565,7 +565,7 @@ class TaskEnvironment:
 
 @dataclasses.dataclass(frozen=True)
 class TaskDetails:
-  """What version 2 of `task.yaml` says beyond version 1.
+  """Content of `task.yaml` that version 2 has and version 1 lacks.
 
   papers: paper -> train | evaluate | both.
   id_column, targets: columns of answers and submission; '' and () where the grader

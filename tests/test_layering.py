@@ -134,7 +134,7 @@ MAY_IMPORT = {
   'report': {'types', 'records', 'metrics', 'analysis'},
   'audit': {'types', 'records', 'rewards'},
   'why': {'rollout'},
-  'tasks': {'types', 'clock', 'files', 'sandbox', 'envs'},
+  'tasks': {'types', 'clock', 'files', 'sandbox', 'envs', 'graders'},
 }
 # Packages that see the config, from the bottom up: each may import those before it.
 READ_CONFIG = ('config', 'runtime', 'training', 'recipes', 'main')

@@ -415,9 +415,9 @@ class Task:
     return refusal(said, data, error)
 
 
-def refusal(said: Sample | None, data: bytes, error: Refused) -> Refused:
-  """`error`, with no check past TABLE stood unless it is no copy of `said`."""
-  own = None if said is None else said.is_own(data)
+def refusal(sample: Sample | None, data: bytes, error: Refused) -> Refused:
+  """`error`, with no check past TABLE stood unless it is no copy of the sample."""
+  own = None if sample is None else sample.is_own(data)
   if own:
     return error
   if own is None:

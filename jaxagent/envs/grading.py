@@ -17,7 +17,7 @@ from typing import Any
 
 from jaxagent.envs import grade_process, mlagentbench_tasks, task_data
 from jaxagent.envs.grade_process import GradeProcess, WorkerDied
-from jaxagent.envs.tasks import EVAL, PreparedTask
+from jaxagent.envs.tasks import PreparedTask, has_eval
 from jaxagent.types import Outcome
 
 SPLITS = ('valid', 'private')
@@ -62,8 +62,7 @@ def credited(passed: int) -> tuple[str, ...]:
 
 def _has_grader(task: PreparedTask) -> bool:
   """Whether `graders` grade a task, and no eval.py of its own."""
-  spec = task.spec
-  return spec.version == 2 and not (spec.root / EVAL).exists()
+  return task.spec.version == 2 and not has_eval(task.spec)
 
 
 def _entry(task: PreparedTask) -> dict[str, Any]:

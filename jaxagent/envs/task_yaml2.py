@@ -304,6 +304,40 @@ def _check_grader(
     )
 
 
+def _details(
+  where: str,
+  record: Mapping[str, Any],
+  submission: Mapping[str, Any],
+  gpus: int,
+) -> TaskDetails:
+  data = _part(where, record, 'data', ('licence', 'full_mb', 'standin_mb'))
+  need = _part(
+    where, record, 'environment', ('packages', 'image', 'interpreter')
+  )
+  return TaskDetails(
+    source=_source(where, record),
+    papers=_papers(where, record),
+    id_column=_text(where, 'id', record.get('id')),
+    targets=_names(where, 'targets', record.get('targets')),
+    submission_format=submission['format'],
+    submission_mb=submission['max_mb'],
+    sample=submission['sample'],
+    gpus=gpus,
+    environment=TaskEnvironment(
+      packages=_names(where, 'environment.packages', need.get('packages')),
+      image=_text(where, 'environment.image', need.get('image')),
+      interpreter=_text(
+        where, 'environment.interpreter', need.get('interpreter')
+      ),
+    ),
+    licence=_text(where, 'data.licence', data.get('licence')),
+    full_mb=_size(where, 'data.full_mb', data.get('full_mb')),
+    standin_mb=_size(where, 'data.standin_mb', data.get('standin_mb')),
+    variants=_variants(where, record),
+    board=_board(where, record),
+  )
+
+
 def fields(
   path: pathlib.Path, record: Mapping[str, Any], own: bool
 ) -> dict[str, Any]:
@@ -328,33 +362,8 @@ def fields(
   submission = _submission(where, record)
   _check_grader(where, record, submission['format'], own)
   limits, gpus = _limits(where, record['limits'])
-  data = _part(where, record, 'data', ('licence', 'full_mb', 'standin_mb'))
-  need = _part(
-    where, record, 'environment', ('packages', 'image', 'interpreter')
-  )
-  variants = _variants(where, record)
-  details = TaskDetails(
-    source=_source(where, record),
-    papers=_papers(where, record),
-    id_column=_text(where, 'id', record.get('id')),
-    targets=_names(where, 'targets', record.get('targets')),
-    submission_format=submission['format'],
-    submission_mb=submission['max_mb'],
-    sample=submission['sample'],
-    gpus=gpus,
-    environment=TaskEnvironment(
-      packages=_names(where, 'environment.packages', need.get('packages')),
-      image=_text(where, 'environment.image', need.get('image')),
-      interpreter=_text(
-        where, 'environment.interpreter', need.get('interpreter')
-      ),
-    ),
-    licence=_text(where, 'data.licence', data.get('licence')),
-    full_mb=_size(where, 'data.full_mb', data.get('full_mb')),
-    standin_mb=_size(where, 'data.standin_mb', data.get('standin_mb')),
-    variants=variants,
-    board=_board(where, record),
-  )
+  details = _details(where, record, submission, gpus)
+  scale = details.variants.get('standin', Scale())
   return {
     'modality': choice(
       where, 'modality', record['modality'], task_yaml.ALL_MODALITIES
@@ -368,7 +377,7 @@ def fields(
     'hides': task_yaml.hides(where, record.get('hides', [])),
     'exposed': str(record.get('exposed') or ''),
     'details': details,
-    **scores(variants.get('standin', Scale()), 'standin'),
+    **scores(scale, 'standin'),
   }
 
 

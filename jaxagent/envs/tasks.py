@@ -120,6 +120,11 @@ def load_task(
   )
 
 
+def has_eval(spec: TaskSpec) -> bool:
+  """Whether a task has a scripts/eval.py, which then grades it."""
+  return (spec.root / EVAL).exists()
+
+
 def _version(path: pathlib.Path) -> int:
   """Returns the version of a `task.yaml`; 1 where it cannot be read."""
   try:
@@ -341,7 +346,7 @@ def _prepare_variant(
 ) -> PreparedTask:
   """Prepares one variant of a task of version 2."""
   given = task_data.located(spec, source)
-  own = (spec.root / EVAL).exists()
+  own = has_eval(spec)
   check = _check_prepared if own else task_data.check_prepared
   key = f'{content_hash(spec)}-{source.variant}'
   command, timeout_s = ['--standin'], _PREPARE_TIMEOUT_S

@@ -115,12 +115,18 @@ class Loaded:
     Raises: InvalidSubmission for a score that is not finite in strict; anything
       at all from a metric.
     """
+    return self.score_rows(aligned, self.rows(split) if split else None)
+
+  def score_rows(self, aligned: Any, keep: np.ndarray | None) -> float:
+    """Scores some rows of what `aligned` gives, by a mask or by numbers; all for None.
+
+    Raises: as `score`.
+    """
     entry, truth = self.entry, self._truth_for(aligned)
     score_fn = entry.score
     if self.mode == 'strict':
       score_fn = entry.strict_score or entry.score
-    if split:
-      keep = self.rows(split)
+    if keep is not None:
       aligned, truth = _part(aligned, keep), _part(truth, keep)
     score = score_fn(aligned, truth, entry.id_column, self.targets)
     score = round(float(score), 5)
@@ -222,4 +228,4 @@ def _part(rows: Any, keep: np.ndarray) -> Any:
   """The kept rows of a table, or of each array."""
   if isinstance(rows, dict):
     return {name: array[keep] for name, array in rows.items()}
-  return rows[keep].reset_index(drop=True)
+  return rows.iloc[keep].reset_index(drop=True)

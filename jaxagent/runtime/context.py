@@ -124,13 +124,19 @@ def _check_scales(prepared: Mapping[str, PreparedTask]) -> None:
       )
 
 
-def _of_backend(box: ConfigDict) -> dict[str, str]:
-  """Returns the options that only one backend has."""
-  options = {
-    'docker': {'image': box.docker_image},
-    'ray': {'address': box.ray_address},
-  }
-  return options.get(box.backend, {})
+_GPU_DEVICES = '/dev/nvidiactl', '/dev/nvidia-uvm', '/dev/nvidia-uvm-tools'
+
+
+def _of_backend(box: ConfigDict) -> dict[str, Any]:
+  """Returns the options that not every backend has."""
+  if box.backend == 'docker':
+    return {'image': box.docker_image}
+  devices = (*_GPU_DEVICES, *(f'/dev/nvidia{number}' for number in box.gpus))
+  found = [path for path in devices if box.gpus and pathlib.Path(path).exists()]
+  options: dict[str, Any] = {'gpu_devices': found}
+  if box.backend == 'ray':
+    options['address'] = box.ray_address
+  return options
 
 
 def _check_own_limits(
@@ -150,7 +156,7 @@ def _open_pool(
   config: ConfigDict, work: pathlib.Path, prepared: Mapping[str, PreparedTask]
 ) -> SandboxPool:
   """Starts the sandbox, from which work directory and labels are hidden."""
-  box = config.sandbox
+  box, given = config.sandbox, data_source(config).folder
   try:
     return SandboxPool(
       box.slots,
@@ -163,6 +169,7 @@ def _open_pool(
       hidden=(
         work,
         folder(config),
+        *([given] if given is not None else []),  # it has answers, too
         *label_sources.folders(t.spec for t in prepared.values()),
       ),
       **_of_backend(box),

@@ -6,8 +6,10 @@ Standard library only.
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from jaxagent.sandbox import _counting, _linux, _zygote
@@ -20,6 +22,7 @@ DATA_FACTOR = 4
 # of 4 KB for every 2 MB of it, so a process's are an eighth of the limit at most.
 SPACE_FACTOR = 64
 INSIDE_UID = 65534
+_GPU = re.compile(r'/dev/nvidia\d+')
 
 
 def become_job(
@@ -120,7 +123,7 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
       '/dev/full',
       '/dev/random',
       '/dev/urandom',
-      *config['gpu_devices'],
+      *gpu_files(config['gpu_devices'], header),
     ]
     _linux.landlock(read, write + devices)
   if config['seccomp']:
@@ -128,6 +131,14 @@ def _lower_privileges(room: Room, header: dict[str, Any]) -> None:
       namespaces=room.namespaces,
       count_memory=bool(config['cgroups']),
     )
+
+
+def gpu_files(devices: Sequence[str], header: dict[str, Any]) -> list[str]:
+  """Device files that a job may open: none without GPUs, no other job's."""
+  if not header['gpus']:
+    return []
+  own = {f'/dev/nvidia{number}' for number in header['gpu_ids']}
+  return [path for path in devices if path in own or not _GPU.fullmatch(path)]
 
 
 def _prefer_to_kill(room: Room) -> None:

@@ -20,8 +20,8 @@ from jaxagent.files import disk
 from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import BackendError, TierError
 from jaxagent.tasks import check as check_lib
+from jaxagent.tasks import check_published, template
 from jaxagent.tasks import measure as measure_lib
-from jaxagent.tasks import template
 
 
 def table(rows: list[list[str]]) -> str:
@@ -41,7 +41,7 @@ def number(value: Any) -> str:
 
 def command_list(args: argparse.Namespace) -> int:
   rows = [
-    'name split modality kind metric better m_init m_best timeout_s'.split()
+    'name split data modality kind metric better m_init m_best timeout_s'.split()
   ]
   for spec in task_lib.list_tasks(args.tasks_dir):
     if args.split and spec.split != args.split:
@@ -52,6 +52,7 @@ def command_list(args: argparse.Namespace) -> int:
       [
         spec.name,
         spec.split,
+        spec.variant or '-',
         spec.modality or '-',
         spec.kind or '-',
         spec.metric,
@@ -119,21 +120,24 @@ def _run_in(pool: Any) -> check_lib.Run:
 
 def runs_at(
   levels: Sequence[str],
-  min_tier: str,
+  args: argparse.Namespace,
   prepared: Mapping[str, task_lib.PreparedTask],
   stack: contextlib.ExitStack,
 ) -> dict[str, check_lib.Run]:
   """Opens a sandbox for each CPU level; says what a level is here."""
   from jaxagent.sandbox import SandboxPool
 
-  hidden = label_sources.folders(t.spec for t in prepared.values())
+  hidden = [
+    *label_sources.folders(t.spec for t in prepared.values()),
+    *filter(None, (args.mlebench, args.raw)),  # these have answers, too
+  ]
   flags = cpu_levels.machine_flags()
   runs: dict[str, check_lib.Run] = {}
   for level in levels:
     said = cpu_levels.note(level, flags)
     pool = stack.enter_context(
       SandboxPool(
-        1, min_tier=min_tier, hidden=hidden, zygote=False, cpu_level=level
+        1, min_tier=args.min_tier, hidden=hidden, zygote=False, cpu_level=level
       )
     )
     print(said or f'cpu_level={level}', file=sys.stderr, flush=True)
@@ -141,11 +145,31 @@ def runs_at(
   return runs
 
 
+# Column of the table of checks -> figure of a report.
+COLUMNS = {
+  'train': 'train_rows',
+  'test': 'test_rows',
+  'kB': 'kb',
+  'labels': 'labels',
+  'exec_s': 'exec_s',
+  'tier': 'tier',
+  'starter': 'starter',
+  'sample': 'sample',
+  'reference': 'reference',
+  'se': 'se',
+  'gold': 'gold',
+}
+
+
+def _shown(value: Any) -> str:
+  if isinstance(value, int):
+    return str(value)
+  return number(value) if isinstance(value, float) else str(value or '-')
+
+
 def command_check(args: argparse.Namespace) -> int:
   prepared = {spec.name: prepare(spec, args) for spec in chosen_own(args)}
-  rows = [
-    'name ok train test kB labels exec_s tier starter sample gold'.split()
-  ]
+  rows = [('name ok data ' + ' '.join(COLUMNS)).split()]
   bad = []
   reports = []
   with contextlib.ExitStack() as stack:
@@ -153,23 +177,20 @@ def command_check(args: argparse.Namespace) -> int:
     runs = {}
     if not args.no_run:
       levels = [args.cpu_level] if args.cpu_level else cpu_levels.LEVELS
-      runs = runs_at(levels, args.min_tier, prepared, stack)
+      runs = runs_at(levels, args, prepared, stack)
     run = runs.pop(next(iter(runs))) if runs else None
     for name, task in prepared.items():
-      report = check_lib.check_task(task, grader, run, runs)
+      is_published = task.spec.version == 2 and not task_lib.has_eval(task.spec)
+      lib = check_published if is_published else check_lib
+      report = lib.check_task(task, grader, run, runs)
       reports.append(report)
       state = 'failed' if report.failures else 'ok'
       print(f'{name}: {state}', file=sys.stderr, flush=True)
   for report in reports:
-    f = report.figures
-    rows.append(
-      [report.name, 'no' if report.failures else 'yes']
-      + [f'{f[k]:.0f}' for k in ('train_rows', 'test_rows', 'kb')]
-      + [str(f['labels'])]
-      + [f'{f["exec_s"]:.2f}' if 'exec_s' in f else '-']
-      + [str(f.get('tier', '-'))]
-      + [number(f.get(k)) for k in ('starter', 'sample', 'gold')]
-    )
+    state = 'no' if report.failures else 'yes'
+    shown = [_shown(report.figures.get(key)) for key in COLUMNS.values()]
+    variant = prepared[report.name].spec.variant or '-'
+    rows.append([report.name, state, variant, *shown])
     bad += [f'{report.name}: {failure}' for failure in report.failures]
   print(table(rows))
   for line in bad:

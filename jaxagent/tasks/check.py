@@ -199,15 +199,18 @@ def check_grading(data: Data, grader: Grader, report: Report) -> None:
     )
 
 
-def _starter_job(prepared: PreparedTask) -> Job:
+def script_job(
+  prepared: PreparedTask, script: str = 'train.py', text: str | None = None
+) -> Job:
+  """Makes the job of a script beside the starter's files, one of them or `text`."""
   spec = prepared.spec
   return Job(
     job_id=f'check-{spec.name}-{uuid.uuid4().hex[:8]}',
-    script='train.py',
+    script=script,
     files={
-      name: text
-      for name, text in prepared.starter_files.items()
-      if isinstance(text, str)  # tasks with a task.yaml have no other
+      name: given
+      for name, given in (*prepared.starter_files.items(), (script, text))
+      if isinstance(given, str)  # tasks with a task.yaml have no other
     },
     mounts=prepared.mounts,
     collect=(spec.submission,),
@@ -230,7 +233,7 @@ def check_levels(
   if first is None or isinstance(first, str):
     return
   for level, run in runs.items():
-    execution = run(_starter_job(prepared))
+    execution = run(script_job(prepared))
     data = execution.collected.get(prepared.spec.submission)
     report.claim(
       data is not None,
@@ -258,10 +261,13 @@ def check_starter(
   run: Run,
   grader: Grader,
   report: Report,
-) -> None:
-  """The starter runs in the sandbox and scores m_init."""
+) -> bytes | None:
+  """The starter runs in the sandbox and scores m_init.
+
+  Returns its submission where that has a score.
+  """
   spec = prepared.spec
-  execution = run(_starter_job(prepared))
+  execution = run(script_job(prepared))
   report.figures['exec_s'] = execution.exec_s
   report.figures['tier'] = execution.tier
   data = execution.collected.get(spec.submission)
@@ -277,11 +283,11 @@ def check_starter(
     f'the starter takes {seconds:.1f} s; at most {MAX_STARTER_S} s.',
   )
   if data is None:
-    return
+    return None
   got = grader.grade(spec.name, data, 'valid')
   report.claim(got.score is not None, f'starter refused: {got.reason}')
   if got.score is None:
-    return
+    return None
   report.figures['starter'] = got.score
   report.claim(
     spec.m_init is not None,
@@ -292,6 +298,7 @@ def check_starter(
       math.isclose(got.score, spec.m_init, rel_tol=0.05, abs_tol=0.01),
       f'the starter scores {got.score:.6g}, task.yaml says {spec.m_init:.6g}.',
     )
+  return data
 
 
 # Walks all that a job can see for the files in wanted.json, whatever they are

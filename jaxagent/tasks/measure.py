@@ -27,7 +27,7 @@ from jaxagent.envs.grading import Grader
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import candidates
-from jaxagent.types import Scale
+from jaxagent.types import Scale, TaskSpec
 
 REFERENCE = 'solution/reference.py'
 _VARIANTS = re.compile(r'^variants:.*\n(?:[ \t].*\n)*', re.M)
@@ -116,6 +116,22 @@ def with_pipeline(starter: str, steps: str) -> str:
   return f'{candidates.IMPORTS}\n{head}model = make_pipeline({steps}){tail}'
 
 
+def _others(
+  spec: TaskSpec, starter: str, search: bool
+) -> list[tuple[str, str]]:
+  """(name, text) of the scripts that are measured beside the starter."""
+  if spec.version == 1:
+    steps_of = candidates.pipelines(spec.modality, spec.kind) if search else ()
+    return [(steps, with_pipeline(starter, steps)) for steps in steps_of]
+  if search:
+    raise ValueError(
+      f'task {spec.name}: --search tries pipelines on tasks of version 1; the '
+      f'best known solution of this one is {REFERENCE}.'
+    )
+  path = spec.root / REFERENCE
+  return [(REFERENCE, path.read_text('utf-8'))] if path.is_file() else []
+
+
 def measure(
   prepared: PreparedTask,
   grader: Grader,
@@ -132,20 +148,7 @@ def measure(
   spec = prepared.spec
   starter = prepared.starter_files['train.py']
   assert isinstance(starter, str)  # a file that is no text is no script
-  jobs = [('', starter)]
-  reference = spec.root / REFERENCE
-  if spec.version == 2 and reference.is_file():
-    jobs.append((REFERENCE, reference.read_text('utf-8')))
-  if search and spec.version == 2:
-    raise ValueError(
-      f'task {spec.name}: --search tries pipelines on tasks of version 1; the '
-      f'best known solution of this one is {REFERENCE}.'
-    )
-  if search:
-    jobs += [
-      (steps, with_pipeline(starter, steps))
-      for steps in candidates.pipelines(spec.modality, spec.kind)
-    ]
+  jobs = [('', starter), *_others(spec, starter, search)]
   out = []
   with (
     _as_jobs(),

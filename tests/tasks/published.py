@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import yaml
 
@@ -64,11 +66,13 @@ def write(
   sample: str | bytes = SAMPLE,
   *,
   sample_name: str = 'sample_submission.csv',
+  public: Mapping[str, str] = MappingProxyType({}),
   **changes,
 ) -> pathlib.Path:
   """Writes a task folder; `changes` replace keys of its task.yaml, None removes.
 
   One whose score is better when lower has no scores, unless they are given.
+  public: further public files.
   """
   if not changes.get('higher_is_better', True):
     changes.setdefault('variants', None)
@@ -82,7 +86,10 @@ def write(
   (root / 'scripts/read_only_files.txt').write_text('')
   arrays = sample_name.endswith(('.npy', '.npz'))
   files = {
-    'public': {sample_name: _bytes(sample)},
+    'public': {
+      sample_name: _bytes(sample),
+      **{path: _bytes(text) for path, text in public.items()},
+    },
     'private': {'answers.npz' if arrays else 'answers.csv': _bytes(answers)},
   }
   (root / 'scripts/prepare.py').write_text(

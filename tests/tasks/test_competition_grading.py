@@ -12,6 +12,7 @@ import pytest
 
 from jaxagent import graders
 from jaxagent.envs import grading
+from jaxagent.envs import tasks as lib
 from jaxagent.envs.grading import Grader
 from jaxagent.types import Outcome
 from tests.tasks import published
@@ -254,3 +255,26 @@ def test_a_task_of_each_version_is_graded_by_one_grader(tasks, prepared):
     assert grader.grade('pizza', published.SAMPLE.encode()).score == 0.5
     sample = prepared['wine'].public_dir / 'sample_submission.csv'
     assert grader.grade('wine', sample.read_bytes()).score is not None
+
+
+def test_an_eval_of_the_folder_grades_as_in_version_1(tmp_path):
+  """With the rules of version 1: a column id, known classes."""
+  rows = 'id,label,split\n1,a,valid\n2,b,private\n3,b,valid\n'
+  root = published.write(
+    tmp_path / 'tasks',
+    answers=rows,
+    sample='id,label\n1,a\n2,a\n3,a\n',
+    public={'train.csv': 'id,x,label\n0,1,a\n', 'test.csv': 'id,x\n1,2\n'},
+    metric='accuracy',
+  )
+  (root / 'scripts/eval.py').write_text(
+    'def score(submission, answers):\n'
+    '  return float((submission.label == answers.label).mean())\n'
+  )
+  spec = lib.load_task('pizza', tmp_path / 'tasks')
+  task = lib.prepare_task(spec, tmp_path / 'data')
+  with Grader({'pizza': task}) as grader:
+    got = grader.grade('pizza', b'id,label\n3,b\n2,b\n1,b\n')
+    assert (got.score, grader._own) == (0.5, {})
+    got = grader.grade('pizza', b'id,label\n3,b\n2,b\n1,c\n')
+    assert 'no known class' in got.reason

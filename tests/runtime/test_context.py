@@ -1,0 +1,96 @@
+"""What a run's sandbox is opened with, and what the data of a run must have."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from configs import stepwise_ppo
+from jaxagent.errors import UserError
+from jaxagent.runtime import context
+from tests.tasks import published
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def _config(tasks_dir=ROOT / 'tasks', **changes):
+  config = stepwise_ppo.get_config('tiny').unlock()
+  config.tasks_dir = str(tasks_dir)
+  for path, value in changes.items():
+    section, name = path.split('__')
+    config[section][name] = value
+  return config
+
+
+def _opened(monkeypatch, tmp_path, config) -> dict:
+  given = {}
+  monkeypatch.setattr(
+    context, 'SandboxPool', lambda slots, **options: given.update(options)
+  )
+  context._open_pool(config, tmp_path, {})
+  return given
+
+
+def test_the_folder_of_published_data_is_hidden_from_scripts(
+  monkeypatch, tmp_path
+):
+  """mle-bench's folder holds the private answers beside the public files."""
+  data = tmp_path / 'mle-bench'
+  plain = _opened(monkeypatch, tmp_path, _config())
+  assert data not in plain['hidden'] and tmp_path in plain['hidden']
+  config = _config(tasks__data='mlebench', tasks__data_dir=str(data))
+  assert data in _opened(monkeypatch, tmp_path, config)['hidden']
+
+
+def test_the_sandbox_has_the_gpus_of_the_config(monkeypatch, tmp_path):
+  assert _opened(monkeypatch, tmp_path, _config())['gpus'] == ()
+  config = _config(sandbox__gpus=('0', '3'))
+  assert _opened(monkeypatch, tmp_path, config)['gpus'] == ('0', '3')
+
+
+@pytest.fixture
+def folder(tmp_path):
+  published.write(tmp_path / 'tasks')
+  (tmp_path / 'raw').mkdir()
+  (tmp_path / 'raw/x.csv').write_text('a')
+  return tmp_path
+
+
+def test_a_run_on_data_that_was_not_measured_ends_at_once(folder):
+  config = _config(
+    folder / 'tasks',
+    tasks__heldin=('pizza',),
+    tasks__data='raw',
+    tasks__data_dir=str(folder / 'raw'),
+  )
+  with pytest.raises(UserError, match='task pizza: .* of its raw is not meas'):
+    context.prepare_all(config, folder / 'work')
+  config = _config(folder / 'tasks', tasks__heldin=('pizza',))
+  prepared = context.prepare_all(config, folder / 'work')
+  assert prepared['pizza'].spec.variant == 'standin'
+
+
+def test_a_wrong_checksum_is_told_at_the_start_of_a_run(folder, capsys):
+  (folder / 'raw/MD5SUMS').write_text('00  x.csv\n')
+  config = _config(
+    folder / 'tasks',
+    tasks__heldin=('pizza',),
+    tasks__data='raw',
+    tasks__data_dir=str(folder / 'raw'),
+  )
+  with pytest.raises(UserError):
+    context.prepare_all(config, folder / 'work')
+  assert 'note: task pizza: ' in capsys.readouterr().err
+
+
+def test_no_data_ends_a_run_in_one_sentence(folder):
+  config = _config(
+    folder / 'tasks',
+    tasks__heldin=('pizza',),
+    tasks__data='mlebench',
+    tasks__data_dir=str(folder / 'raw'),
+  )
+  with pytest.raises(UserError, match='mlebench prepare -c') as said:
+    context.prepare_all(config, folder / 'work')
+  assert '\n' not in str(said.value)
