@@ -143,6 +143,85 @@ def critic_fits(config: ConfigDict) -> str:
   return ''
 
 
+def critic_beside_adapters(config: ConfigDict) -> str:
+  """Returns a complaint about a critic of its own beside adapters, else ''."""
+  path, rank = config.rl.critic_path, config.model.lora.rank
+  if not path or not rank:
+    return ''
+  return (
+    f'config.rl.critic_path={path!r} would be trained in full beside the adapters of '
+    f'config.model.lora.rank={rank}, which is not implemented; leave the path out: the '
+    'critic has adapters of its own on the same base.'
+  )
+
+
+def base_is_filled(config: ConfigDict) -> str:
+  """Returns a complaint where adapters would be trained on random weights, else ''."""
+  own, lora = recipe.find(config), config.model.lora
+  if not lora.rank or config.model.path or not own.has_policy:
+    return ''
+  where = (
+    f'config.model.lora.rank={lora.rank}: adapters on random weights learn'
+  )
+  if lora.path:
+    return (
+      f'config.model.lora.path={lora.path!r} has adapters of a model that config.'
+      "model.path='' does not name; give its folder with --config.model.path=DIR."
+    )
+  if 'sft' in lora.stages:
+    return (
+      f"{where} nothing, and config.model.path is ''; give a model, or set "
+      '--config.model.lora.stages="(\'rl\',)", by which SFT trains all weights first.'
+    )
+  if config.sft.epochs and (config.sft.conversations or own.can_fine_tune):
+    return ''
+  return (
+    f"{where} nothing, config.model.path is '' and there is no SFT that would fill "
+    f'them (config.sft.epochs={config.sft.epochs}); give a model, or data and epochs '
+    'of SFT.'
+  )
+
+
+def adapters_fit(config: ConfigDict) -> str:
+  """Returns a complaint where `model.lora.path` does not fit the model, else ''."""
+  given, path = config.model.lora, config.model.path
+  if not given.path or not path or not recipe.find(config).has_policy:
+    return ''
+  from jaxagent.models import identity, lora
+  from jaxagent.models.config import ModelConfig
+
+  where = f'config.model.lora.path={given.path!r}'
+  try:
+    model = ModelConfig.from_hf(path, param_dtype=config.model.dtype)
+    found = lora.check_peft(given.path, model)
+    base = identity.folder_digest(path, model) if found.base else ''
+  except (ValueError, OSError) as error:
+    return f'{where}: {checks.line(error)}'
+  has = {
+    'rank': found.config.lora_rank,
+    'alpha': found.config.lora_alpha,
+    'targets': found.config.lora_targets,
+  }
+  for name, value in has.items():
+    said = given[name]
+    same = (
+      set(said) == set(value)
+      if name == 'targets'
+      else math.isclose(said, value, rel_tol=1e-6)
+    )
+    if not same:
+      return (
+        f'config.model.lora.{name}={said!r}, but the adapters of {where} have '
+        f'{value!r}; set --config.model.lora.{name} to that.'
+      )
+  if found.base != base:
+    return (
+      f'{where} has adapters of another base (digest {found.base}) than '
+      f'config.model.path={path!r} ({base}); give the model that they were trained on.'
+    )
+  return ''
+
+
 def mesh_fits_devices(config: ConfigDict) -> str:
   if not recipe.find(config).has_policy:
     return ''
