@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jaxagent.compiled.programs import Abstract, Learner, Program, placed
 from jaxagent import models
+from jaxagent.compiled.programs import Abstract, Learner, Program, placed
 from jaxagent.devices import sharding
 from jaxagent.learner import weights
 from jaxagent.rollout.engines import (

@@ -24,13 +24,8 @@ PlaceOf = Callable[[Sequence[Any], Sequence[int]], Any]
 Critic = tuple[models.ModelConfig, Callable[[PlaceOf], Any]]
 
 _HEAD, _TRUNK = 'head', 'trunk/'  # paths of a value model
-_ARRAYS = (
-  'policy',
-  'opt',
-  'value',
-  'value_opt',
-  'reference',
-)  # of a checkpoint
+# What a checkpoint holds: a base stays where it is.
+_ARRAYS = ('policy', 'opt', 'value', 'value_opt', 'reference')
 
 
 class Roles:

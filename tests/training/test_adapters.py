@@ -31,6 +31,7 @@ def folder(tmp_path_factory):
 def _host(work, path='', **changes):
   config = stepwise_ppo.get_config('tiny').unlock()
   config.model.path = str(path)
+  config.model.hf.update(hidden_size=32, num_hidden_layers=1)
   config.model.lora.rank = 2
   config.model.lora.alpha = 8.0
   config.model.lora.targets = ('q', 'down')
@@ -124,7 +125,6 @@ def test_an_exported_adapter_goes_on_where_it_was(run, folder, tmp_path):
 def test_an_adapter_on_a_full_sft_is_exported_with_its_base(tmp_path, capsys):
   host = _host(tmp_path / 'work', stages=('rl',))
   learner = _learner(host)
-  # Otherwise shaken adapters could not be told from the base.
   _save(host, learner, 'sft')
   full = jax.tree.map(np.asarray, learner.policy_params)
   (host.work / 'config.json').write_text('{}')
