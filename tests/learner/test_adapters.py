@@ -122,6 +122,7 @@ def test_gradients_are_those_of_all_weights_by_the_chain_rule(kind):
     np.testing.assert_allclose(got[path], value, atol=1e-5, err_msg=path)
 
 
+@pytest.mark.slow
 def test_a_step_of_sft_is_adamw_on_the_chained_gradients():
   learner = _learner()
   full = _full(learner)
@@ -155,6 +156,7 @@ def test_a_step_of_sft_is_adamw_on_the_chained_gradients():
     assert np.abs(value - before[path]).max() > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('estimator', ('gae', 'grpo'))
 def test_an_update_trains_adapters_and_head_and_leaves_the_base(estimator):
   options = dataclasses.replace(OPTIONS, estimator=estimator)
@@ -222,6 +224,7 @@ def test_what_is_handed_over_is_merged_and_rounded_once():
       assert value is roles.frozen[path]
 
 
+@pytest.mark.slow
 def test_a_full_sft_is_that_without_adapters_and_then_becomes_the_base():
   options = dataclasses.replace(OPTIONS, full_sft=True)
   whole = Learner(PLAIN, OPTIONS, seed=5)
@@ -263,6 +266,7 @@ def _bytes(folder):
   return sum(f.stat().st_size for f in folder.rglob('*') if f.is_file())
 
 
+@pytest.mark.slow
 def test_a_checkpoint_holds_a_twentieth_and_resumes_exactly(tmp_path):
   wide = dict(hidden_size=256, intermediate_size=1024, vocab_size=2048)
   plain, model = PLAIN.replace(**wide), RANKED.replace(**wide)

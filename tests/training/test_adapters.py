@@ -19,7 +19,7 @@ from jaxagent.models import __main__ as cli
 from jaxagent.models import hf, identity, lora
 from jaxagent.testing import small_hf
 from jaxagent.training import device, multi_process
-from tests.learner.conftest import make_samples
+from tests.models.conftest import shake
 
 
 @pytest.fixture(scope='module')
@@ -28,13 +28,14 @@ def folder(tmp_path_factory):
   return small_hf.make(where, vocab_size=600, hidden_size=16)
 
 
-def _host(work, path='', **changes):
+def _host(work, model='', **changes):
   config = stepwise_ppo.get_config('tiny').unlock()
-  config.model.path = str(path)
+  config.model.path = str(model)
   config.model.hf.update(hidden_size=32, num_hidden_layers=1)
   config.model.lora.rank = 2
   config.model.lora.alpha = 8.0
   config.model.lora.targets = ('q', 'down')
+  config.rl.estimator, config.rl.group_size = 'grpo', 4
   config.rollout.max_prompt_tokens = config.rollout.max_new_tokens = 32
   for key, value in changes.items():
     setattr(config.model.lora, key, value)
@@ -54,12 +55,18 @@ def _save(host, learner, stage, step=1):
 
 
 def _trained(host):
-  """A learner after one update, saved as RL does."""
+  """A learner whose adapters have moved, saved as RL does."""
   learner = _learner(host)
   learner.start_rl()
-  learner.rl_update(make_samples(32))
+  _move(learner)
   _save(host, learner, 'rl')
   return learner
+
+
+def _move(learner):
+  """Moves the adapters as an update would, which would take longer."""
+  roles = learner._roles
+  roles.policy = shake(roles.policy, 3)
 
 
 @pytest.fixture(scope='module')
@@ -129,7 +136,7 @@ def test_an_adapter_on_a_full_sft_is_exported_with_its_base(tmp_path, capsys):
   full = jax.tree.map(np.asarray, learner.policy_params)
   (host.work / 'config.json').write_text('{}')
   learner.start_rl()
-  learner.rl_update(make_samples(32))
+  _move(learner)
   _save(host, learner, 'rl')
   assert _export(host, tmp_path / 'out', '--adapter') == 0
   record = json.loads((tmp_path / 'out' / 'adapter_config.json').read_text())
