@@ -12,6 +12,8 @@ from jaxagent.config import checks, recipe
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
+  from jaxagent.models.config import ModelConfig
+
 
 def model_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
   """Returns (its name in a complaint, its config.json), by `model.path` or `model.hf`."""
@@ -197,28 +199,26 @@ def adapters_fit(config: ConfigDict) -> str:
     base = identity.folder_digest(path, model) if found.base else ''
   except (ValueError, OSError) as error:
     return f'{where}: {checks.line(error)}'
-  has = {
-    'rank': found.config.lora_rank,
-    'alpha': found.config.lora_alpha,
-    'targets': found.config.lora_targets,
-  }
-  for name, value in has.items():
-    said = given[name]
-    same = (
-      set(said) == set(value)
-      if name == 'targets'
-      else math.isclose(said, value, rel_tol=1e-6)
+  if said := _other_adapters(given, found.config):
+    return (
+      f'config.model.lora.{said}, which the adapters of {where} have; set that.'
     )
-    if not same:
-      return (
-        f'config.model.lora.{name}={said!r}, but the adapters of {where} have '
-        f'{value!r}; set --config.model.lora.{name} to that.'
-      )
   if found.base != base:
     return (
       f'{where} has adapters of another base (digest {found.base}) than '
       f'config.model.path={path!r} ({base}); give the model that they were trained on.'
     )
+  return ''
+
+
+def _other_adapters(given: ConfigDict, found: ModelConfig) -> str:
+  """Returns 'KEY=VALUE is not VALUE' of the first option that differs, else ''."""
+  if given.rank != found.lora_rank:
+    return f'rank={given.rank} is not {found.lora_rank}'
+  if not math.isclose(given.alpha, found.lora_alpha, rel_tol=1e-6):
+    return f'alpha={given.alpha} is not {found.lora_alpha}'
+  if set(given.targets) != set(found.lora_targets):
+    return f'targets={given.targets} is not {found.lora_targets}'
   return ''
 
 

@@ -61,6 +61,7 @@ class Roles:
     self._offload = Offload(config.offload, mesh)
     self.place: dict[str, Any] = {}
     self._seed = seed
+    self.policy: weights.Flat
     # What is trained now; changes where RL makes a base of what SFT has trained.
     self._trained = model_config
     if model_config.lora_rank and config.full_sft:

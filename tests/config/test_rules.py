@@ -577,7 +577,7 @@ HERE = [
       'recipe': 'solutions',
       'solution.programs': 0,
     },
-    'config.solution.programs=0 leaves nothing to learn programs from',
+    'there is no SFT that would fill them (config.sft.epochs=8)',
   ),
   (
     {'model.lora.rank': 8, 'model.lora.path': 'nowhere'},
