@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from types import SimpleNamespace
 
 import jax
@@ -19,6 +20,7 @@ from jaxagent.models import __main__ as cli
 from jaxagent.models import hf, identity, lora
 from jaxagent.testing import small_hf
 from jaxagent.training import device, multi_process
+from tests import runs
 from tests.models.conftest import shake
 
 
@@ -256,3 +258,40 @@ def test_the_base_lies_in_the_precision_of_the_model(folder, tmp_path):
   told = learner.host_state()['adapters']['base']
   assert told == identity.folder_digest(folder, plan)
   assert dataclasses.asdict(plan)['lora_rank'] == 2
+
+
+@pytest.mark.slow
+def test_a_run_trains_adapters_on_a_full_sft_and_is_taken_up_again(tmp_path):
+  options = (
+    *runs.SMALL,
+    '--config.model.lora.rank=4',
+    "--config.model.lora.stages=('rl',)",
+    '--config.rl.batch_size=8',
+    '--config.rl.checkpoint_every=1',
+    '--config.rl.updates=2',
+  )
+  work = tmp_path / 'work'
+  run = runs.start(work, *options)
+  said = run.communicate(timeout=900)[0]
+  assert run.returncode == 0, said[-4000:]
+  manager = device.checkpoints_of(work)
+  assert manager.steps()[-1] == 2
+  host = manager.latest().host['learner']
+  assert host['adapters']['rank'] == 4
+  summary = json.loads((work / 'summary.json').read_text())
+  # As after a kill between the two updates.
+  shutil.rmtree(manager.path(2))
+  shutil.rmtree(work / 'eval')
+  again = runs.start(work, *options)
+  said = again.communicate(timeout=900)[0]
+  assert again.returncode == 0, said[-4000:]
+  assert manager.latest().host['learner']['adapters'] == host['adapters']
+  assert (
+    json.loads((work / 'summary.json').read_text())['config_sha']
+    == (summary['config_sha'])
+  )
+  assert cli.main(['export', f'--model={work}', f'--out={tmp_path / "a"}']) == 0
+  # Without what SFT has left there is no base.
+  shutil.rmtree(work / 'sft')
+  out = ['export', f'--model={work}', f'--out={tmp_path / "b"}']
+  assert cli.main([*out, '--adapter']) == 2
