@@ -355,7 +355,7 @@ class Roles:
       )
 
   def adapters(self) -> dict[str, Any] | None:
-    """What a checkpoint's arrays belong to, JSON-able; None without adapters."""
+    """Returns what a checkpoint's arrays belong to, JSON-able; None without adapters."""
     if not self.base:
       return None
     return {
