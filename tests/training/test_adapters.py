@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 
 from configs import stepwise_ppo
+from jaxagent import types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.config import settings
 from jaxagent.errors import UserError
 from jaxagent.models import __main__ as cli
 from jaxagent.models import hf, identity, lora
+from jaxagent.rollout.engines import native_engine
 from jaxagent.testing import small_hf
 from jaxagent.training import device, multi_process
 from tests import runs
@@ -295,3 +297,50 @@ def test_a_run_trains_adapters_on_a_full_sft_and_is_taken_up_again(tmp_path):
   shutil.rmtree(work / 'sft')
   out = ['export', f'--model={work}', f'--out={tmp_path / "b"}']
   assert cli.main([*out, '--adapter']) == 2
+
+
+def _gap(learner, engine):
+  """Largest distance in nats between an engine's log-probs and the learner's."""
+  (done,) = engine.generate(
+    [
+      types.Request(
+        'r', np.arange(3, 12, dtype=np.int32), 7, types.Sampling(8, 1.0)
+      )
+    ]
+  )
+  sample = types.Sample(
+    prompt_id='0/0/0',
+    group_id='0',
+    prompt_ids=done.prompt_ids,
+    token_ids=done.token_ids,
+    loss_mask=np.ones(len(done.token_ids), bool),
+    behaviour_logprobs=done.logprobs,
+    version=0,
+    outcome=types.Outcome.OK,
+    reward=0.0,
+    exec_s=1.0,
+  )
+  found = learner.logprobs([sample])[0, : len(done.token_ids)]
+  return np.abs(found - done.logprobs).max()
+
+
+def test_the_native_engine_says_what_the_learner_says_from_sft_to_rl(tmp_path):
+  host = _host(tmp_path, stages=('rl',))
+  learner = _learner(host)
+  engine = native_engine.NativeEngine(
+    learner.graphdef,
+    learner.policy_params,
+    learner.sampled_config,
+    native_engine.Shapes((16,), (1,), max_new_tokens=8),
+  )
+  try:
+    assert _gap(learner, engine) < 1e-4
+    learner.start_rl()
+    engine.update_weights(learner.policy_params, 1)
+    assert _gap(learner, engine) < 1e-4
+    _move(learner)
+    assert _gap(learner, engine) > 1e-2  # the engine has the base
+    engine.update_weights(learner.policy_params, 2)
+    assert _gap(learner, engine) < 1e-4
+  finally:
+    engine.close()
