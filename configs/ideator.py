@@ -93,8 +93,9 @@ def _paper(config: common.ConfigDict) -> None:
       tie_word_embeddings=False,
     )
   )
-  # LoRA of rank 32 (paper): all weights are trained here until adapters have keys.
   common.on_eight_gpus(config)
+  config.model.lora.rank = 32
+  config.model.lora.alpha = 64.0  # open in the paper
   config.implementer.kind = (
     'openai'  # the reward's Implementer: open in the paper
   )

@@ -14,6 +14,12 @@ qwen2.5-3b
   paper     003, table 3 and section 4.1: a policy for each task, 128 samples an
             update, 100 updates, PPO with critic
   expected  003, table 1 (not measured here: it needs weights and the GPUs)
+qwen2.5-7b-lora
+  command   as qwen2.5-3b, with the folder of Qwen2.5-7B-Instruct and without
+            --config.rl.critic_path: the critic has adapters on the same weights
+  hardware  one 80 GB GPU, which trainer and vLLM share
+  paper     003, table 3, but for the model and for adapters in place of all weights
+  expected  not measured here: it needs weights and the GPU
 """
 
 from configs import common
@@ -21,7 +27,7 @@ from configs import common
 
 def get_config(arg: str = '') -> common.ConfigDict:
   """The experiment's options for variant `arg`."""
-  variant = common.variant(arg, ('tiny', 'qwen2.5-3b'))
+  variant = common.variant(arg, ('tiny', 'qwen2.5-3b', 'qwen2.5-7b-lora'))
   config = common.base()
   config.name = 'rl_for_mle'
   config.variant = variant
@@ -32,6 +38,8 @@ def get_config(arg: str = '') -> common.ConfigDict:
     _tiny(config)
   else:
     _paper(config)
+  if variant == 'qwen2.5-7b-lora':
+    _adapters(config)
   return config.lock()
 
 
@@ -109,3 +117,24 @@ def _paper(config: common.ConfigDict) -> None:
   config.rl.watchdog_s = 7200.0
   config.rl.micro_batch_tokens = 2048  # the longest row
   config.eval.policies = ('starter', 'rl')
+
+
+def _adapters(config: common.ConfigDict) -> None:
+  """Adapters on Qwen2.5-7B-Instruct, on one GPU."""
+  config.model.hf.update(
+    vocab_size=152064,
+    hidden_size=3584,
+    intermediate_size=18944,
+    num_hidden_layers=28,
+    num_attention_heads=28,
+    num_key_value_heads=4,
+    tie_word_embeddings=False,
+  )
+  config.model.lora.rank = 32
+  config.mesh.fsdp = 1
+  config.rollout.vllm.devices = ('0',)
+  config.rollout.vllm.gpu_memory_utilization = 0.35
+  # Adapters want a rate about ten times that of all weights (Schulman et al. 2025,
+  # "LoRA without regret"); not tuned here.
+  config.rl.policy_lr = 1e-4
+  config.rl.value_lr = 1e-4

@@ -34,20 +34,32 @@ def trained_params(model: ModelConfig) -> int:
   """All of them, or the adapters: rank (in + out) for each target kernel."""
   if not model.lora_rank:
     return model.num_params()
+  per_layer = sum(map(sum, _adapted(model)))
+  return model.lora_rank * per_layer * model.num_hidden_layers
+
+
+def merged_params(model: ModelConfig) -> int:
+  """Weights of the kernels that have adapters, in x out each; 0 without adapters."""
+  if not model.lora_rank:
+    return 0
+  return model.num_hidden_layers * sum(map(math.prod, _adapted(model)))
+
+
+def _adapted(model: ModelConfig) -> list[tuple[int, int]]:
+  """(in, out) of each kernel of a layer that has an adapter."""
   d, f = model.hidden_size, model.intermediate_size
   q = model.num_attention_heads * model.head_dim
   kv = model.num_key_value_heads * model.head_dim
   sides = {
-    'q': d + q,
-    'k': d + kv,
-    'v': d + kv,
-    'o': q + d,
-    'gate': d + f,
-    'up': d + f,
-    'down': f + d,
+    'q': (d, q),
+    'k': (d, kv),
+    'v': (d, kv),
+    'o': (q, d),
+    'gate': (d, f),
+    'up': (d, f),
+    'down': (f, d),
   }
-  per_layer = sum(sides[name] for name in model.lora_targets)
-  return model.lora_rank * per_layer * model.num_hidden_layers
+  return [sides[name] for name in model.lora_targets]
 
 
 def activation_bytes(
@@ -73,8 +85,8 @@ def activation_bytes(
   `tensor`; with scores, `_SCORE` bytes for each of H tokens row. Kept for the
   backward pass: with remat 'full' one residual [tokens, D] a layer, with 'dots' the
   products besides, with 'none' `_KEPT` times the inside of every layer. Beside that
-  either the logits of a chunk and their gradient, and two gradients of the table,
-  all float32, or the gradients and twice the inside of one layer.
+  either the logits of a chunk and their gradient, and two gradients of the table
+  unless it is frozen, all float32, or the gradients and twice the inside of one layer.
   """
   c = 2 if model.dtype == 'bfloat16' else 4
   d, f = model.hidden_size, model.intermediate_size
@@ -94,7 +106,8 @@ def activation_bytes(
     # The backward of the layer being recomputed holds its gradients too.
     backward += 2 * inside + scores
   rows = min(chunk_rows, tokens)
-  logits = 2 * 4 * (rows + d) * model.vocab_size / tensor
+  table_rows = 0 if model.lora_rank else d
+  logits = 2 * 4 * (rows + table_rows) * model.vocab_size / tensor
   if gathers:
     layer, table = _gathered(model, tensor)
     logits, backward = logits + table, backward + 2 * layer
@@ -235,9 +248,10 @@ def _memory(
 
   Weights are float32 masters with two float32 moments (12 bytes a trained
   parameter), the float32 sum of gradients while a role is updated (only one role
-  at a time), and a float32 frozen copy for the reference (adapters alone where
-  LoRA is used: it shares the base). fsdp and tensor split all of that, data
-  copies it.
+  at a time), and a float32 frozen copy for the reference. With adapters these alone
+  are trained, in float32; all roles share one base in the compute dtype, and a native
+  engine has merged kernels of its own, twice while new ones are made. fsdp and tensor
+  split all of that, data copies it.
 
   Of what is offloaded `brought_back` has what no activations make room for. Loading
   and resuming need no more than the roles, which are read one array after another
@@ -250,8 +264,9 @@ def _memory(
   trained = trained_params(model)
   roles = _roles(model, model.num_params(), trained)
   if options.with_reference:
+    stored = 4 if model.lora_rank else _stored(model)
     roles['reference'] = trained * (
-      2 if 'bfloat16' in (options.reference_dtype, model.param_dtype) else 4
+      2 if options.reference_dtype == 'bfloat16' else stored
     )
   if critic is not None:
     roles |= _value_roles(critic)
@@ -273,9 +288,14 @@ def _memory(
   # A step writes the new policy beside the old one, which a native engine reads on;
   # else it lies where activations were.
   copy = 0.0 if options.donate else 4 * trained / split
+  reads_on = options.engine_slots and not model.lora_rank
   memory['policy_copy'] = (
-    copy if options.engine_slots else max(0.0, copy - memory['activations'])
+    copy if reads_on else max(0.0, copy - memory['activations'])
   )
+  if options.engine_slots and model.lora_rank:
+    merged = _stored(model) * merged_params(model) / split
+    memory['engine_weights'] = merged
+    memory['engine_merge'] = max(0.0, merged - memory['activations'])
   if host:
     memory['brought_back'] = _brought_back(host, memory['activations'])
   if options.engine_slots:
@@ -288,8 +308,16 @@ _AXES = ('data', 'fsdp', 'tensor')
 
 
 def _roles(model: Any, total: Any, trained: Any) -> dict[str, float]:
-  stored = 2 if model.param_dtype == 'bfloat16' else 4
-  return {'policy': stored * total, 'policy_optimizer': 8 * trained}
+  adapters = 4 * trained if model.lora_rank else 0
+  return {
+    'policy': _stored(model) * total + adapters,
+    'policy_optimizer': 8 * trained,
+  }
+
+
+def _stored(model: ModelConfig) -> int:
+  """Bytes of a weight that is no adapter."""
+  return 2 if model.param_dtype == 'bfloat16' else 4
 
 
 def _brought_back(host: Mapping[str, float], activations: float) -> float:
@@ -305,17 +333,22 @@ def _brought_back(host: Mapping[str, float], activations: float) -> float:
 
 
 def _value_roles(model: ModelConfig) -> dict[str, float]:
-  """The trunk without an output table, and a head of one column."""
-  total, trained = model.num_params(), trained_params(model)
-  stored = 2 if model.param_dtype == 'bfloat16' else 4
+  """The trunk without an output table, and a head of one column.
+
+  Adapters and a head, where the base is the policy's.
+  """
+  total = model.num_params()
+  if model.lora_rank:
+    own = trained_params(model) + model.hidden_size
+    return {'value': 4 * own, 'value_optimizer': 8 * own}
+  stored = _stored(model)
   untied = (
     0 if model.tie_word_embeddings else (model.vocab_size * model.hidden_size)
   )
   extra = model.hidden_size
-  full = total - untied if trained == total else trained
   return {
     'value': stored * (total - untied + extra),
-    'value_optimizer': 8 * (full + extra),
+    'value_optimizer': 8 * (total - untied + extra),
   }
 
 

@@ -78,6 +78,8 @@ class Volumes:
       return None
     critic = program in _CRITIC
     model = (self.run.critic or self.run.model) if critic else self.run.model
+    if model.lora_rank:  # most gradients are not made
+      return None
     total: collections.Counter = collections.Counter()
     total.update(self._weights(model, critic, program in _GRADS))
     total.update(self._activations(model, critic, program in _GRADS))

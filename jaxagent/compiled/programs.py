@@ -21,6 +21,7 @@ from jaxagent import models
 from jaxagent.devices import sharding
 from jaxagent.learner import LearnerConfig
 from jaxagent.learner import programs as learner_programs
+from jaxagent.learner import roles as learner_roles
 from jaxagent.learner import weights as weights_lib
 from jaxagent.models import ModelConfig
 
@@ -116,6 +117,7 @@ class Learner:
     self.policy_layout = self._model(
       'policy', models.abstract_decoder(run.model)
     )
+    self.frozen = self.roles['frozen']
     self.optimizer = self._optimizer('policy', run.options.policy_lr)
     if run.options.uses_reference:
       kept = run.options.reference_dtype
@@ -132,10 +134,34 @@ class Learner:
       critic = run.critic or run.model
       sharding.check_model(critic, mesh)
       self.value_layout = self._model('value', models.abstract_value(critic))
+      self.value_frozen = self.roles['value_frozen']
       self.value_optimizer = self._optimizer('value', run.options.value_lr)
+    if run.model.lora_rank:
+      self._split_base()
     self.programs = learner_programs.Programs(
       run.options, mesh, self.policy_layout, self.value_layout, self.place
     )
+
+  def _split_base(self) -> None:
+    """Divides a base by what of it a program has: all, the trunk, or what is merged.
+
+    The value model's is the policy's own, but for the output table.
+    """
+    self.roles.pop('value_frozen', None)
+    kernels = {
+      p: leaf
+      for p, leaf in self.frozen.items()
+      if f'{p.removesuffix("kernel")}lora_a' in self.roles['policy']
+    }
+    table = {p: leaf for p, leaf in self.frozen.items() if p == 'lm_head'}
+    rest = {
+      p: leaf
+      for p, leaf in self.frozen.items()
+      if p not in kernels and p not in table
+    }
+    self.roles |= {
+      'frozen': kernels, 'frozen_rest': rest, 'output_table': table
+    }  # fmt: skip
 
   def _model(self, role: str, made: tuple[Any, Abstract]) -> weights_lib.Layout:
     layout, train, frozen = weights_lib.flatten(*made)
@@ -176,19 +202,23 @@ class Learner:
   def each(self) -> Iterator[Program]:
     """The programs of an update, in its order."""
     roles, tokens = self.roles, self.run.rows * self.run.row_tokens
-    policy = roles['policy'], roles['frozen']
+    policy = roles['policy'], self.frozen
     one = jax.ShapeDtypeStruct((), jnp.float32)
     make = functools.partial(_program, tokens=tokens)
-    passes, holds = self.programs, ('policy', 'frozen')
+    trunk = ('frozen', 'frozen_rest')
+    passes, holds = self.programs, ('policy', *trunk, 'output_table')
     yield make('logprobs', passes.logprobs, (*policy, self.micro()), holds)
     if 'reference' in roles:
-      scored = roles['reference'], roles['frozen'], self.micro()
+      scored = roles['reference'], self.frozen, self.micro()
       yield make(
-        'reference_logprobs', passes.logprobs, scored, ('reference', 'frozen')
+        'reference_logprobs',
+        passes.logprobs,
+        scored,
+        ('reference', *trunk, 'output_table'),
       )
     if self.value_layout is not None:
-      value = roles['value'], roles['value_frozen']
-      value_holds = ('value', 'value_frozen')
+      value = roles['value'], self.value_frozen
+      value_holds = ('value', *trunk)
       yield make('values', passes.values, (*value, self.micro()), value_holds)
     micro = self.micro(*self.policy_fields())
     arguments = roles['policy'], *policy, micro, one
@@ -199,6 +229,14 @@ class Learner:
       given = roles['value'], *value, micro
       yield make('value_grads', passes.value_grads, given, value_holds)
       yield self._step('value', self.value_optimizer)
+    if self.run.model.lora_rank:
+      kernels, adapters = roles['frozen'], roles['policy']
+      merge = learner_roles.merge_program(
+        self.run.model,
+        {p: leaf.sharding for p, leaf in kernels.items()},
+        self.place['policy'],
+      )
+      yield _program('merge', merge, (kernels, adapters), ('policy', 'frozen'))
 
   def _step(self, role: str, optimizer: Any) -> Program:
     one = jax.ShapeDtypeStruct((), jnp.float32)

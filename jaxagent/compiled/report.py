@@ -105,6 +105,8 @@ def roles(learner: Learner, sampler: sampling.Sampler | None) -> dict[str, int]:
   found[sampling.CACHE] = device_bytes(sampler.cache())
   if sampler.moves:
     found['engine_weights'] = device_bytes(sampler.params)
+  elif learner.run.model.lora_rank:
+    found['engine_weights'] = found['frozen']  # merged kernels
   elif not learner.run.options.donate:
     found['policy_copy'] = found['policy']
   return found

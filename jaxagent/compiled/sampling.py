@@ -9,8 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from jaxagent import models
 from jaxagent.compiled.programs import Abstract, Learner, Program, placed
 from jaxagent.devices import sharding
+from jaxagent.learner import weights
 from jaxagent.rollout.engines import (
   native_engine,
   native_programs,
@@ -35,9 +37,12 @@ class Sampler:
     devices = list(learner.mesh.devices.flat)
     own = [d for d in devices if d.process_index == devices[0].process_index]
     self.platform = devices[0].platform
-    self.params = learner.policy_layout.state(
-      learner.roles['policy'], learner.roles['frozen']
-    )
+    model = self.run.model.replace(lora_rank=0)
+    layout = learner.policy_layout
+    if self.run.model.lora_rank:
+      layout = weights.flatten(*models.abstract_decoder(model))[0]
+    # Merged kernels have the shapes of those of the base.
+    self.params = layout.state(learner.roles['policy'], learner.frozen)
     self.moves = len(own) < len(devices)
     self.whole = self.params
     if self.moves:
@@ -47,7 +52,7 @@ class Sampler:
       )
     self.mesh = learner.mesh
     self.structure = native_programs.Structure(
-      learner.policy_layout.graphdef, self.params, self.run.model
+      layout.graphdef, self.params, model
     )
 
   def cache(self) -> Abstract:
@@ -63,6 +68,10 @@ class Sampler:
   def each(self) -> Iterator[Program]:
     """Prefill of all slots at once, a round of decoding, and the hand-over."""
     holds = frozenset({'policy', 'frozen', CACHE})
+    if self.run.model.lora_rank:
+      holds = frozenset(
+        {'engine_weights', 'frozen_rest', 'output_table', CACHE}
+      )
     if self.moves:
       holds = frozenset({'engine_weights', CACHE})
     e = self.engine

@@ -12,6 +12,8 @@ from jaxagent.config import checks, recipe
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
+  from jaxagent.models.config import ModelConfig
+
 
 def model_of(config: ConfigDict) -> tuple[str, dict[str, Any]]:
   """Returns (its name in a complaint, its config.json), by `model.path` or `model.hf`."""
@@ -140,6 +142,83 @@ def critic_fits(config: ConfigDict) -> str:
       f'and response have up to {longest}; lower '
       'config.rollout.max_prompt_tokens.'
     )
+  return ''
+
+
+def critic_beside_adapters(config: ConfigDict) -> str:
+  """Returns a complaint about a critic of its own beside adapters, else ''."""
+  path, rank = config.rl.critic_path, config.model.lora.rank
+  if not path or not rank:
+    return ''
+  return (
+    f'config.rl.critic_path={path!r} would be trained in full beside the adapters of '
+    f'config.model.lora.rank={rank}, which is not implemented; leave the path out: the '
+    'critic has adapters of its own on the same base.'
+  )
+
+
+def base_is_filled(config: ConfigDict) -> str:
+  """Returns a complaint where adapters would be trained on random weights, else ''."""
+  own, lora = recipe.find(config), config.model.lora
+  if not lora.rank or config.model.path or not own.has_policy:
+    return ''
+  where = (
+    f'config.model.lora.rank={lora.rank}: adapters on random weights learn'
+  )
+  if lora.path:
+    return (
+      f'config.model.lora.path={lora.path!r} has adapters of a model that config.'
+      "model.path='' does not name; give its folder with --config.model.path=DIR."
+    )
+  if 'sft' in lora.stages:
+    return (
+      f"{where} nothing, and config.model.path is ''; give a model, or set "
+      '--config.model.lora.stages="(\'rl\',)", by which SFT trains all weights first.'
+    )
+  if config.sft.epochs and (config.sft.conversations or own.can_fine_tune):
+    return ''
+  return (
+    f"{where} nothing, config.model.path is '' and there is no SFT that would fill "
+    f'them (config.sft.epochs={config.sft.epochs}); give a model, or data and epochs '
+    'of SFT.'
+  )
+
+
+def adapters_fit(config: ConfigDict) -> str:
+  """Returns a complaint where `model.lora.path` does not fit the model, else ''."""
+  given, path = config.model.lora, config.model.path
+  if not given.path or not path or not recipe.find(config).has_policy:
+    return ''
+  from jaxagent.models import identity, lora
+  from jaxagent.models.config import ModelConfig
+
+  where = f'config.model.lora.path={given.path!r}'
+  try:
+    model = ModelConfig.from_hf(path, param_dtype=config.model.dtype)
+    found = lora.check_peft(given.path, model)
+    base = identity.folder_digest(path, model) if found.base else ''
+  except (ValueError, OSError) as error:
+    return f'{where}: {checks.line(error)}'
+  if said := _other_adapters(given, found.config):
+    return (
+      f'config.model.lora.{said}, which the adapters of {where} have; set that.'
+    )
+  if found.base != base:
+    return (
+      f'{where} has adapters of another base (digest {found.base}) than '
+      f'config.model.path={path!r} ({base}); give the model that they were trained on.'
+    )
+  return ''
+
+
+def _other_adapters(given: ConfigDict, found: ModelConfig) -> str:
+  """Returns 'KEY=VALUE is not VALUE' of the first option that differs, else ''."""
+  if given.rank != found.lora_rank:
+    return f'rank={given.rank} is not {found.lora_rank}'
+  if not math.isclose(given.alpha, found.lora_alpha, rel_tol=1e-6):
+    return f'alpha={given.alpha} is not {found.lora_alpha}'
+  if set(given.targets) != set(found.lora_targets):
+    return f'targets={given.targets} is not {found.lora_targets}'
   return ''
 
 

@@ -80,6 +80,11 @@ class Recipe(abc.ABC):
     return False
 
   @property
+  def can_fine_tune(self) -> bool:
+    """Whether the config leaves data of the recipe's own for SFT, where it has SFT."""
+    return True
+
+  @property
   def validates(self) -> bool:
     """Whether RL has validation prompts, which `rl.validate_every` needs."""
     return False

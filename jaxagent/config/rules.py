@@ -155,7 +155,16 @@ RULES: tuple[checks.Rule, ...] = (
   checks.folder('tokenizer.path', *readings.ENTRY_FILES),
   checks.folder('model.path', 'config.json'),
   checks.folder('rl.critic_path', 'config.json'),
+  checks.folder('model.lora.path', 'adapter_config.json'),
   checks.Rule(('rl.critic_path',), model_checks.critic_fits, 'run'),
+  checks.Rule(
+    ('rl.critic_path', 'model.lora.rank'), model_checks.critic_beside_adapters
+  ),
+  checks.Rule(
+    ('model.lora.rank', 'model.path', 'sft.epochs'),
+    model_checks.base_is_filled,
+    'run',
+  ),
   checks.Rule(('tasks_dir',), task_checks.tasks_dir),
   checks.Rule(
     ('tasks.heldin', 'tasks.heldout', 'rl.tasks'), task_checks.chosen_tasks
@@ -179,4 +188,7 @@ RULES: tuple[checks.Rule, ...] = (
   ),
   model_checks.weights_fit('model.path'),
   model_checks.weights_fit('rl.critic_path'),
+  checks.Rule(
+    ('model.lora.path', 'model.path'), model_checks.adapters_fit, 'devices'
+  ),
 )

@@ -43,6 +43,7 @@ SECTIONS: Mapping[str, type[Section]] = {
   'tokenizer': models.TokenizerOptions,
   'model': models.ModelOptions,
   'model.hf': models.HfOptions,
+  'model.lora': models.LoraOptions,
   'mesh': models.MeshOptions,
   'sft': stages.SftConfig,
   'rollout': RolloutOptions,

@@ -95,8 +95,14 @@ def _put(record: dict, name: str, value: object) -> None:
 
 
 def config_sha(config: ConfigDict) -> str:
-  """Returns the first 16 hex digits of the SHA-256 of `config_record`."""
-  text = json.dumps(config_record(config), sort_keys=True)
+  """Returns the first 16 hex digits of the SHA-256 of `config_record`.
+
+  Without adapters their options do not count: it is what it was before there were any.
+  """
+  record = config_record(config)
+  if not record.get('model', {}).get('lora', {}).get('rank'):
+    record.get('model', {}).pop('lora', None)
+  text = json.dumps(record, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -295,6 +295,7 @@ class LearnerConfig(LearnerOptions):
     adam_b1, adam_b2: of AdamW.
     row_tokens: row lengths allowed, each a static shape.
     max_nonfinite: updates in a row that may be skipped for their gradients.
+    full_sft: fine-tuning trains all weights of a model that has adapters in RL.
 
   Raises ValueError for what does not fit.
   """
@@ -309,6 +310,7 @@ class LearnerConfig(LearnerOptions):
   adam_b2: float = 0.999
   row_tokens: tuple[int, ...] = batching.DEFAULT_ROW_TOKENS
   max_nonfinite: int = 5
+  full_sft: bool = False
 
   def __post_init__(self):
     super().__post_init__()

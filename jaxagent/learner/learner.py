@@ -36,6 +36,9 @@ class Learner:
   with the same tokenizer, and what makes its weights on their places. `start_sft` turns to fine-tuning (only the policy
   and its own optimizer then exist in `state()`); `start_rl` turns back, with
   reference and value model made anew from the policy of that moment.
+
+  Of a model with adapters these alone are trained; with `config.full_sft` a new learner
+  is ready for fine-tuning all weights, and `start_rl` puts adapters on them.
   """
 
   def __init__(
@@ -65,19 +68,27 @@ class Learner:
     self._counters = {'updates': 0, 'sft_steps': 0}
     self._skips = Skips(config.max_nonfinite)
     self._kl = _kl_controller(config)
-    self._begin('rl')
+    self._begin('sft' if self._roles.is_full else 'rl')
 
   # Roles
 
   @property
   def policy_params(self) -> Any:
-    """The policy as `init_decoder` gives it: nested state on the mesh."""
+    """The policy as `init_decoder` gives it: nested state on the mesh.
+
+    Adapters are merged.
+    """
     return self._roles.policy_params
 
   @property
   def graphdef(self) -> Any:
-    """The policy's graph definition."""
-    return self._roles.policy_layout.graphdef
+    """The graph definition of `policy_params`."""
+    return self._roles.graphdef
+
+  @property
+  def sampled_config(self) -> models.ModelConfig:
+    """The model of `policy_params`: `model_config` without adapters."""
+    return self._roles.sampled
 
   @property
   def value_params(self) -> Any:
@@ -166,12 +177,28 @@ class Learner:
     self._counters = {k: int(v) for k, v in counters.items()}
 
   def host_state(self) -> dict[str, Any]:
-    """JSON-able part: how many bad updates in a row, shapes seen."""
-    return {
+    """JSON-able part: how many bad updates in a row, shapes seen; adapters' base."""
+    state = {
       'phase': self._phase,
       'nonfinite_in_a_row': dict(self._skips.in_a_row),
       'shapes': sorted(list(s) for s in self._packer.shapes),
     }
+    adapters = self._roles.adapters()
+    return state | ({'adapters': adapters} if adapters else {})
+
+  def misfit(self, state: Mapping[str, Any]) -> str:
+    """Why a checkpoint with this host state is of other adapters; '' if it is not."""
+    saved, own = state.get('adapters'), self._roles.adapters()
+    if saved == own:
+      return ''
+    if not saved or not own:
+      has = {True: 'adapters', False: 'all weights'}
+      return f'it has {has[bool(saved)]}, and {has[bool(own)]} are trained here'
+    return '; '.join(
+      f"the adapters' {name} was {saved.get(name)!r} and is {own[name]!r} here"
+      for name in own
+      if saved.get(name) != own[name]
+    )
 
   def load_host_state(self, state: Mapping[str, Any]) -> None:
     """Takes over what `host_state()` gave."""

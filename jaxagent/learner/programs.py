@@ -101,6 +101,7 @@ class Programs:
       temperature=self.config.temperature,
       chunk_rows=self.config.chunk_rows,
       with_entropy=entropy,
+      frozen=bool(frozen),
     )
     if ent is not None:
       ent = jnp.roll(ent, 1, axis=1)

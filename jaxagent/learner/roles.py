@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxagent import models
-from jaxagent.devices import sharding
+from jaxagent.devices import accelerator, sharding
 from jaxagent.learner import programs, weights
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.offload import HOST, Offload
+from jaxagent.models import identity, lora
 
 # From (path, shape) of a weight to its sharding; see `sharding.parameter_place`.
 PlaceOf = Callable[[Sequence[Any], Sequence[int]], Any]
@@ -22,9 +24,8 @@ PlaceOf = Callable[[Sequence[Any], Sequence[int]], Any]
 Critic = tuple[models.ModelConfig, Callable[[PlaceOf], Any]]
 
 _HEAD, _TRUNK = 'head', 'trunk/'  # paths of a value model
-_ARRAYS = (
-  'policy', 'frozen', 'opt', 'value', 'value_frozen', 'value_opt', 'reference'
-)  # fmt: skip
+# What a checkpoint holds: a base stays where it is.
+_ARRAYS = ('policy', 'opt', 'value', 'value_opt', 'reference')
 
 
 class Roles:
@@ -34,6 +35,12 @@ class Roles:
   value model besides, both made from the policy of that moment; the value
   model's trunk from `critic`, where that is given: its weights are made each time
   that RL begins, and nothing keeps a second copy of them.
+
+  Of a model with adapters these are trained, over one frozen base that policy,
+  reference and value model share: `frozen`. With `config.full_sft` fine-tuning trains
+  all weights, and RL makes the base of them.
+
+  base: digest of that base, '' without adapters.
   """
 
   def __init__(
@@ -53,13 +60,51 @@ class Roles:
     self.model_config, self.config, self.mesh = model_config, config, mesh
     self._offload = Offload(config.offload, mesh)
     self.place: dict[str, Any] = {}
+    self._seed = seed
+    self.policy: weights.Flat
+    # What is trained now; changes where RL makes a base of what SFT has trained.
+    self._trained = model_config
+    if model_config.lora_rank and config.full_sft:
+      self._trained = model_config.replace(lora_rank=0, param_dtype='float32')
     self._make_policy(policy_params, seed)
-    self.start_rl()
+    self._sampled = self.policy_layout
+    if model_config.lora_rank:
+      made = models.abstract_decoder(self.sampled)
+      self._sampled = weights.flatten(*made)[0]
+    if self.is_full:
+      self.start_sft(config)
+    else:
+      self.start_rl()
+
+  @property
+  def sampled(self) -> models.ModelConfig:
+    """The model of `policy_params`, which has no adapters."""
+    return self.model_config.replace(lora_rank=0)
+
+  @property
+  def is_full(self) -> bool:
+    """Whether all weights are trained that later become a base."""
+    return self._trained != self.model_config
+
+  @property
+  def graphdef(self) -> Any:
+    """The graph definition of `policy_params`."""
+    return self._sampled.graphdef
 
   @property
   def policy_params(self) -> Any:
-    """The policy as `init_decoder` gives it: nested state on the mesh."""
-    return self.policy_layout.state(self.policy, self.frozen)
+    """The policy as `init_decoder` gives it: nested state on the mesh.
+
+    Adapters are merged, by a new array for each kernel that has one.
+    """
+    policy = self.policy
+    if self.is_full:  # as the base will be
+      policy = weights.rounded(policy, self.model_config.param_dtype)
+    elif self._merge is not None:
+      policy = self._merge(
+        {p: self.frozen[p] for p in self._adapted}, self.policy
+      )
+    return self._sampled.state(policy, self.frozen)
 
   @property
   def value_params(self) -> Any:
@@ -69,7 +114,15 @@ class Roles:
     return self.value_layout.state(self.value, self.value_frozen)
 
   def start_sft(self, config: LearnerConfig) -> None:
-    """A fresh optimizer for the policy, which is then alone."""
+    """A fresh optimizer for the policy, which is then alone.
+
+    Raises ValueError where RL has made a base of what SFT should train.
+    """
+    if self.config.full_sft and self.base:
+      raise ValueError(
+        'all weights were to be fine-tuned, but adapters are trained on them by now; '
+        'make a new learner.'
+      )
     self._clear()
     self.optimizer = programs.Optimizer(
       config,
@@ -78,11 +131,15 @@ class Roles:
       self.policy,
     )
     self.opt = self._fresh('policy', self.optimizer, self.policy)
+    if self.is_full:
+      self._make_programs()
 
   def start_rl(self) -> None:
     """Fresh optimizers; reference and value from the policy of now."""
     config = self.config
     self._clear()
+    if self.is_full:
+      self._make_base()
     if config.uses_reference:
       kept = config.reference_dtype
       copied = weights.copy(self.policy, None if kept == 'float32' else kept)
@@ -97,8 +154,11 @@ class Roles:
       self.policy,
     )
     self.opt = self._fresh('policy', self.optimizer, self.policy)
+    self._make_programs()
+
+  def _make_programs(self) -> None:
     self.programs = programs.Programs(
-      config, self.mesh, self.policy_layout, self.value_layout, self.place
+      self.config, self.mesh, self.policy_layout, self.value_layout, self.place
     )
 
   def _clear(self) -> None:
@@ -116,14 +176,24 @@ class Roles:
     restarted = self.value_optimizer.restarted(opt)
     self.value_opt = self._offload.away('value_optimizer', restarted)
 
+  def _make_base(self) -> None:
+    """Freezes the weights, in the precision of a base, under fresh adapters."""
+    base = weights.rounded(self.policy, self.model_config.param_dtype)
+    state = self.policy_layout.state(base, {})
+    self.policy = {}
+    self._trained = self.model_config
+    self._make_policy(
+      lora.add_lora(self.model_config, state, seed=self._seed)[2], self._seed
+    )
+
   def _make_policy(self, params: Any, seed: int) -> None:
-    made = models.abstract_decoder(self.model_config)
+    made = models.abstract_decoder(self._trained)
     self.policy_layout, train, frozen = weights.flatten(*made)
     self.place['policy'] = sharding.parameter_shardings(train, self.mesh)
     self.place['frozen'] = sharding.parameter_shardings(frozen, self.mesh)
     place = self.place['policy'] | self.place['frozen']
     if params is None:
-      flat = weights.drawn(self.model_config, seed, place)
+      flat = weights.drawn(self._trained, seed, place)
     else:
       flat = weights.by_path(params)
       _check_shapes(train | frozen, flat)
@@ -133,6 +203,18 @@ class Roles:
     self.frozen = sharding.put(
       {p: flat[p] for p in frozen}, self.place['frozen']
     )
+    self._note_adapters()
+
+  def _note_adapters(self) -> None:
+    """Makes the program that merges adapters, and takes the digest of their base."""
+    model, self.base, self._merge = self._trained, '', None
+    factors = [p for p in self.policy if p.endswith('lora_a')]
+    self._adapted = [p.removesuffix('lora_a') + 'kernel' for p in factors]
+    if not factors:
+      return
+    self.base = identity.digest(model, self.frozen)
+    kernels = {p: self.place['frozen'][p] for p in self._adapted}
+    self._merge = merge_program(model, kernels, self.place['policy'])
 
   def _make_value(self) -> None:
     config = self._critic[0] if self._critic else self.model_config
@@ -148,14 +230,14 @@ class Roles:
       del made
     else:
       policy = self.policy | self.frozen
-      flat = weights.copy({p: policy[p.removeprefix(_TRUNK)] for p in trunk})
+      own = {p: policy[p.removeprefix(_TRUNK)] for p in trunk}
+      flat = weights.copy({p: own[p] for p in own if p in train})
+      flat |= {p: own[p] for p in frozen}  # the policy's base itself
     _check_shapes(trunk, {p: flat[p] for p in flat if p in trunk})
     # The value of every state is 0 at first, and the trunk is not shaken.
     flat[_HEAD] = jnp.zeros(train[_HEAD].shape, train[_HEAD].dtype)
     value = sharding.put({p: flat[p] for p in train}, self.place['value'])
-    self.value_frozen = sharding.put(
-      {p: flat[p] for p in frozen}, self.place['value_frozen']
-    )
+    self.value_frozen = {p: flat[p] for p in frozen}
     del flat
     self.value_optimizer = programs.Optimizer(
       self.config,
@@ -238,13 +320,10 @@ class Roles:
   # State
 
   def state(self) -> dict[str, Any]:
-    """Arrays of a checkpoint, by role and optimizer."""
-    tree = {
-      'policy': {**self.policy, **self.frozen},
-      'opt': self.opt,
-    }
+    """Arrays of a checkpoint, by role and optimizer: what is trained, no base."""
+    tree = {'policy': dict(self.policy), 'opt': self.opt}
     if self.value is not None:
-      tree['value'] = {**self.value, **self.value_frozen}
+      tree['value'] = dict(self.value)
       tree['value_opt'] = self.value_opt
     if self.reference is not None:
       tree['reference'] = self.reference
@@ -260,7 +339,6 @@ class Roles:
     put, place = sharding.put, self.place
     policy = tree['policy']
     self.policy = put({k: policy[k] for k in self.policy}, place['policy'])
-    self.frozen = put({k: policy[k] for k in self.frozen}, place['frozen'])
     self.opt = self._kept(
       'policy_optimizer', tree['opt'], self.optimizer.sharding
     )
@@ -268,9 +346,6 @@ class Roles:
       value = tree['value']
       trained = {k: value[k] for k in self.value}
       self.value = self._kept('value', trained, place['value'])
-      self.value_frozen = put(
-        {k: value[k] for k in self.value_frozen}, place['value_frozen']
-      )
       self.value_opt = self._kept(
         'value_optimizer', tree['value_opt'], self.value_optimizer.sharding
       )
@@ -279,11 +354,36 @@ class Roles:
         'reference', dict(tree['reference']), place['policy']
       )
 
+  def adapters(self) -> dict[str, Any] | None:
+    """Returns what a checkpoint's arrays belong to, JSON-able; None without adapters."""
+    if not self.base:
+      return None
+    return {
+      'rank': self.model_config.lora_rank,
+      'alpha': self.model_config.lora_alpha,
+      'targets': list(self.model_config.lora_targets),
+      'base': self.base,
+    }
+
   def _kept(self, name: str, tree: Any, place: Any) -> Any:
     """A role of a saved state where it is kept, by way of no other memory."""
     if name in self.config.offload:
       place = jax.tree.map(lambda s: s.with_memory_kind(HOST), place)
     return sharding.put(tree, place)
+
+
+def merge_program(
+  model: models.ModelConfig,
+  kernels: Mapping[str, Any],
+  adapters: Mapping[str, Any],
+) -> Callable[..., weights.Flat]:
+  """The program from (kernels, adapters) to merged kernels; its arguments: places."""
+  merge = functools.partial(
+    lora.merged_kernels, scale=model.lora_alpha / model.lora_rank
+  )
+  return accelerator.in_turns(
+    jax.jit(merge, in_shardings=(kernels, adapters), out_shardings=kernels)
+  )
 
 
 def _check_critic(

@@ -66,6 +66,13 @@ def copy(flat: Flat, dtype: str | None = None) -> Flat:
   return jax.tree.map(lambda x: jnp.array(x, dtype, copy=True), flat)
 
 
+def rounded(flat: Flat, dtype: str) -> Flat:
+  """The weights in a dtype; the same arrays where they have it."""
+  return {
+    p: v if v.dtype == dtype else v.astype(dtype) for p, v in flat.items()
+  }
+
+
 def drawn(config: models.ModelConfig, seed: int, place: dict[str, Any]) -> Flat:
   """Random weights of a decoder, each made on the devices that keep its parts.
 

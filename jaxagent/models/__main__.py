@@ -4,7 +4,9 @@ import --model HF_DIR --out DIR            checks, converts, saves (orbax)
 export --model DIR --out HF_DIR            back to a sharded HF folder; DIR
        is what `import` wrote, or the work directory of a run (its newest RL
        policy, else its SFT policy, or that of --stage; best: the RL policy with
-       the best validation, which rl.keep_best keeps)
+       the best validation, which rl.keep_best keeps). Adapters are merged; with
+       --adapter a PEFT folder is written, and in its folder base the model that
+       they belong to, where that is not the folder of model.path
 score  --model HF_DIR --tokens F.npy --out G.npy
        log-prob of each token given its prefix, [B, T] -> [B, T-1]
 """
@@ -12,9 +14,11 @@ score  --model HF_DIR --tokens F.npy --out G.npy
 from __future__ import annotations
 
 import argparse
+import functools
 import pathlib
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,10 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxagent.checkpoint import CheckpointError, CheckpointManager
+from jaxagent.checkpoint import CheckpointError, CheckpointManager, Restored
 from jaxagent.devices import sharding
 from jaxagent.files import disk, model_files, readings
-from jaxagent.models import hf
+from jaxagent.models import hf, identity, lora
 from jaxagent.models.config import DTYPES, ModelConfig
 from jaxagent.models.decoder import abstract_decoder
 from jaxagent.models.logprobs import token_logprobs
@@ -67,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     if name == 'export':
       command.add_argument('--max_shard_mb', type=int, default=4096)
       command.add_argument('--stage', choices=(*STAGES, BEST), default=None)
+      command.add_argument('--adapter', action='store_true')
     if name == 'score':
       command.add_argument('--tokens', required=True, type=disk.user_path)
       command.add_argument('--temperature', type=float, default=1.0)
@@ -106,17 +111,43 @@ def _export(args: argparse.Namespace) -> None:
     config, params = _imported(args.model)
     tokenizer, origin, temperature = args.model, args.model, 1.0
     texts = iter(())
+  if args.adapter and not config.lora_rank:
+    raise ValueError(
+      f'{origin} has no adapters: all of its weights were trained; leave out '
+      '--adapter.'
+    )
   readings.check_readers(tokenizer, config.to_hf(), texts)
-  hf.save_hf(
-    args.out,
-    config,
-    params,
+  save = functools.partial(
+    hf.save_hf,
     dtype=args.dtype,
     max_shard_bytes=args.max_shard_mb << 20,
     tokenizer=tokenizer,
     temperature=temperature,
   )
+  if args.adapter:
+    _export_adapter(args, config, params, save)
+    print(f'adapters of rank {config.lora_rank} from {origin} to {args.out}')
+    return
+  save(args.out, config, params)
   print(f'{config.num_params():,} weights from {origin} to {args.out}')
+
+
+def _export_adapter(
+  args: argparse.Namespace,
+  config: ModelConfig,
+  params: nnx.State,
+  save: Callable[..., Any],
+) -> None:
+  """Writes a PEFT folder, and the base in it where no other folder holds it."""
+  _must_be_new(args.out)
+  base = lora.split_lora(params)[1]
+  noted = hf.read_adapters(args.model / 'model')
+  named = noted['base'] if 'sft' in noted['stages'] else ''
+  if not named:
+    named = str(args.out.absolute() / 'base')
+    save(pathlib.Path(named), config.replace(lora_rank=0), base)
+  flat = {sharding.path_of(p): v for p, v in _leaves(base)}
+  lora.save_peft(args.out, config, params, named, identity.digest(config, flat))
 
 
 def _temperature(work: pathlib.Path) -> float:
@@ -161,21 +192,29 @@ def _imported(folder: pathlib.Path):
   return config, abstract
 
 
+def _leaves(tree: Any) -> list[tuple[Any, Any]]:
+  """(path, leaf) of each."""
+  return jax.tree_util.tree_flatten_with_path(tree)[0]
+
+
 def _trained(work: pathlib.Path, stage: str | None):
-  """(config, weights, checkpoint) of a run's newest policy, or its best."""
+  """(config, weights, checkpoint) of a run's newest policy, or its best.
+
+  Adapters have the base that they were trained on beside them.
+  """
   config = hf.read_config(work / 'model')
-  _, abstract = abstract_decoder(config)
-  leaves, tree = jax.tree_util.tree_flatten_with_path(abstract)
-  wanted = {sharding.path_of(path): leaf for path, leaf in leaves}
+  stages = hf.read_adapters(work / 'model').get('stages', ())
   for name in (stage,) if stage else STAGES:
     folder = work / ('rl' if name == BEST else name) / 'checkpoints'
     manager = CheckpointManager(folder)
     found = manager.best() if name == BEST else manager.latest()
     if found is not None:
-      arrays = manager.read(found.step, wanted, 'policy')
-      policy = [arrays[path] for path in wanted]
       where = manager.path(found.step)
-      return config, jax.tree.unflatten(tree, policy), where
+      if ('sft' if name == 'sft' else 'rl') in stages:
+        return config, _with_base(work, config, manager, found), where
+      if config.lora_rank:  # all weights were trained in this stage
+        config = config.replace(lora_rank=0, param_dtype='float32')
+      return config, _read(config, manager, found.step), where
   if stage == BEST:
     raise FileNotFoundError(
       f'{work} keeps no best checkpoint: it was not trained with '
@@ -186,6 +225,57 @@ def _trained(work: pathlib.Path, stage: str | None):
     f'{work} holds no checkpoint of {stage or " or ".join(STAGES)} yet; train '
     'first, or choose another --stage.'
   )
+
+
+def _read(
+  config: ModelConfig, manager: CheckpointManager, step: int
+) -> nnx.State:
+  """The policy of a checkpoint; of a model with adapters its base are shapes."""
+  abstract = abstract_decoder(config)[1]
+  leaves = {sharding.path_of(path): leaf for path, leaf in _leaves(abstract)}
+  wanted = {
+    p: v for p, v in leaves.items() if not config.lora_rank or 'lora_' in p
+  }
+  leaves |= manager.read(step, wanted, 'policy')
+  return jax.tree.unflatten(jax.tree.structure(abstract), list(leaves.values()))
+
+
+def _with_base(
+  work: pathlib.Path,
+  config: ModelConfig,
+  manager: CheckpointManager,
+  found: Restored,
+) -> nnx.State:
+  """Adapters of a checkpoint over their base; ValueError where it is another one."""
+  noted = hf.read_adapters(work / 'model')
+  plain = config.replace(lora_rank=0)
+  sft = CheckpointManager(work / 'sft' / 'checkpoints')
+  last = None if 'sft' in noted['stages'] else sft.latest()
+  if last is not None:
+    whole, where = plain.replace(param_dtype='float32'), sft.path(last.step)
+    base = jax.tree.map(
+      lambda leaf: leaf.astype(config.param_dtype),
+      _read(whole, sft, last.step),
+    )
+  elif noted['base']:
+    where = noted['base']
+    base = hf.load_hf(
+      where, scan_layers=config.scan_layers, param_dtype=config.param_dtype
+    )[-1]
+  else:
+    raise FileNotFoundError(
+      f'{work} holds no checkpoint of sft, which is the base of its adapters; copy '
+      'the folder sft of the run back.'
+    )
+  flat = {sharding.path_of(path): leaf for path, leaf in _leaves(base)}
+  saved = found.host['learner']['adapters']['base']
+  if (own := identity.digest(config, flat)) != saved:
+    raise ValueError(
+      f'{manager.path(found.step)} has adapters of another base (digest {saved}) than '
+      f'{where} ({own}); copy the base of the run back.'
+    )
+  adapters = lora.split_lora(_read(config, manager, found.step))[0]
+  return nnx.merge_state(adapters, base)
 
 
 def _score(args: argparse.Namespace) -> None:

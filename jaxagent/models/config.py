@@ -17,6 +17,8 @@ from jaxagent.files import model_files
 MODEL_TYPES = ('qwen2', 'qwen3')
 REMAT = ('none', 'full', 'dots', 'dots_no_batch', 'attention')
 DTYPES = ('float32', 'bfloat16')
+# Kernels of a layer that may have adapters.
+LORA_TARGETS = ('q', 'k', 'v', 'o', 'gate', 'up', 'down')
 # Of attention, `jaxagent.models.attention`.
 KERNELS = ('auto', 'mapped', 'xla', 'cudnn', 'splash')
 
@@ -80,7 +82,8 @@ class ModelConfig:
   `qk_norm`: RMSNorm of each query and key head (qwen3).
   `scan_layers`: one compiled layer scanned (pays on accelerators) or all
   unrolled (11-24 % faster on the CPU).
-  `dtype`: of the computation; `param_dtype`: of the stored weights.
+  `dtype`: of the computation; `param_dtype`: of the stored weights, but for
+  adapters, which are float32.
   """
 
   vocab_size: int
@@ -109,7 +112,7 @@ class ModelConfig:
   attention: str = 'auto'
   lora_rank: int = 0
   lora_alpha: float = 64.0
-  lora_targets: tuple[str, ...] = ('q', 'k', 'v', 'o', 'gate', 'up', 'down')
+  lora_targets: tuple[str, ...] = LORA_TARGETS
 
   def __post_init__(self):
     _one_of('model_type', self.model_type, MODEL_TYPES)

@@ -33,7 +33,7 @@ def _normal(
 
 
 class LoraParam(nnx.Param):
-  """A trained low-rank factor beside a frozen kernel."""
+  """A trained low-rank factor, float32, beside a frozen kernel."""
 
 
 class Linear(nnx.Module):
@@ -57,14 +57,16 @@ class Linear(nnx.Module):
       _normal(rngs.params(), (d_in, d_out), config.initializer_range, dtype)
     )
     self.bias = nnx.Param(jnp.zeros((d_out,), dtype)) if bias else None
+    # Beside adapters no kernel is trained, whether it has one or not.
+    self.frozen = config.lora_rank > 0
     self.scale = 0.0
     if lora:
       rank = config.lora_rank
       self.scale = config.lora_alpha / rank
-      down = nnx.initializers.he_uniform()(rngs.params(), (d_in, rank), dtype)
-      self.lora_a = LoraParam(down)
+      draw = nnx.initializers.he_uniform()
+      self.lora_a = LoraParam(draw(rngs.params(), (d_in, rank), jnp.float32))
       # Zero, so that a fresh adapter changes nothing.
-      self.lora_b = LoraParam(jnp.zeros((rank, d_out), dtype))
+      self.lora_b = LoraParam(jnp.zeros((rank, d_out), jnp.float32))
 
   def __call__(self, x: jax.Array) -> jax.Array:
     return together(x, self)[0]
@@ -91,6 +93,7 @@ def together(x: jax.Array, *linears: Linear) -> list[jax.Array]:
       [one.kernel[...] for one in group],
       [one.bias if one.bias is None else one.bias[...] for one in group],
       [one.axes for one in group],
+      group[0].frozen,
     )
     out += [one.adapted(x, y) for one, y in zip(group, made)]
   return out
@@ -312,7 +315,12 @@ class Decoder(nnx.Module):
     tokens, positions = jnp.asarray(tokens), jnp.asarray(positions)
     tokens = placement.constrain(tokens.reshape(-1), 'rows')
     positions = placement.constrain(positions.reshape(-1), 'rows')
-    x = products.lookup(self.embed[...], tokens, self.config.dtype)
+    x = products.lookup(
+      self.embed[...],
+      tokens,
+      self.config.dtype,
+      frozen=self.config.lora_rank > 0,
+    )
     return x, rope(positions, self.config)
 
   def _layer_list(self) -> Sequence[Layer]:

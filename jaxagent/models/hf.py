@@ -10,7 +10,7 @@ import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -353,23 +353,63 @@ def hf_tensors(
   return tensors
 
 
-def write_config(folder: pathlib.Path, config: ModelConfig) -> None:
-  """`config.json` and, beside it, how we run the model."""
+def write_config(
+  folder: pathlib.Path,
+  config: ModelConfig,
+  *,
+  stages: Sequence[str] = (),
+  base: str = '',
+) -> None:
+  """`config.json` and, beside it, how we run the model.
+
+  stages, base: of a model with adapters, the stages that train them and the folder
+  that training begins from.
+  """
   folder.mkdir(parents=True, exist_ok=True)
   _write_json(folder / 'config.json', config.to_hf())
-  run = {'scan_layers': config.scan_layers, 'param_dtype': config.param_dtype}
+  run: dict[str, Any] = {
+    'scan_layers': config.scan_layers,
+    'param_dtype': config.param_dtype,
+  }
+  if config.lora_rank:
+    run['adapters'] = {
+      'rank': config.lora_rank,
+      'alpha': config.lora_alpha,
+      'targets': list(config.lora_targets),
+      'stages': list(stages),
+      'base': base,
+    }
   _write_json(folder / RUN_FILE, run)
 
 
 def read_config(folder: pathlib.Path) -> ModelConfig:
-  """Reads what `write_config` wrote; FileNotFoundError names the remedy."""
+  """Reads what `write_config` wrote, adapters too.
+
+  FileNotFoundError names the remedy.
+  """
+  run = _read_run(folder)
+  if has := run.pop('adapters', None):
+    run |= {
+      'lora_rank': has['rank'],
+      'lora_alpha': has['alpha'],
+      'lora_targets': tuple(has['targets']),
+    }
+  return ModelConfig.from_hf(folder, **run)
+
+
+def read_adapters(folder: pathlib.Path) -> dict[str, Any]:
+  """Returns what `write_config` noted of adapters: stages, base, ...; {} without."""
+  return _read_run(folder).get('adapters', {})
+
+
+def _read_run(folder: pathlib.Path) -> dict[str, Any]:
   file = folder / RUN_FILE
   if not file.is_file():
     raise FileNotFoundError(
       f'no {file}: give a folder that `import` wrote or the work directory of '
       'a run.'
     )
-  return ModelConfig.from_hf(folder, **model_files.read_json(file))
+  return model_files.read_json(file)
 
 
 def _write_json(file: pathlib.Path, value: Any) -> None:

@@ -27,12 +27,13 @@ def token_logprobs(
   temperature: float | jax.Array = 1.0,
   chunk_rows: int = 1024,
   with_entropy: bool = False,
+  frozen: bool = False,
 ) -> tuple[jax.Array, jax.Array | None]:
   """log softmax(hidden @ unembed.T / temperature)[target], in float32.
 
   hidden [..., D] (any leading shape), unembed [V, D], targets int [...]
   -> (logp [...], entropy [...] in nats or None). Differentiable in hidden
-  and unembed; at most [chunk_rows, V] logits exist at once on a device, on a mesh of
+  and, unless `frozen`, in unembed; at most [chunk_rows, V] logits exist at once on a device, on a mesh of
   its own rows, with `tensor` of its own part of the vocabulary. The caller shifts:
   `hidden[:, :-1]` predicts `tokens[:, 1:]`.
   """
@@ -44,7 +45,12 @@ def token_logprobs(
   if chunk_rows < 1:
     raise ValueError(f'chunk_rows={chunk_rows} must be at least 1.')
   logp, entropy = _chunked(
-    (placement.here(), chunk_rows, with_entropy, str(unembed.dtype)),
+    (
+      placement.here(),
+      chunk_rows,
+      with_entropy,
+      '' if frozen else str(unembed.dtype),
+    ),
     hidden,
     unembed,
     targets,
@@ -187,9 +193,11 @@ def _backward(how: Any, saved: Any, grads: Any):
   run = functools.partial(_local_backward, how, table.shape)
   if place is not None:
     ins, rows = _parts(place, hidden, table, targets)
-    outs = ins[0], place.stored(_TABLE, table.shape)
+    outs = ins[0], place.stored(_TABLE, table.shape) if stored else None
     run = place.on_parts(run, (*ins, PartitionSpec(), rows, rows, rows), outs)
   d_hidden, d_table = run(hidden, table, targets, temperature, lse, *grads)
+  if not stored:  # the table is frozen
+    return d_hidden, None, None, jnp.zeros_like(temperature)
   if place is None:
     d_table = d_table.astype(table.dtype)  # as the gradient of any other weight
   else:
@@ -209,8 +217,11 @@ def _local_backward(
   temperature: jax.Array | float,
   *rows,
 ):
-  """(d hidden, d table); the table's is summed over chunks, then over devices."""
-  place, chunk_rows, with_entropy, _ = how
+  """(d hidden, d table); the table's is summed over chunks, then over devices.
+
+  None in its place where the table is frozen.
+  """
+  place, chunk_rows, with_entropy, stored = how
   index = jnp.arange(table.shape[0]) + (
     place.first_of(len(table)) if place else 0
   )
@@ -225,12 +236,14 @@ def _local_backward(
       ent = -_sum(place, probs * logp)[:, None]
       d_logits -= g_ent[:, None] * probs * (logp + ent)
     d_logits = (d_logits / temperature).astype(h.dtype)
-    d_table = jax.lax.dot_general(
-      d_logits,
-      h,
-      (((0,), (0,)), ((), ())),
-      preferred_element_type=jnp.float32,
-    )
+    d_table = None
+    if stored:
+      d_table = jax.lax.dot_general(
+        d_logits,
+        h,
+        (((0,), (0,)), ((), ())),
+        preferred_element_type=jnp.float32,
+      )
     d_hidden = d_logits @ table
     return (place.over_tensor(d_hidden) if place else d_hidden), d_table
 
@@ -240,6 +253,8 @@ def _local_backward(
   )
   if args[0].shape[0] == 1:
     d_hidden, d_table = body([a[0] for a in args])
+  elif not stored:
+    d_hidden, d_table = jax.lax.map(body, args)
   else:
 
     def accumulate(total: Any, chunk: Any):
@@ -248,7 +263,7 @@ def _local_backward(
 
     start = jnp.zeros(table.shape, jnp.float32)
     d_table, d_hidden = jax.lax.scan(accumulate, start, args)
-  if place:
+  if place and stored:
     d_table = place.total(d_table, _TABLE, shape)
   d_hidden = d_hidden.reshape(-1, hidden.shape[-1])[: len(wide)]
   return d_hidden.reshape(hidden.shape), d_table

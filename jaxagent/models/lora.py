@@ -1,12 +1,15 @@
 """Low-rank adapters (paper 001 uses rank 32): y = x W + (alpha/r) (x A) B.
 
-The base is frozen, A and B are trained. For rollouts they are merged into
-the kernels; on disk they take PEFT's format (huggingface/peft).
+The base is frozen, A and B are trained in float32. For rollouts they are merged
+into the kernels; on disk they take PEFT's format (huggingface/peft).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
+import math
 import pathlib
 import re
 from collections.abc import Mapping
@@ -36,6 +39,8 @@ _PEFT = {
   'down': 'mlp.down_proj',
 }
 _PREFIX = 'base_model.model.model.layers'
+# Beside adapter_config.json: the digest of the base (`jaxagent.models.identity`).
+BASE_FILE = 'base.json'
 # Options of PEFT's LoraConfig (0.21) that change nothing in what a finished
 # adapter computes, whatever their value.
 _PEFT_INERT = frozenset(
@@ -43,7 +48,7 @@ _PEFT_INERT = frozenset(
   megatron_core qalora_group_size revision runtime_config""".split()
 )
 _PEFT_READ = frozenset(
-  'exclude_modules lora_alpha peft_type r target_modules'.split()
+  'exclude_modules lora_alpha peft_type r target_modules use_rslora'.split()
 )
 # Those that are plain at these values; any other one, unknown ones too, must be
 # null, false or empty. Of the ways to begin, these leave the base as it is
@@ -106,6 +111,39 @@ def add_lora(
   return config, graphdef, nnx.from_flat_state(leaves)
 
 
+def merged_kernel(
+  kernel: jax.Array, a: jax.Array, b: jax.Array, scale: float
+) -> jax.Array:
+  """kernel [.., in, out] + scale a b in float32, rounded to the kernel's type once.
+
+  a [.., in, r], b [.., r, out]. Of scanned layers one after another, so that one
+  layer alone is there in float32.
+  """
+  if kernel.ndim > 2:
+    one = functools.partial(merged_kernel, scale=scale)
+    return jax.lax.map(lambda each: one(*each), (kernel, a, b))
+  wide = jnp.float32
+  delta = jnp.dot(a.astype(wide), b.astype(wide), precision='highest')
+  return (kernel.astype(wide) + scale * delta).astype(kernel.dtype)
+
+
+_merged_kernel = jax.jit(merged_kernel, static_argnums=3)
+
+
+def merged_kernels(
+  kernels: Mapping[str, jax.Array],
+  adapters: Mapping[str, jax.Array],
+  scale: float,
+) -> dict[str, jax.Array]:
+  """`merged_kernel` of each path of `kernels` that `adapters` has factors for."""
+  out = {}
+  for path, kernel in kernels.items():
+    at = path.removesuffix('kernel')
+    a, b = adapters[f'{at}lora_a'], adapters[f'{at}lora_b']
+    out[path] = merged_kernel(kernel, a, b, scale)
+  return out
+
+
 def merge_lora(
   config: ModelConfig, params: nnx.State
 ) -> tuple[ModelConfig, nnx.GraphDef, nnx.State]:
@@ -117,14 +155,8 @@ def merge_lora(
     if path[-1] in ('lora_a', 'lora_b'):
       continue
     if (*path[:-1], 'lora_a') in flat and path[-1] == 'kernel':
-      a = flat[*path[:-1], 'lora_a'][...].astype(jnp.float32)
-      b = flat[*path[:-1], 'lora_b'][...].astype(jnp.float32)
-      # Leading layer axis of a scanned stack included.
-      delta = jnp.einsum('...ir,...ro->...io', a, b)
-      kernel = leaf[...]
-      leaf = leaf.replace(
-        (kernel.astype(jnp.float32) + scale * delta).astype(kernel.dtype)
-      )
+      a, b = flat[*path[:-1], 'lora_a'], flat[*path[:-1], 'lora_b']
+      leaf = leaf.replace(_merged_kernel(leaf[...], a[...], b[...], scale))
     leaves[path] = leaf
   config = config.replace(lora_rank=0)
   graphdef = abstract_decoder(config)[0]
@@ -136,13 +168,18 @@ def save_peft(
   config: ModelConfig,
   params: nnx.State,
   base_model: str = '',
+  base_digest: str = '',
 ) -> pathlib.Path:
-  """Writes adapter_config.json and adapter_model.safetensors."""
+  """Writes adapter_config.json and adapter_model.safetensors, in float32.
+
+  base_model, base_digest: folder and digest of the base; the digest goes into a file
+  of its own, which PEFT does not read.
+  """
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
-  pending = []
+  leaves, pending = dict(_flat(params)), []
   for name, path, layer in _peft_names(config):
-    leaf = dict(_flat(params))[path]
+    leaf = leaves[path]
     shape = leaf.shape[-2:][::-1]
 
     def load(leaf: Any = leaf, layer: int = layer):
@@ -151,10 +188,11 @@ def save_peft(
 
     pending.append(st.Pending(name, shape, load))
   st.write_file(
-    folder / 'adapter_model.safetensors',
-    pending,
-    jnp.dtype(config.param_dtype),
+    folder / 'adapter_model.safetensors', pending, jnp.dtype('float32')
   )
+  if base_digest:
+    text = json.dumps({'base': base_digest}, indent=2) + '\n'
+    (folder / BASE_FILE).write_text(text)
   record = {
     'peft_type': 'LORA',
     'task_type': 'CAUSAL_LM',
@@ -174,27 +212,41 @@ def save_peft(
   return folder
 
 
-def load_peft(
-  folder: str | pathlib.Path, config: ModelConfig, params: nnx.State
-) -> tuple[ModelConfig, nnx.GraphDef, nnx.State]:
-  """Adapters of a PEFT folder beside base `params`.
+@dataclasses.dataclass(frozen=True)
+class Peft:
+  """A PEFT folder whose adapters fit a model.
+
+  config: the model's, with rank, alpha and targets of the adapters. base: digest of
+  the base they were trained on, '' where the folder does not say.
+  """
+
+  config: ModelConfig
+  files: Mapping[str, st.Tensor]
+  base: str
+
+
+def check_peft(folder: str | pathlib.Path, config: ModelConfig) -> Peft:
+  """Reads all of a PEFT folder but its weights, which are looked at.
 
   Raises ValueError with every missing, unknown or misshapen name, on NaN, and
   on every option of PEFT that makes of it another thing than a plain adapter.
+  That of rank-stabilized LoRA is one whose alpha is sqrt(r) times as large
+  (Kalajdzievski 2023).
   """
   folder = pathlib.Path(folder)
   file = folder / 'adapter_config.json'
   record = model_files.read_json(file)
   _refuse_other_adapters(record, file)
+  alpha = float(record['lora_alpha'])
+  if record.get('use_rslora'):
+    alpha *= math.sqrt(record['r'])
   config = config.replace(
     lora_rank=record['r'],
-    lora_alpha=float(record['lora_alpha']),
+    lora_alpha=alpha,
     lora_targets=_targets(record, config, file),
   )
-  config, graphdef, params = add_lora(config, params, seed=0)
-  files = _tensors(folder)
-  leaves = dict(_flat(params))
-  names = _peft_names(config)
+  leaves = dict(_flat(abstract_decoder(config)[1]))
+  files, names = _tensors(folder), _peft_names(config)
   wrong = [
     f'unknown {n}' for n in sorted(set(files) - {n for n, _, _ in names})
   ]
@@ -212,7 +264,29 @@ def load_peft(
     raise ValueError(
       f'{folder}: adapters do not fit: ' + '; '.join(hf.condensed(wrong))
     )
-  for name, path, layer in names:
+  return Peft(config, files, _recorded_base(folder / BASE_FILE))
+
+
+def _recorded_base(file: pathlib.Path) -> str:
+  if not file.is_file():
+    return ''
+  base = model_files.read_json(file).get('base')
+  if not isinstance(base, str):
+    raise ValueError(
+      f'{file}: base={base!r} must be the digest of a base; remove the file, or '
+      'export the adapter again.'
+    )
+  return base
+
+
+def load_peft(
+  folder: str | pathlib.Path, config: ModelConfig, params: nnx.State
+) -> tuple[ModelConfig, nnx.GraphDef, nnx.State]:
+  """Adapters of a PEFT folder beside base `params`; raises as `check_peft` does."""
+  found = check_peft(folder, config)
+  config, graphdef, params = add_lora(found.config, params, seed=0)
+  files, leaves = found.files, dict(_flat(params))
+  for name, path, layer in _peft_names(config):
     # A copy: on the CPU an array can be the mapped file itself.
     value = jnp.asarray(np.array(files[name].read()).T, leaves[path].dtype)
     if layer is not None:
@@ -246,6 +320,9 @@ def _refuse_other_adapters(
       f'{file}: PEFT options not implemented: {said}. Merge the adapter with '
       'PEFT (merge_and_unload) and give the whole model.'
     )
+  rescaled = record.get('use_rslora')
+  if rescaled not in (None, True, False):
+    raise ValueError(f'{file}: use_rslora={rescaled!r} must be true or false.')
   for key in ('r', 'lora_alpha'):
     value = record.get(key)
     kinds = int if key == 'r' else (int, float)
@@ -355,9 +432,13 @@ def _peft_names(config: ModelConfig):
 
 __all__ = [
   'LoraParam',
+  'Peft',
   'add_lora',
+  'check_peft',
   'load_peft',
   'merge_lora',
+  'merged_kernel',
+  'merged_kernels',
   'save_peft',
   'split_lora',
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from jaxagent.models.config import DTYPES, KERNELS, REMAT
+from jaxagent.models.config import DTYPES, KERNELS, LORA_TARGETS, REMAT
 from jaxagent.options import Section, option, relation
 
 
@@ -63,6 +63,68 @@ class ModelOptions(Section):
       holds=lambda kernel, dtype: kernel != 'cudnn' or dtype == 'bfloat16',
       say="{at}attention='cudnn' needs {at}dtype='bfloat16', not {dtype!r}; "
       "set that, or {at}attention='auto'.",
+    ),
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class LoraOptions(Section):
+  """Low-rank adapters, trained in place of the weights of the model."""
+
+  rank: int = option(
+    0, least=0, help='Rank of the adapters; 0: all weights are trained.'
+  )
+  alpha: float = option(
+    64.0, above=0, help='What an adapter adds is scaled by this over its rank.'
+  )
+  targets: tuple[str, ...] = option(
+    LORA_TARGETS,
+    choices=LORA_TARGETS,
+    help='Products of a layer that have adapters.',
+    advanced=True,
+  )
+  path: str = option(
+    '',
+    is_path=True,
+    help="PEFT folder whose adapters training begins with; '': fresh ones.",
+    advanced=True,
+  )
+  stages: tuple[str, ...] = option(
+    ('sft', 'rl'),
+    choices=('sft', 'rl'),
+    help="Stages that train adapters; ('rl',): SFT trains all weights, on which "
+    'RL then trains adapters.',
+    advanced=True,
+  )
+
+  relations = (
+    relation(
+      'rank',
+      'targets',
+      holds=lambda rank, targets: not rank or targets,
+      say='{at}targets={targets!r} has no kernel for the adapters of '
+      '{at}rank={rank}; name one of: ' + ', '.join(LORA_TARGETS) + '.',
+    ),
+    relation(
+      'rank',
+      'stages',
+      holds=lambda rank, stages: not rank or 'rl' in stages,
+      say="{at}stages={stages!r} has no 'rl': to train all weights after adapters "
+      "is not implemented; choose ('sft', 'rl') or ('rl',).",
+    ),
+    relation(
+      'path',
+      'rank',
+      holds=lambda path, rank: not path or rank,
+      say='{at}path={path!r} has adapters, and {at}rank={rank} trains none; set '
+      'the rank that its adapter_config.json names.',
+    ),
+    relation(
+      'path',
+      'stages',
+      holds=lambda path, stages: not path or 'sft' in stages,
+      say='{at}path={path!r} has adapters of the model as it is, which a full SFT '
+      "({at}stages={stages!r}) changes; add 'sft' to the stages.",
     ),
   )
 

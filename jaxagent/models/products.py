@@ -24,16 +24,19 @@ def products(
   weights: Sequence[jax.Array],
   biases: Sequence[jax.Array | None],
   names: Sequence[Names],
+  frozen: bool = False,
 ) -> tuple[jax.Array, ...]:
   """x [N, in] with each of weights [in, out] plus its bias [out] -> [N, out] each.
 
-  names: logical axes of each weight. All are computed in x's dtype.
+  names: logical axes of each weight. frozen: no gradient of weights and biases is
+  made. All are computed in x's dtype.
   """
   place = placement.here()
   if place is None:
     return tuple(_plain(x, w, b) for w, b in zip(weights, biases))
   dtypes = tuple(str(w.dtype) for w in weights)
-  return _placed(place, tuple(names), dtypes, x, tuple(weights), tuple(biases))
+  how = None if frozen else dtypes
+  return _placed(place, tuple(names), how, x, tuple(weights), tuple(biases))
 
 
 def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None):
@@ -74,6 +77,8 @@ def _placed_backward(
 ):
   x, whole, biases = saved
   shapes = tuple(w.shape for w in whole)
+  if dtypes is None:  # frozen
+    return _placed_frozen(place, names, shapes, x, whole, grads), None, None
   has_bias = tuple(b is not None for b in biases)
 
   def local(x: jax.Array, whole: jax.Array, grads: Any):
@@ -119,6 +124,26 @@ def _placed_backward(
   return d_x, d_weights, d_biases
 
 
+def _placed_frozen(
+  place: Any, names: Any, shapes: Any, x: jax.Array, whole: Any, grads: Any
+) -> jax.Array:
+  """The gradient to x [N, in] alone."""
+
+  def local(whole: Any, grads: Any):
+    return _d_input(place, names, shapes, whole, grads)
+
+  return place.on_parts(
+    local,
+    (
+      tuple(place.active(n, s) for n, s in zip(names, shapes)),
+      tuple(
+        place.active(('rows', n[1]), g.shape) for n, g in zip(names, grads)
+      ),
+    ),
+    place.active(('rows', names[0][0]), x.shape),
+  )(whole, grads)
+
+
 def _d_input(place: Any, names: Any, shapes: Any, whole: jax.Array, grads: Any):
   """Gradient [n, in] of a device's rows; what is cut over tensor is summed once."""
   cut = whole_columns = None
@@ -140,15 +165,20 @@ _placed.defvjp(_placed_forward, _placed_backward)
 
 
 def lookup(
-  table: jax.Array, tokens: jax.Array, dtype: jnp.dtype | str
+  table: jax.Array,
+  tokens: jax.Array,
+  dtype: jnp.dtype | str,
+  frozen: bool = False,
 ) -> jax.Array:
-  """Rows of table [V, D] at int tokens [N] -> [N, D] in `dtype`."""
+  """Rows of table [V, D] at int tokens [N] -> [N, D] in `dtype`.
+
+  frozen: no gradient of the table is made.
+  """
   place = placement.here()
   if place is None:
     return table[tokens].astype(dtype)
-  return _looked_up(
-    place, str(jnp.dtype(dtype)), str(table.dtype), table, tokens
-  )
+  stored = '' if frozen else str(table.dtype)
+  return _looked_up(place, str(jnp.dtype(dtype)), stored, table, tokens)
 
 
 _TABLE = ('vocab', 'embed')
@@ -190,6 +220,8 @@ def _lookup_backward(
   place: Any, dtype: Any, stored: Any, saved: Any, grad: jax.Array
 ):
   tokens, vocab = saved
+  if not stored:  # frozen
+    return None, None
   shape = (vocab.shape[0], grad.shape[1])
 
   def local(tokens: jax.Array, grad: jax.Array):

@@ -20,7 +20,8 @@ class ValueModel(nnx.Module):
   def __init__(self, config: ModelConfig, *, rngs: nnx.Rngs):
     # Tied, since a critic has no use for an output table.
     self.trunk = Decoder(config.replace(tie_word_embeddings=True), rngs=rngs)
-    dtype = jnp.dtype(config.param_dtype)
+    # Trained in any case, and so float32 beside a base in less.
+    dtype = jnp.dtype('float32' if config.lora_rank else config.param_dtype)
     self.head = nnx.Param(jnp.zeros((config.hidden_size,), dtype))
 
   def __call__(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxagent.config.recipe import Recipe
+from jaxagent.errors import UserError
 
 if TYPE_CHECKING:
   import pathlib
@@ -131,6 +132,7 @@ class TrainedPolicy(Recipe):
   def check_work_dir(self, work: pathlib.Path) -> None:
     from jaxagent.training import device
 
+    device.check_base(self.config, work)
     if self.config.stage == 'evaluate':
       device.check_trained(work)
 
@@ -212,6 +214,12 @@ class TrainedPolicy(Recipe):
         sft.run(context, self.learner, rows)
       elif self.fine_tunes:
         sft.run(context, self.learner, self.rows())
+      elif self.config.model.lora.rank and not self.config.model.path:
+        raise UserError(
+          f'config.model.lora.rank={self.config.model.lora.rank}: adapters on random '
+          'weights learn nothing, and there are no rows of SFT that would fill them; '
+          'give a model with --config.model.path, or data of SFT.'
+        )
 
   def _evaluate(self, label: str) -> None:
     from jaxagent.recipes import stages

@@ -16,7 +16,8 @@ from jaxagent.data import bpe, chat
 from jaxagent.errors import UserError
 from jaxagent.files import readings
 from jaxagent.learner import Learner, LearnerConfig
-from jaxagent.models import hf
+from jaxagent.models import hf, identity
+from jaxagent.models.config import LORA_TARGETS
 from jaxagent.runtime import engines
 from jaxagent.training import multi_process
 from jaxagent.training.policy import PolicySampler
@@ -86,6 +87,7 @@ def model_config(config: ConfigDict, vocab_size: int) -> models.ModelConfig:
       scan_layers=options.scan_layers,
       remat=options.remat,
       attention=options.attention,
+      **_adapters(options),
     )
   except (ValueError, TypeError, OSError) as error:
     raise UserError(f'{where}: {error}') from error
@@ -96,6 +98,22 @@ def model_config(config: ConfigDict, vocab_size: int) -> models.ModelConfig:
       '--config.tokenizer.path=DIR.'
     )
   return made
+
+
+def _adapters(options: ConfigDict) -> dict[str, Any]:
+  """Returns the fields of a `ModelConfig` that adapters have; {} without.
+
+  Their base lies in the precision that is computed in.
+  """
+  lora = options.lora
+  if not lora.rank:
+    return {}
+  return {
+    'lora_rank': lora.rank,
+    'lora_alpha': float(lora.alpha),
+    'lora_targets': tuple(t for t in LORA_TARGETS if t in lora.targets),
+    'param_dtype': options.dtype,
+  }
 
 
 def critic_config(
@@ -143,6 +161,8 @@ def learner_config(config: ConfigDict, platform: str = '') -> LearnerConfig:
     steps=rl.updates * rl.ppo_epochs * rl.minibatches,
     sft_lr=config.sft.lr,
     row_tokens=row_lengths(longest, platform or jax.default_backend()),
+    full_sft=bool(config.model.lora.rank)
+    and 'sft' not in config.model.lora.stages,
   )
 
 
@@ -157,7 +177,15 @@ def make_learner(
   made = model_config(config, tokenizer.vocab_size).replace(
     eos_token_id=tokenizer.eos_ids, pad_token_id=tokenizer.pad_id
   )
-  hf.write_config(context.work / 'model', made)
+  adapters = config.model.lora
+  hf.write_config(
+    context.work / 'model',
+    made,
+    stages=tuple(adapters.stages),
+    base=str(pathlib.Path(config.model.path).absolute())
+    if config.model.path
+    else '',
+  )
   try:
     return multi_process.make_learner(
       multi_process.Plan(
@@ -168,6 +196,7 @@ def make_learner(
         pad_id=tokenizer.pad_id,
         path=config.model.path,
         critic_path=config.rl.critic_path,
+        adapter_path=config.model.lora.path,
       )
     )
   except ValueError as error:
@@ -182,7 +211,7 @@ def make_policy(
   served = engines.Served(
     context.config,
     context.work,
-    learner.model_config,
+    learner.sampled_config,
     learner.graphdef,
     learner.policy_params,
     tokenizer,
@@ -230,6 +259,29 @@ def restore_best(
 def checkpoints_of(work: pathlib.Path) -> CheckpointManager:
   """Returns the manager that reads the checkpoints of RL in a work directory."""
   return CheckpointManager(work / 'rl' / 'checkpoints')
+
+
+def check_base(config: ConfigDict, work: pathlib.Path) -> None:
+  """Raises UserError where checkpoints have adapters of another base than `model.path`.
+
+  A base that a full SFT made is looked at when RL resumes.
+  """
+  lora, path = config.model.lora, config.model.path
+  if not lora.rank or 'sft' not in lora.stages or not path:
+    return
+  for stage in ('rl', 'sft'):
+    manager = CheckpointManager(work / stage / 'checkpoints')
+    if (found := manager.latest()) is None:
+      continue
+    saved = found.host['learner'].get('adapters') or {}
+    base = identity.folder_digest(path, model_config(config, 1))
+    if saved.get('base') == base:
+      return
+    raise UserError(
+      f'{manager.path(found.step)} has adapters of another base (digest '
+      f'{saved.get("base")}) than config.model.path={path!r} ({base}); give the model '
+      'that it was made with, or another --work_dir.'
+    )
 
 
 def check_trained(work: pathlib.Path) -> None:

@@ -21,8 +21,8 @@ from jaxagent import models
 from jaxagent.checkpoint import CheckpointManager, Restored
 from jaxagent.devices import accelerator, processes, sharding
 from jaxagent.errors import UserError
-from jaxagent.learner import Learner, LearnerConfig, offload
-from jaxagent.models import attention, hf
+from jaxagent.learner import Learner, LearnerConfig, offload, weights
+from jaxagent.models import attention, hf, identity, lora
 from jaxagent.runtime.context import StopFlag
 
 _FAREWELL_S = 120.0  # in which a process that ends closes what it has open
@@ -44,8 +44,9 @@ class Plan:
   """The arguments that every process builds its learner from.
 
   path: folder of a Hugging Face model to begin with, '' for random weights;
-    critic_path: of the value model's, '' for a copy of the policy. With several
-    processes each of them reads it.
+    critic_path: of the value model's, '' for a copy of the policy; adapter_path: of
+    the adapters to begin with, '' for fresh ones. With several processes each of them
+    reads it.
   """
 
   model: models.ModelConfig
@@ -55,6 +56,7 @@ class Plan:
   pad_id: int
   path: str = ''
   critic_path: str = ''
+  adapter_path: str = ''
 
 
 def run_options(model: models.ModelConfig) -> dict[str, Any]:
@@ -81,8 +83,7 @@ def build(plan: Plan) -> Learner:
   offload.check(plan.options.offload, mesh)
   params = critic = None
   if plan.path:
-    place = sharding.parameter_place(mesh)
-    params = hf.load_hf(plan.path, sharding_of=place, **run_options(model))[-1]
+    params = _read_policy(plan, sharding.parameter_place(mesh))
   if plan.critic_path and plan.options.uses_value:
     options = run_options(model)
     critic = (
@@ -98,6 +99,30 @@ def build(plan: Plan) -> Learner:
     critic=critic,
     pad_id=plan.pad_id,
   )
+
+
+def _read_policy(plan: Plan, place: hf.ShardingOf) -> Any:
+  """Reads the weights to begin with, and adapters beside them where they are trained.
+
+  Raises ValueError where the adapters do not fit, or were trained on another base.
+  """
+  model, options = plan.model, run_options(plan.model)
+  if plan.options.full_sft or not model.lora_rank:
+    return hf.load_hf(plan.path, sharding_of=place, **options)[-1]
+  options['param_dtype'] = model.param_dtype
+  base = hf.load_hf(plan.path, sharding_of=place, **options)[-1]
+  if not plan.adapter_path:
+    return lora.add_lora(model, base, seed=plan.seed)[2]
+  recorded = lora.check_peft(plan.adapter_path, model).base
+  if recorded and recorded != (
+    found := identity.digest(model, weights.by_path(base))
+  ):
+    raise ValueError(
+      f'config.model.lora.path={plan.adapter_path!r} has adapters of another base '
+      f'(digest {recorded}) than config.model.path={plan.path!r} ({found}); give the '
+      'model that they were trained on.'
+    )
+  return lora.load_peft(plan.adapter_path, model, base)[2]
 
 
 def _read_critic(
@@ -179,6 +204,11 @@ def restore(
   if found is None:
     return None
   check(found)
+  if why := learner.misfit(found.host.get('learner', {})):
+    raise UserError(
+      f'{manager.path(found.step)} cannot be continued: {why}. Use the model, and the '
+      'folder sft, that it was made with, or another --work_dir.'
+    )
   if isinstance(learner, Leader):
     where = str(manager.directory), found.step
     processes.tell((_Follower.restore, where, {}))

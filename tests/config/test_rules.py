@@ -178,6 +178,7 @@ LEAST = {
   'sft.epochs': 0,
   'rollout.max_num_seqs': 0,
   'rl.max_concurrent_rollouts': 0,
+  'model.lora.rank': 0,
 }
 
 
@@ -206,6 +207,7 @@ NUMBERS = {
   'env.carry_mb': ((-1, 513), 'at least 0 and at most 512'),
   'solution.improve': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'collect.varied_start': ((-0.1, 1.1), 'at least 0 and at most 1'),
+  'model.lora.alpha': ((0, -1), 'above 0'),
   'model.hf.rms_norm_eps': ((0, -1), 'above 0'),
   'model.hf.rope_theta': ((0, -1), 'above 0'),
   'model.hf.initializer_range': ((0, -1), 'above 0'),
@@ -455,6 +457,28 @@ PAIRS = [
     {'rl.donate': True, 'rl.rest': 'wait', 'rollout.engine': 'vllm'},
     "donate=True .*engine='vllm'",
   ),
+  (
+    {'model.lora.rank': 8, 'model.lora.targets': ()},
+    r'lora.targets=\(\) has no kernel .*rank=8; name one of: q, k',
+  ),
+  ({'model.lora.targets': ('lm_head',)}, "'lm_head' .*choose from: q, k, v"),
+  (
+    {'model.lora.rank': 8, 'model.lora.stages': ('sft',)},
+    r"stages=\('sft',\) has no 'rl'.* not implemented; choose",
+  ),
+  ({'model.lora.path': 'x'}, "lora.path='x' has adapters, and .*rank=0 trains"),
+  (
+    {
+      'model.lora.path': 'x',
+      'model.lora.rank': 8,
+      'model.lora.stages': ('rl',),
+    },
+    "lora.path='x' has adapters of the model as it is, which a full SFT",
+  ),
+  (
+    {'model.lora.rank': 8, 'rl.critic_path': 'x'},
+    "critic_path='x' would be trained in full beside the adapters of .*rank=8",
+  ),
   ({'eval.policies': ('rl', 'ppo')}, "'ppo' .*choose from: starter, sft, rl"),
   ({'eval.policies': ('rl', 'rl')}, "'rl' is there twice"),
   ({'eval.policies': 'rl'}, "policies='rl' must be a tuple"),
@@ -538,6 +562,28 @@ HERE = [
   ({'editor.kind': 'openai'}, 'config.editor.model is empty: name the model'),
   ({'embeddings.kind': 'openai'}, 'or set config.embeddings.kind=tfidf'),
   ({'writer.kind': 'openai'}, 'or set config.writer.kind=policy'),
+  (
+    {'model.lora.rank': 8},
+    'config.model.lora.rank=8: adapters on random weights learn nothing, and '
+    "config.model.path is ''; give a model, or set --config.model.lora.stages",
+  ),
+  (
+    {'model.lora.rank': 8, 'model.lora.stages': ('rl',), 'sft.epochs': 0},
+    'there is no SFT that would fill them (config.sft.epochs=0)',
+  ),
+  (
+    {
+      'model.lora.rank': 8,
+      'model.lora.stages': ('rl',),
+      'recipe': 'solutions',
+      'solution.programs': 0,
+    },
+    'there is no SFT that would fill them (config.sft.epochs=8)',
+  ),
+  (
+    {'model.lora.rank': 8, 'model.lora.path': 'nowhere'},
+    "'nowhere' is not a folder with adapter_config.json",
+  ),
   ({'sft.conversations': 'nowhere'}, "'nowhere' is not a file"),
   ({'tokenizer.path': 'nowhere'}, "'nowhere' is not a folder with tokenizer"),
   ({'model.path': 'nowhere'}, "'nowhere' is not a folder with config.json"),
@@ -741,6 +787,7 @@ def test_a_missing_key_is_named():
     {'collect.time_limit_s': 3.0},
     {'sft.warmup_steps': 0},
     {'tasks.heldin': ('wine',), 'tasks.heldout': ('digits',)},
+    {'model.lora.rank': 8, 'model.lora.stages': ('rl',)},
   ],
   ids=str,
 )

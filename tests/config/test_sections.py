@@ -88,7 +88,10 @@ def test_every_variant_has_a_record():
     for file in ('stepwise_ppo', 'evaluate', 'sft')
     for variant in ('tiny', 'qwen2.5-7b')
   }
-  names |= {'rl_for_mle:tiny', 'rl_for_mle:qwen2.5-3b'}
+  names |= {
+    f'rl_for_mle:{variant}'
+    for variant in ('tiny', 'qwen2.5-3b', 'qwen2.5-7b-lora')
+  }
   assert set(RECORDS) == names
 
 
@@ -368,7 +371,7 @@ def test_the_table_needs_no_jax():
 
 
 if __name__ == '__main__':
-  made = {name: _record(name) for name in RECORDS}
+  made = {name: _record(name) for name in [*RECORDS, *sys.argv[1:]]}
   GOLDEN.write_text(json.dumps(made, indent=1, sort_keys=True) + '\n')
 
 

@@ -273,3 +273,34 @@ def test_command_prints_the_plan():
   )
   assert '7.616B parameters' in out.stdout, out.stderr
   assert 'policy_optimizer' in out.stdout
+
+
+def test_with_adapters_all_roles_share_one_base():
+  model = QWEN_7B.replace(
+    lora_rank=32, dtype='bfloat16', param_dtype='bfloat16'
+  )
+  found = _plan(model, {'fsdp': 1})
+  trained, memory = plan_lib.trained_params(model), found['memory_per_device']
+  assert memory['policy'] == 2 * 7_615_616_512 + 4 * trained
+  assert memory['value'] == 4 * (trained + 3584)
+  assert memory['reference'] == memory['gradients'] == 4 * trained
+  # A native engine has kernels of its own, and new ones beside them for a moment.
+  served = _plan(model, {'fsdp': 1}, engine_slots=4)['memory_per_device']
+  kernels = 28 * (2 * 3584 * (3584 + 512) + 3 * 3584 * 18944)
+  assert plan_lib.merged_params(model) == kernels
+  assert served['engine_weights'] == 2 * kernels
+  more = 2 * kernels - served['activations']
+  assert served['engine_merge'] == pytest.approx(more)
+
+
+def test_no_gradient_of_a_frozen_table_is_planned():
+  """Nor anything of an engine's own where no adapters are."""
+  table = 2 * 4 * 3584 * 152064
+  full, ranked = QWEN_7B.replace(remat='full'), QWEN_7B.replace(lora_rank=8)
+  peaks = [
+    plan_lib.activation_bytes(m.replace(remat='full'), 2048, 1024)
+    for m in (full, ranked)
+  ]
+  assert peaks[0] - peaks[1] == pytest.approx(table)
+  found = _plan(full, {'fsdp': 8}, engine_slots=4)['memory_per_device']
+  assert not {'engine_weights', 'engine_merge'} & set(found)

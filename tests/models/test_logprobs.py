@@ -44,6 +44,33 @@ def test_values_and_gradients_are_the_plain_ones(chunk_rows):
     np.testing.assert_allclose(a, b, atol=2e-5, rtol=2e-5)
 
 
+@pytest.mark.parametrize('chunk_rows', (4, 1000))
+def test_of_a_frozen_table_no_gradient_is_made(chunk_rows):
+  rng = np.random.default_rng(0)
+  hidden = jnp.asarray(rng.normal(size=(2, 5, 8)), jnp.float32)
+  table = jnp.asarray(rng.normal(size=(31, 8)), jnp.float32)
+  ids = rng.integers(0, 31, (2, 5))
+
+  def grads(frozen):
+    def loss(hidden, table):
+      return token_logprobs(
+        hidden, table, ids, chunk_rows=chunk_rows, frozen=frozen
+      )[0].sum()
+
+    return jax.grad(loss, (0, 1))
+
+  want, got = grads(False)(hidden, table), grads(True)(hidden, table)
+  np.testing.assert_array_equal(got[0], want[0])
+  assert not np.any(got[1]) and np.any(want[1])
+  made = {
+    frozen: str(jax.make_jaxpr(grads(frozen))(hidden, table)).count(
+      'f32[31,8] = dot_general'
+    )
+    for frozen in (False, True)
+  }
+  assert made == {False: 1, True: 0}
+
+
 def test_no_logits_of_the_whole_batch_are_ever_held():
   """Temporaries of the compiled gradient stay far below [B*T, V] floats."""
   rows, vocab = 4096, 2048

@@ -81,6 +81,17 @@ def test_a_plain_adapter_is_scaled_by_alpha_over_r(tmp_path, base):
   )
 
 
+def test_a_rank_stabilized_adapter_is_scaled_by_alpha_over_the_root(
+  folder, base
+):
+  got, _, params = _load(folder, base, use_rslora=True)
+  assert got.lora_alpha / got.lora_rank == pytest.approx(8 / 2**0.5)
+  plain = _load(folder, base)[2]
+  jax.tree.map(np.testing.assert_array_equal, params, plain)
+  with pytest.raises(ValueError, match="use_rslora='yes' must be true"):
+    _load(folder, base, use_rslora='yes')
+
+
 @pytest.mark.parametrize(
   'init', (True, False, None, 'gaussian', 'orthogonal', 'eva', 'mica', 'DROP')
 )
@@ -101,7 +112,6 @@ def test_ways_to_begin_that_leave_the_base_are_read(folder, base, init):
     {'init_lora_weights': 'lora_ga'},
     {'alora_invocation_tokens': [151644, 77091]},
     {'use_dora': True},
-    {'use_rslora': True},
     {'use_qalora': True},
     {'use_bdlora': {'nblocks': 2}},
     {'rank_pattern': {'q_proj': 4}},

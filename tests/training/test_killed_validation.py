@@ -67,6 +67,9 @@ class Learner:
   def let_go(self):
     pass
 
+  def misfit(self, state):
+    return ''
+
   def load_state(self, tree):
     self.w = np.asarray(tree['w'])
 

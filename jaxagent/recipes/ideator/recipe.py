@@ -163,8 +163,12 @@ class Ideator(TrainedPolicy):
     )
 
   @property
-  def fine_tunes(self) -> bool:
+  def can_fine_tune(self) -> bool:
     return self.config.ideator.answers > 0
+
+  @property
+  def fine_tunes(self) -> bool:
+    return self.can_fine_tune
 
   def texts(self) -> Iterable[str]:
     from jaxagent.recipes import sft_data

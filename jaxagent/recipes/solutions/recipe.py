@@ -95,6 +95,10 @@ class Solutions(_WholeSolutions, TrainedPolicy):
     self._pairs = prompts.written(self.context)
 
   @property
+  def can_fine_tune(self) -> bool:
+    return self.config.solution.programs > 0
+
+  @property
   def fine_tunes(self) -> bool:
     return bool(self._pairs)
 
