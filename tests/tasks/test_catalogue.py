@@ -22,9 +22,15 @@ QUICK = (
 )
 
 
+# The test command takes six; `--all` and `python -m jaxagent.tasks check` all.
+SLOW = ('leaf-classification', 'tgs-salt-identification-challenge')
+
+
 def marked(names):
+  marks = dict.fromkeys(SLOW, pytest.mark.slow)
   return [
-    n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in names
+    n if n in QUICK else pytest.param(n, marks=marks.get(n, pytest.mark.quiet))
+    for n in names
   ]
 
 
