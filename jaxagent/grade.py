@@ -19,7 +19,8 @@ has no score.
 Exit status: 0 where every line was read and graded, refused submissions
 included; 1 where a line was itself faulty (its "reason" says how) or had a
 leaderboard that cannot be read (its "note" says why; the score stands, without
-medals).
+medals). A leaderboard with marks in place of scores (999999) is used as it is, and
+"board_note" says so.
 """
 
 from __future__ import annotations
@@ -97,6 +98,15 @@ def _leaderboard(
   return report_lib.read_leaderboard(path) if path.is_file() else None
 
 
+def _marked(marks: Sequence[float], teams: int) -> str:
+  """What is said of a board with entries that have no score."""
+  return (
+    f'{len(marks)} of {teams} scores of the leaderboard, such as {marks[0]:g}, '
+    'mark entries without one; they count as teams, as in mle-bench: leave '
+    'them out of any mean of that board'
+  )
+
+
 def grade_line(
   line: str,
   number: int,
@@ -126,6 +136,8 @@ def grade_line(
   board, note = None, {}
   try:
     board = _leaderboard(record, folder, boards)
+    if marks := report_lib.sentinels(board or []):
+      note = {'board_note': _marked(marks, len(board or []))}
   except (ValueError, OSError) as error:
     note = {'note': str(error)}
   answered = {**record, 'score': grade.score, 'reason': grade.reason, **note}

@@ -133,6 +133,20 @@ def test_a_score_stands_whatever_the_leaderboard(tmp_path, capsys):
   assert total['competition_reports'][0]['gold_threshold'] is None
 
 
+def test_a_board_with_marks_in_place_of_scores_is_named(tmp_path, capsys):
+  board, jsonl = tmp_path / 'board.csv', tmp_path / 'in.jsonl'
+  name = 'multi-modal-gesture-recognition'
+  board.write_text('score\n0.13\n0.2\n999999\n999999\n')
+  jsonl.write_text(_line(name, 'perfect', leaderboard=str(board)))
+  assert grade.main(['--jsonl', str(jsonl)]) == 0
+  (got,) = _answers(capsys)
+  assert got['score'] == 0.0 and '2 of 4 scores' in got['board_note']
+  assert '999999' in got['board_note']
+  board.write_text('score\n0.13\n0.2\n')
+  assert grade.main(['--jsonl', str(jsonl)]) == 0
+  assert 'board_note' not in _answers(capsys)[0]
+
+
 @pytest.mark.slow
 def test_limits_of_time_and_memory(tmp_path, capsys):
   """Both submissions would take more; the line between them is graded."""

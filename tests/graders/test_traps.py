@@ -46,6 +46,7 @@ def test_imdb_rows_of_other_ids_are_refused():
 
 def test_cifar10_a_row_of_nan_is_wrong_or_refused():
   answers, submission, _ = CASES['cifar10']
+  submission = submission.copy()
   submission.loc[0, '0':] = np.nan
   compat, strict = _both('cifar10', submission, answers)
   assert compat.score == 0.5 and 'empty or NaN' in strict.reason
