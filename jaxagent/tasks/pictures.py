@@ -62,10 +62,10 @@ def disc(
   """
   rows, columns = np.mgrid[:size, :size]
   rows, columns = rows - row, columns - column
-  reach = np.asarray(radius, dtype=float).reshape(-1)
+  reach = np.asarray(radius, dtype=float).reshape(-1).round(6)
   turn = (np.arctan2(rows, columns) / (2 * np.pi)) % 1.0
   # Nearest of the given angles; the mean would round a spike off.
-  near = np.round(turn * len(reach)).astype(int) % len(reach)
+  near = np.round((turn * len(reach)).round(6)).astype(int) % len(reach)
   return rows**2 + columns**2 <= reach[near] ** 2
 
 

@@ -57,7 +57,7 @@ def environment(level: str | None = None) -> dict[str, str]:
 
 
 def prepare(
-  name: str, home: pathlib.Path, *source: str
+  name: str, home: pathlib.Path, *source: str, level: str | None = None
 ) -> subprocess.CompletedProcess:
   """Runs prepare.py into home/public and home/private."""
   home.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def prepare(
     capture_output=True,
     text=True,
     cwd=home,
-    env=environment(),
+    env=environment(level),
   )
 
 

@@ -11,6 +11,7 @@ import pytest
 from jaxagent import graders
 from jaxagent.envs import tasks as task_lib
 from jaxagent.graders import Scope
+from jaxagent.tasks import table as table_lib
 from tests.tasks import catalogue, layouts
 
 QUICK = (
@@ -302,3 +303,10 @@ def test_task_yaml_and_prepare_name_one_source(name):
   assert module.SOURCE.id == catalogue.record(name)['source']['id']
   kind = catalogue.record(name)['source']['kind']
   assert module.SOURCE.mlebench is (kind == 'mlebench')
+
+
+def test_table_of_the_catalogue_in_the_docs_is_what_the_folders_say(tasks_dir):
+  specs = task_lib.list_tasks(tasks_dir, version=2)
+  page = (tasks_dir.parent / 'docs/tasks.md').read_text()
+  assert table_lib.markdown(specs) in page  # python -m jaxagent.tasks.table
+  assert len(specs) == len(NAMES)

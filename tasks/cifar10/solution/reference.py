@@ -10,11 +10,16 @@ train = pd.read_csv('data/train.csv')
 test = pd.read_csv('data/test.csv')
 
 
+def whole(values):
+  """Cuts off what is after the point, whatever the last digits of it are."""
+  return np.floor(values.round(6)).astype(int)
+
+
 def hues(image):
   """Angle of the colour of each pixel, weighted by how strong it is."""
   red, green, blue = image[..., 0], image[..., 1], image[..., 2]
   x, y = 2 * red - green - blue, np.sqrt(3) * (green - blue)
-  angle = (np.arctan2(y, x) / (2 * np.pi) % 1 * 20).astype(int) % 20
+  angle = whole(np.arctan2(y, x) / (2 * np.pi) % 1 * 20) % 20
   out = []
   for rows, columns in ((slice(8, 24), slice(8, 24)), (slice(32), slice(32))):
     strong = np.hypot(x, y)[rows, columns].ravel()
@@ -28,7 +33,7 @@ def edges(image):
   grey = image.mean(axis=2)
   down, right = np.gradient(grey)
   size = np.hypot(down, right)
-  angle = (np.arctan2(down, right) / np.pi % 1 * 8).astype(int) % 8
+  angle = whole(np.arctan2(down, right) / np.pi % 1 * 8) % 8
   bins = np.zeros((4, 4, 8))
   for row in range(4):
     for column in range(4):

@@ -39,7 +39,7 @@ test = pd.read_csv('data/test.csv')
 model = ExtraTreesRegressor(
   400, min_samples_leaf=2, max_features=0.7, random_state=0
 )
-model.fit(features(train, 'train'), np.log1p(train[TARGETS]))
+model.fit(features(train, 'train'), np.log1p(train[TARGETS]).round(6))
 pred = np.expm1(model.predict(features(test, 'test'))).clip(0)
 
 submission = pd.DataFrame(pred.round(8), columns=TARGETS)
