@@ -1,4 +1,4 @@
-"""Made-up essays whose quality can be told from how they are written."""
+"""Made-up essays whose quality shows in how they are written."""
 
 from __future__ import annotations
 

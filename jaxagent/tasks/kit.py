@@ -37,7 +37,7 @@ class DataMissing(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-  """What one preparation writes.
+  """Files and answers that one preparation writes.
 
   public: relative path under `data/` -> table, bytes, or a file or folder to
     copy.
@@ -56,7 +56,7 @@ class Parts:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Where the data of a task comes from, and whose rules apply.
+  """Origin of a task's data, and the rules that apply.
 
   id: its name there.
   url: the page that has the data and the rules.

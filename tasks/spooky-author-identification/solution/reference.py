@@ -3,6 +3,7 @@
 import pandas as pd
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.pipeline import make_pipeline
 
@@ -17,7 +18,14 @@ def characters():
 
 
 models = [
-  make_pipeline(characters(), LogisticRegression(C=10, max_iter=500, tol=1e-6)),
+  # One author against the others: the solver of all three at once stops where the
+  # last digits of a CPU's sums let it.
+  make_pipeline(
+    characters(),
+    OneVsRestClassifier(
+      LogisticRegression(C=20, solver='liblinear', random_state=0)
+    ),
+  ),
   make_pipeline(characters(), MultinomialNB(alpha=0.02)),
 ]
 pred = 0
