@@ -11,6 +11,7 @@ import pytest
 from jaxagent import graders
 from jaxagent.envs import tasks as task_lib
 from jaxagent.graders import Scope
+from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import table as table_lib
 from tests.tasks import catalogue, layouts
 
@@ -316,3 +317,18 @@ def test_table_of_the_catalogue_in_the_docs_is_what_the_folders_say(tasks_dir):
   page = (tasks_dir.parent / 'docs/tasks.md').read_text()
   assert table_lib.markdown(specs) in page  # python -m jaxagent.tasks.table
   assert len(specs) == len(NAMES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', NAMES)
+def test_scripts_score_the_same_on_a_cpu_without_wide_vectors(name, standins):
+  if 'avx2' not in cpu_levels.machine_flags():
+    pytest.skip('this CPU has no vector units to leave out')
+  home = standins.folder(name)
+  for script in ('env/train.py', 'solution/reference.py'):
+    submission = catalogue.run(
+      catalogue.TASKS / name / script, home / 'public', 'no-avx2'
+    )
+    halves = catalogue.halves(name, home, submission)
+    scores = [catalogue.score(name, *halves[h]) for h in catalogue.HALVES]
+    assert scores == standins.scores(name, script), script
