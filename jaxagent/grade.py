@@ -99,7 +99,7 @@ def _leaderboard(
 
 
 def _marked(marks: Sequence[float], teams: int) -> str:
-  """What is said of a board with entries that have no score."""
+  """Returns a note on a board with entries that have no score."""
   return (
     f'{len(marks)} of {teams} scores of the leaderboard, such as {marks[0]:g}, '
     'mark entries without one; they count as teams, as in mle-bench: leave '

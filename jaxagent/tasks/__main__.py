@@ -223,6 +223,28 @@ def command_new(args: argparse.Namespace) -> int:
   return 0
 
 
+def _add_data(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that choose a variant of the catalogue's data."""
+  data = parser.add_mutually_exclusive_group()
+  data.add_argument(
+    '--standin',
+    action='store_true',
+    help='data of the catalogue made by code; the default',
+  )
+  data.add_argument(
+    '--mlebench',
+    type=disk.user_path,
+    metavar='DIR',
+    help="data of the catalogue from mle-bench's data folder",
+  )
+  data.add_argument(
+    '--raw',
+    type=disk.user_path,
+    metavar='DIR',
+    help='data of the catalogue from original files, DIR/NAME for each task',
+  )
+
+
 def make_parser() -> argparse.ArgumentParser:
   parser = argparse.ArgumentParser(
     prog='python -m jaxagent.tasks', description='Task folders.'
@@ -249,24 +271,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub = commands.add_parser(name, help=text)
     sub.add_argument('names', nargs='*', metavar='NAME')
     sub.add_argument('--all', action='store_true')
-    data = sub.add_mutually_exclusive_group()
-    data.add_argument(
-      '--standin',
-      action='store_true',
-      help='data of the catalogue made by code; the default',
-    )
-    data.add_argument(
-      '--mlebench',
-      type=disk.user_path,
-      metavar='DIR',
-      help="data of the catalogue from mle-bench's data folder",
-    )
-    data.add_argument(
-      '--raw',
-      type=disk.user_path,
-      metavar='DIR',
-      help='data of the catalogue from original files, DIR/NAME for each task',
-    )
+    _add_data(sub)
     sub.set_defaults(call=call)
     if name == 'check':
       sub.add_argument('--no_run', action='store_true')
