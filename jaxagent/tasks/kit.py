@@ -230,7 +230,6 @@ def labelled(
   targets: Sequence[str],
   sample: Mapping[str, Any],
   *,
-  hidden: Sequence[str] = (),
   group: Callable[[Any], Any] | None = None,
   stratify: bool = False,
 ) -> Parts:
@@ -241,7 +240,6 @@ def labelled(
     id_column: column of the ids.
     targets: columns of the answers, which the public test set lacks.
     sample: columns of the sample submission besides the ids, each one value.
-    hidden: further columns that the public test set lacks.
     group: an id's group; by default an id is its own.
     stratify: whether both halves must have each value of the first target.
   """
@@ -249,7 +247,7 @@ def labelled(
   return Parts(
     {
       'train.csv': train,
-      'test.csv': test.drop(columns=[*targets, *hidden]),
+      'test.csv': test.drop(columns=list(targets)),
       'sample_submission.csv': pd.DataFrame({id_column: ids, **sample}),
     },
     test[[id_column, *targets]],
