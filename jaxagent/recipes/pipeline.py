@@ -59,3 +59,8 @@ def _say(context: RunContext) -> None:
     print(
       'scripted stand-ins for language models: ' + ', '.join(context.stand_ins)
     )
+  if context.standin_data:
+    print(
+      'data made by code in place of the published: '
+      + ', '.join(context.standin_data)
+    )

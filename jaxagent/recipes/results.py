@@ -89,6 +89,8 @@ def _summary(
     isolation_tier=context.pool.tier,
     stand_ins=context.stand_ins,
   )
+  if context.standin_data:
+    summary.set_extra('standin_data', context.standin_data)
   k = config.eval.k
   if any(missing.values()):
     k = _largest_k(k, evaluated)

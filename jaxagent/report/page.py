@@ -191,6 +191,7 @@ def write_report(
       title=title,
       made=datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
       summary={k: summary.get(k) for k in _FACTS},
+      standin_data=(summary.get('extra') or {}).get('standin_data') or [],
       tiles=_tiles(summary),
       splits=_comparison(summary),
       policies=POLICIES,

@@ -87,6 +87,12 @@ class RunContext:
     models = recipe.find(self.config).stand_ins(self)
     return [m.name for m in models if m.is_stand_in]
 
+  @property
+  def standin_data(self) -> list[str]:
+    """Names of published tasks whose data was made by code."""
+    specs = [self.spec(task) for task in self.heldin + self.heldout]
+    return [s.name for s in specs if s.version == 2 and s.variant == 'standin']
+
   def spec(self, task: str):
     return self.prepared[task].spec
 

@@ -27,6 +27,7 @@ def _host(tmp_path, **changes):
     heldout=(),
     wall_s={},
     stand_ins=[],
+    standin_data=[],
     pool=types.SimpleNamespace(tier='T2'),
     spec=lambda name: load_task(name, config.tasks_dir),
   )
@@ -61,6 +62,18 @@ def test_summary_holds_what_was_evaluated(tmp_path, policies, kept, capsys):
   assert (tmp_path / 'report.html').exists()
   said = capsys.readouterr().out
   assert all(f'heldin   {policy}' in said for policy in kept)
+
+
+def test_summary_and_report_name_published_tasks_with_data_made_by_code(
+  tmp_path,
+):
+  host = _host(tmp_path, **{'eval.policies': ('starter',)})
+  host.standin_data = ['spaceship-titanic']
+  stages.finish(host, _starts())
+  found = summary.load(tmp_path / 'summary.json')
+  assert found['extra']['standin_data'] == ['spaceship-titanic']
+  page = (tmp_path / 'report.html').read_text()
+  assert 'Data made by code' in page and 'spaceship-titanic' in page
 
 
 def test_a_missing_evaluation_ends_the_run_with_a_user_error(tmp_path):

@@ -187,6 +187,7 @@ def test_the_summary_counts_the_log(tmp_path):
     heldout=(),
     pool=stubs.SimpleNamespace(tier='T2'),
     stand_ins=[],
+    standin_data=[],
     wall_s={},
     spec=lambda name: env.task(name).spec,
   )
