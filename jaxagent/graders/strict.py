@@ -19,6 +19,10 @@ from jaxagent.graders.tables import InvalidSubmission
 if TYPE_CHECKING:
   import pandas as pd
 
+_CHANCES = (
+  'probability',
+  'distribution',
+)  # True is 1 there, and no number else
 # Of a sequence of signs: its distance from the true one takes time by its length.
 MAX_SIGNS = 10_000
 CELLS = (
@@ -199,7 +203,7 @@ def _booleans(column: pd.Series, name: str) -> pd.Series:
   values = column.astype(str).str.lower().map(words)
   if values.isna().any():
     bad = column[values.isna()].iloc[0]
-    raise InvalidSubmission(f'{name!r} holds {bad!r}, not True or False')
+    raise InvalidSubmission(f'{name!r} holds {str(bad)!r}, not True or False')
   return values.astype(bool)
 
 
@@ -212,7 +216,7 @@ def _has_booleans(column: pd.Series) -> bool:
 def _numbers(column: pd.Series, name: str, cells: str) -> pd.Series:
   import pandas as pd
 
-  if cells != 'probability' and _has_booleans(column):
+  if cells not in _CHANCES and _has_booleans(column):
     raise InvalidSubmission(f'{name!r} must be numeric: it holds True or False')
   try:
     values = pd.to_numeric(column).astype(float)
@@ -221,7 +225,7 @@ def _numbers(column: pd.Series, name: str, cells: str) -> pd.Series:
   array = values.to_numpy()
   if not np.isfinite(array).all():
     raise InvalidSubmission(f'{name!r} holds values that are not finite')
-  if cells in ('probability', 'distribution'):
+  if cells in _CHANCES:
     if (array < 0).any() or (array > 1).any():
       raise InvalidSubmission(f'{name!r} must lie between 0 and 1')
   if cells == 'non_negative' and (array < 0).any():
