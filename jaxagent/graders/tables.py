@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 2 * 1024**3
 MAX_COLUMNS = 1000  # of a submission, whose time grows with their square
+_MAX_BLANK = 1000  # lines before the first row
 _SPARSE = 4  # cells of a table of JSON lines for each that they name
 # What is asked of a submission, in this order: that it is text, a table (or arrays),
 # has the right columns, each id as often as the answers, and values of the right kind.
@@ -110,10 +111,14 @@ def _check_bytes(stream: BinaryIO, max_columns: int) -> None:
   # Undecodable bytes are the reader's matter, which names their place.
   text = io.TextIOWrapper(stream, 'utf-8', 'replace', newline='')
   try:
-    rows = csv.reader(text)
-    filled = (row for row in rows if len(row) > 1 or ''.join(row).strip())
-    for row, _ in zip(filled, range(2)):
+    filled = 0
+    for number, row in enumerate(csv.reader(text)):
       _check_width(len(row), max_columns)
+      filled += len(row) > 1 or bool(''.join(row).strip())
+      if filled == 2:
+        break
+      if number == _MAX_BLANK:
+        raise ValueError(f'it begins with {_MAX_BLANK} blank lines')
   finally:
     text.detach()
   stream.seek(0)

@@ -137,6 +137,16 @@ def test_a_table_of_very_many_columns_is_refused_before_it_is_built():
     assert time.process_time() - start < 3
 
 
+def test_blank_lines_alone_are_refused_at_once():
+  answers = _plain('rmse', [1.0, 2.0, 3.0, 4.0])
+  good = b'id,y\n' + b'\n' * 900 + b'a,1\nb,2\nc,3\nd,4\n'
+  assert answers.score(answers.aligned(answers.read(good, '.csv'))) == 0.0
+  for data in (b'\n' * 10**7, b'id,y\n' + b' \n' * 10**6):
+    start = time.process_time()
+    assert 'blank lines' in _refusal(answers, data, '.csv')
+    assert time.process_time() - start < 1
+
+
 def test_lines_with_hardly_a_key_in_common_are_refused():
   """Few bytes would name billions of cells."""
   answers = _plain('rmse', [1.0, 2.0, 3.0, 4.0])
