@@ -11,6 +11,7 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
+import numpy as np
 import scipy.stats  # noqa: F401  read once, not in every fork
 
 from jaxagent import graders
@@ -52,6 +53,7 @@ class CompetitionTask:
     self.suffix, self.max_bytes = f'.{entry["format"]}', entry['max_bytes']
     self.sample: Any = None
     self.said: Sample | None = None
+    self.comparable = 0
     data = pathlib.Path(entry['sample']).read_bytes()
     try:
       self.sample = self._aligned(data)
@@ -59,6 +61,8 @@ class CompetitionTask:
       return  # no submission either, so nothing to compare with
     if self.suffix == '.csv' and self.sample.size <= MOST_COMPARED:
       self.said = self._said(data)
+      # As in version 1: a far larger file is no copy, and is not searched for one.
+      self.comparable = 4096 + 4 * len(data) + 64 * self.sample.size
 
   def score(self, data: bytes, split: str, own_work: bool) -> float:
     """Metric of one split. Raises Refused for the submission's faults."""
@@ -67,7 +71,8 @@ class CompetitionTask:
       aligned = self._aligned(data)
     except Refused as error:
       if own_work:
-        raise grade_worker.refusal(self.said, data, error) from None
+        said = self.said if len(data) <= self.comparable else None
+        raise grade_worker.refusal(said, data, error) from None
       raise
     if own_work and self._is_sample(aligned):
       raise Refused(OWN, COPY)
@@ -92,7 +97,9 @@ class CompetitionTask:
     if self.sample is None:
       return False
     if isinstance(aligned, dict):
-      return all((aligned[k] == self.sample[k]).all() for k in aligned)
+      # Its single array may have another name, or another number of columns.
+      pairs = zip(aligned.values(), self.sample.values(), strict=True)
+      return all(np.array_equal(mine, theirs) for mine, theirs in pairs)
     return aligned.equals(self.sample)
 
   def _said(self, data: bytes) -> Sample | None:

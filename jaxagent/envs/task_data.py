@@ -23,6 +23,7 @@ import yaml
 
 from jaxagent import graders
 from jaxagent.envs import task_yaml, task_yaml2
+from jaxagent.graders.loaded import Loaded
 from jaxagent.types import Scale, TaskDetails, TaskSpec
 
 SCALE_FILE = 'scale.json'
@@ -144,7 +145,12 @@ def wrong_checksums(folder: pathlib.Path) -> list[str]:
   (MD5 by file, below public and private). Returns a sentence for each difference.
   """
   notes = []
-  for name, method, wanted in _checksums(folder):
+  try:
+    listed = list(_checksums(folder))
+  except (yaml.YAMLError, RecursionError) as error:
+    words = ' '.join(str(error).split())
+    return [f'{folder}: checksums.yaml cannot be read, nor compared: {words}.']
+  for name, method, wanted in listed:
     path = folder / name
     if not path.is_file():
       notes.append(f'{path} is missing, which has a checksum.')
@@ -245,7 +251,15 @@ def check_prepared(spec: TaskSpec, target: pathlib.Path) -> None:
     ValueError: one of them is missing or not of the form that the grader reads.
   """
   check_written(spec, target)
-  private = target / 'private'
+  read_answers(spec, target / 'private')
+
+
+def read_answers(spec: TaskSpec, private: pathlib.Path) -> Loaded:
+  """Reads a task's answers, in two halves, with its grader.
+
+  Raises:
+    ValueError: they are not of the form that the grader reads.
+  """
   path, details = answers_file(spec, private), details_of(spec)
   scope = graders.Scope(id_column=details.id_column, targets=details.targets)
   try:
@@ -256,11 +270,23 @@ def check_prepared(spec: TaskSpec, target: pathlib.Path) -> None:
     raise ValueError(
       f'task {spec.name}: private/{path.name}: {error}'
     ) from error
-  column = answers.entry.id_column
-  if not answers.entry.arrays and column not in ('', *answers.truth.columns):
+  if not answers.entry.arrays:
+    _check_answer_columns(spec, path.name, answers)
+  return answers
+
+
+def _check_answer_columns(spec: TaskSpec, name: str, answers: Loaded) -> None:
+  column, known = answers.entry.id_column, set(answers.truth.columns)
+  if column and column not in known:
     raise ValueError(
-      f'task {spec.name}: private/{path.name} has no column {column!r}, the ids '
+      f'task {spec.name}: private/{name} has no column {column!r}, the ids '
       f'of {spec.metric}.'
+    )
+  # Of the largest of several columns the answers name it, as `label`.
+  if not known & {*answers.targets, 'label'}:
+    raise ValueError(
+      f'task {spec.name}: private/{name} has no column of '
+      f'{", ".join(answers.targets[:5])}, which {spec.metric} compares.'
     )
 
 
@@ -277,6 +303,21 @@ def check_written(spec: TaskSpec, target: pathlib.Path) -> None:
     raise ValueError(
       f'task {spec.name}: prepare.py wrote no {" and no ".join(missing)}.'
     )
+
+
+def notes_of(folder: pathlib.Path) -> tuple[str, ...]:
+  """Returns what was odd about a variant's data. Raises ValueError for a damaged file.
+
+  folder: that of the prepared variant.
+  """
+  path = folder / NOTES_FILE
+  try:
+    found = json.loads(path.read_text('utf-8'))
+  except (ValueError, FileNotFoundError):
+    found = None
+  if not isinstance(found, list):
+    raise ValueError(f'{path} is damaged; remove {folder} and prepare again.')
+  return tuple(map(str, found))
 
 
 def write_scale(folder: pathlib.Path, scale: Scale) -> None:
@@ -299,10 +340,11 @@ def scale_of(spec: TaskSpec, variant: str, folder: pathlib.Path) -> Scale:
     return details_of(spec).variants.get(variant, Scale())
   record = {'metric': spec.metric, 'higher_is_better': spec.higher_is_better}
   try:
-    return task_yaml2.read_scale(
-      str(path), json.loads(path.read_text('utf-8')), record
-    )
-  except (json.JSONDecodeError, AttributeError, UnicodeDecodeError) as error:
+    given = json.loads(path.read_text('utf-8'))
+    if not isinstance(given, dict):
+      raise TypeError('it holds no JSON object')
+    return task_yaml2.read_scale(str(path), given, record)
+  except (json.JSONDecodeError, TypeError, UnicodeDecodeError) as error:
     raise ValueError(
       f'{path} is damaged ({error}); remove it and measure the task again.'
     ) from error

@@ -64,9 +64,13 @@ def number(where: str, key: str, value: Any) -> float | None:
     return None
   if isinstance(value, bool) or not isinstance(value, (int, float)):
     raise ValueError(f'{where}: {key}={value!r} must be a number or null.')
-  if not math.isfinite(value):
+  try:
+    found = float(value)
+  except OverflowError:  # a whole number of hundreds of digits
+    found = math.inf
+  if not math.isfinite(found):
     raise ValueError(f'{where}: {key}={value!r} must be finite.')
-  return float(value)
+  return found
 
 
 def limits(where: str, value: Any, base: Limits = Limits()) -> Limits:
@@ -102,8 +106,9 @@ def mapping(path: pathlib.Path) -> dict[str, Any]:
   """Reads a file's mapping, its keys unchecked. Raises ValueError naming it."""
   try:
     record = yaml.safe_load(path.read_text(encoding='utf-8'))
-  except (yaml.YAMLError, UnicodeDecodeError) as error:
-    raise ValueError(f'{path}: not readable as YAML: {error}') from error
+  except (yaml.YAMLError, ValueError, RecursionError) as error:
+    words = ' '.join(str(error).split())
+    raise ValueError(f'{path}: not readable as YAML: {words}') from error
   if not isinstance(record, dict):
     raise ValueError(f'{path}: must be a mapping with {REQUIRED_KEYS}.')
   return record

@@ -60,6 +60,7 @@ SCALE_KEYS = (
   'm_best_source',
 )
 MAX_GPUS = 64
+MAX_SIZE = 10**9  # of a file in MB, hours or gigabytes
 
 
 def _part(
@@ -105,6 +106,8 @@ def _size(where: str, key: str, value: Any, *, zero: bool = True) -> float:
   if number < 0 or (value is not None and not zero and not number):
     least = 'zero or more' if zero else 'greater than zero'
     raise ValueError(f'{where}: {key}={value!r} must be {least}.')
+  if number > MAX_SIZE:
+    raise ValueError(f'{where}: {key}={value!r} is more than {MAX_SIZE:,}.')
   return number
 
 

@@ -148,6 +148,10 @@ def _check_files(name: str, root: pathlib.Path, version: int) -> None:
       )
     if not path.read_bytes().strip() and not relative.endswith('files.txt'):
       raise ValueError(f'task {name}: {path} is empty.')
+    if relative == 'task.yaml':
+      task_yaml.mapping(
+        path
+      )  # else it would be one of version 1, with an eval.py
 
 
 def _fields(path: pathlib.Path) -> dict[str, Any]:
@@ -387,7 +391,7 @@ def _prepare_variant(
     private_dir=final / 'private',
     starter_files={**starter_files(spec.root)},
     mounts={'data': final / 'public'},
-    notes=tuple(json.loads((final / task_data.NOTES_FILE).read_text())),
+    notes=task_data.notes_of(final),
   )
 
 

@@ -79,7 +79,10 @@ def _read_array(
   file: BinaryIO | IO[bytes], size: int, kinds: str
 ) -> np.ndarray:
   """One array of a stream of at most `size` bytes; `kinds` are of its dtype."""
-  shape, fortran, dtype = _header(file)
+  try:
+    shape, fortran, dtype = _header(file)
+  except MemoryError as error:  # of the parser: a header is short
+    raise ValueError('its header is nested too deeply') from error
   if dtype.hasobject:
     raise ValueError('it holds pickled objects, which are not loaded')
   if dtype.kind not in kinds:

@@ -85,6 +85,7 @@ class Loaded:
       literal=self.mode == 'strict',
       texts=self.entry.text_columns,
       max_bytes=max_bytes,
+      max_columns=self._max_columns(),
     )
 
   def aligned(self, given: Any) -> Any:
@@ -186,6 +187,12 @@ class Loaded:
     if split not in self.halves:
       raise ValueError(f'the answers have no row of split {split!r}.')
     return self.halves[split]
+
+  def _max_columns(self) -> int:
+    """How many columns are read of a submission; 0 for any number."""
+    if self.mode != 'strict':
+      return 0
+    return max(tables.MAX_COLUMNS, 2 * len(self.targets))
 
   def _named_alike(self, given: Mapping[str, Any]) -> dict[str, Any]:
     """The answers; a single array under the name that a `.npy` file has."""

@@ -19,6 +19,12 @@ from jaxagent.graders.tables import InvalidSubmission
 if TYPE_CHECKING:
   import pandas as pd
 
+_CHANCES = (
+  'probability',
+  'distribution',
+)  # True is 1 there, and no number else
+# Of a sequence of signs: its distance from the true one takes time by its length.
+MAX_SIGNS = 10_000
 CELLS = (
   'number',
   'probability',
@@ -166,7 +172,8 @@ def _unknown(unknown: np.ndarray, known: np.ndarray) -> str:
     return text.strip().removesuffix('.0').lstrip('0')
 
   first = unknown[0]
-  meant = next((v for v in known if bare(v) == bare(first)), None)
+  plain = bare(first)  # once: it may be millions of characters long
+  meant = next((v for v in known if bare(v) == plain), None)
   hint = '' if meant is None else f'; ids are text, and one is {meant!r}'
   count = len(unknown)
   return f'{count} ids are not of the test set, such as {first!r}{hint}'
@@ -196,13 +203,21 @@ def _booleans(column: pd.Series, name: str) -> pd.Series:
   values = column.astype(str).str.lower().map(words)
   if values.isna().any():
     bad = column[values.isna()].iloc[0]
-    raise InvalidSubmission(f'{name!r} holds {bad!r}, not True or False')
+    raise InvalidSubmission(f'{name!r} holds {str(bad)!r}, not True or False')
   return values.astype(bool)
+
+
+def _has_booleans(column: pd.Series) -> bool:
+  if column.dtype != object:
+    return column.dtype == bool
+  return any(isinstance(value, (bool, np.bool_)) for value in column)
 
 
 def _numbers(column: pd.Series, name: str, cells: str) -> pd.Series:
   import pandas as pd
 
+  if cells not in _CHANCES and _has_booleans(column):
+    raise InvalidSubmission(f'{name!r} must be numeric: it holds True or False')
   try:
     values = pd.to_numeric(column).astype(float)
   except (ValueError, TypeError, OverflowError) as error:
@@ -210,7 +225,7 @@ def _numbers(column: pd.Series, name: str, cells: str) -> pd.Series:
   array = values.to_numpy()
   if not np.isfinite(array).all():
     raise InvalidSubmission(f'{name!r} holds values that are not finite')
-  if cells in ('probability', 'distribution'):
+  if cells in _CHANCES:
     if (array < 0).any() or (array > 1).any():
       raise InvalidSubmission(f'{name!r} must lie between 0 and 1')
   if cells == 'non_negative' and (array < 0).any():
@@ -264,6 +279,10 @@ def check_signs(
   """Refuses what is no list of whole numbers."""
   (target,) = targets
   for text in submission[target]:
+    if len(text) > MAX_SIGNS:
+      raise InvalidSubmission(
+        f'{target!r} holds {len(text)} characters; at most {MAX_SIGNS}'
+      )
     try:
       _ = [int(part) for part in text.split()]
     except ValueError as error:

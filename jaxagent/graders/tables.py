@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import pathlib
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
   import pandas as pd
 
 MAX_BYTES = 2 * 1024**3
+MAX_COLUMNS = 1000  # of a submission, whose time grows with their square
+_MAX_BLANK = 1000  # lines before the first row
+_SPARSE = 4  # cells of a table of JSON lines for each that they name
 # What is asked of a submission, in this order: that it is text, a table (or arrays),
 # has the right columns, each id as often as the answers, and values of the right kind.
 CHECKS = ('text', 'table', 'columns', 'ids', 'values')
@@ -55,6 +59,7 @@ def read_table(
   literal: bool = False,
   texts: Sequence[str] = (),
   max_bytes: int = MAX_BYTES,
+  max_columns: int = 0,
 ) -> pd.DataFrame:
   """A CSV (or JSON-lines) file, or its bytes, as mle-bench reads it.
 
@@ -66,6 +71,9 @@ def read_table(
     where pandas takes the first cells for an index.
   texts: columns that are text whatever they hold, so that `0300` is not 300
     and an id of 19 digits keeps all of them; literal only.
+  max_columns: of a submission, more are refused before the table is built, and
+    so are NUL bytes in a CSV file; 0 of answers. Literal only, as is the refusal of
+    a JSON object with a key twice and of JSON escapes that are half a character.
 
   Raises: FileNotFoundError; InvalidSubmission where it is no such table.
   """
@@ -77,12 +85,14 @@ def read_table(
   try:
     with stream:
       if suffix == '.jsonl':
-        table = _read_lines(stream, texts if literal else ())
+        table = _read_lines(stream, texts, literal, max_columns)
       elif literal:
+        if max_columns:
+          _check_bytes(stream, max_columns)
         table = _read_literal(stream, texts)
       else:
         table = pd.read_csv(stream, float_precision='round_trip')
-  except MemoryError:
+  except (MemoryError, InvalidSubmission):
     raise
   except Exception as error:  # any text at all may stand in a file
     is_text = not isinstance(error, UnicodeDecodeError)
@@ -93,7 +103,43 @@ def read_table(
   return as_pandas2(table)
 
 
-def _read_lines(stream: BinaryIO, texts: Sequence[str]) -> pd.DataFrame:
+def _check_bytes(stream: BinaryIO, max_columns: int) -> None:
+  """Refuses NUL bytes, and a head or a first row that is too wide."""
+  if any(b'\0' in part for part in iter(lambda: stream.read(1 << 20), b'')):
+    raise InvalidSubmission('the submission holds a NUL byte', 'text')
+  stream.seek(0)
+  # Undecodable bytes are the reader's matter, which names their place.
+  text = io.TextIOWrapper(stream, 'utf-8', 'replace', newline='')
+  try:
+    filled = 0
+    for number, row in enumerate(csv.reader(text)):
+      _check_width(len(row), max_columns)
+      filled += len(row) > 1 or bool(''.join(row).strip())
+      if filled == 2:
+        break
+      if number == _MAX_BLANK:
+        raise ValueError(f'it begins with {_MAX_BLANK} blank lines')
+  finally:
+    text.detach()
+  stream.seek(0)
+
+
+def _check_width(columns: int, max_columns: int) -> None:
+  if max_columns and columns > max_columns:
+    raise ValueError(f'it has {columns} columns; at most {max_columns}')
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+  """A JSON object whose keys differ."""
+  row = dict(pairs)
+  if len(row) < len(pairs):
+    raise ValueError('a JSON object has a key twice')
+  return row
+
+
+def _read_lines(
+  stream: BinaryIO, texts: Sequence[str], literal: bool, max_columns: int
+) -> pd.DataFrame:
   """JSON lines by Python's json, as mle-bench reads them.
 
   pandas' own reader moves floats by an ulp and makes numbers and dates of texts.
@@ -101,16 +147,25 @@ def _read_lines(stream: BinaryIO, texts: Sequence[str]) -> pd.DataFrame:
   import pandas as pd
 
   rows = []
+  names: set[str] = set()
   # Not splitlines: a text may hold other ends of lines than "\n".
   text = io.TextIOWrapper(stream, encoding='utf-8').read()
   for number, line in enumerate(text.split('\n'), 1):
     if line.strip():
-      row = json.loads(line)
+      row = json.loads(line, object_pairs_hook=_unique if literal else None)
       if not isinstance(row, dict):
         raise ValueError(f'line {number} is no JSON object')
+      if literal and '\\u' in line:
+        json.dumps(row, ensure_ascii=False).encode()  # no half characters
       rows.append(row)
+      names.update(row)
+      _check_width(len(names), max_columns)
+  if max_columns:
+    given = sum(map(len, rows))
+    if len(names) * len(rows) > _SPARSE * given + MAX_COLUMNS**2:
+      raise ValueError('its lines have different keys')
   table = pd.DataFrame(rows)
-  for name in {*texts} & {*table.columns}:
+  for name in {*(texts if literal else ())} & {*table.columns}:
     values = [_as_text(row.get(name)) for row in rows]
     table[name] = pd.Series(values, dtype=object)
   return table

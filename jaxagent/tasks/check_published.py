@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxagent import graders
 from jaxagent.envs import task_data
 from jaxagent.envs.grading import SPLITS, Grader
 from jaxagent.envs.tasks import PreparedTask
@@ -33,12 +32,25 @@ _TEXTS = ('text', 'optional_text')
 
 def load(prepared: PreparedTask) -> Loaded:
   """Reads the answers of a prepared task, with its grader."""
-  details = task_data.details_of(prepared.spec)
-  return graders.load(
-    prepared.spec.metric,
-    task_data.answers_file(prepared.spec, prepared.private_dir),
-    scope=graders.Scope(id_column=details.id_column, targets=details.targets),
-  )
+  return task_data.read_answers(prepared.spec, prepared.private_dir)
+
+
+def check_sample(prepared: PreparedTask, answers: Loaded) -> None:
+  """Raises ValueError for a sample submission without rows or columns."""
+  spec = prepared.spec
+  path = task_data.sample_file(spec, prepared.public_dir)
+  if path is None or answers.entry.arrays:
+    return
+  try:
+    given = answers.read(path, path.suffix)
+  except tables.InvalidSubmission as error:
+    raise ValueError(f'task {spec.name}: {error}') from error
+  names = [n for n in answers.targets if n not in given.columns]
+  if names or not len(given):
+    raise ValueError(
+      f'task {spec.name}: {path} has '
+      + (f'no column {names[0]!r}.' if names else 'no rows.')
+    )
 
 
 def gold(answers: Loaded) -> Any:
@@ -269,6 +281,7 @@ def check_task(
   """Makes every check, as `check.check_task` does for version 1."""
   report = Report(prepared.spec.name)
   answers = load(prepared)
+  check_sample(prepared, answers)
   size = sum(p.stat().st_size for p in prepared.public_dir.rglob('*'))
   report.figures['kb'] = size / 1024
   check_hidden(prepared, answers, report)

@@ -476,4 +476,5 @@ def prepare_from(
     write(args.public, args.private, parts)
   except (DataMissing, KeyError) as error:
     words = error if isinstance(error, DataMissing) else f'no column {error}'
-    sys.exit(f'{words}\n{source}')
+    # The reason last: of what a script printed the last line is passed on.
+    sys.exit(f'{source}\n{words}')

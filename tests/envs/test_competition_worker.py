@@ -156,6 +156,49 @@ def test_a_reason_never_quotes_the_answers(tmp_path):
     assert not any('secret' in r or 'hidden' in r for r in reasons), reasons
 
 
+def test_arrays_unlike_the_sample_in_shape_or_name_are_compared_with_it(
+  tmp_path,
+):
+  """More symbols than the sample has, and a name that only one file has."""
+  truth = {'x': np.array([0, 1, 1, 0]), 'split': ['valid', 'private'] * 2}
+  np.savez(tmp_path / 'a.npz', **truth)
+  np.savez(tmp_path / 's.npz', x=np.full((4, 2), 0.5))
+  entry = {
+    'grader': 'babylm',
+    'answers': str(tmp_path / 'a.npz'),
+    'sample': str(tmp_path / 's.npz'),
+    'format': 'npz',
+    'max_bytes': 10**6,
+    'id': '',
+    'targets': [],
+  }
+  task = CompetitionTask('one', entry)
+  for arrays, status in (
+    ({'x': np.full((4, 3), 1 / 3)}, 'ok'),
+    ({'': np.full((4, 3), 1 / 3)}, 'ok'),
+    ({'': np.full((4, 2), 0.5)}, 'invalid'),
+    ({'x': np.full((4, 2), 0.5)}, 'invalid'),
+  ):
+    np.savez(tmp_path / 'given.npz', **arrays)
+    data = (tmp_path / 'given.npz').read_bytes()
+    got = grade_worker.grade(task, data, 'valid', own_work=True)
+    assert got['status'] == status, got
+    assert status == 'ok' or got['reason'] == grade_worker.COPY
+
+
+def test_a_file_far_larger_than_the_sample_is_not_searched_for_a_copy(
+  tmp_path, monkeypatch
+):
+  both = Both('feedback', tmp_path)
+  assert both.task.said is not None
+  monkeypatch.setattr(
+    grade_worker, 'loose_table', None
+  )  # fails if it is called
+  data = b'a,b\n' + b'x\n' * both.task.comparable
+  got = grade_worker.grade(both.task, data, 'valid', own_work=True)
+  assert got['status'] == 'invalid' and got['passed'] <= CHECKS.index('table')
+
+
 @pytest.mark.slow
 @pytest.mark.quiet
 @pytest.mark.parametrize('name', [*CASES, *_MLEBENCH])

@@ -170,3 +170,30 @@ def test_the_metrics_of_both_versions_have_one_direction():
 )
 def test_a_sentinel_of_a_board_is_known(score, is_mark):
   assert (report.sentinels([0.5, score]) == [score]) is is_mark
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'variants': {'standin': {'m_init': 10**400}}}, 'm_init=.*finite'),
+    ({'board': {'best': -(10**400)}}, 'board.best=.*finite'),
+    ({'data': {'full_mb': 10**400}}, 'full_mb=.*finite'),
+    ({'submission': {'max_mb': 1e308}}, 'max_mb=1e.308 is more than'),
+    ({'limits': {'gigabytes': 1e308}}, 'gigabytes=1e.308 is more than'),
+  ],
+)
+def test_a_number_beyond_all_measure_is_refused(tmp_path, changes, message):
+  with pytest.raises(ValueError, match=message):
+    _load(tmp_path, **changes)
+
+
+@pytest.mark.parametrize(
+  'text', ['version: 2\nmetric: [', 'version: 2099-99-99', 'a: ' + '[' * 5000]
+)
+def test_a_task_yaml_that_cannot_be_read_is_named(tmp_path, text):
+  """And no script asked for that only version 1 needs."""
+  root = published.write(tmp_path)
+  (root / 'task.yaml').write_text(text)
+  with pytest.raises(ValueError, match='task.yaml: not readable as YAML') as e:
+    lib.load_task('pizza', tmp_path)
+  assert '\n' not in str(e.value)

@@ -110,3 +110,10 @@ def test_tables_are_not_arrays():
     graders.grade_tables('CLRS', one, one)
   with pytest.raises(ValueError, match='see grade_tables'):
     graders.grade_arrays('house-price', {'': one}, {'': one})
+
+
+def test_a_header_that_exhausts_the_parser_is_refused():
+  header = b'-' * 9000 + b'1\n'
+  size = len(header).to_bytes(2, 'little')
+  with pytest.raises(tables.InvalidSubmission, match='too deeply'):
+    arrays.read_arrays(b'\x93NUMPY\x01\x00' + size + header, '.npy')

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from jaxagent import graders
-from jaxagent.graders import metrics, tables
+from jaxagent.graders import loaded, metrics, tables
 
 NAMES = ('NA', 'null', 'nan', 'None', 'N/A', '#N/A', 'NaN')
 
@@ -107,3 +108,97 @@ def test_kappa_equals_scikit_learns_where_all_grades_occur():
     )
     assert metrics.grade_kappa(true, pred) == pytest.approx(want, abs=1e-12)
   assert np.isnan(metrics.grade_kappa([3, 3], [3, 3]))
+
+
+def _plain(metric: str, values, *, mode: str = 'strict') -> loaded.Loaded:
+  scope = graders.Scope(id_column='id', targets=('y',))
+  truth = pd.DataFrame({'id': list('abcd'), 'y': values})
+  return loaded.Loaded(graders.grader(metric, scope), truth, mode)
+
+
+def _refusal(answers: loaded.Loaded, data: bytes, suffix: str) -> str:
+  with pytest.raises(tables.InvalidSubmission) as caught:
+    answers.aligned(answers.read(data, suffix))
+  str(caught.value).encode()  # half a character would break every record
+  return f'{caught.value.check}: {caught.value}'
+
+
+def test_a_table_of_very_many_columns_is_refused_before_it_is_built():
+  """pandas takes minutes for them, in a square of their number."""
+  answers = _plain('rmse', [1.0, 2.0, 3.0, 4.0])
+  wide = [b'y,' * 300_000, b' \n\nid,y\n' + b'1,' * 300_000, b',' * 10**6]
+  names = [json.dumps({f'k{i}': 1}).encode() for i in range(5000)]
+  for data, suffix in [
+    *((w, '.csv') for w in wide),
+    (b'\n'.join(names), '.jsonl'),
+  ]:
+    start = time.process_time()
+    assert 'columns; at most 1000' in _refusal(answers, data, suffix)
+    assert time.process_time() - start < 3
+
+
+def test_blank_lines_alone_are_refused_at_once():
+  answers = _plain('rmse', [1.0, 2.0, 3.0, 4.0])
+  good = b'id,y\n' + b'\n' * 900 + b'a,1\nb,2\nc,3\nd,4\n'
+  assert answers.score(answers.aligned(answers.read(good, '.csv'))) == 0.0
+  for data in (b'\n' * 10**7, b'id,y\n' + b' \n' * 10**6):
+    start = time.process_time()
+    assert 'blank lines' in _refusal(answers, data, '.csv')
+    assert time.process_time() - start < 1
+
+
+def test_lines_with_hardly_a_key_in_common_are_refused():
+  """Few bytes would name billions of cells."""
+  answers = _plain('rmse', [1.0, 2.0, 3.0, 4.0])
+  lines = [json.dumps({f'k{i % 900}': 1}).encode() for i in range(9000)]
+  found = _refusal(answers, b'\n'.join(lines), '.jsonl')
+  assert found.startswith('table') and 'different keys' in found
+
+
+def test_a_nul_byte_is_refused_as_in_version_1():
+  answers = _plain('accuracy', ['x', 'y', 'x', 'y'])
+  data = b'id,y\na,x\0q\nb,y\nc,x\nd,y\n'
+  assert _refusal(answers, data, '.csv').startswith('text')
+
+
+@pytest.mark.parametrize(
+  'first',
+  [
+    '{"id": "b", "id": "a", "y": "x"}',
+    '{"id": "a", "y": "\\ud800"}',
+    '{"id": "\\ud800", "y": "x"}',
+    '{"id": "a", "y": "x", "\\udfff": 1}',
+  ],
+)
+def test_a_key_twice_and_half_a_character_are_refused(first):
+  rest = '\n{"id": "b", "y": "y"}\n{"id": "c", "y": "x"}\n{"id": "d", "y": "y"}'
+  for metric in ('accuracy', 'rmse'):
+    answers = _plain(metric, [1, 2, 3, 4])
+    found = _refusal(answers, (first + rest).encode(), '.jsonl')
+    assert found.startswith('table')
+
+
+def test_true_is_a_probability_and_no_other_number():
+  data = b'id,y\na,True\nb,False\nc,True\nd,True\n'
+  for metric, graded in (('roc_auc', True), ('rmse', False), ('mae', False)):
+    answers = _plain(metric, [1, 0, 1, 1])
+    if graded:
+      assert answers.score(answers.aligned(answers.read(data, '.csv'))) == 1.0
+    else:
+      assert 'True or False' in _refusal(answers, data, '.csv')
+  mixed = b'{"id":"a","y":true}\n{"id":"b","y":2}\n{"id":"c","y":3}\n'
+  data = mixed + b'{"id":"d","y":4}'
+  answers = _plain('rmse', [1, 2, 3, 4])
+  assert 'True or False' in _refusal(answers, data, '.jsonl')
+
+
+def test_a_very_long_id_is_compared_with_many_in_a_moment():
+  ids = [f'row{i}' for i in range(20_000)]
+  truth = pd.DataFrame({'id': ids, 'y': 1.0})
+  scope = graders.Scope(id_column='id', targets=('y',))
+  answers = loaded.Loaded(graders.grader('rmse', scope), truth, 'strict')
+  given = truth.assign(id=[*ids[:-1], ' ' + '0' * 500_000])
+  start = time.process_time()
+  with pytest.raises(tables.InvalidSubmission, match='not of the test set'):
+    answers.aligned(given)
+  assert time.process_time() - start < 2

@@ -279,3 +279,11 @@ def test_a_link_to_the_answers_is_refused(tmp_path):
   link.symlink_to(truth)
   got = graders.grade_files('house-price', link, truth)
   assert got.score is None and 'symbolic link' in got.reason
+
+
+def test_a_sequence_of_millions_of_signs_is_refused_at_once(tmp_path):
+  """Its edit distance would take minutes."""
+  answers = 'Id,Sequence\n0300,1 2\n0301,7\n'
+  given = f'Id,Sequence\n0300,{"1 " * 60_000}\n0301,7\n'
+  got = _files(tmp_path, 'multi-modal-gesture-recognition', given, answers)
+  assert got.score is None and '120000 characters' in got.reason

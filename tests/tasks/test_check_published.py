@@ -159,3 +159,32 @@ def test_arrays_and_lines_are_written_in_their_format():
   one = Loaded(graders.grader('house-price'), CASES['house-price'][0])
   lines = lib.as_bytes(table, 'jsonl')
   assert one.grade(one.read(lines, '.jsonl')).score == CASES['house-price'][2]
+
+
+@pytest.mark.parametrize(
+  ('folder', 'name', 'content', 'message'),
+  [
+    ('private', 'answers.csv', 'x,split\na,valid\nb,private\n', 'no column'),
+    (
+      'private',
+      'answers.csv',
+      'request_id,split\na,valid\nb,private\n',
+      'which random-acts-of-pizza compares',
+    ),
+    ('private', 'answers.csv', f'{HEAD}\na,1\n', 'no column split'),
+    ('public', 'sample_submission.csv', f'{HEAD}\n', 'has no rows'),
+    ('public', 'sample_submission.csv', 'a,b\n1,2\n', 'has no column'),
+    ('public', 'sample_submission.csv', 'a,"b', 'not a readable table'),
+  ],
+)
+def test_a_damaged_file_of_the_data_is_named_and_nothing_is_graded(
+  task, folder, name, content, message
+):
+  path = task.public_dir.parent / folder / name
+  before = path.read_text()
+  path.write_text(content)
+  try:
+    with pytest.raises(ValueError, match=f'task pizza: .*{message}'):
+      lib.check_task(task, None, None)
+  finally:
+    path.write_text(before)

@@ -155,6 +155,56 @@ def test_checksums_of_mlebench_are_read(spec, kaggle, tmp_path):
   assert 'private/x.csv has the md5' in note
 
 
+def test_a_list_of_checksums_that_is_no_yaml_is_told_and_not_fatal(
+  spec, kaggle, tmp_path
+):
+  (kaggle / ID / 'prepared/checksums.yaml').write_text('public: [')
+  source = DataSource('mlebench', kaggle)
+  (note,) = lib.prepare_task(spec, tmp_path / 'data', source).notes
+  assert 'checksums.yaml cannot be read' in note and '\n' not in note
+
+
+@pytest.mark.parametrize(
+  ('name', 'contents'),
+  [
+    (task_data.SCALE_FILE, ('5', 'null', '[1]', '"m_init"')),
+    (task_data.NOTES_FILE, ('{', '5', '{}', None)),
+  ],
+)
+def test_a_damaged_file_beside_the_data_is_named(
+  spec, tmp_path, name, contents
+):
+  task = lib.prepare_task(spec, tmp_path / 'data')
+  path = task.public_dir.parent / name
+  for content in contents:
+    if content is None:
+      path.unlink()
+    else:
+      path.write_text(content)
+    with pytest.raises(ValueError, match=f'{name} is damaged'):
+      lib.prepare_task(spec, tmp_path / 'data')
+
+
+def test_the_reason_of_a_failed_preparation_is_passed_on(tmp_path):
+  """And not the list of downloads that follows it."""
+  spec = lib.load_task('wine', lib.BUNDLED)  # any spec: the script is another
+  root = tmp_path / 'task'
+  (root / 'scripts').mkdir(parents=True)
+  (root / 'scripts/prepare.py').write_text(
+    'import pathlib\n'
+    'from jaxagent.tasks import kit\n'
+    'source = kit.Source("x", "https://x", "none", ("a.csv",))\n'
+    'def raw(folder):\n'
+    '  kit.copied(folder, ["a.csv"])\n'
+    'kit.prepare_from("", source, None, None, raw)\n'
+  )
+  spec = dataclasses.replace(spec, root=root)
+  script = root / 'scripts/prepare.py'
+  args = ['--public', 'a', '--private', 'b', '--raw', str(tmp_path)]
+  with pytest.raises(ValueError, match='holds no a.csv; the download is not'):
+    lib._run_prepare(spec, script, tmp_path, args)
+
+
 def test_a_disk_without_room_is_told(spec, kaggle, tmp_path):
   details = dataclasses.replace(spec.details, full_mb=440e9)
   large = dataclasses.replace(spec, details=details)
@@ -174,6 +224,7 @@ def test_a_disk_without_room_is_told(spec, kaggle, tmp_path):
       'no row of split .private.',
     ),
     ({'answers': published.ANSWERS.replace('request_id', 'id')}, 'request_id'),
+    ({'answers': 'request_id,split\na,valid\nb,private\n'}, 'no column of req'),
     ({'answers': 'a,"b'}, 'not a readable table'),
     ({'sample_name': 'other.csv'}, 'no public/sample_submission.csv'),
     (
