@@ -175,7 +175,7 @@ def base_is_filled(config: ConfigDict) -> str:
       f"{where} nothing, and config.model.path is ''; give a model, or set "
       '--config.model.lora.stages="(\'rl\',)", by which SFT trains all weights first.'
     )
-  if config.sft.epochs and (config.sft.conversations or own.can_fine_tune):
+  if own.may_fine_tune:
     return ''
   return (
     f"{where} nothing, config.model.path is '' and there is no SFT that would fill "

@@ -103,6 +103,11 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+  if args.adapter and args.dtype:
+    raise ValueError(
+      f'--dtype={args.dtype} is of merged weights: with --adapter, adapters are '
+      'float32 and their base is what they were trained on; leave out one of the two.'
+    )
   if (args.model / 'model' / hf.RUN_FILE).is_file():
     config, params, origin = _trained(args.model, args.stage)
     tokenizer, temperature = args.model / 'tokenizer', _temperature(args.model)
@@ -141,8 +146,9 @@ def _export_adapter(
   """Writes a PEFT folder, and the base in it where no other folder holds it."""
   _must_be_new(args.out)
   base = lora.split_lora(params)[1]
-  noted = hf.read_adapters(args.model / 'model')
-  named = noted['base'] if 'sft' in noted['stages'] else ''
+  named = ''
+  if _full_sft(args.model)[1] is None:
+    named = hf.read_adapters(args.model / 'model')['base']
   if not named:
     named = str(args.out.absolute() / 'base')
     save(pathlib.Path(named), config.replace(lora_rank=0), base)
@@ -249,8 +255,7 @@ def _with_base(
   """Adapters of a checkpoint over their base; ValueError where it is another one."""
   noted = hf.read_adapters(work / 'model')
   plain = config.replace(lora_rank=0)
-  sft = CheckpointManager(work / 'sft' / 'checkpoints')
-  last = None if 'sft' in noted['stages'] else sft.latest()
+  sft, last = _full_sft(work)
   if last is not None:
     whole, where = plain.replace(param_dtype='float32'), sft.path(last.step)
     base = jax.tree.map(
@@ -276,6 +281,13 @@ def _with_base(
     )
   adapters = lora.split_lora(_read(config, manager, found.step))[0]
   return nnx.merge_state(adapters, base)
+
+
+def _full_sft(work: pathlib.Path) -> tuple[CheckpointManager, Restored | None]:
+  """Returns SFT's checkpoints, and the newest where it is a base of adapters."""
+  manager = CheckpointManager(work / 'sft' / 'checkpoints')
+  trains_adapters = 'sft' in hf.read_adapters(work / 'model')['stages']
+  return manager, None if trains_adapters else manager.latest()
 
 
 def _score(args: argparse.Namespace) -> None:

@@ -161,9 +161,19 @@ def learner_config(config: ConfigDict, platform: str = '') -> LearnerConfig:
     steps=rl.updates * rl.ppo_epochs * rl.minibatches,
     sft_lr=config.sft.lr,
     row_tokens=row_lengths(longest, platform or jax.default_backend()),
-    full_sft=bool(config.model.lora.rank)
-    and 'sft' not in config.model.lora.stages,
+    full_sft=_fine_tunes_all(config),
   )
+
+
+def _fine_tunes_all(config: ConfigDict) -> bool:
+  """Returns whether SFT trains all weights of a model that has adapters in RL.
+
+  Without SFT nothing makes room for their moments.
+  """
+  lora = config.model.lora
+  if not lora.rank or 'sft' in lora.stages:
+    return False
+  return recipe.find(config).may_fine_tune
 
 
 def make_learner(
@@ -267,7 +277,7 @@ def check_base(config: ConfigDict, work: pathlib.Path) -> None:
   A base that a full SFT made is looked at when RL resumes.
   """
   lora, path = config.model.lora, config.model.path
-  if not lora.rank or 'sft' not in lora.stages or not path:
+  if not lora.rank or not path or _fine_tunes_all(config):
     return
   for stage in ('rl', 'sft'):
     manager = CheckpointManager(work / stage / 'checkpoints')

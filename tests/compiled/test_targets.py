@@ -175,6 +175,26 @@ def test_cudnn_is_refused_before_ampere(monkeypatch):
     command.check_attention(targets.parse('a100:1x1x8'), parts)
 
 
+@pytest.mark.parametrize('slots', (0, 2))
+def test_merged_kernels_are_alive_whatever_samples(slots):
+  from jaxagent.compiled import programs, sampling
+  from jaxagent.devices import sharding
+  from jaxagent.learner import LearnerConfig
+
+  options = {'lora_rank': 2, 'lora_targets': ('q', 'down'), 'attention': 'xla'}
+  model = MODEL.replace(**options)
+  parts = Parts(model, None, LearnerConfig(row_tokens=(64,)), 32, 32, slots)
+  run = command.run_of(parts, {'data': 1, 'fsdp': 1, 'tensor': 1})
+  learner = programs.Learner(run, sharding.make_mesh())
+  sampler = sampling.Sampler(learner) if slots else None
+  alive = report.roles(learner, sampler)
+  assert alive['engine_weights'] == alive['frozen'] > 0
+  plain = command.run_of(
+    Parts(**(vars(parts) | {'model': MODEL})), {'data': 1, 'fsdp': 1}
+  )
+  assert not plain.keeps_merged
+
+
 def test_the_mesh_is_the_target_with_fsdp_as_what_is_left():
   found = command.mesh_of(
     targets.parse('h100:1x2x8'), {'data': 2, 'fsdp': 8, 'tensor': 4}

@@ -156,6 +156,34 @@ def test_an_adapter_on_a_full_sft_is_exported_with_its_base(tmp_path, capsys):
   assert 'has no adapters' in said and said.count('\n') == 1
 
 
+def test_without_sft_no_weight_of_the_base_is_made_trainable(folder, tmp_path):
+  """SFT of all weights has 16 bytes a weight, which only SFT needs."""
+  host = _host(tmp_path / 'work', folder, stages=('rl',))
+  host.config.sft.epochs = 0
+  learner = _learner(host)
+  assert all('lora_' in path for path in learner.state()['policy'])
+  (host.work / 'config.json').write_text('{}')
+  learner.start_rl()
+  _move(learner)
+  _save(host, learner, 'rl')
+  device.check_base(host.config, host.work)
+  assert _export(host, tmp_path / 'out', '--adapter') == 0
+  record = json.loads((tmp_path / 'out' / 'adapter_config.json').read_text())
+  assert record['base_model_name_or_path'] == str(folder)
+  assert not (tmp_path / 'out' / 'base').exists()
+
+
+def test_an_adapter_and_its_base_are_exported_in_their_own_precision(
+  run, tmp_path, capsys
+):
+  host, _ = run
+  out = tmp_path / 'out'
+  assert _export(host, out, '--adapter', '--dtype=bfloat16') == 2
+  said = capsys.readouterr().err
+  assert '--dtype=bfloat16 is of merged weights' in said
+  assert said.count('\n') == 1 and not out.exists()
+
+
 def test_a_run_of_adapters_resumes_on_its_base(run, folder):
   host, learner = run
   again = _learner(host)
