@@ -281,16 +281,21 @@ def check_base(config: ConfigDict, work: pathlib.Path) -> None:
     return
   for stage in ('rl', 'sft'):
     manager = CheckpointManager(work / stage / 'checkpoints')
-    if (found := manager.latest()) is None:
+    if stage not in lora.stages or (found := manager.latest()) is None:
       continue
-    saved = found.host['learner'].get('adapters') or {}
+    where = manager.path(found.step)
+    if not (saved := found.host['learner'].get('adapters')):
+      raise UserError(
+        f'{where} has all weights, and config.model.lora.rank={lora.rank} trains '
+        'adapters there; give the config that it was made with, or another --work_dir.'
+      )
     base = identity.folder_digest(path, model_config(config, 1))
-    if saved.get('base') == base:
+    if saved['base'] == base:
       return
     raise UserError(
-      f'{manager.path(found.step)} has adapters of another base (digest '
-      f'{saved.get("base")}) than config.model.path={path!r} ({base}); give the model '
-      'that it was made with, or another --work_dir.'
+      f'{where} has adapters of another base (digest {saved["base"]}) than '
+      f'config.model.path={path!r} ({base}); give the model that it was made with, or '
+      'another --work_dir.'
     )
 
 

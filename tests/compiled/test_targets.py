@@ -1,5 +1,6 @@
 """Targets by name, and what is refused before anything is compiled."""
 
+import dataclasses
 import pathlib
 import types as stubs
 
@@ -189,6 +190,14 @@ def test_merged_kernels_are_alive_whatever_samples(slots):
   sampler = sampling.Sampler(learner) if slots else None
   alive = report.roles(learner, sampler)
   assert alive['engine_weights'] == alive['frozen'] > 0
+  sizes = {'data': 1, 'fsdp': 1, 'tensor': 1}
+  said = command.heading('x', targets.parse('cpu:1'), run, sizes)
+  assert 'SFT' not in said
+  before = dataclasses.replace(
+    run, options=LearnerConfig(row_tokens=(64,), full_sft=True)
+  )
+  said = command.heading('x', targets.parse('cpu:1'), before, sizes)
+  assert 'SFT of all weights is not compiled' in said
   plain = command.run_of(
     Parts(**(vars(parts) | {'model': MODEL})), {'data': 1, 'fsdp': 1}
   )

@@ -215,6 +215,17 @@ def test_a_resume_on_another_base_is_refused(run, other):
   assert re.search(r'adapters of another base .*other.*--work_dir', said)
 
 
+def test_a_copied_sft_of_all_weights_is_named_before_the_run(folder, tmp_path):
+  full = _host(tmp_path / 'full', folder, rank=0)
+  _save(full, _learner(full), 'sft')
+  host = _host(tmp_path / 'full', folder)
+  said = _refused(lambda: device.check_base(host.config, host.work))
+  assert re.search('has all weights, and config.model.lora.rank=2 trains', said)
+  # Where SFT trains all weights it is what is wanted.
+  host.config.model.lora.stages = ('rl',)
+  device.check_base(host.config, host.work)
+
+
 def test_a_resume_of_rl_on_another_full_sft_is_refused(tmp_path):
   host = _host(tmp_path, stages=('rl',))
   _trained(host)
