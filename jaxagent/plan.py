@@ -254,6 +254,9 @@ def full_sft(
   if model.dtype != 'float32':  # else it reads the weights themselves
     split = found['mesh']['fsdp'] * found['mesh']['tensor']
     memory['engine_weights'] = 2 * model.num_params() / split
+    # The old policy goes when the new one is there: nothing else reads it.
+    copy = memory['policy_copy'] - memory['activations']
+    memory['policy_copy'] = max(0.0, copy)
   need = sum(memory.values())
   if need <= found['need_bytes']:
     return {}

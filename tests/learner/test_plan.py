@@ -308,6 +308,9 @@ def test_a_full_sft_before_adapters_is_planned_where_it_needs_more():
   assert memory['policy'] == 4 * weights
   assert memory['policy_optimizer'] == 8 * weights
   assert memory['engine_weights'] == 2 * weights  # rounded, for the sampler
+  config.rollout.engine = 'native'
+  native = dry_run.plan_of(config)['memory_per_device']
+  assert native['policy_copy'] == 0 and native['engine_cache'] > 0
   assert not {'value', 'reference'} & set(memory)
   assert not found['fits'] and found['need_bytes'] == sum(memory.values())
   assert 'short by' in found['advice']
