@@ -146,9 +146,8 @@ def _export_adapter(
   """Writes a PEFT folder, and the base in it where no other folder holds it."""
   _must_be_new(args.out)
   base = lora.split_lora(params)[1]
-  named = ''
-  if _full_sft(args.model)[1] is None:
-    named = hf.read_adapters(args.model / 'model')['base']
+  noted, made = hf.read_adapters(args.model / 'model'), _full_sft(args.model)
+  named = '' if made is not None and made.steps() else noted['base']
   if not named:
     named = str(args.out.absolute() / 'base')
     save(pathlib.Path(named), config.replace(lora_rank=0), base)
@@ -255,8 +254,9 @@ def _with_base(
   """Adapters of a checkpoint over their base; ValueError where it is another one."""
   noted = hf.read_adapters(work / 'model')
   plain = config.replace(lora_rank=0)
-  sft, last = _full_sft(work)
-  if last is not None:
+  sft = _full_sft(work)
+  last = sft.latest() if sft is not None else None
+  if sft is not None and last is not None:
     whole, where = plain.replace(param_dtype='float32'), sft.path(last.step)
     base = jax.tree.map(
       lambda leaf: leaf.astype(config.param_dtype),
@@ -283,11 +283,11 @@ def _with_base(
   return nnx.merge_state(adapters, base)
 
 
-def _full_sft(work: pathlib.Path) -> tuple[CheckpointManager, Restored | None]:
-  """Returns SFT's checkpoints, and the newest where it is a base of adapters."""
-  manager = CheckpointManager(work / 'sft' / 'checkpoints')
-  trains_adapters = 'sft' in hf.read_adapters(work / 'model')['stages']
-  return manager, None if trains_adapters else manager.latest()
+def _full_sft(work: pathlib.Path) -> CheckpointManager | None:
+  """Returns checkpoints of SFT that are a base of adapters, None where they are not."""
+  if 'sft' in hf.read_adapters(work / 'model')['stages']:
+    return None
+  return CheckpointManager(work / 'sft' / 'checkpoints')
 
 
 def _score(args: argparse.Namespace) -> None:
