@@ -238,6 +238,41 @@ def plan(
   }
 
 
+def full_sft(
+  model: ModelConfig, found: Mapping[str, Any], options: PlanOptions
+) -> dict[str, Any]:
+  """Entries of `plan` that differ where SFT trains all weights before adapters.
+
+  found: the plan of RL. {} where that needs more; else the memory of SFT, which has
+  float32 weights and moments, no critic and no reference, and what samples has a copy
+  in the compute dtype.
+  """
+  whole = model.replace(lora_rank=0, param_dtype='float32')
+  alone = dataclasses.replace(options, with_value=False, with_reference=False)
+  sft = plan(whole, found['mesh'], alone)
+  memory = sft['memory_per_device']
+  if model.dtype != 'float32':  # else it reads the weights themselves
+    split = found['mesh']['fsdp'] * found['mesh']['tensor']
+    memory['engine_weights'] = 2 * model.num_params() / split
+    # The old policy goes when the new one is there: nothing else reads it.
+    copy = memory['policy_copy'] - memory['activations']
+    memory['policy_copy'] = max(0.0, copy)
+  need = sum(memory.values())
+  if need <= found['need_bytes']:
+    return {}
+  short, room = need - found['room_bytes'], found['room_bytes']
+  several_rows = options.micro_batch_tokens > options.tokens_per_sample
+  return {
+    'stage': 'sft',
+    'memory_per_device': memory,
+    'host_memory_per_device': sft['host_memory_per_device'],
+    'need_bytes': need,
+    'fits': need <= room,
+    'short_bytes': max(0.0, short),
+    'advice': _advice(short, memory, whole, several_rows),
+  }
+
+
 def _memory(
   model: ModelConfig,
   critic: ModelConfig | None,
@@ -249,9 +284,10 @@ def _memory(
   Weights are float32 masters with two float32 moments (12 bytes a trained
   parameter), the float32 sum of gradients while a role is updated (only one role
   at a time), and a float32 frozen copy for the reference. With adapters these alone
-  are trained, in float32; all roles share one base in the compute dtype, and a native
-  engine has merged kernels of its own, twice while new ones are made. fsdp and tensor
-  split all of that, data copies it.
+  are trained, in float32; all roles share one base in the compute dtype, and what
+  samples has merged kernels of its own, twice while new ones are made: a native engine,
+  and vLLM's client, for a server that comes again. fsdp and tensor split all of that,
+  data copies it.
 
   Of what is offloaded `brought_back` has what no activations make room for. Loading
   and resuming need no more than the roles, which are read one array after another
@@ -292,7 +328,7 @@ def _memory(
   memory['policy_copy'] = (
     copy if reads_on else max(0.0, copy - memory['activations'])
   )
-  if options.engine_slots and model.lora_rank:
+  if model.lora_rank:
     merged = _stored(model) * merged_params(model) / split
     memory['engine_weights'] = merged
     memory['engine_merge'] = max(0.0, merged - memory['activations'])
@@ -405,7 +441,10 @@ def _advice(
 
 def memory_lines(found: Mapping[str, Any]) -> list[str]:
   """A plan's memory by role, and the sum of what a device holds."""
-  lines = [
+  lines = []
+  if found.get('stage') == 'sft':
+    lines = ['memory     of SFT of all weights, which needs more than RL:']
+  lines += [
     f'{role:<18}{size / GB:9.3f} GB a device'
     for role, size in found['memory_per_device'].items()
   ]

@@ -114,7 +114,8 @@ def run_of(parts: Parts, sizes: Mapping[str, int]) -> Run:
   engine = None
   if parts.engine_slots:
     engine = Engine(parts.engine_slots, parts.prompt_tokens, parts.new_tokens)
-  return Run(parts.model, options, rows, row_tokens, parts.critic, engine)
+  kept = bool(parts.model.lora_rank) and engine is None
+  return Run(parts.model, options, rows, row_tokens, parts.critic, engine, kept)
 
 
 def heading(
@@ -122,10 +123,13 @@ def heading(
 ) -> str:
   """Describes what is compiled, in two lines."""
   mesh = ' x '.join(f'{axis} {size}' for axis, size in sizes.items())
+  without = (
+    '; SFT of all weights is not compiled' if run.options.full_sft else ''
+  )
   return (
     f'{name}: {run.model.num_params() / 1e9:.3f}B parameters for {target.name}, '
     f'{mesh} = {target.count} devices\n  {run.rows} rows of {run.row_tokens} tokens '
-    'a micro-batch; figures a device'
+    f'a micro-batch; figures a device{without}'
   )
 
 

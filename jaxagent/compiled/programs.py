@@ -47,7 +47,9 @@ class Engine:
 class Run:
   """A run to compile: models, options of the learner, shape of a micro-batch.
 
-  rows: of the whole mesh. engine: None where sampling is elsewhere.
+  rows: of the whole mesh. engine: None where sampling is elsewhere. keeps_merged:
+  whether the merged kernels that were handed over last stay on the mesh, as they do in
+  vLLM's client.
   """
 
   model: ModelConfig
@@ -56,6 +58,7 @@ class Run:
   row_tokens: int
   critic: ModelConfig | None = None
   engine: Engine | None = None
+  keeps_merged: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

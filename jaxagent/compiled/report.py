@@ -94,6 +94,7 @@ def roles(learner: Learner, sampler: sampling.Sampler | None) -> dict[str, int]:
 
   What is offloaded is on the host. A native engine has a cache, whole on one
   device, and holds the policy of before an update until the new one is handed over.
+  Merged kernels are kept by vLLM's client, too.
   """
   found = {
     name: device_bytes(tree)
@@ -101,6 +102,8 @@ def roles(learner: Learner, sampler: sampling.Sampler | None) -> dict[str, int]:
     if name not in learner.run.options.offload
   }
   if sampler is None:
+    if learner.run.keeps_merged:
+      found['engine_weights'] = found['frozen']
     return found
   found[sampling.CACHE] = device_bytes(sampler.cache())
   if sampler.moves:

@@ -145,6 +145,18 @@ def critic_fits(config: ConfigDict) -> str:
   return ''
 
 
+def rank_fits_model(config: ConfigDict) -> str:
+  """Returns a complaint about adapters wider than the model, else ''."""
+  where, hf = model_of(config)
+  rank, size = config.model.lora.rank, hf.get('hidden_size')
+  if not isinstance(size, int) or rank <= size:
+    return ''
+  return (
+    f'config.model.lora.rank={rank} is more than hidden_size={size} of {where}, the '
+    'rank of a whole kernel; lower it.'
+  )
+
+
 def critic_beside_adapters(config: ConfigDict) -> str:
   """Returns a complaint about a critic of its own beside adapters, else ''."""
   path, rank = config.rl.critic_path, config.model.lora.rank
@@ -175,7 +187,7 @@ def base_is_filled(config: ConfigDict) -> str:
       f"{where} nothing, and config.model.path is ''; give a model, or set "
       '--config.model.lora.stages="(\'rl\',)", by which SFT trains all weights first.'
     )
-  if config.sft.epochs and (config.sft.conversations or own.can_fine_tune):
+  if own.may_fine_tune:
     return ''
   return (
     f"{where} nothing, config.model.path is '' and there is no SFT that would fill "

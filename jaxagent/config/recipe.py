@@ -85,6 +85,14 @@ class Recipe(abc.ABC):
     return True
 
   @property
+  def may_fine_tune(self) -> bool:
+    """Whether the config asks for SFT, and for data that it could have."""
+    options = self.config.sft
+    return bool(options.epochs) and bool(
+      options.conversations or self.can_fine_tune
+    )
+
+  @property
   def validates(self) -> bool:
     """Whether RL has validation prompts, which `rl.validate_every` needs."""
     return False

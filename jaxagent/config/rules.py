@@ -160,6 +160,7 @@ RULES: tuple[checks.Rule, ...] = (
   checks.Rule(
     ('rl.critic_path', 'model.lora.rank'), model_checks.critic_beside_adapters
   ),
+  checks.Rule(('model.lora.rank', 'model.path'), model_checks.rank_fits_model),
   checks.Rule(
     ('model.lora.rank', 'model.path', 'sft.epochs'),
     model_checks.base_is_filled,

@@ -103,6 +103,11 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+  if args.adapter and args.dtype:
+    raise ValueError(
+      f'--dtype={args.dtype} is of merged weights: with --adapter, adapters are '
+      'float32 and their base is what they were trained on; leave out one of the two.'
+    )
   if (args.model / 'model' / hf.RUN_FILE).is_file():
     config, params, origin = _trained(args.model, args.stage)
     tokenizer, temperature = args.model / 'tokenizer', _temperature(args.model)
@@ -141,8 +146,8 @@ def _export_adapter(
   """Writes a PEFT folder, and the base in it where no other folder holds it."""
   _must_be_new(args.out)
   base = lora.split_lora(params)[1]
-  noted = hf.read_adapters(args.model / 'model')
-  named = noted['base'] if 'sft' in noted['stages'] else ''
+  noted, made = hf.read_adapters(args.model / 'model'), _full_sft(args.model)
+  named = '' if made is not None and made.steps() else noted['base']
   if not named:
     named = str(args.out.absolute() / 'base')
     save(pathlib.Path(named), config.replace(lora_rank=0), base)
@@ -249,9 +254,9 @@ def _with_base(
   """Adapters of a checkpoint over their base; ValueError where it is another one."""
   noted = hf.read_adapters(work / 'model')
   plain = config.replace(lora_rank=0)
-  sft = CheckpointManager(work / 'sft' / 'checkpoints')
-  last = None if 'sft' in noted['stages'] else sft.latest()
-  if last is not None:
+  sft = _full_sft(work)
+  last = sft.latest() if sft is not None else None
+  if sft is not None and last is not None:
     whole, where = plain.replace(param_dtype='float32'), sft.path(last.step)
     base = jax.tree.map(
       lambda leaf: leaf.astype(config.param_dtype),
@@ -276,6 +281,13 @@ def _with_base(
     )
   adapters = lora.split_lora(_read(config, manager, found.step))[0]
   return nnx.merge_state(adapters, base)
+
+
+def _full_sft(work: pathlib.Path) -> CheckpointManager | None:
+  """Returns checkpoints of SFT that are a base of adapters, None where they are not."""
+  if 'sft' in hf.read_adapters(work / 'model')['stages']:
+    return None
+  return CheckpointManager(work / 'sft' / 'checkpoints')
 
 
 def _score(args: argparse.Namespace) -> None:

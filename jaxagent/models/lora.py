@@ -68,6 +68,8 @@ _PEFT_PLAIN: Mapping[str, tuple[Any, ...]] = {
   'task_type': ('CAUSAL_LM', None),
 }
 
+_MOST = {'r': 2**20, 'lora_alpha': 1e9}
+
 
 def split_lora(params: nnx.State) -> tuple[nnx.State, nnx.State]:
   """(adapters, base): gradients and optimizer take the first alone.
@@ -326,8 +328,16 @@ def _refuse_other_adapters(
   for key in ('r', 'lora_alpha'):
     value = record.get(key)
     kinds = int if key == 'r' else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or value <= 0:
-      raise ValueError(f'{file}: {key}={value!r} must be a number above 0.')
+    # JSON of Python has NaN, Infinity and whole numbers that no float holds.
+    if (
+      isinstance(value, bool)
+      or not isinstance(value, kinds)
+      or not 0 < value <= _MOST[key]
+    ):
+      raise ValueError(
+        f'{file}: {key}={str(value)[:40]} must be a number above 0, at most '
+        f'{_MOST[key]:g}.'
+      )
 
 
 def _targets(

@@ -106,11 +106,10 @@ def plan_of(config: ConfigDict, **changes: Any) -> dict[str, Any]:
     donate=learner.donate,
     engine_slots=parts.engine_slots,
   )
-  found = plan.plan(
-    parts.model,
-    dict(config.mesh),
-    plan.PlanOptions(**(options | changes)),
-  )
+  given = plan.PlanOptions(**(options | changes))
+  found = plan.plan(parts.model, dict(config.mesh), given)
+  if learner.full_sft:
+    found |= plan.full_sft(parts.model, found, given)
   return found | {'model_type': parts.model.model_type}
 
 

@@ -161,9 +161,19 @@ def learner_config(config: ConfigDict, platform: str = '') -> LearnerConfig:
     steps=rl.updates * rl.ppo_epochs * rl.minibatches,
     sft_lr=config.sft.lr,
     row_tokens=row_lengths(longest, platform or jax.default_backend()),
-    full_sft=bool(config.model.lora.rank)
-    and 'sft' not in config.model.lora.stages,
+    full_sft=_fine_tunes_all(config),
   )
+
+
+def _fine_tunes_all(config: ConfigDict) -> bool:
+  """Returns whether SFT trains all weights of a model that has adapters in RL.
+
+  Without SFT nothing makes room for their moments.
+  """
+  lora = config.model.lora
+  if not lora.rank or 'sft' in lora.stages:
+    return False
+  return recipe.find(config).may_fine_tune
 
 
 def make_learner(
@@ -267,20 +277,25 @@ def check_base(config: ConfigDict, work: pathlib.Path) -> None:
   A base that a full SFT made is looked at when RL resumes.
   """
   lora, path = config.model.lora, config.model.path
-  if not lora.rank or 'sft' not in lora.stages or not path:
+  if not lora.rank or not path or _fine_tunes_all(config):
     return
   for stage in ('rl', 'sft'):
     manager = CheckpointManager(work / stage / 'checkpoints')
-    if (found := manager.latest()) is None:
+    if stage not in lora.stages or (found := manager.latest()) is None:
       continue
-    saved = found.host['learner'].get('adapters') or {}
+    where = manager.path(found.step)
+    if not (saved := found.host['learner'].get('adapters')):
+      raise UserError(
+        f'{where} has all weights, and config.model.lora.rank={lora.rank} trains '
+        'adapters there; give the config that it was made with, or another --work_dir.'
+      )
     base = identity.folder_digest(path, model_config(config, 1))
-    if saved.get('base') == base:
+    if saved['base'] == base:
       return
     raise UserError(
-      f'{manager.path(found.step)} has adapters of another base (digest '
-      f'{saved.get("base")}) than config.model.path={path!r} ({base}); give the model '
-      'that it was made with, or another --work_dir.'
+      f'{where} has adapters of another base (digest {saved["base"]}) than '
+      f'config.model.path={path!r} ({base}); give the model that it was made with, or '
+      'another --work_dir.'
     )
 
 

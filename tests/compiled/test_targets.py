@@ -1,5 +1,6 @@
 """Targets by name, and what is refused before anything is compiled."""
 
+import dataclasses
 import pathlib
 import types as stubs
 
@@ -173,6 +174,34 @@ def test_cudnn_is_refused_before_ampere(monkeypatch):
   parts = Parts(MODEL, None, LearnerConfig(), 64, 64, 0)
   with pytest.raises(ValueError, match='needs Ampere'):
     command.check_attention(targets.parse('a100:1x1x8'), parts)
+
+
+@pytest.mark.parametrize('slots', (0, 2))
+def test_merged_kernels_are_alive_whatever_samples(slots):
+  from jaxagent.compiled import programs, sampling
+  from jaxagent.devices import sharding
+  from jaxagent.learner import LearnerConfig
+
+  options = {'lora_rank': 2, 'lora_targets': ('q', 'down'), 'attention': 'xla'}
+  model = MODEL.replace(**options)
+  parts = Parts(model, None, LearnerConfig(row_tokens=(64,)), 32, 32, slots)
+  run = command.run_of(parts, {'data': 1, 'fsdp': 1, 'tensor': 1})
+  learner = programs.Learner(run, sharding.make_mesh())
+  sampler = sampling.Sampler(learner) if slots else None
+  alive = report.roles(learner, sampler)
+  assert alive['engine_weights'] == alive['frozen'] > 0
+  sizes = {'data': 1, 'fsdp': 1, 'tensor': 1}
+  said = command.heading('x', targets.parse('cpu:1'), run, sizes)
+  assert 'SFT' not in said
+  before = dataclasses.replace(
+    run, options=LearnerConfig(row_tokens=(64,), full_sft=True)
+  )
+  said = command.heading('x', targets.parse('cpu:1'), before, sizes)
+  assert 'SFT of all weights is not compiled' in said
+  plain = command.run_of(
+    Parts(**(vars(parts) | {'model': MODEL})), {'data': 1, 'fsdp': 1}
+  )
+  assert not plain.keeps_merged
 
 
 def test_the_mesh_is_the_target_with_fsdp_as_what_is_left():

@@ -476,6 +476,10 @@ PAIRS = [
     "lora.path='x' has adapters of the model as it is, which a full SFT",
   ),
   (
+    {'model.lora.rank': 129, 'model.hf.hidden_size': 128},
+    'lora.rank=129 is more than hidden_size=128 of config.model.hf.*lower it',
+  ),
+  (
     {'model.lora.rank': 8, 'rl.critic_path': 'x'},
     "critic_path='x' would be trained in full beside the adapters of .*rank=8",
   ),

@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from benchmarks import learner_step
-from configs import stepwise_ppo
+from configs import rl_for_mle, stepwise_ppo
 from jaxagent import plan as plan_lib
 from jaxagent.models.config import ModelConfig
 from jaxagent.recipes import dry_run
@@ -284,13 +284,37 @@ def test_with_adapters_all_roles_share_one_base():
   assert memory['policy'] == 2 * 7_615_616_512 + 4 * trained
   assert memory['value'] == 4 * (trained + 3584)
   assert memory['reference'] == memory['gradients'] == 4 * trained
-  # A native engine has kernels of its own, and new ones beside them for a moment.
-  served = _plan(model, {'fsdp': 1}, engine_slots=4)['memory_per_device']
+  # What samples has kernels of its own, and new ones beside them for a moment; vLLM's
+  # client keeps them for a server that comes again.
   kernels = 28 * (2 * 3584 * (3584 + 512) + 3 * 3584 * 18944)
   assert plan_lib.merged_params(model) == kernels
-  assert served['engine_weights'] == 2 * kernels
-  more = 2 * kernels - served['activations']
-  assert served['engine_merge'] == pytest.approx(more)
+  for slots in (0, 4):
+    served = _plan(model, {'fsdp': 1}, engine_slots=slots)['memory_per_device']
+    assert served['engine_weights'] == 2 * kernels
+    more = 2 * kernels - served['activations']
+    assert served['engine_merge'] == pytest.approx(more)
+
+
+def test_a_full_sft_before_adapters_is_planned_where_it_needs_more():
+  config = rl_for_mle.get_config('qwen2.5-7b-lora')
+  ranked = dry_run.plan_of(config)
+  assert ranked['need_bytes'] < 50e9
+  config.model.lora.stages = ('rl',)
+  # The variant has no SFT, so nothing makes room for one.
+  assert dry_run.plan_of(config) == ranked
+  config.solution.programs, config.sft.epochs = 8, 1
+  found = dry_run.plan_of(config)
+  memory, weights = found['memory_per_device'], found['params']
+  assert memory['policy'] == 4 * weights
+  assert memory['policy_optimizer'] == 8 * weights
+  assert memory['engine_weights'] == 2 * weights  # rounded, for the sampler
+  config.rollout.engine = 'native'
+  native = dry_run.plan_of(config)['memory_per_device']
+  assert native['policy_copy'] == 0 and native['engine_cache'] > 0
+  assert not {'value', 'reference'} & set(memory)
+  assert not found['fits'] and found['need_bytes'] == sum(memory.values())
+  assert 'short by' in found['advice']
+  assert 'SFT of all weights' in plan_lib.memory_lines(found)[0]
 
 
 def test_no_gradient_of_a_frozen_table_is_planned():

@@ -161,6 +161,8 @@ def test_another_kind_of_adapter_stops_by_its_name(folder, base, kind):
   (
     {'r': '2'}, {'r': True}, {'r': 0}, {'r': 2.0}, {'r': 'DROP'},
     {'lora_alpha': None}, {'lora_alpha': '8'}, {'lora_alpha': 0},
+    {'lora_alpha': float('nan')}, {'lora_alpha': float('inf')},
+    {'lora_alpha': 10**400}, {'r': 10**400}, {'r': 2**40},
   ),
 )  # fmt: skip
 def test_rank_and_alpha_are_numbers(folder, base, change):

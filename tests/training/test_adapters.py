@@ -156,6 +156,34 @@ def test_an_adapter_on_a_full_sft_is_exported_with_its_base(tmp_path, capsys):
   assert 'has no adapters' in said and said.count('\n') == 1
 
 
+def test_without_sft_no_weight_of_the_base_is_made_trainable(folder, tmp_path):
+  """SFT of all weights has 16 bytes a weight, which only SFT needs."""
+  host = _host(tmp_path / 'work', folder, stages=('rl',))
+  host.config.sft.epochs = 0
+  learner = _learner(host)
+  assert all('lora_' in path for path in learner.state()['policy'])
+  (host.work / 'config.json').write_text('{}')
+  learner.start_rl()
+  _move(learner)
+  _save(host, learner, 'rl')
+  device.check_base(host.config, host.work)
+  assert _export(host, tmp_path / 'out', '--adapter') == 0
+  record = json.loads((tmp_path / 'out' / 'adapter_config.json').read_text())
+  assert record['base_model_name_or_path'] == str(folder)
+  assert not (tmp_path / 'out' / 'base').exists()
+
+
+def test_an_adapter_and_its_base_are_exported_in_their_own_precision(
+  run, tmp_path, capsys
+):
+  host, _ = run
+  out = tmp_path / 'out'
+  assert _export(host, out, '--adapter', '--dtype=bfloat16') == 2
+  said = capsys.readouterr().err
+  assert '--dtype=bfloat16 is of merged weights' in said
+  assert said.count('\n') == 1 and not out.exists()
+
+
 def test_a_run_of_adapters_resumes_on_its_base(run, folder):
   host, learner = run
   again = _learner(host)
@@ -185,6 +213,17 @@ def test_a_resume_on_another_base_is_refused(run, other):
   moved = _host(host.work, other)
   said = _refused(lambda: device.check_base(moved.config, host.work))
   assert re.search(r'adapters of another base .*other.*--work_dir', said)
+
+
+def test_a_copied_sft_of_all_weights_is_named_before_the_run(folder, tmp_path):
+  full = _host(tmp_path / 'full', folder, rank=0)
+  _save(full, _learner(full), 'sft')
+  host = _host(tmp_path / 'full', folder)
+  said = _refused(lambda: device.check_base(host.config, host.work))
+  assert re.search('has all weights, and config.model.lora.rank=2 trains', said)
+  # Where SFT trains all weights it is what is wanted.
+  host.config.model.lora.stages = ('rl',)
+  device.check_base(host.config, host.work)
 
 
 def test_a_resume_of_rl_on_another_full_sft_is_refused(tmp_path):
