@@ -69,8 +69,8 @@ def _joined(sums: Iterator[tuple[str, Any]]) -> str:
 @functools.partial(jax.jit, static_argnums=1)
 def _sums(x: jax.Array, stacked: bool) -> jax.Array:
   """uint32 [2] of an array; [L, 2] of layers one behind the other."""
-  if stacked:
-    return jax.vmap(_sums_of_one)(x)
+  if stacked:  # one after another: a place and bits of a value are 8 bytes
+    return jax.lax.map(_sums_of_one, x)
   return _sums_of_one(x)
 
 

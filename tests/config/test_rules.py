@@ -585,6 +585,15 @@ HERE = [
     'there is no SFT that would fill them (config.sft.epochs=8)',
   ),
   (
+    {
+      'model.lora.rank': 8,
+      'model.lora.stages': ('rl',),
+      'recipe': 'tree_search',
+      'solution.programs': 0,
+    },
+    'there is no SFT that would fill them (config.sft.epochs=8)',
+  ),
+  (
     {'model.lora.rank': 8, 'model.lora.path': 'nowhere'},
     "'nowhere' is not a folder with adapter_config.json",
   ),

@@ -67,3 +67,10 @@ def test_the_same_values_in_another_order_give_another_digest(saved):
   a, b = 'layers/0/up/kernel', 'layers/0/gate/kernel'
   assert identity.digest(config, flat | {a: flat[b], b: flat[a]}) != want
   assert identity.digest(config, flat | {a: flat[a][:, ::-1]}) != want
+
+
+def test_a_digest_takes_less_room_than_the_layers_it_is_of():
+  """Nothing else may be on a device that a base just fits."""
+  layers = jax.ShapeDtypeStruct((32, 128, 256), 'float32')
+  made = identity._sums.lower(layers, True).compile()
+  assert made.memory_analysis().temp_size_in_bytes < 0.25 * layers.size * 4

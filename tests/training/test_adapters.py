@@ -19,6 +19,7 @@ from jaxagent.config import settings
 from jaxagent.errors import UserError
 from jaxagent.models import __main__ as cli
 from jaxagent.models import hf, identity, lora
+from jaxagent.recipes.solutions.recipe import TreeSearch
 from jaxagent.rollout.engines import native_engine
 from jaxagent.testing import small_hf
 from jaxagent.training import device, multi_process
@@ -213,6 +214,8 @@ def test_a_resume_on_another_base_is_refused(run, other):
   moved = _host(host.work, other)
   said = _refused(lambda: device.check_base(moved.config, host.work))
   assert re.search(r'adapters of another base .*other.*--work_dir', said)
+  search = TreeSearch(moved.config)  # around a policy that was trained
+  assert _refused(lambda: search.check_work_dir(host.work)) == said
 
 
 def test_a_copied_sft_of_all_weights_is_named_before_the_run(folder, tmp_path):

@@ -41,6 +41,10 @@ class _WholeSolutions(Recipe):
   every_heldout = False  # a policy is trained for its task
   strict_format = True
 
+  @property
+  def can_fine_tune(self) -> bool:
+    return self.config.solution.programs > 0
+
   def system_message(self) -> str:
     return SYSTEM if self.config.rollout.prompt_style == 'full' else ''
 
@@ -93,10 +97,6 @@ class Solutions(_WholeSolutions, TrainedPolicy):
     from jaxagent.recipes.solutions import prompts
 
     self._pairs = prompts.written(self.context)
-
-  @property
-  def can_fine_tune(self) -> bool:
-    return self.config.solution.programs > 0
 
   @property
   def fine_tunes(self) -> bool:
@@ -197,6 +197,7 @@ class TreeSearch(_WholeSolutions):
     from jaxagent.training import device
 
     if not self._is_prompted:
+      device.check_base(self.config, work)
       device.check_trained(work)
 
   def plan(self, heldin: Sequence[str], heldout: Sequence[str]) -> list[str]:
