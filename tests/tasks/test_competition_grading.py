@@ -161,7 +161,7 @@ def test_arrays_that_are_none_are_refused_with_a_reason(
   ('given', 'reason', 'passed'),
   [
     (b'\xff', 'not a readable table', 1),
-    (pickle.dumps({'id': 1}), 'not a readable table|columns are missing', None),
+    (pickle.dumps({'id': 1}), 'not a readable table|columns are missing|NUL', None),
     (b'', 'not a readable table', 2),
     (b'row,x,y\n' * 10**6 * 9, 'at most 64000000', 0),
     (b'row,x\n1,2\n', "columns are missing: ['y']", 3),
