@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -94,14 +94,26 @@ def _put(record: dict, name: str, value: object) -> None:
   record[last] = value
 
 
+# Options that came after figures were published beside hashes -> the value at which
+# they change nothing. Of adapters it is the rank that says whether there are any.
+_LATER: Mapping[tuple[str, str], object] = {
+  ('tasks', 'data'): 'standin',
+  ('tasks', 'data_dir'): '',
+  ('sandbox', 'gpus'): [],
+}
+
+
 def config_sha(config: ConfigDict) -> str:
   """Returns the first 16 hex digits of the SHA-256 of `config_record`.
 
-  Without adapters their options do not count: it is what it was before there were any.
+  Options that were added later do not count where they change nothing.
   """
   record = config_record(config)
   if not record.get('model', {}).get('lora', {}).get('rank'):
     record.get('model', {}).pop('lora', None)
+  for (part, name), value in _LATER.items():
+    if record.get(part, {}).get(name) == value:
+      del record[part][name]
   text = json.dumps(record, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
