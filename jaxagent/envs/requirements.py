@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
+import pathlib
 import sys
 from collections.abc import Sequence
 
@@ -54,9 +55,7 @@ def _environment(spec: TaskSpec, image: str) -> str:
       f'task {spec.name}: its interpreter {need.interpreter!r} is no program '
       'here; install it, or change environment.interpreter.'
     )
-  if need.interpreter and not os.path.samefile(
-    need.interpreter, sys.executable
-  ):
+  if need.interpreter and not _same_packages(need.interpreter):
     return (
       f'task {spec.name} runs with {need.interpreter}, and the sandbox with '
       f'{sys.executable}: start jaxagent with the first.'
@@ -68,6 +67,21 @@ def _environment(spec: TaskSpec, image: str) -> str:
       f'jaxagent: `pip install` it into {sys.prefix}, or leave the task out.'
     )
   return ''
+
+
+def _same_packages(interpreter: str) -> bool:
+  """Whether an interpreter is the sandbox's, in the same virtual environment.
+
+  The interpreters of all environments may be links to one file.
+  """
+  homes = [_environment_of(p) for p in (interpreter, sys.executable)]
+  same = os.path.samefile(interpreter, sys.executable)
+  return same and homes[0] == homes[1]
+
+
+def _environment_of(interpreter: str) -> pathlib.Path | None:
+  home = pathlib.Path(interpreter).absolute().parents[1]
+  return home.resolve() if (home / 'pyvenv.cfg').is_file() else None
 
 
 def _found(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import sys
 
 import pytest
@@ -68,3 +69,15 @@ def test_memory_that_no_machine_has_is_refused(spec):
   large = dataclasses.replace(spec, limits=limits)
   assert 'asks for 44,000,000 MB of memory' in _complaint(large)
   assert _complaint(large, memory_mb=2048) == ''
+
+
+def test_another_virtual_environment_of_the_same_python_is_named(
+  spec, tmp_path
+):
+  """Its interpreter is a link to the same file, its packages are others."""
+  home = tmp_path / 'env'
+  (home / 'bin').mkdir(parents=True)
+  (home / 'pyvenv.cfg').write_text('')
+  (home / 'bin/python').symlink_to(pathlib.Path(sys.executable).resolve())
+  need = {'interpreter': str(home / 'bin/python')}
+  assert 'start jaxagent with the first' in _complaint(spec, need)
