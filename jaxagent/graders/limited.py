@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import pathlib
 import resource
+from multiprocessing.connection import Connection
 
 from jaxagent import graders
 from jaxagent.graders import Grade, Scope
@@ -74,7 +75,7 @@ def _ended(code: int, memory_mb: int) -> str:
   )
 
 
-def _grade(pipe, memory_mb: int, arguments: tuple) -> None:
+def _grade(pipe: Connection, memory_mb: int, arguments: tuple) -> None:
   """The process: sends a beginning, then a Grade or an error as JSON."""
   limit = memory_mb << 20
   resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -47,7 +47,7 @@ every_table = pytest.mark.parametrize('name', marked(TABLES))
 
 
 class Prepared:
-  """Stand-ins of this session, each made once, with the scripts' submissions."""
+  """Stand-ins, each made once, with the scripts' submissions."""
 
   def __init__(self, home):
     self.home, self.made, self.halves = home, set(), {}
