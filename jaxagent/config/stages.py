@@ -80,8 +80,8 @@ class TaskOptions(Section):
   data_dir: str = option(
     '',
     is_path=True,
-    help="Folder of that data, mle-bench's or one with a folder a task; '' for "
-    'standin.',
+    help="Folder of that data, mle-bench's or one with a folder a task; '': none, "
+    'as stand-ins have.',
     advanced=True,
   )
 
