@@ -33,7 +33,8 @@ class Competition:
   optional: columns that may be there and are ignored.
   strict_score: replaces `score` in strict mode where that has a quirk which
     survives alignment.
-  strict_check: refuses texts that are no answer, of all rows, whichever are scored.
+  strict_check: of (texts of the one target, answers): refuses texts that are no answer,
+    of all rows, whichever are scored.
   id_alias: another name that the id column may have.
   arrays: the submission is arrays, not a table.
   """

@@ -107,7 +107,8 @@ class Loaded:
       entry.optional,
     )
     if entry.strict_check is not None:
-      entry.strict_check(table, self.truth, entry.id_column, self.targets)
+      (target,) = self.targets
+      entry.strict_check(table[target], self.truth)
     return table
 
   def score(self, aligned: Any, split: str = '') -> float:

@@ -239,79 +239,49 @@ def _numbers(column: pd.Series, name: str, cells: str) -> pd.Series:
   return values
 
 
-# Checks of whole columns of text, after `check_and_align`.
+# Checks of the one column of text that a task has, after `check_and_align`.
 
 
-def check_cell_orders(
-  submission: pd.DataFrame,
-  answers: pd.DataFrame,
-  id_column: str,
-  targets: Sequence[str],
-) -> None:
+def check_cell_orders(texts: pd.Series, answers: pd.DataFrame) -> None:
   """Refuses an order that does not hold exactly the notebook's cells."""
-  (target,) = targets
-  for mine, true in zip(submission[target], answers[target]):
+  for mine, true in zip(texts, answers[texts.name]):
     if sorted(mine.split()) != sorted(str(true).split()):
       raise InvalidSubmission(
         'an order does not hold each of its cells exactly once'
       )
 
 
-def check_categories(
-  submission: pd.DataFrame,
-  answers: pd.DataFrame,
-  id_column: str,
-  targets: Sequence[str],
-) -> None:
+def check_categories(texts: pd.Series, answers: pd.DataFrame) -> None:
   """Refuses what is no list of whole numbers separated by blanks."""
-  (target,) = targets
-  for text in submission[target]:
+  for text in texts:
     if not all(v.isdecimal() for v in text.split()):
       raise InvalidSubmission('categories must be numbers separated by blanks')
 
 
-def check_signs(
-  submission: pd.DataFrame,
-  answers: pd.DataFrame,
-  id_column: str,
-  targets: Sequence[str],
-) -> None:
+def check_signs(texts: pd.Series, answers: pd.DataFrame) -> None:
   """Refuses what is no list of whole numbers."""
-  (target,) = targets
-  for text in submission[target]:
+  for text in texts:
     if len(text) > MAX_SIGNS:
       raise InvalidSubmission(
-        f'{target!r} holds {len(text)} characters; at most {MAX_SIGNS}'
+        f'{texts.name!r} holds {len(text)} characters; at most {MAX_SIGNS}'
       )
     try:
       _ = [int(part) for part in text.split()]
     except ValueError as error:
       raise InvalidSubmission(
-        f'{target!r} must hold whole numbers separated by blanks: {error}'
+        f'{texts.name!r} must hold whole numbers separated by blanks: {error}'
       ) from error
 
 
-def check_salt_masks(
-  submission: pd.DataFrame,
-  answers: pd.DataFrame,
-  id_column: str,
-  targets: Sequence[str],
-) -> None:
+def check_salt_masks(texts: pd.Series, answers: pd.DataFrame) -> None:
   """Refuses what is no mask of a salt image; an empty cell is an empty mask."""
-  (target,) = targets
-  for text in submission[target]:
+  for text in texts:
     _mask(text, compat.SALT_SHAPE)
 
 
-def check_contrail_masks(
-  submission: pd.DataFrame,
-  answers: pd.DataFrame,
-  id_column: str,
-  targets: Sequence[str],
-) -> None:
+def check_contrail_masks(texts: pd.Series, answers: pd.DataFrame) -> None:
   """Refuses what is no mask of its image; `-` is an empty mask."""
-  (target,) = targets
-  for text, size in zip(submission[target], compat.contrail_sizes(answers)):
+  for text, size in zip(texts, compat.contrail_sizes(answers)):
     _mask('' if text.strip() == '-' else text, size)
 
 
