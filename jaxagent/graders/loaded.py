@@ -141,7 +141,7 @@ class Loaded:
   def grade(self, given: Any, split: str = '') -> Grade:
     """Grades what `read` gives.
 
-    Raises: ValueError for a split that the answers do not have.
+    Raises: ValueError for a split that the answers do not have; MemoryError.
     """
     if split:
       self.rows(split)
@@ -153,6 +153,8 @@ class Loaded:
         return Grade(self.score(checked, split), '', higher)
     except InvalidSubmission as error:
       return Grade(None, str(error), higher, failed=error.check)
+    except MemoryError:  # a limit of this process, which says so itself
+      raise
     except Exception as error:  # a submission can break a metric in any way
       reason = f'the metric refused it: {type(error).__name__}: {error}'
       return Grade(None, reason, higher)

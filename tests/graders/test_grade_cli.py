@@ -153,9 +153,11 @@ def test_limits_of_time_and_memory(tmp_path, capsys):
   folder = _GOLDEN / 'spaceship-titanic'
   slow, large = tmp_path / 'slow.csv', tmp_path / 'large.csv'
   slow.write_bytes((folder / 'perfect.csv').read_bytes() * 3000)
-  with large.open('wb') as file:
-    file.write(b'PassengerId,Transported\n')
-    file.truncate(1 << 30)
+  with large.open('w') as file:
+    file.write('PassengerId,Transported\n')
+    for start in range(0, 12_000_000, 500_000):
+      rows = range(start, start + 500_000)
+      file.write(''.join(f'{row},True\n' for row in rows))
   jsonl = tmp_path / 'in.jsonl'
   for submission, option, word in (
     (slow, '--timeout_s=0.01', '0.01 s'),
