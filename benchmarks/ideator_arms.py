@@ -31,12 +31,12 @@ import numpy as np
 from benchmarks import machine
 from jaxagent import types
 from jaxagent.analysis.at_three import avg_at_three, best_at_three
-from jaxagent.envs import label_sources
 from jaxagent.envs.execution import ScriptRunner
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.implementer_env import ImplementerEnvironment
 from jaxagent.envs.implementer_state import PROGRAMS, ImplementerState
 from jaxagent.envs.model_line import step_names
+from jaxagent.envs.specs import label_sources
 from jaxagent.envs.tasks import PreparedTask, list_tasks, prepare_task
 from jaxagent.interactions import POLICY, Execute, RolloutState
 from jaxagent.recipes.ideator.interaction import (

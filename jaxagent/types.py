@@ -607,8 +607,8 @@ class TaskSpec:
 
   name: str
   root: pathlib.Path
-  modality: str  # of envs/task_yaml.py: ALL_MODALITIES, or ''
-  kind: str  # of envs/task_yaml.py: ALL_KINDS, or ''
+  modality: str  # of envs/specs/task_yaml.py: ALL_MODALITIES, or ''
+  kind: str  # of envs/specs/task_yaml.py: ALL_KINDS, or ''
   metric: str
   higher_is_better: bool
   m_init: float | None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from jaxagent.analysis import summary
-from jaxagent.envs import agents, task_yaml2
+from jaxagent.envs import agents
+from jaxagent.envs.specs import task_yaml2
 from jaxagent.interactions import MAX_CALLS
 from jaxagent.learner.config import LearnerOptions, SftOptions
 from jaxagent.options import Section, must, option, relation

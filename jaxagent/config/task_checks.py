@@ -76,7 +76,7 @@ def chosen_tasks(config: ConfigDict) -> str:
 
 def _lacking(config: ConfigDict, spec: TaskSpec) -> str:
   """Returns what a task needs that the sandbox does not have, else ''."""
-  from jaxagent.envs import requirements
+  from jaxagent.envs.specs import requirements
 
   box = config.sandbox
   image = box.docker_image if box.backend == 'docker' else ''

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from jaxagent.config import recipe
 from jaxagent.config.stages import RunConfig
-from jaxagent.envs import patterns
-from jaxagent.envs.task_data import DataSource
+from jaxagent.envs.specs import patterns
+from jaxagent.envs.specs.task_data import DataSource
 from jaxagent.envs.tasks import default_folder, list_tasks, task_names
 from jaxagent.errors import UserError
 
@@ -38,7 +38,7 @@ def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Returns the names of (held-in, held-out) tasks; an empty option means all.
 
   All but those of version 2 of `task.yaml`, the catalogue: they are named, or
-  chosen by patterns (`envs.patterns`).
+  chosen by patterns (`envs.specs.patterns`).
   An empty `tasks.heldout` means none where the recipe says so (`every_heldout`).
   """
   where, own = folder(config), recipe.find(config)

@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import carried, label_sources, parser, workspace
+from jaxagent.envs import carried, parser, workspace
 from jaxagent.envs.agents.implementer import Turn
 from jaxagent.envs.execution import Call, Outputs, Run, ScriptRunner
 from jaxagent.envs.implementer_state import (
@@ -24,6 +24,7 @@ from jaxagent.envs.implementer_state import (
   PastTurn,
   Program,
 )
+from jaxagent.envs.specs import label_sources
 from jaxagent.envs.step_env import FLOOR_S, truncate
 from jaxagent.envs.workspace import ActionFailed
 

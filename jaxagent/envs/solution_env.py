@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import label_sources
 from jaxagent.envs.execution import Call, Outputs, Run, ScriptRunner
 from jaxagent.envs.grading import credited
 from jaxagent.envs.interfaces import MOST_THOUGHTS
@@ -24,6 +23,7 @@ from jaxagent.envs.solution import (
   parse,
   solution_id,
 )
+from jaxagent.envs.specs import label_sources
 from jaxagent.envs.step_env import FLOOR_S, truncate
 from jaxagent.instrumentation import (
   Instrumented,

@@ -21,16 +21,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent.envs import (
-  failures,
+from jaxagent.envs import failures
+from jaxagent.envs.specs import (
   mlagentbench_tasks,
   task_data,
   task_sources,
   task_yaml,
   task_yaml2,
 )
-from jaxagent.envs.task_data import STANDIN, DataSource
-from jaxagent.envs.task_yaml import (
+from jaxagent.envs.specs.task_data import STANDIN, DataSource
+from jaxagent.envs.specs.task_yaml import (
   KINDS,
   MODALITIES,
   SPLITS,

@@ -17,10 +17,10 @@ import numpy as np
 
 from jaxagent import metrics, types
 from jaxagent.data.prompts import PromptSource
-from jaxagent.envs import label_sources
 from jaxagent.envs.execution import Call as ScriptCall
 from jaxagent.envs.execution import Outputs
 from jaxagent.envs.solution_env import MAX_OUTPUT_CHARS
+from jaxagent.envs.specs import label_sources
 from jaxagent.envs.step_env import FLOOR_S, truncate
 from jaxagent.errors import UserError, in_one_line
 from jaxagent.files import modules

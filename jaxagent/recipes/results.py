@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jaxagent.analysis import behaviour, evaluation
 from jaxagent.analysis.summary import POLICIES, Summary
 from jaxagent.config import settings
-from jaxagent.envs import label_sources
+from jaxagent.envs.specs import label_sources
 from jaxagent.recipes import agent_figures, scoring
 from jaxagent.recipes.evaluation import present
 from jaxagent.records import Evaluated, TrainedTurn

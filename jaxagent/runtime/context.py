@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from jaxagent.config import recipe
 from jaxagent.config.agents import actions_of, agent_of
 from jaxagent.config.tasks import choose_tasks, data_source, folder
-from jaxagent.envs import label_sources
 from jaxagent.envs.execution import ExecutionOptions
-from jaxagent.envs.grade_process import WorkerDied
 from jaxagent.envs.grading import Grader
+from jaxagent.envs.grading.grade_process import WorkerDied
 from jaxagent.envs.snapshots import Snapshots
+from jaxagent.envs.specs import label_sources
 from jaxagent.envs.step_env import StepRules, TextModels
 from jaxagent.envs.tasks import (
   PreparedTask,

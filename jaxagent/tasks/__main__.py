@@ -10,12 +10,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxagent.envs import label_sources, mlagentbench_tasks
 from jaxagent.envs import tasks as task_lib
-from jaxagent.envs.grade_process import WorkerDied
 from jaxagent.envs.grading import Grader
-from jaxagent.envs.task_data import DataSource
-from jaxagent.envs.task_yaml import ALL_MODALITIES, SPLITS
+from jaxagent.envs.grading.grade_process import WorkerDied
+from jaxagent.envs.specs import label_sources, mlagentbench_tasks
+from jaxagent.envs.specs.task_data import DataSource
+from jaxagent.envs.specs.task_yaml import ALL_MODALITIES, SPLITS
 from jaxagent.files import disk
 from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import BackendError, TierError

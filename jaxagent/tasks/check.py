@@ -13,8 +13,8 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from jaxagent.envs import label_sources
 from jaxagent.envs.grading import Grader
+from jaxagent.envs.specs import label_sources
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.types import Execution, Job, Limits, Outcome, TaskSpec
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jaxagent.envs import task_data
 from jaxagent.envs.grading import SPLITS, Grader
+from jaxagent.envs.specs import task_data
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.graders import tables
 from jaxagent.graders.loaded import Loaded

@@ -22,8 +22,8 @@ import time
 import warnings
 from collections.abc import Iterator
 
-from jaxagent.envs import task_data
 from jaxagent.envs.grading import Grader
+from jaxagent.envs.specs import task_data
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import candidates

@@ -21,7 +21,8 @@ from jaxagent.config import (
   sections,
   settings,
 )
-from jaxagent.envs import agents, parser, solution_env, step_env, task_yaml2
+from jaxagent.envs import agents, parser, solution_env, step_env
+from jaxagent.envs.specs import task_yaml2
 from jaxagent.errors import UserError
 from jaxagent.models import attention
 from jaxagent.models import config as model_config

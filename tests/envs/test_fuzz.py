@@ -19,7 +19,8 @@ import pytest
 
 from jaxagent import types
 from jaxagent.data import records
-from jaxagent.envs import agents, grade_worker, parser, step_env, workspace
+from jaxagent.envs import agents, parser, step_env, workspace
+from jaxagent.envs.grading import grade_worker
 from jaxagent.envs.interfaces import EditRefused
 from jaxagent.envs.model_line import step_names
 from jaxagent.rewards import ml_agent

@@ -12,8 +12,8 @@ import sys
 import pandas as pd
 import pytest
 
-from jaxagent.envs import grade_worker, grading
-from jaxagent.envs.grading import Grader
+from jaxagent.envs import grading
+from jaxagent.envs.grading import Grader, grade_worker
 from jaxagent.tasks.check import Data, malformed, to_csv
 from jaxagent.types import Outcome
 

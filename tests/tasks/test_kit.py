@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jaxagent.envs import task_sources
 from jaxagent.envs import tasks as task_lib
+from jaxagent.envs.specs import task_sources
 from jaxagent.tasks import essays, kit, language, pictures, scores
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -9,10 +9,11 @@ import sys
 import pytest
 
 from jaxagent import types
-from jaxagent.envs import mlagentbench_tasks, parser, workspace
+from jaxagent.envs import parser, workspace
 from jaxagent.envs import tasks as lib
 from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.grading import Grader
+from jaxagent.envs.specs import mlagentbench_tasks
 from jaxagent.envs.step_env import StepEnvironment, StepRules, TextModels
 from jaxagent.sandbox import SandboxPool
 from jaxagent.stand_ins.editor import ScriptedEditor

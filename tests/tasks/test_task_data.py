@@ -10,9 +10,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from jaxagent.envs import task_data
 from jaxagent.envs import tasks as lib
-from jaxagent.envs.task_data import DataSource
+from jaxagent.envs.specs import task_data
+from jaxagent.envs.specs.task_data import DataSource
 from jaxagent.types import Scale
 from tests.tasks import published
 

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from jaxagent.envs import task_yaml
 from jaxagent.envs import tasks as lib
+from jaxagent.envs.specs import task_yaml
 
 
 def test_bundled_tasks_cover_what_the_quickstart_needs(tasks_dir):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jaxagent import types
 from jaxagent.config import task_checks
 from jaxagent.config.agents import prompter_of
-from jaxagent.envs import label_sources
+from jaxagent.envs.specs import label_sources
 from jaxagent.errors import UserError
 from jaxagent.records import StepRecord
 from jaxagent.rewards import ml_agent

@@ -15,8 +15,8 @@ import numpy as np
 import scipy.stats  # noqa: F401  read once, not in every fork
 
 from jaxagent import graders
-from jaxagent.envs import grade_worker
-from jaxagent.envs.grade_worker import (
+from jaxagent.envs.grading import grade_worker
+from jaxagent.envs.grading.grade_worker import (
   COPY,
   OWN,
   TEXT,

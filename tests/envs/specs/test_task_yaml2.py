@@ -7,13 +7,13 @@ import shutil
 
 import pytest
 
-from jaxagent.envs import task_yaml
 from jaxagent.envs import tasks as lib
+from jaxagent.envs.specs import task_yaml
 from jaxagent.graders import report
 from jaxagent.types import Scale
 from tests.tasks import published
 
-_TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
+_TASKS = pathlib.Path(__file__).parents[3] / 'tasks'
 
 
 def _load(tmp_path, **changes):

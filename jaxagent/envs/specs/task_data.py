@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from jaxagent import graders
-from jaxagent.envs import task_yaml, task_yaml2
+from jaxagent.envs.specs import task_yaml, task_yaml2
 from jaxagent.graders.loaded import Loaded
 from jaxagent.types import Scale, TaskDetails, TaskSpec
 

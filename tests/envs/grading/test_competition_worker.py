@@ -9,14 +9,13 @@ import pandas as pd
 import pytest
 
 from jaxagent import graders
-from jaxagent.envs import grade_worker
-from jaxagent.envs.competition_worker import CompetitionTask
-from jaxagent.envs.grading import CHECKS
+from jaxagent.envs.grading import CHECKS, grade_worker
+from jaxagent.envs.grading.competition_worker import CompetitionTask
 from jaxagent.graders import tables
 from tests.graders import hand_computed, random_changes
 from tests.graders.hand_computed import CASES
 
-_GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'mlebench'
+_GOLDEN = pathlib.Path(__file__).parents[2] / 'golden' / 'mlebench'
 _MLEBENCH = sorted(path.name for path in _GOLDEN.iterdir())
 # Grader -> submissions: several columns, lists in text cells, masks that may be
 # empty, arrays.

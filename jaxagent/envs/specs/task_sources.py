@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import pathlib
 
-_SHARED = pathlib.Path(__file__).resolve().parents[1] / 'tasks'
+_SHARED = pathlib.Path(__file__).resolve().parents[2] / 'tasks'
 _PACKAGE = 'jaxagent.tasks'
 
 

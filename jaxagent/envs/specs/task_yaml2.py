@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxagent import graders
-from jaxagent.envs import task_yaml
+from jaxagent.envs.specs import task_yaml
 from jaxagent.graders import report
 from jaxagent.types import (
   HumanBoard,

@@ -16,8 +16,8 @@ from jaxagent.sandbox import cpu_levels
 
 WORKER = str(pathlib.Path(__file__).with_name('grade_worker.py'))
 # Two arguments: a module, for `graders` belong to the package.
-COMPETITION_WORKER = '-m', 'jaxagent.envs.competition_worker'
-_PACKAGE = pathlib.Path(__file__).parents[2]
+COMPETITION_WORKER = '-m', 'jaxagent.envs.grading.competition_worker'
+_PACKAGE = pathlib.Path(__file__).parents[3]
 _START_TIMEOUT_S = 120.0
 
 

@@ -18,7 +18,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jaxagent.envs import task_yaml, workspace
+from jaxagent.envs import workspace
+from jaxagent.envs.specs import task_yaml
 from jaxagent.sandbox.checks import MAX_FILE_MB
 from jaxagent.types import Limits, TaskSpec
 

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from jaxagent.envs import grade_process, mlagentbench_tasks, task_data
-from jaxagent.envs.grade_process import GradeProcess, WorkerDied
+from jaxagent.envs.grading import grade_process
+from jaxagent.envs.grading.grade_process import GradeProcess, WorkerDied
+from jaxagent.envs.specs import mlagentbench_tasks, task_data
 from jaxagent.envs.tasks import PreparedTask, has_eval
 from jaxagent.types import Outcome
 

@@ -7,10 +7,10 @@ import pathlib
 
 import pytest
 
-from jaxagent.envs import label_sources
+from jaxagent.envs.specs import label_sources
 from jaxagent.envs.tasks import list_tasks, load_task
 
-TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
+TASKS = pathlib.Path(__file__).parents[3] / 'tasks'
 
 
 def test_every_copy_is_found(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from jaxagent.envs import requirements
 from jaxagent.envs import tasks as lib
+from jaxagent.envs.specs import requirements
 from jaxagent.types import TaskEnvironment
 from tests.tasks import published
 

@@ -1,0 +1,1 @@
+"""What the folder of a task says: `task.yaml`, data, patterns, requirements."""
