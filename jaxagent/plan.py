@@ -273,6 +273,22 @@ def full_sft(
   }
 
 
+def _all_roles(
+  model: ModelConfig, critic: ModelConfig | None, options: PlanOptions
+) -> dict[str, float]:
+  """Returns bytes by role, before they are split among devices."""
+  trained = trained_params(model)
+  roles = _roles(model, model.num_params(), trained)
+  if options.with_reference:
+    stored = 4 if model.lora_rank else _stored(model)
+    roles['reference'] = trained * (
+      2 if options.reference_dtype == 'bfloat16' else stored
+    )
+  if critic is not None:
+    roles |= _value_roles(critic)
+  return roles
+
+
 def _memory(
   model: ModelConfig,
   critic: ModelConfig | None,
@@ -298,14 +314,7 @@ def _memory(
   """
   split = sizes['fsdp'] * sizes['tensor']
   trained = trained_params(model)
-  roles = _roles(model, model.num_params(), trained)
-  if options.with_reference:
-    stored = 4 if model.lora_rank else _stored(model)
-    roles['reference'] = trained * (
-      2 if options.reference_dtype == 'bfloat16' else stored
-    )
-  if critic is not None:
-    roles |= _value_roles(critic)
+  roles = _all_roles(model, critic, options)
   memory = {name: bytes_ / split for name, bytes_ in roles.items()}
   host = {k: memory.pop(k) for k in list(memory) if k in options.offload}
   # Of the role that is updated: the larger of the two.

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxagent import types
 
+SLACK = 0.15  # of its cost, what a shape that is compiled already may cost more
 DEFAULT_ROW_TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 
@@ -119,7 +120,6 @@ def plan_packing(
   rows_buckets: Sequence[int] | None = None,
   rows_multiple: int = 1,
   prefer: Collection[tuple[int, int]] = (),
-  slack: float = 0.15,
   attention_tokens: float = 1024.0,
 ) -> Packing:
   """Chooses the cheapest static shape and lays the samples out.
@@ -127,7 +127,7 @@ def plan_packing(
   lengths: [N] tokens of each sample, all >= 1.
   max_tokens: bound on rows * row_tokens where rows_buckets is None.
   prefer: shapes (rows, row_tokens) already compiled; one of them is taken
-    where it costs at most `slack` more than the best.
+    where it costs at most 15 % more than the best (`SLACK`).
   attention_tokens: row length at which attention costs as much as the
     matrix products (cost of a token = 1 + row_tokens / attention_tokens).
 
@@ -158,7 +158,7 @@ def plan_packing(
       best.append((cost, -rows, tokens, n_micro))
   cost, rows, tokens, n_micro = min(best)
   known = [b for b in best if (-b[1], b[2]) in set(prefer)]
-  if known and min(known)[0] <= cost * (1 + slack):
+  if known and min(known)[0] <= cost * (1 + SLACK):
     cost, rows, tokens, n_micro = min(known)
   return _lay_out(sizes, -rows, tokens)
 

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jaxagent.sandbox import _wire, _zygote, cpu_levels, errors, outcome
-from jaxagent.types import Execution, Job
+from jaxagent.types import Execution, Job, Limits
 
 IMAGE = 'jaxagent-sandbox'
 LABEL = 'jaxagent.sandbox'
@@ -64,6 +64,8 @@ _MASKED = (
   '/sys/devices/virtual/powercap',
   '/sys/firmware',
 )
+# Bounds of the container that says what an image has.
+_TO_INSPECT = Limits(memory_mb=256, pids=16, disk_mb=16)
 _INSPECT = """
 import glob, json, os, platform, sys, site
 features = []
@@ -273,7 +275,7 @@ class DockerBackend:
     container = ''
     try:
       container = self._create(
-        api, ['python3', '-I', '-B', '-c', _INSPECT], 0, 256, 16, 16
+        api, ['python3', '-I', '-B', '-c', _INSPECT], 0, _TO_INSPECT
       )
       api.start(container)
       api.wait(container, timeout=60)
@@ -295,26 +297,15 @@ class DockerBackend:
       )
     return found
 
-  def _create(
-    self,
-    api: Any,
-    command: Sequence[str],
-    slot: int,
-    memory_mb: int,
-    pids: int,
-    disk_mb: int,
-    *,
-    job: Job | None = None,
-    gpu_ids: Sequence[str] = (),
-    extra_bytes: int = 0,
-  ) -> str:
-    """Returns the id of a container that has not started."""
-    uid = self._uid_base + slot
-    size = disk_mb * MB + extra_bytes
-    inodes = 4096 + disk_mb * 64 + (len(job.files) if job else 0)
+  def _limited(
+    self, uid: int, limits: Limits, job: Job | None, extra_bytes: int
+  ) -> dict[str, Any]:
+    """Returns the part of a container's host configuration that confines it."""
+    size = limits.disk_mb * MB + extra_bytes
+    inodes = 4096 + limits.disk_mb * 64 + (len(job.files) if job else 0)
     warm = job is not None and job.zygote and self.zygote
-    memory = (memory_mb + SUPERVISOR_MB + (IMPORTS_MB if warm else 0)) * MB
-    threads = job.threads if job else 1
+    room = SUPERVISOR_MB + (IMPORTS_MB if warm else 0)
+    memory = (limits.memory_mb + room) * MB
     options: dict[str, Any] = {
       'network_mode': 'none',
       'read_only': True,
@@ -323,12 +314,12 @@ class DockerBackend:
       'ipc_mode': 'private',
       'mem_limit': memory,
       'memswap_limit': memory,
-      'pids_limit': pids + 1,
-      'shm_size': disk_mb * MB,
+      'pids_limit': limits.pids + 1,
+      'shm_size': limits.disk_mb * MB,
       'tmpfs': {
         '/box': f'rw,exec,nosuid,nodev,size={size},nr_inodes={inodes},'
         f'uid={uid},gid={uid},mode=0700',
-        '/tmp': f'rw,exec,nosuid,nodev,size={disk_mb * MB},'
+        '/tmp': f'rw,exec,nosuid,nodev,size={limits.disk_mb * MB},'
         f'nr_inodes={inodes},uid={uid},gid={uid},mode=0700',
       },
       'mounts': [
@@ -342,7 +333,24 @@ class DockerBackend:
       ],
     }
     if self._quota:
+      threads = job.threads if job else 1
       options['nano_cpus'] = min(threads, os.cpu_count() or 1) * 10**9
+    return options
+
+  def _create(
+    self,
+    api: Any,
+    command: Sequence[str],
+    slot: int,
+    limits: Limits,
+    *,
+    job: Job | None = None,
+    gpu_ids: Sequence[str] = (),
+    extra_bytes: int = 0,
+  ) -> str:
+    """Returns the id of a container that has not started."""
+    uid = self._uid_base + slot
+    options = self._limited(uid, limits, job, extra_bytes)
     if gpu_ids:
       import docker.types
 
@@ -429,9 +437,7 @@ class DockerBackend:
       api,
       ['python3', *_zygote.FLAGS, '-c', self._text],
       slot,
-      limits.memory_mb,
-      limits.pids,
-      limits.disk_mb,
+      limits,
       job=job,
       gpu_ids=gpu_ids,
       extra_bytes=header['initial_bytes'],

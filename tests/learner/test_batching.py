@@ -74,13 +74,15 @@ def test_reward_sits_on_the_last_policy_token():
   np.testing.assert_array_equal(weights, np.where(mask, 2.0, 0.0))
 
 
-def test_a_compiled_shape_is_preferred_where_it_costs_little():
+def test_a_compiled_shape_is_preferred_where_it_costs_little(monkeypatch):
+  monkeypatch.setattr(batching, 'SLACK', 1.0)
   lengths = [10] * 9
   free = _plan(lengths)
-  kept = _plan(lengths, prefer={(free.rows, free.row_tokens)}, slack=1.0)
+  kept = _plan(lengths, prefer={(free.rows, free.row_tokens)})
   assert (kept.rows, kept.row_tokens) == (free.rows, free.row_tokens)
   other = (4, 32) if (free.rows, free.row_tokens) == (4, 16) else (4, 16)
-  forced = _plan(lengths, prefer={other}, slack=10.0)
+  monkeypatch.setattr(batching, 'SLACK', 10.0)
+  forced = _plan(lengths, prefer={other})
   shape = (forced.rows, forced.row_tokens)
   assert shape in {other, (2, 32)}
 
