@@ -52,11 +52,13 @@ def start(
   options: Sequence[str],
   module: Sequence[str] = ('jaxagent.main',),
 ) -> subprocess.Popen:
-  """Starts a run; options after `--config=` replace the one that is given here.
+  """Starts a run, of `configs/stepwise_ppo.py` unless options name another config.
 
   module: what is run in place of `jaxagent.main`, with its own arguments.
   """
   work.parent.mkdir(parents=True, exist_ok=True)
+  if not any(option.startswith('--config=') for option in options):
+    options = ('--config=configs/stepwise_ppo.py', *options)
   log = open(work.with_suffix('.log'), 'ab')
   with log:
     return subprocess.Popen(
@@ -64,7 +66,6 @@ def start(
         sys.executable,
         '-m',
         *module,
-        '--config=configs/stepwise_ppo.py',
         f'--work_dir={work}',
         *options,
       ],

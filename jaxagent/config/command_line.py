@@ -47,7 +47,7 @@ def read(argv: Sequence[str]) -> Any:
 def check_overrides(argv: list[str]) -> None:
   """Raises ValueError for overrides that ml_collections would not report clearly.
 
-  No or another file, a --config.KEY that the experiment has not, no number
+  No file, two, or another one, a --config.KEY that the experiment has not, no number
   where it has one.
   """
   given = [a[len('--config=') :] for a in argv if a.startswith('--config=')]
@@ -59,7 +59,11 @@ def check_overrides(argv: list[str]) -> None:
       '--config is missing; give --config=FILE.py[:VARIANT], such as '
       '--config=configs/stepwise_ppo.py.'
     )
-  file, *variant = given[-1].split(':', 1)  # as ml_collections calls it
+  if len(given) > 1:  # absl takes the last, ml_collections the first
+    raise ValueError(
+      f'--config is given {len(given)} times ({", ".join(given)}); give one.'
+    )
+  file, *variant = given[0].split(':', 1)  # as ml_collections calls it
   if not os.path.isfile(file):
     raise ValueError(
       f'--config={file}: no such file here ({os.getcwd()}); run from a '

@@ -225,6 +225,12 @@ def test_a_path_with_a_nul_is_refused():
     settings.validate(config)
 
 
+def test_two_configs_are_refused():
+  argv = [f'--config=configs/{name}.py' for name in ('stepwise_ppo', 'ideator')]
+  with pytest.raises(ValueError, match='given 2 times .*stepwise.*ideator'):
+    command_line.check_overrides([*argv, '--config.ideator.arms=()'])
+
+
 @pytest.mark.parametrize('key', sections.RETIRED)
 def test_a_retired_key_is_named_on_the_command_line(key):
   argv = ['--config=configs/stepwise_ppo.py', f'--config.{key}=1']

@@ -130,15 +130,20 @@ def _tell(error: Exception, path: str) -> None:
 
 
 def _shapes(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
-  """Parameters as the model was made, before any kernel packed them."""
+  """Parameters as the model was made, before any kernel packed them.
+
+  With `--enable-lora` a layer stands below a wrapper, as its `base_layer`, which is
+  no part of the names of a checkpoint.
+  """
   shapes = {}
-  for prefix, layer in model.named_modules():
+  for name, layer in model.named_modules():
+    prefix = '.'.join(p for p in name.split('.') if p != 'base_layer')
     made, _ = layerwise.get_layerwise_info(layer).restore_metadata
     # A bias is never packed, and not recorded.
     bias = layer._parameters.get('bias')
     made = made if bias is None else {**made, 'bias': bias}
-    for name, parameter in made.items():
-      shapes[f'{prefix}.{name}'.lstrip('.')] = tuple(parameter.shape)
+    for own, parameter in made.items():
+      shapes[f'{prefix}.{own}'.lstrip('.')] = tuple(parameter.shape)
   return shapes
 
 
