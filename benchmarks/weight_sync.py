@@ -4,7 +4,8 @@
 
 For each size (MB of float32 weights) and each route a real server on this
 machine: `shared_memory` (our plug-in) and `folder` (safetensors that the server
-reloads). An update is what the trainer waits for. The first one is a warm-up; the
+reloads) for all weights; `adapters` for those of rank 16 over a base that stays
+(MB are those of the base). An update is what the trainer waits for. The first one is a warm-up; the
 median of the others counts. Its parts: the trainer writes, with checksums; the
 server checks and loads; the trainer scores a fixed request (what remains is the
 server's answer to it, with an emptied prefix cache). The smallest size is updated
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import pathlib
 import statistics
 import tempfile
@@ -26,12 +28,13 @@ import jax
 from benchmarks import machine
 from configs import common
 from jaxagent.data import bpe
-from jaxagent.models import init_decoder
+from jaxagent.models import init_decoder, lora
 from jaxagent.runtime import engines
 from jaxagent.testing import process_tree
 from jaxagent.training import device
 
-ROUTES = ('shared_memory', 'folder')
+ROUTES = ('shared_memory', 'folder', 'adapters')
+RANK = 16
 SIZES = (16, 128, 512, 2048)  # MB
 UPDATES, MANY = 5, 100
 
@@ -65,7 +68,8 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
   config = common.base()
   config.model.hf.update(shape(mb))
   config.rollout.engine = 'vllm'
-  config.rollout.vllm.sync = route
+  if route != 'adapters':
+    config.rollout.vllm.sync = route
   config.rollout.max_num_seqs = 8
   tokenizer = bpe.train([__doc__], 512)
   tokenizer.save(work / 'tokenizer')
@@ -73,10 +77,19 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
   graphdef, params = init_decoder(model, 0)
   size = sum(leaf.nbytes for leaf in jax.tree.leaves(params)) / 1e9
   served = engines.Served(config, work, model, graphdef, params, tokenizer)
+  moved = size
+  if route == 'adapters':
+    adapted = model.replace(lora_rank=RANK)
+    params = lora.random_lora(adapted, params, size=0.1, seed=0)
+    served = dataclasses.replace(served, adapted=adapted)
+    adapters = lora.split_lora(params)[0]
+    moved = sum(leaf.nbytes for leaf in jax.tree.leaves(adapters)) / 1e9
   engine = engines.make_engine(served)
+  # Adapters are pushed but once with their base.
+  moves = 'load' if route == 'adapters' else 'push'
   write, push, check = (
     engine._sync.write,
-    engine._sync.push,
+    getattr(engine._sync, moves),
     engine._probe.check,
   )
   parts: dict[str, list[float]] = {'write_s': [], 'load_s': [], 'probe_s': []}
@@ -87,12 +100,12 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
     yield
     parts[part].append(time.monotonic() - begun)
 
-  async def timed_push(server):
+  async def timed_push(*args):
     with timed('load_s'):
-      await push(server)
+      await push(*args)
 
   engine._sync.write = timed('write_s')(write)
-  engine._sync.push = timed_push
+  setattr(engine._sync, moves, timed_push)
   engine._probe.check = timed('probe_s')(check)
   times, memory = [], []
   try:
@@ -107,11 +120,12 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
   seconds = statistics.median(times[1:])
   return {
     'mb': round(1e3 * size, 1),
+    'moved_mb': round(1e3 * moved, 2),
     'route': route,
     'updates': updates,
     'seconds': seconds,
     **{name: statistics.median(times[1:]) for name, times in parts.items()},
-    'gb_per_s': size / seconds,
+    'gb_per_s': moved / seconds,
     'server_mb_after_first': memory[1],
     'server_mb_after_last': memory[-1],
   }
@@ -119,20 +133,25 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
 
 def line(row: dict) -> str:
   return (
-    f'| {row["mb"]:.0f} | {row["route"]} | {row["seconds"]:.2f} | '
+    f'| {row["mb"]:.0f} | {row["route"]} | {_moved(row):.3g} | '
+    f'{row["seconds"]:.2f} | '
     f'{row["write_s"]:.2f} | {row["load_s"]:.2f} | {row["probe_s"]:.2f} | '
     f'{row["gb_per_s"]:.2f} | {row["updates"]} | '
     f'{row["server_mb_after_first"]:.0f} | {row["server_mb_after_last"]:.0f} |'
   )
 
 
+def _moved(row: dict) -> float:
+  return row.get('moved_mb', row['mb'])
+
+
 def table(result: dict[str, Any]) -> str:
   """Markdown."""
   head = (
-    '| MB | route | seconds an update | written | loaded | scored here | GB/s | '
+    '| MB | route | MB moved | seconds an update | written | loaded | scored here | GB/s | '
     'updates | server, MB, after the first | and the last |'
   )
-  return '\n'.join([head, '|' + '---|' * 10, *map(line, result['rows'])])
+  return '\n'.join([head, '|' + '---|' * 11, *map(line, result['rows'])])
 
 
 def main() -> None:

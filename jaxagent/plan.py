@@ -165,6 +165,7 @@ class PlanOptions:
   offload: roles that lie on the host and come to the device to be used.
   donate: a step writes the new policy over the old one.
   engine_slots: texts of `tokens_per_sample` in the native engine's cache.
+  merge_adapters: what samples has merged kernels of its own.
   """
 
   device: str = 'a100'
@@ -182,6 +183,7 @@ class PlanOptions:
   offload: tuple[str, ...] = ()
   donate: bool = False
   engine_slots: int = 0
+  merge_adapters: bool = True
 
   def __post_init__(self):
     if self.device not in PEAK_FLOPS:
@@ -302,7 +304,8 @@ def _memory(
   at a time), and a float32 frozen copy for the reference. With adapters these alone
   are trained, in float32; all roles share one base in the compute dtype, and what
   samples has merged kernels of its own, twice while new ones are made: a native engine,
-  and vLLM's client, for a server that comes again. fsdp and tensor split all of that,
+  and vLLM's client, for a server that comes again, where it is not served adapters.
+  fsdp and tensor split all of that,
   data copies it.
 
   Of what is offloaded `brought_back` has what no activations make room for. Loading
@@ -337,7 +340,7 @@ def _memory(
   memory['policy_copy'] = (
     copy if reads_on else max(0.0, copy - memory['activations'])
   )
-  if model.lora_rank:
+  if model.lora_rank and options.merge_adapters:
     merged = _stored(model) * merged_params(model) / split
     memory['engine_weights'] = merged
     memory['engine_merge'] = max(0.0, merged - memory['activations'])

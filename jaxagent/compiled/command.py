@@ -114,7 +114,8 @@ def run_of(parts: Parts, sizes: Mapping[str, int]) -> Run:
   engine = None
   if parts.engine_slots:
     engine = Engine(parts.engine_slots, parts.prompt_tokens, parts.new_tokens)
-  kept = bool(parts.model.lora_rank) and engine is None
+  merges = bool(parts.model.lora_rank) and options.merge_adapters
+  kept = merges and engine is None
   return Run(parts.model, options, rows, row_tokens, parts.critic, engine, kept)
 
 

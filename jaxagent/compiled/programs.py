@@ -232,7 +232,7 @@ class Learner:
       given = roles['value'], *value, micro
       yield make('value_grads', passes.value_grads, given, value_holds)
       yield self._step('value', self.value_optimizer)
-    if self.run.model.lora_rank:
+    if self.run.model.lora_rank and self.run.options.merge_adapters:
       kernels, adapters = roles['frozen'], roles['policy']
       merge = learner_roles.merge_program(
         self.run.model,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 import subprocess
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxagent.config import model_checks, recipe
 from jaxagent.rollout.engine import EngineError
 from jaxagent.rollout.engines import nccl_group
 from jaxagent.rollout.engines.vllm_api import (
+  LORA_RANKS,
   WITH_PLUGIN,
+  Vllm,
   check_head_dim_on_cpu,
   check_versions,
 )
@@ -39,10 +43,18 @@ def complaint(config: ConfigDict) -> str:
   """
   if config.rollout.engine != 'vllm' or not recipe.find(config).has_policy:
     return ''
-  options = config.rollout.vllm
+  options, rank = config.rollout.vllm, config.model.lora.rank
+  serves = rank and options.adapters == 'served'
+  if serves and rank > LORA_RANKS[-1]:
+    return (
+      f'config.model.lora.rank={rank}: vLLM serves adapters of rank {LORA_RANKS[-1]} '
+      'at most; choose --config.rollout.vllm.adapters=merged.'
+    )
   try:
     if options.urls:
       RemoteFleet(options.urls)
+      if serves:
+        asyncio.run(_check_adapters(options.urls, rank))
     elif has_cpu_build(options):
       check_head_dim_on_cpu(*model_checks.head_dim(config))
       if options.sync == 'nccl':
@@ -52,6 +64,15 @@ def complaint(config: ConfigDict) -> str:
   except EngineError as error:
     return f"config.rollout.engine='vllm': {error}"
   return ''
+
+
+async def _check_adapters(urls: Sequence[str], rank: int) -> None:
+  for url in urls:
+    server = Vllm(url)
+    try:
+      await server.check_adapters(rank)
+    finally:
+      await server.close()
 
 
 def nccl_complaint(config: ConfigDict) -> str:

@@ -111,6 +111,9 @@ def config_sha(config: ConfigDict) -> str:
   record = config_record(config)
   if not record.get('model', {}).get('lora', {}).get('rank'):
     record.get('model', {}).pop('lora', None)
+    servers = record.get('rollout', {}).get('vllm', {})
+    for name in ('adapters', 'max_loras'):
+      servers.pop(name, None)
   for (part, name), value in _LATER.items():
     if record.get(part, {}).get(name) == value:
       del record[part][name]

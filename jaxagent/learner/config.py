@@ -296,6 +296,7 @@ class LearnerConfig(LearnerOptions):
     row_tokens: row lengths allowed, each a static shape.
     max_nonfinite: updates in a row that may be skipped for their gradients.
     full_sft: fine-tuning trains all weights of a model that has adapters in RL.
+    merge_adapters: `policy_params` has adapters merged; False: beside their base.
 
   Raises ValueError for what does not fit.
   """
@@ -311,6 +312,7 @@ class LearnerConfig(LearnerOptions):
   row_tokens: tuple[int, ...] = batching.DEFAULT_ROW_TOKENS
   max_nonfinite: int = 5
   full_sft: bool = False
+  merge_adapters: bool = True
 
   def __post_init__(self):
     super().__post_init__()

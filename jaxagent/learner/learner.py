@@ -76,18 +76,26 @@ class Learner:
   def policy_params(self) -> Any:
     """The policy as `init_decoder` gives it: nested state on the mesh.
 
-    Adapters are merged.
+    Adapters are merged, unless `config.merge_adapters` is False.
     """
     return self._roles.policy_params
 
   @property
+  def adapted_base(self) -> str:
+    """The digest of the base below adapters that `policy_params` does not merge.
+
+    '' where it has no adapters.
+    """
+    return self._roles.adapted_base
+
+  @property
   def graphdef(self) -> Any:
-    """The graph definition of `policy_params`."""
+    """The graph definition of `sampled_config`."""
     return self._roles.graphdef
 
   @property
   def sampled_config(self) -> models.ModelConfig:
-    """The model of `policy_params`: `model_config` without adapters."""
+    """The model that is sampled: `model_config` with adapters merged."""
     return self._roles.sampled
 
   @property

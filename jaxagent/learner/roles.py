@@ -78,7 +78,7 @@ class Roles:
 
   @property
   def sampled(self) -> models.ModelConfig:
-    """The model of `policy_params`, which has no adapters."""
+    """The model of `policy_params` where adapters are merged."""
     return self.model_config.replace(lora_rank=0)
 
   @property
@@ -87,17 +87,24 @@ class Roles:
     return self._trained != self.model_config
 
   @property
+  def adapted_base(self) -> str:
+    """The digest of the base below adapters that `policy_params` does not merge."""
+    return '' if self.config.merge_adapters or self.is_full else self.base
+
+  @property
   def graphdef(self) -> Any:
-    """The graph definition of `policy_params`."""
+    """The graph definition of `policy_params` where adapters are merged."""
     return self._sampled.graphdef
 
   @property
   def policy_params(self) -> Any:
     """The policy as `init_decoder` gives it: nested state on the mesh.
 
-    Adapters are merged, by a new array for each kernel that has one.
+    Adapters are merged, by a new array for each kernel that has one, or copied.
     """
     policy = self.policy
+    if self.adapted_base:
+      return self.policy_layout.state(weights.copy(policy), self.frozen)
     if self.is_full:  # as the base will be
       policy = weights.rounded(policy, self.model_config.param_dtype)
     elif self._merge is not None:

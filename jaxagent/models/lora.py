@@ -113,6 +113,26 @@ def add_lora(
   return config, graphdef, nnx.from_flat_state(leaves)
 
 
+def random_lora(
+  config: ModelConfig, base: nnx.State, *, size: float, seed: int
+) -> nnx.State:
+  """Random adapters beside a base: what is computed with them is another thing.
+
+  size: of what an adapter adds to the output of its kernel, about, where inputs are
+    of size 1.
+  """
+  _, _, params = add_lora(config, base, seed=seed)
+  # Inputs x A of size sqrt(2), summed over the rank.
+  scale = config.lora_alpha / config.lora_rank
+  sd = size / (scale * math.sqrt(2 * config.lora_rank))
+  leaves, key = dict(_flat(params)), jax.random.key(seed + 1)
+  for i, (path, leaf) in enumerate(leaves.items()):
+    if path[-1] == 'lora_b':
+      drawn = jax.random.normal(jax.random.fold_in(key, i), leaf.shape)
+      leaves[path] = leaf.replace((sd * drawn).astype(leaf.dtype))
+  return nnx.from_flat_state(leaves)
+
+
 def merged_kernel(
   kernel: jax.Array, a: jax.Array, b: jax.Array, scale: float
 ) -> jax.Array:
@@ -449,6 +469,7 @@ __all__ = [
   'merge_lora',
   'merged_kernel',
   'merged_kernels',
+  'random_lora',
   'save_peft',
   'split_lora',
 ]

@@ -105,6 +105,7 @@ def plan_of(config: ConfigDict, **changes: Any) -> dict[str, Any]:
     offload=learner.offload,
     donate=learner.donate,
     engine_slots=parts.engine_slots,
+    merge_adapters=learner.merge_adapters,
   )
   given = plan.PlanOptions(**(options | changes))
   found = plan.plan(parts.model, dict(config.mesh), given)

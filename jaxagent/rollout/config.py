@@ -19,6 +19,7 @@ from jaxagent.rollout.records import ON_STALE, RESTS
 
 ENGINES = ('native', 'vllm')
 SYNCS = ('shared_memory', 'folder', 'nccl')
+ADAPTERS = ('served', 'merged')
 
 
 def _check_template_kwargs(key: str, value: dict[str, Any]) -> str:
@@ -131,6 +132,20 @@ class VllmOptions(Section):
     help='How new weights reach the servers.',
     advanced=True,
   )
+  adapters: str = option(
+    'served',
+    choices=ADAPTERS,
+    help='What servers get of a model with adapters (model.lora.rank): the base once '
+    'and a folder of adapters for each version, or all weights, merged.',
+    advanced=True,
+  )
+  max_loras: int = option(
+    0,
+    least=0,
+    help='Versions of adapters that a server holds at once; 0: 2 where rl.rest=wait, '
+    'else rl.max_staleness + 2 and at least 3.',
+    advanced=True,
+  )
   shared_dir: str = option(
     '',
     is_path=True,
@@ -155,6 +170,13 @@ class VllmOptions(Section):
       holds=lambda devices, servers: len(devices) in (0, servers),
       say='{at}devices={devices!r} names GPUs for each server, but '
       '{at}servers={servers}.',
+    ),
+    relation(
+      'max_loras',
+      'adapters',
+      holds=lambda most, kind: most != 1 or kind == 'merged',
+      say='{at}max_loras={max_loras}: requests of two versions are under way while '
+      'weights change; give 2 or more, or 0.',
     ),
     relation(
       'sync',

@@ -33,7 +33,11 @@ class Engine(Protocol):
     """Policy version of the weights that the next token is sampled with."""
 
   def update_weights(self, params: Any, version: int) -> None:
-    """Serves `params` from the next token on. Raises on a misfit, unchanged."""
+    """Serves `params` from the next token on, or the next request.
+
+    The spans of a completion say which tokens are of which version. Raises on a
+    misfit, unchanged.
+    """
 
   def generate(
     self, requests: Sequence[types.Request], *, for_training: bool = True

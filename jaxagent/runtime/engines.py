@@ -18,15 +18,26 @@ from flax import nnx
 from jaxagent.config.engine_checks import has_cpu_build
 from jaxagent.devices import accelerator
 from jaxagent.errors import UserError
-from jaxagent.models import ModelConfig, hf, token_logprobs
+from jaxagent.models import (
+  ModelConfig,
+  abstract_decoder,
+  hf,
+  lora,
+  token_logprobs,
+)
 from jaxagent.rollout.engine import Ends, Engine, EngineError, RequestLimits
 from jaxagent.rollout.engines.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.engines.nccl_sync import NcclSync
+from jaxagent.rollout.engines.vllm_adapters import AdapterSync
 from jaxagent.rollout.engines.vllm_api import ServerOptions
-from jaxagent.rollout.engines.vllm_engine import Fleet, VllmEngine, WeightSync
+from jaxagent.rollout.engines.vllm_engine import Fleet, VllmEngine
 from jaxagent.rollout.engines.vllm_fleet import LaunchedFleet, RemoteFleet
 from jaxagent.rollout.engines.weight_probe import LogProbProbe
-from jaxagent.rollout.engines.weight_sync import FileSync, FolderSync
+from jaxagent.rollout.engines.weight_sync import (
+  FileSync,
+  FolderSync,
+  WeightSync,
+)
 
 if TYPE_CHECKING:
   pass
@@ -46,6 +57,7 @@ class Served:
 
   params: the weights to begin with.
   work: folder of the run; gets `vllm` and logs of servers.
+  adapted: the model with adapters, where the engine gets them unmerged.
   """
 
   config: Any
@@ -54,6 +66,7 @@ class Served:
   graphdef: nnx.GraphDef
   params: nnx.State
   tokenizer: Any
+  adapted: ModelConfig | None = None
 
 
 def make_engine(served: Served) -> Engine:
@@ -111,21 +124,24 @@ def _vllm(served: Served) -> VllmEngine:
         cpu=has_cpu_build(options),
         gpu_memory_utilization=options.gpu_memory_utilization,
         enforce_eager=options.enforce_eager,
+        lora_rank=served.adapted.lora_rank if served.adapted else 0,
+        max_loras=_max_loras(served.config),
       ),
       n=options.servers,
       start_s=options.start_s,
       devices=options.devices,
     )
+  probe = LogProbProbe(
+    functools.partial(_score, _graphdef_of(served)),
+    vocab_size=tokenizer.vocab_size,
+    prompt_tokens=min(roll.max_prompt_tokens, _PROBE_TOKENS),
+    max_gap_nats=options.max_gap_nats or _GAPS[model.dtype],
+    seed=served.config.seed,
+  )
   return VllmEngine(
     fleet,
-    _sync(served),
-    LogProbProbe(
-      functools.partial(_score, served.graphdef),
-      vocab_size=tokenizer.vocab_size,
-      prompt_tokens=min(roll.max_prompt_tokens, _PROBE_TOKENS),
-      max_gap_nats=options.max_gap_nats or _GAPS[model.dtype],
-      seed=served.config.seed,
-    ),
+    _sync(served, probe),
+    probe,
     limits,
     Ends(tuple(tokenizer.eos_ids), tokenizer.decode_response),
     seed=served.config.seed,
@@ -133,7 +149,58 @@ def _vllm(served: Served) -> VllmEngine:
   )
 
 
-def _sync(served: Served) -> WeightSync:
+def _max_loras(config: Any) -> int:
+  """Returns how many versions of adapters a server holds at once.
+
+  Requests of more versions than that are answered, too, but wait for each other.
+  """
+  rl = config.rl
+  ahead = 0 if rl.rest == 'wait' else max(1, rl.max_staleness)
+  return config.rollout.vllm.max_loras or 2 + ahead
+
+
+def _sync(served: Served, probe: LogProbProbe) -> WeightSync:
+  """Returns the transport of weights or, where there are, of adapters."""
+  base = _base_sync(served)
+  if served.adapted is None:
+    return base
+  shared = served.config.rollout.vllm.shared_dir
+  directory = pathlib.Path(shared or served.work / 'vllm')
+  return AdapterSync(base, _Adapted(served.adapted), probe, directory)
+
+
+class _Adapted:
+  """See `vllm_adapters.AdaptedModel`."""
+
+  def __init__(self, config: ModelConfig):
+    self._config, self.rank = config, config.lora_rank
+
+  def split(self, params: Any) -> tuple[Any, Any]:
+    if not _has_adapters(params):
+      return params, None
+    adapters, base = lora.split_lora(params)
+    return base, adapters
+
+  def is_same(self, base: Any, other: Any) -> bool:
+    mine, theirs = jax.tree.leaves(base), jax.tree.leaves(other)
+    pairs = zip(mine, theirs)
+    return len(mine) == len(theirs) and all(a is b for a, b in pairs)
+
+  def save(self, params: Any, folder: pathlib.Path) -> object:
+    return lora.save_peft(folder, self._config, params)
+
+  def random(self, params: Any, size: float) -> Any:
+    return lora.random_lora(
+      self._config, self.split(params)[0], size=size, seed=0
+    )
+
+
+def _has_adapters(params: Any) -> bool:
+  paths = (tuple(path) for path, _ in nnx.to_flat_state(params))
+  return any(path[-1] == 'lora_a' for path in paths)
+
+
+def _base_sync(served: Served) -> WeightSync:
   """Returns the transport of weights, in the precision that the model computes in."""
   options, own = served.config.rollout.vllm, served.work / 'vllm'
   model = served.model
@@ -178,10 +245,22 @@ def _log_probs(graphdef: Any, params: Any, tokens: Any):
   return logp[0]
 
 
-def _score(graphdef: Any, params: Any, tokens: np.ndarray) -> np.ndarray:
+def _graphdef_of(served: Served) -> Callable[[Any], nnx.GraphDef]:
+  """Returns what gives the graph definition of parameters, with adapters or without."""
+  if served.adapted is None:
+    return lambda params: served.graphdef
+  with_adapters = abstract_decoder(served.adapted)[0]
+  return lambda params: (
+    with_adapters if _has_adapters(params) else served.graphdef
+  )
+
+
+def _score(
+  graphdef_of: Callable[[Any], Any], params: Any, tokens: np.ndarray
+) -> np.ndarray:
   # A server that has come again is probed while the learner's programs run.
   with accelerator.turn():
-    return np.asarray(_log_probs(graphdef, params, tokens[None]))
+    return np.asarray(_log_probs(graphdef_of(params), params, tokens[None]))
 
 
 def _powers(low: int, high: int, by: int = 2) -> tuple[int, ...]:

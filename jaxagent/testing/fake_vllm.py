@@ -1,13 +1,15 @@
 """A server that answers as vLLM does, without a model, and fails on demand.
 
 Tokens are a function of seed, position and prompt alone; log-probs are minus the
-version's number over a hundred, so that a test sees which weights it got.
+version's number over a hundred, so that a test sees which weights it got. An adapter
+is a folder with a file `value`, a number that is added to the version's.
 """
 
 from __future__ import annotations
 
 import http.server
 import json
+import pathlib
 import threading
 import zlib
 from collections.abc import Callable
@@ -21,13 +23,20 @@ class FakeVllm:
     vocab_size: of the tokens that are drawn.
     max_model_len: reported on request.
     token_s: seconds a token.
+    adapters: 'served', 'ignored' by what it computes, or '' (no such endpoint).
   """
 
   def __init__(
-    self, *, vocab_size: int = 50, max_model_len: int = 4096, token_s=0.0
+    self,
+    *,
+    vocab_size: int = 50,
+    max_model_len: int = 4096,
+    token_s: float = 0.0,
+    adapters: str = 'served',
   ):
     self.vocab_size, self.max_model_len = vocab_size, max_model_len
-    self.token_s = token_s
+    self.token_s, self.serves = token_s, adapters
+    self.adapters: dict[str, float] = {}  # name -> value
     self.version = 'default'
     self.calls: list[str] = []  # paths, in their order
     # path -> (status, body) instead of the answer
@@ -90,6 +99,8 @@ class FakeVllm:
     if route == '/finish_weight_update':
       self.version = body.get('weight_version', self.version)
       return 200, {}
+    if route.startswith('/v1/') and self.serves:
+      return self._change_adapters(route, body)
     if route in (
       '/init_weight_transfer_engine',
       '/start_weight_update',
@@ -98,7 +109,26 @@ class FakeVllm:
       return 200, {}
     return 404, {'detail': 'Not Found'}
 
+  def _change_adapters(self, route: str, body: dict) -> tuple[int, object]:
+    name = body['lora_name']
+    if route == '/v1/unload_lora_adapter':
+      known = self.adapters.pop(name, None) is not None
+      return (200, 'removed') if known else (404, _missing(name))
+    if name in self.adapters:
+      return 400, {'error': {'message': f'{name} has already been loaded'}}
+    folder = pathlib.Path(body['lora_path'])
+    if not folder.is_dir():
+      message = f'Loading lora {name} failed: No adapter found for {folder}'
+      return 404, {'error': {'message': message, 'type': 'NotFoundError'}}
+    value = float((folder / 'value').read_text())
+    self.adapters[name] = value
+    return 200, 'added'
+
   def _generate(self, body: dict) -> tuple[int, object]:
+    model = body.get('model', 'policy')
+    if model != 'policy' and model not in self.adapters:
+      return 404, _missing(model)
+    added = self.adapters.get(model, 0.0) if self.serves == 'served' else 0.0
     s, name = body['sampling_params'], f'generate-tokens-{body["request_id"]}'
     drawn: list[tuple[int, float]] = []
     spans: list[Any] = []
@@ -116,7 +146,7 @@ class FakeVllm:
           reason = 'abort'
           break
       token = zlib.crc32(f'{key},{i}'.encode()) % self.vocab_size
-      drawn.append((token, -int(self.version) / 100))
+      drawn.append((token, -(int(self.version) % 1000 + added) / 100))
       if not spans or spans[-1]['version'] != self.version:
         spans.append({'version': self.version, 'start': i, 'end': i})
       spans[-1]['end'] = i + 1
@@ -134,12 +164,17 @@ class FakeVllm:
       'finish_reason': reason,
       'weight_versions': spans,
     }
-    answer = {'request_id': name, 'choices': [choice]}
+    answer = {'request_id': name, 'model': model, 'choices': [choice]}
     self.alter(answer)
     return 200, answer
 
   def _gone(self, name: str) -> bool:
     return name in self._aborted or '' in self._aborted
+
+
+def _missing(name: str) -> dict:
+  message = f'The model `{name}` does not exist.'
+  return {'error': {'message': message, 'type': 'NotFoundError'}}
 
 
 def _handler(fake: FakeVllm):

@@ -162,7 +162,15 @@ def learner_config(config: ConfigDict, platform: str = '') -> LearnerConfig:
     sft_lr=config.sft.lr,
     row_tokens=row_lengths(longest, platform or jax.default_backend()),
     full_sft=_fine_tunes_all(config),
+    merge_adapters=not _serves_adapters(config),
   )
+
+
+def _serves_adapters(config: ConfigDict) -> bool:
+  """Returns whether the engine takes adapters as they are, beside their base."""
+  roll = config.rollout
+  served = roll.engine == 'vllm' and roll.vllm.adapters == 'served'
+  return served and bool(config.model.lora.rank)
 
 
 def _fine_tunes_all(config: ConfigDict) -> bool:
@@ -225,6 +233,7 @@ def make_policy(
     learner.graphdef,
     learner.policy_params,
     tokenizer,
+    learner.model_config if _serves_adapters(context.config) else None,
   )
   return PolicySampler(
     engine=engines.make_engine(served),

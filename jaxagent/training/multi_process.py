@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+from flax import nnx
 
 from jaxagent import models
 from jaxagent.checkpoint import CheckpointManager, Restored
@@ -148,6 +149,7 @@ class Leader:
 
   def __init__(self, learner: Learner):
     self._learner = learner
+    self._base: tuple[str, Any] = ('', None)  # digest, and its parameters here
 
   def __getattr__(self, name: str):
     if name in _TOLD:
@@ -160,12 +162,29 @@ class Leader:
 
   @property
   def policy_params(self) -> Any:
-    """The policy on this process's own devices, for its engine."""
-    processes.tell((_Follower.fetch, (), {}))
-    whole = sharding.fetch(self._learner.policy_params)
+    """The policy on this process's own devices, for its engine.
+
+    A base below adapters is fetched once.
+    """
+    digest = self._learner.adapted_base
+    has_base = bool(digest) and digest == self._base[0]
+    processes.tell((_Follower.fetch, (has_base,), {}))
+    fetched = sharding.fetch(_sampled(self._learner, has_base))
     own = jax.local_devices()
     mesh = sharding.make_mesh({'fsdp': len(own)}, own)
-    return jax.device_put(whole, sharding.parameter_shardings(whole, mesh))
+    place = sharding.parameter_shardings(fetched, mesh)
+    params = jax.device_put(fetched, place)
+    if has_base:
+      return nnx.merge_state(params, self._base[1])
+    if digest:
+      self._base = digest, lora.split_lora(params)[1]
+    return params
+
+
+def _sampled(learner: Learner, has_base: bool) -> Any:
+  """Returns what the engine is to get, adapters alone where it has the base."""
+  params = learner.policy_params
+  return lora.split_lora(params)[0] if has_base else params
 
 
 def save(
@@ -233,8 +252,8 @@ class _Follower:
   def call(self, method: str, /, *args, **kwargs) -> None:
     getattr(self.learner, method)(*args, **kwargs)
 
-  def fetch(self) -> None:
-    for leaf in jax.tree.leaves(self.learner.policy_params):
+  def fetch(self, has_base: bool) -> None:
+    for leaf in jax.tree.leaves(_sampled(self.learner, has_base)):
       sharding.fetch(leaf)  # one after the other: it keeps none
 
   def save(self, directory: str, keep: int, step: int) -> None:

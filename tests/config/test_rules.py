@@ -32,7 +32,7 @@ from jaxagent.records import StepRecord
 from jaxagent.rewards import mle
 from jaxagent.rollout import records
 from jaxagent.sandbox import pool
-from jaxagent.testing import small_hf
+from jaxagent.testing import fake_vllm, small_hf
 
 ROOT = pathlib.Path(__file__).parents[2]
 HF = 'model.hf.'
@@ -109,6 +109,7 @@ CHOICES = {
   'sft.steps': 'ran, improved',
   'embeddings.kind': 'tfidf, openai',
   'rollout.engine': 'native, vllm',
+  'rollout.vllm.adapters': 'served, merged',
   'rollout.vllm.sync': 'shared_memory, folder, nccl',
   'rollout.prompt_style': 'compact, full',
   'rl.weighting': 'none, duration, inclusion',
@@ -165,6 +166,7 @@ def _paths(kind):
 
 
 LEAST = {
+  'rollout.vllm.max_loras': 0,
   'rl.value_warmup_epochs': 0,
   'solution.programs': 0,
   'seed': 0,
@@ -655,6 +657,39 @@ def test_nccl_without_gpus_is_refused(monkeypatch):
   monkeypatch.setattr(engine_checks, 'has_cpu_build', lambda options: True)
   config = _config({**over, 'rollout.vllm.devices': ('0',)})
   assert "sync='nccl' is for GPUs" in engine_checks.complaint(config)
+
+
+def _with_adapters(urls, rank=16):
+  return _config(
+    {
+      'rollout.engine': 'vllm',
+      'rollout.vllm.urls': urls,
+      'model.lora.rank': rank,
+      'model.lora.stages': ('rl',),
+    }
+  )
+
+
+def test_a_server_that_takes_no_adapters_is_refused_before_any_work():
+  for kind, want in (('served', ''), ('', 'UPDATING=1.*adapters=merged')):
+    server = fake_vllm.FakeVllm(adapters=kind)
+    try:
+      told = engine_checks.complaint(_with_adapters((server.url,)))
+      assert re.search(want, told) if want else not told
+      merged = _with_adapters((server.url,))
+      merged.rollout.vllm.adapters = 'merged'
+      assert not engine_checks.complaint(merged)
+    finally:
+      server.close()
+
+
+def test_a_rank_that_vllm_does_not_serve_is_refused():
+  told = engine_checks.complaint(_with_adapters((), rank=513))
+  assert 'rank=513: vLLM serves adapters of rank 512' in told
+  config = _with_adapters((), rank=8)
+  config.rollout.vllm.max_loras = 1
+  with pytest.raises(UserError, match='max_loras=1: requests of two'):
+    settings.validate(config)
 
 
 @pytest.fixture(scope='module')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import os
 import pathlib
@@ -18,7 +19,7 @@ from flax import nnx
 from configs import common
 from jaxagent import types
 from jaxagent.data import bpe
-from jaxagent.models import init_decoder, token_logprobs
+from jaxagent.models import init_decoder, lora, token_logprobs
 from jaxagent.runtime import engines
 from jaxagent.testing import process_tree
 from jaxagent.training import device
@@ -58,10 +59,18 @@ def need_vllm() -> None:
 class Served:
   """A policy of random weights behind an engine.
 
-  name: 'native' or 'vllm'. kind: of `KINDS`. options: of `config.rollout`.
+  name: 'native' or 'vllm'. kind: of `KINDS`. rank: of adapters that are served; 0:
+  none. options: of `config.rollout`.
   """
 
-  def __init__(self, name: str, kind: str, work: pathlib.Path, **options: Any):
+  def __init__(
+    self,
+    name: str,
+    kind: str,
+    work: pathlib.Path,
+    rank: int = 0,
+    **options: Any,
+  ):
     config = common.base()
     config.model.hf.update(
       hidden_size=128,  # in heads of 32, the smallest that vLLM's CPU build has
@@ -77,14 +86,19 @@ class Served:
     config.rollout.update(options)
     self.tokenizer = bpe.train([pathlib.Path(__file__).read_text()], 320)
     self.tokenizer.save(work / 'tokenizer')
-    model = device.model_config(config, self.tokenizer.vocab_size)
-    self.graphdef, params = init_decoder(model, 0)
+    config.model.lora.rank = rank
+    self.model = device.model_config(config, self.tokenizer.vocab_size)
+    plain = self.model.replace(lora_rank=0)
+    self.graphdef, params = init_decoder(plain, 0)
     self.params = scaled(params, 2.5)
-    self.engine = engines.make_engine(
-      engines.Served(
-        config, work, model, self.graphdef, self.params, self.tokenizer
-      )
+    given = engines.Served(
+      config, work, plain, self.graphdef, self.params, self.tokenizer
     )
+    if rank:
+      given = dataclasses.replace(given, adapted=self.model)
+      made = lora.add_lora(self.model, self.params, seed=1)
+      self.graphdef, self.params = made[1:]
+    self.engine = engines.make_engine(given)
     self.engine.update_weights(self.params, 0)
 
   def request(self, i: int, length: int = 6, seed: int | None = None, **s):

@@ -24,5 +24,5 @@ def test_it_is_scored_in_turn_with_the_learners_programs(monkeypatch):
     return Result()
 
   monkeypatch.setattr(engines, '_log_probs', program)
-  assert engines._score(None, None, np.arange(4)).shape == (3,)
+  assert engines._score(lambda params: None, None, np.arange(4)).shape == (3,)
   assert held == [1, 1] and not accelerator._TURNS._queue

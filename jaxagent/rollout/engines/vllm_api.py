@@ -14,7 +14,7 @@ import json
 import math
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -30,6 +30,9 @@ WITH_PLUGIN = ('shared_memory', 'nccl')  # ways of weights
 _S_PER_GB = 10.0  # of weights that a server takes in, slow disks included
 # Of its attention there (vllm/v1/attention/backends/cpu_attn.py, 0.32).
 _HEAD_DIMS_ON_CPU = (32, 64, 80, 96, 112, 128, 160, 192, 224, 256, 512)
+# Ranks that a server can be started for (vllm/config/lora.py, 0.32).
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+ADAPTERS_ENV = 'VLLM_ALLOW_RUNTIME_LORA_UPDATING'
 _START = (
   'start it with `python -m vllm.entrypoints.openai.api_server --model DIR '
   '--enable-scale-out --logprobs-mode processed_logprobs '
@@ -61,6 +64,20 @@ class Description:
 
 
 @dataclasses.dataclass(frozen=True)
+class Adapter:
+  """Adapters of one version of the weights.
+
+  name: what requests ask for; never used twice.
+  path: PEFT folder, as servers see it.
+  version: of the weights that base and adapters make.
+  """
+
+  name: str
+  path: str
+  version: int
+
+
+@dataclasses.dataclass(frozen=True)
 class ServerOptions:
   """Options that all servers of a fleet are started with.
 
@@ -69,6 +86,7 @@ class ServerOptions:
   sync: how weights reach it, of `config.SYNCS`.
   cpu: vLLM's CPU build serves.
   gpu_memory_utilization: share of a GPU's memory; 0: vLLM's own choice.
+  lora_rank, max_loras: of the adapters served, and how many at once; 0: none.
   """
 
   dtype: str
@@ -78,6 +96,8 @@ class ServerOptions:
   cpu: bool
   gpu_memory_utilization: float = 0.0
   enforce_eager: bool = False
+  lora_rank: int = 0
+  max_loras: int = 0
 
 
 def launch_options(
@@ -108,12 +128,22 @@ def launch_options(
     env['TORCH_COMPILE_DISABLE'] = '1'
   elif options.enforce_eager:
     args += ['--enforce-eager']
+  if options.lora_rank:
+    args += _lora_arguments(options.lora_rank, options.max_loras)
+    env[ADAPTERS_ENV] = '1'
   if options.gpu_memory_utilization and not options.cpu:
     args += ['--gpu-memory-utilization', str(options.gpu_memory_utilization)]
   if devices:
     env['CUDA_VISIBLE_DEVICES'] = devices
     args += ['--tensor-parallel-size', str(len(devices.split(',')))]
   return args, env
+
+
+def _lora_arguments(rank: int, max_loras: int) -> list[str]:
+  most = min(r for r in LORA_RANKS if r >= rank)
+  return [
+    '--enable-lora', '--max-lora-rank', str(most), '--max-loras', str(max_loras),
+  ]  # fmt: skip
 
 
 def check_versions(
@@ -208,19 +238,44 @@ class Vllm:
   # Sampling -------------------------------------------------------------------
 
   async def generate(
-    self, request: types.Request, seed: int, name: str
+    self,
+    request: types.Request,
+    seed: int,
+    name: str,
+    adapter: Adapter | None = None,
   ) -> types.Completion:
     """One completion, as the server gives it (not cut at stop texts).
 
     name: of this attempt, for `abort`; unique on the server.
+    adapter: the request keeps it to its end, and its tokens are all of its version.
+    Raises ServerLost where the server does not know it: it was started anew.
     """
-    body = {
+    body: dict[str, Any] = {
       'request_id': name,
       'token_ids': [int(i) for i in request.prompt_ids],
       'sampling_params': _sampling(request.sampling, seed),
     }
-    answer = await self._call('POST', '/inference/v1/generate', body, wait=True)
-    return _completion(request, answer, self.url)
+    path = '/inference/v1/generate'
+    if adapter is None:
+      answer = await self._call('POST', path, body, wait=True)
+      return _completion(request, answer, self.url)
+    body['model'] = adapter.name
+    try:
+      answer = await self._call('POST', path, body, wait=True)
+    except ServerError as error:
+      if 'does not exist' not in str(error):
+        raise
+      raise ServerLost(
+        f'{self.url}: no adapter {adapter.name} any more; was it started anew?'
+      ) from error
+    if (told := answer.get('model')) != adapter.name:
+      raise ServerError(
+        f'{self.url}: asked for adapter {adapter.name!r}, answered by {told!r}.'
+      )
+    done = _completion(request, answer, self.url)
+    # The server counts versions of the base alone.
+    whole = ((adapter.version, 0, len(done.token_ids)),)
+    return dataclasses.replace(done, version_spans=whole)
 
   async def abort(self, names: Sequence[str]) -> None:
     """Aborts requests: they answer with their text, finish_reason 'abort'."""
@@ -248,6 +303,54 @@ class Vllm:
         f'{self.url} did not empty its prefix cache ({answer!r}): what it '
         'samples would be of two versions at once.'
       )
+
+  @contextlib.asynccontextmanager
+  async def held(self) -> AsyncIterator[None]:
+    """A context in which weights are replaced under requests, which stand still.
+
+    At its end they go on, with keys and values of the new weights.
+    """
+    await self.pause()
+    try:
+      yield
+      await self.forget_prefixes()
+    finally:
+      await self.resume()
+
+  async def load_adapter(self, adapter: Adapter, rank: int) -> None:
+    """Makes a server know an adapter; requests under way are not touched.
+
+    rank: of it, for the error message of a server that serves none.
+    """
+    body = {'lora_name': adapter.name, 'lora_path': adapter.path}
+    try:
+      await self._call('POST', '/v1/load_lora_adapter', body, is_json=False)
+    except ServerLost:
+      raise
+    except ServerError as error:
+      if 'already been loaded' in str(error):
+        return  # a name is of one folder: it is the same
+      arguments = ' '.join(_lora_arguments(rank, 2))
+      raise ServerError(
+        f'{self.url} does not take adapters of rank {rank} ({error}). Start it with '
+        f'`{arguments}` and {ADAPTERS_ENV}=1, with {adapter.path} in its sight '
+        '(--config.rollout.vllm.shared_dir), or choose '
+        '--config.rollout.vllm.adapters=merged.'
+      ) from error
+
+  async def check_adapters(self, rank: int) -> None:
+    """Raises ServerError unless the server takes adapters while it runs."""
+    nowhere = Adapter('jaxagent-none', '/nonexistent/jaxagent-none', 0)
+    try:
+      await self.load_adapter(nowhere, rank)
+    except ServerError as error:
+      if 'No adapter found' not in str(error):
+        raise
+
+  async def unload_adapter(self, adapter: Adapter) -> None:
+    """Makes a server forget an adapter, which no request may have any more."""
+    body = {'lora_name': adapter.name}
+    await self._call('POST', '/v1/unload_lora_adapter', body, is_json=False)
 
   async def world_size(self) -> int:
     """Workers that this server's model is spread over."""
@@ -302,8 +405,9 @@ class Vllm:
     *,
     wait: Any = False,
     read_s: Any = 0.0,
+    is_json: bool = True,
   ) -> Any:
-    """JSON of the answer.
+    """JSON of the answer, or its text.
 
     wait: the answer may take as long as it takes. read_s: as long as this,
     where it is not the client's timeout_s.
@@ -328,7 +432,7 @@ class Vllm:
       ) from error
     except httpx.HTTPError as error:
       raise ServerLost(f'{self.url}{path}: {error!r}') from error
-    if answer.status_code == 404:
+    if answer.status_code == 404 and 'NotFoundError' not in answer.text:
       raise ServerError(f'{self.url} has no {path}: {_START}.')
     if answer.status_code in (401, 403):
       raise ServerError(f'{self.url}: set a valid key in {KEY_ENV}.')
@@ -339,8 +443,8 @@ class Vllm:
       raise (ServerLost if dead else ServerError)(
         f'{self.url}{path}: {answer.status_code} {told}'
       )
-    if not answer.content:
-      return None
+    if not answer.content or not is_json:
+      return answer.text or None
     try:
       return answer.json()
     except ValueError as error:

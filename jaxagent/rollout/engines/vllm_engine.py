@@ -4,11 +4,14 @@ An event loop on a thread of its own holds every request. It goes to the server
 that has least to do, the turns of one text to the same one (its prefix is
 cached there). What a lost server had begins anew on another, or on the same one
 when it has come again with the weights of the day: a seed gives the same tokens.
+New weights take effect under the requests, in the midst of them; new adapters
+(`vllm_adapters`) with the next request, and none stands still.
 """
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -16,7 +19,7 @@ import itertools
 import logging
 import threading
 import zlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -32,7 +35,14 @@ from jaxagent.rollout.engine import (
   mix_seed,
   stop_length,
 )
-from jaxagent.rollout.engines.vllm_api import ServerError, ServerLost, Vllm
+from jaxagent.rollout.engines.vllm_adapters import AdapterSync
+from jaxagent.rollout.engines.vllm_api import (
+  Adapter,
+  ServerError,
+  ServerLost,
+  Vllm,
+)
+from jaxagent.rollout.engines.weight_sync import WeightSync
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 5  # of one request, on servers that are lost meanwhile
@@ -60,19 +70,6 @@ class Fleet(Protocol):
 
   def hint(self) -> str:
     """Returns where to look when servers misbehave."""
-
-
-class WeightSync(Protocol):
-  """Transport of weights from the trainer to a server."""
-
-  def write(self, params: Any, version: int) -> None:
-    """Writes weights to where servers find them; replaces the last ones."""
-
-  async def push(self, server: Vllm) -> None:
-    """Makes a server take what was written last."""
-
-  def close(self) -> None:
-    """Removes what was written."""
 
 
 class Probe(Protocol):
@@ -114,7 +111,8 @@ class VllmEngine(Calls):
   """See `engine.Engine`. Serves from the first `update_weights` on.
 
   Args:
-    fleet, sync, probe: closed with the engine.
+    fleet, sync, probe: closed with the engine. A sync of adapters lets each
+      request keep the adapters that it began with.
     limits: requests that it takes.
     ends: what ends a completion.
     max_num_seqs: requests at a server at once; more wait here.
@@ -135,6 +133,9 @@ class VllmEngine(Calls):
     self._fleet, self._sync, self._probe = fleet, sync, probe
     self._limits, self._ends, self._seed = limits, ends, seed
     self._places = max_num_seqs
+    self._adapters = sync if isinstance(sync, AdapterSync) else None
+    self._adapter: Adapter | None = None  # of the requests to come
+    self._users: collections.Counter[Adapter] = collections.Counter()
     self._version, self._params = 0, None
     self._servers: list[_Server] = []
     self._jobs: set[_Job] = set()
@@ -164,6 +165,7 @@ class VllmEngine(Calls):
   def update_weights(self, params: Any, version: int) -> None:
     """Every server takes them, in mid-request, and is probed.
 
+    Where adapters alone are new, requests keep the ones that they have.
     Raises EngineError where one refuses them.
     """
     self._check_open()
@@ -255,7 +257,8 @@ class VllmEngine(Calls):
           if job.unwanted:
             break
           job.name, job.server = f'{next(self._numbers)}', server
-          whole = await self._ask(server, request, seed, job.name)
+          with self._using(self._adapter) as adapter:
+            whole = await self._ask(server, request, seed, job.name, adapter)
         return self._cut(job.request, whole)
       except ServerLost as error:
         self.resubmitted += 1
@@ -270,11 +273,30 @@ class VllmEngine(Calls):
       f'they had it; {self._fleet.hint()}'
     )
 
+  @contextlib.contextmanager
+  def _using(self, adapter: Adapter | None) -> Iterator[Adapter | None]:
+    """A context in which a request names an adapter, which is kept meanwhile."""
+    if adapter is None:
+      yield None
+      return
+    self._users[adapter] += 1
+    try:
+      yield adapter
+    finally:
+      self._users[adapter] -= 1
+      self._forget_unused()
+
   async def _ask(
-    self, server: Any, request: types.Request, seed: int, name: str
+    self,
+    server: Any,
+    request: types.Request,
+    seed: int,
+    name: str,
+    adapter: Adapter | None,
   ) -> types.Completion:
     """`Vllm.generate`; ServerLost as soon as the server is lost."""
-    task = self._loop.create_task(server.api.generate(request, seed, name))
+    asked = server.api.generate(request, seed, name, adapter)
+    task = self._loop.create_task(asked)
     server.under_way.add(task)
     try:
       return await task
@@ -383,6 +405,11 @@ class VllmEngine(Calls):
       there = [s for s in self._servers if first or s.ready.is_set()]
       await asyncio.gather(*(self._give(s, params, first) for s in there))
       self._params, self._version = params, version
+      if self._adapters is not None:
+        self._adapter = self._adapters.current
+        if self._adapter is not None:
+          self._users[self._adapter] += 0  # known, though nobody uses it yet
+        self._forget_unused()
       for server in there if first else ():
         self._ready(server)
 
@@ -402,24 +429,47 @@ class VllmEngine(Calls):
       self._lost(server, error)
 
   async def _push(self, server: _Server, params: Any) -> None:
-    """Pushes the weights written last, in mid-request, and verifies them."""
-    await server.api.pause()
-    try:
-      await self._sync.push(server.api)
-      await server.api.forget_prefixes()
-    finally:
-      await server.api.resume()
+    """Pushes the weights written last, and verifies them."""
+    adapters = self._adapters
+    adapter = adapters.current if adapters is not None else None
+    if adapters is None or not await adapters.has_base(server.api):
+      async with server.api.held():
+        await self._sync.push(server.api)
+      if adapters is not None and adapter is not None:
+        ask = functools.partial(self._ask_probe, server)
+        await adapters.prove(server.api, params, ask)
+    if adapters is not None and adapter is not None:
+      await adapters.load(server.api, adapter)
+    done = await self._ask_probe(server, adapter)
+    check = self._probe.check
+    await asyncio.to_thread(check, done, params, server.api.url)
+
+  async def _ask_probe(
+    self, server: _Server, adapter: Adapter | None
+  ) -> types.Completion:
     seed = self._probe.request.seed
     name = f'probe-{next(self._numbers)}'
-    asked = server.api.generate(self._probe.request, seed, name)
+    asked = server.api.generate(self._probe.request, seed, name, adapter)
     try:  # callers that need the weights' lock wait for the answer
-      done = await asyncio.wait_for(asked, _PROBE_S)
+      return await asyncio.wait_for(asked, _PROBE_S)
     except TimeoutError:
       raise ServerLost(
         f'{server.api.url}: no answer to the fixed request within {_PROBE_S:g} s.'
       ) from None
-    check = self._probe.check
-    await asyncio.to_thread(check, done, params, server.api.url)
+
+  def _forget_unused(self) -> None:
+    """Forgets adapters of earlier versions that no request has any more."""
+    for adapter, users in list(self._users.items()):
+      if not users and adapter != self._adapter:
+        del self._users[adapter]
+        self._spawn(self._forget(adapter))
+
+  async def _forget(self, adapter: Adapter) -> None:
+    assert self._adapters is not None  # it wrote the adapter
+    for server in self._servers:
+      with contextlib.suppress(ServerError):  # one that was lost has none
+        await server.api.unload_adapter(adapter)
+    await asyncio.to_thread(self._adapters.remove, adapter)
 
   def _lost(self, server: _Server, why: object) -> None:
     """Gives a lost server's requests to others and restarts it meanwhile.

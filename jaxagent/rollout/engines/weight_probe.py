@@ -22,7 +22,7 @@ class LogProbProbe:
   Args:
     score: (params, token ids [T]) -> log-prob of each but the first [T - 1].
     vocab_size, prompt_tokens: of the prompt, which is drawn from `seed`.
-    max_gap_nats: above it the weights are not the trainer's. Rounding gives
+    max_gap_nats: above it, the `bound`, the weights are not the trainer's. Rounding gives
       about 1e-5 in float32 and up to 0.1 in bfloat16.
   """
 
@@ -35,23 +35,27 @@ class LogProbProbe:
     max_gap_nats: float,
     seed: int = 0,
   ):
-    self._score, self._bound = score, max_gap_nats
+    self._score, self.bound = score, max_gap_nats
     rng = np.random.default_rng([seed, 11])
     prompt = rng.integers(0, vocab_size, prompt_tokens).astype(np.int32)
     sampling = types.Sampling(max_new_tokens=_TOKENS)
     self.request = types.Request('probe', prompt, seed, sampling)
     self.gap_nats = 0.0  # the largest of the last check
 
-  def check(self, completion: types.Completion, params: Any, url: str) -> None:
-    """Raises EngineError where the gap is above the bound."""
+  def gap(self, completion: types.Completion, params: Any) -> float:
+    """Returns the largest distance of its log-probs from those of `params`, in nats."""
     prompt, drawn = completion.prompt_ids, completion.token_ids
     scored = self._score(params, np.concatenate([prompt, drawn]))
     gaps = np.abs(scored[len(prompt) - 1 :] - completion.logprobs)
-    self.gap_nats = float(gaps.max(initial=0.0))
-    if not self.gap_nats <= self._bound:
+    return float(gaps.max(initial=0.0))
+
+  def check(self, completion: types.Completion, params: Any, url: str) -> None:
+    """Raises EngineError where the gap is above the bound."""
+    self.gap_nats = self.gap(completion, params)
+    if not self.gap_nats <= self.bound:
       raise EngineError(
         f'{url}: log-probs of a fixed request differ by {self.gap_nats:.3g} '
-        f"nats from the trainer's, above {self._bound:g}. The server does not "
+        f"nats from the trainer's, above {self.bound:g}. The server does not "
         'have the weights that it was given, or runs in another precision: '
         'compare its --dtype with model.dtype, and only then raise '
         'rollout.vllm.max_gap_nats.'

@@ -38,6 +38,19 @@ class Tensor(Protocol):
     """Loads the array into host memory."""
 
 
+class WeightSync(Protocol):
+  """Transport of weights from the trainer to a server."""
+
+  def write(self, params: Any, version: int) -> None:
+    """Writes weights to where servers find them; replaces the last ones."""
+
+  async def push(self, server: Vllm) -> None:
+    """Makes a server take what was written last."""
+
+  def close(self) -> None:
+    """Removes what was written."""
+
+
 Export = Callable[[Any], Iterable[Tensor]]
 
 
