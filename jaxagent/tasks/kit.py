@@ -349,9 +349,7 @@ def unpacked(folder: pathlib.Path, name: str) -> pathlib.Path:
   )
 
 
-def unpacked_tar(
-  folder: pathlib.Path, archive: str, name: str
-) -> pathlib.Path:
+def unpacked_tar(folder: pathlib.Path, archive: str, name: str) -> pathlib.Path:
   """Gives the folder `name` of the originals, unpacked from a tar if need be.
 
   What is unpacked lies in a temporary folder until the process ends.

@@ -101,7 +101,9 @@ def questions(clinical):
   rows = []
   for wait in WAITS:
     for k in (1, 2, 3, 4):
-      for patient, month in zip(clinical['patient_id'], clinical['visit_month']):
+      for patient, month in zip(
+        clinical['patient_id'], clinical['visit_month']
+      ):
         later = f'{patient}_{int(month) + wait}'
         value = truth[f'updrs_{k}'].get(later, '')
         if value != '' and int(month) + wait <= MONTHS[-1]:
@@ -113,21 +115,28 @@ def questions(clinical):
 def parts(clinical, proteins, peptides, more, hidden):
   """hidden: patients of the test set."""
   kept, tested = (
-    [t[t['patient_id'].isin(hidden) == is_test] for t in (clinical, proteins, peptides)]
+    [
+      t[t['patient_id'].isin(hidden) == is_test]
+      for t in (clinical, proteins, peptides)
+    ]
     for is_test in (False, True)
   )
   visit, *_ = tested
-  test = pd.concat([
-    visit[['visit_id', 'patient_id', 'visit_month']].assign(
-      row_id=visit['visit_id'] + f'_updrs_{k}', updrs_test=f'updrs_{k}'
-    )
-    for k in (1, 2, 3, 4)
-  ])
+  test = pd.concat(
+    [
+      visit[['visit_id', 'patient_id', 'visit_month']].assign(
+        row_id=visit['visit_id'] + f'_updrs_{k}', updrs_test=f'updrs_{k}'
+      )
+      for k in (1, 2, 3, 4)
+    ]
+  )
   rows = questions(visit)
   answers = rows[['prediction_id', 'rating']]
   groups = rows['prediction_id'].str.split('_').str[0]
   if len(hidden) == 2:  # one a half; which of them the ratings decide
-    first = sorted(hidden)[hashlib.sha256(answers.to_csv().encode()).digest()[0] % 2]
+    first = sorted(hidden)[
+      hashlib.sha256(answers.to_csv().encode()).digest()[0] % 2
+    ]
     answers = answers.assign(split=np.where(groups == first, *kit.SPLITS))
   files = dict(zip((CLINICAL, PROTEINS, PEPTIDES), kept))
   folder = 'example_test_files'

@@ -26,9 +26,11 @@ def levels(path, known):
   return wide.round(8).reset_index()
 
 
-means = np.log(
-  pd.read_csv('data/train_proteins.csv').set_index('UniProt')['NPX']
-).groupby('UniProt').mean()
+means = (
+  np.log(pd.read_csv('data/train_proteins.csv').set_index('UniProt')['NPX'])
+  .groupby('UniProt')
+  .mean()
+)
 
 
 def features(visits, path):

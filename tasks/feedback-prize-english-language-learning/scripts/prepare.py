@@ -44,7 +44,9 @@ def standin():
 
 
 def parts(train, test):
-  return kit.labelled(train, test, 'text_id', TARGETS, dict.fromkeys(TARGETS, 3.0))
+  return kit.labelled(
+    train, test, 'text_id', TARGETS, dict.fromkeys(TARGETS, 3.0)
+  )
 
 
 def raw(folder):

@@ -22,7 +22,16 @@ SOURCE = kit.Source(
   files=('aclImdb_v1.tar.gz (or its folder aclImdb)',),
   mlebench=False,
 )
-PARTS = ('scene', 'plot', 'cast', 'ending', 'music', 'script', 'dialogue', 'film')
+PARTS = (
+  'scene',
+  'plot',
+  'cast',
+  'ending',
+  'music',
+  'script',
+  'dialogue',
+  'film',
+)
 # `@` is a word of the writer's opinion, and `#` one of the other.
 DIRECT = (
   'the {part} is {very} @', 'a @ {part} from start to end', 'what a @ {part}',

@@ -62,7 +62,9 @@ def parts(train, test, labels):
     {
       'train.csv': train,
       'test.csv': test,
-      'sample_submission.csv': test[['id']].assign(**dict.fromkeys(LABELS, 0.5)),
+      'sample_submission.csv': test[['id']].assign(
+        **dict.fromkeys(LABELS, 0.5)
+      ),
     },
     answers,
     groups=list(answers['id']),

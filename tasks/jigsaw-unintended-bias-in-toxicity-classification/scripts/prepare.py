@@ -60,8 +60,14 @@ def row(rng, mentioned):
     words = {**language.LEXICON, 'group': NAMES[group]}
     mention = language.fill(rng, template, words)
     text = f'{mention}. {text}' if rng.rand() < 0.5 else f'{text} {mention}'
+
   def share(is_so):
-    return (5 + rng.randint(6)) / 10 if is_so else rng.choice(5, p=(.6, .2, .1, .06, .04)) / 10
+    return (
+      (5 + rng.randint(6)) / 10
+      if is_so
+      else rng.choice(5, p=(0.6, 0.2, 0.1, 0.06, 0.04)) / 10
+    )
+
   asked = rng.rand() < 0.6
   return {
     'target': share(rude),

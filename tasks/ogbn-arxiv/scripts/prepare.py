@@ -42,11 +42,15 @@ def standin():
   rng = np.random.RandomState(125)
   count = 3600
   odds = 1.0 / (4 + np.arange(CLASSES))
-  labels = rng.permutation(CLASSES)[rng.choice(CLASSES, count, p=odds / odds.sum())]
+  labels = rng.permutation(CLASSES)[
+    rng.choice(CLASSES, count, p=odds / odds.sum())
+  ]
   # A paper is near its subject, and that near another one.
   centres = rng.normal(0, 1, (CLASSES, FEATURES))
   centres[1::2] = 0.7 * centres[::2] + 0.7 * centres[1::2]
-  features = 0.05 * (0.28 * centres[labels] + rng.normal(0, 1, (count, FEATURES)))
+  features = 0.05 * (
+    0.28 * centres[labels] + rng.normal(0, 1, (count, FEATURES))
+  )
   years = np.sort(1995 + np.round(25 * rng.rand(count) ** 0.4)).astype(int)
   edges = set()
   members = [np.flatnonzero(labels == k) for k in range(CLASSES)]
@@ -57,7 +61,9 @@ def standin():
       cited = pool[rng.randint(len(pool))]
       if cited < paper:
         edges.add((paper, int(cited)))
-  order = rng.permutation(count)  # the number of a paper says nothing of its year
+  order = rng.permutation(
+    count
+  )  # the number of a paper says nothing of its year
   place = np.argsort(order)
   years, labels = years[order], labels[order]
   pairs = np.array(sorted((place[a], place[b]) for a, b in edges))

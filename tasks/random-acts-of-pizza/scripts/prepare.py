@@ -51,7 +51,9 @@ def later(rng, now):
 
 def request(rng, number, name):
   """One entry of the original's files, in the order of its fields."""
-  chosen = [REASONS[k] for k in rng.permutation(len(REASONS))[: 1 + rng.randint(3)]]
+  chosen = [
+    REASONS[k] for k in rng.permutation(len(REASONS))[: 1 + rng.randint(3)]
+  ]
   texts = [text for text, _ in chosen]
   texts += [language.pick(rng, PADDING) for _ in range(rng.randint(1, 7))]
   odds = -1.35 + 1.1 * sum(weight for _, weight in chosen)
@@ -60,7 +62,9 @@ def request(rng, number, name):
     odds += 0.6
   age, posts = rng.gamma(1.2, 200.0), rng.poisson(12)
   here = rng.poisson(0.5)
-  odds += 0.25 * (len(texts) - 5) + 0.9 * min(here, 2) - 0.45 + 0.3 * (age > 200)
+  odds += (
+    0.25 * (len(texts) - 5) + 0.9 * min(here, 2) - 0.45 + 0.3 * (age > 200)
+  )
   given = bool(rng.rand() < 1 / (1 + np.exp(-odds)))
   rng.shuffle(texts)
   text = ' '.join(language.sentence(language.fill(rng, t)) for t in texts)
@@ -107,7 +111,9 @@ def standin():
   rows = [request(rng, k, name) for k, name in enumerate(names)]
   rows = [rows[k] for k in rng.permutation(count)]
   hidden = {TARGET, 'post_was_edited', 'request_text', 'requester_user_flair'}
-  fields = [k for k in rows[0] if not k.endswith('retrieval') and k not in hidden]
+  fields = [
+    k for k in rows[0] if not k.endswith('retrieval') and k not in hidden
+  ]
   return parts(rows[:2200], rows[2200:], fields)
 
 
@@ -136,7 +142,8 @@ def parts(train, test, fields):
 
 def mlebench(public, private):
   train, test = (
-    json.loads((public / f'{part}.json').read_text()) for part in ('train', 'test')
+    json.loads((public / f'{part}.json').read_text())
+    for part in ('train', 'test')
   )
   answers = kit.texts(private / 'test.csv').set_index('request_id')[TARGET]
   known = [{**r, TARGET: answers[r['request_id']]} for r in test]
@@ -145,7 +152,8 @@ def mlebench(public, private):
 
 def raw(folder):
   known, other = (
-    json.load(kit.original(folder, f'{part}.json')) for part in ('train', 'test')
+    json.load(kit.original(folder, f'{part}.json'))
+    for part in ('train', 'test')
   )
   # The published test set has no answers; as large a share of the training set is
   # held out, as mle-bench does.
