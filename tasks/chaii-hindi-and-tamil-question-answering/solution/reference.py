@@ -31,14 +31,16 @@ def shape(words):
 
 def spans(context, question):
   """(run of words, its clues, words shared with the question)."""
-  asked = question.rstrip('?').split()
-  for sentence in re.split(r'[।.]', context):
-    words = ['<'] + sentence.split() + ['>']
-    shared = sum(w in words for w in asked)
+  asked, kind = question.rstrip('?').split(), asked_for(question)
+  sentences = [s.split() for s in re.split(r'[।.]', context)]
+  shares = [sum(w in words for w in asked) for words in sentences]
+  for words, shared in zip(sentences, shares):
+    if shared < max(shares) - 1:  # only what is near to the question
+      continue
+    words = ['<', *words, '>']
     for i in range(1, len(words) - 1):
       for j in range(i + 1, min(i + LONGEST, len(words) - 1) + 1):
         run = words[i:j]
-        kind = asked_for(question)
         clues = (
           ('left', kind, words[i - 1] if words[i - 1] not in asked else '@'),
           ('right', kind, words[j] if words[j] not in asked else '@'),
