@@ -37,6 +37,8 @@ class Competition:
     of all rows, whichever are scored.
   id_alias: another name that the id column may have.
   arrays: the submission is arrays, not a table.
+  truth: columns of the answers that are compared, where they are not the targets; the
+    first is what the one target predicts.
   """
 
   id_column: str
@@ -49,6 +51,7 @@ class Competition:
   optional: tuple[str, ...] = ()
   id_alias: str = ''
   arrays: bool = False
+  truth: tuple[str, ...] = ()
 
   @property
   def text_columns(self) -> tuple[str, ...]:
@@ -115,13 +118,21 @@ _MLE_BENCH: dict[str, Competition] = {
     optional=('height', 'width'),
   ),
   'google-quest-challenge': Competition(
-    'qa_id', (), compat.quest_spearman, 'number'
+    'qa_id',
+    (),
+    compat.quest_spearman,
+    'number',
+    strict_score=strict.quest_spearman,
   ),
   'jigsaw-toxic-comment-classification-challenge': Competition(
     'id', (), compat.toxic_auc, 'number'
   ),
   'jigsaw-unintended-bias-in-toxicity-classification': Competition(
-    'id', ('prediction',), compat.unintended_bias, 'number'
+    'id',
+    ('prediction',),
+    compat.unintended_bias,
+    'number',
+    truth=('toxicity', *compat.IDENTITIES),
   ),
   'leaf-classification': Competition(
     'id', (), compat.leaf_log_loss, 'distribution', False

@@ -393,6 +393,23 @@ def _check_runs(text: str, size: int) -> None:
     raise InvalidSubmission(f'a run ends beyond the last pixel, {size}')
 
 
+def quest_spearman(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
+  """Mean Spearman of the columns whose answers vary in these rows.
+
+  A part of the rows may have a column that is 0 throughout, which has no
+  correlation whatever the submission. Rows are aligned already.
+  """
+  truth = answers[list(targets)].to_numpy(float)
+  vary = np.ptp(truth, axis=0) > 0
+  given = submission[list(targets)].to_numpy(float)
+  return metrics.mean_spearman(truth[:, vary], given[:, vary])
+
+
 def salt_precision(
   submission: pd.DataFrame,
   answers: pd.DataFrame,

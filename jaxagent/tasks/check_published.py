@@ -66,6 +66,8 @@ def gold(answers: Loaded) -> Any:
   if set(targets) <= set(truth.columns):
     values = truth[targets]
     return ids.join(values.fillna('' if entry.cells in _TEXTS else 0))
+  if entry.truth and len(targets) == 1:
+    return ids.assign(**{targets[0]: truth[entry.truth[0]]})
   if 'label' in truth.columns and len(targets) > 1:
     places = np.eye(len(targets))[truth['label'].to_numpy(int)]
     return ids.join(pd.DataFrame(places, columns=targets))

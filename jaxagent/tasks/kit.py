@@ -17,6 +17,7 @@ import io
 import pathlib
 import shutil
 import sys
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
@@ -346,6 +347,32 @@ def unpacked(folder: pathlib.Path, name: str) -> pathlib.Path:
   raise DataMissing(
     f'{folder} holds no folder {name} and no zip with it; download it there.'
   )
+
+
+def unpacked_tar(folder: pathlib.Path, archive: str, name: str) -> pathlib.Path:
+  """Gives the folder `name` of the originals, unpacked from a tar if need be.
+
+  What is unpacked lies in a temporary folder until the process ends.
+
+  Raises:
+    DataMissing: neither the folder nor a whole archive with it is there.
+  """
+  if (folder / name).is_dir():
+    return folder / name
+  if not (folder / archive).is_file():
+    raise DataMissing(
+      f'{folder} holds neither {archive} nor the folder {name}; download it there.'
+    )
+  scratch = pathlib.Path(tempfile.mkdtemp(prefix='jaxagent-raw-'))
+  atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+  try:
+    with tarfile.open(folder / archive) as tar:
+      tar.extractall(scratch, filter='data')
+  except (tarfile.TarError, EOFError) as error:
+    raise DataMissing(
+      f'{folder / archive} is no whole archive ({error}); download it again.'
+    ) from error
+  return scratch / name
 
 
 def mlebench_folders(

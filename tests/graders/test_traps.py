@@ -287,3 +287,17 @@ def test_a_sequence_of_millions_of_signs_is_refused_at_once(tmp_path):
   given = f'Id,Sequence\n0300,{"1 " * 60_000}\n0301,7\n'
   got = _files(tmp_path, 'multi-modal-gesture-recognition', given, answers)
   assert got.score is None and '120000 characters' in got.reason
+
+
+def test_quest_a_column_that_is_all_alike_is_left_out_in_strict():
+  answers = pd.DataFrame(
+    {'qa_id': [1, 2, 3], 'a': [0.0, 0.5, 1.0], 'question_type_spelling': 0.0}
+  )
+  submission = answers.assign(
+    a=[0.1, 0.3, 0.2], question_type_spelling=[0.2, 0.1, 0.3]
+  )
+  compat, strict = _both('google-quest-challenge', submission, answers)
+  assert compat.score != compat.score  # NaN
+  assert strict.score == 0.5  # ranks 1 3 2 against 1 2 3
+  alike = submission.assign(a=0.1)
+  assert _both('google-quest-challenge', alike, answers)[1].score is None

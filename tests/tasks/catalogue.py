@@ -17,6 +17,8 @@ import pandas as pd
 import yaml
 
 from jaxagent import graders
+from jaxagent.envs import task_data
+from jaxagent.envs import tasks as task_lib
 from jaxagent.graders import tables
 from jaxagent.graders.competitions import COMPETITIONS
 from jaxagent.sandbox import cpu_levels
@@ -72,6 +74,14 @@ def prepare(
   )
 
 
+def sample_of(name: str, home: pathlib.Path) -> pathlib.Path:
+  """Finds the sample submission as the grader does."""
+  spec = task_lib.load_task(name, TASKS)
+  path = task_data.sample_file(spec, home / 'public')
+  assert path is not None, name
+  return path
+
+
 def run(
   script: pathlib.Path, public: pathlib.Path, level: str | None = None
 ) -> bytes:
@@ -96,6 +106,17 @@ def read(name: str, path: pathlib.Path) -> pd.DataFrame:
   return tables.read_table(path, literal=True, texts=entry.text_columns)
 
 
+def _places(given, truth, column: str) -> np.ndarray:
+  """Rows of a submission in the answers' order, [N] of int."""
+  ids, mine = truth[column].astype(str), given[column].astype(str)
+  seen = ids.groupby(ids).cumcount().astype(str)
+  places = pd.Series(
+    range(len(given)),
+    index=mine + '#' + mine.groupby(mine).cumcount().astype(str),
+  )
+  return places.loc[ids + '#' + seen].to_numpy()
+
+
 def halves(name: str, home: pathlib.Path, submission: bytes):
   """(half -> submission, answers), rows in the answers' order."""
   metric = record(name)['metric']
@@ -105,16 +126,9 @@ def halves(name: str, home: pathlib.Path, submission: bytes):
   entry = COMPETITIONS[metric]
   if entry.id_column not in given and entry.id_alias in given:
     given = given.rename(columns={entry.id_alias: entry.id_column})
-  ids = truth[entry.id_column].astype(str)
-  seen = ids.groupby(ids).cumcount().astype(str)
-  mine = given[entry.id_column].astype(str)
-  places = pd.Series(
-    range(len(given)),
-    index=mine + '#' + mine.groupby(mine).cumcount().astype(str),
-  )
-  given = given.iloc[places.loc[ids + '#' + seen].to_numpy()].reset_index(
-    drop=True
-  )
+  if entry.id_column:
+    given = given.iloc[_places(given, truth, entry.id_column)]
+    given = given.reset_index(drop=True)
   out = {}
   for half in HALVES:
     rows = (truth['split'] == half).to_numpy()
@@ -138,10 +152,11 @@ def margin(name: str, first, second, resamples: int = 100) -> float:
   gains = []
   for _ in range(resamples):
     rows = rng.randint(len(answers), size=len(answers))
+    names = [f'r{k}' for k in range(len(rows))]
     anew = [
       frame.iloc[rows]
       .reset_index(drop=True)
-      .assign(**{id_column: [f'r{k}' for k in range(len(rows))]})
+      .assign(**({id_column: names} if id_column else {}))
       for frame in (one, two, answers)
     ]
     gains.append(score(name, anew[1], anew[2]) - score(name, anew[0], anew[2]))
@@ -169,12 +184,10 @@ def measure(name: str) -> None:
       both.append(halves(name, home, submission))
       shown = {h: score(name, *both[-1][h]) for h in HALVES}
       print(f'  {script} {wall:.1f} s', shown)
-    samples = sorted((home / 'public').glob('sample_submission*'))
-    if samples:
-      sample = halves(name, home, samples[0].read_bytes())
-      for half in HALVES:
-        grade = graders.grade_tables(record(name)['metric'], *sample[half])
-        print(f'  sample {half}', grade.score, grade.reason)
+    sample = halves(name, home, sample_of(name, home).read_bytes())
+    for half in HALVES:
+      grade = graders.grade_tables(record(name)['metric'], *sample[half])
+      print(f'  sample {half}', grade.score, grade.reason)
     for half in HALVES:
       n = len(both[0][half][1])
       print(

@@ -23,6 +23,15 @@ ONE_HOT = {
 }
 INSULTS = 'detecting-insults-in-social-commentary'
 NOMAD = 'nomad2018-predict-transparent-conductors'
+TOXIC = 'jigsaw-toxic-comment-classification-challenge'
+BIAS = 'jigsaw-unintended-bias-in-toxicity-classification'
+CHAII = 'chaii-hindi-and-tamil-question-answering'
+QUEST = 'google-quest-challenge'
+# Column of train.csv -> the same in mle-bench's answers.
+RENAMED = {
+  BIAS: {'target': 'toxicity'},
+  CHAII: {'answer_text': 'PredictionString'},
+}
 
 
 def cells(path: pathlib.Path) -> pd.DataFrame:
@@ -60,15 +69,24 @@ def lay_out_mlebench(
     answers = test
   if name == INSULTS:
     answers = test.assign(Usage='PrivateTest')
+  if name in RENAMED:
+    answers = test.rename(columns=RENAMED[name])
+  if name == CHAII:
+    answers = answers[['id', 'PredictionString']]
+  if name == QUEST:
+    answers = test[['qa_id', *hidden]]
+  if name == BIAS:  # of the public and private board
+    answers = answers.assign(split='private')
   train.to_csv(public / 'train.csv', index=False)
   test.drop(columns=hidden).to_csv(public / 'test.csv', index=False)
-  file = 'answers.csv' if name.startswith('learning-agency') else 'test.csv'
+  other = name.startswith(('learning-agency', 'lmsys'))
+  file = 'answers.csv' if other else 'test.csv'
   answers.to_csv(private / file, index=False)
   for part in ('images', 'train', 'test'):
     if (standin / part).is_dir():
       (public / part).mkdir()
       (public / part / 'one').write_bytes(b'as it was')
-  return test
+  return test.rename(columns=RENAMED.get(name, {}))
 
 
 def lay_out_raw(
@@ -82,6 +100,16 @@ def lay_out_raw(
     table[:ROWS].to_csv(folder / 'train.csv', index=False)
     test.to_csv(folder / 'test_with_solutions.csv', index=False)
     return table
+  if name in (TOXIC, BIAS):
+    test = table[ROWS:].rename(columns=RENAMED.get(name, {}))
+    files = {'train': table[:ROWS], 'test_private_expanded': test}
+    if name == TOXIC:
+      shown = test[['id', 'comment_text']]
+      labels = test.drop(columns='comment_text')
+      files = {'train': table[:ROWS], 'test': shown, 'test_labels': labels}
+    for part, rows in files.items():
+      _zip(folder / f'{part}.csv.zip', {f'{part}.csv': _csv(rows)})
+    return table.rename(columns=RENAMED.get(name, {}))
   if name == 'leaf-classification':
     rng = np.random.RandomState(0)  # of each species one at least
     table = cells(standin / 'train.csv').iloc[rng.permutation(990)]
@@ -94,7 +122,7 @@ def lay_out_raw(
     }
     _zip(folder / 'train.zip', files)
   _zip(folder / 'train.csv.zip', {'train.csv': _csv(table)})
-  return table.reset_index(drop=True)
+  return table.reset_index(drop=True).rename(columns=RENAMED.get(name, {}))
 
 
 SALT = 'tgs-salt-identification-challenge'

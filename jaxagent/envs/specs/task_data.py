@@ -283,7 +283,7 @@ def _check_answer_columns(spec: TaskSpec, name: str, answers: Loaded) -> None:
       f'of {spec.metric}.'
     )
   # Of the largest of several columns the answers name it, as `label`.
-  if not known & {*answers.targets, 'label'}:
+  if not known & {*answers.targets, *answers.entry.truth, 'label'}:
     raise ValueError(
       f'task {spec.name}: private/{name} has no column of '
       f'{", ".join(answers.targets[:5])}, which {spec.metric} compares.'
