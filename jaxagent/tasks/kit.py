@@ -381,6 +381,28 @@ def copied(
   return {name: folder / name for name in names}
 
 
+def opened(content: bytes | pathlib.Path) -> io.BytesIO:
+  """Opens a file of `Parts` that is bytes or a path."""
+  return io.BytesIO(content if isinstance(content, bytes) else _whole(content))
+
+
+def zipped(files: Mapping[str, bytes | pathlib.Path]) -> pathlib.Path:
+  """Packs files into a zip that lies in a temporary folder until the end.
+
+  Nothing is compressed and each file has one date, so that the same files give
+  the same bytes with every library.
+
+  files: name in the archive -> content, or a file with it.
+  """
+  scratch = pathlib.Path(tempfile.mkdtemp(prefix='jaxagent-zip-'))
+  atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+  path = scratch / 'packed.zip'
+  with zipfile.ZipFile(path, 'w') as archive:
+    for name, content in files.items():
+      archive.writestr(zipfile.ZipInfo(name), opened(content).getvalue())
+  return path
+
+
 # -------------------------------------------------------------------- writing
 
 

@@ -69,6 +69,26 @@ def disc(
   return rows**2 + columns**2 <= reach[near] ** 2
 
 
+def ground(
+  rng: np.random.RandomState, size: int, spread: float, smooth: float
+) -> np.ndarray:
+  """Draws patches of light and shade around 0, float64 [size, size].
+
+  Args:
+    spread: standard deviation.
+    smooth: pixels over which a patch reaches.
+  """
+  from scipy.ndimage import gaussian_filter
+
+  values = gaussian_filter(rng.normal(0, 1, (size, size)), smooth, mode='wrap')
+  return values / values.std() * spread
+
+
+def clipped(image: np.ndarray) -> np.ndarray:
+  """Rounds an image to whole numbers in [0, 255], uint8."""
+  return np.clip(np.round(image), 0, 255).astype(np.uint8)
+
+
 def encoded(image: np.ndarray, form: str) -> bytes:
   """Encodes an image as 'png' or 'jpeg'.
 
