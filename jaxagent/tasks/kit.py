@@ -348,6 +348,38 @@ def unpacked(folder: pathlib.Path, name: str) -> pathlib.Path:
   )
 
 
+def seven_zip(folder: pathlib.Path, name: str) -> pathlib.Path:
+  """Gives the folder that has the file `name`, unpacked from `name`.7z if need be.
+
+  What is unpacked lies in a temporary folder until the process ends. Where there
+  is no such archive it is the folder itself.
+
+  Raises:
+    DataMissing: the archive is damaged, or the package py7zr is not there.
+  """
+  path = folder / f'{name}.7z'
+  if (folder / name).is_file() or not path.is_file():
+    return folder
+  try:
+    import py7zr
+  except ImportError as error:
+    raise DataMissing(
+      f'{path} wants the package py7zr; install it, or unpack {name} there.'
+    ) from error
+  _whole(path)
+  scratch = pathlib.Path(tempfile.mkdtemp(prefix='jaxagent-7z-'))
+  atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+  try:
+    with py7zr.SevenZipFile(path) as archive:
+      archive.extractall(scratch)
+  except (py7zr.Bad7zFile, OSError, ValueError) as error:
+    raise DataMissing(
+      f'{path} is no whole archive of 7-Zip ({error}); download it again.'
+    ) from error
+  found = sorted(p for p in scratch.rglob(name) if p.is_file())
+  return found[0].parent if found else folder
+
+
 def mlebench_folders(
   folder: pathlib.Path, name: str
 ) -> tuple[pathlib.Path, pathlib.Path]:

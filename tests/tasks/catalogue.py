@@ -169,7 +169,7 @@ def measure(name: str) -> None:
       both.append(halves(name, home, submission))
       shown = {h: score(name, *both[-1][h]) for h in HALVES}
       print(f'  {script} {wall:.1f} s', shown)
-    samples = sorted((home / 'public').glob('sample_submission*'))
+    samples = sorted((home / 'public').glob('sample*ubmission.*'))
     if samples:
       sample = halves(name, home, samples[0].read_bytes())
       for half in HALVES:
