@@ -40,7 +40,7 @@ NAMES = catalogue.names()
 TABLES = [
   n
   for n in NAMES
-  if n not in ('AI4Code', 'cifar10', 'tgs-salt-identification-challenge')
+  if n not in ('AI4Code', 'cifar10', layouts.SALT, *layouts.FILES)
 ]
 every_task = pytest.mark.parametrize('name', marked(NAMES))
 every_table = pytest.mark.parametrize('name', marked(TABLES))
