@@ -201,7 +201,8 @@ LEAVES = 'plant-pathology-2020-fgvc7'
 PAGES = 'denoising-dirty-documents'
 FLUKES = 'whale-categorization-playground'
 RADAR = 'statoil-iceberg-classifier-challenge'
-FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR)
+LUNGS = 'osic-pulmonary-fibrosis-progression'
+FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR, LUNGS)
 
 
 def _put(folder: pathlib.Path, files: dict[str, bytes]) -> None:
