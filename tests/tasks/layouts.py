@@ -249,6 +249,14 @@ def labelled_files(name: str) -> tuple[pd.DataFrame, dict[str, bytes]]:
       [f'{("cat", "dog")[k % 2]}.{k // 2}.jpg', k % 2] for k in range(120)
     ]
     table = _both('name label', rows)
+  elif name == LUNGS:
+    columns = 'Patient Weeks FVC Percent Age Sex SmokingStatus'
+    rows = [
+      [f'ID{k:04d}', week, 2000 + 7 * k - 5 * week, 70.5, 60, 'Male', 'Ex-smoker']
+      for k in range(60)
+      for week in (k % 4 - 2, 5, 9, 14)
+    ]
+    table = _both(columns, rows)
   elif name == RADAR:
     table = _both('id is_iceberg', [[f'{k:08x}', k % 2] for k in range(80)])
   else:
@@ -274,9 +282,11 @@ def lay_out_files(name: str, folder: pathlib.Path) -> pd.DataFrame:
   """Writes the original files of a task of FILES; returns their labels."""
   folder.mkdir()
   table, files = labelled_files(name)
-  if name in (CACTUS, LEAVES, FLUKES):
+  if name in (CACTUS, LEAVES, FLUKES, LUNGS):
     (folder / 'train.csv').write_bytes(_csv(table))
-  if name == LEAVES:
+  if name == LUNGS:
+    _put(folder, {f'train/{k}/1.dcm': data for k, data in files.items()})
+  elif name == LEAVES:
     _put(folder, {f'images/{k}.jpg': data for k, data in files.items()})
   elif name == RADAR:
     text = json.dumps(radar_rows(table))
@@ -307,6 +317,16 @@ def lay_out_prepared_files(
   if name == LEAVES:
     (public / 'test.csv').write_bytes(_csv(test[[key]]))
     _put(public, {f'images/{k}.jpg': data for k, data in files.items()})
+  elif name == LUNGS:
+    (public / 'train.csv').write_bytes(_csv(train))
+    (public / 'test.csv').write_bytes(_csv(test[::4]))
+    for part, rows in (('train', train), ('test', test)):
+      _put(public, {f'{part}/{k}/1.dcm': files[k] for k in rows[key]})
+    test.insert(0, 'Patient_Week', test['Patient'] + '_' + test['Weeks'])
+    test['Confidence'] = '100'
+    test.loc[1::8, ['FVC', 'Percent', 'Age', 'Sex', 'SmokingStatus']] = ''
+    (private / 'test.csv').write_bytes(_csv(test))
+    test = test[['Patient_Week', 'Patient', 'Weeks', 'FVC', 'Confidence']]
   elif name == FLUKES:
     for part, rows in (('train', train), ('test', test)):
       _put(public, {f'{part}/{k}': files[k] for k in rows[key]})

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
+import struct
 import zipfile
 
 import numpy as np
 import pytest
 
+from jaxagent.tasks import pictures
 from tests.tasks import catalogue, layouts
 
 pytestmark = pytest.mark.slow
@@ -112,7 +115,7 @@ def cells_of(answers):
   rows = answers.drop(columns='split', errors='ignore').to_dict('records')
   return {
     tuple(
-      (k, float(v) if k not in ('id', 'Id', 'Image') and '_' not in v else v)
+      (k, float(v) if re.fullmatch(r'[\d.]+', v) else v)
       for k, v in row.items()
     )
     for row in rows
@@ -224,3 +227,48 @@ def test_whales_without_a_training_picture_are_new(tmp_path):
     assert label == (true[image] if true[image] in known else 'new_whale')
     assert files[f'test/{image}'] == f'file {image}'.encode()
   assert any(true[i] not in known for i in answers['Image'])
+
+
+def test_only_the_first_week_of_a_hidden_patient_is_told(tmp_path):
+  """All weeks between are asked for; a patient's are in one half."""
+  from sklearn.model_selection import train_test_split
+
+  name = layouts.LUNGS
+  table = layouts.lay_out_files(name, tmp_path / 'raw')
+  answers = prepared(name, tmp_path / 'out', '--raw', tmp_path / 'raw')
+  public = tmp_path / 'out/public'
+  names = sorted(set(table['Patient']))
+  _, want = train_test_split(names, test_size=0.1, random_state=0)
+  assert set(answers['Patient']) == set(want)
+  assert (answers.groupby('Patient')['split'].nunique() == 1).all()
+  weeks = table['Weeks'].astype(int)[table['Patient'].isin(want)]
+  assert len(answers) == len(want) * (weeks.max() - weeks.min() + 1)
+  true = table.set_index(table['Patient'] + '_' + table['Weeks'])['FVC']
+  for row, fvc in zip(answers['Patient_Week'], answers['FVC']):
+    assert fvc == true.get(row, '')
+  test = layouts.cells(public / 'test.csv')
+  assert sorted(test['Patient']) == sorted(want)
+  first = weeks.groupby(table['Patient']).min()
+  assert list(first[test['Patient']]) == list(test['Weeks'].astype(int))
+  assert {p.name for p in (public / 'test').iterdir()} == set(want)
+  assert not set(layouts.cells(public / 'train.csv')['Patient']) & set(want)
+
+
+def test_slice_of_a_scan_is_read_as_dicom_lays_it_out():
+  image = np.arange(12, dtype=np.uint16).reshape(3, 4) * 300
+  data = pictures.dicom(image, 7)
+  assert data[128:132] == b'DICM'
+  found, at = {}, 132
+  while at < len(data):
+    group, tag, kind = struct.unpack_from('<HH2s', data, at)
+    long = kind in (b'OW', b'OB')
+    (size,) = struct.unpack_from('<I' if long else '<H', data, at + 6 + 2 * long)
+    at += 12 if long else 8
+    found[group, tag] = data[at : at + size]
+    at += size
+  assert at == len(data) and list(found) == sorted(found)
+  (length,) = struct.unpack('<I', found[2, 0])
+  assert data[144 + length :].startswith(struct.pack('<HH', 8, 0x60))
+  rows, columns = (struct.unpack('<H', found[0x28, k])[0] for k in (16, 17))
+  pixels = np.frombuffer(found[0x7FE0, 0x10], '<u2').reshape(rows, columns)
+  assert (pixels == image).all()
