@@ -142,7 +142,9 @@ def margin(name: str, first, second, resamples: int = 100) -> float:
       groups = answers[check_published.GROUP].to_numpy()
       rows = check_published.resampled(rng, np.arange(len(answers)), groups)
       anew = [f.iloc[rows].reset_index(drop=True) for f in (one, two, answers)]
-      gains.append(score(name, anew[1], anew[2]) - score(name, anew[0], anew[2]))
+      gains.append(
+        score(name, anew[1], anew[2]) - score(name, anew[0], anew[2])
+      )
       continue
     rows = rng.randint(len(answers), size=len(answers))
     anew = [

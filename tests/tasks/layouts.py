@@ -252,7 +252,15 @@ def labelled_files(name: str) -> tuple[pd.DataFrame, dict[str, bytes]]:
   elif name == LUNGS:
     columns = 'Patient Weeks FVC Percent Age Sex SmokingStatus'
     rows = [
-      [f'ID{k:04d}', week, 2000 + 7 * k - 5 * week, 70.5, 60, 'Male', 'Ex-smoker']
+      [
+        f'ID{k:04d}',
+        week,
+        2000 + 7 * k - 5 * week,
+        70.5,
+        60,
+        'Male',
+        'Ex-smoker',
+      ]
       for k in range(60)
       for week in (k % 4 - 2, 5, 9, 14)
     ]

@@ -115,8 +115,7 @@ def cells_of(answers):
   rows = answers.drop(columns='split', errors='ignore').to_dict('records')
   return {
     tuple(
-      (k, float(v) if re.fullmatch(r'[\d.]+', v) else v)
-      for k, v in row.items()
+      (k, float(v) if re.fullmatch(r'[\d.]+', v) else v) for k, v in row.items()
     )
     for row in rows
   }
@@ -262,7 +261,9 @@ def test_slice_of_a_scan_is_read_as_dicom_lays_it_out():
   while at < len(data):
     group, tag, kind = struct.unpack_from('<HH2s', data, at)
     long = kind in (b'OW', b'OB')
-    (size,) = struct.unpack_from('<I' if long else '<H', data, at + 6 + 2 * long)
+    (size,) = struct.unpack_from(
+      '<I' if long else '<H', data, at + 6 + 2 * long
+    )
     at += 12 if long else 8
     found[group, tag] = data[at : at + size]
     at += size
