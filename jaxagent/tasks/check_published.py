@@ -26,6 +26,8 @@ from jaxagent.types import Outcome
 # By how many standard errors the reference is better than the starter.
 MARGIN = 3.0
 _RESAMPLES = 100
+# Column of the answers whose rows of one value a metric looks at together.
+GROUP = 'Patient'
 _MOST_READ = 64_000_000  # bytes of a public file that is searched for answers
 _TEXTS = ('text', 'optional_text')
 
@@ -208,12 +210,30 @@ def check_grading(
     )
 
 
+def resampled(
+  rng: np.random.RandomState, rows: np.ndarray, groups: np.ndarray | None = None
+) -> np.ndarray:
+  """Draws rows as often as there are rows; of groups, half of the groups, once.
+
+  Where a metric looks at a patient's rows together a row cannot stand twice. A mean
+  over half of the groups, without replacement, varies as one over all of them does
+  that are drawn anew: (2 / n - 1 / n) of the variance.
+
+  groups: of each row, the group's name; None: rows stand alone.
+  """
+  if groups is None:
+    return rng.choice(rows, len(rows))
+  names = sorted(set(groups))
+  half = rng.permutation(len(names))[: (len(names) + 1) // 2]
+  return rows[np.isin(groups, [names[k] for k in half])]
+
+
 def margin(
   answers: Loaded, split: str, starter: bytes, reference: bytes, form: str
 ) -> float:
   """Returns by how many standard errors the reference is better on a half.
 
-  The error is that of the difference, from resampled rows.
+  The error is that of the difference, from resampled rows or patients.
   """
   aligned = [
     answers.aligned(answers.read(data, f'.{form}'))
@@ -222,6 +242,9 @@ def margin(
   rows = np.flatnonzero(answers.rows(split))
   sign = 1.0 if answers.entry.higher_is_better else -1.0
   rng = np.random.RandomState(0)
+  groups = None
+  if GROUP in answers.truth:
+    groups = answers.truth[GROUP].to_numpy()[rows].astype(str)
 
   def gain(chosen: np.ndarray) -> float:
     first, second = (answers.score_rows(a, chosen) for a in aligned)
@@ -230,7 +253,7 @@ def margin(
   gains = []
   for _ in range(_RESAMPLES):
     try:
-      gains.append(gain(rng.choice(rows, len(rows))))
+      gains.append(gain(resampled(rng, rows, groups)))
     except ValueError:  # a class is missing among these rows
       continue
   spread = float(np.std(gains)) if len(gains) > 1 else 0.0

@@ -375,6 +375,38 @@ def unpacked_tar(folder: pathlib.Path, archive: str, name: str) -> pathlib.Path:
   return scratch / name
 
 
+def seven_zip(folder: pathlib.Path, name: str) -> pathlib.Path:
+  """Gives the folder that has the file `name`, unpacked from `name`.7z if need be.
+
+  What is unpacked lies in a temporary folder until the process ends. Where there
+  is no such archive it is the folder itself.
+
+  Raises:
+    DataMissing: the archive is damaged, or the package py7zr is not there.
+  """
+  path = folder / f'{name}.7z'
+  if (folder / name).is_file() or not path.is_file():
+    return folder
+  try:
+    import py7zr
+  except ImportError as error:
+    raise DataMissing(
+      f'{path} wants the package py7zr; install it, or unpack {name} there.'
+    ) from error
+  _whole(path)
+  scratch = pathlib.Path(tempfile.mkdtemp(prefix='jaxagent-7z-'))
+  atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+  try:
+    with py7zr.SevenZipFile(path) as archive:
+      archive.extractall(scratch)
+  except (py7zr.Bad7zFile, OSError, ValueError) as error:
+    raise DataMissing(
+      f'{path} is no whole archive of 7-Zip ({error}); download it again.'
+    ) from error
+  found = sorted(p for p in scratch.rglob(name) if p.is_file())
+  return found[0].parent if found else folder
+
+
 def mlebench_folders(
   folder: pathlib.Path, name: str
 ) -> tuple[pathlib.Path, pathlib.Path]:
@@ -406,6 +438,28 @@ def copied(
     if not (folder / name).exists():
       raise DataMissing(f'{folder} holds no {name}; the download is not whole.')
   return {name: folder / name for name in names}
+
+
+def opened(content: bytes | pathlib.Path) -> io.BytesIO:
+  """Opens a file of `Parts` that is bytes or a path."""
+  return io.BytesIO(content if isinstance(content, bytes) else _whole(content))
+
+
+def zipped(files: Mapping[str, bytes | pathlib.Path]) -> pathlib.Path:
+  """Packs files into a zip that lies in a temporary folder until the end.
+
+  Nothing is compressed and each file has one date, so that the same files give
+  the same bytes with every library.
+
+  files: name in the archive -> content, or a file with it.
+  """
+  scratch = pathlib.Path(tempfile.mkdtemp(prefix='jaxagent-zip-'))
+  atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+  path = scratch / 'packed.zip'
+  with zipfile.ZipFile(path, 'w') as archive:
+    for name, content in files.items():
+      archive.writestr(zipfile.ZipInfo(name), opened(content).getvalue())
+  return path
 
 
 # -------------------------------------------------------------------- writing

@@ -69,6 +69,26 @@ def disc(
   return rows**2 + columns**2 <= reach[near] ** 2
 
 
+def ground(
+  rng: np.random.RandomState, size: int, spread: float, smooth: float
+) -> np.ndarray:
+  """Draws patches of light and shade around 0, float64 [size, size].
+
+  Args:
+    spread: standard deviation.
+    smooth: pixels over which a patch reaches.
+  """
+  from scipy.ndimage import gaussian_filter
+
+  values = gaussian_filter(rng.normal(0, 1, (size, size)), smooth, mode='wrap')
+  return values / values.std() * spread
+
+
+def clipped(image: np.ndarray) -> np.ndarray:
+  """Rounds an image to whole numbers in [0, 255], uint8."""
+  return np.clip(np.round(image), 0, 255).astype(np.uint8)
+
+
 def encoded(image: np.ndarray, form: str) -> bytes:
   """Encodes an image as 'png' or 'jpeg'.
 
@@ -81,6 +101,44 @@ def encoded(image: np.ndarray, form: str) -> bytes:
   out = io.BytesIO()
   Image.fromarray(image).save(out, form)
   return out.getvalue()
+
+
+def dicom(image: np.ndarray, number: int) -> bytes:
+  """Encodes a slice as DICOM, explicit little endian without compression.
+
+  Tags and encoding: DICOM PS3.5 section 7 and annex A.2, PS3.10 section 7.1.
+
+  Args:
+    image: uint16, [height, width], at most 12 bits a pixel.
+    number: of the slice, its InstanceNumber.
+  """
+  import struct
+
+  def element(group: int, tag: int, kind: str, value: bytes) -> bytes:
+    fill = b'\0' if kind in ('UI', 'OW', 'OB') else b' '
+    value += fill * (len(value) % 2)
+    head = struct.pack('<HH2s', group, tag, kind.encode())
+    size = '<HI' if kind in ('OW', 'OB') else '<H'
+    sizes = (0, len(value)) if kind in ('OW', 'OB') else (len(value),)
+    return head + struct.pack(size, *sizes) + value
+
+  def short(tag: int, value: int) -> bytes:
+    return element(0x28, tag, 'US', struct.pack('<H', value))
+
+  meta = element(2, 1, 'OB', b'\0\1')
+  meta += element(2, 2, 'UI', b'1.2.840.10008.5.1.4.1.1.2')  # CT image
+  meta += element(2, 3, 'UI', f'2.25.{number}'.encode())
+  meta += element(2, 0x10, 'UI', b'1.2.840.10008.1.2.1')
+  height, width = image.shape
+  body = element(8, 0x60, 'CS', b'CT')
+  body += element(0x20, 0x13, 'IS', str(number).encode())
+  body += short(2, 1) + element(0x28, 4, 'CS', b'MONOCHROME2')
+  body += short(0x10, height) + short(0x11, width)
+  body += short(0x100, 16) + short(0x101, 12) + short(0x102, 11)
+  body += short(0x103, 0)
+  body += element(0x7FE0, 0x10, 'OW', image.astype('<u2').tobytes())
+  length = element(2, 0, 'UL', struct.pack('<I', len(meta)))
+  return b'\0' * 128 + b'DICM' + length + meta + body
 
 
 def run_lengths(mask: np.ndarray) -> str:

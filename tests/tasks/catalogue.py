@@ -22,6 +22,7 @@ from jaxagent.envs import tasks as task_lib
 from jaxagent.graders import tables
 from jaxagent.graders.competitions import COMPETITIONS
 from jaxagent.sandbox import cpu_levels
+from jaxagent.tasks import check_published
 
 TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
 HALVES = ('valid', 'private')
@@ -151,6 +152,14 @@ def margin(name: str, first, second, resamples: int = 100) -> float:
   rng = np.random.RandomState(0)
   gains = []
   for _ in range(resamples):
+    if check_published.GROUP in answers:
+      groups = answers[check_published.GROUP].to_numpy()
+      rows = check_published.resampled(rng, np.arange(len(answers)), groups)
+      anew = [f.iloc[rows].reset_index(drop=True) for f in (one, two, answers)]
+      gains.append(
+        score(name, anew[1], anew[2]) - score(name, anew[0], anew[2])
+      )
+      continue
     rows = rng.randint(len(answers), size=len(answers))
     names = [f'r{k}' for k in range(len(rows))]
     anew = [

@@ -7,6 +7,7 @@ which of them must be held out, and what the answers are.
 from __future__ import annotations
 
 import io
+import json
 import pathlib
 import pickle
 import tarfile
@@ -218,3 +219,170 @@ def lay_out_batches(folder: pathlib.Path) -> tuple[np.ndarray, np.ndarray]:
       member.size = len(data)
       tar.addfile(member, io.BytesIO(data))
   return images, labels
+
+
+# Tasks whose rows are files of their own; each is laid out with rows that have
+# labels, and what mle-bench's public folder must keep.
+CACTUS = 'aerial-cactus-identification'
+CATS = 'dogs-vs-cats-redux-kernels-edition'
+LEAVES = 'plant-pathology-2020-fgvc7'
+PAGES = 'denoising-dirty-documents'
+FLUKES = 'whale-categorization-playground'
+RADAR = 'statoil-iceberg-classifier-challenge'
+LUNGS = 'osic-pulmonary-fibrosis-progression'
+FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR, LUNGS)
+
+
+def _put(folder: pathlib.Path, files: dict[str, bytes]) -> None:
+  for name, data in files.items():
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _both(columns: str, rows: list) -> pd.DataFrame:
+  return pd.DataFrame(rows, columns=columns.split()).astype(str)
+
+
+def small_png(value: int, shape: tuple[int, int] = (3, 4)) -> bytes:
+  """A grey picture whose first pixel is `value`, the others white."""
+  from PIL import Image
+
+  grey = np.full(shape, 255, np.uint8)
+  grey[0, 0] = value
+  out = io.BytesIO()
+  Image.fromarray(grey).save(out, 'png')
+  return out.getvalue()
+
+
+def labelled_files(name: str) -> tuple[pd.DataFrame, dict[str, bytes]]:
+  """A table of labels, and a file for each of its rows by the row's id."""
+  if name == CACTUS:
+    table = _both(
+      'id has_cactus', [[f'{k:032x}.jpg', k % 3 % 2] for k in range(90)]
+    )
+  elif name == LEAVES:
+    kinds = np.eye(4, dtype=int)
+    rows = [[f'Train_{k}', *kinds[k % 4]] for k in range(200)]
+    table = _both('image_id healthy multiple_diseases rust scab', rows)
+  elif name == FLUKES:
+    names = ['new_whale', *(f'w_{k:07x}' for k in range(30))]
+    rows = [
+      [f'{k:08x}.jpg', names[k % 31 if k < 150 else 0]] for k in range(180)
+    ]
+    rows += [[f'{k:08x}.jpg', f'w_alone{k}'] for k in range(180, 240)]
+    table = _both('Image Id', rows)
+  elif name == CATS:
+    rows = [
+      [f'{("cat", "dog")[k % 2]}.{k // 2}.jpg', k % 2] for k in range(120)
+    ]
+    table = _both('name label', rows)
+  elif name == LUNGS:
+    columns = 'Patient Weeks FVC Percent Age Sex SmokingStatus'
+    rows = [
+      [
+        f'ID{k:04d}',
+        week,
+        2000 + 7 * k - 5 * week,
+        70.5,
+        60,
+        'Male',
+        'Ex-smoker',
+      ]
+      for k in range(60)
+      for week in (k % 4 - 2, 5, 9, 14)
+    ]
+    table = _both(columns, rows)
+  elif name == RADAR:
+    table = _both('id is_iceberg', [[f'{k:08x}', k % 2] for k in range(80)])
+  else:
+    table = _both('id', [[str(k)] for k in range(2, 52)])
+  keys = table[table.columns[0]]
+  return table, {key: f'file {key}'.encode() for key in keys}
+
+
+def radar_rows(table: pd.DataFrame) -> list[dict]:
+  return [
+    {
+      'id': row['id'],
+      'band_1': [-20.123456, k],
+      'band_2': [-30.5, 1.0],
+      'inc_angle': 'na' if k % 5 == 0 else 43.9239,
+      'is_iceberg': int(row['is_iceberg']),
+    }
+    for k, row in enumerate(table.to_dict('records'))
+  ]
+
+
+def lay_out_files(name: str, folder: pathlib.Path) -> pd.DataFrame:
+  """Writes the original files of a task of FILES; returns their labels."""
+  folder.mkdir()
+  table, files = labelled_files(name)
+  if name in (CACTUS, LEAVES, FLUKES, LUNGS):
+    (folder / 'train.csv').write_bytes(_csv(table))
+  if name == LUNGS:
+    _put(folder, {f'train/{k}/1.dcm': data for k, data in files.items()})
+  elif name == LEAVES:
+    _put(folder, {f'images/{k}.jpg': data for k, data in files.items()})
+  elif name == RADAR:
+    text = json.dumps(radar_rows(table))
+    (folder / 'train.json').write_text(text)
+  elif name == PAGES:
+    for part, low in (('train', 100), ('train_cleaned', 0)):
+      images = {f'{part}/{k}.png': small_png(low + int(k)) for k in table['id']}
+      _zip(folder / f'{part}.zip', images)
+  else:
+    _zip(folder / 'train.zip', {f'train/{k}': v for k, v in files.items()})
+  return table
+
+
+def lay_out_prepared_files(
+  name: str, folder: pathlib.Path
+) -> tuple[pathlib.Path, pd.DataFrame]:
+  """Writes what mle-bench makes of a task of FILES; (public folder, answers)."""
+  home = folder / name / 'prepared'
+  public, private = home / 'public', home / 'private'
+  public.mkdir(parents=True)
+  private.mkdir()
+  table, files = labelled_files(name)
+  key = table.columns[0]
+  train, test = table[:-40], table[-40:].reset_index(drop=True)
+  if name in (CACTUS, LEAVES, FLUKES):
+    (public / 'train.csv').write_bytes(_csv(train))
+    (private / 'test.csv').write_bytes(_csv(test))
+  if name == LEAVES:
+    (public / 'test.csv').write_bytes(_csv(test[[key]]))
+    _put(public, {f'images/{k}.jpg': data for k, data in files.items()})
+  elif name == LUNGS:
+    (public / 'train.csv').write_bytes(_csv(train))
+    (public / 'test.csv').write_bytes(_csv(test[::4]))
+    for part, rows in (('train', train), ('test', test)):
+      _put(public, {f'{part}/{k}/1.dcm': files[k] for k in rows[key]})
+    test.insert(0, 'Patient_Week', test['Patient'] + '_' + test['Weeks'])
+    test['Confidence'] = '100'
+    test.loc[1::8, ['FVC', 'Percent', 'Age', 'Sex', 'SmokingStatus']] = ''
+    (private / 'test.csv').write_bytes(_csv(test))
+    test = test[['Patient_Week', 'Patient', 'Weeks', 'FVC', 'Confidence']]
+  elif name == FLUKES:
+    for part, rows in (('train', train), ('test', test)):
+      _put(public, {f'{part}/{k}': files[k] for k in rows[key]})
+  elif name == RADAR:
+    (private / 'test.csv').write_bytes(_csv(test))
+    rows = radar_rows(table)
+    bare = [{k: v for k, v in r.items() if k != 'is_iceberg'} for r in rows]
+    (public / 'train.json').write_text(json.dumps(rows[:-40]))
+    (public / 'test.json').write_text(json.dumps(bare[-40:]))
+  elif name == PAGES:
+    for part in ('train', 'train_cleaned', 'test'):
+      _put(public, {f'{part}/1.png': small_png(9)})
+    ids = [f'{k}_1_{c}' for k in range(60, 70) for c in range(1, 5)]
+    test = _both('id value', [[i, k / 255] for k, i in enumerate(ids)])
+    (private / 'answers.csv').write_bytes(_csv(test))
+  else:
+    if name == CATS:
+      labels = test['label']
+      test = pd.DataFrame({'id': range(1, 41), 'label': labels}).astype(str)
+      (private / 'answers.csv').write_bytes(_csv(test))
+    for part, rows in (('train', train), ('test', table[-40:])):
+      _zip(public / f'{part}.zip', {k: files[k] for k in rows[key]})
+  return public, test

@@ -45,7 +45,8 @@ OTHER_FILES = (
   'imdb',
   'ogbn-arxiv',
   'random-acts-of-pizza',
-  'tgs-salt-identification-challenge',
+  layouts.SALT,
+  *layouts.FILES,
 )
 TABLES = [n for n in NAMES if n not in OTHER_FILES]
 every_task = pytest.mark.parametrize('name', marked(NAMES))
@@ -215,6 +216,12 @@ def test_labels_are_nowhere_in_public(name, standins):
       elif name == 'imdb':  # and here the training set has no ids
         test = layouts.cells(home / 'public/test.csv')
         assert not set(table['text']) & set(test['text'])
+      elif name == layouts.LUNGS:  # the first week of a hidden patient is known
+        patients = table['Patient'].value_counts()
+        if path.name == 'test.csv':
+          assert (patients == 1).all()
+        else:
+          assert not set(patients.index) & set(answers['Patient'])
       else:
         assert not set(table[record['id']]) & hidden, path
   names = {p.name for p in (home / 'public').rglob('*')}

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
+import struct
+import zipfile
 
 import numpy as np
 import pytest
 
+from jaxagent.tasks import pictures
 from tests.tasks import catalogue, layouts
 
 pytestmark = pytest.mark.slow
@@ -104,3 +108,168 @@ def test_a_batch_that_would_run_code_is_refused(tmp_path):
   )
   assert done.returncode == 1 and 'builtins.print' in done.stderr
   assert 'run while' not in done.stdout + done.stderr
+
+
+def cells_of(answers):
+  """Cells as text, numbers as the numbers they are."""
+  rows = answers.drop(columns='split', errors='ignore').to_dict('records')
+  return {
+    tuple(
+      (k, float(v) if re.fullmatch(r'[\d.]+', v) else v) for k, v in row.items()
+    )
+    for row in rows
+  }
+
+
+@pytest.mark.parametrize('name', layouts.FILES)
+def test_files_of_mlebench_stay_and_their_answers_are_divided(name, tmp_path):
+  public, truth = layouts.lay_out_prepared_files(name, tmp_path / 'mlebench')
+  home = tmp_path / 'out'
+  answers = prepared(name, home, '--mlebench', tmp_path / 'mlebench')
+  assert set(answers['split']) == set(catalogue.HALVES)
+  assert cells_of(answers) == cells_of(truth)
+  for path in sorted(public.rglob('*')):
+    mine = home / 'public' / path.relative_to(public)
+    if path.suffix == '.json':
+      assert json.loads(mine.read_text()) == json.loads(path.read_text())
+    elif path.is_file():
+      assert mine.read_bytes() == path.read_bytes()
+  key = catalogue.record(name)['id']
+  (sample,) = (home / 'public').glob('sample*')
+  assert list(layouts.cells(sample)[key]) == list(truth[key])
+
+
+def files_in(public):
+  """Path in data/ -> content, archives opened."""
+  out = {}
+  for path in public.rglob('*'):
+    if path.suffix == '.zip':
+      with zipfile.ZipFile(path) as archive:
+        for inner in archive.namelist():
+          out[f'{path.stem}/{inner}'] = archive.read(inner)
+    elif path.is_file():
+      out[str(path.relative_to(public))] = path.read_bytes()
+  return out
+
+
+# The share that mle-bench holds out, where it draws rows at random.
+HELD = {
+  layouts.CACTUS: 0.19,
+  layouts.CATS: 0.1,
+  layouts.LEAVES: 0.1,
+  layouts.PAGES: 0.2,
+  layouts.RADAR: 0.2,
+}
+
+
+@pytest.mark.parametrize('name', HELD)
+def test_original_files_are_held_out_as_mlebench_does(name, tmp_path):
+  from sklearn.model_selection import train_test_split
+
+  table = layouts.lay_out_files(name, tmp_path / 'raw')
+  key = table.columns[0]
+  if name in (layouts.CATS, layouts.PAGES):  # there by the sorted file names
+    table = table.iloc[np.argsort([f'{k}.png' for k in table[key]])]
+  train, test = train_test_split(table, test_size=HELD[name], random_state=0)
+  answers = prepared(name, tmp_path / 'out', '--raw', tmp_path / 'raw')
+  files = files_in(tmp_path / 'out/public')
+  if name == layouts.CATS:
+    assert list(answers['label']) == list(test['label'])
+    for k, old in enumerate(test[key], 1):
+      assert files[f'test/{k}.jpg'] == f'file {old}'.encode()
+    assert len([f for f in files if f.startswith('train/dog.')]) == sum(
+      train['label'] == '1'
+    )
+    return
+  if name == layouts.PAGES:
+    assert {i.split('_')[0] for i in answers['id']} == set(test['id'])
+    assert len(answers) == 12 * len(test)
+    first = answers[answers['id'].str.endswith('_1_1')]
+    for i, value in zip(first['id'], first['value']):
+      assert float(value) == pytest.approx(int(i.split('_')[0]) / 255)
+    cleaned = [f for f in files if f.startswith('train_cleaned/')]
+    assert len(cleaned) == len(train)
+    return
+  targets = list(table.columns[1:])
+  assert (answers[targets].to_numpy() == test[targets].to_numpy()).all()
+  if name == layouts.LEAVES:
+    for k, old in enumerate(test[key]):
+      assert files[f'images/Test_{k}.jpg'] == f'file {old}'.encode()
+  else:
+    assert list(answers['id']) == list(test['id'])
+  if name == layouts.CACTUS:
+    for part, rows in (('train', train), ('test', test)):
+      for i in rows['id']:
+        assert files[f'{part}/{i}'] == f'file {i}'.encode()
+  if name == layouts.RADAR:
+    hidden = json.loads(files['test.json'])
+    assert [r['id'] for r in hidden] == list(test['id'])
+    assert not any('is_iceberg' in r for r in hidden)
+    kept = {r['inc_angle'] for r in json.loads(files['train.json'])}
+    assert kept == {'na', 43.9239}
+
+
+def test_whales_without_a_training_picture_are_new(tmp_path):
+  """Held out is a picture of each whale that has two."""
+  name = layouts.FLUKES
+  table = layouts.lay_out_files(name, tmp_path / 'raw')
+  answers = prepared(name, tmp_path / 'out', '--raw', tmp_path / 'raw')
+  files = files_in(tmp_path / 'out/public')
+  train = layouts.cells(tmp_path / 'out/public/train.csv')
+  assert not set(train['Image']) & set(answers['Image'])
+  assert sorted([*train['Image'], *answers['Image']]) == sorted(table['Image'])
+  true = table.set_index('Image')['Id']
+  counts = table['Id'].value_counts()
+  assert {true[i] for i in answers['Image']} > set(counts.index[counts > 1])
+  known = set(train['Id'])
+  for image, label in zip(answers['Image'], answers['Id']):
+    assert label == (true[image] if true[image] in known else 'new_whale')
+    assert files[f'test/{image}'] == f'file {image}'.encode()
+  assert any(true[i] not in known for i in answers['Image'])
+
+
+def test_only_the_first_week_of_a_hidden_patient_is_told(tmp_path):
+  """All weeks between are asked for; a patient's are in one half."""
+  from sklearn.model_selection import train_test_split
+
+  name = layouts.LUNGS
+  table = layouts.lay_out_files(name, tmp_path / 'raw')
+  answers = prepared(name, tmp_path / 'out', '--raw', tmp_path / 'raw')
+  public = tmp_path / 'out/public'
+  names = sorted(set(table['Patient']))
+  _, want = train_test_split(names, test_size=0.1, random_state=0)
+  assert set(answers['Patient']) == set(want)
+  assert (answers.groupby('Patient')['split'].nunique() == 1).all()
+  weeks = table['Weeks'].astype(int)[table['Patient'].isin(want)]
+  assert len(answers) == len(want) * (weeks.max() - weeks.min() + 1)
+  true = table.set_index(table['Patient'] + '_' + table['Weeks'])['FVC']
+  for row, fvc in zip(answers['Patient_Week'], answers['FVC']):
+    assert fvc == true.get(row, '')
+  test = layouts.cells(public / 'test.csv')
+  assert sorted(test['Patient']) == sorted(want)
+  first = weeks.groupby(table['Patient']).min()
+  assert list(first[test['Patient']]) == list(test['Weeks'].astype(int))
+  assert {p.name for p in (public / 'test').iterdir()} == set(want)
+  assert not set(layouts.cells(public / 'train.csv')['Patient']) & set(want)
+
+
+def test_slice_of_a_scan_is_read_as_dicom_lays_it_out():
+  image = np.arange(12, dtype=np.uint16).reshape(3, 4) * 300
+  data = pictures.dicom(image, 7)
+  assert data[128:132] == b'DICM'
+  found, at = {}, 132
+  while at < len(data):
+    group, tag, kind = struct.unpack_from('<HH2s', data, at)
+    long = kind in (b'OW', b'OB')
+    (size,) = struct.unpack_from(
+      '<I' if long else '<H', data, at + 6 + 2 * long
+    )
+    at += 12 if long else 8
+    found[group, tag] = data[at : at + size]
+    at += size
+  assert at == len(data) and list(found) == sorted(found)
+  (length,) = struct.unpack('<I', found[2, 0])
+  assert data[144 + length :].startswith(struct.pack('<HH', 8, 0x60))
+  rows, columns = (struct.unpack('<H', found[0x28, k])[0] for k in (16, 17))
+  pixels = np.frombuffer(found[0x7FE0, 0x10], '<u2').reshape(rows, columns)
+  assert (pixels == image).all()
