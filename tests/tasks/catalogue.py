@@ -17,8 +17,8 @@ import pandas as pd
 import yaml
 
 from jaxagent import graders
-from jaxagent.envs import task_data
 from jaxagent.envs import tasks as task_lib
+from jaxagent.envs.specs import task_data
 from jaxagent.graders import tables
 from jaxagent.graders.competitions import COMPETITIONS
 from jaxagent.sandbox import cpu_levels
