@@ -148,9 +148,9 @@ REFUSED = {
 def test_refused_in_one_line_before_any_work(argument, tmp_path):
   work = tmp_path / 'work'
   began = time.monotonic()
-  done = _main(
-    '--config=configs/stepwise_ppo.py', argument, f'--work_dir={work}'
-  )
+  config = '--config=configs/stepwise_ppo.py'
+  first = [] if argument.startswith('--config=') else [config]
+  done = _main(*first, argument, f'--work_dir={work}')
   assert time.monotonic() - began < 10
   assert done.returncode == 2 and done.stdout == ''
   assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
