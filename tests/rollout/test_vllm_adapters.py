@@ -61,7 +61,7 @@ class Model:
 
   def split(self, params):
     base, value = params
-    return [base], None if value is None else value
+    return [base], value
 
   def is_same(self, base, other):
     return base[0] is other[0]

@@ -18,9 +18,18 @@ def test_nothing_is_asked_that_was_not_given():
     '--enforce-eager',
     '--gpu-memory-utilization',
     '--tensor-parallel-size',
+    '--enable-lora',
   ):
     assert name not in args
   assert 'CUDA_VISIBLE_DEVICES' not in env
+
+
+def test_a_server_of_adapters_is_started_for_the_next_rank_that_it_knows():
+  for rank, most in ((8, '8'), (12, '16'), (257, '320')):
+    args, env = _launched(lora_rank=rank, max_loras=3)
+    assert args[args.index('--max-lora-rank') + 1] == most
+    assert args[args.index('--max-loras') + 1] == '3'
+    assert env['VLLM_ALLOW_RUNTIME_LORA_UPDATING'] == '1'
 
 
 def test_table_3_of_paper_003():

@@ -30,7 +30,7 @@ _NEAR = 0.1  # of that distance: rounding grows with what an adapter adds
 
 
 class AdaptedModel(Protocol):
-  """What is known of the parameters of a model with adapters."""
+  """Splits, writes and draws the parameters of a model with adapters."""
 
   rank: int
 
@@ -95,7 +95,7 @@ class AdapterSync:
     """Returns whether a server has the base of the current adapters."""
     if self.current is None:
       return False
-    return (await server.describe()).weight_version == str(self._label)
+    return await server.weight_version() == str(self._label)
 
   async def push(self, server: Vllm) -> None:
     """Makes a server, which must stand still, take the base."""

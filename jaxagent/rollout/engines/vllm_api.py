@@ -221,16 +221,25 @@ class Vllm:
     """Describes the server; ServerError with a remedy if it is no vLLM."""
     version = await self._call('GET', '/version')
     models = await self._call('GET', '/v1/models')
-    weights = await self._call('GET', '/weight_info')
     try:
       model = models['data'][0]
       return Description(
         str(version['version']),
         str(model['id']),
         int(model['max_model_len']),
-        str(weights['weight_version']),
+        await self.weight_version(),
       )
     except (KeyError, IndexError, TypeError, ValueError) as error:
+      raise ServerError(
+        f'{self.url} does not answer as vLLM does ({error!r}); {_START}.'
+      ) from error
+
+  async def weight_version(self) -> str:
+    """Returns the label of the weights that it serves."""
+    answer = await self._call('GET', '/weight_info')
+    try:
+      return str(answer['weight_version'])
+    except (KeyError, TypeError) as error:
       raise ServerError(
         f'{self.url} does not answer as vLLM does ({error!r}); {_START}.'
       ) from error
