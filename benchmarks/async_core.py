@@ -110,7 +110,9 @@ def drive(scheduler, sampler, clock, updates, learn_s, burn, node=None):
   Returns:
     Seconds, stats of each batch, and trained rows.
   """
-  stats, trained, start = [], [], clock.now()
+  stats: list[Any] = []
+  trained: list[Any] = []
+  start = clock.now()
   for version in range(burn + updates):
     if version == burn:
       start, stats, trained = clock.now(), [], []
@@ -430,7 +432,7 @@ def main() -> None:
     processes.append(real(8, turns, setting, updates))
     print('real ' + line(processes[-1]), flush=True)
   rows = virtual_rows(args.quick)
-  result = {
+  result: dict[str, Any] = {
     'seconds': time.time() - start,
     'learner_share': LEARN,
     'targets': targets(rows, processes),

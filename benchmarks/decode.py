@@ -178,9 +178,12 @@ def tunix(config, params, graphdef) -> Sampler:
     text=True,
   )
 
+  stdin, stdout = process.stdin, process.stdout
+  assert stdin is not None and stdout is not None  # both are pipes
+
   def answer():
     """Its libraries print to standard output, too."""
-    for line in process.stdout:
+    for line in stdout:
       if line.startswith(('[', '"ready"')):
         return json.loads(line)
     raise SystemExit(f'tunix ended with exit status {process.wait()}.')
@@ -194,7 +197,7 @@ def tunix(config, params, graphdef) -> Sampler:
     job = {'prompts': prompts, 'steps': steps, 'seed': seed}
     print(
       json.dumps(job | {'width': LONGEST_PROMPT}),
-      file=process.stdin,
+      file=stdin,
       flush=True,
     )
     if answer() != [steps] * len(work):
@@ -202,7 +205,7 @@ def tunix(config, params, graphdef) -> Sampler:
     return sum(wanted for _, wanted in work)
 
   def close():
-    process.stdin.close()
+    stdin.close()
     process.wait()
     folder.cleanup()
 

@@ -213,7 +213,8 @@ def measure_gradient(
   pi = bandit.start
   exact = pi * (means - pi @ means)
   free = pi * (bandit.reward - pi @ bandit.reward)
-  grads, failures = {w: [] for w in WEIGHTINGS}, 0.0
+  grads: dict[str, list[np.ndarray]] = {w: [] for w in WEIGHTINGS}
+  failures = 0.0
   share, first, durations = [], [], []
   for version in range(burn + n):
     batch = collect(scheduler, sampler, version)
@@ -342,7 +343,7 @@ def shares(updates: int = 400) -> list[dict[str, Any]]:
   rows = []
   for setting in SETTINGS:
     scheduler, sampler, _ = build(setting, bandit, math.inf, 3)
-    samples = []
+    samples: list[Any] = []
     for version in range(updates):
       batch = collect(scheduler, sampler, version)
       scheduler.mark_trained(batch.prompt_ids, version)

@@ -16,6 +16,7 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import pathlib
@@ -218,7 +219,8 @@ def run_one(
   progress = RolloutState(
     runs, Run(name, initial), roles=(IMPLEMENTER, IDEATOR)
   )
-  asked, privates, by_step = [], {}, []
+  asked, privates = [], {}
+  by_step: list[float | None] = []
   while not progress.finished:
     ((number, call),) = progress.open.items()
     state = progress.state.state
@@ -314,7 +316,9 @@ def try_ideas(
       progress.take(call.call, bench.carry_out(call.request))  # type: ignore[union-attr]
     return state, progress.state
 
-  return bench.side_by_side([lambda n=n: tried(n) for n in range(count)])
+  return bench.side_by_side(
+    [functools.partial(tried, number) for number in range(count)]
+  )
 
 
 class Table:

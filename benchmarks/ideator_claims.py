@@ -450,7 +450,7 @@ def plot(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
         [np.nan if v is None else v for v in run[name]] for run in row['runs']
       ]
       if curves:
-        curve = arms.smooth(_mean_known(curves))
+        curve = arms.smooth(_mean_known(curves).tolist())
         axes[1].plot(curve, style, label=f'{row["arm"]}, {name}')
   axes[1].set_xlabel('update')
   axes[1].set_ylabel('reward')

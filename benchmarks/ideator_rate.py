@@ -137,15 +137,17 @@ def seconds(delays: Sequence[float], work: pathlib.Path) -> float:
     rollouts.run(
       host,  # type: ignore[arg-type]
       work / 'journal',
-      feed,
-      Ideas(lambda item: np.ones(1, np.int32), lambda completion: IDEA),
-      execute=_wait,
-      deliver=lambda prompt, progress, error: ended.append(error),
-      name='rate',
-      frozen={
-        POLICY: FrozenRole(_drawn, len(delays)),
-        IMPLEMENTER: roles.implementer(host),  # type: ignore[arg-type]
-      },
+      rollouts.RolloutStage(
+        'rate',
+        feed,
+        Ideas(lambda item: np.ones(1, np.int32), lambda completion: IDEA),
+        execute=_wait,
+        deliver=lambda prompt, progress, error: ended.append(error),
+        frozen={
+          POLICY: FrozenRole(_drawn, len(delays)),
+          IMPLEMENTER: roles.implementer(host),  # type: ignore[arg-type]
+        },
+      ),
     )
     took = time.monotonic() - began
   if ended != [''] * len(delays):

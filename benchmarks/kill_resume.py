@@ -126,7 +126,7 @@ def account(work: pathlib.Path, updates: int) -> dict:
   ledger = Ledger.load(work / 'rl' / 'ledger.json')
   ledger.check()
   records = read_records(work / 'logs' / 'metrics.jsonl')
-  ran = collections.Counter()
+  ran: collections.Counter[str] = collections.Counter()
   for line in (work / 'logs' / 'executions.jsonl').read_text().splitlines():
     record = json.loads(line)
     if '#' in record['job_id'] and record['outcome'] != 'infrastructure':

@@ -131,7 +131,7 @@ def looped(engine: NativeEngine, params, pool: Pool) -> float:
       PromptSource(pool, group_size=SAMPLES),
       Once(),
       Workers(
-        EngineSampler(inbox, meter, ask),
+        EngineSampler(inbox, meter, ask),  # type: ignore[arg-type]
         ThreadExecutor(inbox, execute, threads=4, lookahead=BATCH),
         inbox,
         RealClock(),

@@ -28,7 +28,7 @@ RandomForestClassifier(n_estimators=20, random_state=0).fit(x, y)
 
 def describe() -> dict[str, Any]:
   """Processor, cores, memory, versions and the commit."""
-  versions = {}
+  versions: dict[str, str | None] = {}
   for name in ('numpy', 'scipy', 'jax', 'flax'):
     try:
       versions[name] = importlib.metadata.version(name)

@@ -122,7 +122,7 @@ def measure(
   gc.collect()
   with watched() as loading:
     learner = multi_process.make_learner(plan)
-  ready = Counter()
+  ready: Counter[int] = Counter()
   for leaf in jax.tree.leaves(learner.state()):
     for shard in getattr(leaf, 'addressable_shards', ()):
       ready[shard.device.id] += shard.data.nbytes
@@ -160,7 +160,7 @@ def _arms(root: pathlib.Path) -> list[dict[str, Any]]:
   _, params = init_decoder(model, 0)
   hf.save_hf(folder, model, params)
   del params
-  rows = []
+  rows: list[dict[str, Any]] = []
   for mesh in MESHES:
     for critic in (False, True):
       work = root / f'work{len(rows)}'

@@ -30,7 +30,7 @@ from jaxagent.analysis import evaluation
 
 BASE = 'step-wise'
 # Arm -> the variant of configs/ml_agent.py, and what else it needs here.
-ARMS = {
+ARMS: Mapping[str, tuple[str, dict[str, Any]]] = {
   BASE: ('stepwise', {}),
   'episode-wise': ('episodewise', {'episode.max_steps': 4, 'rl.batch_size': 8}),
   'binary reward': ('binary-reward', {}),

@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from benchmarks.machine import describe, speed_index
 from jaxagent.analysis.summary import load
@@ -132,14 +133,14 @@ def main() -> None:
   options = parser.parse_args()
   base = pathlib.Path(options.work_dir).resolve()
   machine = {**describe(), 'speed_index': speed_index()}
-  result = {'machine': machine, 'seeds': {}, 'control': {}}
+  result: dict[str, Any] = {'machine': machine, 'seeds': {}, 'control': {}}
   for seed in range(options.seeds):
     own, control = base / f'seed{seed}', base / f'control{seed}'
     run(own, seed)
     seed_control(own, control)
     run(control, seed, ('--config.rl.shuffle_rewards=True',))
-    result['seeds'][seed] = figures(own)
-    result['control'][seed] = figures(control)
+    result['seeds'][str(seed)] = figures(own)
+    result['control'][str(seed)] = figures(control)
     path = pathlib.Path(options.json)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1))

@@ -90,7 +90,8 @@ def measure(root: pathlib.Path) -> Figures:
       if isinstance(node, (ast.Module, ast.ClassDef, Functions)):
         docstrings += _docstring(node, name, cases)
       if _asks_experiment(node):
-        cases['loops'].append(Case(name, node.lineno, ast.unparse(node)))
+        line = getattr(node, 'lineno', 0)
+        cases['loops'].append(Case(name, line, ast.unparse(node)))
   for found in cases.values():
     found.sort(key=lambda case: (case.path, case.line))
   top = folders.get(root / 'jaxagent', 0)
@@ -118,7 +119,7 @@ def _docstring(node, path: str, cases: dict[str, list[Case]]) -> int:
 def fragment(text: str) -> bool:
   """Whether a docstring begins with a word of FRAGMENT."""
   first = re.match(r'\w+', text)
-  return bool(first) and first.group() in FRAGMENT
+  return first is not None and first.group() in FRAGMENT
 
 
 def _function(node, path: str, cases: dict[str, list[Case]]) -> int:

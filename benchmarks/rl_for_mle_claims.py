@@ -56,7 +56,8 @@ def average(
 ) -> list[float]:
   """Figure 10's: a failure counts FAILED, a valid solution its score."""
   return [
-    FAILED if not v else v * s + (1 - v) * FAILED for v, s in zip(valid, score)
+    FAILED if s is None else v * s + (1 - v) * FAILED
+    for v, s in zip(valid, score)
   ]
 
 

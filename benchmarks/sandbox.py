@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from benchmarks.machine import RESULTS, describe, speed_index
 from jaxagent.sandbox import BackendError, SandboxPool
@@ -107,7 +108,8 @@ def throughput(run: Runner, text: str, jobs: int) -> dict[str, float]:
 
   `jobs` of them, and again until LEAST_S have passed.
   """
-  times, wall = [], 0.0
+  times: list[tuple[float, float]] = []
+  wall = 0.0
   with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as threads:
     list(threads.map(run, [text] * 4))
     began = time.monotonic()
@@ -176,7 +178,7 @@ def neighbour(jobs: int, disable: tuple[str, ...] = ()) -> dict:
 
 
 def measure(jobs: int, image: str) -> dict:
-  result: dict = {
+  result: dict[str, Any] = {
     'machine': {**describe(), 'speed_index': speed_index()},
     'throughput': {},
   }
@@ -188,7 +190,8 @@ def measure(jobs: int, image: str) -> dict:
     'ray': lambda: pooled(True, backend='ray'),
   }
   for script, text in SCRIPTS.items():
-    rows = result['throughput'][script] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    result['throughput'][script] = rows
     for way, opened in ways.items():
       try:
         with opened() as run:

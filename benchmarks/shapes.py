@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxagent.models import ModelConfig
 
-_HALF = {'dtype': 'bfloat16', 'param_dtype': 'bfloat16'}
+_HALF: dict[str, Any] = {'dtype': 'bfloat16', 'param_dtype': 'bfloat16'}
 SHAPES = {
   '0.5B': ModelConfig(
     vocab_size=151936, hidden_size=896, intermediate_size=4864,

@@ -44,11 +44,13 @@ evaluate
   expected  agent.json and mlagentbench/TASK/RUN/trace.json
 """
 
+from typing import Any
+
 from configs import common, stepwise_ppo
 from jaxagent.envs import mlagentbench
 
 # Paper 000's comparisons: name -> what differs from stepwise.
-COMPARED = {
+COMPARED: dict[str, dict[str, Any]] = {
   'stepwise': {},
   'episodewise': {'recipe': 'episodewise'},
   'binary-reward': {'reward.binary': True},
