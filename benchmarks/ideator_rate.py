@@ -48,6 +48,7 @@ from jaxagent.recipes.ideator.interaction import (
 from jaxagent.recipes.ideator.parser import Idea, write_idea
 from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import rollouts
 
 NAME = 'ideator_rate'
@@ -125,7 +126,7 @@ def seconds(delays: Sequence[float], work: pathlib.Path) -> float:
     host = SimpleNamespace(
       config=config,
       work=work,
-      stop=SimpleNamespace(check=lambda saved: None),
+      stop=StopFlag(),
       pool=SimpleNamespace(cancel=lambda key: None),
       prepared={'task': SimpleNamespace(mounts={})},
       spec=lambda task: spec,

@@ -6,6 +6,7 @@ Reads the flags and hands the config to `jaxagent.recipes.run`, which does the w
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036
@@ -104,8 +105,20 @@ def _parse(argv: list[str]) -> list[str]:
     raise SystemExit(_refuse(error)) from None
 
 
+def _stopped(number: int, frame: object) -> None:
+  """Ends a process that a signal reaches before its run has begun."""
+  del frame
+  print(
+    f'{signal.Signals(number).name}: stopped; nothing was begun. Rerun the same '
+    'command.',
+    file=sys.stderr,
+  )
+  raise SystemExit(143)
+
+
 def cli() -> None:
   """Console entry."""
+  signal.signal(signal.SIGTERM, _stopped)
   sys.path.insert(0, os.getcwd())  # configs/ lie beside the package
   app.run(main, flags_parser=_parse)
 

@@ -74,7 +74,7 @@ MAY_IMPORT = {
   'errors': set(),
   'records': {'errors', 'types', 'rewards', 'files'},
   'clock': {'types'},
-  'files': set(),
+  'files': {'clock', 'errors'},
   'options': set(),
   'algorithms': {'types'},
   'devices': {'types'},

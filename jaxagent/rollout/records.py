@@ -87,7 +87,7 @@ class SchedulerConfig:
   max_attempts: int = 3
   max_quarantined: int | None = None
   watchdog_s: float = 3600.0
-  drain_s: float = 10.0
+  drain_s: float = 3.0
   group_size: int = 1
   lease_s: float | None = None
   refill: int = 1

@@ -108,6 +108,7 @@ class Scheduler:
     )
     self._version = 0
     self._ahead = 0  # the policy's version before it was killed
+    self._held = False
     self._lock = threading.RLock()
     now = workers.clock.now()
     self._watchdog = Watchdog(config.watchdog_s, now, config.lost_limit)
@@ -126,12 +127,15 @@ class Scheduler:
 
   # The loop's side -----------------------------------------------------------
 
-  def next_batch(self, version: int) -> CollectedBatch:
+  def next_batch(
+    self, version: int, tick: Callable[[], None] | None = None
+  ) -> CollectedBatch:
     """Blocks until an update's interactions are there.
 
     Args:
       version: the present policy version (updates done so far); new
         completions are drawn from it, and staleness is counted to it.
+      tick: called once a second at least while it waits; may raise.
 
     Returns:
       The rows of batch_size interactions (fewer where members of a group were
@@ -160,9 +164,16 @@ class Scheduler:
         if chosen is not None:
           return self._emit(chosen, version, start)
         timeout = self._patience()
+      if tick is not None:
+        tick()
+        timeout = min(timeout, _TICK_S)
       results = self._inbox.take(timeout)
       with self._lock:
         self._take_in(results)
+
+  def hold(self) -> None:
+    """Issues nothing more: the run is to stop. Takes no lock."""
+    self._held = True
 
   def work(self, version: int, timeout_s: float = 0.0) -> int:
     """Takes in what has finished and issues what can be; returns how much.
@@ -305,6 +316,8 @@ class Scheduler:
 
   def _fill(self) -> int:
     """Issues what can be issued; returns how many calls."""
+    if self._held:
+      return 0
     if self._again or self._version < self._ahead:
       # The policy is older than it was: nothing is drawn from it.
       return self._submit()

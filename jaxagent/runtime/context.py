@@ -6,7 +6,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import pathlib
-import signal
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,43 +24,15 @@ from jaxagent.envs.tasks import (
   load_task,
   prepare_task,
 )
-from jaxagent.errors import Interrupted, UserError
+from jaxagent.errors import UserError
 from jaxagent.metrics import ProgressBar
 from jaxagent.runtime import executions, text_models
 from jaxagent.runtime.executions import CountedEnvironment
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.sandbox import BackendError, SandboxPool, TierError
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
-
-
-class StopFlag:
-  """Flag set by SIGTERM or SIGINT; the stages check it between units of work."""
-
-  def __init__(self):
-    self.signal: int | None = None
-    self._before: dict[int, Any] = {}
-
-  def install(self) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-      self._before[number] = signal.signal(number, self._set)
-
-  def restore(self) -> None:
-    for number, handler in self._before.items():
-      signal.signal(number, handler)
-
-  def _set(self, number: int, frame: Any) -> None:
-    if self.signal is not None and number == signal.SIGINT:
-      raise KeyboardInterrupt  # a second Ctrl-C does not wait
-    self.signal = number
-
-  def check(self, saved: str) -> None:
-    """Raises Interrupted after a signal; `saved` is the part on what is kept."""
-    if self.signal is not None:
-      name = signal.Signals(self.signal).name
-      raise Interrupted(
-        f'{name}: stopped; {saved}. Rerun the same command to resume.'
-      )
 
 
 @dataclasses.dataclass
@@ -244,7 +215,7 @@ def _environment(
 
 @contextlib.contextmanager
 def open_context(
-  config: ConfigDict, work: pathlib.Path
+  config: ConfigDict, work: pathlib.Path, stop: StopFlag
 ) -> Iterator[RunContext]:
   """Prepares tasks, starts sandbox and grader, and closes both at the end."""
   heldin, heldout = choose_tasks(config)
@@ -265,9 +236,6 @@ def open_context(
     )
     runner = (prepared, pool, grader)
     env = _environment(config, work, runner, models, store)
-    stop = StopFlag()
-    stop.install()
-    stack.callback(stop.restore)
     yield RunContext(
       config=config,
       work=work,

@@ -24,7 +24,6 @@ from jaxagent.devices import accelerator, processes, sharding
 from jaxagent.errors import UserError
 from jaxagent.learner import Learner, LearnerConfig, offload, weights
 from jaxagent.models import attention, hf, identity, lora
-from jaxagent.runtime.context import StopFlag
 
 _FAREWELL_S = 120.0  # in which a process that ends closes what it has open
 # Methods of the learner that run programs, or change what decides about them.
@@ -280,18 +279,13 @@ def follow() -> None:
 
   Raises the error of a call of the learner that failed here and not in process 0.
   """
-  stop = StopFlag()
-  stop.install()  # process 0 decides when to stop, and what is saved before
   follower, failed = _Follower(), None
-  try:
-    while (told := _heard(failed)) is not None:
-      does, args, kwargs = told
-      try:
-        does(follower, *args, **kwargs)
-      except Exception as error:  # noqa: BLE001 - see `_heard`
-        failed = error
-  finally:
-    stop.restore()
+  while (told := _heard(failed)) is not None:
+    does, args, kwargs = told
+    try:
+      does(follower, *args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - see `_heard`
+      failed = error
 
 
 def _heard(failed: Exception | None) -> Any:

@@ -109,7 +109,7 @@ def run(
   log = RolloutLog(context.work / rollout_log.LOG, RealClock())
   scheduler = _scheduler(context, workflow, sampler, inbox, journal, log)
   try:
-    with _errors_named(directory):
+    with _errors_named(directory), context.stop.telling(scheduler.hold):
       start, counts = _resume(
         checkpoints, journal, learner, scheduler, workflow.name
       )
@@ -177,10 +177,11 @@ class _Loop:
     self._learner, self._policy = learner, policy
     self._scheduler, self._saver = scheduler, saver
     self._validator = validator
-    self._saved_s = 0.0
+    self._saved_s, self._saved = 0.0, 0  # seconds; updates that are saved
 
   def run(self, start: int) -> None:
     config = self._context.config.rl
+    self._note_saved(start)
     with (
       MetricWriter(self._context.work / 'logs', resume_step=start) as writer,
       ProgressBar('rl', config.updates, initial=start) as progress,
@@ -206,7 +207,7 @@ class _Loop:
     """Runs one update; returns its metrics."""
     config, seed = self._context.config.rl, self._context.config.seed
     began = time.monotonic()
-    batch = self._scheduler.next_batch(update)
+    batch = self._scheduler.next_batch(update, lambda: self._tick(update))
     collected = time.monotonic()
     samples = shuffled_rewards.shuffled(
       batch.samples, config, (seed, update, 77)
@@ -256,10 +257,29 @@ class _Loop:
     kept = update + 1 == config.updates or score is not None
     due = kept or (update + 1) % config.checkpoint_every == 0
     began = time.monotonic()
-    if due or stop.signal is not None:
-      self._saver.save(update + 1, score)
+    if due or stop.asked:
+      self._write(update + 1, score)
     self._saved_s = time.monotonic() - began if due else 0.0
-    stop.check(f'update {update + 1} is saved')
+    if self._saved == update + 1:
+      stop.check()
+
+  def _tick(self, update: int) -> None:
+    """Ends the run, if it is to stop, where a batch is waited for."""
+    if self._context.stop.asked:
+      if self._saved < update:
+        self._write(update, None)
+      self._context.stop.check()
+
+  def _write(self, updates: int, score: float | None) -> None:
+    with self._context.stop.saving():
+      self._saver.save(updates, score)
+    self._note_saved(updates)
+
+  def _note_saved(self, updates: int) -> None:
+    self._saved = updates
+    self._context.stop.saved = (
+      f'update {updates} is saved' if updates else 'no update is saved yet'
+    )
 
 
 @dataclasses.dataclass

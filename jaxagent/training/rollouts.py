@@ -115,8 +115,9 @@ def run(
     check()
 
   try:
-    scheduler.resume(None)
-    scheduler.run_out(tick)
+    with context.stop.telling(scheduler.hold):
+      scheduler.resume(None)
+      scheduler.run_out(tick)
     check()
   except (JournalError, UnknownRecord) as error:
     raise UserError(f'{stage.name}: {folder}: {error}') from error

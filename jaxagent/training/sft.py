@@ -67,10 +67,10 @@ def run(
   )
   checkpoints = CheckpointManager(context.work / 'sft' / 'checkpoints', keep=2)
   restored = multi_process.restore(learner, checkpoints)
-  start = 0
+  start = kept = 0  # steps that are done, and saved
   if restored is not None:
     learner.load_host_state(restored.host['learner'])
-    start = restored.step
+    start = kept = restored.step
   parts = sharding.rows_multiple(learner.mesh)
   with (
     MetricWriter(context.work / 'logs' / 'sft', resume_step=start) as writer,
@@ -91,11 +91,15 @@ def run(
       writer.write(step, metrics)
       progress.update(1, loss=metrics['sft/loss'])
       last = step + 1 == total
-      stopping = context.stop.signal is not None
+      stopping = context.stop.asked
       if last or stopping or (step + 1) % config.checkpoint_every == 0:
         host_state = {'learner': learner.host_state()}
-        multi_process.save(learner, checkpoints, step + 1, host_state)
-      context.stop.check(f'SFT step {step + 1} is saved')
+        with context.stop.saving():
+          multi_process.save(learner, checkpoints, step + 1, host_state)
+        kept = step + 1
+      context.stop.saved = f'SFT step {kept} is saved'
+      if stopping:
+        context.stop.check()
 
 
 def _batch(

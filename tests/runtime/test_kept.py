@@ -9,6 +9,7 @@ from jaxagent.errors import UserError
 from jaxagent.recipes import stages, starts
 from jaxagent.records import Evaluated
 from jaxagent.runtime import kept
+from jaxagent.runtime.stop import StopFlag
 
 STATE = dict(
   state_id='s',
@@ -96,7 +97,7 @@ def test_damaged_starts_are_made_again(tmp_path, value, monkeypatch):
   made = starts.Start(starts.record_data.state_from_json(STATE), 0.25)
   monkeypatch.setattr(starts, '_starter_private', lambda *a: 0.25)
   host = _host(tmp_path)
-  host.stop = types.SimpleNamespace(check=lambda said: None)
+  host.stop = StopFlag()
   host.env = types.SimpleNamespace(initial_state=lambda task: made.state)
   assert starts.make_starts(host) == {'wine': made}
   assert path.with_name('starts.json.damaged').exists()

@@ -7,6 +7,7 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.recipes.ml_agent import value_warmup
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import shuffled_rewards
 
 ON = SimpleNamespace(shuffle_rewards=True)
@@ -84,7 +85,7 @@ def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(
     host = SimpleNamespace(
       config=SimpleNamespace(rl=rl, seed=3),
       work=tmp_path / str(flag),
-      stop=SimpleNamespace(check=lambda _: None),
+      stop=StopFlag(),
     )
     batches = []
 

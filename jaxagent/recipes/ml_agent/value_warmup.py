@@ -66,6 +66,7 @@ def run(
     ) as writer,
     ProgressBar('value warm-up', len(batches)) as progress,
   ):
+    context.stop.saved = 'the value warm-up will start again'
     for step, batch in enumerate(batches):
       rows = shuffled_rewards.shuffled(
         batch, config, (context.config.seed, step, 78)
@@ -73,7 +74,7 @@ def run(
       metrics = learner.value_update(rows, name=f'value warm-up step {step}')
       writer.write(step, metrics)
       progress.update(1, loss=metrics['critic/vf_loss'])
-      context.stop.check('the value warm-up will start again')
+      context.stop.check()
   learner.end_value_warmup()
 
 

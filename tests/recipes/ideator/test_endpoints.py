@@ -35,6 +35,7 @@ from jaxagent.recipes.ideator.parser import Idea, write_idea
 from jaxagent.rewards.ideator import IdeaResult
 from jaxagent.rollout.thread_sampler import FrozenRole
 from jaxagent.runtime import text_models
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import rollouts
 from tests.recipes.endpoint import serving
 
@@ -84,7 +85,7 @@ def host_of(url: str, work, **options):
   return SimpleNamespace(
     config=config,
     work=work,
-    stop=SimpleNamespace(check=lambda saved: None),
+    stop=StopFlag(),
     pool=SimpleNamespace(cancel=lambda key: None),
     prepared={'task': SimpleNamespace(mounts={})},
     spec=lambda task: spec,

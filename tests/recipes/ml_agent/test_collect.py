@@ -22,6 +22,7 @@ from jaxagent.errors import Interrupted, MachineryError, UserError
 from jaxagent.recipes import starts
 from jaxagent.recipes.ml_agent import collect
 from jaxagent.runtime import context, text_models
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.types import Outcome, State
 from tests.llm.test_openai_client import answer, endpoint
 from tests.recipes.ml_agent.test_evaluate import (
@@ -105,7 +106,7 @@ class _Collecting:
     self.config.collect.trajectories_per_task = 20
     self.config.collect.max_steps = 2
     self.config.collect.varied_start = 0.0
-    self.work, self.heldin, self.stop = work, ('wine',), context.StopFlag()
+    self.work, self.heldin, self.stop = work, ('wine',), StopFlag()
     self.expert = stubs.SimpleNamespace(act=act, is_stand_in=True)
     self.env = stubs.SimpleNamespace(
       step=self._step, store=Snapshots(work / 'snapshots.sqlite')

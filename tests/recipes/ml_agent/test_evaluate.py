@@ -22,7 +22,7 @@ from jaxagent.envs.tasks import load_task
 from jaxagent.errors import Interrupted, UserError
 from jaxagent.recipes import scoring, starts
 from jaxagent.recipes.ml_agent import evaluate
-from jaxagent.runtime import context
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import rollouts
 from jaxagent.types import (
   Blob,
@@ -97,7 +97,7 @@ def idle_host(tmp_path):
       step=_idle_step, act=_idle_step, store=Snapshots(':memory:')
     ),
     spec=lambda name: load_task(name, root),
-    stop=context.StopFlag(),
+    stop=StopFlag(),
     pool=stubs.SimpleNamespace(cancel=lambda job_id: None),
   )
 
