@@ -107,13 +107,16 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
   engine._sync.write = timed('write_s')(write)
   setattr(engine._sync, moves, timed_push)
   engine._probe.check = timed('probe_s')(check)
-  times, memory = [], []
+  times, memory, beside = [], [], []
   try:
     (url,) = engine._fleet.urls
     for version in range(updates + 1):
       begun = time.monotonic()
       engine.update_weights(params, version)
       times.append(time.monotonic() - begun)
+      # Of adapters: the first requests of a version run meanwhile.
+      engine.wait_for_proof()
+      beside.append(time.monotonic() - begun - times[-1])
       memory.append(resident_mb(engine._fleet.pid(url)))
   finally:
     engine.close()
@@ -124,6 +127,7 @@ def measure(mb: int, route: str, updates: int, work: pathlib.Path) -> dict:
     'route': route,
     'updates': updates,
     'seconds': seconds,
+    'proof_beside_s': statistics.median(beside[1:]),
     **{name: statistics.median(times[1:]) for name, times in parts.items()},
     'gb_per_s': moved / seconds,
     'server_mb_after_first': memory[1],

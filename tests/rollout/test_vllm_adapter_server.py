@@ -48,6 +48,7 @@ def test_a_server_serves_the_adapters_of_each_version(one):
     for c in done:
       assert c.version == version and one.gap(c, new) < NATS
     assert max(one.gap(c) for c in done) > 1
+    one.engine.wait_for_proof()
     assert one.engine._probe.gap_nats < NATS
 
 

@@ -194,6 +194,22 @@ def test_a_server_that_begins_anew_gets_base_proof_and_adapter(made):
   assert loaded == 3  # two of the proof, and the adapter
 
 
+def test_a_server_that_loses_adapters_later_ends_the_run(made):
+  """The proof is made beside the requests of the version."""
+  engine, _, base = made()
+  engine.update_weights((BASE, 0.0), 0)
+  engine.update_weights((BASE, 7.0), 1)
+  engine.wait_for_proof()
+  base.written[-1] += 50  # now the trainer has other weights than the server
+  engine.update_weights((BASE, 9.0), 2)
+  with pytest.raises(EngineError, match='differ by 0.5'):
+    engine.wait_for_proof()
+  with pytest.raises(EngineError, match='differ by 0.5'):
+    engine.update_weights((BASE, 9.0), 3)
+  with pytest.raises(EngineError, match='differ by 0.5'):
+    engine.generate([_request(1)])
+
+
 def test_a_server_that_ignores_adapters_is_refused_at_the_start(made):
   engine, _, _ = made(adapters='ignored')
   with pytest.raises(EngineError, match='ignores adapters.*adapters=merged'):

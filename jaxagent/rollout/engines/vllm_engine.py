@@ -142,6 +142,7 @@ class VllmEngine(Calls):
     self._tasks: set[asyncio.Task] = set()
     self._numbers = itertools.count()
     self._weights = asyncio.Lock()  # over writing and pushing them
+    self._checks: list[asyncio.Task] = []  # proofs that nobody waited for
     self._broken: Exception | None = None
     self._closed = False
     self.resubmitted = 0  # requests that a lost server had
@@ -165,11 +166,20 @@ class VllmEngine(Calls):
   def update_weights(self, params: Any, version: int) -> None:
     """Every server takes them, in mid-request, and is probed.
 
-    Where adapters alone are new, requests keep the ones that they have.
-    Raises EngineError where one refuses them.
+    Where adapters alone are new, requests keep the ones that they have, and the proof
+    is made beside the first requests: the next call, or `wait_for_proof`, waits for it.
+    Raises EngineError where one refuses them, or the proof of the last ones failed.
     """
     self._check_open()
     self._call(self._update(params, version))
+
+  def wait_for_proof(self) -> None:
+    """Waits until every server has proven that it has the last weights.
+
+    Raises EngineError where one has not got them.
+    """
+    self._call(self._proven())
+    self._check_open()
 
   def abort(self, request_ids: Sequence[str]) -> list[types.Completion]:
     """See `engine.Engine.abort`."""
@@ -398,6 +408,9 @@ class VllmEngine(Calls):
       )
 
   async def _update(self, params: Any, version: int) -> None:
+    await self._proven()
+    if self._broken is not None:
+      raise broke_down(self._broken)
     async with self._weights:
       await asyncio.to_thread(self._sync.write, params, version)
       first = self._params is None
@@ -432,7 +445,8 @@ class VllmEngine(Calls):
     """Pushes the weights written last, and verifies them."""
     adapters = self._adapters
     adapter = adapters.current if adapters is not None else None
-    if adapters is None or not await adapters.has_base(server.api):
+    beside = adapters is not None and await adapters.has_base(server.api)
+    if not beside:
       async with server.api.held():
         await self._sync.push(server.api)
       if adapters is not None and adapter is not None:
@@ -440,9 +454,33 @@ class VllmEngine(Calls):
         await adapters.prove(server.api, params, ask)
     if adapters is not None and adapter is not None:
       await adapters.load(server.api, adapter)
+    if beside:
+      check = self._prove_beside(server, adapter, params)
+      self._checks.append(self._spawn(check))
+    else:
+      await self._prove(server, adapter, params)
+
+  async def _prove(
+    self, server: _Server, adapter: Adapter | None, params: Any
+  ) -> None:
     done = await self._ask_probe(server, adapter)
     check = self._probe.check
     await asyncio.to_thread(check, done, params, server.api.url)
+
+  async def _prove_beside(
+    self, server: _Server, adapter: Adapter | None, params: Any
+  ) -> None:
+    """Proves while requests run: the first use of adapters takes a second."""
+    try:
+      await self._prove(server, adapter, params)
+    except ServerLost as error:
+      self._lost(server, error)
+    except Exception as error:  # noqa: BLE001 - raised in every caller
+      self._fail(error)
+
+  async def _proven(self) -> None:
+    checks, self._checks = self._checks, []
+    await asyncio.gather(*checks)
 
   async def _ask_probe(
     self, server: _Server, adapter: Adapter | None
