@@ -21,13 +21,13 @@ comes to the same), and its improvement is None and left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxagent.analysis import evaluation
-from jaxagent.analysis.evaluation import Interval
+from jaxagent.analysis import evaluation, intervals
+from jaxagent.analysis.intervals import Interval
 from jaxagent.records import Trajectory
 from jaxagent.records.trajectory import name_of
 from jaxagent.types import Outcome
@@ -98,7 +98,7 @@ def succeeded(
 
 
 def task_figures(
-  scores: Scores, m_init: float, higher_is_better: bool, *, seed: int
+  scores: Scores, m_init: float, higher_is_better: bool
 ) -> dict[str, Any]:
   """Figures of one task's runs, of one kind of score.
 
@@ -116,21 +116,15 @@ def task_figures(
   """
   wins, gains = _wins_and_gains(scores, m_init, higher_is_better)
   filled = [m_init if s is None else float(s) for s in scores]
-  sign = 1.0 if higher_is_better else -1.0
-  curve = {}
-  for k, mean in evaluation.best_curve(
-    filled, _powers(len(filled)), higher_is_better
-  ).items():
-
-    def best(rows: np.ndarray, k: int = k) -> np.ndarray:
-      return sign * evaluation.best_of_rows(sign * rows, k)
-
-    curve[k] = _interval({0: filled}, best, seed) | {'mean': mean}
+  curve = {
+    k: _interval({0: filled}, intervals.of_best(k, higher_is_better))
+    for k in _powers(len(filled))
+  }
   return {
     'runs': len(filled),
     'submissions': sum(s is not None for s in scores),
-    'success_rate': _interval({0: wins}, _mean, seed),
-    'mean_improvement': _interval({0: gains}, _mean, seed),
+    'success_rate': _interval({0: wins}, within=(0.0, 1.0)),
+    'mean_improvement': _interval({0: gains}),
     'best': curve,
   }
 
@@ -139,8 +133,6 @@ def kinds_figures(
   trajectories: Sequence[Trajectory],
   m_init: float,
   higher_is_better: bool,
-  *,
-  seed: int,
 ) -> dict[str, dict[str, Any]]:
   """`task_figures` of trajectories of one task, for each of KINDS.
 
@@ -149,9 +141,7 @@ def kinds_figures(
   """
   scores = [scores_of(one, higher_is_better) for one in trajectories]
   return {
-    kind: task_figures(
-      [s[kind] for s in scores], m_init, higher_is_better, seed=seed
-    )
+    kind: task_figures([s[kind] for s in scores], m_init, higher_is_better)
     for kind in KINDS
   }
 
@@ -159,8 +149,6 @@ def kinds_figures(
 def averages(
   scores: Mapping[str, Scores],
   starters: Mapping[str, tuple[float, bool]],
-  *,
-  seed: int,
 ) -> dict[str, Interval]:
   """`success_rate` and `mean_improvement` over tasks, each weighing the same.
 
@@ -177,8 +165,8 @@ def averages(
     except ValueError as error:
       raise ValueError(f'task {task}: {error}') from error
   return {
-    'success_rate': _interval(wins, _mean, seed),
-    'mean_improvement': _interval(gains, _mean, seed),
+    'success_rate': _interval(wins, within=(0.0, 1.0)),
+    'mean_improvement': _interval(gains),
   }
 
 
@@ -192,11 +180,11 @@ def _wins_and_gains(scores: Scores, m_init: float, higher_is_better: bool):
 
 def _interval(
   groups: Mapping[Any, Sequence[float]],
-  statistic: Callable[[np.ndarray], np.ndarray],
-  seed: int,
+  figure: intervals.Figure = intervals.of_means,
+  within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Interval:
-  """Returns an interval; its ends are None if nothing can be resampled."""
-  found = evaluation.bootstrap_groups(groups, statistic, seed)
+  """Returns an interval; its ends are None where no task has two runs."""
+  found = intervals.interval(groups, figure, within=within)
   if all(len(values) < 2 for values in groups.values()):
     found |= {'low': None, 'high': None}
   return found
@@ -204,10 +192,6 @@ def _interval(
 
 def _powers(n: int) -> list[int]:
   return [2**i for i in range(n.bit_length()) if 2**i <= n]
-
-
-def _mean(rows: np.ndarray) -> np.ndarray:
-  return rows.mean(axis=1)
 
 
 def finite(value: Any, name: str) -> None:

@@ -8,26 +8,24 @@ are. Two scales are used, both 0 for the starter script and larger for better:
   of this.
 - relative gain, beta (m - m_init) / |m_init|, paper 000 section 5.1.
 
-Intervals are percentile bootstraps, resampled within each task: they speak of
-other runs on these tasks, not of other tasks. No jax here.
+Intervals are those of `intervals`. No jax here.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-Interval = dict[str, float | int | None]
-_CHUNK = 4_000_000  # numbers resampled at a time: 32 MB
+from jaxagent.analysis import intervals
+from jaxagent.analysis.intervals import Interval, best_weights, finite
 
 
 def avg_at_k(scores: Sequence[float]) -> float:
   """Mean score of the K trajectories given (paper 000, 5.1)."""
-  return float(np.mean(_finite('scores', scores)))
+  return float(np.mean(finite('scores', scores)))
 
 
 def best_at_k(
@@ -43,35 +41,10 @@ def best_at_k(
 
   Raises ValueError unless 1 <= k <= n and every score is finite.
   """
-  values = _finite('scores', scores)
+  values = finite('scores', scores)
   weights = best_weights(len(values), k)
   sign = 1.0 if higher_is_better else -1.0
   return float(sign * (np.sort(sign * values) @ weights))
-
-
-def best_weights(n: int, k: int) -> np.ndarray:
-  """Weight [n] of each order statistic in best@k; sums to 1.
-
-  By recurrence from the largest down, so nothing overflows for any n:
-  w_n = k / n, w_{i-1} = w_i (i - k) / (i - 1).
-  """
-  if not 1 <= k <= n:
-    raise ValueError(
-      f'best@k needs 1 <= k <= n; k={k} with n={n} trajectories. '
-      'Run more trajectories (config.eval.trajectories_per_task) or lower '
-      'config.eval.k.'
-    )
-  weights = np.zeros(n)
-  weights[n - 1] = k / n
-  for i in range(n, k, -1):
-    weights[i - 2] = weights[i - 1] * (i - k) / (i - 1)
-  return weights
-
-
-def best_of_rows(rows: np.ndarray, k: int) -> np.ndarray:
-  """best@k of each row, [R, n] -> [R], larger is better; k is cut to n."""
-  size = rows.shape[1]
-  return np.sort(rows, axis=1) @ best_weights(size, min(k, size))
 
 
 def best_curve(
@@ -136,83 +109,6 @@ def valid_action_rate(valid: Sequence[bool]) -> float:
   return sum(bool(v) for v in valid) / len(valid)
 
 
-def bootstrap_interval(
-  values: Sequence[float],
-  seed: int,
-  n: int = 10_000,
-  level: float = 0.95,
-  strata: Sequence[Hashable] | None = None,
-) -> Interval:
-  """Mean and percentile-bootstrap interval: {mean, low, high, n}.
-
-  strata: one label for each value (its task). Then resampling stays within
-  each stratum and the mean is that of the stratum means: every task weighs
-  the same, however many steps it took. No values give None and n = 0.
-  """
-  labels = list(strata) if strata is not None else [0] * len(values)
-  if len(labels) != len(values):
-    raise ValueError(
-      f'strata has {len(labels)} labels for {len(values)} values.'
-    )
-  groups: dict[Hashable, list[float]] = {}
-  for label, value in zip(labels, values):
-    groups.setdefault(label, []).append(value)
-  return bootstrap_groups(groups, _row_mean, seed, n, level)
-
-
-def bootstrap_groups(
-  groups: Mapping[Any, Sequence[float]],
-  statistic: Callable[[np.ndarray], np.ndarray],
-  seed: int,
-  n: int = 10_000,
-  level: float = 0.95,
-) -> Interval:
-  """Mean over groups of a statistic, with its bootstrap interval.
-
-  statistic: [R, m] -> [R], one figure for each resample of m values.
-  """
-  if not 0 < level < 1 or n < 1:
-    raise ValueError(f'need 0 < level < 1 and n >= 1; got {level}, {n}.')
-  drawn = {k: _finite('values', v) for k, v in groups.items() if len(v)}
-  count = sum(len(v) for v in drawn.values())
-  if not drawn:
-    return {'mean': None, 'low': None, 'high': None, 'n': 0}
-  rng = np.random.default_rng(seed)
-  point = float(np.mean([statistic(v[None])[0] for v in drawn.values()]))
-  total = np.zeros(n)
-  for values in drawn.values():
-    total += _resampled(values, statistic, rng, n)
-  tail = (1 - level) / 2
-  low, high = np.quantile(total / len(drawn), [tail, 1 - tail])
-  return {'mean': point, 'low': float(low), 'high': float(high), 'n': count}
-
-
-def _resampled(
-  values: Any, statistic: Any, rng: np.random.Generator, n: int
-) -> np.ndarray:
-  """The statistic of n resamples of `values`, in chunks of bounded size."""
-  rows = max(1, _CHUNK // len(values))
-  parts = []
-  for start in range(0, n, rows):
-    size = (min(rows, n - start), len(values))
-    parts.append(statistic(values[rng.integers(0, len(values), size)]))
-  return np.concatenate(parts)
-
-
-def _row_mean(rows: np.ndarray) -> np.ndarray:
-  return rows.mean(axis=1)
-
-
-def _finite(name: str, values: Sequence[float]) -> np.ndarray:
-  array = np.asarray(values, np.float64).reshape(-1)
-  if not array.size:
-    raise ValueError(f'{name} is empty; run at least one trajectory.')
-  if not np.isfinite(array).all():
-    bad = array[~np.isfinite(array)][0]
-    raise ValueError(f'{name} holds {bad}; only finite numbers count.')
-  return array
-
-
 @dataclasses.dataclass(frozen=True)
 class Run:
   """One evaluation trajectory.
@@ -249,7 +145,6 @@ def section(
   scales: Mapping[str, Scale],
   *,
   k: int,
-  seed: int,
   deterministic: bool = False,
 ) -> dict[str, Interval]:
   """The five intervals of one policy on one split, as in `summary.json`.
@@ -283,18 +178,18 @@ def section(
     if not deterministic:
       best_weights(len(own), k)  # raises with a remedy
 
-  def steps(field: str) -> dict[str, list[float]]:
+  def steps(field: str) -> dict[str, list[Sequence[float]]]:
     return {
-      task: [float(x) for run in own for x in getattr(run, field)]
+      task: [tuple(map(float, getattr(run, field))) for run in own]
       for task, own in by_task.items()
     }
 
   return {
-    'mean_reward': bootstrap_groups(steps('rewards'), _row_mean, seed),
-    'avg_at_k': bootstrap_groups(normal, _row_mean, seed),
-    'best_at_k': bootstrap_groups(
-      normal, lambda rows: best_of_rows(rows, k), seed
+    'mean_reward': intervals.interval(steps('rewards'), intervals.of_steps),
+    'avg_at_k': intervals.interval(normal, intervals.of_means),
+    'best_at_k': intervals.interval(normal, intervals.of_best(k)),
+    'relative_gain': intervals.interval(gains, intervals.of_means),
+    'valid_action_rate': intervals.interval(
+      steps('valid'), intervals.of_steps, within=(0.0, 1.0)
     ),
-    'relative_gain': bootstrap_groups(gains, _row_mean, seed),
-    'valid_action_rate': bootstrap_groups(steps('valid'), _row_mean, seed),
   }

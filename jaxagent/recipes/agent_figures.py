@@ -64,7 +64,6 @@ def _tasks(
       own,
       starts[task].valid,
       context.spec(task).higher_is_better,
-      seed=context.config.seed,
     )
     for task, own in _by_task(records).items()
   }
@@ -106,8 +105,7 @@ def _averages(
       scores[kind][task] = [one[kind] for one in each]
   scales = {task: (starts[task].valid, up) for task, up in better.items()}
   return {
-    kind: benchmark_figures.averages(of, scales, seed=context.config.seed)
-    for kind, of in scores.items()
+    kind: benchmark_figures.averages(of, scales) for kind, of in scores.items()
   }
 
 

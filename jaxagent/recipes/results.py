@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxagent.analysis import behaviour, evaluation
+from jaxagent.analysis import behaviour, evaluation, intervals
 from jaxagent.analysis.summary import POLICIES, Summary
 from jaxagent.config import settings
 from jaxagent.envs.specs import label_sources
@@ -152,7 +152,6 @@ def _set_sections(
           runs,
           scales,
           k=k,
-          seed=context.config.seed,
           deterministic=policy == 'starter',
         ),
       )
@@ -211,7 +210,7 @@ def _task_rows(
         for r in records
         if r.task == task
       ]
-      row[label] = evaluation.bootstrap_interval(scores, context.config.seed)
+      row[label] = intervals.interval({task: scores}, intervals.of_means)
       if scores:
         row[f'{label}_best'] = evaluation.best_at_k(
           scores, len(scores), scale.higher_is_better

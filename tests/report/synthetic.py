@@ -7,7 +7,7 @@ import pathlib
 import random
 
 from jaxagent import metrics
-from jaxagent.analysis import behaviour, evaluation, summary
+from jaxagent.analysis import behaviour, evaluation, intervals, summary
 from jaxagent.envs import parser
 from jaxagent.records import Evaluated
 from jaxagent.report import Contents
@@ -83,9 +83,7 @@ def _summary(rng) -> dict:
         if t[1] == split
         for _ in range(16)
       ]
-      built.set_section(
-        policy, split, evaluation.section(runs, scales, k=8, seed=1)
-      )
+      built.set_section(policy, split, evaluation.section(runs, scales, k=8))
   for stage, wall in (
     ('tasks', 4.1),
     ('collect', 71.0),
@@ -153,7 +151,7 @@ def _task_row(rng, task: tuple) -> dict:
   )
   for policy in ('sft', 'rl'):
     scores = [_score(rng, policy, task) for _ in range(16)]
-    row[policy] = evaluation.bootstrap_interval(scores, 0, n=500)
+    row[policy] = intervals.interval({task[0]: scores}, intervals.of_means)
   return row
 
 

@@ -53,7 +53,7 @@ def test_improvement_is_undefined_for_a_starter_at_zero():
 
 
 def test_a_run_without_submission_fails_but_does_not_weigh_on_the_mean():
-  got = bf.task_figures([0.6, None, 0.5, 0.7], 0.5, True, seed=0)
+  got = bf.task_figures([0.6, None, 0.5, 0.7], 0.5, True)
   assert (got['runs'], got['submissions']) == (4, 3)
   assert got['success_rate']['mean'] == 0.5
   assert got['mean_improvement']['mean'] == pytest.approx(0.6 / 3)
@@ -66,17 +66,17 @@ def test_a_run_without_submission_fails_but_does_not_weigh_on_the_mean():
 def test_best_of_k_is_the_mean_over_all_choices(higher):
   scores = [3.0, 1.0, None, 2.0, 5.0, 4.0]
   filled = [2.5 if s is None else s for s in scores]
-  curve = bf.task_figures(scores, 2.5, higher, seed=0)['best']
+  curve = bf.task_figures(scores, 2.5, higher)['best']
   assert list(curve) == [1, 2, 4]
   pick = max if higher else min
   for k, found in curve.items():
     chosen = [pick(c) for c in itertools.combinations(filled, k)]
     assert found['mean'] == pytest.approx(sum(chosen) / len(chosen))
-    assert 1.0 <= found['low'] < found['high'] <= 5.0
+    assert found['low'] < found['mean'] < found['high']
 
 
 def test_one_run_has_no_interval():
-  got = bf.task_figures([0.6], 0.5, True, seed=0)
+  got = bf.task_figures([0.6], 0.5, True)
   assert got['best'] == {1: {'mean': 0.6, 'low': None, 'high': None, 'n': 1}}
   assert got['success_rate'] == {
     'mean': 1.0,
@@ -84,14 +84,14 @@ def test_one_run_has_no_interval():
     'high': None,
     'n': 1,
   }
-  none = bf.task_figures([None, None], 0.5, True, seed=0)
+  none = bf.task_figures([None, None], 0.5, True)
   assert none['mean_improvement']['mean'] is None
   assert none['success_rate']['mean'] == 0.0
 
 
 def test_kinds_differ_where_a_run_falls_back():
   records = [_record(0.7, 0.5), _record(0.5, 0.6)]
-  got = bf.kinds_figures(records, 0.5, True, seed=0)
+  got = bf.kinds_figures(records, 0.5, True)
   assert got['final']['success_rate']['mean'] == 0.5
   assert got['best_by_validation']['success_rate']['mean'] == 1.0
 
@@ -100,7 +100,6 @@ def test_tasks_weigh_the_same():
   got = bf.averages(
     {'a': [0.6], 'b': [5.0, 10.0, 10.0, 10.0], 'zero': [0.1, 0.0]},
     {'a': (0.5, True), 'b': (10.0, False), 'zero': (0.0, True)},
-    seed=0,
   )
   assert got['success_rate']['mean'] == pytest.approx((1 + 0.25 + 0.5) / 3)
   assert got['mean_improvement']['mean'] == pytest.approx((0.2 + 0.125) / 2)
@@ -109,7 +108,7 @@ def test_tasks_weigh_the_same():
 @pytest.mark.parametrize('bad', [math.nan, math.inf, 'x', True])
 def test_scores_that_are_not_finite_are_refused(bad):
   with pytest.raises(ValueError, match='finite'):
-    bf.task_figures([0.5, bad], 0.5, True, seed=0)
+    bf.task_figures([0.5, bad], 0.5, True)
   with pytest.raises(ValueError, match='m_init'):
     bf.succeeded(0.5, bad, True)
   with pytest.raises(ValueError, match=r'steps\[0\].score_after'):
@@ -118,10 +117,10 @@ def test_scores_that_are_not_finite_are_refused(bad):
 
 def test_nothing_given():
   with pytest.raises(ValueError, match='no runs'):
-    bf.task_figures([], 0.5, True, seed=0)
+    bf.task_figures([], 0.5, True)
   with pytest.raises(ValueError, match='wine/0 is missing'):
-    bf.kinds_figures([_record(0.5, missing=True)], 0.5, True, seed=0)
+    bf.kinds_figures([_record(0.5, missing=True)], 0.5, True)
   with pytest.raises(ValueError, match="no starter for 'a'"):
-    bf.averages({'a': [0.5]}, {}, seed=0)
+    bf.averages({'a': [0.5]}, {})
   with pytest.raises(ValueError, match='task a'):
-    bf.averages({'a': []}, {'a': (0.5, True)}, seed=0)
+    bf.averages({'a': []}, {'a': (0.5, True)})

@@ -117,7 +117,6 @@ def test_a_policy_that_does_nothing_gains_exactly_nothing(idle_host):
       scoring.runs_of(records, split),
       scoring.scales(idle_host, made),
       k=config.k,
-      seed=0,
     )
     for name in ('relative_gain', 'avg_at_k', 'best_at_k'):
       interval = section[name]
