@@ -296,6 +296,9 @@ class ScriptRunner:
       )
     except (ValueError, OSError) as error:
       return programs.Measured(types.Outcome.INFRASTRUCTURE, str(error))
+    if (memory_mb := self.options.memory_mb) is not None:
+      limits = dataclasses.replace(job.limits, memory_mb=memory_mb)
+      job = dataclasses.replace(job, limits=limits)
     return programs.read(self._executed(job, call.deadline))
 
   def _executed(self, job: types.Job, deadline: Deadline) -> types.Execution:

@@ -245,5 +245,6 @@ def measure(
           f'task {prepared.spec.name}: {name or "the starter"}: {reason}'
         )
       scores.append(score)
-    out.append(measure_lib.Measured(name, *scores, execution.exec_s))
+    valid, private = scores
+    out.append(measure_lib.Measured(name, valid, private, execution.exec_s))
   return out
