@@ -27,8 +27,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxagent import records
+from jaxagent.graders import speed
 from jaxagent.rewards import ml_agent
-from jaxagent.types import NoReward
+from jaxagent.types import NoReward, Record
 
 _TOLERANCE = 1e-9
 _VALIDATION = 'validation'  # folder of what RL's validations drew
@@ -165,6 +166,8 @@ def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
   except Exception as error:  # noqa: BLE001 - a recipe's own reward may raise
     yield f'no reward can be derived: {type(error).__name__}: {error}'
     return
+  if problem := _measured_problem(record):
+    yield problem
   given = step['reward']
   if isinstance(derived, NoReward):
     same, what = given is None, f'no reward ({derived.value})'
@@ -176,6 +179,19 @@ def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
     same = _is_number(given) and abs(derived - given) <= _TOLERANCE
   if not same:
     yield f'reward given {given!r}, derived {what}'
+
+
+def _measured_problem(record: Record) -> str:
+  """Returns how a score differs from the seconds recorded with it; '' if it follows."""
+  if not record.measured or record.score_after is None:
+    return ''
+  try:
+    derived = speed.measured_score(record.measured)
+  except ValueError as error:
+    return f'no score can be derived from its measurement: {error}'
+  if abs(derived - record.score_after) <= _TOLERANCE:
+    return ''
+  return f'score given {record.score_after!r}, measured {derived!r}'
 
 
 def _is_number(value: Any) -> bool:

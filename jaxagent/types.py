@@ -299,6 +299,8 @@ class Record:
   action, args, entries: what was read in it, where a response has such parts.
   valid_action: the response could be acted on.
   score_before, score_after: on the validation split; None where nothing was graded.
+  measured: of a program that was handed over, {program_s, reference_s}: CPU seconds
+    of each round, from which score_after follows; {} of everything else.
   diff: unified diff of the program that it changed.
   undone: the change was taken back because its run failed.
   observation: what the policy is shown of it.
@@ -330,6 +332,7 @@ class Record:
   entries: Mapping[str, str] = optional_mapping()
   score_before: float | None = optional(None)
   undone: bool = optional(False)
+  measured: Mapping[str, Any] = optional_mapping()
   timestamp: float | None = optional(None)
 
   @property
@@ -570,7 +573,7 @@ class TaskDetails:
   papers: paper -> train | evaluate | both.
   id_column, targets: columns of answers and submission; '' and () where the grader
     has them or there are none.
-  submission_format: csv | jsonl | npy | npz.
+  submission_format: csv | jsonl | npy | npz | py; the last is a program, which is run.
   submission_mb: MB of a submission at most, unpacked where it is an archive.
   sample: path of the sample submission in the public data; '' for the usual name.
   gpus: GPUs of one execution.
@@ -592,6 +595,11 @@ class TaskDetails:
   standin_mb: float = 0.0
   variants: dict[str, Scale] = dataclasses.field(default_factory=dict)
   board: HumanBoard | None = None
+
+  @property
+  def is_program(self) -> bool:
+    """Whether what is handed over is a program, measured in a second job."""
+    return self.submission_format == 'py'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -132,7 +132,7 @@ MAY_IMPORT = {
   'analysis': {'types', 'records', 'envs', 'traces', 'graders'},
   'traces': {'types', 'records', 'files', 'envs'},
   'report': {'types', 'records', 'metrics', 'analysis'},
-  'audit': {'types', 'records', 'rewards'},
+  'audit': {'types', 'records', 'rewards', 'graders'},
   'why': {'rollout'},
   'tasks': {'types', 'clock', 'files', 'sandbox', 'envs', 'graders'},
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
-from jaxagent.envs import failures, workspace
+from jaxagent.envs import failures, programs, workspace
 from jaxagent.envs.snapshots import Snapshots
 
 # Of what is left of a trajectory's time: an execution that begins has so much.
@@ -24,6 +24,7 @@ class Run:
   """A graded execution.
 
   passed: of `grading.CHECKS`, those that the submission stood, in order.
+  measured: CPU seconds of a program that was handed over, as of `types.Record`.
   """
 
   outcome: types.Outcome
@@ -31,6 +32,18 @@ class Run:
   execution: types.Execution
   message: str
   passed: int = 0
+  measured: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Graded:
+  """Score of a submission, None unless outcome is OK; the rest as of `Run`."""
+
+  score: float | None
+  outcome: types.Outcome
+  reason: str
+  passed: int = 0
+  measured: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class StartError(RuntimeError):
@@ -220,15 +233,7 @@ class ScriptRunner:
     )
     with self._lock:
       self.executions += 1
-    try:
-      execution = self._submit(job, call.deadline).result()
-    except Exception as error:  # the pool itself failed, not the script
-      execution = types.Execution(
-        job_id=call.job_id,
-        outcome=types.Outcome.INFRASTRUCTURE,
-        tier='',
-        message=f'{type(error).__name__}: {error}',
-      )
+    execution = self._executed(job, call.deadline)
     if execution.outcome is not types.Outcome.OK:
       return Run(execution.outcome, None, execution, execution.message)
     if not outputs.graded:
@@ -241,16 +246,71 @@ class ScriptRunner:
         execution,
         f'the script wrote no {spec.submission}',
       )
-    grade = self.grader.grade(
-      task, submission, call.split, own_work=outputs.own_work
-    )
+    left = dataclasses.replace(call, most_s=call.most_s - execution.exec_s)
+    grade = self.grade(task, submission, left, own_work=outputs.own_work)
     score, outcome, reason = grade.score, grade.outcome, grade.reason
     if outcome is types.Outcome.OK and (
       score is None or not math.isfinite(score)
     ):
       score, outcome = None, types.Outcome.INVALID_SUBMISSION
       reason = reason or 'the score is not a finite number'
-    return Run(outcome, score, execution, reason or '', grade.passed)
+    return Run(
+      outcome, score, execution, reason or '', grade.passed, grade.measured
+    )
+
+  def grade(
+    self,
+    task: str,
+    submission: bytes,
+    call: Call = Call(),
+    *,
+    own_work: bool = False,
+  ) -> Graded:
+    """Grades a submission on `call.split`; a program is run for it.
+
+    call: names the job that runs a program, and limits it.
+    own_work: a copy of the sample submission is refused.
+    """
+    measured: Mapping[str, Any] = {}
+    spec = self.task(task).spec
+    if programs.is_one(spec):
+      found = self._measured(task, submission, call)
+      if found.outcome is not types.Outcome.OK:
+        return Graded(None, found.outcome, found.reason)
+      submission, measured = found.data, found.seconds
+    grade = self.grader.grade(task, submission, call.split, own_work=own_work)
+    return Graded(
+      grade.score, grade.outcome, grade.reason, grade.passed, measured
+    )
+
+  def _measured(
+    self, task: str, program: bytes, call: Call
+  ) -> programs.Measured:
+    """Runs a program beside the reference, in a job of its own."""
+    prepared = self.task(task)
+    if why := programs.too_large(prepared.spec, program):
+      return programs.Measured(types.Outcome.INVALID_SUBMISSION, why)
+    try:
+      job = programs.second_job(
+        prepared, program, call.split, call.job_id, call.most_s
+      )
+    except (ValueError, OSError) as error:
+      return programs.Measured(types.Outcome.INFRASTRUCTURE, str(error))
+    if (memory_mb := self.options.memory_mb) is not None:
+      limits = dataclasses.replace(job.limits, memory_mb=memory_mb)
+      job = dataclasses.replace(job, limits=limits)
+    return programs.read(self._executed(job, call.deadline))
+
+  def _executed(self, job: types.Job, deadline: Deadline) -> types.Execution:
+    try:
+      return self._submit(job, deadline).result()
+    except Exception as error:  # the pool itself failed, not the script
+      return types.Execution(
+        job_id=job.job_id,
+        outcome=types.Outcome.INFRASTRUCTURE,
+        tier='',
+        message=f'{type(error).__name__}: {error}',
+      )
 
   def _submit(self, job: types.Job, deadline: Deadline):
     if deadline == NO_DEADLINE:

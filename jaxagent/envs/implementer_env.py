@@ -170,7 +170,13 @@ class ImplementerEnvironment:
     exec_s = max(run.execution.exec_s, FLOOR_S)
     observation = self._observation(state, run) + carried.told(lost)
     step = PastTurn(
-      program.kind, text, observation, run.outcome, run.score, exec_s
+      program.kind,
+      text,
+      observation,
+      run.outcome,
+      run.score,
+      exec_s,
+      run.measured,
     )
     execution = run.execution
     effect = Effect(
@@ -188,7 +194,8 @@ class ImplementerEnvironment:
       return told
     name = task.spec.submission
     data = run.execution.collected[name]
-    grade = self.runner.grader.grade(state.task, data, 'private', own_work=True)
+    call = Call('private', job_id=run.execution.job_id)
+    grade = self.runner.grade(state.task, data, call, own_work=True)
     if grade.outcome.is_infrastructure:
       return types.Executed(grade.outcome, exec_s, message=grade.reason)
     return dataclasses.replace(told, kept={'private': grade.score})

@@ -50,6 +50,7 @@ class PastTurn:
   outcome: of the run; OK where nothing ran.
   score: on the validation rows, of a submission that this very step wrote.
   exec_s: seconds of the execution clock; 0 where nothing ran.
+  measured: CPU seconds of a program that was handed over, as of `types.Record`.
   """
 
   kind: str
@@ -58,6 +59,7 @@ class PastTurn:
   outcome: types.Outcome = types.Outcome.OK
   score: float | None = None
   exec_s: float = 0.0
+  measured: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,6 +232,8 @@ def _plain(value: Any) -> dict[str, Any]:
   plain = dataclasses.asdict(value)
   if 'outcome' in plain:
     plain['outcome'] = value.outcome.value
+  if not plain.get('measured', True):
+    del plain['measured']  # states of other tasks keep their names
   return plain
 
 

@@ -29,10 +29,13 @@ def model_line(script: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def step_names(script: str) -> tuple[str, ...]:
-  """Class names of the pipeline's steps, () where it cannot be read."""
+  """Class names of the pipeline's steps, () where it cannot be read.
+
+  Of a script without a model line, the names of its functions.
+  """
   line = model_line(script)
   if not line:
-    return ()
+    return _functions(script)
   value = syntax.parse(line).body[0].value
   if not isinstance(value, ast.Call):
     return ()
@@ -42,3 +45,11 @@ def step_names(script: str) -> tuple[str, ...]:
   return tuple(
     getattr(c.func, 'id', getattr(c.func, 'attr', '')) for c in calls
   )
+
+
+def _functions(script: str) -> tuple[str, ...]:
+  try:
+    body = syntax.parse(script).body
+  except syntax.PARSE_ERRORS:
+    return ()
+  return tuple(node.name for node in body if isinstance(node, ast.FunctionDef))

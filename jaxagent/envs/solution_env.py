@@ -149,6 +149,7 @@ class SolutionEnvironment:
       diff=_diff(before, code),
       valid_action=solution is not None,
       score_after=run.score if run else None,
+      measured=run.measured if run else {},
       higher_is_better=spec.higher_is_better,
       scale=self.scale,
       start=spec.m_init,

@@ -58,6 +58,7 @@ class StepResult:
   message: one line for people.
   undone: the edit is not in `state`, for its run failed.
   thoughts: role -> what its model thought that had a part in the step.
+  measured: CPU seconds of a program that was handed over, as of `types.Record`.
   """
 
   outcome: types.Outcome
@@ -76,6 +77,7 @@ class StepResult:
   entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
   undone: bool = False
   thoughts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  measured: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def done(self) -> bool:
@@ -314,6 +316,7 @@ class StepEnvironment(ScriptRunner):
       diff=effect.diff,
       message=next(iter(lines), '')[:160],
       undone=effect.undone,
+      measured=effect.run.measured if effect.run else {},
     )
 
   def _next(

@@ -34,10 +34,13 @@ METRICS: Mapping[str, bool] = {
   'rmse': False,
   'mae': False,
 }
+# The metric of programs that were measured in the sandbox (`speed`).
+SPEED = 'speed'
 
 __all__ = [
   'METRICS',
   'MODES',
+  'SPEED',
   'Grade',
   'Scope',
   'grade_arrays',
@@ -96,6 +99,10 @@ def grader(name: str, scope: Scope = Scope()) -> Competition:
 
   if name in METRICS:
     return plain.competition(name, scope.id_column, scope.targets)
+  if name == SPEED:
+    from jaxagent.graders import speed
+
+    return speed.COMPETITION
   if name not in COMPETITIONS:
     raise ValueError(
       f'Unknown competition {name!r}; choose one of: {", ".join(names())}.'
@@ -106,7 +113,7 @@ def grader(name: str, scope: Scope = Scope()) -> Competition:
 def _entry(name: str, mode: str, scope: Scope) -> Competition:
   if mode not in MODES:
     raise ValueError(f'Unknown mode {mode!r}; choose one of: {MODES}.')
-  if name in METRICS and mode != 'strict':
+  if name in (*METRICS, SPEED) and mode != 'strict':
     raise ValueError(
       f'{name} is the metric of no competition that {mode} could be equal to; '
       'choose the mode strict.'

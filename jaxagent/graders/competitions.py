@@ -28,8 +28,8 @@ class Competition:
     'distribution' (probabilities whose row sums to one), 'non_negative',
     'integer', 'boolean', 'text' (not empty) or 'optional_text' (an empty
     cell is an empty answer: an empty mask, no words selected). Of arrays:
-    'pointer' (whole numbers from 0 to the last axis) or 'weight' (rows of
-    probabilities).
+    'pointer' (whole numbers from 0 to the last axis), 'weight' (rows of
+    probabilities) or 'measured' (of a program, see `speed`).
   optional: columns that may be there and are ignored.
   strict_score: replaces `score` in strict mode where that has a quirk which
     survives alignment.

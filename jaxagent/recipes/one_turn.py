@@ -155,6 +155,7 @@ class OneTurn(TrainedPolicy):
       'task': task,
       'outcome': run.outcome,
       'score_after': run.score,
+      'measured': run.measured,
       'observation': truncate(execution.output, MAX_OUTPUT_CHARS),
       'exec_s': execution.exec_s,
       'queue_s': execution.queue_s,

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from jaxagent import types
 from jaxagent.data import records as record_data
-from jaxagent.envs import parser, workspace
-from jaxagent.envs.execution import StartError, reason_of, state_id
+from jaxagent.envs import parser, programs, workspace
+from jaxagent.envs.execution import Call, StartError, reason_of, state_id
 from jaxagent.errors import UserError
 from jaxagent.metrics import ProgressBar
 from jaxagent.runtime import kept
 
 if TYPE_CHECKING:
-  from jaxagent.envs.execution import Run
+  from jaxagent.envs.execution import Graded, Run
+  from jaxagent.envs.grading import GradeResult
   from jaxagent.envs.step_env import StepResult
   from jaxagent.runtime.context import RunContext
 
@@ -89,7 +90,13 @@ def private_score(
   name = context.spec(task).submission
   if execution is None or name not in execution.collected:
     return None
-  grade = context.grader.grade(task, execution.collected[name], split='private')
+  data = execution.collected[name]
+  grade: Graded | GradeResult
+  if programs.is_one(context.spec(task)):  # runs it on the private inputs
+    call = Call(split='private', job_id=execution.job_id)
+    grade = context.env.grade(task, data, call)
+  else:
+    grade = context.grader.grade(task, data, split='private')
   if grade.outcome.is_infrastructure:
     raise GradingError(
       f'{grade.outcome.value}: no private score: {grade.reason}'

@@ -3,7 +3,8 @@
 It reads an instruction in plain English, clause by clause, finds the verb,
 the scikit-learn classes and the parameters that it names, and rewrites the
 `model = ...` line (and, for a few kinds, lines about the data and the
-prediction). What it cannot do it refuses, as an editor model would fail; it
+prediction). Of a program without such a line it writes functions anew that it knows
+(`functions`). What it cannot do it refuses, as an editor model would fail; it
 does not check whether the result will run.
 """
 
@@ -21,6 +22,7 @@ from jaxagent.stand_ins import (
   catalogue,
   data_edits,
   ensembles,
+  functions,
   phrasing,
   pipeline,
   words,
@@ -37,16 +39,19 @@ class ScriptedEditor:
     """Returns the rewritten script; raises EditRefused."""
     if len(instruction) > 4000:
       raise EditRefused('the instruction is too long')
-    target = pipeline.Script(script)
     # `1.` of an enumeration and the like carry nothing.
     text = re.sub(r'\s+', ' ', instruction).strip().rstrip('.')
     text = re.sub(r'(^|[.;:]\s)\d+[.)]\s(?=[A-Za-z])', r'\1', text)
     clauses = [c for c in words.clauses_of(text) if c.strip()]
     if not clauses:
       raise EditRefused('the instruction is empty')
-    for clause in clauses:
-      self._carry_out(target, clause.strip())
-    result = target.render()
+    if functions.knows(script):
+      result = functions.edited(script, clauses)
+    else:
+      target = pipeline.Script(script)
+      for clause in clauses:
+        self._carry_out(target, clause.strip())
+      result = target.render()
     try:
       syntax.parse(result)
     except syntax.PARSE_ERRORS as error:

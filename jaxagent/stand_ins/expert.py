@@ -52,6 +52,8 @@ _THOUGHT = {
   'ensemble': ('Several models may do better.', 'I combine models.'),
   'data': ('I work on the data.', 'The data may need care.'),
   'combo': ('Two changes may do more.', 'I change two steps.'),
+  'function': ('Another way may be faster.', 'I write this function anew.'),
+  'constant': ('This value may be better.', 'I change a constant.'),
   'impossible': ('This idea may help.', 'I try a new idea.'),
   'idea': ('I follow the idea given.', 'I try the proposed idea.'),
   'look': ('I look first.', 'I want to see more before I edit.'),

@@ -46,6 +46,11 @@ _WHY: Mapping[str, tuple[str, ...]] = {
   'ensemble': ('Several models may do better.', 'Their errors differ.'),
   'data': ('The data may need care.', 'The target needs care.'),
   'combo': ('Two changes may do more.', 'Both steps limit it.'),
+  'function': (
+    'Another way may be faster.',
+    'Most of the time is spent there.',
+  ),
+  'constant': ('This value may be better.', 'It decides on the time.'),
 }
 MAX_TRIED, MAX_TRIED_CHARS, MAX_MODEL_CHARS = 4, 60, 160
 

@@ -48,6 +48,12 @@ PHRASES = {
   'ensemble': ('{x}',),
   'data': ('{x}',),
   'combo': ('{x}',),
+  'function': (
+    'Compute {f} with {x}',
+    'Rewrite {f} with {x}',
+    'Let {f} use {x}',
+  ),
+  'constant': ('Set {f} to {x}', 'Change {f} to {x}'),
   'impossible': ('{x}',),
 }
 
@@ -528,9 +534,78 @@ def _combos(first: list[Move], second: list[Move], lead: str) -> list[Move]:
   ]
 
 
+def _function(name: str, rows: str) -> list[Move]:
+  """Rows `worth | way [| low to high]`: the numbers that `{n}` stands for."""
+  moves = []
+  for row in rows.strip().splitlines():
+    worth, way, *numbers = row.strip().split(' | ')
+    low, high = map(int, numbers[0].split(' to ')) if numbers else (0, 0)
+    for n in range(low, high + 1):
+      fill = ('f', name), ('x', way.replace('{n}', str(n)))
+      moves.append(Move('function', fill, float(worth), (name,)))
+  return moves
+
+
+# Ways of `functions.WAYS`.
+_PROGRAMS = (
+  _function(
+    'convolve',
+    """
+0.5 | a product for each position
+0.8 | a product for each cell of the filters
+0.7 | sliding windows, summed by einsum
+0.8 | sliding windows, summed by tensordot
+0.9 | one product of matrices
+0.4 | Fourier transforms
+0.2 | nested lists
+0.6 | blocks of {n} images | 1 to 14
+0.5 | blocks of {n} rows | 1 to 26
+""",
+  )
+  + _function(
+    'attend',
+    """
+0.6 | a loop over the heads alone
+0.4 | a loop over the positions alone
+0.7 | sums by einsum
+0.8 | products of all heads at once
+0.5 | blocks of {n} positions | 1 to 48
+""",
+  )
+  + _function('generate', '0.9 | a cache of keys and values')
+)
+_PRECISIONS = [
+  Move('constant', (('f', 'DTYPE'), ('x', f'np.{name}')), worth, (function,))
+  for name, worth in (('float32', 0.6), ('float64', 0.4), ('float16', 0.1))
+  for function in ('convolve', 'attend')
+]
+
+
+def _program_moves() -> tuple[Move, ...]:
+  """Moves for programs whose speed counts: each way alone, and in a precision."""
+  both = [
+    Move(
+      'combo',
+      (('x', f'{way.say()}, then {_lower(precision.say())}'),),
+      min(way.worth, precision.worth),
+      way.needs,
+    )
+    for way in _PROGRAMS
+    for precision in _PRECISIONS
+    if precision.needs == way.needs
+  ]
+  return tuple(_PROGRAMS + _PRECISIONS + both + _IMPOSSIBLE)
+
+
+def _lower(text: str) -> str:
+  return text[0].lower() + text[1:]
+
+
 @functools.cache
 def moves_for(kind: str, modality: str) -> tuple[Move, ...]:
   """All moves for a kind of task, impossible ones included."""
+  if kind == 'speed':
+    return _program_moves()
   side = 'classification' if kind == 'classification' else 'regression'
   own: list[Move] = []
   if modality == 'text':

@@ -7,9 +7,10 @@ import contextlib
 import pathlib
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from jaxagent.envs import programs
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.grading.grade_process import WorkerDied
@@ -20,7 +21,7 @@ from jaxagent.files import disk
 from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import BackendError, TierError
 from jaxagent.tasks import check as check_lib
-from jaxagent.tasks import check_published, template
+from jaxagent.tasks import check_programs, check_published, template
 from jaxagent.tasks import measure as measure_lib
 
 
@@ -167,6 +168,15 @@ def _shown(value: Any) -> str:
   return number(value) if isinstance(value, float) else str(value or '-')
 
 
+def _check_of(task: task_lib.PreparedTask) -> Callable[..., check_lib.Report]:
+  """Returns the checks of a task's kind."""
+  if programs.is_one(task.spec):
+    return check_programs.check_task
+  if task.spec.version == 2 and not task_lib.has_eval(task.spec):
+    return check_published.check_task
+  return check_lib.check_task
+
+
 def command_check(args: argparse.Namespace) -> int:
   prepared = {spec.name: prepare(spec, args) for spec in chosen_own(args)}
   rows = [('name ok data ' + ' '.join(COLUMNS)).split()]
@@ -180,9 +190,7 @@ def command_check(args: argparse.Namespace) -> int:
       runs = runs_at(levels, args, prepared, stack)
     run = runs.pop(next(iter(runs))) if runs else None
     for name, task in prepared.items():
-      is_published = task.spec.version == 2 and not task_lib.has_eval(task.spec)
-      lib = check_published if is_published else check_lib
-      report = lib.check_task(task, grader, run, runs)
+      report = _check_of(task)(task, grader, run, runs)
       reports.append(report)
       state = 'failed' if report.failures else 'ok'
       print(f'{name}: {state}', file=sys.stderr, flush=True)
@@ -201,8 +209,14 @@ def command_check(args: argparse.Namespace) -> int:
 def command_measure(args: argparse.Namespace) -> int:
   for spec in chosen_own(args):
     prepared = prepare(spec, args)
-    with Grader({spec.name: prepared}) as grader:
-      results = measure_lib.measure(prepared, grader, search=args.search)
+    with contextlib.ExitStack() as stack:
+      grader = stack.enter_context(Grader({spec.name: prepared}))
+      if programs.is_one(spec):  # runs where submissions run
+        level = cpu_levels.DEFAULT
+        run = runs_at([level], args, {spec.name: prepared}, stack)[level]
+        results = check_programs.measure(prepared, grader, run)
+      else:
+        results = measure_lib.measure(prepared, grader, search=args.search)
     for item in results[:6]:
       print(
         f'{spec.name}: valid {item.valid:.5f} private {item.private:.5f} '
@@ -273,9 +287,10 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument('--all', action='store_true')
     _add_data(sub)
     sub.set_defaults(call=call)
+    if name != 'prepare':
+      sub.add_argument('--min_tier', default='T2')
     if name == 'check':
       sub.add_argument('--no_run', action='store_true')
-      sub.add_argument('--min_tier', default='T2')
       sub.add_argument(
         '--cpu_level',
         choices=cpu_levels.LEVELS,

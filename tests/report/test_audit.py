@@ -242,3 +242,29 @@ def test_damaged_lines_are_named(tmp_path, line):
   path.write_text(line + '\n')
   found = audit.audit(tmp_path)
   assert found['differences'][0]['where'].endswith('update_000001.jsonl:1')
+
+
+def test_score_of_a_program_is_derived_from_its_recorded_seconds(tmp_path):
+  times = {'program_s': [0.4, 0.8, 0.2], 'reference_s': [0.1, 0.1, 9.0]}
+  gain = 1 / (1 + math.exp(-(-100 / 3) * (2.0 - 2.05)))
+  true = _record(
+    0,
+    score_before=2.05,
+    score_after=2.0,  # log2(0.4 / 0.1)
+    alpha=-100 / 3,
+    reward=gain,
+    measured=times,
+  )
+  assert audit.audit(_write(tmp_path / 'a', [true]))['differences'] == []
+  faster = {**times, 'program_s': [0.1, 0.1, 0.1]}
+  for number, (measured, reason) in enumerate(
+    [
+      (faster, 'score given 2.0, measured 0.0'),
+      ({**times, 'reference_s': [0.0]}, 'no score can be derived'),
+      ({'program_s': 3}, 'no score can be derived'),
+      ({**times, 'program_s': [None]}, 'no score can be derived'),
+    ]
+  ):
+    path = _write(tmp_path / str(number), [true | {'measured': measured}])
+    (found,) = audit.audit(path)['differences']
+    assert reason in found['problem']

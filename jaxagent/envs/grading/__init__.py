@@ -31,6 +31,7 @@ HARD_MAX_BYTES = 64 * 1024 * 1024
 # Of a task of version 2: what every process takes, and what its answers take.
 _BASE_MB, _MB_PER_MB = 4096, 40
 _BASE_S, _S_PER_MB = 20.0, 0.5
+_MEASURED_BYTES = 1_000_000  # of a measured program, beyond twice its answers
 _GRACE_S = 10.0  # beyond what the process itself keeps to
 _STATUS = {
   'ok': Outcome.OK,
@@ -101,8 +102,11 @@ def _competition(task: PreparedTask) -> dict[str, Any]:
     'grader': task.spec.metric,
     'answers': str(answers),
     'sample': str(sample),
-    'format': details.submission_format,
-    'max_bytes': int(details.submission_mb * 1e6),
+    # Of a program, what it wrote and took (`envs.programs`).
+    'format': 'npz' if details.is_program else details.submission_format,
+    'max_bytes': 2 * answers.stat().st_size + _MEASURED_BYTES
+    if details.is_program
+    else int(details.submission_mb * 1e6),
     'id': details.id_column,
     'targets': list(details.targets),
   }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import yaml
 
 from jaxagent import graders
@@ -28,10 +30,12 @@ from jaxagent.types import Scale, TaskDetails, TaskSpec
 
 SCALE_FILE = 'scale.json'
 NOTES_FILE = 'notes.json'
+# Of a program, in `private`: arrays with a row for each hidden round.
+INPUTS = 'inputs.npz'
 _HALF = ('.part', '.partial', '.crdownload', '.download', '.incomplete')
 _LFS_POINTER = b'version https://git-lfs'
 _POINTER_BYTES = 1024  # more than any pointer has
-_SAMPLE = re.compile(r'sample_?submission\w*\.(csv|jsonl|npy|npz)', re.I)
+_SAMPLE = re.compile(r'sample_?submission\w*\.(csv|jsonl|npy|npz|py)', re.I)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,9 +230,8 @@ def check_space(
 def answers_file(spec: TaskSpec, private: pathlib.Path) -> pathlib.Path:
   """Returns the path of the answers: a table, or arrays."""
   form = 'csv' if spec.details is None else spec.details.submission_format
-  return private / (
-    'answers.npz' if form in task_yaml2.ARRAYS else 'answers.csv'
-  )
+  arrays = (*task_yaml2.ARRAYS, task_yaml2.PROGRAM)
+  return private / ('answers.npz' if form in arrays else 'answers.csv')
 
 
 def sample_file(spec: TaskSpec, public: pathlib.Path) -> pathlib.Path | None:
@@ -252,6 +255,37 @@ def check_prepared(spec: TaskSpec, target: pathlib.Path) -> None:
   """
   check_written(spec, target)
   read_answers(spec, target / 'private')
+  if details_of(spec).is_program:
+    _check_rounds(spec, target / 'private')
+
+
+def _check_rounds(spec: TaskSpec, private: pathlib.Path) -> None:
+  """Raises ValueError where a program's inputs and answers do not belong together."""
+  with np.load(private / INPUTS) as given:
+    inputs = {name: len(given[name]) for name in given.files}
+  with np.load(private / 'answers.npz') as given:
+    answers = {
+      name: len(given[name]) if name in given.files else -1
+      for name in ('output', 'tolerance', 'split')
+    }
+  if len({*inputs.values(), *answers.values()}) != 1 or not inputs:
+    raise ValueError(
+      f'task {spec.name}: private/{INPUTS} and private/answers.npz have rounds '
+      f'{inputs} and {answers}; each array must have a row a round.'
+    )
+
+
+def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+  """Writes arrays as a `.npz` file, the same bytes for the same arrays."""
+  out = io.BytesIO()
+  with zipfile.ZipFile(out, 'w') as archive:
+    for name, array in arrays.items():
+      member = io.BytesIO()
+      np.lib.format.write_array(
+        member, np.asanyarray(array), allow_pickle=False
+      )
+      archive.writestr(zipfile.ZipInfo(f'{name}.npy'), member.getvalue())
+  return out.getvalue()
 
 
 def read_answers(spec: TaskSpec, private: pathlib.Path) -> Loaded:
@@ -293,8 +327,9 @@ def _check_answer_columns(spec: TaskSpec, name: str, answers: Loaded) -> None:
 def check_written(spec: TaskSpec, target: pathlib.Path) -> None:
   """Raises ValueError where prepare.py left out the answers or the sample."""
   path = answers_file(spec, target / 'private')
-  missing = [] if path.is_file() else [f'private/{path.name}']
   details = details_of(spec)
+  wanted = [path, path.with_name(INPUTS)] if details.is_program else [path]
+  missing = [f'private/{p.name}' for p in wanted if not p.is_file()]
   if sample_file(spec, target / 'public') is None:
     missing.append(
       f'public/{details.sample or f"sample_submission.{details.submission_format}"}'

@@ -48,8 +48,9 @@ OPTIONAL_KEYS = (
 )
 ROLES = ('train', 'evaluate', 'both')
 SOURCES = ('mlebench', 'mlagentbench', 'made')
-FORMATS = ('csv', 'jsonl', 'npy', 'npz')
+FORMATS = ('csv', 'jsonl', 'npy', 'npz', 'py')
 ARRAYS = ('npy', 'npz')
+PROGRAM = 'py'  # of kind `speed`
 # Of the data of a task. The scales of `full` are measured when it is prepared.
 VARIANTS = ('standin', 'mlebench', 'raw')
 SCALE_KEYS = (
@@ -262,11 +263,18 @@ def _check_grader(
   """
   metric = record['metric']
   known = graders.names()
-  if metric not in known and metric not in graders.METRICS:
+  if metric not in (*known, *graders.METRICS, graders.SPEED):
     raise ValueError(
       f'{where}: metric={metric!r} is unknown; choose one of '
-      f'{", ".join([*graders.METRICS, *known])}.'
+      f'{", ".join([*graders.METRICS, graders.SPEED, *known])}.'
     )
+  speed = (
+    record['kind'] == 'speed',
+    metric == graders.SPEED,
+    form == PROGRAM,
+  )
+  if any(speed):
+    return _check_program(where, record, all(speed), own)
   if own and metric in known:
     raise ValueError(
       f'{where}: metric={metric!r} has a grader, and scripts/eval.py is another; '
@@ -304,6 +312,38 @@ def _check_grader(
       f'{where}: submission.format={form!r}, but {metric} grades '
       f'{" or ".join(forms)}.'
     )
+
+
+def _check_program(
+  where: str, record: Mapping[str, Any], whole: bool, own: bool
+) -> None:
+  """Raises ValueError where a task that hands over a program asks for more.
+
+  whole: kind, metric and format say all three that it does.
+  own: the folder has a scripts/eval.py.
+  """
+  if not whole:
+    raise ValueError(
+      f'{where}: a program is handed over where kind is speed, metric is '
+      f'{graders.SPEED} and submission.format is {PROGRAM}; write all three or none.'
+    )
+  for key in ('id', 'targets'):
+    if record.get(key):
+      raise ValueError(
+        f'{where}: {key}={record[key]!r}, but a program has no columns; leave it out.'
+      )
+  if own:
+    raise ValueError(
+      f'{where}: a program is measured beside the reference solution, and '
+      'scripts/eval.py would be another grader; remove it.'
+    )
+  limits = record['limits']
+  if isinstance(limits, dict) and limits.get('gpus'):
+    raise ValueError(
+      f'{where}: limits.gpus={limits["gpus"]!r}, but programs are measured on a CPU '
+      'alone; set it to 0.'
+    )
+  task_yaml.check_higher(where, record, False)
 
 
 def _details(

@@ -171,6 +171,7 @@ class ArmEvaluation(Evaluation):
         response=step.text,
         observation=step.observation,
         score_after=step.score,
+        measured=step.measured,
         valid_action=step.kind != 'invalid',
         family=family,
         idea_type=kind,

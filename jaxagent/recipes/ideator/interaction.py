@@ -464,6 +464,7 @@ class Ideas:
       exec_s=result.exec_s,
       no_op=no_op,
       score_after=step.score,
+      measured=step.measured,
       diff=_diff(present, program),
       observation=step.observation,
       tier=effect.tier,

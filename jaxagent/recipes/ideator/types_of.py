@@ -39,6 +39,8 @@ FAMILIES: Mapping[str, str] = {
   'estimator': 'Model Architecture',
   'ensemble': 'Model Architecture',
   'combo': 'Model Architecture',
+  'function': 'Others',
+  'constant': 'Hyperparameter Tuning',
   'wrap': 'Model Training',
   'scale': 'Feature Engineering',
   'add': 'Feature Engineering',

@@ -129,6 +129,7 @@ def record_of(
     undone=result.undone,
     score_before=result.score_before,
     score_after=result.score,
+    measured=result.measured,
     alpha=spec.alpha if spec.has_scale else None,
     diff=result.diff,
     observation=result.observation,

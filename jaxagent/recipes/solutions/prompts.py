@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxagent.envs import solution
+from jaxagent.envs import programs, solution
 from jaxagent.envs.solution import Previous, Task
 from jaxagent.errors import UserError
 from jaxagent.stand_ins import programmer
 from jaxagent.stand_ins.programmer import Design
 from jaxagent.training import sft
 from jaxagent.training.policy import PolicySampler
+from jaxagent.types import TaskSpec
 
 if TYPE_CHECKING:
   from jaxagent.runtime.context import RunContext
@@ -36,7 +37,9 @@ class Prompts:
     self._style, self._fits = context.config.rollout.prompt_style, fits
     self._tasks = {
       name: solution.describe(
-        context.spec(name), context.prepared[name].public_dir
+        context.spec(name),
+        context.prepared[name].public_dir,
+        sample=_sample(context.spec(name)),
       )
       for name in context.heldin + context.heldout
     }
@@ -87,6 +90,13 @@ def written(context: RunContext) -> list[tuple[Task, str]]:
   scratch, for each held-in task in turn; they depend on the seed alone.
   """
   config = context.config
+  handed_over = [t for t in context.heldin if programs.is_one(context.spec(t))]
+  if handed_over and config.solution.programs:
+    raise UserError(
+      f'config.tasks.heldin: {", ".join(handed_over)}: only a model can write a program '
+      'to be handed over, and the scripted programmer cannot; give '
+      '--config.solution.programs=0, or --config.sft.conversations with such programs.'
+    )
   author = programmer.ScriptedProgrammer()
   columns = {task: _columns(context, task) for task in context.heldin}
   pairs: list[tuple[Task, str]] = []
@@ -131,6 +141,11 @@ def rows(
       'learn from; raise it, or set --config.solution.programs=0.'
     )
   return made
+
+
+def _sample(spec: TaskSpec) -> str:
+  """Name of the sample submission that a prompt shows."""
+  return f'sample_submission.{"py" if programs.is_one(spec) else "csv"}'
 
 
 def _columns(context: RunContext, task: str) -> programmer.Columns:

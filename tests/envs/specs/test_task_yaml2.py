@@ -11,6 +11,7 @@ from jaxagent.envs import tasks as lib
 from jaxagent.envs.specs import task_yaml
 from jaxagent.graders import report
 from jaxagent.types import Scale
+from tests.envs import program_task
 from tests.tasks import published
 
 _TASKS = pathlib.Path(__file__).parents[3] / 'tasks'
@@ -197,3 +198,34 @@ def test_a_task_yaml_that_cannot_be_read_is_named(tmp_path, text):
   with pytest.raises(ValueError, match='task.yaml: not readable as YAML') as e:
     lib.load_task('pizza', tmp_path)
   assert '\n' not in str(e.value)
+
+
+def test_a_program_is_read_where_kind_metric_and_format_say_so(tmp_path):
+  program_task.write(tmp_path)
+  spec = lib.load_task('sums', tmp_path)
+  assert spec.details.is_program and spec.submission == 'submission.py'
+  assert not _load(tmp_path / 'other').details.is_program
+
+
+@pytest.mark.parametrize(
+  ('changes', 'reason'),
+  [
+    ({'kind': 'regression'}, 'write all three or none'),
+    ({'metric': 'rmse'}, 'write all three or none'),
+    ({'submission': {'path': 'a.npy', 'format': 'npy'}}, 'all three or none'),
+    ({'limits': {'gpus': 1}}, 'measured on a CPU alone'),
+    ({'targets': ['x']}, 'a program has no columns'),
+    ({'higher_is_better': True, 'variants': None}, 'higher_is_better'),
+  ],
+)
+def test_what_is_not_built_for_programs_is_refused(tmp_path, changes, reason):
+  program_task.write(tmp_path, **changes)
+  with pytest.raises(ValueError, match=reason):
+    lib.load_task('sums', tmp_path)
+
+
+def test_a_program_has_no_grader_of_its_own(tmp_path):
+  root = program_task.write(tmp_path)
+  (root / 'scripts/eval.py').write_text('def score(s, a):\n  return 1.0\n')
+  with pytest.raises(ValueError, match='another grader; remove it'):
+    lib.load_task('sums', tmp_path)

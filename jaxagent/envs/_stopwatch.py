@@ -1,0 +1,290 @@
+"""Measures a program beside a reference; run in the sandbox, as a job's script.
+
+Standard library only: it is handed over as text. `stopwatch.json` says what to run
+(`programs.second_job`). Both programs run as `python program.py input.npz output.npy`,
+in turn, each time in an empty folder and on an input that neither has had before.
+Inputs, reference and outputs are kept in the memory of this process, which others
+cannot read (PR_SET_DUMPABLE), and are files only while a program needs them. The
+seconds are those of wait4(2): no program writes them. Nothing that the program leaves
+behind is executed or parsed here.
+
+Leaves `measured.json`, {reason, program_s, reference_s}, and where no rule was broken
+`measured.npz`: the outputs' bytes as they are, and both lists of seconds. Exit status
+REFERENCE_FAILED: the reference did not run, before the program ever did.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import shutil
+import signal
+import stat
+import struct
+import sys
+import time
+import zipfile
+from collections.abc import Sequence
+
+REFERENCE_FAILED = 97
+# Wall seconds for each second of CPU time that a program may take.
+PATIENCE = 3.0
+_LEFTOVERS_S = 2.0
+_SLACK_BYTES = 1 << 20  # that a program may write to one file beyond its output
+_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+_FOLDER = 'run'
+
+
+class Failed(Exception):
+  """A program broke a rule; the message is one line for people."""
+
+
+def _read(name: str) -> bytes:
+  with open(name, 'rb') as file:
+    return file.read()
+
+
+def _clear() -> None:
+  """Empties the workspace, whatever has been left in it."""
+  for name in os.listdir('.'):
+    if not stat.S_ISDIR(os.lstat(name).st_mode):
+      os.unlink(name)
+      continue
+    os.chmod(name, 0o700)
+    for home, folders, _ in os.walk(name):
+      for folder in folders:
+        path = os.path.join(home, folder)
+        if not os.path.islink(path):
+          os.chmod(path, 0o700)
+    shutil.rmtree(name)
+
+
+def _forbid_processes() -> None:
+  """Lets this process and what it executes start no other, and no thread.
+
+  A process that is not waited for, or whose parent ignores SIGCHLD, is in no
+  account of CPU time.
+  """
+  resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+
+
+def processes_can_be_forbidden() -> bool:
+  """Whether the limit holds here; the kernel's own root is free of it."""
+  child = os.fork()
+  if child == 0:
+    code = 1
+    try:
+      _forbid_processes()
+      if os.fork() == 0:
+        os._exit(0)
+      os.wait()
+    except OSError:
+      code = 0
+    os._exit(code)
+  return os.waitpid(child, 0)[1] == 0
+
+
+class Stopwatch:
+  """Runs programs and keeps what they wrote and how long they took.
+
+  Args:
+    cpu_s: CPU seconds of one run of the program at most.
+    max_bytes: of an output.
+    wall: charges wall time where it is longer than CPU time: processes cannot be
+      forbidden here, so CPU time may be incomplete.
+  """
+
+  def __init__(self, cpu_s: float, max_bytes: int, wall: bool):
+    self.cpu_s, self.max_bytes, self.wall = cpu_s, max_bytes, wall
+    self._late = False
+
+  def run(
+    self, program: bytes, given: bytes, cpu_s: float
+  ) -> tuple[bytes, float]:
+    """Returns (content of output.npy, seconds) of one run. Raises Failed."""
+    _clear()
+    os.mkdir(_FOLDER, 0o700)
+    for name, data in (('program.py', program), ('input.npz', given)):
+      with open(f'{_FOLDER}/{name}', 'xb') as file:
+        file.write(data)
+    begun = time.monotonic()
+    child = os.fork()
+    if child == 0:
+      self._become_program(cpu_s)
+    status, usage = self._wait(child, cpu_s * PATIENCE)
+    seconds = time.monotonic() - begun
+    used = self._end_others(child) + usage.ru_utime + usage.ru_stime
+    if os.WIFSIGNALED(status):
+      number = os.WTERMSIG(status)
+      late = number == signal.SIGXCPU or used >= cpu_s or self._late
+      why = (
+        f'took longer than {cpu_s:g} s' if late else f'ended by signal {number}'
+      )
+      raise Failed(why)
+    if status:
+      raise Failed(f'ended with exit status {os.WEXITSTATUS(status)}')
+    return self._output(), max(used, seconds) if self.wall else used
+
+  def _become_program(self, cpu_s: float) -> None:
+    """Executes the program in this fork; does not return."""
+    try:
+      os.setsid()
+    except OSError:
+      pass  # then it is in this group, as at T1
+    try:
+      os.chdir(_FOLDER)
+      null = os.open(os.devnull, os.O_RDWR)
+      for stream in (0, 1, 2):
+        os.dup2(null, stream)
+      signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+      whole = int(cpu_s) + 1
+      resource.setrlimit(resource.RLIMIT_CPU, (whole, whole + 1))
+      most = self.max_bytes + _SLACK_BYTES
+      resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+      resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+      _forbid_processes()
+      command = [
+        sys.executable, '-s', '-P', '-B', 'program.py', 'input.npz', 'output.npy'
+      ]  # fmt: skip
+      os.execv(sys.executable, command)
+    finally:
+      os._exit(127)
+
+  def _wait(
+    self, child: int, wall_s: float
+  ) -> tuple[int, resource.struct_rusage]:
+    """Waits for one child, and kills it after `wall_s`."""
+    end, self._late = time.monotonic() + wall_s, False
+    while True:
+      pid, status, usage = os.wait4(child, os.WNOHANG)
+      if pid:
+        return status, usage
+      left = end - time.monotonic()
+      if left <= 0:
+        self._late = True
+        os.kill(child, signal.SIGKILL)
+        left = 1.0
+      signal.sigtimedwait({signal.SIGCHLD}, left)
+
+  def _end_others(self, child: int) -> float:
+    """Ends what a program has left running; returns its CPU seconds."""
+    used, end = 0.0, time.monotonic() + _LEFTOVERS_S
+    while True:
+      try:
+        os.killpg(child, signal.SIGKILL)
+      except OSError:
+        pass
+      try:
+        pid, _, usage = os.wait4(-1, os.WNOHANG)
+      except ChildProcessError:
+        return used
+      if pid:
+        used += usage.ru_utime + usage.ru_stime
+      elif time.monotonic() > end:
+        raise Failed('left processes running')
+      else:
+        time.sleep(0.002)
+
+  def _output(self) -> bytes:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+      file = os.open(f'{_FOLDER}/output.npy', flags)
+    except OSError:
+      raise Failed('wrote no output.npy') from None
+    with os.fdopen(file, 'rb') as stream:
+      found = os.fstat(file)
+      if not stat.S_ISREG(found.st_mode):
+        raise Failed('wrote an output.npy that is no regular file')
+      if found.st_size > self.max_bytes:
+        raise Failed(
+          f'wrote an output.npy of {found.st_size} bytes; at most {self.max_bytes}'
+        )
+      return stream.read(self.max_bytes)
+
+
+def _array(values: Sequence[float], kind: str) -> bytes:
+  """Writes a vector as a `.npy` file. kind: 'd' or 'q', as for `struct`."""
+  name = {'d': '<f8', 'q': '<i8'}[kind]
+  header = f"{{'descr': '{name}', 'fortran_order': False, 'shape': ({len(values)},), }}"
+  header += ' ' * (-(len(header) + 11) % 64) + '\n'
+  size = struct.pack('<H', len(header))
+  body = struct.pack(f'<{len(values)}{kind}', *values)
+  return b'\x93NUMPY\x01\x00' + size + header.encode() + body
+
+
+def measure(
+  watch: Stopwatch,
+  program: bytes,
+  reference: bytes,
+  inputs: Sequence[bytes],
+) -> tuple[list[bytes], dict[str, list[float]]]:
+  """Runs both on each input; returns the program's outputs, and seconds.
+
+  Raises Failed for what the program did.
+  """
+  outputs: list[bytes] = []
+  taken: dict[str, list[float]] = {'program_s': [], 'reference_s': []}
+  for number, given in enumerate(inputs):
+    try:
+      _, seconds = watch.run(reference, given, watch.cpu_s)
+    except Failed as error:
+      raise Failed(
+        f'round {number}: after the program had run, the reference {error}'
+      ) from None
+    taken['reference_s'].append(round(seconds, 6))
+    try:
+      output, seconds = watch.run(program, given, watch.cpu_s)
+    except Failed as error:
+      raise Failed(f'round {number}: the program {error}') from None
+    outputs.append(output)
+    taken['program_s'].append(round(seconds, 6))
+  return outputs, taken
+
+
+def _write(name: str, data: bytes) -> None:
+  with open(name, 'xb') as file:
+    file.write(data)
+
+
+def main() -> None:
+  plan = json.loads(_read('stopwatch.json'))
+  program, reference = _read(plan['program']), _read(plan['reference'])
+  inputs = [_read(name) for name in plan['inputs']]
+  libc = ctypes.CDLL(None, use_errno=True)
+  # Without these anything would run, and be believed.
+  for option, value in ((_PR_SET_DUMPABLE, 0), (_PR_SET_CHILD_SUBREAPER, 1)):
+    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0):
+      raise OSError(ctypes.get_errno(), f'prctl {option}')
+  signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+  watch = Stopwatch(
+    plan['cpu_s'], plan['max_bytes'], not processes_can_be_forbidden()
+  )
+  try:
+    watch.run(
+      reference, inputs[0], plan['cpu_s']
+    )  # and fills the disk's caches
+  except Failed as error:
+    print(f'the reference {error}', flush=True)
+    sys.exit(REFERENCE_FAILED)
+  said: dict[str, object] = {'reason': ''}
+  outputs: list[bytes] = []
+  try:
+    outputs, taken = measure(watch, program, reference, inputs)
+    said.update(taken)
+  except Failed as error:
+    said['reason'] = str(error)
+  _clear()
+  _write('measured.json', json.dumps(said).encode())
+  if not said['reason']:
+    with zipfile.ZipFile('measured.npz', 'x') as archive:
+      archive.writestr('round.npy', _array(plan['rounds'], 'q'))
+      for name, seconds in taken.items():
+        archive.writestr(f'{name}.npy', _array(seconds, 'd'))
+      for number, output in zip(plan['rounds'], outputs):
+        archive.writestr(f'output_{number}.npy', output)
+
+
+if __name__ == '__main__':
+  main()
