@@ -445,6 +445,13 @@ def opened(content: bytes | pathlib.Path) -> io.BytesIO:
   return io.BytesIO(content if isinstance(content, bytes) else _whole(content))
 
 
+def array_bytes(values: np.ndarray) -> bytes:
+  """Writes an array as a `.npy` file, without pickles."""
+  out = io.BytesIO()
+  np.save(out, values, allow_pickle=False)
+  return out.getvalue()
+
+
 def zipped(files: Mapping[str, bytes | pathlib.Path]) -> pathlib.Path:
   """Packs files into a zip that lies in a temporary folder until the end.
 

@@ -12,6 +12,7 @@ import pathlib
 import pickle
 import tarfile
 import zipfile
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -230,7 +231,11 @@ PAGES = 'denoising-dirty-documents'
 FLUKES = 'whale-categorization-playground'
 RADAR = 'statoil-iceberg-classifier-challenge'
 LUNGS = 'osic-pulmonary-fibrosis-progression'
-FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR, LUNGS)
+TRAILS = 'identify-contrails'
+FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR, LUNGS, TRAILS)
+
+# mle-bench's name of a task, where the folder has MLAgentBench's.
+MLEBENCH = {TRAILS: 'google-research-identify-contrails-reduce-global-warming'}
 
 
 def _put(folder: pathlib.Path, files: dict[str, bytes]) -> None:
@@ -293,6 +298,10 @@ def labelled_files(name: str) -> tuple[pd.DataFrame, dict[str, bytes]]:
       for week in (k % 4 - 2, 5, 9, 14)
     ]
     table = _both(columns, rows)
+  elif name == TRAILS:
+    rows = [[f'{10**18 + k}', f'{k + 1} 2', 8, 10] for k in range(60)]
+    table = _both('record_id encoded_pixels height width', rows)
+    table.loc[::3, 'encoded_pixels'] = '-'
   elif name == RADAR:
     table = _both('id is_iceberg', [[f'{k:08x}', k % 2] for k in range(80)])
   else:
@@ -314,6 +323,32 @@ def radar_rows(table: pd.DataFrame) -> list[dict]:
   ]
 
 
+def scene_files(row: Mapping[str, str]) -> dict[str, bytes]:
+  """Bands and masks of a contrails record, by their paths below its part."""
+  mask = np.zeros(80, dtype=np.int32)
+  if row['encoded_pixels'] != '-':
+    start, length = map(int, row['encoded_pixels'].split())
+    mask[start - 1 : start - 1 + length] = 1
+  file = io.BytesIO()
+  np.save(file, mask.reshape(10, 8).T[..., None])
+  name = row['record_id']
+  files = {f'band_{k:02}.npy': f'{k} of {name}'.encode() for k in range(8, 17)}
+  files['human_individual_masks.npy'] = b'of each'
+  files['human_pixel_masks.npy'] = file.getvalue()
+  return {f'{name}/{path}': data for path, data in files.items()}
+
+
+def _put_scenes(folder: pathlib.Path, part: str, table: pd.DataFrame) -> None:
+  """Writes records of contrails, with masks but for those of the test part."""
+  for row in table.to_dict('records'):
+    for path, data in scene_files(row).items():
+      if part != 'test' or 'mask' not in path:
+        _put(folder / part, {path: data})
+  records = table[['record_id']].assign(timestamp=1.5).to_dict('records')
+  if part != 'test':
+    (folder / f'{part}_metadata.json').write_text(json.dumps(records))
+
+
 def lay_out_files(name: str, folder: pathlib.Path) -> pd.DataFrame:
   """Writes the original files of a task of FILES; returns their labels."""
   folder.mkdir()
@@ -324,6 +359,12 @@ def lay_out_files(name: str, folder: pathlib.Path) -> pd.DataFrame:
     _put(folder, {f'train/{k}/1.dcm': data for k, data in files.items()})
   elif name == LEAVES:
     _put(folder, {f'images/{k}.jpg': data for k, data in files.items()})
+  elif name == TRAILS:
+    other = table[:15].assign(
+      record_id=[f'{9 * 10**18 + k}' for k in range(15)]
+    )
+    _put_scenes(folder, 'train', table)
+    _put_scenes(folder, 'validation', other)
   elif name == RADAR:
     text = json.dumps(radar_rows(table))
     (folder / 'train.json').write_text(text)
@@ -340,7 +381,7 @@ def lay_out_prepared_files(
   name: str, folder: pathlib.Path
 ) -> tuple[pathlib.Path, pd.DataFrame]:
   """Writes what mle-bench makes of a task of FILES; (public folder, answers)."""
-  home = folder / name / 'prepared'
+  home = folder / MLEBENCH.get(name, name) / 'prepared'
   public, private = home / 'public', home / 'private'
   public.mkdir(parents=True)
   private.mkdir()
@@ -353,6 +394,11 @@ def lay_out_prepared_files(
   if name == LEAVES:
     (public / 'test.csv').write_bytes(_csv(test[[key]]))
     _put(public, {f'images/{k}.jpg': data for k, data in files.items()})
+  elif name == TRAILS:
+    (private / 'answers.csv').write_bytes(_csv(test))
+    for part, rows in (('train', train), ('validation', train[:3])):
+      _put_scenes(public, part, rows)
+    _put_scenes(public, 'test', test)
   elif name == LUNGS:
     (public / 'train.csv').write_bytes(_csv(train))
     (public / 'test.csv').write_bytes(_csv(test[::4]))

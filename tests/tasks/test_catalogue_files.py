@@ -253,6 +253,30 @@ def test_only_the_first_week_of_a_hidden_patient_is_told(tmp_path):
   assert not set(layouts.cells(public / 'train.csv')['Patient']) & set(want)
 
 
+def test_as_many_records_of_trails_are_held_out_as_validation_has(tmp_path):
+  """Of a held-out record no mask is left; its runs go down the columns."""
+  from sklearn.model_selection import train_test_split
+
+  name = layouts.TRAILS
+  table = layouts.lay_out_files(name, tmp_path / 'raw')
+  answers = prepared(name, tmp_path / 'out', '--raw', tmp_path / 'raw')
+  train, test = train_test_split(table, test_size=15, random_state=0)
+  columns = list(table.columns)
+  assert (answers[columns].to_numpy() == test.to_numpy()).all()
+  files = files_in(tmp_path / 'out/public')
+  records = json.loads(files['train_metadata.json'])
+  assert [r['record_id'] for r in records] == list(train['record_id'])
+  want = {}
+  for part, rows in (('train', train), ('test', test)):
+    for row in rows.to_dict('records'):
+      for path, data in layouts.scene_files(row).items():
+        if part == 'train' or 'mask' not in path:
+          want[f'{part}/{path}'] = data
+  kept = {k: v for k, v in files.items() if k.startswith(('train/', 'test/'))}
+  assert kept == want
+  assert len([f for f in files if f.startswith('validation/')]) == 15 * 11
+
+
 def test_slice_of_a_scan_is_read_as_dicom_lays_it_out():
   image = np.arange(12, dtype=np.uint16).reshape(3, 4) * 300
   data = pictures.dicom(image, 7)
