@@ -232,7 +232,8 @@ FLUKES = 'whale-categorization-playground'
 RADAR = 'statoil-iceberg-classifier-challenge'
 LUNGS = 'osic-pulmonary-fibrosis-progression'
 TRAILS = 'identify-contrails'
-FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR, LUNGS, TRAILS)
+BIRDS = 'mlsp-2013-birds'
+FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR, LUNGS, TRAILS, BIRDS)
 
 # mle-bench's name of a task, where the folder has MLAgentBench's.
 MLEBENCH = {TRAILS: 'google-research-identify-contrails-reduce-global-warming'}
@@ -302,12 +303,55 @@ def labelled_files(name: str) -> tuple[pd.DataFrame, dict[str, bytes]]:
     rows = [[f'{10**18 + k}', f'{k + 1} 2', 8, 10] for k in range(60)]
     table = _both('record_id encoded_pixels height width', rows)
     table.loc[::3, 'encoded_pixels'] = '-'
+  elif name == BIRDS:
+    rows = [
+      [k * 100 + j, int(j in birds_of(k))]
+      for k in range(0, 40, 2)
+      for j in range(19)
+    ]
+    table = _both('Id Probability', rows)
   elif name == RADAR:
     table = _both('id is_iceberg', [[f'{k:08x}', k % 2] for k in range(80)])
   else:
     table = _both('id', [[str(k)] for k in range(2, 52)])
   keys = table[table.columns[0]]
   return table, {key: f'file {key}'.encode() for key in keys}
+
+
+def birds_of(number: int) -> list[int]:
+  """Species that call in a recording; none in each fifth."""
+  return [] if number % 5 == 0 else sorted({number % 19, number * 7 % 19})
+
+
+def lay_out_birds(folder: pathlib.Path) -> None:
+  """Writes the originals of the birds: 100 recordings, each fourth of fold 1."""
+  folder.mkdir()
+  numbers = range(100)
+  lines = {
+    'essential_data/CVfolds_2': [f'{k},{int(k % 4 == 3)}' for k in numbers],
+    'essential_data/rec_id2filename': [f'{k},PC{k}' for k in numbers],
+    'essential_data/rec_labels_test_hidden': [
+      ','.join(map(str, [k, *(birds_of(k) if k % 4 < 3 else '?')]))
+      for k in numbers
+    ],
+    'essential_data/species_list': ['0,BRCR,Brown Creeper'],
+    'supplemental_data/histogram_of_segments': [f'{k},0,1' for k in numbers],
+    'supplemental_data/segment_features': [f'{k},0,{k / 8}' for k in numbers],
+    'supplemental_data/segment_rectangles': [f'{k},0,{k},9' for k in numbers],
+  }
+  heads = {
+    'essential_data/CVfolds_2': 'rec_id,fold',
+    'essential_data/rec_id2filename': 'rec_id,filename',
+  }
+  files = {
+    f'{path}.txt': '\n'.join([heads.get(path, 'rec_id,[x]'), *rows]).encode()
+    for path, rows in lines.items()
+  }
+  for k in numbers:
+    files[f'essential_data/src_wavs/PC{k}.wav'] = f'sound {k}'.encode()
+    files[f'supplemental_data/spectrograms/PC{k}.bmp'] = f'bmp {k}'.encode()
+  whole = {f'mlsp_contest_dataset/{k}': v for k, v in files.items()}
+  _zip(folder / 'mlsp_contest_dataset.zip', whole)
 
 
 def radar_rows(table: pd.DataFrame) -> list[dict]:
@@ -399,6 +443,11 @@ def lay_out_prepared_files(
     for part, rows in (('train', train), ('validation', train[:3])):
       _put_scenes(public, part, rows)
     _put_scenes(public, 'test', test)
+  elif name == BIRDS:
+    test = table
+    (private / 'answers.csv').write_bytes(_csv(test))
+    _put(public / 'essential_data', {'src_wavs/a.wav': b'a', 'b.txt': b'b'})
+    _put(public / 'supplemental_data', {'c.txt': b'c'})
   elif name == LUNGS:
     (public / 'train.csv').write_bytes(_csv(train))
     (public / 'test.csv').write_bytes(_csv(test[::4]))

@@ -10,6 +10,7 @@ import struct
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jaxagent.tasks import pictures
@@ -275,6 +276,42 @@ def test_as_many_records_of_trails_are_held_out_as_validation_has(tmp_path):
   kept = {k: v for k, v in files.items() if k.startswith(('train/', 'test/'))}
   assert kept == want
   assert len([f for f in files if f.startswith('validation/')]) == 15 * 11
+
+
+def test_a_fifth_of_the_labelled_recordings_of_birds_is_hidden(tmp_path):
+  """Recordings get new numbers; what is said of one stays with it."""
+  layouts.lay_out_birds(tmp_path / 'raw')
+  out = tmp_path / 'out'
+  answers = prepared(layouts.BIRDS, out, '--raw', tmp_path / 'raw')
+  old = [k for k in range(100) if k % 4 < 3]
+  folds = pd.DataFrame({'rec_id': old})
+  hidden = set(folds.sample(frac=0.2, random_state=0).index)
+  files = files_in(out / 'public')
+
+  def cells(path):
+    lines = files[path].decode().splitlines()[1:]
+    return {int(k): rest for k, *rest in (line.split(',') for line in lines)}
+
+  names = cells('essential_data/rec_id2filename.txt')
+  assert names == {new: [f'PC{k}'] for new, k in enumerate(old)}
+  shown = cells('essential_data/rec_labels_test_hidden.txt')
+  rectangles = cells('supplemental_data/segment_rectangles.txt')
+  fold = cells('essential_data/CVfolds_2.txt')
+  want = {}
+  for new, k in enumerate(old):
+    birds = list(map(str, layouts.birds_of(k)))
+    assert shown[new] == (['?'] if new in hidden else birds)
+    assert fold[new] == [str(int(new in hidden))]
+    assert rectangles[new] == ['0', str(k), '9']
+    wav = files[f'essential_data/src_wavs/PC{k}.wav']
+    assert wav == f'sound {k}'.encode()
+    assert files[f'supplemental_data/spectrograms/PC{k}.bmp'].endswith(wav[6:])
+    if new in hidden:
+      for j in range(19):
+        want[str(new * 100 + j)] = str(int(str(j) in birds))
+  assert dict(zip(answers['Id'], answers['Probability'])) == want
+  half = answers.groupby(answers['Id'].astype(int) // 100)['split'].nunique()
+  assert (half == 1).all() and len([f for f in files if '.wav' in f]) == 75
 
 
 def test_slice_of_a_scan_is_read_as_dicom_lays_it_out():
