@@ -354,6 +354,75 @@ def lay_out_birds(folder: pathlib.Path) -> None:
   _zip(folder / 'mlsp_contest_dataset.zip', whole)
 
 
+SIGNS = 'multi-modal-gesture-recognition'
+
+
+def _sign_archive(ids: list[str]) -> bytes:
+  """A .tar.gz of recordings whose `Video.Labels` name a sign and its frames."""
+  from scipy.io import savemat
+
+  out = io.BytesIO()
+  with tarfile.open(fileobj=out, mode='w:gz') as tar:
+    for i in ids:
+      labels = np.array(
+        [('ok', 1, 2)], [(n, object) for n in 'Name Begin End'.split()]
+      )
+      mat, packed = io.BytesIO(), io.BytesIO()
+      savemat(mat, {'Video': {'NumFrames': int(i), 'Labels': labels}})
+      with zipfile.ZipFile(packed, 'w') as inner:
+        inner.writestr(f'Sample0{i}_data.mat', mat.getvalue())
+        inner.writestr(f'Sample0{i}_color.mp4', f'film {i}')
+      member = tarfile.TarInfo(f'Sample0{i}.zip')
+      member.size = len(packed.getvalue())
+      tar.addfile(member, io.BytesIO(packed.getvalue()))
+  return out.getvalue()
+
+
+def lay_out_signs(
+  raw: pathlib.Path, mlebench: pathlib.Path
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+  """Writes both layouts of the signs; returns training and hidden rows."""
+  parts = {f'training{k}': range(90 * k, 90 * k + 20) for k in (1, 2, 3, 4)}
+  parts |= {f'validation{k}': range(900 + k, 902 + k) for k in (1, 2, 3)}
+  data = {
+    f'{part}.tar.gz': _sign_archive([f'{i:04}' for i in numbers])
+    for part, numbers in parts.items()
+  }
+  rows = [
+    [f'{i:04}', f'{i % 20 + 1} 3']
+    for part, numbers in parts.items()
+    if part.startswith('training')
+    for i in numbers
+  ]
+  table = _both('Id Sequence', rows)
+  _put(raw, {'training.csv': _csv(table), **data})
+  home = mlebench / SIGNS / 'prepared'
+  hidden = data.pop('training4.tar.gz')
+  train, test = table[:60], table[60:].reset_index(drop=True)
+  shown = {'training.csv': _csv(train), 'test.tar.gz': hidden, **data}
+  _put(home / 'public', {**shown, 'devel01-40.7z': b'7z'})
+  _put(home / 'private', {'test.csv': _csv(test)})
+  return train, test
+
+
+def signs_in(archive: bytes) -> dict[str, tuple[int, int, bytes]]:
+  """Name of a recording -> its NumFrames, how many labels it has, its film."""
+  from scipy.io import loadmat
+
+  out = {}
+  with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    for member in tar:
+      file = tar.extractfile(member)
+      assert file is not None
+      with zipfile.ZipFile(io.BytesIO(file.read())) as inner:
+        name = member.name.removesuffix('.zip')
+        mat = io.BytesIO(inner.read(f'{name}_data.mat'))
+        video = loadmat(mat)['Video'][0, 0]
+        film = inner.read(f'{name}_color.mp4')
+      out[name] = int(video['NumFrames'].item()), video['Labels'].size, film
+  return out
+
+
 def radar_rows(table: pd.DataFrame) -> list[dict]:
   return [
     {

@@ -46,6 +46,7 @@ OTHER_FILES = (
   'ogbn-arxiv',
   'random-acts-of-pizza',
   layouts.SALT,
+  layouts.SIGNS,
   *layouts.FILES,
 )
 TABLES = [n for n in NAMES if n not in OTHER_FILES]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import re
 import shutil
 import struct
+import tarfile
 import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.io import loadmat
 
 from jaxagent.tasks import pictures
 from tests.tasks import catalogue, layouts
@@ -312,6 +315,45 @@ def test_a_fifth_of_the_labelled_recordings_of_birds_is_hidden(tmp_path):
   assert dict(zip(answers['Id'], answers['Probability'])) == want
   half = answers.groupby(answers['Id'].astype(int) // 100)['split'].nunique()
   assert (half == 1).all() and len([f for f in files if '.wav' in f]) == 75
+
+
+def test_labels_are_in_no_archive_of_hidden_signs(tmp_path):
+  """The rest of a hidden recording stays, and so do the other archives."""
+  name = layouts.SIGNS
+  raw, mlebench = tmp_path / 'raw', tmp_path / 'mlebench'
+  train, test = layouts.lay_out_signs(raw, mlebench)
+  for source, folder in (('--raw', raw), ('--mlebench', mlebench)):
+    home = tmp_path / f'{source}-out'
+    answers = prepared(name, home, source, folder)
+    assert cells_of(answers) == cells_of(test)
+    assert set(answers['split']) == set(catalogue.HALVES)
+    public = home / 'public'
+    shown = {
+      part: (public / f'{part}.tar.gz').read_bytes()
+      for part in ('training1', 'test', 'validation3')
+    }
+    for i, recording in layouts.signs_in(shown['test']).items():
+      assert recording == (int(i[-4:]), 0, f'film {i[-4:]}'.encode())
+    names = sorted(layouts.signs_in(shown['test']))
+    assert names == [f'Sample0{i}' for i in test['Id']]
+    counts = {n for _, n, _ in layouts.signs_in(shown['training1']).values()}
+    assert counts == {1}
+    for part in ('training1', 'validation3'):
+      assert shown[part] == (raw / f'{part}.tar.gz').read_bytes()
+    kept = layouts.cells(public / 'training.csv')
+    assert kept.to_numpy().tolist() == train.to_numpy().tolist()
+    assert list(layouts.cells(public / 'test.csv')['Id']) == list(test['Id'])
+  assert (tmp_path / '--mlebench-out/public/devel01-40.7z').exists()
+
+
+def test_labels_are_in_no_hidden_recording_of_the_stand_in(tmp_path):
+  public = standin(layouts.SIGNS, tmp_path)
+  with tarfile.open(public / 'test.tar.gz') as tar:
+    for member in tar:
+      with zipfile.ZipFile(io.BytesIO(tar.extractfile(member).read())) as inner:
+        (mat,) = inner.namelist()
+        video = loadmat(io.BytesIO(inner.read(mat)))['Video'][0, 0]
+      assert not video['Labels'].size and video['Frames'].size > 40
 
 
 def test_slice_of_a_scan_is_read_as_dicom_lays_it_out():
