@@ -423,6 +423,39 @@ def signs_in(archive: bytes) -> dict[str, tuple[int, int, bytes]]:
   return out
 
 
+ANIMALS = 'fathomnet'
+
+
+def lay_out_animals(folder: pathlib.Path) -> tuple[pd.DataFrame, dict]:
+  """Writes the originals of the animals; returns their table and their boxes."""
+  rows = [
+    [f'u-{k:03}', f'[{k % 290 + 1}.0, {k % 7 + 1}.0]'] for k in range(1000)
+  ]
+  table = _both('id categories', rows)
+  record = {
+    'info': {'year': 2023},
+    'images': [
+      {'id': k + 1, 'file_name': f'u-{k:03}.png', 'width': k}
+      for k in range(1000)
+    ],
+    'annotations': [
+      {'id': k + 1, 'image_id': k // 2 + 1, 'category_id': k // 2 % 290 + 1}
+      for k in range(2000)
+    ],
+    'categories': [{'id': 1, 'name': 'Worm', 'supercategory': 'Worm'}],
+  }
+  _put(
+    folder,
+    {
+      'multilabel_classification/train.csv': _csv(table),
+      'object_detection/train.json': json.dumps(record).encode(),
+      'category_key.csv': b'id,name,supercat\n1,Worm,Worm\n',
+      **{f'images/{i}.png': f'image {i}'.encode() for i in table['id']},
+    },
+  )
+  return table, record
+
+
 def radar_rows(table: pd.DataFrame) -> list[dict]:
   return [
     {

@@ -45,6 +45,7 @@ OTHER_FILES = (
   'imdb',
   'ogbn-arxiv',
   'random-acts-of-pizza',
+  layouts.ANIMALS,
   layouts.SALT,
   layouts.SIGNS,
   *layouts.FILES,

@@ -356,6 +356,34 @@ def test_labels_are_in_no_hidden_recording_of_the_stand_in(tmp_path):
       assert not video['Labels'].size and video['Frames'].size > 40
 
 
+def test_the_last_pictures_of_animals_after_a_shuffle_are_hidden(tmp_path):
+  """Neither their categories nor their boxes are left in a public file."""
+  table, record = layouts.lay_out_animals(tmp_path / 'raw')
+  out = tmp_path / 'out'
+  answers = prepared(layouts.ANIMALS, out, '--raw', tmp_path / 'raw')
+  shuffled = table.sample(frac=1, random_state=42)
+  train, test = shuffled[:980], shuffled[980:]
+  assert list(answers['id']) == list(test['id'])
+  for text, told in zip(test['categories'], answers['categories']):
+    assert [float(c) for c in told.split()] == json.loads(text)
+  files = files_in(out / 'public')
+  kept = layouts.cells(out / 'public/multilabel_classification/train.csv')
+  assert kept.to_numpy().tolist() == train.to_numpy().tolist()
+  boxes, hidden = (
+    json.loads(files[f'object_detection/{part}.json'])
+    for part in ('train', 'eval')
+  )
+  assert 'annotations' not in hidden and hidden['info'] == record['info']
+  assert {i['file_name'][:-4] for i in hidden['images']} == set(test['id'])
+  assert [i['id'] for i in boxes['images']] == list(range(1, 981))
+  assert [m['id'] for m in boxes['annotations']] == list(range(1, 1961))
+  widths = {i['id']: i['width'] for i in boxes['images']}
+  for mark in boxes['annotations']:  # width is the picture's old number
+    assert mark['category_id'] == widths[mark['image_id']] % 290 + 1
+  assert not {f'u-{w:03}' for w in widths.values()} & set(test['id'])
+  assert len([f for f in files if f.startswith('images/')]) == 1000
+
+
 def test_slice_of_a_scan_is_read_as_dicom_lays_it_out():
   image = np.arange(12, dtype=np.uint16).reshape(3, 4) * 300
   data = pictures.dicom(image, 7)
