@@ -286,3 +286,21 @@ def test_an_array_is_written_without_pickles():
   assert read.dtype == np.int16 and (read == values).all()
   with pytest.raises(ValueError, match='pickle'):
     kit.array_bytes(np.array([{}], dtype=object))
+
+
+def test_answers_may_be_arrays_with_a_half_for_each_row(tmp_path):
+  """The same bytes again; rows of a group are in one half."""
+  values = np.arange(240).reshape(60, 4)
+  groups = [k // 3 for k in range(60)]
+  parts = kit.Parts({'one.txt': b'1'}, {'x': values}, groups)
+  found = []
+  for home in (tmp_path / 'a', tmp_path / 'b'):
+    kit.write(home / 'public', home / 'private', parts)
+    found.append((home / 'private/answers.npz').read_bytes())
+  assert found[0] == found[1]
+  with np.load(io.BytesIO(found[0]), allow_pickle=False) as read:
+    assert (read['x'] == values).all()
+    halves = read['split'].reshape(20, 3)
+  assert (halves == halves[:, :1]).all() and set(halves.ravel()) == set(
+    kit.SPLITS
+  )
