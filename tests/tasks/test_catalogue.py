@@ -42,6 +42,7 @@ OTHER_FILES = (
   'AI4Code',
   'CLRS',
   'amp-parkinsons-disease-progression-prediction',
+  'babylm',
   'cifar10',
   'imdb',
   'ogbn-arxiv',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 from scipy.sparse import csgraph
@@ -115,3 +117,79 @@ def test_an_export_of_another_form_is_refused_with_a_reason(
   done = catalogue.prepare('CLRS', tmp_path / 'out', '--raw', str(raw))
   assert done.returncode == 1 and 'Traceback' not in done.stderr
   assert words in done.stderr.strip().splitlines()[-1]
+
+
+BABY_SOURCES = (
+  'aochildes bnc_spoken cbt children_stories gutenberg open_subtitles qed '
+  'simple_wikipedia switchboard wikipedia'
+).split()
+
+
+def lay_out_texts(folder, size):
+  """Writes babylm_data.zip with texts of chance; returns those of the test."""
+  rng = np.random.RandomState(0)
+  folder.mkdir()
+  tests = {}
+  with zipfile.ZipFile(folder / 'babylm_data.zip', 'w') as archive:
+    for part, inside in (
+      ('train', 'babylm_10M'),
+      ('dev', 'babylm_dev'),
+      ('test', 'babylm_test'),
+    ):
+      for name in BABY_SOURCES:
+        count = size if part == 'test' else 300
+        data = rng.randint(256, size=count).astype(np.uint8).tobytes()
+        archive.writestr(f'babylm_data/{inside}/{name}.{part}', data)
+        if part == 'test':
+          tests[name] = data
+  return tests
+
+
+def test_pieces_of_hidden_texts_are_apart_and_their_next_byte_is_hidden(
+  tmp_path,
+):
+  tests = lay_out_texts(tmp_path / 'raw', 60_000)
+  answers = prepared('babylm', tmp_path / 'out', '--raw', tmp_path / 'raw')
+  public = tmp_path / 'out/public'
+  contexts = np.load(public / 'contexts.npy')
+  assert contexts.shape == (2000, 256) and answers['symbol'].shape == (2000,)
+  places, sources = set(), set()
+  for context, symbol in zip(contexts, answers['symbol']):
+    (found,) = [
+      (name, data.index(context.tobytes()))
+      for name, data in tests.items()
+      if context.tobytes() in data
+    ]
+    assert found[1] % 257 == 0 and tests[found[0]][found[1] + 256] == symbol
+    places.add(found)
+    sources.add(found[0])
+  assert len(places) == 2000 and sources == set(BABY_SOURCES)
+  files = [p for p in (public / 'babylm_data').rglob('*') if p.is_file()]
+  assert len(files) == 20
+  assert all(p.suffix in ('.train', '.dev') for p in files)
+  assert all(p.stat().st_size == 300 for p in files)
+
+
+def test_too_few_hidden_texts_are_half_a_download(tmp_path):
+  lay_out_texts(tmp_path / 'raw', 10_000)
+  done = catalogue.prepare(
+    'babylm', tmp_path / 'out', '--raw', str(tmp_path / 'raw')
+  )
+  assert done.returncode == 1 and 'Traceback' not in done.stderr
+  assert 'holds 380 pieces' in done.stderr
+
+
+def test_no_context_of_the_stand_in_is_in_its_training_texts(tmp_path):
+  """Nor does one hold the byte that another asks for."""
+  answers = prepared('babylm', tmp_path, '--standin')
+  contexts = np.load(tmp_path / 'public/contexts.npy')
+  texts = [
+    path.read_bytes()
+    for path in (tmp_path / 'public/babylm_data').rglob('*')
+    if path.is_file()
+  ]
+  texts += [row.tobytes() for row in contexts]
+  whole = b'\0'.join(texts)
+  assert len(np.unique(answers['symbol'])) > 25
+  for context, symbol in zip(contexts, answers['symbol']):
+    assert context[-80:].tobytes() + bytes([symbol]) not in whole
