@@ -42,7 +42,8 @@ class Parts:
 
   public: relative path under `data/` -> table, bytes, or a file or folder to
     copy.
-  answers: the columns of the grader's answers, hidden rows only.
+  answers: the columns of the grader's answers, hidden rows only; or its arrays by
+    name, the hidden rows along the first axis.
   groups: a value for each answer; the answers of one group are in the same half.
     None: every row is a group of its own.
   classes: a value for each answer; both halves have each of them. None: no such
@@ -50,7 +51,7 @@ class Parts:
   """
 
   public: Mapping[str, pd.DataFrame | bytes | pathlib.Path]
-  answers: pd.DataFrame
+  answers: pd.DataFrame | Mapping[str, np.ndarray]
   groups: Sequence[Any] | None = None
   classes: Sequence[Any] | None = None
 
@@ -445,6 +446,20 @@ def opened(content: bytes | pathlib.Path) -> io.BytesIO:
   return io.BytesIO(content if isinstance(content, bytes) else _whole(content))
 
 
+def array_bytes(values: np.ndarray) -> bytes:
+  """Writes an array as a `.npy` file, without pickles."""
+  out = io.BytesIO()
+  np.save(out, values, allow_pickle=False)
+  return out.getvalue()
+
+
+def archive_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+  """Writes arrays as a `.npz` file, the same bytes for the same arrays."""
+  out = io.BytesIO()
+  np.savez(out, **arrays)  # type: ignore[arg-type]
+  return out.getvalue()
+
+
 def zipped(files: Mapping[str, bytes | pathlib.Path]) -> pathlib.Path:
   """Packs files into a zip that lies in a temporary folder until the end.
 
@@ -466,15 +481,14 @@ def zipped(files: Mapping[str, bytes | pathlib.Path]) -> pathlib.Path:
 
 
 def write(public: pathlib.Path, private: pathlib.Path, parts: Parts) -> None:
-  """Writes `data/` and `answers.csv`, the halves in its last column."""
+  """Writes `data/` and the answers, in a table or in arrays, each with its half.
+
+  The halves are the last column `split` of `answers.csv`, or an array of that name
+  in `answers.npz`.
+  """
   public.mkdir(parents=True, exist_ok=True)
   private.mkdir(parents=True, exist_ok=True)
-  answers = parts.answers
-  if 'split' not in answers.columns:
-    groups = range(len(answers)) if parts.groups is None else parts.groups
-    labels = answers.to_csv(index=False).encode()
-    secret = hashlib.sha256(labels).hexdigest()
-    answers = answers.assign(split=halves(groups, parts.classes, secret))
+  answers = _divided(parts)
   for name, content in parts.public.items():
     path = public / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -486,7 +500,27 @@ def write(public: pathlib.Path, private: pathlib.Path, parts: Parts) -> None:
       shutil.copytree(content, path)
     else:
       shutil.copyfile(content, path)
-  answers.to_csv(private / 'answers.csv', index=False)
+  if isinstance(answers, Mapping):
+    (private / 'answers.npz').write_bytes(archive_bytes(answers))
+  else:
+    answers.to_csv(private / 'answers.csv', index=False)
+
+
+def _divided(parts: Parts) -> pd.DataFrame | Mapping[str, np.ndarray]:
+  """Gives the answers with `split`, the half of each, in both forms the last."""
+
+  def split(labels: bytes, count: int) -> np.ndarray:
+    groups = range(count) if parts.groups is None else parts.groups
+    return halves(groups, parts.classes, hashlib.sha256(labels).hexdigest())
+
+  answers = parts.answers
+  if isinstance(answers, Mapping):
+    count = len(next(iter(answers.values())))
+    return {**answers, 'split': split(archive_bytes(answers), count)}
+  if 'split' in answers.columns:
+    return answers
+  labels = answers.to_csv(index=False).encode()
+  return answers.assign(split=split(labels, len(answers)))
 
 
 # --------------------------------------------------------------- command line

@@ -19,7 +19,7 @@ import yaml
 from jaxagent import graders
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.specs import task_data
-from jaxagent.graders import tables
+from jaxagent.graders import arrays, tables
 from jaxagent.graders.competitions import COMPETITIONS
 from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import check_published
@@ -40,6 +40,21 @@ def names() -> list[str]:
 
 def record(name: str) -> dict:
   return yaml.safe_load((TASKS / name / 'task.yaml').read_text())
+
+
+def is_arrays(name: str) -> bool:
+  """Whether a task is graded by arrays, and its answers are arrays."""
+  return COMPETITIONS[record(name)['metric']].arrays
+
+
+def answers_of(name: str, home: pathlib.Path) -> pathlib.Path:
+  form = 'npz' if is_arrays(name) else 'csv'
+  return home / f'private/answers.{form}'
+
+
+def submission_of(name: str) -> str:
+  """The name of a task's submission."""
+  return record(name)['submission']['path']
 
 
 def environment(level: str | None = None) -> dict[str, str]:
@@ -87,7 +102,7 @@ def sample_of(name: str, home: pathlib.Path) -> pathlib.Path:
 def run(
   script: pathlib.Path, public: pathlib.Path, level: str | None = None
 ) -> bytes:
-  """Runs a script beside `data/` and returns its submission."""
+  """Runs a task's script beside `data/` and returns its submission."""
   with tempfile.TemporaryDirectory() as folder:
     home = pathlib.Path(folder)
     (home / 'data').symlink_to(public)
@@ -99,7 +114,7 @@ def run(
       env=environment(level),
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return (home / 'submission.csv').read_bytes()
+    return (home / submission_of(script.parents[1].name)).read_bytes()
 
 
 def read(name: str, path: pathlib.Path) -> pd.DataFrame:
@@ -121,6 +136,8 @@ def _places(given, truth, column: str) -> np.ndarray:
 
 def halves(name: str, home: pathlib.Path, submission: bytes):
   """(half -> submission, answers), rows in the answers' order."""
+  if is_arrays(name):
+    return _array_halves(name, home, submission)
   metric = record(name)['metric']
   path = home / 'submission.csv'
   path.write_bytes(submission)
@@ -139,8 +156,34 @@ def halves(name: str, home: pathlib.Path, submission: bytes):
   return out
 
 
-def score(name: str, submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-  grade = graders.grade_tables(record(name)['metric'], submission, answers)
+def _array_halves(name: str, home: pathlib.Path, submission: bytes):
+  """The same of a task that is graded by arrays: arrays by name."""
+  form = pathlib.Path(submission_of(name)).suffix
+  given = arrays.read_arrays(submission, form)
+  truth = arrays.read_arrays(answers_of(name, home), texts=('split',))
+  split = truth.pop('split')
+  return {
+    half: (_rows(given, split == half), _rows(truth, split == half))
+    for half in HALVES
+  }
+
+
+def _rows(found, rows):
+  """Rows of a table, or of arrays by name."""
+  if isinstance(found, dict):
+    return {name: array[rows] for name, array in found.items()}
+  return found.iloc[rows].reset_index(drop=True)
+
+
+def graded(name: str, submission, answers) -> graders.Grade:
+  """Grades a table or arrays."""
+  both = isinstance(answers, dict)
+  grade = graders.grade_arrays if both else graders.grade_tables
+  return grade(record(name)['metric'], submission, answers)
+
+
+def score(name: str, submission, answers) -> float:
+  grade = graded(name, submission, answers)
   assert grade.score is not None, grade.reason
   return grade.score
 
@@ -153,6 +196,14 @@ def margin(name: str, first, second, resamples: int = 100) -> float:
   rng = np.random.RandomState(0)
   gains = []
   for _ in range(resamples):
+    if isinstance(answers, dict):
+      count = len(next(iter(answers.values())))
+      rows = rng.randint(count, size=count)
+      anew = [_rows(f, rows) for f in (one, two, answers)]
+      gains.append(
+        score(name, anew[1], anew[2]) - score(name, anew[0], anew[2])
+      )
+      continue
     if check_published.GROUP in answers:
       groups = answers[check_published.GROUP].to_numpy()
       rows = check_published.resampled(rng, np.arange(len(answers)), groups)
@@ -196,10 +247,11 @@ def measure(name: str) -> None:
       print(f'  {script} {wall:.1f} s', shown)
     sample = halves(name, home, sample_of(name, home).read_bytes())
     for half in HALVES:
-      grade = graders.grade_tables(record(name)['metric'], *sample[half])
+      grade = graded(name, *sample[half])
       print(f'  sample {half}', grade.score, grade.reason)
     for half in HALVES:
-      n = len(both[0][half][1])
+      answers = both[0][half][1]
+      n = len(next(iter(answers.values())) if is_arrays(name) else answers)
       print(
         f'  {half} {n} rows, margin {margin(name, both[0][half], both[1][half]):.1f} se'
       )

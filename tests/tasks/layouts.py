@@ -12,6 +12,7 @@ import pathlib
 import pickle
 import tarfile
 import zipfile
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -230,7 +231,12 @@ PAGES = 'denoising-dirty-documents'
 FLUKES = 'whale-categorization-playground'
 RADAR = 'statoil-iceberg-classifier-challenge'
 LUNGS = 'osic-pulmonary-fibrosis-progression'
-FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR, LUNGS)
+TRAILS = 'identify-contrails'
+BIRDS = 'mlsp-2013-birds'
+FILES = (CACTUS, CATS, LEAVES, PAGES, FLUKES, RADAR, LUNGS, TRAILS, BIRDS)
+
+# mle-bench's name of a task, where the folder has MLAgentBench's.
+MLEBENCH = {TRAILS: 'google-research-identify-contrails-reduce-global-warming'}
 
 
 def _put(folder: pathlib.Path, files: dict[str, bytes]) -> None:
@@ -293,12 +299,161 @@ def labelled_files(name: str) -> tuple[pd.DataFrame, dict[str, bytes]]:
       for week in (k % 4 - 2, 5, 9, 14)
     ]
     table = _both(columns, rows)
+  elif name == TRAILS:
+    rows = [[f'{10**18 + k}', f'{k + 1} 2', 8, 10] for k in range(60)]
+    table = _both('record_id encoded_pixels height width', rows)
+    table.loc[::3, 'encoded_pixels'] = '-'
+  elif name == BIRDS:
+    rows = [
+      [k * 100 + j, int(j in birds_of(k))]
+      for k in range(0, 40, 2)
+      for j in range(19)
+    ]
+    table = _both('Id Probability', rows)
   elif name == RADAR:
     table = _both('id is_iceberg', [[f'{k:08x}', k % 2] for k in range(80)])
   else:
     table = _both('id', [[str(k)] for k in range(2, 52)])
   keys = table[table.columns[0]]
   return table, {key: f'file {key}'.encode() for key in keys}
+
+
+def birds_of(number: int) -> list[int]:
+  """Species that call in a recording; none in each fifth."""
+  return [] if number % 5 == 0 else sorted({number % 19, number * 7 % 19})
+
+
+def lay_out_birds(folder: pathlib.Path) -> None:
+  """Writes the originals of the birds: 100 recordings, each fourth of fold 1."""
+  folder.mkdir()
+  numbers = range(100)
+  lines = {
+    'essential_data/CVfolds_2': [f'{k},{int(k % 4 == 3)}' for k in numbers],
+    'essential_data/rec_id2filename': [f'{k},PC{k}' for k in numbers],
+    'essential_data/rec_labels_test_hidden': [
+      ','.join(map(str, [k, *(birds_of(k) if k % 4 < 3 else '?')]))
+      for k in numbers
+    ],
+    'essential_data/species_list': ['0,BRCR,Brown Creeper'],
+    'supplemental_data/histogram_of_segments': [f'{k},0,1' for k in numbers],
+    'supplemental_data/segment_features': [f'{k},0,{k / 8}' for k in numbers],
+    'supplemental_data/segment_rectangles': [f'{k},0,{k},9' for k in numbers],
+  }
+  heads = {
+    'essential_data/CVfolds_2': 'rec_id,fold',
+    'essential_data/rec_id2filename': 'rec_id,filename',
+  }
+  files = {
+    f'{path}.txt': '\n'.join([heads.get(path, 'rec_id,[x]'), *rows]).encode()
+    for path, rows in lines.items()
+  }
+  for k in numbers:
+    files[f'essential_data/src_wavs/PC{k}.wav'] = f'sound {k}'.encode()
+    files[f'supplemental_data/spectrograms/PC{k}.bmp'] = f'bmp {k}'.encode()
+  whole = {f'mlsp_contest_dataset/{k}': v for k, v in files.items()}
+  _zip(folder / 'mlsp_contest_dataset.zip', whole)
+
+
+SIGNS = 'multi-modal-gesture-recognition'
+
+
+def _sign_archive(ids: list[str]) -> bytes:
+  """A .tar.gz of recordings whose `Video.Labels` name a sign and its frames."""
+  from scipy.io import savemat
+
+  out = io.BytesIO()
+  with tarfile.open(fileobj=out, mode='w:gz') as tar:
+    for i in ids:
+      labels = np.array(
+        [('ok', 1, 2)], [(n, object) for n in 'Name Begin End'.split()]
+      )
+      mat, packed = io.BytesIO(), io.BytesIO()
+      savemat(mat, {'Video': {'NumFrames': int(i), 'Labels': labels}})
+      with zipfile.ZipFile(packed, 'w') as inner:
+        inner.writestr(f'Sample0{i}_data.mat', mat.getvalue())
+        inner.writestr(f'Sample0{i}_color.mp4', f'film {i}')
+      member = tarfile.TarInfo(f'Sample0{i}.zip')
+      member.size = len(packed.getvalue())
+      tar.addfile(member, io.BytesIO(packed.getvalue()))
+  return out.getvalue()
+
+
+def lay_out_signs(
+  raw: pathlib.Path, mlebench: pathlib.Path
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+  """Writes both layouts of the signs; returns training and hidden rows."""
+  parts = {f'training{k}': range(90 * k, 90 * k + 20) for k in (1, 2, 3, 4)}
+  parts |= {f'validation{k}': range(900 + k, 902 + k) for k in (1, 2, 3)}
+  data = {
+    f'{part}.tar.gz': _sign_archive([f'{i:04}' for i in numbers])
+    for part, numbers in parts.items()
+  }
+  rows = [
+    [f'{i:04}', f'{i % 20 + 1} 3']
+    for part, numbers in parts.items()
+    if part.startswith('training')
+    for i in numbers
+  ]
+  table = _both('Id Sequence', rows)
+  _put(raw, {'training.csv': _csv(table), **data})
+  home = mlebench / SIGNS / 'prepared'
+  hidden = data.pop('training4.tar.gz')
+  train, test = table[:60], table[60:].reset_index(drop=True)
+  shown = {'training.csv': _csv(train), 'test.tar.gz': hidden, **data}
+  _put(home / 'public', {**shown, 'devel01-40.7z': b'7z'})
+  _put(home / 'private', {'test.csv': _csv(test)})
+  return train, test
+
+
+def signs_in(archive: bytes) -> dict[str, tuple[int, int, bytes]]:
+  """Name of a recording -> its NumFrames, how many labels it has, its film."""
+  from scipy.io import loadmat
+
+  out = {}
+  with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    for member in tar:
+      file = tar.extractfile(member)
+      assert file is not None
+      with zipfile.ZipFile(io.BytesIO(file.read())) as inner:
+        name = member.name.removesuffix('.zip')
+        mat = io.BytesIO(inner.read(f'{name}_data.mat'))
+        video = loadmat(mat)['Video'][0, 0]
+        film = inner.read(f'{name}_color.mp4')
+      out[name] = int(video['NumFrames'].item()), video['Labels'].size, film
+  return out
+
+
+ANIMALS = 'fathomnet'
+
+
+def lay_out_animals(folder: pathlib.Path) -> tuple[pd.DataFrame, dict]:
+  """Writes the originals of the animals; returns their table and their boxes."""
+  rows = [
+    [f'u-{k:03}', f'[{k % 290 + 1}.0, {k % 7 + 1}.0]'] for k in range(1000)
+  ]
+  table = _both('id categories', rows)
+  record = {
+    'info': {'year': 2023},
+    'images': [
+      {'id': k + 1, 'file_name': f'u-{k:03}.png', 'width': k}
+      for k in range(1000)
+    ],
+    'annotations': [
+      {'id': k + 1, 'image_id': k // 2 + 1, 'category_id': k // 2 % 290 + 1}
+      for k in range(2000)
+    ],
+    'categories': [{'id': 1, 'name': 'Worm', 'supercategory': 'Worm'}],
+  }
+  _put(
+    folder,
+    {
+      'multilabel_classification/train.csv': _csv(table),
+      'object_detection/train.json': json.dumps(record).encode(),
+      'category_key.csv': b'id,name,supercat\n1,Worm,Worm\n',
+      **{f'images/{i}.png': f'image {i}'.encode() for i in table['id']},
+    },
+  )
+  return table, record
 
 
 def radar_rows(table: pd.DataFrame) -> list[dict]:
@@ -314,6 +469,32 @@ def radar_rows(table: pd.DataFrame) -> list[dict]:
   ]
 
 
+def scene_files(row: Mapping[str, str]) -> dict[str, bytes]:
+  """Bands and masks of a contrails record, by their paths below its part."""
+  mask = np.zeros(80, dtype=np.int32)
+  if row['encoded_pixels'] != '-':
+    start, length = map(int, row['encoded_pixels'].split())
+    mask[start - 1 : start - 1 + length] = 1
+  file = io.BytesIO()
+  np.save(file, mask.reshape(10, 8).T[..., None])
+  name = row['record_id']
+  files = {f'band_{k:02}.npy': f'{k} of {name}'.encode() for k in range(8, 17)}
+  files['human_individual_masks.npy'] = b'of each'
+  files['human_pixel_masks.npy'] = file.getvalue()
+  return {f'{name}/{path}': data for path, data in files.items()}
+
+
+def _put_scenes(folder: pathlib.Path, part: str, table: pd.DataFrame) -> None:
+  """Writes records of contrails, with masks but for those of the test part."""
+  for row in table.to_dict('records'):
+    for path, data in scene_files(row).items():
+      if part != 'test' or 'mask' not in path:
+        _put(folder / part, {path: data})
+  records = table[['record_id']].assign(timestamp=1.5).to_dict('records')
+  if part != 'test':
+    (folder / f'{part}_metadata.json').write_text(json.dumps(records))
+
+
 def lay_out_files(name: str, folder: pathlib.Path) -> pd.DataFrame:
   """Writes the original files of a task of FILES; returns their labels."""
   folder.mkdir()
@@ -324,6 +505,12 @@ def lay_out_files(name: str, folder: pathlib.Path) -> pd.DataFrame:
     _put(folder, {f'train/{k}/1.dcm': data for k, data in files.items()})
   elif name == LEAVES:
     _put(folder, {f'images/{k}.jpg': data for k, data in files.items()})
+  elif name == TRAILS:
+    other = table[:15].assign(
+      record_id=[f'{9 * 10**18 + k}' for k in range(15)]
+    )
+    _put_scenes(folder, 'train', table)
+    _put_scenes(folder, 'validation', other)
   elif name == RADAR:
     text = json.dumps(radar_rows(table))
     (folder / 'train.json').write_text(text)
@@ -340,7 +527,7 @@ def lay_out_prepared_files(
   name: str, folder: pathlib.Path
 ) -> tuple[pathlib.Path, pd.DataFrame]:
   """Writes what mle-bench makes of a task of FILES; (public folder, answers)."""
-  home = folder / name / 'prepared'
+  home = folder / MLEBENCH.get(name, name) / 'prepared'
   public, private = home / 'public', home / 'private'
   public.mkdir(parents=True)
   private.mkdir()
@@ -353,6 +540,16 @@ def lay_out_prepared_files(
   if name == LEAVES:
     (public / 'test.csv').write_bytes(_csv(test[[key]]))
     _put(public, {f'images/{k}.jpg': data for k, data in files.items()})
+  elif name == TRAILS:
+    (private / 'answers.csv').write_bytes(_csv(test))
+    for part, rows in (('train', train), ('validation', train[:3])):
+      _put_scenes(public, part, rows)
+    _put_scenes(public, 'test', test)
+  elif name == BIRDS:
+    test = table
+    (private / 'answers.csv').write_bytes(_csv(test))
+    _put(public / 'essential_data', {'src_wavs/a.wav': b'a', 'b.txt': b'b'})
+    _put(public / 'supplemental_data', {'c.txt': b'c'})
   elif name == LUNGS:
     (public / 'train.csv').write_bytes(_csv(train))
     (public / 'test.csv').write_bytes(_csv(test[::4]))

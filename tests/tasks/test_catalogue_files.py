@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import re
 import shutil
 import struct
+import tarfile
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.io import loadmat
 
 from jaxagent.tasks import pictures
 from tests.tasks import catalogue, layouts
@@ -251,6 +255,133 @@ def test_only_the_first_week_of_a_hidden_patient_is_told(tmp_path):
   assert list(first[test['Patient']]) == list(test['Weeks'].astype(int))
   assert {p.name for p in (public / 'test').iterdir()} == set(want)
   assert not set(layouts.cells(public / 'train.csv')['Patient']) & set(want)
+
+
+def test_as_many_records_of_trails_are_held_out_as_validation_has(tmp_path):
+  """Of a held-out record no mask is left; its runs go down the columns."""
+  from sklearn.model_selection import train_test_split
+
+  name = layouts.TRAILS
+  table = layouts.lay_out_files(name, tmp_path / 'raw')
+  answers = prepared(name, tmp_path / 'out', '--raw', tmp_path / 'raw')
+  train, test = train_test_split(table, test_size=15, random_state=0)
+  columns = list(table.columns)
+  assert (answers[columns].to_numpy() == test.to_numpy()).all()
+  files = files_in(tmp_path / 'out/public')
+  records = json.loads(files['train_metadata.json'])
+  assert [r['record_id'] for r in records] == list(train['record_id'])
+  want = {}
+  for part, rows in (('train', train), ('test', test)):
+    for row in rows.to_dict('records'):
+      for path, data in layouts.scene_files(row).items():
+        if part == 'train' or 'mask' not in path:
+          want[f'{part}/{path}'] = data
+  kept = {k: v for k, v in files.items() if k.startswith(('train/', 'test/'))}
+  assert kept == want
+  assert len([f for f in files if f.startswith('validation/')]) == 15 * 11
+
+
+def test_a_fifth_of_the_labelled_recordings_of_birds_is_hidden(tmp_path):
+  """Recordings get new numbers; what is said of one stays with it."""
+  layouts.lay_out_birds(tmp_path / 'raw')
+  out = tmp_path / 'out'
+  answers = prepared(layouts.BIRDS, out, '--raw', tmp_path / 'raw')
+  old = [k for k in range(100) if k % 4 < 3]
+  folds = pd.DataFrame({'rec_id': old})
+  hidden = set(folds.sample(frac=0.2, random_state=0).index)
+  files = files_in(out / 'public')
+
+  def cells(path):
+    lines = files[path].decode().splitlines()[1:]
+    return {int(k): rest for k, *rest in (line.split(',') for line in lines)}
+
+  names = cells('essential_data/rec_id2filename.txt')
+  assert names == {new: [f'PC{k}'] for new, k in enumerate(old)}
+  shown = cells('essential_data/rec_labels_test_hidden.txt')
+  rectangles = cells('supplemental_data/segment_rectangles.txt')
+  fold = cells('essential_data/CVfolds_2.txt')
+  want = {}
+  for new, k in enumerate(old):
+    birds = list(map(str, layouts.birds_of(k)))
+    assert shown[new] == (['?'] if new in hidden else birds)
+    assert fold[new] == [str(int(new in hidden))]
+    assert rectangles[new] == ['0', str(k), '9']
+    wav = files[f'essential_data/src_wavs/PC{k}.wav']
+    assert wav == f'sound {k}'.encode()
+    assert files[f'supplemental_data/spectrograms/PC{k}.bmp'].endswith(wav[6:])
+    if new in hidden:
+      for j in range(19):
+        want[str(new * 100 + j)] = str(int(str(j) in birds))
+  assert dict(zip(answers['Id'], answers['Probability'])) == want
+  half = answers.groupby(answers['Id'].astype(int) // 100)['split'].nunique()
+  assert (half == 1).all() and len([f for f in files if '.wav' in f]) == 75
+
+
+def test_labels_are_in_no_archive_of_hidden_signs(tmp_path):
+  """The rest of a hidden recording stays, and so do the other archives."""
+  name = layouts.SIGNS
+  raw, mlebench = tmp_path / 'raw', tmp_path / 'mlebench'
+  train, test = layouts.lay_out_signs(raw, mlebench)
+  for source, folder in (('--raw', raw), ('--mlebench', mlebench)):
+    home = tmp_path / f'{source}-out'
+    answers = prepared(name, home, source, folder)
+    assert cells_of(answers) == cells_of(test)
+    assert set(answers['split']) == set(catalogue.HALVES)
+    public = home / 'public'
+    shown = {
+      part: (public / f'{part}.tar.gz').read_bytes()
+      for part in ('training1', 'test', 'validation3')
+    }
+    for i, recording in layouts.signs_in(shown['test']).items():
+      assert recording == (int(i[-4:]), 0, f'film {i[-4:]}'.encode())
+    names = sorted(layouts.signs_in(shown['test']))
+    assert names == [f'Sample0{i}' for i in test['Id']]
+    counts = {n for _, n, _ in layouts.signs_in(shown['training1']).values()}
+    assert counts == {1}
+    for part in ('training1', 'validation3'):
+      assert shown[part] == (raw / f'{part}.tar.gz').read_bytes()
+    kept = layouts.cells(public / 'training.csv')
+    assert kept.to_numpy().tolist() == train.to_numpy().tolist()
+    assert list(layouts.cells(public / 'test.csv')['Id']) == list(test['Id'])
+  assert (tmp_path / '--mlebench-out/public/devel01-40.7z').exists()
+
+
+def test_labels_are_in_no_hidden_recording_of_the_stand_in(tmp_path):
+  public = standin(layouts.SIGNS, tmp_path)
+  with tarfile.open(public / 'test.tar.gz') as tar:
+    for member in tar:
+      with zipfile.ZipFile(io.BytesIO(tar.extractfile(member).read())) as inner:
+        (mat,) = inner.namelist()
+        video = loadmat(io.BytesIO(inner.read(mat)))['Video'][0, 0]
+      assert not video['Labels'].size and video['Frames'].size > 40
+
+
+def test_the_last_pictures_of_animals_after_a_shuffle_are_hidden(tmp_path):
+  """Neither their categories nor their boxes are left in a public file."""
+  table, record = layouts.lay_out_animals(tmp_path / 'raw')
+  out = tmp_path / 'out'
+  answers = prepared(layouts.ANIMALS, out, '--raw', tmp_path / 'raw')
+  shuffled = table.sample(frac=1, random_state=42)
+  train, test = shuffled[:980], shuffled[980:]
+  assert list(answers['id']) == list(test['id'])
+  for text, told in zip(test['categories'], answers['categories']):
+    assert [float(c) for c in told.split()] == json.loads(text)
+  files = files_in(out / 'public')
+  kept = layouts.cells(out / 'public/multilabel_classification/train.csv')
+  assert kept.to_numpy().tolist() == train.to_numpy().tolist()
+  boxes, hidden = (
+    json.loads(files[f'object_detection/{part}.json'])
+    for part in ('train', 'eval')
+  )
+  assert 'annotations' not in hidden and hidden['info'] == record['info']
+  assert {i['file_name'][:-4] for i in hidden['images']} == set(test['id'])
+  assert [i['id'] for i in boxes['images']] == list(range(1, 981))
+  assert [m['id'] for m in boxes['annotations']] == list(range(1, 1961))
+  widths = {i['id']: i['width'] for i in boxes['images']}
+  for mark in boxes['annotations']:  # width is the picture's old number
+    assert mark['category_id'] == widths[mark['image_id']] % 290 + 1
+  assert not {f'u-{w:03}' for w in widths.values()} & set(test['id'])
+  assert len([f for f in files if f.startswith('images/')]) == 1000
 
 
 def test_slice_of_a_scan_is_read_as_dicom_lays_it_out():

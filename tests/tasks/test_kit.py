@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import io
 import json
 import pathlib
 import zipfile
@@ -14,7 +15,7 @@ import pytest
 
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.specs import task_sources
-from jaxagent.tasks import essays, kit, language, pictures, scores
+from jaxagent.tasks import essays, kit, language, pictures, scores, sounds
 
 ROOT = pathlib.Path(__file__).parents[2]
 GOLDEN = json.loads((ROOT / 'tests/golden/bundled_tasks.json').read_text())
@@ -250,3 +251,56 @@ def test_better_essays_are_longer_and_no_single_trait_tells_the_quality():
   quality = rng.normal(0, 1, 300)
   words = [len(essays.essay(rng, q).split()) for q in quality]
   assert 0.5 < np.corrcoef(quality, words)[0, 1] < 0.95
+
+
+def test_a_recording_is_read_as_it_was_written():
+  from scipy.io import wavfile
+
+  rate, read = wavfile.read(
+    io.BytesIO(sounds.wav(np.array([0, 0.5, -2]), 8000))
+  )
+  assert rate == 8000 and read.dtype == np.int16
+  assert list(read) == [0, 16384, -32767]  # 0.5 x 32767 rounds to even
+
+
+def test_a_tone_has_the_pitch_that_was_asked_for():
+  sound = sounds.tone(np.full(4000, 1000.0), 8000)
+  assert np.abs(np.fft.rfft(sound)).argmax() == 500  # of 2 Hz each
+  assert abs(sound[0]) < 1e-9 > abs(sound[-1])
+
+
+def test_dark_noise_has_less_of_high_pitches():
+  rng = np.random.RandomState(0)
+  shares = []
+  for dark in (0, 0.95):
+    values = sounds.noise(rng, 20000, dark)
+    assert values.std() == pytest.approx(1)
+    power = np.abs(np.fft.rfft(values)) ** 2
+    shares.append(power[5000:].sum() / power.sum())
+  assert abs(shares[0] - 0.5) < 0.05 and shares[1] < 0.05
+
+
+def test_an_array_is_written_without_pickles():
+  values = np.arange(6, dtype=np.int16).reshape(2, 3)
+  read = np.load(io.BytesIO(kit.array_bytes(values)), allow_pickle=False)
+  assert read.dtype == np.int16 and (read == values).all()
+  with pytest.raises(ValueError, match='pickle'):
+    kit.array_bytes(np.array([{}], dtype=object))
+
+
+def test_answers_may_be_arrays_with_a_half_for_each_row(tmp_path):
+  """The same bytes again; rows of a group are in one half."""
+  values = np.arange(240).reshape(60, 4)
+  groups = [k // 3 for k in range(60)]
+  parts = kit.Parts({'one.txt': b'1'}, {'x': values}, groups)
+  found = []
+  for home in (tmp_path / 'a', tmp_path / 'b'):
+    kit.write(home / 'public', home / 'private', parts)
+    found.append((home / 'private/answers.npz').read_bytes())
+  assert found[0] == found[1]
+  with np.load(io.BytesIO(found[0]), allow_pickle=False) as read:
+    assert (read['x'] == values).all()
+    halves = read['split'].reshape(20, 3)
+  assert (halves == halves[:, :1]).all() and set(halves.ravel()) == set(
+    kit.SPLITS
+  )

@@ -60,22 +60,16 @@ def standin():
   return parts(images[:2400], labels[:2400], images[2400:], labels[2400:])
 
 
-def array(values):
-  out = io.BytesIO()
-  np.save(out, values, allow_pickle=False)
-  return out.getvalue()
-
-
 def parts(train, train_labels, test, test_labels):
   ids = np.arange(len(test))
   sample = pd.DataFrame({'id': ids, **{str(k): 0.1 for k in range(CLASSES)}})
   return kit.Parts(
     {
-      'train_images.npy': array(train),
+      'train_images.npy': kit.array_bytes(train),
       'train.csv': pd.DataFrame(
         {'id': np.arange(len(train)), 'label': train_labels}
       ),
-      'test_images.npy': array(test),
+      'test_images.npy': kit.array_bytes(test),
       'test.csv': pd.DataFrame({'id': ids}),
       'sample_submission.csv': sample,
     },
