@@ -6,11 +6,14 @@ Each stage's result is kept in the work directory and reused.
 from __future__ import annotations
 
 import contextlib
+import os
+import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from jaxagent import records
 from jaxagent.config import recipe, settings
-from jaxagent.devices import sharding
+from jaxagent.devices import presence, sharding
 from jaxagent.errors import UserError
 from jaxagent.runtime.context import RunContext, open_context
 from jaxagent.training import multi_process
@@ -25,15 +28,42 @@ def run(config: ConfigDict) -> None:
   Of several processes the first does; the others take part in its learner.
   """
   try:
-    index, _ = sharding.initialize_distributed()
+    index, count = sharding.initialize_distributed()
   except ValueError as error:
     raise UserError(str(error)) from error
-  # Devices can be counted only once the processes have met.
-  settings.validate_devices(config)
-  if index:
-    return multi_process.follow()
-  with multi_process.leading():
-    _lead(config)
+  work = pathlib.Path(config.work_dir).resolve()
+  with presence.among(index, count, work / 'logs') as watch:
+    if not index:
+      print(_opening(config, watch.peers, work), flush=True)
+    # Devices can be counted only once the processes have met.
+    settings.validate_devices(config)
+    if index:
+      return multi_process.follow()
+    with multi_process.leading():
+      _lead(config)
+
+
+def _opening(
+  config: ConfigDict,
+  peers: Mapping[int, presence.Process],
+  work: pathlib.Path,
+) -> str:
+  """Returns the first line of a run: who takes part, and where it is."""
+  hosts = list(dict.fromkeys(peers[index].host for index in sorted(peers)))
+  devices, platform = sharding.devices()
+  mesh = ' x '.join(f'{axis} {size}' for axis, size in config.mesh.items())
+  named = ((n, os.environ.get(n)) for n in ('SLURM_JOB_ID', 'JOBSET_NAME'))
+  job = ''.join(f'; {name} {value}' for name, value in named if value)
+  return (
+    f'jaxagent: {_number(len(peers), "process", "es")} on '
+    f'{_number(len(hosts), "host")} ({", ".join(hosts)}), '
+    f'{_number(devices, "device")} ({platform}), mesh {mesh}{job}; '
+    f'work directory {work}'
+  )
+
+
+def _number(count: int, what: str, plural: str = 's') -> str:
+  return f'{count} {what}{plural if count > 1 else ""}'
 
 
 def _lead(config: ConfigDict) -> None:

@@ -4,6 +4,7 @@ import os
 import pathlib
 import shlex
 import subprocess
+import sys
 
 import pytest
 import yaml
@@ -11,7 +12,8 @@ import yaml
 ROOT = pathlib.Path(__file__).parents[2]
 NEEDED = {
   'single_node_8gpu': [],
-  'slurm': [],
+  # An interpreter that finds no fault with the config.
+  'slurm': ['--python=true'],
   'tpu_pod': ['--tpu=pod', '--zone=z'],
   'ray_sandboxes': ['--address=head:6379'],
   'k8s_jobset': ['--image=registry/jaxagent:1'],
@@ -44,18 +46,19 @@ def test_bad_arguments(name):
   assert "unknown argument '--nonsense=1'; choose from" in done.stderr
   done = _run(name, '--dry_run', *NEEDED[name], '--config=configs/none.py')
   assert done.returncode == 2 and 'choose one of: configs/' in done.stderr
-  if NEEDED[name]:
+  if NEEDED[name] and name != 'slurm':
     done = _run(name, '--dry_run')
     assert done.returncode == 2 and 'is needed' in done.stderr
 
 
 def test_numbers_are_checked():
-  done = _run('slurm', '--dry_run', '--nodes=0')
+  done = _run('slurm', '--dry_run', *NEEDED['slurm'], '--nodes=0')
   assert done.returncode == 2 and "--nodes='0'" in done.stderr
 
 
 def test_slurm_quotes_what_it_hands_on():
-  done = _run('slurm', '--dry_run', '--nodes=4', '--', '--work_dir=/shared/a b')
+  flags = ['--python=true', '--nodes=4', '--', '--work_dir=/shared/a b']
+  done = _run('slurm', '--dry_run', *flags)
   words = shlex.split(done.stdout)
   wrapped = next(w for w in words if w.startswith('--wrap='))[7:]
   inner = shlex.split(wrapped)
@@ -64,8 +67,137 @@ def test_slurm_quotes_what_it_hands_on():
 
 
 def test_slurm_asks_for_whole_nodes():
-  words = shlex.split(_run('slurm', '--dry_run').stdout)
+  words = shlex.split(_run('slurm', '--dry_run', *NEEDED['slurm']).stdout)
   assert '--exclusive' in words and '--mem=0' in words
+
+
+def test_a_run_that_would_be_refused_is_not_queued(tmp_path):
+  """Interpreter and config are tried before the queue, in a dry run, too."""
+  sbatch = tmp_path / 'sbatch'
+  sbatch.write_text(f'#!/bin/sh\ntouch {tmp_path}/queued\necho 17\n')
+  sbatch.chmod(0o755)
+  env = os.environ | {'PATH': f'{tmp_path}:{os.environ["PATH"]}'}
+  for flags, fault in (
+    (['--python=/no/python'], "--python='/no/python' is no interpreter here"),
+    ([f'--python={sys.executable}'], 'error: config.expert.model is empty'),
+  ):
+    for dry in ([], ['--dry_run']):
+      done = _run('slurm', *dry, *flags, env=env)
+      assert done.returncode == 2 and fault in done.stderr
+      assert ('sbatch' in done.stdout) == bool(dry)
+  assert not (tmp_path / 'queued').exists()
+  done = _run('slurm', *NEEDED['slurm'], env=env)
+  assert done.returncode == 0 and (tmp_path / 'queued').exists()
+  log = ROOT / 'jaxagent-17.log'
+  assert f'job 17 is queued; log: {log}; state: squeue -j 17' in done.stdout
+
+
+def test_slurm_is_handed_options_of_its_own():
+  given = "--sbatch=--qos=long --dependency=afterok:7 --comment='a b'"
+  done = _run('slurm', '--dry_run', *NEEDED['slurm'], given)
+  words = shlex.split(done.stdout)
+  assert {'--qos=long', '--dependency=afterok:7', '--comment=a b'} <= set(words)
+  # What comes last wins.
+  assert words.index('--qos=long') > words.index('--requeue')
+  done = _run('slurm', '--dry_run', *NEEDED['slurm'], "--sbatch=--qos='a")
+  assert done.returncode == 2 and 'quote without its other' in done.stderr
+
+
+def test_slurm_runs_on_nodes_without_gpus():
+  done = _run('slurm', '--dry_run', *NEEDED['slurm'], '--gpus=0', '--nodes=3')
+  assert done.returncode == 0
+  assert 'gpu' not in done.stdout and 'JAX_PLATFORMS=cpu' in done.stdout
+  assert '--config.mesh.fsdp=3' in done.stdout
+
+
+def test_lines_of_slurm_carry_their_process():
+  done = _run('slurm', '--dry_run', *NEEDED['slurm'])
+  wrapped = shlex.split(done.stdout)[-1].removeprefix('--wrap=')
+  assert '--label' in shlex.split(wrapped)
+
+
+def _chained(folder, *statuses, seconds=0):
+  """Status, output and number of requeues of a job started until it is left alone."""
+  scripts = {
+    'scontrol': f'echo "$@" >>{folder}/requeued',
+    'sleep': '',
+    'run': f'exit $(sed -n "$(wc -l <{folder}/starts)p" {folder}/statuses)',
+  }
+  for name, text in scripts.items():
+    (folder / name).write_text(f'#!/bin/sh\n{text}\n')
+    (folder / name).chmod(0o755)
+  (folder / 'statuses').write_text(''.join(f'{s}\n' for s in statuses))
+  (folder / 'starts').touch()
+  requeued = folder / 'requeued'
+  requeued.touch()
+  # A run of some minutes: bash counts on from what SECONDS is given.
+  chain = (ROOT / 'launch_scripts/slurm_chain.sh').read_text()
+  chain = chain.replace('set -u\n', f'set -u\nSECONDS={seconds}\n')
+  said = ''
+  for number in range(len(statuses) + 1):
+    (folder / 'starts').write_text('\n' * (number + 1))
+    done = subprocess.run(
+      ['bash', '-c', chain, 'chain', folder / 'run'],
+      cwd=folder,
+      env=os.environ
+      | {'SLURM_JOB_ID': '17', 'PATH': f'{folder}:{os.environ["PATH"]}'},
+      capture_output=True,
+      text=True,
+      timeout=30,
+    )
+    said += done.stderr
+    if len(requeued.read_text().splitlines()) <= number:
+      break
+  assert set(requeued.read_text().splitlines()) <= {'requeue 17'}
+  assert not (folder / 'jaxagent-17.failed_at_once').exists()
+  return done.returncode, said, number
+
+
+def test_a_chain_ends_with_its_run(tmp_path):
+  done = _run('slurm', '--dry_run', *NEEDED['slurm'], '--chain')
+  assert '--wrap=bash\\ launch_scripts/slurm_chain.sh\\ srun' in done.stdout
+  assert _chained(tmp_path, 143, 143, 143, 0)[::2] == (0, 3)
+
+
+def test_a_chain_ends_when_the_run_is_refused(tmp_path):
+  assert _chained(tmp_path, 143, 2)[::2] == (2, 1)
+
+
+def test_a_chain_ends_with_the_second_failure_at_once(tmp_path):
+  status, said, requeues = _chained(tmp_path, 137, 75, 0)
+  assert (status, requeues) == (75, 1)
+  assert 'status 75 after 0 s, the second time within 300 s' in said
+
+
+def test_a_chain_goes_on_after_failures_that_are_far_apart(tmp_path):
+  assert _chained(tmp_path, 1, 143, 1, 0)[::2] == (0, 3)
+
+
+def test_a_chain_goes_on_after_runs_that_failed_late(tmp_path):
+  assert _chained(tmp_path, 1, 1, 1, 0, seconds=400)[::2] == (0, 3)
+
+
+def _devices(gpus, visible):
+  env = {k: v for k, v in os.environ.items() if k != 'CUDA_VISIBLE_DEVICES'}
+  if visible is not None:
+    env['CUDA_VISIBLE_DEVICES'] = visible
+  flags = ['--gpus=' + gpus] if gpus else []
+  done = _run('single_node_8gpu', '--dry_run', *flags, env=env)
+  if done.returncode:
+    return done.stderr
+  words = shlex.split(done.stdout)
+  mesh = next(w for w in words if 'mesh.fsdp' in w).partition('=')[2]
+  return words[1].partition('=')[2], mesh
+
+
+def test_gpus_that_the_user_has_chosen_are_kept():
+  assert _devices('', None) == ('0,1,2,3,4,5,6,7', '8')
+  assert _devices('2', None) == ('0,1', '2')
+  assert _devices('', '3,5') == ('3,5', '2')
+  assert _devices('1', 'GPU-a,GPU-b') == ('GPU-a', '1')
+  assert "CUDA_VISIBLE_DEVICES='3,5' names 2" in _devices('3', '3,5')
+  assert 'names 0' in _devices('', '')
+  assert "--gpus='x' must be" in _devices('x', None)
 
 
 @pytest.mark.parametrize('name', sorted(NEEDED.keys() - {'k8s_jobset'}))
@@ -73,7 +205,8 @@ def test_which_python_runs(name):
   env = {k: v for k, v in os.environ.items() if k != 'VIRTUAL_ENV'}
 
   def command(*flags, **more):
-    done = _run(name, '--dry_run', *NEEDED[name], *flags, env=env | more)
+    needed = [] if name == 'slurm' else NEEDED[name]
+    done = _run(name, '--dry_run', *needed, *flags, env=env | more)
     return done.stdout.replace('\\', '')
 
   assert ' .venv/bin/python -m jaxagent.main' in command()
