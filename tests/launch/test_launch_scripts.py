@@ -3,11 +3,15 @@
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
+
+from jaxagent import errors
 
 ROOT = pathlib.Path(__file__).parents[2]
 NEEDED = {
@@ -239,9 +243,106 @@ def test_tpus_find_each_other_and_their_cache_fits():
   flag = '--config.rollout.max_num_seqs='
   done = _run('tpu_pod', '--dry_run', *NEEDED['tpu_pod'], '--', f'{flag}8')
   words = shlex.split(shlex.split(done.stdout)[-1].partition('--command=')[2])
-  assert words[:5] == ['cd', 'jaxagent', '&&', 'env', 'JAXAGENT_CLUSTER=auto']
+  assert words[:3] == ['cd', 'jaxagent', '&&']
+  assert words[5:8] == ['start', 'env', 'JAXAGENT_CLUSTER=auto']
   # `tests/learner/test_plan.py` has what 16 need; a flag of one's own comes last.
   assert [w for w in words if w.startswith(flag)] == [f'{flag}16', f'{flag}8']
+
+
+_GCLOUD = """#!/bin/bash
+# Workers are folders; a command of ssh runs in each of them, scp copies to them.
+echo "$@" >>"$WORKERS/asked"
+for argument in "$@"; do
+  case "$argument" in
+    --worker=all) which="0 1" ;;
+    --worker=*) which="${argument#*=}" ;;
+    --command=*) command="${argument#*=}" ;;
+    /*) file="$argument" ;;
+    *:*) target="${argument#*:}" ;;
+  esac
+done
+for worker in $which; do
+  cd "$WORKERS/$worker"
+  if [ "$4" = scp ]; then cp -p "$file" "$target"; else bash -c "$command"; fi
+done
+"""
+
+
+@pytest.fixture
+def pod(tmp_path):
+  """Runs `tpu_pod.sh` on two workers that are folders of this machine."""
+  (tmp_path / 'gcloud').write_text(_GCLOUD)
+  (tmp_path / 'gcloud').chmod(0o755)
+  for worker in '01':
+    scripts = tmp_path / worker / 'jaxagent' / 'launch_scripts'
+    scripts.mkdir(parents=True)
+    shutil.copy(ROOT / 'launch_scripts' / '_detached.sh', scripts)
+  python = tmp_path / 'python'
+  python.write_text(
+    "#!/bin/bash\ntrap 'echo saved; exit 143' TERM\n"
+    'echo "begun with ${TOKEN-no} token"\nwhile :; do sleep 0.05; done\n'
+  )
+  python.chmod(0o755)
+  path = f'{tmp_path}:{os.environ["PATH"]}'
+  flags = [*NEEDED['tpu_pod'], f'--python={python}']
+
+  def do(verb, *more, **env):
+    env = os.environ | {'WORKERS': str(tmp_path), 'PATH': path} | env
+    return _run('tpu_pod', verb, *flags, *more, env=env)
+
+  do.folder = tmp_path
+  yield do
+  do('stop')
+
+
+def _logs(pod):
+  return [(pod.folder / w / 'jaxagent/run.log').read_text() for w in '01']
+
+
+def _begun(pod):
+  end = time.monotonic() + 20
+  while not all('begun' in text for text in _logs(pod)):
+    assert time.monotonic() < end
+    time.sleep(0.05)
+
+
+def test_a_run_on_tpus_outlives_its_connection_and_starts_once(pod):
+  assert 'was never started' in pod('status').stdout
+  for number in range(3):  # gcloud tries again where a connection was dropped
+    said = pod('start').stdout
+    assert said.count('started; log') == (0 if number else 2)
+    assert said.count('runs already') == (2 if number else 0)
+    _begun(pod)
+  assert all(text.count('begun') == 1 for text in _logs(pod))
+  assert pod('status').stdout.count('runs (process') == 2
+  said = pod('stop').stdout
+  assert said.count('stopped;') == 2 and 'ended with status 143' in said
+  assert all('saved' in text for text in _logs(pod))
+  assert pod('status').stdout.count('does not run; ') == 2
+  pod('start')  # and goes on
+  assert pod('status').stdout.count('runs (process') == 2
+
+
+def test_a_secret_reaches_tpus_in_no_command_line(pod):
+  said = pod('start', '--env=TOKEN', TOKEN="s3cret 'x'")
+  assert said.returncode == 0, said.stderr
+  _begun(pod)
+  assert all("begun with s3cret 'x' token" in text for text in _logs(pod))
+  assert 's3cret' not in (pod.folder / 'asked').read_text() + said.stdout
+  pod('start', '--env=TOKEN', TOKEN='s3cret')  # while it runs
+  assert not list(pod.folder.glob('*/jaxagent/run.env'))
+
+
+@pytest.mark.parametrize('names', ['NOT_SET', 'a-b', 'PATH,', "x'"])
+def test_variables_that_tpus_cannot_be_given_are_refused(names):
+  done = _run('tpu_pod', '--dry_run', *NEEDED['tpu_pod'], f'--env={names}')
+  assert done.returncode == (0 if names == 'PATH,' else 2)
+  assert 'is no variable of this shell' in done.stderr or names == 'PATH,'
+
+
+def test_each_worker_of_a_pod_has_a_log():
+  done = _run('tpu_pod', 'logs', '--dry_run', *NEEDED['tpu_pod'], '--worker=3')
+  assert '--worker=3' in done.stdout and 'logs' in done.stdout
 
 
 def test_vllm_of_the_other_kind_is_left_alone(tmp_path):
@@ -361,6 +462,136 @@ def test_a_pod_has_what_sandbox_and_vllm_need():
   assert volumes[mounts['/dev/shm']] == {'emptyDir': {'medium': 'Memory'}}
   done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', '--dir=src')
   assert done.returncode == 2 and "--dir='src' must be" in done.stderr
+
+
+def _jobset(*flags):
+  done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', *flags)
+  assert done.returncode == 0, done.stderr
+  return yaml.safe_load(done.stdout)
+
+
+def _unknown_to_the_api(manifest) -> list[str]:
+  """What the API's types refuse in a manifest or would not read."""
+  api = pytest.importorskip('kubeflow_trainer_api.models')
+  import pydantic
+
+  try:
+    read = api.JobsetV1alpha2JobSet.from_dict(manifest)
+  except pydantic.ValidationError as error:
+    return [str(error)]
+  # Types do not say which actions there are.
+  actions = {'FailJobSet', 'RestartJobSet', 'RestartJobSetAndIgnoreMaxRestarts'}
+  rules = manifest['spec']['failurePolicy']['rules']
+  wrong = [f'action {r["action"]}' for r in rules if r['action'] not in actions]
+  return wrong + _left_out(manifest, read.to_dict(), '')
+
+
+def _left_out(given, read, at) -> list[str]:
+  if isinstance(given, dict) and isinstance(read, dict):
+    return [
+      wrong
+      for key, value in given.items()
+      for wrong in _left_out(value, read.get(key), f'{at}.{key}')
+    ]
+  if isinstance(given, list) and isinstance(read, list):
+    pairs = enumerate(zip(given, read))
+    return [w for i, (g, r) in pairs for w in _left_out(g, r, f'{at}[{i}]')]
+  same = given == read or str(given) == str(read)
+  return [] if same else [f'{at}: {given!r} is read as {read!r}']
+
+
+def test_the_api_knows_all_that_a_manifest_says():
+  flags = ['--secret=keys', '--nodes=3', '--', '--config.seed=1']
+  assert _unknown_to_the_api(_jobset(*flags)) == []
+
+
+@pytest.mark.parametrize(
+  'path, value',
+  [
+    (('backoffLimitPerIndx',), 0),
+    (('podFailurePolicy', 'rules', 0, 'action'), 'FailJobs'),
+    (('podFailurePolicy', 'rules', 0, 'onExitCodes', 'values'), ['two']),
+    (('template', 'spec', 'containers', 0, 'envfrom'), []),
+    (('template', 'spec', 'containers', 0, 'resources', 'limit'), {}),
+    (('parallelism',), 'three'),
+  ],
+)
+def test_a_manifest_with_a_slip_is_not_what_the_api_knows(path, value):
+  manifest = _jobset()
+  node = manifest['spec']['replicatedJobs'][0]['template']['spec']
+  for key in path[:-1]:
+    node = node[key]
+  node[path[-1]] = value
+  assert _unknown_to_the_api(manifest)
+
+
+def test_what_a_status_does_to_a_jobset():
+  """2 never again; evictions and lost processes free; others counted."""
+  spec = _jobset()['spec']
+  job = spec['replicatedJobs'][0]['template']['spec']
+  (rule,) = spec['failurePolicy']['rules']
+  assert rule['action'] == 'FailJobSet'
+  assert rule['onJobFailureReasons'] == ['PodFailurePolicy']
+  does = {}
+  for rule in job['podFailurePolicy']['rules']:
+    for code in rule.get('onExitCodes', {}).get('values', ['evicted']):
+      does[code] = rule['action']
+  assert does == {
+    2: 'FailJob',
+    errors.LOST: 'Ignore',
+    143: 'Ignore',
+    'evicted': 'Ignore',
+  }
+  # An index that fails otherwise fails the job for a reason of its own.
+  assert job['backoffLimitPerIndex'] == job['maxFailedIndexes'] == 0
+  assert 'backoffLimit' not in job
+
+
+def test_a_pod_is_the_last_to_be_evicted_and_is_given_its_secrets():
+  manifest = _jobset(
+    '--cpus=8', '--memory=64Gi', '--gpus=2', '--secret=my-keys'
+  )
+  pod = manifest['spec']['replicatedJobs'][0]['template']['spec']['template']
+  (container,) = pod['spec']['containers']
+  asked = container['resources']['requests']
+  assert asked == container['resources']['limits']
+  assert asked == {'cpu': '8', 'memory': '64Gi', 'nvidia.com/gpu': 2}
+  assert container['envFrom'] == [{'secretRef': {'name': 'my-keys'}}]
+  for flag in ('--secret=My_keys', '--memory=64', '--memory=x', '--cpus=0'):
+    done = _run('k8s_jobset', '--dry_run', '--image=r/i:1', flag)
+    assert done.returncode == 2 and flag.partition('=')[0] in done.stderr
+
+
+@pytest.mark.parametrize(
+  'found, asked, said',
+  [
+    ('', 'get apply', 'log: kubectl logs'),
+    ('jaxagent ', 'get', 'runs: nothing done'),
+    (
+      'jaxagent Failed',
+      'get delete apply',
+      'has ended (Failed): it is deleted',
+    ),
+    ('jaxagent Completed', 'get delete apply', 'has ended (Completed)'),
+    ('!', 'get', ''),
+  ],
+)
+def test_the_same_command_goes_on(tmp_path, found, asked, said):
+  kubectl = tmp_path / 'kubectl'
+  kubectl.write_text(
+    f'#!/bin/bash\necho "$1" >>{tmp_path}/asked\n'
+    f'if [ "$1" = get ]; then printf %s "{found}"; [ "{found}" != "!" ]; exit; fi\n'
+    f'[ "$1" != apply ] || cat >{tmp_path}/manifest\n'
+  )
+  kubectl.chmod(0o755)
+  env = os.environ | {'PATH': f'{tmp_path}:{os.environ["PATH"]}'}
+  done = _run('k8s_jobset', '--image=r/i:1', env=env)
+  assert (done.returncode == 0) == (found != '!'), done.stderr
+  assert (tmp_path / 'asked').read_text().split() == asked.split()
+  assert said in done.stdout
+  if 'apply' in asked:
+    manifest = yaml.safe_load((tmp_path / 'manifest').read_text())
+    assert manifest['metadata']['name'] == 'jaxagent'
 
 
 @pytest.mark.parametrize('path', sorted(ROOT.glob('launch_scripts/*.sh')))
