@@ -107,7 +107,13 @@ class Watch:
   # Connecting.
 
   def _gather(self) -> None:
-    self._server = socket.create_server(('', 0), backlog=self._count)
+    dual = socket.has_dualstack_ipv6()
+    self._server = socket.create_server(
+      ('', 0),
+      family=socket.AF_INET6 if dual else socket.AF_INET,
+      backlog=self._count,
+      dualstack_ipv6=dual,
+    )
     token = secrets.token_hex(16)
     port = self._server.getsockname()[1]
     own = dataclasses.asdict(self.own)

@@ -34,7 +34,7 @@ def run(config: ConfigDict) -> None:
   work = pathlib.Path(config.work_dir).resolve()
   with presence.among(index, count, work / 'logs') as watch:
     if not index:
-      print(_opening(config, watch.peers, work), flush=True)
+      print(_opening(config, watch.peers, count, work), flush=True)
     # Devices can be counted only once the processes have met.
     settings.validate_devices(config)
     if index:
@@ -46,17 +46,22 @@ def run(config: ConfigDict) -> None:
 def _opening(
   config: ConfigDict,
   peers: Mapping[int, presence.Process],
+  count: int,
   work: pathlib.Path,
 ) -> str:
-  """Returns the first line of a run: who takes part, and where it is."""
+  """Returns the first line of a run: who takes part, and where it is.
+
+  peers: those of its `count` processes whose host is known.
+  """
   hosts = list(dict.fromkeys(peers[index].host for index in sorted(peers)))
+  more = ', others unknown' if len(peers) < count else ''
   devices, platform = sharding.devices()
   mesh = ' x '.join(f'{axis} {size}' for axis, size in config.mesh.items())
   named = ((n, os.environ.get(n)) for n in ('SLURM_JOB_ID', 'JOBSET_NAME'))
   job = ''.join(f'; {name} {value}' for name, value in named if value)
   return (
-    f'jaxagent: {_number(len(peers), "process", "es")} on '
-    f'{_number(len(hosts), "host")} ({", ".join(hosts)}), '
+    f'jaxagent: {_number(count, "process", "es")} on '
+    f'{_number(len(hosts), "host")} ({", ".join(hosts)}{more}), '
     f'{_number(devices, "device")} ({platform}), mesh {mesh}{job}; '
     f'work directory {work}'
   )

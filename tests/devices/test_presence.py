@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -19,7 +20,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(180)
 
 
-def _start(folder, does):
+def _start(folder, does, count=2):
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     port = free.getsockname()[1]
@@ -31,17 +32,17 @@ def _start(folder, does):
         **os.environ,
         'JAX_PLATFORMS': 'cpu',
         'JAXAGENT_COORDINATOR': f'127.0.0.1:{port}',
-        'JAXAGENT_NUM_PROCESSES': '2',
+        'JAXAGENT_NUM_PROCESSES': str(count),
         'JAXAGENT_PROCESS_ID': str(index),
       },
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
     )
-    for index in range(2)
+    for index in range(count)
   ]
   end = time.monotonic() + 90
-  while not all((folder / f'met_{i}').exists() for i in range(2)):
+  while not all((folder / f'met_{i}').exists() for i in range(count)):
     assert time.monotonic() < end and started[0].poll() is None
     time.sleep(0.02)
   return started
@@ -66,6 +67,14 @@ def test_a_killed_process_is_named_by_the_other(tmp_path, victim):
   )
   assert err.startswith(start + 'none (killed, or its host is gone)')
   assert _ended(started[victim], 5)[0] == -signal.SIGKILL
+
+
+def test_one_of_several_survivors_writes_the_line(tmp_path):
+  started = _start(tmp_path, 'wait', count=3)
+  started[2].kill()
+  (code, _, err), (other, _, quiet) = (_ended(p, 20) for p in started[:2])
+  assert (code, other) == (errors.LOST, errors.LOST)
+  assert 'error: process 2 on' in err and quiet == ''
 
 
 def test_what_a_library_wrote_before_it_aborted_is_quoted(tmp_path):
@@ -101,8 +110,6 @@ def test_processes_that_end_together_say_nothing(tmp_path):
 def test_strangers_at_the_port_are_hung_up_on(tmp_path):
   watch = presence.Watch(0, 2)
   watch._server = socket.create_server(('127.0.0.1', 0))
-  import threading
-
   threading.Thread(target=watch._accept, args=('secret',), daemon=True).start()
   address = watch._server.getsockname()
   for said in (
