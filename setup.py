@@ -65,6 +65,7 @@ setup(
       'hypothesis>=6.100',
       'ruff>=0.17,<0.18',  # its formatter changes between minor versions
       'matplotlib>=3.9',
+      'kubeflow-trainer-api>=2.1',  # types of the JobSet API
       'mypy>=2.4,<2.5',  # it finds other things in another minor version
     ],
   },

@@ -22,6 +22,13 @@ class MachineryError(Exception):
   """
 
 
+LOST = 75  # exit status of `ProcessLost`: EX_TEMPFAIL of sysexits.h
+
+
+class ProcessLost(RuntimeError):
+  """Another process of the run cannot be reached. The same command resumes it."""
+
+
 def tolerated(total: int) -> int:
   """Returns how many of `total` trajectories infrastructure errors may cut short.
 

@@ -43,6 +43,12 @@ _DRY_RUN = flags.DEFINE_bool(
   False,
   'Print the plan (stages, shapes, memory by role and device) and stop.',
 )
+_CHECK = flags.DEFINE_bool(
+  'check',
+  False,
+  'Check config and files as a run does before it asks for devices, print the plan '
+  'and stop.',
+)
 _CONFIG_HELP = flags.DEFINE_bool(
   'config_help',
   False,
@@ -75,11 +81,16 @@ def main(argv: list[str]) -> int:
   try:
     given = config_flags.get_override_values(flags.FLAGS['config'])
     settings.prepare(config, given)
-    run.run(config)
+    if _CHECK.value:
+      run.check(config)
+    else:
+      run.run(config)
   except errors.UserError as error:
     return _refuse(error)
   except (errors.DiskFull, errors.MachineryError) as error:
     return _refuse(error, code=1)
+  except errors.ProcessLost as error:
+    return _refuse(error, code=errors.LOST)
   except errors.Interrupted as error:
     print(f'{error}', file=sys.stderr)
     return 143

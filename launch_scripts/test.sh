@@ -21,6 +21,7 @@ if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
 fi
 make_environment "[dev,docker,ray]"
 bash "$here/install_docker.sh"
+if [[ " $* " != *"not slow"* ]]; then bash "$here/install_slurm.sh"; fi
 cd "$here/.."
 # The parity tests compare with transformers on PyTorch, on the CPU: any build of it
 # will do (pip's default index has one for CUDA on Linux, of some GB).

@@ -77,7 +77,7 @@ MAY_IMPORT = {
   'files': {'clock', 'errors'},
   'options': set(),
   'algorithms': {'types'},
-  'devices': {'types'},
+  'devices': {'types', 'errors'},
   'checkpoint': {'files'},
   'models': {
     'options',

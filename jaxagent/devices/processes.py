@@ -15,20 +15,18 @@ from typing import Any
 
 import jax
 
+from jaxagent.errors import ProcessLost
+
 _PART = 1 << 20  # bytes of a value; gRPC takes 4 MB at once
 _POLL_S = 60.0
 _MOST_S = 3600.0  # until all have read a message: one may still compile
 _numbers = itertools.count()
 
 
-class Lost(RuntimeError):
-  """The other processes cannot be reached any more."""
-
-
 def tell(message: Any, within_s: float = _MOST_S) -> None:
   """Broadcasts from process 0; returns when every other process has read it.
 
-  Raises Lost where one has not within that time.
+  Raises ProcessLost where one has not within that time.
   """
   client, key = _client(), _next()
   data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
@@ -40,11 +38,11 @@ def tell(message: Any, within_s: float = _MOST_S) -> None:
     client.wait_at_barrier(f'{key}/read', _ms(within_s))
     client.key_value_delete(f'{key}/')
   except jax.errors.JaxRuntimeError as error:
-    raise Lost(f'the other processes do not answer: {error}') from error
+    raise ProcessLost(f'the other processes do not answer: {error}') from error
 
 
 def hear(within_s: float = math.inf) -> Any:
-  """Waits for the next value given to `tell`; raises Lost if none comes."""
+  """Waits for the next value given to `tell`; raises ProcessLost if none comes."""
   client, key = _client(), _next()
   try:
     count = int(_waited_for(client, f'{key}/parts', within_s))
@@ -54,8 +52,35 @@ def hear(within_s: float = math.inf) -> Any:
     )
     client.wait_at_barrier(f'{key}/read', _ms(_MOST_S))
   except jax.errors.JaxRuntimeError as error:
-    raise Lost(f'process 0 does not answer: {error}') from error
+    raise ProcessLost(f'process 0 does not answer: {error}') from error
   return pickle.loads(data)
+
+
+def publish(key: str, value: str) -> None:
+  """Sets a value of process 0 that the others read with `published`."""
+  try:
+    _client().key_value_set(key, value)
+  except jax.errors.JaxRuntimeError as error:
+    raise ProcessLost(f'{key} cannot be set: {error}') from error
+
+
+def published(key: str, within_s: float) -> str:
+  """Waits for a value that process 0 gives to `publish`; ProcessLost if none comes."""
+  try:
+    return _waited_for(_client(), key, within_s)
+  except jax.errors.JaxRuntimeError as error:
+    raise ProcessLost(f'process 0 does not answer: {error}') from error
+
+
+def coordinator_host() -> str:
+  """Returns the name or address by which processes reach the host of process 0."""
+  from jax._src import distributed
+
+  return (
+    (distributed.global_state.coordinator_address or '')
+    .rpartition(':')[0]
+    .strip('[]')
+  )
 
 
 def _waited_for(client, key: str, within_s: float) -> str:
@@ -83,5 +108,5 @@ def _client():
 
   client = distributed.global_state.client
   if client is None:
-    raise Lost('jax.distributed is not initialized.')
+    raise ProcessLost('jax.distributed is not initialized.')
   return client

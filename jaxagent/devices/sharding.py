@@ -21,6 +21,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from jaxagent.devices import accelerator
+from jaxagent.errors import ProcessLost
 
 _log = logging.getLogger(__name__)
 _THREADS = 32
@@ -433,7 +434,8 @@ def initialize_distributed(
 ) -> tuple[int, int]:
   """Joins the cluster that flags or the environment name; once a process.
 
-  Returns (process index, process count). Flags win over the environment.
+  Returns (process index, process count). Flags win over the environment. Raises
+  ProcessLost where the others do not come.
   """
   if coordinator:
     settings = distributed_settings(
@@ -449,8 +451,19 @@ def initialize_distributed(
     # Of XLA on a processor: each collective of each device holds a thread while it
     # waits for the other processes, and with few cores all of them would wait.
     os.environ.setdefault('NPROC', str(max(_THREADS, os.cpu_count() or 1)))
-    jax.distributed.initialize(**settings)
+    try:
+      jax.distributed.initialize(**settings)
+    except jax.errors.JaxRuntimeError as error:
+      raise ProcessLost(
+        f'the processes of this run did not meet: {error}. Look for the first error of '
+        'each; the same command on all hosts starts again.'
+      ) from error
   return jax.process_index(), jax.process_count()
+
+
+def devices() -> tuple[int, str]:
+  """Returns how many devices the processes of a run have, and their platform."""
+  return jax.device_count(), jax.default_backend()
 
 
 def parameter_place(

@@ -6,11 +6,14 @@ Each stage's result is kept in the work directory and reused.
 from __future__ import annotations
 
 import contextlib
+import os
+import pathlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from jaxagent import records
 from jaxagent.config import recipe, settings
-from jaxagent.devices import sharding
+from jaxagent.devices import presence, sharding
 from jaxagent.errors import UserError
 from jaxagent.files import owner
 from jaxagent.runtime.context import RunContext, open_context
@@ -29,26 +32,59 @@ def run(config: ConfigDict) -> None:
   stop = StopFlag()
   stop.install()
   try:
-    index = _index()
+    index, count = _meet()
     stop.take_signals()
-    # Devices can be counted only once the processes have met.
-    settings.validate_devices(config)
-    if index:
-      # Process 0 decides when to stop, and what is saved before.
-      stop.within_s = None
-      return multi_process.follow()
-    with multi_process.leading():
-      _lead(config, stop)
+    work = pathlib.Path(config.work_dir).resolve()
+    with presence.among(index, count, work / 'logs') as watch:
+      stop.farewell = watch.end_others
+      if not index:
+        print(_opening(config, watch.peers, count, work), flush=True)
+      # Devices can be counted only once the processes have met.
+      settings.validate_devices(config)
+      if index:
+        # Process 0 decides when to stop, and what is saved before.
+        stop.within_s = None
+        return multi_process.follow()
+      with multi_process.leading():
+        _lead(config, stop)
   finally:
     stop.restore()
 
 
-def _index() -> int:
-  """Meets the other processes of the run; returns this one's number."""
+def _meet() -> tuple[int, int]:
+  """Meets the other processes of the run; returns this one's index, and how many."""
   try:
-    return sharding.initialize_distributed()[0]
+    return sharding.initialize_distributed()
   except ValueError as error:
     raise UserError(str(error)) from error
+
+
+def _opening(
+  config: ConfigDict,
+  peers: Mapping[int, presence.Process],
+  count: int,
+  work: pathlib.Path,
+) -> str:
+  """Returns the first line of a run: who takes part, and where it is.
+
+  peers: those of its `count` processes whose host is known.
+  """
+  hosts = list(dict.fromkeys(peers[index].host for index in sorted(peers)))
+  more = ', others unknown' if len(peers) < count else ''
+  devices, platform = sharding.devices()
+  mesh = ' x '.join(f'{axis} {size}' for axis, size in config.mesh.items())
+  named = ((n, os.environ.get(n)) for n in ('SLURM_JOB_ID', 'JOBSET_NAME'))
+  job = ''.join(f'; {name} {value}' for name, value in named if value)
+  return (
+    f'jaxagent: {_number(count, "process", "es")} on '
+    f'{_number(len(hosts), "host")} ({", ".join(hosts)}{more}), '
+    f'{_number(devices, "device")} ({platform}), mesh {mesh}{job}; '
+    f'work directory {work}'
+  )
+
+
+def _number(count: int, what: str, plural: str = 's') -> str:
+  return f'{count} {what}{plural if count > 1 else ""}'
 
 
 def _lead(config: ConfigDict, stop: StopFlag) -> None:

@@ -11,6 +11,21 @@ if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
 
+def check(config: ConfigDict) -> None:
+  """Checks config and files as `run` does before its devices, and prints the plan.
+
+  For a machine that starts runs on others, such as a cluster's login node. Raises
+  UserError for what a run would refuse.
+  """
+  from jaxagent.config import settings
+  from jaxagent.recipes import dry_run
+
+  with config.unlocked():
+    config.dry_run = False
+  settings.validate(config)
+  dry_run.print_plan(config)
+
+
 def run(config: ConfigDict) -> None:
   """Checks the config, then runs the recipe that it names."""
   from jaxagent.config import settings

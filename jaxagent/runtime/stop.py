@@ -41,6 +41,8 @@ class StopFlag:
     self.signal: int | None = None
     self.error: Exception | None = None
     self.saved = 'nothing was begun'  # what is kept, for the message
+    # Called with the last line where the process ends as it is.
+    self.farewell: Callable[[str], None] = lambda line: None
     self.within_s = within_s
     self._before: dict[int, Any] = {}
     self._pipe: tuple[socket.socket, socket.socket] | None = None
@@ -160,13 +162,13 @@ class StopFlag:
   def _end(self) -> None:
     """Ends the process as it is: no handler runs, no thread is waited for."""
     said = f'error: {self.error}' if self.signal is None else self._words()
-    saying = threading.Thread(target=_say, args=(said,), daemon=True)
+    saying = threading.Thread(target=self._say, args=(said,), daemon=True)
     saying.start()
     saying.join(1.0)  # nobody may read
     os._exit(1 if self.signal is None else EXIT_CODE)
 
-
-def _say(text: str) -> None:
-  with contextlib.suppress(OSError, ValueError):
-    sys.stdout.flush()
-    print(f'\n{text}', file=sys.stderr, flush=True)
+  def _say(self, line: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+      sys.stdout.flush()
+      print(f'\n{line}', file=sys.stderr, flush=True)
+    self.farewell(line)

@@ -32,6 +32,7 @@ from jaxagent.sandbox import (
   local,
   outcome,
   ray_bytes,
+  ray_nodes,
   ray_private,
   ray_slot,
   scratch,
@@ -45,6 +46,9 @@ PLACE_S = 30.0  # Ray may still place actors on a node that is gone
 OPEN_S = 180.0  # a launcher with its zygote, and the probe
 GUARD_S = 30.0  # past a job's limit without an answer the actor is given up
 CLOSE_S = 15.0
+NODES_S = 2.0  # between two looks at the nodes of a cluster
+
+_log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -79,7 +83,8 @@ def _try_to_join(address: str) -> str:
   """'' where a process of its own can join, else why not, in a line.
 
   In the trainer's process an address that accepts and says nothing would
-  hang, and Ray's core ends the process on some errors.
+  hang, and Ray's core ends the process on some errors. What the core writes to
+  standard error says why.
   """
   end = time.monotonic() + JOIN_S
   host, _, port = address.rpartition(':')
@@ -88,13 +93,23 @@ def _try_to_join(address: str) -> str:
       socket.create_connection((host.strip('[]'), int(port)), 5).close()
     except (OSError, OverflowError) as error:
       return f'nothing answers there ({error})'
+  with tempfile.TemporaryFile() as errors_of_core:
+    problem = _trial(address, errors_of_core.fileno(), end)
+    errors_of_core.seek(0)
+    words = ray_nodes.last_words(errors_of_core.read().decode(errors='replace'))
+  if problem and words and words not in problem:
+    problem += f' (Ray: "{words}")'
+  return problem
+
+
+def _trial(address: str, stderr: int, end: float) -> str:
   read, write = os.pipe()
   process = subprocess.Popen(
     [sys.executable, '-c', _TRIAL, address, str(write)],
     pass_fds=[write],
     stdin=subprocess.DEVNULL,
     stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
+    stderr=stderr,
   )
   os.close(write)
   try:
@@ -196,8 +211,11 @@ class RayBackend:
     self._slot_locks = [threading.Lock() for _ in range(slots)]
     self._lock = threading.Lock()
     self._running: dict[str, _Run] = {}
+    self._lost_slots: dict[str, set[int]] = {}  # by node, since the last look
+    self._lost_jobs: dict[str, set[str]] = {}
     self._token = 0
     self._closing = False
+    self._closed = threading.Event()
 
   # Starting.
 
@@ -217,7 +235,38 @@ class RayBackend:
     with self._lock:
       self._actors = list(actors)
     self.tier = min((a.tier for a in actors), key=errors.tier_number)
+    if self.address:
+      threading.Thread(target=self._watch_nodes, daemon=True).start()
     return self.tier
+
+  def _watch_nodes(self) -> None:
+    """Logs which nodes go and come until the backend closes."""
+    nodes = ray_nodes.Nodes(self._held)
+    while not self._closed.is_set():
+      with contextlib.suppress(Exception):  # Ray raises many kinds
+        for line in nodes.changes(self._ray.nodes()):
+          _log.warning('%s', line)
+      self._closed.wait(NODES_S)
+
+  def _held(self, node: str) -> tuple[int, list[str]]:
+    """Returns how many slots were on a node, and the jobs that ran there.
+
+    Those that were lost since the last look count, too.
+    """
+    with self._lock:
+      slots = self._lost_slots.pop(node, set())
+      jobs = self._lost_jobs.pop(node, set())
+      slots |= {
+        i
+        for i, a in enumerate(self._actors)
+        if a is not None and a.node == node
+      }
+      jobs |= {
+        job
+        for job, run in self._running.items()
+        if run.actor is not None and run.actor.node == node
+      }
+    return len(slots), sorted(jobs)
 
   def _import(self) -> None:
     # The import and the start of a private Ray take a second each.
@@ -266,12 +315,10 @@ class RayBackend:
         return
       except Exception as error:  # noqa: BLE001: Ray raises many kinds
         problem = ray_private.one_line(error)
-    raise errors.BackendError(
-      f'{self._where}: {problem}. Start a node of the cluster on this machine '
-      f'with Python {sys.version.split()[0]} and Ray '
-      f'{importlib.metadata.version("ray")} (ray start --address=HOST:PORT), '
-      'or leave the address empty for a private one.'
+    remedy = ray_nodes.remedy(
+      problem, sys.version.split()[0], importlib.metadata.version('ray')
     )
+    raise errors.BackendError(f'{self._where}: {problem}. {remedy}')
 
   def _start_private(self) -> None:
     assert self._keeper is not None  # made by `start`
@@ -481,7 +528,7 @@ class RayBackend:
     except _Stopped:
       raise
     except Exception as error:  # noqa: BLE001: Ray raises many kinds
-      self._lose(slot, actor)
+      self._lose(slot, actor, job.job_id)
       if run.cancelled or self._closing:
         raise _Stopped from error
       what = f'{type(error).__name__}: {str(error).partition(chr(10))[0]}'
@@ -528,8 +575,11 @@ class RayBackend:
           raise
         time.sleep(0.5)
 
-  def _lose(self, slot: int, actor: _Actor) -> None:
+  def _lose(self, slot: int, actor: _Actor, job_id: str) -> None:
     with self._lock:
+      if self.address:
+        self._lost_slots.setdefault(actor.node, set()).add(slot)
+        self._lost_jobs.setdefault(actor.node, set()).add(job_id)
       if self._actors[slot] is actor:
         self._actors[slot] = None
     self._kill(actor.handle)
@@ -584,6 +634,7 @@ class RayBackend:
       if self._closing:
         return
       self._closing = True
+      self._closed.set()
       actors = [a for a in self._actors if a is not None]
       self._actors = [None] * self.slots
     atexit.unregister(self.close)

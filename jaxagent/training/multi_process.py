@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,12 +20,15 @@ from flax import nnx
 
 from jaxagent import models
 from jaxagent.checkpoint import CheckpointManager, Restored
-from jaxagent.devices import accelerator, processes, sharding
-from jaxagent.errors import UserError
+from jaxagent.devices import accelerator, presence, processes, sharding
+from jaxagent.errors import Interrupted, ProcessLost, UserError
 from jaxagent.learner import Learner, LearnerConfig, offload, weights
 from jaxagent.models import attention, hf, identity, lora
 
 _FAREWELL_S = 120.0  # in which a process that ends closes what it has open
+_FAILED_S = 20.0  # likewise, after an error; others may hang in a collective
+# Messages in place of a call: statuses that processes end with.
+_ENDED, _STOPPED = 0, 143
 # Methods of the learner that run programs, or change what decides about them.
 _TOLD = (
   'start_sft',
@@ -156,6 +159,7 @@ class Leader:
     return getattr(self._learner, name)
 
   def _all(self, method: str, /, *args, **kwargs):
+    presence.doing(method)
     processes.tell((_Follower.call, (method, *args), kwargs))
     return getattr(self._learner, method)(*args, **kwargs)
 
@@ -265,38 +269,57 @@ class _Follower:
 
 @contextlib.contextmanager
 def leading() -> Iterator[None]:
-  """Ends the other processes when the run has ended or failed."""
+  """Ends the other processes when the run has ended, failed or been stopped."""
+  told, within_s = _ENDED, _FAREWELL_S
   try:
     yield
+  except Interrupted:
+    told = _STOPPED
+    raise
+  except BaseException as error:
+    presence.failed(error)
+    within_s = _FAILED_S
+    raise
   finally:
     if jax.process_count() > 1:
-      with contextlib.suppress(processes.Lost):
-        processes.tell(None, within_s=_FAREWELL_S)
+      with contextlib.suppress(ProcessLost):
+        processes.tell(told, within_s=within_s)
 
 
 def follow() -> None:
   """Carries out the calls of process 0 until its run has ended.
 
-  Raises the error of a call of the learner that failed here and not in process 0.
+  Raises the error of a call of the learner that failed here and not in process 0, and
+  SystemExit with the status of a stopped run where process 0 was stopped: whoever
+  started the processes is to start them all again.
   """
   follower, failed = _Follower(), None
-  while (told := _heard(failed)) is not None:
+  while (told := _heard(failed)) not in (_ENDED, _STOPPED):
     does, args, kwargs = told
+    presence.doing(_named(does, args))
     try:
       does(follower, *args, **kwargs)
     except Exception as error:  # noqa: BLE001 - see `_heard`
       failed = error
+      presence.failed(error)
+  if told == _STOPPED:
+    raise SystemExit(_STOPPED)
+
+
+def _named(does: Callable, args: Sequence) -> str:
+  """Returns the name of a call that process 0 broadcasts."""
+  return str(args[0]) if does is _Follower.call else does.__name__
 
 
 def _heard(failed: Exception | None) -> Any:
-  """Returns the next message; None if process 0 has ended.
+  """Returns the next message.
 
   Raises `failed`, the error of the last call, if process 0 has not ended: it continues
   without this process, or would wait for it for ever.
   """
   if failed is None:
     return processes.hear()
-  with contextlib.suppress(processes.Lost):
-    if processes.hear(within_s=_FAREWELL_S) is None:
-      return None
+  with contextlib.suppress(ProcessLost):
+    if (told := processes.hear(within_s=_FAREWELL_S)) in (_ENDED, _STOPPED):
+      return told
   raise failed

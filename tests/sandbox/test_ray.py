@@ -22,6 +22,7 @@ from jaxagent.sandbox import (
   errors,
   ray_backend,
   ray_bytes,
+  ray_nodes,
   ray_private,
   ray_slot,
   scratch,
@@ -163,6 +164,98 @@ def test_an_address_that_accepts_and_says_nothing(monkeypatch):
     with contextlib.closing(ray_backend.RayBackend(1, address=address)) as made:
       with pytest.raises(errors.BackendError, match='within 6 s'):
         made.start()
+
+
+def _record(node, alive=True, **more):
+  return {
+    'NodeID': node,
+    'Alive': alive,
+    'NodeManagerHostname': f'host-{node}',
+    'NodeManagerAddress': '10.0.0.1',
+    'Resources': {'CPU': 8.0},
+    **more,
+  }
+
+
+def test_nodes_that_go_and_come_are_named_once():
+  nodes = ray_nodes.Nodes(
+    lambda node: (2, ['b', 'a']) if node == 'x' else (0, [])
+  )
+  assert nodes.changes([_record('x'), _record('y')]) == []
+  assert nodes.changes([_record('x'), _record('y')]) == []
+  gone = _record('x', alive=False, DeathReasonMessage='missed\nheartbeats')
+  (line,) = nodes.changes([gone, _record('y'), _record('z')][:2])
+  assert line == (
+    'Ray node host-x (10.0.0.1) is gone (missed heartbeats): its 2 slots start on '
+    'other nodes; 2 jobs that ran there (a, b) are run again.'
+  )
+  (line,) = nodes.changes([gone, _record('y'), _record('z')])
+  assert line.startswith('Ray node host-z (10.0.0.1) has joined with 8 CPUs')
+  (line,) = nodes.changes([_record('z')])  # one that Ray has forgotten
+  assert 'host-y (10.0.0.1) is gone (no reason given): its 0 slots' in line
+
+
+_CORE = (
+  '[2026-11-29 09:31:50,870 W 1717 1717] gcs_client.cc:210: Failed to get cluster ID '
+  'from GCS server: Unauthenticated: RPC error: InvalidAuthToken: Authentication token '
+  'is missing or incorrect\n'
+)
+
+
+@pytest.mark.parametrize(
+  'text, words',
+  [
+    ('', ''),
+    ('something else\n', ''),
+    ('x\n' + 3 * _CORE + 'later', _CORE.partition('210: ')[2].strip()),
+    ('[2026 I 1 1] a.cc:1: fine\n', ''),
+    ('[2026 E 1 1] (raylet) a/b.cc:1: not fine\n', 'not fine'),
+    ('\x00[W]\n[] W ]', ''),
+  ],
+)
+def test_the_words_of_rays_core_are_found(text, words):
+  assert ray_nodes.last_words(text) == words
+
+
+@given(st.text())
+def test_anything_that_a_core_writes_is_read(text):
+  ray_nodes.last_words(text)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.timeout(300)
+def test_a_token_that_is_missing_is_named(tmp_path, monkeypatch):
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    port = free.getsockname()[1]
+  ray = [sys.executable, '-m', 'ray.scripts.scripts']
+  head = subprocess.Popen(
+    [
+      *ray, 'start', '--head', '--block', f'--port={port}', '--num-cpus=1',
+      '--include-dashboard=false', '--disable-usage-stats',
+      f'--temp-dir={tempfile.mkdtemp(dir="/tmp")}',
+    ],
+    env={**os.environ, 'RAY_AUTH_MODE': 'token', 'RAY_AUTH_TOKEN': 64 * 'a'},
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  )  # fmt: skip
+  try:
+    end = time.monotonic() + 60
+    while socket.socket().connect_ex(('127.0.0.1', port)):
+      assert time.monotonic() < end and head.poll() is None
+      time.sleep(0.2)
+    monkeypatch.setenv('HOME', str(tmp_path))
+    for mode in ('', 'token'):
+      monkeypatch.setenv('RAY_AUTH_MODE', mode)
+      made = ray_backend.RayBackend(1, address=f'127.0.0.1:{port}')
+      with contextlib.closing(made):
+        with pytest.raises(errors.BackendError, match='RAY_AUTH_TOKEN') as said:
+          made.start()
+      assert 'Authentication token is missing' in str(said.value) or mode
+  finally:
+    head.terminate()
+    head.wait(60)
 
 
 def test_unknown_primitives_are_refused():
@@ -514,7 +607,7 @@ def test_auto_joins_the_cluster_of_this_machine(cluster):
 @pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.timeout(300)
-def test_jobs_of_a_lost_node_come_out_on_another(cluster):
+def test_jobs_of_a_lost_node_come_out_on_another(cluster, caplog):
   before = folders()
   made = ray_backend.RayBackend(2, address=cluster.address, zygote=False)
   with contextlib.closing(made):
@@ -529,6 +622,8 @@ def test_jobs_of_a_lost_node_come_out_on_another(cluster):
       removed = time.monotonic()
     assert results[0].outcome is Outcome.INFRASTRUCTURE, results[0]
     assert time.monotonic() - removed < 20
+    wait_for(lambda: 'is gone (' in caplog.text)
+    assert '1 jobs that ran there (n) are run again' in caplog.text
     again = made.run(job('n', 'print(1)'), 0, 20.0)
     assert again.outcome is Outcome.OK, again.message
     now = made.stats()['actors']

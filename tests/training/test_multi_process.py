@@ -105,11 +105,12 @@ def test_a_whole_run_by_two_processes_stopped_and_resumed(tmp_path):
   for process in started:  # as SLURM does, all of them
     process.send_signal(signal.SIGTERM)
   first, other = (process.communicate(timeout=200)[0] for process in started)
-  assert [p.returncode for p in started] == [143, 0], (
+  assert [p.returncode for p in started] == [143, 143], (
     first[-2000:],
     other[-2000:],
   )
   assert 'is saved' in first and 'SIGTERM' not in other
+  assert f'2 processes on 1 host ({socket.gethostname()}), 4 devices' in first
   first, other = _finish(_start((*MAIN, f'--work_dir={work}'), 2))
   assert 'summary.json' in first and 'summary.json' not in other
   assert load(work / 'summary.json')['rl']['heldin']['mean_reward']['n'] > 0

@@ -1,0 +1,46 @@
+"""One of two processes of a run that waits for what its test does to it.
+
+usage: python -m tests.devices.presence_worker FOLDER DOES
+DOES: what process 1 does, 'wait' for nothing; process 0 waits, too, but for 'end'.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import time
+
+from jaxagent import errors
+from jaxagent.devices import presence, sharding
+
+
+def _raise() -> None:
+  raise errors.UserError('config.model.path is gone')
+
+
+def _abort() -> None:
+  os.write(2, b'I1129 noise\nF1129 12:00:00 memory.cc:1] Check failed: x\n')
+  os.write(2, b'*** Check failure stack trace: ***\n    @     0x7f malloc\n')
+  os.abort()
+
+
+def main() -> None:
+  folder, does = pathlib.Path(sys.argv[1]), sys.argv[2]
+  index, count = sharding.initialize_distributed()
+  with presence.among(index, count, folder) as watch:
+    presence.doing('rl_update')
+    peers = ' '.join(f'{i}:{p.host}' for i, p in watch.peers.items())
+    print(f'met {peers}', flush=True)
+    (folder / f'met_{index}').touch()
+    while not (folder / 'go').exists():
+      time.sleep(0.01)
+    if does == 'end':
+      return
+    if index and does in ('raise', 'abort'):
+      {'raise': _raise, 'abort': _abort}[does]()
+    time.sleep(120)
+
+
+if __name__ == '__main__':
+  main()
