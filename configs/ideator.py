@@ -94,6 +94,9 @@ def _paper(config: common.ConfigDict) -> None:
     )
   )
   common.on_eight_gpus(config)
+  config.tasks.heldin = ('paper:001/train',)
+  # 17 of 51: the other folders are to be made, and --dry_run names them.
+  config.tasks.heldout = ('paper:001/evaluate',)
   config.model.lora.rank = 32
   config.model.lora.alpha = 64.0  # open in the paper
   config.implementer.kind = (

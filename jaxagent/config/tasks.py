@@ -34,6 +34,12 @@ def data_source(config: ConfigDict) -> DataSource:
   return DataSource(config.tasks.data, pathlib.Path(where) if where else None)
 
 
+def without_folder(config: ConfigDict) -> dict[str, str]:
+  """Returns the tasks that the config's patterns ask for and that are not there."""
+  asked = (*config.tasks.heldin, *config.tasks.heldout)
+  return patterns.without_folder(asked, task_names(folder(config)))
+
+
 def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Returns the names of (held-in, held-out) tasks; an empty option means all.
 

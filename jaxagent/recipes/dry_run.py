@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jaxagent import models, plan
 from jaxagent.config import recipe, settings
-from jaxagent.config.tasks import choose_tasks
+from jaxagent.config.tasks import choose_tasks, without_folder
 from jaxagent.learner import LearnerConfig
 
 if TYPE_CHECKING:
@@ -33,6 +33,11 @@ def _stages(
   return [
     f'1 tasks      held-in {", ".join(heldin)}',
     f'             held-out {", ".join(heldout) or "none"}',
+    *(
+      f'             no folder of {name}, on which the paper evaluates: make tasks/{name} '
+      f"from mle-bench's data ({level}; docs/tasks.md)"
+      for name, level in without_folder(config).items()
+    ),
     *recipe.find(config).plan(heldin, heldout),
     f'sandbox      {config.sandbox.backend}, at least '
     f'{config.sandbox.min_tier}, {config.sandbox.slots} slots '

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from jaxagent.config import recipe
 from jaxagent.config.agents import actions_of, agent_of
-from jaxagent.config.tasks import choose_tasks, data_source, folder
+from jaxagent.config.tasks import (
+  choose_tasks,
+  data_source,
+  folder,
+  without_folder,
+)
 from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.grading.grade_process import WorkerDied
@@ -86,6 +91,12 @@ def prepare_all(
       for note in prepared[name].notes:
         print(f'note: task {name}: {note}', file=sys.stderr)
       progress.update()
+  if missing := without_folder(config):
+    print(
+      f'note: {len(missing)} tasks of the paper have no folder and are left out: '
+      f'{", ".join(missing)}',
+      file=sys.stderr,
+    )
   if recipe.find(config).trains:
     _check_scales(prepared)
   return prepared

@@ -45,6 +45,54 @@ LEVELS: Mapping[str, str] = {
   'spaceship-titanic': 'dev',
 }
 
+# Tasks on which paper 001 evaluates and that have no folder here. It evaluates on
+# mle-bench's low and medium competitions (its experiments/splits) without the ten it
+# trains on: 51, of which 17 have one.
+_LOW_WITHOUT = (
+  'aptos2019-blindness-detection',
+  'dog-breed-identification',
+  'histopathologic-cancer-detection',
+  'new-york-city-taxi-fare-prediction',
+  'ranzcr-clip-catheter-line-classification',
+  'siim-isic-melanoma-classification',
+  'text-normalization-challenge-english-language',
+  'text-normalization-challenge-russian-language',
+  'the-icml-2013-whale-challenge-right-whale-redux',
+)
+_MEDIUM_WITHOUT = (
+  'alaska2-image-steganalysis',
+  'billion-word-imputation',
+  'cassava-leaf-disease-classification',
+  'cdiscount-image-classification-challenge',
+  'champs-scalar-coupling',
+  'facebook-recruiting-iii-keyword-extraction',
+  'freesound-audio-tagging-2019',
+  'h-and-m-personalized-fashion-recommendations',
+  'herbarium-2020-fgvc7',
+  'herbarium-2021-fgvc8',
+  'herbarium-2022-fgvc9',
+  'hotel-id-2021-fgvc8',
+  'hubmap-kidney-segmentation',
+  'icecube-neutrinos-in-deep-ice',
+  'imet-2020-fgvc7',
+  'inaturalist-2019-fgvc6',
+  'iwildcam-2020-fgvc7',
+  'kuzushiji-recognition',
+  'petfinder-pawpularity-score',
+  'plant-pathology-2021-fgvc8',
+  'seti-breakthrough-listen',
+  'tensorflow-speech-recognition-challenge',
+  'tensorflow2-question-answering',
+  'uw-madison-gi-tract-image-segmentation',
+  'ventilator-pressure-prediction',
+)
+WITHOUT_FOLDER: Mapping[str, Mapping[str, str]] = {
+  '001/evaluate': {
+    **dict.fromkeys(_LOW_WITHOUT, 'low'),
+    **dict.fromkeys(_MEDIUM_WITHOUT, 'medium'),
+  }
+}
+
 
 def is_pattern(text: str) -> bool:
   """Whether a text is a pattern and no task's name, which has no colon."""
@@ -78,6 +126,25 @@ _WORDS: Mapping[str, Callable[[TaskSpec], set[str]]] = {
   'modality': lambda spec: {spec.modality},
   'name': lambda spec: {spec.name},
 }
+
+
+def without_folder(
+  texts: Iterable[str], known: Iterable[str] = ()
+) -> dict[str, str]:
+  """Returns the tasks that patterns ask for and that have no folder: name -> level.
+
+  known: names of the tasks that have one, a user's own included.
+  """
+  asked = [
+    text.partition(':')[2] for text in texts if text.startswith('paper:')
+  ]
+  found: dict[str, str] = {}
+  for role, levels in WITHOUT_FOLDER.items():
+    if any(
+      fnmatch.fnmatchcase(role, v) or role.split('/')[0] == v for v in asked
+    ):
+      found |= levels
+  return {name: found[name] for name in found if name not in set(known)}
 
 
 def matching(pattern: str, specs: Sequence[TaskSpec]) -> tuple[str, ...]:

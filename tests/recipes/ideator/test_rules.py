@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from types import SimpleNamespace
 
 import pytest
 
 from configs import ideator
 from jaxagent.config import settings
+from jaxagent.config.tasks import choose_tasks
+from jaxagent.envs.tasks import task_names
 from jaxagent.errors import UserError
 from jaxagent.recipes import dry_run
 from jaxagent.recipes.ideator.recipe import Ideator
@@ -131,7 +134,8 @@ def test_a_dry_run_of_the_paper_names_its_numbers(capsys):
   for words in (
     '62 updates of 128 ideas (grpo',
     'KL 0',
-    '540 runs of up to 50 messages',  # 90 of each bundled held-in task
+    '900 runs of up to 50 messages',  # 90 of each of its ten tasks
+    '1000 + 100 states',
     '16 states x 8 ideas, loss seq-mean-token-mean, checkpoint every 10',
     'trace of 32000 tokens',
     'left open by the paper: rl.policy_lr=1e-05, rl.clip_low=0.2',
@@ -139,6 +143,10 @@ def test_a_dry_run_of_the_paper_names_its_numbers(capsys):
     '128 slots',
   ):
     assert words in said, words
+  heldin, heldout = choose_tasks(config)
+  missing = re.findall('no folder of ([^ ,]+), on which the paper', said)
+  assert len(heldin) == 10 and len(heldout) + len(set(missing)) == 51
+  assert not set(missing) & set(task_names(ROOT / 'tasks'))
 
 
 def test_a_task_whose_record_is_below_its_starter_is_refused_before_the_pool():
