@@ -21,10 +21,10 @@ import numpy as np
 
 from jaxagent.envs import _stopwatch
 from jaxagent.envs.specs import task_data
+from jaxagent.envs.specs.task_yaml2 import REFERENCE
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.types import Execution, Job, Outcome, TaskSpec
 
-REFERENCE = 'solution/reference.py'
 # Results of the second job.
 MEASURED, ARRAYS = 'measured.json', 'measured.npz'
 _SCRIPT = 'stopwatch.py'
