@@ -18,6 +18,7 @@ from jaxagent.config.tasks import (
   folder,
   without_folder,
 )
+from jaxagent.envs import programs
 from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.grading.grade_process import WorkerDied
@@ -141,6 +142,27 @@ def _check_own_limits(
       )
 
 
+def _check_programs(
+  prepared: Mapping[str, PreparedTask], box: ConfigDict
+) -> None:
+  """Raises UserError where a step ends before a program's two jobs may.
+
+  A slow program would pass its step's deadline, which is no fault of the policy's.
+  """
+  for name, task in prepared.items():
+    if not programs.is_one(task.spec):
+      continue
+    second = task.spec.limits.timeout_s
+    first = box.timeout_s or second
+    if first + second >= box.step_timeout_s:
+      raise UserError(
+        f'config.sandbox.step_timeout_s={box.step_timeout_s:g} must be above '
+        f'{first + second:g} s: {first:g} s of an execution '
+        f'(config.sandbox.timeout_s) and {second:g} s in which a program of task '
+        f'{name} is measured.'
+      )
+
+
 def _open_pool(
   config: ConfigDict, work: pathlib.Path, prepared: Mapping[str, PreparedTask]
 ) -> SandboxPool:
@@ -233,6 +255,7 @@ def open_context(
   prepared = prepare_all(config, work)
   if not config.sandbox.timeout_s:
     _check_own_limits(prepared, config.sandbox.step_timeout_s)
+  _check_programs(prepared, config.sandbox)
   with contextlib.ExitStack() as stack:
     pool, grader = _open_machinery(config, work, prepared, stack)
     try:

@@ -151,7 +151,7 @@ def _check_reference(
   report: Report,
 ) -> None:
   """The reference beats the starter on both halves, and is as fast as itself."""
-  text = (prepared.spec.root / programs.REFERENCE).read_text('utf-8')
+  text = (prepared.spec.root / measure_lib.REFERENCE).read_text('utf-8')
   execution = handed_over(prepared, run, text)
   program = execution.collected.get(prepared.spec.submission)
   report.claim(
@@ -226,7 +226,7 @@ def measure(
 
   Raises ValueError where one of them hands over nothing, or is refused.
   """
-  reference = (prepared.spec.root / programs.REFERENCE).read_text('utf-8')
+  reference = (prepared.spec.root / measure_lib.REFERENCE).read_text('utf-8')
   out = []
   for name, text in (('', None), (measure_lib.REFERENCE, reference)):
     execution = handed_over(prepared, run, text)

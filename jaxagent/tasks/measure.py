@@ -24,12 +24,12 @@ from collections.abc import Iterator
 
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.specs import task_data
+from jaxagent.envs.specs.task_yaml2 import REFERENCE
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import candidates
 from jaxagent.types import Scale, TaskSpec
 
-REFERENCE = 'solution/reference.py'
 _VARIANTS = re.compile(r'^variants:.*\n(?:[ \t].*\n)*', re.M)
 _MODEL = re.compile(
   r'^model = make_pipeline\(.*?\)$(?=\nmodel\.fit)', re.M | re.S

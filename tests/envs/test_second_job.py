@@ -133,6 +133,10 @@ def test_both_jobs_are_within_the_limits_around_them(tmp_path):
   pool = Pool({'collected': GOOD})
   run(tmp_path, pool, most_s=4.0, deadline=Deadline.after(60))
   assert [job.limits.timeout_s for job in pool.jobs] == [4.0, 2.5]
+  own = program_task.FOLDER['limits']['timeout_s']
+  other = Pool({'collected': GOOD})
+  run(tmp_path / 'own', other)
+  assert [job.limits.timeout_s for job in other.jobs] == [own, own]
   assert all(0 < s <= 60 for s in pool.deadlines)
   assert pool.deadlines[1] <= pool.deadlines[0]
 

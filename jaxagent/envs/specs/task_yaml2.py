@@ -51,6 +51,7 @@ SOURCES = ('mlebench', 'mlagentbench', 'made')
 FORMATS = ('csv', 'jsonl', 'npy', 'npz', 'py')
 ARRAYS = ('npy', 'npz')
 PROGRAM = 'py'  # of kind `speed`
+REFERENCE = 'solution/reference.py'  # a stronger solution, outside of env/
 # Of the data of a task. The scales of `full` are measured when it is prepared.
 VARIANTS = ('standin', 'mlebench', 'raw')
 SCALE_KEYS = (
@@ -405,6 +406,11 @@ def fields(
   _check_grader(where, record, submission['format'], own)
   limits, gpus = _limits(where, record['limits'])
   details = _details(where, record, submission, gpus)
+  if details.is_program and not (path.parent / REFERENCE).is_file():
+    raise ValueError(
+      f'{where}: a program is measured beside {path.parent / REFERENCE}, which is '
+      'missing; write a program there that is right and fast.'
+    )
   scale = details.variants.get('standin', Scale())
   return {
     'modality': choice(

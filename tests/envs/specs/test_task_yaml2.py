@@ -229,3 +229,10 @@ def test_a_program_has_no_grader_of_its_own(tmp_path):
   (root / 'scripts/eval.py').write_text('def score(s, a):\n  return 1.0\n')
   with pytest.raises(ValueError, match='another grader; remove it'):
     lib.load_task('sums', tmp_path)
+
+
+def test_a_program_without_a_reference_to_measure_beside_is_refused(tmp_path):
+  root = program_task.write(tmp_path)
+  (root / 'solution/reference.py').unlink()
+  with pytest.raises(ValueError, match='reference.py, which is missing'):
+    lib.load_task('sums', tmp_path)
