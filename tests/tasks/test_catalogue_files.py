@@ -346,8 +346,49 @@ def test_labels_are_in_no_archive_of_hidden_signs(tmp_path):
   assert (tmp_path / '--mlebench-out/public/devel01-40.7z').exists()
 
 
+def test_the_stand_in_of_trails_has_long_ids_and_empty_masks(tmp_path):
+  public = standin(layouts.TRAILS, tmp_path)
+  answers = layouts.cells(public.parent / 'private/answers.csv')
+  assert set(answers['record_id'].str.len()) == {19}
+  empty = answers['encoded_pixels'] == '-'
+  assert 0 < empty.mean() < 0.5 and '' not in set(answers['encoded_pixels'])
+  for name, told in zip(answers['record_id'], answers['encoded_pixels']):
+    bands = {p.name for p in (public / 'test' / name).iterdir()}
+    assert bands == {f'band_{k:02}.npy' for k in range(8, 17)}
+    numbers = [int(n) for n in told.replace('-', '').split()]
+    assert all(1 <= n <= 32 * 32 for n in numbers) and len(numbers) % 2 == 0
+  counts = set()
+  for home in (public / 'train').iterdir():
+    single = np.load(home / 'human_individual_masks.npy')
+    mask = np.load(home / 'human_pixel_masks.npy')
+    band = np.load(home / 'band_08.npy')
+    assert band.shape == (32, 32, 8) and band.dtype == np.float32
+    assert (mask == (single.mean(axis=3) > 0.5)).all()
+    counts.add(single.shape[3])
+  assert len(counts) > 1
+
+
+def test_the_stand_in_of_birds_has_silent_and_hidden_recordings(tmp_path):
+  public = standin(layouts.BIRDS, tmp_path)
+  text = (public / 'essential_data/rec_labels_test_hidden.txt').read_text()
+  rows = [line.split(',') for line in text.splitlines()[1:]]
+  hidden = {int(k) for k, *own in rows if own == ['?']}
+  assert len(hidden) == 64 and any(len(row) == 1 for row in rows)
+  answers = layouts.cells(public.parent / 'private/answers.csv')
+  want = {k * 100 + j for k in hidden for j in range(19)}
+  assert set(answers['Id'].astype(int)) == want
+  assert (
+    answers.groupby(answers['Id'].astype(int) // 100)['split']
+    .nunique()
+    .eq(1)
+    .all()
+  )
+
+
 def test_labels_are_in_no_hidden_recording_of_the_stand_in(tmp_path):
   public = standin(layouts.SIGNS, tmp_path)
+  answers = layouts.cells(public.parent / 'private/answers.csv')
+  assert set(answers['Id'].str.len()) == {4} and answers['Id'][0][0] == '0'
   with tarfile.open(public / 'test.tar.gz') as tar:
     for member in tar:
       with zipfile.ZipFile(io.BytesIO(tar.extractfile(member).read())) as inner:

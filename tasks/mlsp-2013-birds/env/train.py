@@ -22,7 +22,8 @@ train = [k for k, own in labels.items() if own != ['?']]
 
 
 def features(names):
-  return np.array([histogram[k] for k in names], dtype=float)
+  nothing = ['0'] * 100  # a recording without a segment may have no line
+  return np.array([histogram.get(k, nothing) for k in names], dtype=float)
 
 
 x_train, x_test = features(train), features(sample['Id'] // 100)
