@@ -290,7 +290,7 @@ def follow() -> None:
   """Carries out the calls of process 0 until its run has ended.
 
   Raises the error of a call of the learner that failed here and not in process 0, and
-  SystemExit with the status of a stopped run where process 0 was stopped: whoever
+  SystemExit with the status of a stopped run where process 0 was stopped: what
   started the processes is to start them all again.
   """
   follower, failed = _Follower(), None

@@ -166,7 +166,8 @@ def test_a_job_of_two_nodes_outlives_kills_and_a_requeue(cluster, tmp_path):
   cluster.wait(job, 'PENDING')
   cluster.call('scontrol', 'update', f'JobId={job}', 'StartTime=now')
   state = cluster.wait(job, 'COMPLETED', 'FAILED')
-  assert (state['JobState'], state['ExitCode']) == ('COMPLETED', '0:0')
+  ended = state['JobState'], state['ExitCode']
+  assert ended == ('COMPLETED', '0:0'), cluster.log(job)
   assert state['Restarts'] == '1'
   opening = next(x for x in cluster.log(job).splitlines() if 'jaxagent: ' in x)
   assert opening.startswith(
@@ -195,7 +196,8 @@ def test_a_chain_goes_on_after_the_time_limit_until_it_is_complete(
     'scontrol', 'update', f'JobId={job}', 'TimeLimit=60', 'StartTime=now'
   )
   state = cluster.wait(job, 'COMPLETED', 'FAILED')
-  assert (state['JobState'], state['ExitCode']) == ('COMPLETED', '0:0')
+  ended = state['JobState'], state['ExitCode']
+  assert ended == ('COMPLETED', '0:0'), cluster.log(job)
   _whole(work, 12)
 
 
