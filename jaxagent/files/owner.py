@@ -117,10 +117,15 @@ class Owner:
     """Lets go: empties the claim, unless it is another's by now."""
     self._ended.set()
     self._thread.join()
+    self.release()
+    os.close(self._file)
+
+  def release(self) -> None:
+    """Empties the claim, as a process does that ends without waiting."""
+    self._ended.set()
     with contextlib.suppress(OSError):
       if self.whose() == self._claim:
         os.ftruncate(self._file, 0)
-    os.close(self._file)
 
   def whose(self) -> Claim | None:
     """Returns the claim that lies in the directory now. Raises OSError."""

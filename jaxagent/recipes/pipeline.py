@@ -36,7 +36,7 @@ def run(config: ConfigDict) -> None:
     stop.take_signals()
     work = pathlib.Path(config.work_dir).resolve()
     with presence.among(index, count, work / 'logs') as watch:
-      stop.farewell = watch.end_others
+      stop.farewells.append(watch.end_others)
       if not index:
         print(_opening(config, watch.peers, count, work), flush=True)
       # Devices can be counted only once the processes have met.
@@ -91,7 +91,8 @@ def _lead(config: ConfigDict, stop: StopFlag) -> None:
   work, own = settings.open_work_dir(config), recipe.find(config)
   with contextlib.ExitStack() as stack:
     # Before anything of it is read: another run may be writing it.
-    stack.enter_context(owner.holding(work, stop.fail))
+    held = stack.enter_context(owner.holding(work, stop.fail))
+    stop.farewells.append(lambda line: held.release())
     stop.saved = f'finished stages are saved in {work}'
     own.check_work_dir(work)
     if own.record_type is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import TYPE_CHECKING
 
 from jaxagent.errors import DiskFull, MachineryError, UserError
-from jaxagent.files import disk
+from jaxagent.files import disk, owner
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
@@ -15,7 +16,7 @@ def check(config: ConfigDict) -> None:
   """Checks config and files as `run` does before its devices, and prints the plan.
 
   For a machine that starts runs on others, such as a cluster's login node. Raises
-  UserError for what a run would refuse.
+  UserError for what a run would refuse, a work directory that another holds included.
   """
   from jaxagent.config import settings
   from jaxagent.recipes import dry_run
@@ -23,6 +24,7 @@ def check(config: ConfigDict) -> None:
   with config.unlocked():
     config.dry_run = False
   settings.validate(config)
+  owner.check(pathlib.Path(config.work_dir))
   dry_run.print_plan(config)
 
 

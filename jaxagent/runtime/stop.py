@@ -42,7 +42,7 @@ class StopFlag:
     self.error: Exception | None = None
     self.saved = 'nothing was begun'  # what is kept, for the message
     # Called with the last line where the process ends as it is.
-    self.farewell: Callable[[str], None] = lambda line: None
+    self.farewells: list[Callable[[str], None]] = []
     self.within_s = within_s
     self._before: dict[int, Any] = {}
     self._pipe: tuple[socket.socket, socket.socket] | None = None
@@ -171,4 +171,5 @@ class StopFlag:
     with contextlib.suppress(OSError, ValueError):
       sys.stdout.flush()
       print(f'\n{line}', file=sys.stderr, flush=True)
-    self.farewell(line)
+    for farewell in self.farewells:
+      farewell(line)
