@@ -90,7 +90,7 @@ MAY_IMPORT = {
   'learner': {'options', 'types', 'devices', 'models', 'algorithms', 'data'},
   'sandbox': {'options', 'types', 'clock'},
   'llm': {'options', 'types', 'clock', 'files', 'sandbox', 'envs'},
-  'stand_ins': {'types', 'envs'},
+  'stand_ins': {'types', 'envs', 'files'},
   'graders': {'types'},
   'grade': {'types', 'files', 'graders'},
   'rewards': {'options', 'types'},

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 
-from jaxagent.envs import syntax
+from jaxagent.files import syntax
 
 
 @functools.lru_cache(maxsize=4096)

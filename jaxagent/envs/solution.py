@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import pathlib
 import re
 from collections.abc import Callable, Mapping
@@ -156,19 +157,19 @@ def describe(
 ) -> Description:
   """A task's description: the first lines of each file in `public_dir`.
 
-  Of many files of a kind in a folder, as of images, two are named, and all counted.
+  Of many files of a kind in a folder, as of images, two are named, and all counted;
+  many folders beside each other, as one an id, count as one.
   """
-  kinds: dict[pathlib.Path, list[pathlib.Path]] = {}
-  for path in sorted(p for p in public_dir.rglob('*') if p.is_file()):
-    inside = path.relative_to(public_dir)
-    kinds.setdefault(inside.parent / f'*{path.suffix}', []).append(inside)
+  kinds = _kinds(public_dir)
   files = {}
-  for kind, found in kinds.items():
+  for kind, found in itertools.islice(kinds.items(), MOST_FILES):
     many = len(found) > MOST_FILES
     for inside in found[:2] if many else found:
       files[str(inside)] = _beginning(public_dir / inside, lines, width)
     if many:
       files[str(kind)] = f'({len(found)} files)'
+  if rest := list(kinds.values())[MOST_FILES:]:
+    files['...'] = f'({sum(map(len, rest))} files of {len(rest)} other kinds)'
   example = '\n'.join(files.pop(sample, '').splitlines()[:3])
   brief = _BRIEF.format(
     name=spec.name,
@@ -185,6 +186,28 @@ def describe(
     files,
     example,
   )
+
+
+def _kinds(root: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
+  """Returns the files below a folder, by folder and suffix.
+
+  Names of folders are * where there are more than MOST_FILES beside each other.
+  """
+  names: dict[pathlib.Path, set[str]] = {}
+  found = sorted(
+    path.relative_to(root) for path in root.rglob('*') if path.is_file()
+  )
+  for path in found:
+    for folder in list(path.parents)[:-1]:
+      names.setdefault(folder.parent, set()).add(folder.name)
+  kinds: dict[pathlib.Path, list[pathlib.Path]] = {}
+  for path in found:
+    kind = pathlib.Path(f'*{path.suffix}')
+    for folder in list(path.parents)[:-1]:
+      many = len(names[folder.parent]) > MOST_FILES
+      kind = pathlib.Path('*' if many else folder.name, kind)
+    kinds.setdefault(kind, []).append(path)
+  return kinds
 
 
 def ask(

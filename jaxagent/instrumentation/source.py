@@ -9,9 +9,11 @@ import tokenize
 import warnings
 from collections.abc import Iterator
 
+from jaxagent.files import syntax
+
 MOST_CHARACTERS = 200_000  # a longer program is run as it is
 # All that reading a text can raise.
-FAULTS = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
+FAULTS = syntax.PARSE_ERRORS
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -31,9 +33,7 @@ def parse(code: str) -> ast.Module:
   encoding, _ = tokenize.detect_encoding(io.BytesIO(plain).readline)
   if codecs.lookup(encoding).name != 'utf-8':
     raise ValueError(f'encoded as {encoding}, not as UTF-8.')
-  with warnings.catch_warnings():
-    warnings.simplefilter('ignore')
-    return ast.parse(data)
+  return syntax.parse(data)
 
 
 def compiled(code: str) -> ast.Module:
@@ -45,7 +45,7 @@ def compiled(code: str) -> ast.Module:
   with warnings.catch_warnings():
     warnings.simplefilter('ignore')
     compile(data, 'program', 'exec', dont_inherit=True)
-    return ast.parse(data)
+  return syntax.parse(data)
 
 
 def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:

@@ -6,9 +6,8 @@ import re
 import textwrap
 from collections.abc import Sequence
 
-from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused, thought
-from jaxagent.files import fences
+from jaxagent.files import fences, syntax
 from jaxagent.llm import answer as answers
 from jaxagent.llm import base
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import libcst as cst
 
-from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused
+from jaxagent.files import syntax
 from jaxagent.stand_ins import (
   catalogue,
   data_edits,

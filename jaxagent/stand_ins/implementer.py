@@ -16,13 +16,14 @@ import random
 import re
 
 from jaxagent import types
-from jaxagent.envs import syntax, workspace
+from jaxagent.envs import workspace
 from jaxagent.envs.agents import implementer
 from jaxagent.envs.agents.implementer import Query, Turn
 from jaxagent.envs.editing import AskedEditor
 from jaxagent.envs.implementer_state import ImplementerState, PastTurn
 from jaxagent.envs.model_line import model_line, step_names
 from jaxagent.envs.workspace import ActionFailed
+from jaxagent.files import syntax
 from jaxagent.stand_ins import moves
 from jaxagent.stand_ins.editor import ScriptedEditor
 

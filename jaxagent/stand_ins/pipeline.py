@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import libcst as cst
 
-from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused
+from jaxagent.files import syntax
 from jaxagent.stand_ins import catalogue
 
 # The code below walks syntax trees by recursion, a few frames a level.

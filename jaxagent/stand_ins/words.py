@@ -10,8 +10,8 @@ import re
 
 import libcst as cst
 
-from jaxagent.envs import syntax
 from jaxagent.envs.interfaces import EditRefused
+from jaxagent.files import syntax
 from jaxagent.stand_ins import catalogue, phrasing, pipeline
 
 REMOVE = r'remove|drop|delete|take out|get rid of|omit|discard'

@@ -147,3 +147,16 @@ def test_many_files_of_a_kind_are_counted(tmp_path):
     'images/*.jpg': '(3000 files)',
     'images/labels.csv': 'id,y',
   }
+
+
+def test_many_folders_beside_each_other_count_as_one(tmp_path):
+  for i in range(300):
+    folder = tmp_path / 'train' / f'{i}'
+    folder.mkdir(parents=True)
+    (folder / 'geometry.xyz').write_text('H 0 0 0\n')
+  for i in range(30):
+    (tmp_path / f'notes.{i}').write_text('x')
+  described = solution.describe(fake_runs.task_spec(), tmp_path)
+  assert described.files['train/*/*.xyz'] == '(300 files)'
+  assert len(described.files) <= 3 * solution.MOST_FILES
+  assert described.files['...'].endswith('other kinds)')

@@ -12,8 +12,9 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from jaxagent.envs import parser, syntax
+from jaxagent.envs import parser
 from jaxagent.envs.agents import items
+from jaxagent.files import syntax
 
 IPYTHON, BASH, SEEK_HELP, FINISH, INVALID = (
   'ipython',

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import pathlib
 
+from jaxagent.files import syntax
+
 _SHARED = pathlib.Path(__file__).resolve().parents[2] / 'tasks'
 _PACKAGE = 'jaxagent.tasks'
 
@@ -29,7 +31,7 @@ def files_behind(script: pathlib.Path) -> tuple[pathlib.Path, ...]:
 
 def _shared_modules(path: pathlib.Path) -> set[str]:
   try:
-    tree = ast.parse(path.read_bytes())
+    tree = syntax.parse(path.read_bytes())
   except SyntaxError as error:
     raise ValueError(f'{path} is no Python text: {error}.') from error
   names = []

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from jaxagent.envs import syntax
+from jaxagent.files import syntax
 
 MOST_CHARACTERS = 50_000  # of a program that is parsed
 _SEED = re.compile(r'(?:.*_)?seed(?:_value|_)?|random_state', re.I | re.S)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import threading
+import warnings
 from typing import Any
 
 # What the parser raises for text that is no (sane) program.
@@ -21,12 +22,19 @@ PARSE_ERRORS = (
   OverflowError,
 )
 _turn = threading.Lock()
+_ATTEMPTS = 5  # where a library parses in another thread, without a turn
 
 
-def parse(text: str, mode: str = 'exec') -> Any:
-  """`ast.parse`. Raises one of PARSE_ERRORS."""
-  with _turn:
-    return ast.parse(text, mode=mode)
+def parse(text: str | bytes, mode: str = 'exec') -> Any:
+  """`ast.parse` without its warnings. Raises one of PARSE_ERRORS."""
+  with _turn, warnings.catch_warnings():
+    warnings.simplefilter('ignore')
+    for left in reversed(range(_ATTEMPTS)):
+      try:
+        return ast.parse(text, mode=mode)
+      except SystemError:
+        if not left:
+          raise
 
 
 def literal(text: str) -> Any:

@@ -10,11 +10,13 @@ import time
 
 import pytest
 
-from jaxagent.envs import syntax
+from jaxagent.files import syntax
+from jaxagent.instrumentation import source
 
 
 @pytest.mark.slow
-def test_threads_do_not_break_each_other():
+@pytest.mark.parametrize('parse', [syntax.parse, source.parse, source.compiled])
+def test_threads_do_not_break_each_other(parse):
   """A collection in the middle of a parse lets another thread in."""
   text = 'x = ' + ' + '.join(f'f({i}, [a, b, (c, d)])' for i in range(200))
 
@@ -27,7 +29,7 @@ def test_threads_do_not_break_each_other():
   sys.setswitchinterval(1e-5)
   try:
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
-      trees = list(threads.map(syntax.parse, [text] * 200))
+      trees = list(threads.map(parse, [text] * 200))
   finally:
     gc.callbacks.remove(let_others_in)
     gc.set_threshold(*threshold)
