@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from jaxagent.envs.execution import (
 )
 from jaxagent.envs.grading import Grader
 from jaxagent.sandbox import SandboxPool
+from jaxagent.sandbox.errors import TierError
 from jaxagent.types import Outcome
 from tests.envs import program_task
 from tests.envs.program_task import HEAD, READ, WRITE
@@ -23,12 +26,50 @@ BURN = (
   'end = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n'
 )
 
+# Right where it finds anything: a refusal says that nothing was found.
+SPY = (
+  HEAD
+  + READ
+  + """
+found = []
+for top in ('..', '../..', '/tmp', '/dev/shm'):
+  for home, _, names in os.walk(top):
+    found += [n for n in names if n not in ('program.py', 'input.npz')
+              and n.endswith(('.npz', '.npy', '.json', '.py'))]
+for part in ('mem', 'environ', 'maps', 'fd/0', 'cwd/program.py', 'exe'):
+  path = f'/proc/{os.getppid()}/{part}'
+  try:
+    with open(path, 'rb') as file:
+      file.read(1)
+    found.append(path)
+  except OSError:
+    pass
+if found:
+  np.save(sys.argv[2], np.cumsum(x))
+"""
+)
+# Of a child whose parent ignores its death no account is kept.
+HIDING = (
+  'signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n'
+  'if os.fork() == 0:\n  ' + WRITE + '  os._exit(0)\n'
+  'time.sleep(0.3)\n'
+)
+
 
 @pytest.fixture(scope='module')
 def bench(tmp_path_factory):
   task = program_task.prepared(tmp_path_factory.mktemp('sums'))
+  with opened(task) as runner:
+    yield runner
+
+
+@contextlib.contextmanager
+def opened(task, **options):
   tasks = {'sums': task}
-  with Grader(tasks) as grader, SandboxPool(1, min_tier='T1') as pool:
+  with (
+    Grader(tasks) as grader,
+    SandboxPool(1, min_tier='T1', **options) as pool,
+  ):
     yield ScriptRunner(tasks, pool, grader, ExecutionOptions(zygote=False))
 
 
@@ -91,33 +132,13 @@ print(fake)
 def test_a_program_sees_neither_reference_nor_other_inputs_nor_its_parent(
   bench,
 ):
-  spy = """
-found = []
-for top in ('..', '../..', '/tmp', '/dev/shm'):
-  for home, _, names in os.walk(top):
-    found += [n for n in names if n not in ('program.py', 'input.npz')
-              and n.endswith(('.npz', '.npy', '.json', '.py'))]
-for part in ('mem', 'environ', 'maps', 'fd/0', 'cwd/program.py', 'exe'):
-  path = f'/proc/{os.getppid()}/{part}'
-  try:
-    with open(path, 'rb') as file:
-      file.read(1)
-    found.append(path)
-  except OSError:
-    pass
-if found:  # a refusal says that nothing was found
-  np.save(sys.argv[2], np.cumsum(x))
-"""
-  refused(bench, HEAD + READ + spy, 'wrote no output.npy')
+  refused(bench, SPY, 'wrote no output.npy')
 
 
 @pytest.mark.parametrize(
   'hiding',
   [
-    # Of a child whose parent ignores its death no account is kept.
-    'signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n'
-    'if os.fork() == 0:\n  ' + WRITE + '  os._exit(0)\n'
-    'time.sleep(0.3)\n',
+    HIDING,
     'import threading\nthreading.Thread(target=print).start()\n' + WRITE,
     'import subprocess\nsubprocess.run(["true"])\n' + WRITE,
   ],
@@ -236,3 +257,18 @@ def test_a_run_that_asks_for_no_submission_measures_nothing(bench):
     'sums', {'train.py': 'print(7)'}, 'train.py', outputs=Outputs(graded=False)
   )
   assert run.outcome is Outcome.OK and run.measured == {}
+
+
+@pytest.mark.parametrize('missing', ['cgroup', 'namespaces'])
+def test_a_lower_tier_measures_and_refuses_as_well(bench, missing):
+  with contextlib.ExitStack() as stack:
+    try:
+      lower = stack.enter_context(opened(bench.task('sums'), disable=[missing]))
+    except TierError as error:
+      pytest.skip(str(error))
+    assert lower.pool.tier in ('T1', 'T2')
+    run = hand_over(lower, program_task.PROGRAM)
+    assert run.outcome is Outcome.OK and abs(run.score) < 1, run.message
+    assert hand_over(lower, HEAD + READ + BURN + WRITE).score > 1
+    refused(lower, SPY, 'wrote no output.npy')
+    refused(lower, HEAD + READ + HIDING, 'ended with exit status 1')
