@@ -321,7 +321,7 @@ def distributed_settings(
   Read, first found wins, from JAXAGENT_COORDINATOR / JAXAGENT_NUM_PROCESSES /
   JAXAGENT_PROCESS_ID; a Kubernetes JobSet or indexed Job
   (JOB_COMPLETION_INDEX with JAXAGENT_COORDINATOR); JAXAGENT_CLUSTER=none; SLURM
-  (SLURM_NTASKS > 1, in a step of srun); JAXAGENT_CLUSTER=auto, where nothing else
+  (SLURM_NTASKS or SLURM_NNODES > 1, in a step of srun); JAXAGENT_CLUSTER=auto, where nothing else
   says that there is a cluster (TPU machines, which jax asks their metadata server
   about); TPUs of Kubernetes (TPU_WORKER_HOSTNAMES with several hosts). Without
   `coordinator_address` jax detects the cluster by itself.
@@ -359,8 +359,10 @@ def distributed_settings(
     )
   if cluster == 'none':
     return None
-  if int(env.get('SLURM_NTASKS') or 1) > 1 and 'SLURM_PROCID' in env:
-    return _slurm(env)
+  # A batch script that has asked for nodes alone is given no SLURM_NTASKS.
+  name = 'SLURM_NTASKS' if env.get('SLURM_NTASKS') else 'SLURM_NNODES'
+  if int(env.get(name) or 1) > 1 and 'SLURM_PROCID' in env:
+    return _slurm(env, f'{name}={env[name]}')
   if cluster:
     return _devices(env)
   if len(env.get('TPU_WORKER_HOSTNAMES', '').split(',')) > 1:
@@ -368,13 +370,12 @@ def distributed_settings(
   return None
 
 
-def _slurm(env: Mapping[str, str]) -> dict[str, Any] | None:
+def _slurm(env: Mapping[str, str], several: str) -> dict[str, Any] | None:
   """Settings of a SLURM step of several tasks; None in a mere allocation of them.
 
-  SLURM_NTASKS is set in a batch script and in an interactive shell, too, where no
+  several: the variable that says how many. SLURM_NTASKS is set in a batch script and in an interactive shell, too, where no
   other process will ever come.
   """
-  several = f'SLURM_NTASKS={env["SLURM_NTASKS"]}'
   asked = env.get('JAXAGENT_CLUSTER') == 'auto'
   if not _is_slurm_step(env):
     if asked:
@@ -389,7 +390,7 @@ def _slurm(env: Mapping[str, str]) -> dict[str, Any] | None:
       several,
     )
     return None
-  if int(env.get('SLURM_STEP_NUM_TASKS') or env['SLURM_NTASKS']) < 2:
+  if int(env.get('SLURM_STEP_NUM_TASKS') or env.get('SLURM_NTASKS') or 1) < 2:
     return None
   if 'SLURM_PTY_PORT' in env and not asked:
     raise ValueError(

@@ -11,8 +11,15 @@ ended() { # PIDFILE: ends one process that this script started
 if [ "$what" = down ]; then
   scancel --full --state=RUNNING,PENDING --user=root 2>/dev/null || true
   sleep 2
-  for name in slurmd.n1 slurmd.n2 slurmctld munged hold.n1 hold.n2; do
-    ended "$dir/$name.pid"
+  for name in slurmd.n1 slurmd.n2 slurmctld munged; do ended "$dir/$name.pid"; done
+  # What a job has left runs in the networks of the nodes, which nobody else has.
+  for node in n1 n2; do
+    network="$(readlink "/proc/$(cat "$dir/hold.$node.pid")/ns/net" || true)"
+    [ -n "$network" ] && [ "$network" != "$(readlink /proc/self/ns/net)" ] || continue
+    for process in /proc/[0-9]*; do
+      [ "$(readlink "$process/ns/net" 2>/dev/null)" != "$network" ] ||
+        kill -KILL "${process#/proc/}" 2>/dev/null || true
+    done
   done
   ip link del jaxslurm 2>/dev/null || true
   exit 0

@@ -169,6 +169,16 @@ def test_an_allocation_of_slurm_is_no_step(more, alone, caplog):
       sharding.distributed_settings(SLURM | more | {'JAXAGENT_CLUSTER': 'auto'})
 
 
+def test_nodes_without_tasks_are_an_allocation_too(caplog):
+  """`sbatch --nodes=2` sets no SLURM_NTASKS."""
+  batch = {'SLURM_NNODES': '2', 'SLURM_PROCID': '0'}
+  assert sharding.distributed_settings(batch) is None
+  assert 'SLURM_NNODES=2 are allocated, but' in caplog.text
+  caplog.clear()
+  assert sharding.distributed_settings(batch | {'SLURM_NNODES': '1'}) is None
+  assert not caplog.text
+
+
 def test_a_terminal_of_srun_is_asked_about():
   terminal = SLURM | STEP | {'SLURM_STEP_ID': '0', 'SLURM_PTY_PORT': '40001'}
   with pytest.raises(
