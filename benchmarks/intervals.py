@@ -7,9 +7,9 @@ failures), the interval of each figure is computed, and it is counted how often 
 value lies in it: of the mean, of best@k, and of the mean over steps of trajectories
 whose steps are alike and of which some are longer. Beside it stands the percentile
 bootstrap (trajectories resampled within tasks; of steps also step by step), which the
-reports had before, in a tenth of the trials. From the table comes
-`jaxagent.analysis.intervals.runs_needed`: the runs of a task from which the interval of
-best@k holds the true value in 93 % of the cases, averaged over the distributions.
+reports had before, in a tenth of the trials. `needed` is the runs of a task from which
+the interval of best@k holds the true value in 93 % of the cases, averaged over the
+distributions; null where 128 are not enough.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes what the tests need and runs them.
-# usage: [JAXAGENT_TEST_WORKERS=N] bash launch_scripts/test.sh [pytest arguments]
+# usage: [JAXAGENT_TEST_WORKERS=N] [JAXAGENT_TEST_SLURM=1] bash launch_scripts/test.sh
+#          [pytest arguments]
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source=launch_scripts/_environment.sh
@@ -21,7 +22,7 @@ if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
 fi
 make_environment "[dev,docker,ray]"
 bash "$here/install_docker.sh"
-if [[ " $* " != *"not slow"* ]]; then bash "$here/install_slurm.sh"; fi
+if [ -n "${JAXAGENT_TEST_SLURM:-}" ]; then bash "$here/install_slurm.sh"; fi
 cd "$here/.."
 # The parity tests compare with transformers on PyTorch, on the CPU: any build of it
 # will do (pip's default index has one for CUDA on Linux, of some GB).

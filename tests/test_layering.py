@@ -103,6 +103,7 @@ MAY_IMPORT = {
     'sandbox',
     'instrumentation',
     'graders',
+    'files',
   },
   'data': {
     'types',

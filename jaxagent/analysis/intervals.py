@@ -7,8 +7,7 @@ out whole, since the steps of one are alike. Degrees of freedom are Satterthwait
 Intervals speak of other runs on these tasks, not of other tasks.
 
 `python -m benchmarks.intervals` simulates how often they hold the true value, beside
-the percentile bootstrap that stood here before; `runs_needed` is from its table. No
-jax here.
+the percentile bootstrap that stood here before (docs/summary.md). No jax here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Intervals by the jackknife: against leaving each out by hand, and their coverage."""
 
-import itertools
 import math
 
 import numpy as np
@@ -86,11 +85,3 @@ def test_intervals_of_six_tasks_hold_the_true_value():
     for name, one in found.items():
       held[name] += one['low'] <= truth[name] <= one['high']
   assert all(0.91 <= count / of <= 0.98 for count in held.values()), held
-
-
-def test_runs_needed_are_those_of_the_committed_simulation():
-  for tasks, ks in itertools.product((1, 3, 6, 10), [(1, 2, 4, 8)]):
-    needed = [intervals.runs_needed(k, tasks) for k in ks]
-    assert needed == sorted(needed)  # more for a larger k
-  assert intervals.runs_needed(8, 5) == intervals.runs_needed(8, 3)
-  assert intervals.runs_needed(16, 6) >= 2 * intervals.runs_needed(8, 6)
