@@ -7,7 +7,8 @@ Each checkout runs its own `jaxagent.main` with one small config and one seed, i
 which no digit depends on a clock: collecting, SFT, 6 updates and evaluation.
 Whatever the first one wrote must be in the second one with the same value; what
 was added is counted only. Seconds, dates, versions, places of the checkouts'
-files and the hashes of the chain of traces are left out. Exits 0 if there is no
+files, the hashes of the chain of traces and the ends of intervals, which are computed
+in another way since `analysis/intervals.py`, are left out. Exits 0 if there is no
 difference and not every reward is 0. A finished run of a clean commit is reused.
 Both recipes of two checkouts take some six minutes on two idle cores.
 """
@@ -81,9 +82,9 @@ FILES = (
 )
 # Metrics by prefix; `time` is a whole name, `timeout_rate` is compared.
 _OF_THE_PROCESS = tuple(name for name in OF_THE_PROCESS if name != 'time')
-# Seconds, dates, versions, and hashes that are over these as well.
+# Seconds, dates, versions, hashes that are over these as well, and ends of intervals.
 _LEFT_OUT = re.compile(
-  r'.*_s$|time|timestamp|hash|prev_hash|config_sha|versions|wall_s'
+  r'.*_s$|time|timestamp|hash|prev_hash|config_sha|versions|wall_s|low|high'
 )
 # Tracebacks name files where each checkout has them; lines of its own move.
 _PLACE = re.compile(r'[^\s"]*/(site-packages|jaxagent)/')
