@@ -36,8 +36,8 @@ def interval(
 
   groups: task -> what `figure` takes. A task without anything is left out.
   within: what the figure can be; ends are cut there.
-  Of one trajectory a task nothing varies: the interval has no width. No task gives
-  None and n = 0.
+  Where no task has two trajectories nothing varies: the interval has no width. No task
+  gives None and n = 0.
   """
   if not 0 < level < 1:
     raise ValueError(f'level={level} must lie between 0 and 1.')
@@ -46,7 +46,7 @@ def interval(
   if not found:
     return {'mean': None, 'low': None, 'high': None, 'n': 0}
   mean = float(np.mean([point for point, _ in found.values()]))
-  variances, freedoms = zip(*map(_variance, found.values()))
+  variances, freedoms = _variances([left for _, left in found.values()])
   error = math.sqrt(sum(variances)) / len(found)
   spread = error * _quantile(variances, freedoms, level) if error else 0.0
   count = sum(_values(groups[task]) for task in found)
@@ -129,13 +129,32 @@ def finite(name: str, values: Sequence[float]) -> np.ndarray:
   return array
 
 
-def _variance(found: tuple[float, np.ndarray]) -> tuple[float, int]:
-  """The jackknife's variance of a task's figure, and its degrees of freedom."""
-  left = found[1]
-  if left.size < 2:
-    return 0.0, 1
+def _variances(
+  without: Sequence[np.ndarray],
+) -> tuple[list[float], list[int]]:
+  """The jackknife's variance of each task's figure, and its degrees of freedom.
+
+  without: of each task the figures without each of its runs. A task of one run says
+    nothing of its own spread: it is taken to have the mean one of the others' runs.
+  """
+  several = [left for left in without if left.size > 1]
+  single = (
+    np.mean([_variance(left) * left.size for left in several])
+    if several
+    else 0.0
+  )
+  freedom = sum(left.size - 1 for left in several) or 1
+  variances, freedoms = [], []
+  for left in without:
+    alone = left.size < 2
+    variances.append(float(single) if alone else _variance(left))
+    freedoms.append(freedom if alone else left.size - 1)
+  return variances, freedoms
+
+
+def _variance(left: np.ndarray) -> float:
   squares = float(((left - left.mean()) ** 2).sum())
-  return squares * (left.size - 1) / left.size, left.size - 1
+  return squares * (left.size - 1) / left.size
 
 
 def _quantile(

@@ -53,6 +53,20 @@ def test_of_nothing_there_is_no_interval():
   assert one == {'mean': 3.0, 'low': 3.0, 'high': 3.0, 'n': 1}
 
 
+def test_a_task_of_one_run_is_as_uncertain_as_a_run_of_the_others():
+  several = {'a': [1.0, 3.0, 2.0, 6.0], 'b': [0.0, 2.0]}
+  found = intervals.interval(several | {'c': [1.0]}, intervals.of_means)
+  error = (
+    np.sqrt(
+      np.var([1, 3, 2, 6], ddof=1) / 4
+      + np.var([0, 2], ddof=1) / 2
+      + np.mean([np.var([1, 3, 2, 6], ddof=1), np.var([0, 2], ddof=1)])
+    )
+    / 3
+  )
+  assert (found['high'] - found['low']) / 2 > 1.96 * error
+
+
 def test_ends_stay_within_what_the_figure_can_be():
   runs = {'a': [(True,)] * 9 + [(False,)]}
   found = intervals.interval(runs, intervals.of_steps, within=(0.0, 1.0))
