@@ -22,6 +22,7 @@ class MachineryError(Exception):
   """
 
 
+STOPPED = 143  # exit status of a run that a signal stopped: 128 + SIGTERM
 LOST = 75  # exit status of `ProcessLost`: EX_TEMPFAIL of sysexits.h
 
 

@@ -15,6 +15,25 @@ if sys.version_info < (3, 11):  # noqa: UP036
     'Make a virtual environment with a newer interpreter.'
   )
 
+# What `jaxagent.runtime.stop` takes once the run begins.
+_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2
+
+
+def _stopped(number: int, frame: object) -> None:
+  """Ends a process that a signal reaches before its run has begun."""
+  del frame
+  print(
+    f'{signal.Signals(number).name}: stopped; nothing was begun. Rerun the same '
+    'command.',
+    file=sys.stderr,
+  )
+  raise SystemExit(143)
+
+
+if __name__ == '__main__':
+  for _number in _SIGNALS:
+    signal.signal(_number, _stopped)
+
 # One process drives the devices; executions are other processes.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
 # No CUDA graphs but where a program asks for them (`jaxagent.devices.accelerator`).
@@ -85,6 +104,9 @@ def main(argv: list[str]) -> int:
       run.check(config)
     else:
       run.run(config)
+      if signal.getsignal(signal.SIGTERM) is _stopped:
+        for number in _SIGNALS:  # the run is complete, and only ends
+          signal.signal(number, signal.SIG_IGN)
   except errors.UserError as error:
     return _refuse(error)
   except (errors.DiskFull, errors.MachineryError) as error:
@@ -116,20 +138,8 @@ def _parse(argv: list[str]) -> list[str]:
     raise SystemExit(_refuse(error)) from None
 
 
-def _stopped(number: int, frame: object) -> None:
-  """Ends a process that a signal reaches before its run has begun."""
-  del frame
-  print(
-    f'{signal.Signals(number).name}: stopped; nothing was begun. Rerun the same '
-    'command.',
-    file=sys.stderr,
-  )
-  raise SystemExit(143)
-
-
 def cli() -> None:
   """Console entry."""
-  signal.signal(signal.SIGTERM, _stopped)
   sys.path.insert(0, os.getcwd())  # configs/ lie beside the package
   app.run(main, flags_parser=_parse)
 

@@ -2,11 +2,13 @@
 # On one machine: a command without a terminal, one at a time in a folder.
 # usage, in the folder: bash launch_scripts/_detached.sh start COMMAND... | status |
 #   logs [LINES] | stop
-# Its output goes to run.log there. The command holds a lock for as long as it lives, so
+# Its output goes to run.HOST.log there. The command holds a lock for as long as it lives, so
 # that starting twice does nothing. Variables of the file run.env, `export NAME=VALUE` in
-# lines, are its alone; the file is removed. `stop` sends SIGTERM and waits.
+# lines, are its alone; whoever made the file removes it. `stop` sends SIGTERM and waits.
 set -euo pipefail
-lock=.run.lock pid=.run.pid log=run.log here="$(hostname)"
+here="$(hostname)"
+# Of this host: the folder may be on a file system that several share.
+lock=".run.$here.lock" pid=".run.$here.pid" log="run.$here.log" env="run.$here.env"
 
 # held: whether a command lives.
 held() { ! flock -n "$lock" true; }
@@ -14,15 +16,17 @@ held() { ! flock -n "$lock" true; }
 case "${1:-}" in
   start)
     shift
+    # For this host a copy of its own, which the command takes and removes.
+    [ ! -f run.env ] || cp -p run.env "$env"
     exec 9>>"$lock"
     if ! flock -n 9; then
-      rm -f run.env
+      rm -f "$env"
       echo "$here: it runs already (process $(cat "$pid" 2>/dev/null)): nothing done."
       exit 0
     fi
     # Descriptor 9, and the lock with it, go on to the command.
     setsid bash -c '
-      if [ -f run.env ]; then . ./run.env; rm -f run.env; fi
+      if [ -f '"$env"' ]; then . ./'"$env"'; rm -f '"$env"'; fi
       echo "$(date -u +%FT%TZ) $(hostname): started"
       "$@" &
       echo $! >'"$pid"'

@@ -6,7 +6,7 @@
 #   [-- flags of jaxagent.main]
 # Config, files and interpreter are checked here first, with --dry_run, too: what a run
 # would refuse is not queued. --gpus=0 is for nodes without GPUs. --sbatch hands
-# options on, which replace those of this script: --sbatch="--qos=long --array=1-3".
+# options on, which replace those of this script: --sbatch="--qos=long --array=1-3%1".
 # SIGTERM reaches the run 120 s before the time limit, so that it saves; the
 # same command resumes. With --chain the job goes back into the queue by itself until the
 # run is complete (slurm_chain.sh; statuses in docs/scaling.md). The work directory must lie on a shared file system.
@@ -30,12 +30,11 @@ SBATCH=""
 parse_launch "$@"
 number NODES
 count GPUS
-log=jaxagent-%j.log
 # A task is given one CPU and its share of memory unless it asks; the sandboxes and
 # the weights' way to the engine need the node's: all CPUs, all memory.
 command=(sbatch --parsable --job-name=jaxagent --nodes="$NODES" --ntasks-per-node=1
   --exclusive --mem=0 --time="$TIME" --signal=TERM@120
-  --requeue --open-mode=append --output="$log")
+  --requeue --open-mode=append --output=jaxagent-%j.log)
 [ "$GPUS" = 0 ] || command+=(--gpus-per-node="$GPUS")
 [ -n "$PARTITION" ] && command+=(--partition="$PARTITION")
 [ -n "$ACCOUNT" ] && command+=(--account="$ACCOUNT")
@@ -45,8 +44,7 @@ if [ -n "$SBATCH" ]; then
     exit 2
   }
   while IFS= read -r word; do
-    command+=("$word")
-    [[ "$word" == --output=* ]] && log="${word#*=}"
+    [ -n "$word" ] && command+=("$word")
   done <<<"$words"
 fi
 # A node without GPUs is one device.
@@ -60,7 +58,7 @@ fi
 flags+=(${EXTRA[@]+"${EXTRA[@]}"})
 printf -v run '%q ' srun --label --kill-on-bad-exit=1 \
   env "${environment[@]}" "$PYTHON" -m jaxagent.main "${flags[@]}"
-[ "$CHAIN" = 0 ] || run="bash launch_scripts/slurm_chain.sh $run"
+[ "$CHAIN" = 0 ] || run="exec bash launch_scripts/slurm_chain.sh $run"
 command+=(--wrap="$run")
 if [ "$DRY_RUN" = 1 ]; then
   launch "${command[@]}"
@@ -70,6 +68,8 @@ fi
 check_run "${flags[@]}"
 job="$(launch "${command[@]}")"
 job="${job%%;*}"
-log="${log//%j/$job}"
-case "$log" in /*) ;; *) log="$PWD/$log" ;; esac
+# Its path is SLURM's to say: --sbatch may have another, and a pattern.
+said="$(scontrol show job -o "$job" 2>/dev/null | grep -o 'StdOut=[^ ]*' || true)"
+log="${said#StdOut=}"
+[ -n "$log" ] || log="$PWD/jaxagent-$job.log"
 echo "job $job is queued; log: $log; state: squeue -j $job; stop: scancel $job"

@@ -4,7 +4,7 @@
 #   [--dry_run] [--chips=8] [--dir=jaxagent] [--python=.venv/bin/python] [--env=NAME,...]
 #   [--worker=0] [--config=FILE.py[:VARIANT]] [-- flags of jaxagent.main]
 # start (what is done where nothing is given) detaches the run on each worker, where
-# --dir/run.log is its log, and returns; where it runs already it does nothing, so that a
+# --dir/run.HOST.log is its log, and returns; where it runs already it does nothing, so that a
 # dropped connection costs nothing. status: of every worker. logs: of --worker, as they
 # are written. stop: SIGTERM on every worker, and waits until all have saved and ended.
 # --env: variables of this shell, an endpoint's key say, that the run is given; they
@@ -82,3 +82,7 @@ worker all start env JAXAGENT_CLUSTER=auto \
   "$PYTHON" -m jaxagent.main --config="$CONFIG" \
   --config.mesh.fsdp="$CHIPS" --config.rollout.engine=native \
   --config.rollout.max_num_seqs=16 ${EXTRA[@]+"${EXTRA[@]}"}
+if [ -n "$ENV" ]; then
+  launch gcloud compute tpus tpu-vm ssh "$TPU" --zone="$ZONE" --worker=all \
+    --command="rm -f $dir/run.env"
+fi

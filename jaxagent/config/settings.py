@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -121,8 +121,15 @@ def config_sha(config: ConfigDict) -> str:
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def open_work_dir(config: ConfigDict, min_free_mb: int = 500) -> pathlib.Path:
-  """Makes or reopens the work directory; refuses that of another config."""
+def open_work_dir(
+  config: ConfigDict,
+  min_free_mb: int = 500,
+  claim: Callable[[pathlib.Path], object] = lambda path: None,
+) -> pathlib.Path:
+  """Makes or reopens the work directory; refuses that of another config.
+
+  claim: takes it for this run, before its config is read or written.
+  """
   path = pathlib.Path(config.work_dir).resolve()
   if pattern := disk.pattern_in(path):
     raise UserError(
@@ -132,7 +139,7 @@ def open_work_dir(config: ConfigDict, min_free_mb: int = 500) -> pathlib.Path:
     )
   try:
     path.mkdir(parents=True, exist_ok=True)
-    probe = path / '.write_probe'
+    probe = path / f'.write_probe-{os.getpid()}'
     probe.write_text('x')
     probe.unlink()
   except OSError as error:
@@ -146,6 +153,7 @@ def open_work_dir(config: ConfigDict, min_free_mb: int = 500) -> pathlib.Path:
       f'config.work_dir={config.work_dir!r} has {free_mb} MiB free; a run '
       f'needs {min_free_mb} MiB. Free space or choose another --work_dir.'
     )
+  claim(path)
   _check_same_config(config, path / 'config.json')
   return path
 

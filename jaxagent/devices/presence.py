@@ -20,7 +20,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from jaxagent import errors
 from jaxagent.devices import processes
@@ -58,6 +58,10 @@ class Watch:
     self._connections: dict[int, socket.socket] = {}
     self._changed = threading.Condition()
     self._ending = threading.Event()
+    # Called in process 0 with a signal that another process got.
+    self.on_stop: Callable[[int], None] = lambda number: None
+    # Called where this process ends because another did.
+    self.farewells: list[Callable[[], None]] = []
     self._server: socket.socket | None = None
 
   def doing(self, what: str) -> None:
@@ -104,11 +108,16 @@ class Watch:
     for connection in list(self._connections.values()):
       _send(connection, {'end': words})
 
-  def end_others(self, line: str) -> None:
-    """Ends the other processes, since this one ends without waiting for anything."""
+  def end_others(self) -> None:
+    """Ends the other processes, since this one is stopped without waiting for anything."""
     self._ending.set()
     for connection in list(self._connections.values()):
-      _send(connection, {'lost': line})
+      _send(connection, {'lost': errors.STOPPED})
+
+  def ask_stop(self, number: int | None) -> None:
+    """Hands a signal on to process 0, which decides when the run stops."""
+    for connection in list(self._connections.values()):
+      _send(connection, {'stop': number})
 
   # Connecting.
 
@@ -198,7 +207,9 @@ class Watch:
     with contextlib.suppress(OSError, ValueError):
       for said in lines:
         if 'lost' in said:  # process 0 has written the line
-          self._exit('')
+          self._exit('', int(said['lost']))
+        if 'stop' in said:
+          self.on_stop(int(said['stop']))
         if 'end' in said:
           ended = str(said['end'])
           if ended:
@@ -234,16 +245,18 @@ class Watch:
     except OSError:
       return ''
 
-  def _exit(self, line: str) -> None:
+  def _exit(self, line: str, status: int = errors.LOST) -> None:
     """Ends this process without closing anything: calls may wait for ever."""
     if line:
       for connection in list(self._connections.values()):
-        _send(connection, {'lost': line})
+        _send(connection, {'lost': status})
       with contextlib.suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), line.encode())
     with contextlib.suppress(OSError, ValueError):
       sys.stdout.flush()
-    os._exit(errors.LOST)
+    for farewell in self.farewells:
+      farewell()
+    os._exit(status)
 
 
 def log_of(folder: pathlib.Path, index: int) -> pathlib.Path:

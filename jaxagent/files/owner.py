@@ -38,6 +38,17 @@ _POLL_S = 0.5
 # Within it who only looked (`check`) lets go again.
 _LOOK_S = 1.0
 _LONGEST_BYTES = 4096
+_LOCAL = {
+  'ext2',
+  'ext3',
+  'ext4',
+  'xfs',
+  'btrfs',
+  'zfs',
+  'f2fs',
+  'tmpfs',
+  'overlay',
+}
 _JOBS = 'SLURM_JOB_ID', 'JOB_NAME', 'RAY_JOB_ID'
 # What flock answers where a file system has no locks.
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
@@ -152,8 +163,9 @@ class Owner:
         continue  # a server that is away; others wait for STALE_S
       self.lost(
         MachineryError(
-          f'work directory {self._path.parent} was taken over by {now}: this run '
-          f'gave no sign of life for {STALE_S:g} s. Nothing more is saved by it.'
+          f'work directory {self._path.parent} was taken over by {now}: two began at '
+          f'once, or this run gave no sign of life for {STALE_S:g} s. Nothing more is '
+          'saved by it.'
         )
       )
       return
@@ -178,9 +190,12 @@ def taken(path: pathlib.Path, clock: Clock | None = None) -> Owner:
     while not (lock := _lock(file)) and clock.now() < ended:
       clock.sleep(_POLL_S)
     before = Claim.read(file)
-    if not lock:
+    if not lock and _is_of_here(before):
       raise held(path, before)
-    if os.fstat(file).st_size and not (lock == 'flock' and _is_of_here(before)):
+    # The server of a network file system may keep the lock of a machine that is dead.
+    if not lock or (
+      os.fstat(file).st_size and not (lock == 'flock' and _is_of_here(before))
+    ):
       print(
         f'work directory {path} was held by {before or "a run that cannot be read"}: '
         f'watching for up to {STALE_S:g} s whether that run is alive.',
@@ -188,11 +203,16 @@ def taken(path: pathlib.Path, clock: Clock | None = None) -> Owner:
         flush=True,
       )
       if _moves(name, clock):
-        raise held(path, before)
+        with _opened(name) as now:
+          raise held(path, Claim.read(now) or before)
+    if not lock:
+      file = _replaced(name, file)
     claim = Claim.of_this_process()
     _write(file, claim)
-    if lock == 'none':
-      clock.sleep(_LOOK_S)  # two may have come at once: the last one has it
+    if lock != 'flock' or not _is_local(path):
+      # Locks may be each machine's own, and two may have come at once: the last one
+      # has it.
+      clock.sleep(_LOOK_S)
     with _opened(name) as now:
       if Claim.read(now) != claim:
         raise held(path, Claim.read(now))
@@ -221,11 +241,14 @@ def check(path: pathlib.Path, clock: Clock | None = None) -> None:
   try:
     with _opened(name) as file:
       lock, claim = _lock(file, fcntl.LOCK_SH), Claim.read(file)
-      if lock == 'flock' and _is_of_here(claim):
-        return
-      if not lock or (
-        os.fstat(file).st_size
-        and _moves(name, clock or RealClock(), 3 * BEAT_S)
+      if lock == 'flock':
+        fcntl.flock(file, fcntl.LOCK_UN)  # a run may begin meanwhile
+        if _is_of_here(claim):
+          return
+      elif not lock and _is_of_here(claim):
+        raise held(path, claim)
+      if os.fstat(file).st_size and _moves(
+        name, clock or RealClock(), 3 * BEAT_S
       ):
         raise held(path, claim)
   except OSError:
@@ -296,6 +319,28 @@ def _write(file: int, claim: Claim) -> None:
       f'the work directory cannot be written: {error.strerror}. Choose another '
       '--work_dir, or free space.'
     ) from error
+
+
+def _replaced(name: pathlib.Path, file: int) -> int:
+  """Puts a new file, which this process has locked, in the place of OWNER."""
+  new = name.with_name(f'{OWNER}.{os.getpid()}')
+  opened = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
+  _lock(opened)
+  os.replace(new, name)
+  os.close(file)
+  return opened
+
+
+def _is_local(path: pathlib.Path) -> bool:
+  """Whether a folder lies on a file system of this machine alone, by its type."""
+  device, kinds = os.stat(path).st_dev, set()
+  where = f'{os.major(device)}:{os.minor(device)}'
+  with contextlib.suppress(OSError):
+    for line in pathlib.Path('/proc/self/mountinfo').read_text().splitlines():
+      mount, _, kind = line.partition(' - ')
+      if mount.split()[2] == where:
+        kinds.add(kind.split()[0])
+  return bool(kinds) and kinds <= _LOCAL
 
 
 @contextlib.contextmanager

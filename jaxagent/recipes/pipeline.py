@@ -37,16 +37,18 @@ def run(config: ConfigDict) -> None:
     work = pathlib.Path(config.work_dir).resolve()
     with presence.among(index, count, work / 'logs') as watch:
       stop.farewells.append(watch.end_others)
-      if not index:
-        print(_opening(config, watch.peers, count, work), flush=True)
+      watch.on_stop = stop.ask
       # Devices can be counted only once the processes have met.
       settings.validate_devices(config)
+      if not index:
+        print(_opening(config, watch.peers, count, work), flush=True)
       if index:
         # Process 0 decides when to stop, and what is saved before.
         stop.within_s = None
-        return multi_process.follow()
+        with stop.telling(lambda: watch.ask_stop(stop.signal)):
+          return multi_process.follow()
       with multi_process.leading():
-        _lead(config, stop)
+        _lead(config, stop, watch)
   finally:
     stop.restore()
 
@@ -87,12 +89,17 @@ def _number(count: int, what: str, plural: str = 's') -> str:
   return f'{count} {what}{plural if count > 1 else ""}'
 
 
-def _lead(config: ConfigDict, stop: StopFlag) -> None:
-  work, own = settings.open_work_dir(config), recipe.find(config)
+def _lead(config: ConfigDict, stop: StopFlag, watch: presence.Watch) -> None:
+  own = recipe.find(config)
   with contextlib.ExitStack() as stack:
-    # Before anything of it is read: another run may be writing it.
-    held = stack.enter_context(owner.holding(work, stop.fail))
-    stop.farewells.append(lambda line: held.release())
+
+    def claim(work: pathlib.Path) -> None:
+      held = stack.enter_context(owner.holding(work, stop.fail))
+      # Where the process ends as it is, the next one is not to wait.
+      stop.farewells.append(held.release)
+      watch.farewells.append(held.release)
+
+    work = settings.open_work_dir(config, claim=claim)
     stop.saved = f'finished stages are saved in {work}'
     own.check_work_dir(work)
     if own.record_type is not None:

@@ -163,9 +163,11 @@ class Scheduler:
           chosen = self._last_chance()
         if chosen is not None:
           return self._emit(chosen, version, start)
-        timeout = self._patience()
       if tick is not None:
         tick()
+      with self._lock:
+        timeout = self._patience()
+      if tick is not None:
         timeout = min(timeout, _TICK_S)
       results = self._inbox.take(timeout)
       with self._lock:
@@ -204,10 +206,16 @@ class Scheduler:
       with self._lock:
         self._take_in(results)
         self._fill()
-        if not (self._busy or self._book.pending or self._book.calls):
+        ended = not (self._busy or self._book.pending or self._book.calls)
+        if ended and not self._held:
           return
-        timeout = self._patience()
       tick()
+      if ended:  # nothing was issued any more, and what is there is a part
+        raise StalledError(
+          'the scheduler was told to hold, and is not stopped.'
+        )
+      with self._lock:
+        timeout = self._patience()
       results = self._inbox.take(min(timeout, _TICK_S))
 
   def mark_trained(self, prompt_ids: Iterable[str], update: int) -> None:

@@ -20,29 +20,31 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from jaxagent import errors
 from jaxagent.errors import Interrupted
 
 # SIGUSR1 and SIGUSR2 are what schedulers are asked to send before a time limit.
 SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2
 WITHIN_S = 10.0
-# A scheduler may send one signal twice, to a process and to all of its job.
-_SAME_S = 1.0
-EXIT_CODE = 143  # 128 + SIGTERM
+# A scheduler may send one signal twice, to a process and to all of its job; a second
+# Ctrl-C is meant.
+_SAME_S: dict[int, float] = {signal.SIGINT: 0.2}
+_SAME_OTHER_S = 5.0
 
 
 class StopFlag:
   """Whether the run is to stop, by a signal or by an error of another thread.
 
-  within_s: after which the process ends wherever it is; None: never, a second signal
-    apart.
+  within_s: after which the process ends wherever it is; None: never, not by a second
+    signal either.
   """
 
   def __init__(self, within_s: float | None = WITHIN_S):
     self.signal: int | None = None
     self.error: Exception | None = None
     self.saved = 'nothing was begun'  # what is kept, for the message
-    # Called with the last line where the process ends as it is.
-    self.farewells: list[Callable[[str], None]] = []
+    # Called where the process ends as it is.
+    self.farewells: list[Callable[[], None]] = []
     self.within_s = within_s
     self._before: dict[int, Any] = {}
     self._pipe: tuple[socket.socket, socket.socket] | None = None
@@ -107,10 +109,14 @@ class StopFlag:
       Exception: the one given to `fail`.
     """
     self.saved = saved or self.saved
-    if self.error is not None:
-      raise self.error
+    self.raise_error()
     if self.signal is not None:
       raise Interrupted(self._words())
+
+  def raise_error(self) -> None:
+    """Raises the error given to `fail`, after which nothing may be saved."""
+    if self.error is not None:
+      raise self.error
 
   @contextlib.contextmanager
   def saving(self) -> Iterator[None]:
@@ -133,11 +139,19 @@ class StopFlag:
         return
       if got[0] not in SIGNALS:
         continue
-      if self.signal is None:
-        self.signal, self._at = got[0], time.monotonic()
-      elif time.monotonic() - self._at > _SAME_S:
-        self._end()
+      self.ask(got[0])
+
+  def ask(self, number: int) -> None:
+    """Stops the run as a signal does; a second one ends it at once."""
+    now = time.monotonic()
+    if self.signal is None:
+      self.signal, self._at = number, now
       self._begin()
+    elif self.within_s is not None and (
+      number != self.signal
+      or now - self._at > _SAME_S.get(number, _SAME_OTHER_S)
+    ):
+      self._end()
 
   def _begin(self) -> None:
     if self._asked.is_set():
@@ -165,11 +179,11 @@ class StopFlag:
     saying = threading.Thread(target=self._say, args=(said,), daemon=True)
     saying.start()
     saying.join(1.0)  # nobody may read
-    os._exit(1 if self.signal is None else EXIT_CODE)
+    os._exit(1 if self.signal is None else errors.STOPPED)
 
   def _say(self, line: str) -> None:
     with contextlib.suppress(OSError, ValueError):
       sys.stdout.flush()
       print(f'\n{line}', file=sys.stderr, flush=True)
     for farewell in self.farewells:
-      farewell(line)
+      farewell()

@@ -252,6 +252,7 @@ class _Loop:
     reward: of the validation after the update; None where there was none.
     """
     stop, config = self._context.stop, self._context.config.rl
+    stop.raise_error()
     score = reward if config.keep_best else None
     # What is evaluated and exported is what the last update left, or the best.
     kept = update + 1 == config.updates or score is not None
@@ -265,6 +266,7 @@ class _Loop:
 
   def _tick(self, update: int) -> None:
     """Ends the run, if it is to stop, where a batch is waited for."""
+    self._context.stop.raise_error()
     if self._context.stop.asked:
       if self._saved < update:
         self._write(update, None)

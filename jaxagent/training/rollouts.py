@@ -118,6 +118,7 @@ def run(
     with context.stop.telling(scheduler.hold):
       scheduler.resume(None)
       scheduler.run_out(tick)
+      tick()  # a stop may have come with the last result
     check()
   except (JournalError, UnknownRecord) as error:
     raise UserError(f'{stage.name}: {folder}: {error}') from error

@@ -91,6 +91,7 @@ def run(
       writer.write(step, metrics)
       progress.update(1, loss=metrics['sft/loss'])
       last = step + 1 == total
+      context.stop.raise_error()
       stopping = context.stop.asked
       if last or stopping or (step + 1) % config.checkpoint_every == 0:
         host_state = {'learner': learner.host_state()}

@@ -220,3 +220,36 @@ def test_who_only_looks_keeps_no_one_out(tmp_path):
   assert owner._lock(file, owner.fcntl.LOCK_SH) == 'flock'
   threading.Timer(0.2, os.close, [file]).start()
   owner.taken(tmp_path).close()
+
+
+def test_a_lock_that_a_server_keeps_for_a_dead_machine_is_got_over(
+  tmp_path, monkeypatch
+):
+  elsewhere(tmp_path)
+  kept, lock = os.stat(tmp_path / owner.OWNER).st_ino, owner.fcntl.flock
+
+  def flock(file, kind):
+    if os.fstat(file).st_ino == kept and kind != owner.fcntl.LOCK_UN:
+      raise OSError(errno.EWOULDBLOCK, 'held')
+    lock(file, kind)
+
+  monkeypatch.setattr(owner.fcntl, 'flock', flock)
+  with pytest.raises(UserError, match="on 'other'"):
+    owner.taken(tmp_path, Beating(tmp_path, owner.BEAT_S))
+  clock = VirtualClock()
+  held = owner.taken(tmp_path, clock)
+  assert clock.now() >= owner.STALE_S and held.whose().host != 'other'
+  held.close()
+
+
+def test_a_run_may_begin_while_another_looks(tmp_path):
+  class Starting(VirtualClock):
+    def sleep(self, s):
+      super().sleep(s)
+      with open(tmp_path / owner.OWNER, 'rb+') as file:
+        owner.fcntl.flock(file, owner.fcntl.LOCK_EX | owner.fcntl.LOCK_NB)
+
+  elsewhere(tmp_path)
+  clock = Starting()
+  owner.check(tmp_path, clock)
+  assert clock.now() > 0

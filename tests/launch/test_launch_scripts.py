@@ -4,6 +4,7 @@ import os
 import pathlib
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -153,13 +154,16 @@ def _chained(folder, *statuses, seconds=0):
     if len(requeued.read_text().splitlines()) <= number:
       break
   assert set(requeued.read_text().splitlines()) <= {'requeue 17'}
-  assert not (folder / 'jaxagent-17.failed_at_once').exists()
+  assert not (folder / 'jaxagent-17.at_once').exists()
+  requeued.unlink()
   return done.returncode, said, number
 
 
 def test_a_chain_ends_with_its_run(tmp_path):
   done = _run('slurm', '--dry_run', *NEEDED['slurm'], '--chain')
-  assert '--wrap=bash\\ launch_scripts/slurm_chain.sh\\ srun' in done.stdout
+  assert (
+    '--wrap=exec\\ bash\\ launch_scripts/slurm_chain.sh\\ srun' in done.stdout
+  )
   assert _chained(tmp_path, 143, 143, 143, 0)[::2] == (0, 3)
 
 
@@ -170,7 +174,12 @@ def test_a_chain_ends_when_the_run_is_refused(tmp_path):
 def test_a_chain_ends_with_the_second_failure_at_once(tmp_path):
   status, said, requeues = _chained(tmp_path, 137, 75, 0)
   assert (status, requeues) == (75, 1)
-  assert 'status 75 after 0 s, the second time within 300 s' in said
+  assert 'status 75 after 0 s, 2 times within 300 s each' in said
+
+
+def test_a_chain_whose_time_limit_leaves_no_room_ends(tmp_path):
+  assert _chained(tmp_path, *[143] * 9)[::2] == (143, 4)
+  assert _chained(tmp_path, *[143] * 8, 0, seconds=400)[::2] == (0, 8)
 
 
 def test_a_chain_goes_on_after_failures_that_are_far_apart(tmp_path):
@@ -296,7 +305,12 @@ def pod(tmp_path):
 
 
 def _logs(pod):
-  return [(pod.folder / w / 'jaxagent/run.log').read_text() for w in '01']
+  return [
+    (
+      pod.folder / w / 'jaxagent' / f'run.{socket.gethostname()}.log'
+    ).read_text()
+    for w in '01'
+  ]
 
 
 def _begun(pod):
@@ -330,7 +344,7 @@ def test_a_secret_reaches_tpus_in_no_command_line(pod):
   assert all("begun with s3cret 'x' token" in text for text in _logs(pod))
   assert 's3cret' not in (pod.folder / 'asked').read_text() + said.stdout
   pod('start', '--env=TOKEN', TOKEN='s3cret')  # while it runs
-  assert not list(pod.folder.glob('*/jaxagent/run.env'))
+  assert not list(pod.folder.glob('*/jaxagent/run*.env'))
 
 
 @pytest.mark.parametrize('names', ['NOT_SET', 'a-b', 'PATH,', "x'"])

@@ -12,7 +12,7 @@ from jaxagent.data.prompts import Feed
 from jaxagent.interactions import POLICY
 from jaxagent.rollout import under_way
 from jaxagent.rollout.journal import Journal
-from jaxagent.rollout.records import SchedulerConfig
+from jaxagent.rollout.records import SchedulerConfig, StalledError
 from jaxagent.rollout.requests import ExecutionResult, Workers
 from jaxagent.rollout.scheduler import Scheduler
 from jaxagent.testing import keyed
@@ -267,3 +267,42 @@ def test_each_role_has_its_own_number_of_calls_in_flight(tmp_path, limit):
 
 def test_an_empty_feed_is_over_at_once(tmp_path):
   assert Run(tmp_path, n=0).live() == {}
+
+
+class Stopped(Exception):
+  pass
+
+
+@pytest.mark.parametrize('after', [0, 1, 5])
+def test_a_stage_that_is_stopped_is_never_taken_for_complete(after):
+  """Whenever the stop comes: before the first call, or with any result."""
+  clock, ended, feed = VirtualClock(), [], Feed()
+  inbox = VirtualInbox(clock)
+  for i in range(9):
+    feed.push(str(i), i)
+
+  def deliver(prompt, progress, error):
+    ended.append(prompt.prompt_id)
+    if len(ended) == after:
+      scheduler.hold()
+
+  def tick():
+    if scheduler._held:
+      raise Stopped
+
+  scheduler = Scheduler(
+    feed,
+    keyed.Helped(1),
+    Workers(
+      keyed.KeyedSampler(inbox), FakeExecutor(inbox, keyed.act, 2), inbox, clock
+    ),
+    SchedulerConfig(1, max_in_flight=2, roles=keyed.Helped.roles),
+    deliver=deliver,
+  )
+  if not after:
+    scheduler.hold()
+  with pytest.raises(Stopped):
+    scheduler.run_out(tick)
+  assert len(ended) < 9
+  with pytest.raises(StalledError):  # nobody stops it
+    scheduler.run_out()

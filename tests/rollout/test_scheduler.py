@@ -557,3 +557,14 @@ def test_a_pool_may_grow_within_an_epoch():
   keys.append(source.draw().key)
   assert set(keys) == {'x', 'y'}
   assert {source.draw().key for _ in range(3)} == {'x', 'y', 'n'}
+
+
+def test_a_stop_is_seen_before_a_batch_that_nothing_is_issued_for():
+  scheduler = build(config(), pair)
+  scheduler.hold()
+
+  def tick():
+    raise InterruptedError
+
+  with pytest.raises(InterruptedError):
+    scheduler.next_batch(0, tick)

@@ -66,7 +66,7 @@ def test_a_checkpoint_is_written_to_its_end_unless_a_second_signal_comes():
   process.send_signal(signal.SIGTERM)
   process.send_signal(signal.SIGTERM)  # the same one, to a job and its process
   assert process.stdout.readline() == 'whole\n'
-  process.send_signal(signal.SIGTERM)
+  process.send_signal(signal.SIGINT)
   process.communicate(timeout=5)
   assert process.returncode == 143
 
@@ -90,3 +90,11 @@ def test_a_flag_that_nobody_set_lets_the_run_go_on():
   flag.signal = signal.SIGTERM
   with pytest.raises(Interrupted, match='SIGTERM: stopped; something'):
     flag.check()
+
+
+def test_a_process_that_follows_hands_its_signal_on_and_does_not_end():
+  flag, handed = StopFlag(within_s=None), []
+  with flag.telling(lambda: handed.append(flag.signal)):
+    flag.ask(signal.SIGTERM)
+    flag.ask(signal.SIGINT)
+  assert handed == [signal.SIGTERM]
