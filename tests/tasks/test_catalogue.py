@@ -269,6 +269,18 @@ def test_no_residue_of_the_row_or_the_id_tells_a_label(name, standins):
   assert found.chance > 1e-3, found
 
 
+def test_no_residue_of_its_number_tells_a_recording_without_birds(standins):
+  """Rows of birds ask for a species each, so recordings are compared here."""
+  answers = layouts.cells(
+    standins.folder(layouts.BIRDS) / 'private/answers.csv'
+  )
+  recordings = answers['Id'].astype(int) // 100
+  birds = answers['Probability'].astype(int).groupby(recordings).sum()
+  labels = pd.DataFrame({'silent': [str(n == 0) for n in birds]})
+  found = residues.most_telling(pd.Series(birds.index.astype(str)), labels)
+  assert found.chance > 1e-3, found
+
+
 @pytest.mark.parametrize('number', ['row', 'id'])
 def test_a_label_that_follows_a_residue_is_found(number):
   """As an empty scene in each fourth row did, and silence by a recording's number."""
