@@ -72,6 +72,14 @@ def test_pointers_of_hidden_graphs_are_in_no_file(paths):
   assert not np.load(public / 'sample_submission.npy').any()
 
 
+def test_halves_of_the_graphs_are_the_same_everywhere(paths):
+  """With any version of Python and NumPy, or scores could not be compared."""
+  _, answers = paths
+  assert ''.join(half[0] for half in answers['split']) == (
+    'ppppvvvpvpvppvppvvpvppvpvpvvvppppvvppvpvpvvvppppvpvpvvvvvpppppvv'
+  )
+
+
 def graphs(count, nodes):
   rng = np.random.RandomState(nodes)
   shape = count, nodes, nodes
