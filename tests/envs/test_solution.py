@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from jaxagent.envs import solution
@@ -129,6 +130,24 @@ def test_what_is_too_long_loses_the_task_and_then_the_programs_middle(
   assert len(cut) <= 1000 and '# [...]' in cut
   for part in ('Revise the solution', 'My plan.', 'x0 = 0\n', 'x199 = 199'):
     assert part in alone and part in cut
+
+
+def test_the_sample_may_be_arrays_and_lie_in_a_folder(tmp_path):
+  (tmp_path / 'more').mkdir()
+  arrays = {'a': np.zeros((2, 3), np.float32), 'b': np.arange(4)}
+  np.savez(tmp_path / 'more/sample_submission.npz', **arrays)
+  np.save(tmp_path / 'guess.npy', arrays['a'])
+  spec = fake_runs.task_spec()
+  for sample, example in (
+    ('guess.npy', 'an array of float32, shape [2, 3]'),
+    (
+      'more/sample_submission.npz',
+      'a: an array of float32, shape [2, 3]\nb: an array of int64, shape [4]',
+    ),
+  ):
+    described = solution.describe(spec, tmp_path, sample=sample)
+    assert described.example == example
+    assert sample not in described.files and len(described.files) == 1
 
 
 def test_many_files_of_a_kind_are_counted(tmp_path):
