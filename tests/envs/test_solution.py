@@ -174,7 +174,7 @@ def test_many_folders_beside_each_other_count_as_one(tmp_path):
     folder.mkdir(parents=True)
     (folder / 'geometry.xyz').write_text('H 0 0 0\n')
   for i in range(30):
-    (tmp_path / f'notes.{i}').write_text('x')
+    (tmp_path / f'words.{i}').write_text('x')  # after train
   described = solution.describe(fake_runs.task_spec(), tmp_path)
   assert described.files['train/*/*.xyz'] == '(300 files)'
   assert len(described.files) <= 3 * solution.MOST_FILES
