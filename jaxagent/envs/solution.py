@@ -13,6 +13,8 @@ import pathlib
 import re
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from jaxagent import types
 from jaxagent.envs import parser
 
@@ -159,6 +161,9 @@ def describe(
 
   Of many files of a kind in a folder, as of images, two are named, and all counted;
   many folders beside each other, as one an id, count as one.
+
+  sample: the sample submission's path in `public_dir`; the description shows it
+    apart from the other files.
   """
   kinds = _kinds(public_dir)
   files = {}
@@ -170,7 +175,8 @@ def describe(
       files[str(kind)] = f'({len(found)} files)'
   if rest := list(kinds.values())[MOST_FILES:]:
     files['...'] = f'({sum(map(len, rest))} files of {len(rest)} other kinds)'
-  example = '\n'.join(files.pop(sample, '').splitlines()[:3])
+  files.pop(sample, None)
+  example = _example(public_dir / sample, lines, width)
   brief = _BRIEF.format(
     name=spec.name,
     kind=spec.kind,
@@ -314,6 +320,22 @@ def _snippet(task: Description) -> str:
   return '\n'.join(
     f'-> {task.folder}{name}:\n{text}' for name, text in task.files.items()
   )
+
+
+def _example(path: pathlib.Path, lines: int, width: int) -> str:
+  """Three lines of a sample submission; of arrays their types and shapes."""
+  if not path.is_file():
+    return ''
+  if path.suffix == '.npy':
+    return _array(np.load(path, mmap_mode='r', allow_pickle=False))
+  if path.suffix == '.npz':
+    with np.load(path, allow_pickle=False) as found:
+      return '\n'.join(f'{name}: {_array(found[name])}' for name in found)
+  return '\n'.join(_beginning(path, lines, width).splitlines()[:3])
+
+
+def _array(array: np.ndarray) -> str:
+  return f'an array of {array.dtype}, shape {list(array.shape)}'
 
 
 def _beginning(path: pathlib.Path, lines: int, width: int) -> str:

@@ -2,8 +2,8 @@
 
 A bundled task calls `prepare` with a function that builds its tables; a task of
 the catalogue calls `prepare_from` with one function a source of data. What they
-write depends on the input, this file and the legacy `RandomState` streams, which
-NumPy keeps frozen.
+write depends on the input, this file, `task_data.npz` and the legacy `RandomState`
+streams, which NumPy keeps frozen.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from jaxagent.envs.specs import task_data
 
 SPLITS = ('valid', 'private')
 # Salts tried until both halves have every class; each fails with a probability
@@ -453,13 +455,6 @@ def array_bytes(values: np.ndarray) -> bytes:
   return out.getvalue()
 
 
-def archive_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
-  """Writes arrays as a `.npz` file, the same bytes for the same arrays."""
-  out = io.BytesIO()
-  np.savez(out, **arrays)  # type: ignore[arg-type]
-  return out.getvalue()
-
-
 def zipped(files: Mapping[str, bytes | pathlib.Path]) -> pathlib.Path:
   """Packs files into a zip that lies in a temporary folder until the end.
 
@@ -501,7 +496,7 @@ def write(public: pathlib.Path, private: pathlib.Path, parts: Parts) -> None:
     else:
       shutil.copyfile(content, path)
   if isinstance(answers, Mapping):
-    (private / 'answers.npz').write_bytes(archive_bytes(answers))
+    (private / 'answers.npz').write_bytes(task_data.npz(answers))
   else:
     answers.to_csv(private / 'answers.csv', index=False)
 
@@ -509,18 +504,27 @@ def write(public: pathlib.Path, private: pathlib.Path, parts: Parts) -> None:
 def _divided(parts: Parts) -> pd.DataFrame | Mapping[str, np.ndarray]:
   """Gives the answers with `split`, the half of each, in both forms the last."""
 
-  def split(labels: bytes, count: int) -> np.ndarray:
+  def split(secret: str, count: int) -> np.ndarray:
     groups = range(count) if parts.groups is None else parts.groups
-    return halves(groups, parts.classes, hashlib.sha256(labels).hexdigest())
+    return halves(groups, parts.classes, secret)
 
   answers = parts.answers
   if isinstance(answers, Mapping):
     count = len(next(iter(answers.values())))
-    return {**answers, 'split': split(archive_bytes(answers), count)}
+    return {**answers, 'split': split(_arrays_hash(answers), count)}
   if 'split' in answers.columns:
     return answers
-  labels = answers.to_csv(index=False).encode()
+  labels = hashlib.sha256(answers.to_csv(index=False).encode()).hexdigest()
   return answers.assign(split=split(labels, len(answers)))
+
+
+def _arrays_hash(arrays: Mapping[str, np.ndarray]) -> str:
+  """Hashes what arrays hold, not a file of them: its headers differ by version."""
+  digest = hashlib.sha256()
+  for name, array in arrays.items():
+    digest.update(f'{name}\0{array.dtype.str}\0{array.shape}\0'.encode())
+    digest.update(array.tobytes())
+  return digest.hexdigest()
 
 
 # --------------------------------------------------------------- command line

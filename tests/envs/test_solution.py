@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 from jaxagent.envs import solution
@@ -131,6 +132,24 @@ def test_what_is_too_long_loses_the_task_and_then_the_programs_middle(
     assert part in alone and part in cut
 
 
+def test_the_sample_may_be_arrays_and_lie_in_a_folder(tmp_path):
+  (tmp_path / 'more').mkdir()
+  arrays = {'a': np.zeros((2, 3), np.float32), 'b': np.arange(4)}
+  np.savez(tmp_path / 'more/sample_submission.npz', **arrays)
+  np.save(tmp_path / 'guess.npy', arrays['a'])
+  spec = fake_runs.task_spec()
+  for sample, example in (
+    ('guess.npy', 'an array of float32, shape [2, 3]'),
+    (
+      'more/sample_submission.npz',
+      'a: an array of float32, shape [2, 3]\nb: an array of int64, shape [4]',
+    ),
+  ):
+    described = solution.describe(spec, tmp_path, sample=sample)
+    assert described.example == example
+    assert sample not in described.files and len(described.files) == 1
+
+
 def test_many_files_of_a_kind_are_counted(tmp_path):
   images = tmp_path / 'images'
   images.mkdir()
@@ -155,7 +174,7 @@ def test_many_folders_beside_each_other_count_as_one(tmp_path):
     folder.mkdir(parents=True)
     (folder / 'geometry.xyz').write_text('H 0 0 0\n')
   for i in range(30):
-    (tmp_path / f'notes.{i}').write_text('x')
+    (tmp_path / f'words.{i}').write_text('x')  # after train
   described = solution.describe(fake_runs.task_spec(), tmp_path)
   assert described.files['train/*/*.xyz'] == '(300 files)'
   assert len(described.files) <= 3 * solution.MOST_FILES

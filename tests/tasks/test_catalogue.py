@@ -14,7 +14,7 @@ from jaxagent.envs import tasks as task_lib
 from jaxagent.graders import Scope
 from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import table as table_lib
-from tests.tasks import catalogue, layouts
+from tests.tasks import catalogue, layouts, residues
 
 QUICK = (
   'learning-agency-lab-automated-essay-scoring-2',
@@ -244,6 +244,54 @@ def test_ids_and_order_of_rows_tell_nothing_of_the_half(name, standins):
   lag = pd.Series(valid.to_numpy())
   assert abs(lag.autocorr(1)) < 0.15 or name == 'spaceship-titanic'
   assert abs(lag.corr(pd.Series(range(len(lag))))) < 0.1
+
+
+# Whose ids say what they ask for: a pixel's place, or a week.
+ASKING = (layouts.PAGES, layouts.LUNGS)
+
+
+@pytest.mark.parametrize(
+  'name',
+  marked(n for n in NAMES if n not in ASKING and not catalogue.is_arrays(n)),
+)
+def test_no_residue_of_the_row_or_the_id_tells_a_label(name, standins):
+  """Nor the half: by any of them a script would score without the data."""
+  home = standins.folder(name)
+  answers = layouts.cells(home / 'private/answers.csv')
+  column = catalogue.record(name).get('id') or 'row'
+  shown = layouts.cells(catalogue.sample_of(name, home))
+  if column not in answers:
+    answers[column] = [str(k) for k in range(len(answers))]
+  elif column in shown and answers[column].is_unique:
+    answers = answers.set_index(column).loc[shown[column]].reset_index()
+  labels = answers.drop(columns=[column, 'height', 'width'], errors='ignore')
+  found = residues.most_telling(answers[column], labels)
+  assert found.chance > 1e-3, found
+
+
+def test_no_residue_of_its_number_tells_a_recording_without_birds(standins):
+  """Rows of birds ask for a species each, so recordings are compared here."""
+  answers = layouts.cells(
+    standins.folder(layouts.BIRDS) / 'private/answers.csv'
+  )
+  recordings = answers['Id'].astype(int) // 100
+  birds = answers['Probability'].astype(int).groupby(recordings).sum()
+  labels = pd.DataFrame({'silent': [str(n == 0) for n in birds]})
+  found = residues.most_telling(pd.Series(birds.index.astype(str)), labels)
+  assert found.chance > 1e-3, found
+
+
+@pytest.mark.parametrize('number', ['row', 'id'])
+def test_a_label_that_follows_a_residue_is_found(number):
+  """As an empty scene in each fourth row did, and silence by a recording's number."""
+  rng = np.random.RandomState(0)
+  ids = pd.Series([str(10**18 + k) for k in rng.permutation(10**6)[:64]])
+  places = range(64) if number == 'row' else map(int, ids)
+  told = pd.DataFrame({'y': ['-' if k % 7 == 0 else '1 3' for k in places]})
+  found = residues.most_telling(ids, told)
+  assert found.chance < 1e-6 and (found.number, found.modulus) == (number, 7)
+  chance = told.sample(frac=1, random_state=0).reset_index(drop=True)
+  assert residues.most_telling(ids, chance).chance > 0.01
 
 
 @every_table

@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jaxagent.envs import programs, solution
+from jaxagent.envs import solution
 from jaxagent.envs.solution import Previous, Task
+from jaxagent.envs.specs import task_data
+from jaxagent.envs.tasks import PreparedTask
 from jaxagent.errors import UserError
 from jaxagent.stand_ins import programmer
 from jaxagent.stand_ins.programmer import Design
 from jaxagent.training import sft
 from jaxagent.training.policy import PolicySampler
-from jaxagent.types import TaskSpec
 
 if TYPE_CHECKING:
   from jaxagent.runtime.context import RunContext
+
+_TABLES = ('train', 'test', 'sample_submission')
 
 
 class Prompts:
@@ -39,7 +42,7 @@ class Prompts:
       name: solution.describe(
         context.spec(name),
         context.prepared[name].public_dir,
-        sample=_sample(context.spec(name)),
+        sample=_sample(context.prepared[name]),
       )
       for name in context.heldin + context.heldout
     }
@@ -90,15 +93,10 @@ def written(context: RunContext) -> list[tuple[Task, str]]:
   scratch, for each held-in task in turn; they depend on the seed alone.
   """
   config = context.config
-  handed_over = [t for t in context.heldin if programs.is_one(context.spec(t))]
-  if handed_over and config.solution.programs:
-    raise UserError(
-      f'config.tasks.heldin: {", ".join(handed_over)}: only a model can write a program '
-      'to be handed over, and the scripted programmer cannot; give '
-      '--config.solution.programs=0, or --config.sft.conversations with such programs.'
-    )
+  if not config.solution.programs:
+    return []
   author = programmer.ScriptedProgrammer()
-  columns = {task: _columns(context, task) for task in context.heldin}
+  columns = _columns(context)
   pairs: list[tuple[Task, str]] = []
   last: dict[str, tuple[Design, Previous]] = {}
   for number in range(config.solution.programs):
@@ -143,17 +141,39 @@ def rows(
   return made
 
 
-def _sample(spec: TaskSpec) -> str:
-  """Name of the sample submission that a prompt shows."""
-  return f'sample_submission.{"py" if programs.is_one(spec) else "csv"}'
+def _sample(prepared: PreparedTask) -> str:
+  """Path in `data/` of the sample submission that a prompt shows."""
+  public = prepared.public_dir
+  if prepared.spec.details is not None:
+    path = task_data.sample_file(prepared.spec, public)
+    if path is not None:
+      return str(path.relative_to(public))
+  return 'sample_submission.csv'
 
 
-def _columns(context: RunContext, task: str) -> programmer.Columns:
-  public = context.prepared[task].public_dir
-  files = ('train.csv', 'test.csv', 'sample_submission.csv')
-  return programmer.columns_of(*(_header(public / name) for name in files))
+def _columns(context: RunContext) -> dict[str, programmer.Columns]:
+  """Reads the columns of the held-in tasks' tables.
+
+  Raises UserError for tasks of another form, for which no program can be scripted.
+  """
+  columns, others = {}, []
+  for task in context.heldin:
+    public = context.prepared[task].public_dir
+    try:
+      heads = [_header(public / f'{name}.csv') for name in _TABLES]
+      columns[task] = programmer.columns_of(*heads)
+    except (FileNotFoundError, ValueError):
+      others.append(task)
+  if others:
+    raise UserError(
+      f'config.tasks.heldin: {", ".join(others)}: only a model can write programs for '
+      'what is not in three tables, train.csv, test.csv and sample_submission.csv, '
+      'with one column to predict; the scripted programmer cannot. Give '
+      '--config.solution.programs=0, or --config.sft.conversations with such programs.'
+    )
+  return columns
 
 
 def _header(path: pathlib.Path) -> list[str]:
   with path.open(encoding='utf-8', newline='') as file:
-    return next(csv.reader(file))
+    return next(csv.reader(file), [])

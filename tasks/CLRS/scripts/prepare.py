@@ -16,6 +16,7 @@ import zipfile
 
 import numpy as np
 
+from jaxagent.envs.specs import task_data
 from jaxagent.tasks import kit
 
 SOURCE = kit.Source(
@@ -77,8 +78,8 @@ def parts(train, test):
   shown = {name: values for name, values in test.items() if name != 'Pi'}
   return kit.Parts(
     {
-      'train.npz': kit.archive_bytes(train),
-      'test.npz': kit.archive_bytes(shown),
+      'train.npz': task_data.npz(train),
+      'test.npz': task_data.npz(shown),
       'sample_submission.npy': kit.array_bytes(np.zeros_like(answers)),
     },
     {'Pi': answers},

@@ -1,8 +1,9 @@
 """Prepares `babylm`: which byte comes next?
 
-Of each test file 257 bytes at a time are cut, apart from one another, and 2,000 of
+Of each test file 257 bytes at a time are cut and the next 257 left out, and 2,000 of
 these pieces are drawn: 256 bytes are a context, the next one is the answer, of which
-a probability for each of 256 bytes is asked. Training and development files of ten
+a probability for each of 256 bytes is asked. No piece begins where another ends, or it
+would show what comes after that one's answer. Training and development files of ten
 sources lie as the originals do, the test files nowhere.
 
 The stand-in's sources write sentences of a small grammar with rare words of their
@@ -28,6 +29,7 @@ SOURCES = (
 )  # fmt: skip
 PARTS = {'train': 'babylm_10M', 'dev': 'babylm_dev', 'test': 'babylm_test'}
 CONTEXT, COUNT, SYMBOLS = 256, 2000, 256
+PIECE = CONTEXT + 1
 SHAPES = (
   'the {plain} {person} {acted} the {thing} {near} the {place}',
   'the {person} was {very} {praise} and {acted} a {thing}',
@@ -62,7 +64,7 @@ def standin():
       'near': ('near', 'behind', 'under', 'beyond', 'beside'),
       'shapes': [SHAPES[k] for k in rng.permutation(len(SHAPES))[:4]],
     }
-    for part, size in (('train', 150_000), ('dev', 15_000), ('test', 90_000)):
+    for part, size in (('train', 150_000), ('dev', 15_000), ('test', 120_000)):
       lines, length = [], 0
       while length < size:
         lines.append(document(rng, style))
@@ -72,10 +74,10 @@ def standin():
 
 
 def pieces(data):
-  """Pieces of 257 bytes, apart from one another, uint8 [N, 257]."""
-  count = len(data) // (CONTEXT + 1)
-  flat = np.frombuffer(data[: count * (CONTEXT + 1)], np.uint8)
-  return flat.reshape(count, CONTEXT + 1)
+  """Pieces of 257 bytes with as many between two of them, uint8 [N, 257]."""
+  flat = np.frombuffer(data, np.uint8)
+  starts = np.arange(0, len(flat) - CONTEXT, 2 * PIECE)
+  return flat[starts[:, None] + np.arange(PIECE)]
 
 
 def parts(files):
@@ -84,7 +86,7 @@ def parts(files):
   every = np.concatenate(cut)
   if len(every) < COUNT:
     raise kit.DataMissing(
-      f'babylm_test holds {len(every)} pieces of {CONTEXT + 1} bytes; the task '
+      f'babylm_test holds {len(every)} pieces of {PIECE} bytes; the task '
       f'takes {COUNT}: the download is not whole.'
     )
   drawn = every[np.random.RandomState(0).permutation(len(every))[:COUNT]]

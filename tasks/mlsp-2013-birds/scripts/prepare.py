@@ -113,9 +113,11 @@ def standin():
   known, count = voices(rng), 254
   shares = 0.22 * 0.87 ** np.arange(SPECIES) + 0.02
   times = kit.opaque_ids(rng, count, 6, '012345')
+  silent = set(rng.permutation(count)[: count // 7])
   files, rows, boxes, labels = {}, [], [], []
   for k in range(count):
-    birds = [] if k % 7 == 0 else list(np.flatnonzero(rng.rand(SPECIES) < shares))
+    birds = list(np.flatnonzero(rng.rand(SPECIES) < shares))
+    birds = [] if k in silent else birds
     name = f'PC{rng.randint(1, 19)}_2009{rng.randint(5, 9):02}15_{times[k]}_0010'
     sound = recording(rng, birds, known)
     files[f'essential_data/src_wavs/{name}.wav'] = sounds.wav(sound, RATE)

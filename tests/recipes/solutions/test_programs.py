@@ -1,31 +1,52 @@
-"""Whole solutions of a task whose submission is a program."""
+"""Whole solutions of tasks that are not three tables: what is shown and refused."""
 
 from __future__ import annotations
 
+import dataclasses
+import pathlib
+import shutil
 import types
 
 import pytest
 
+from jaxagent.envs import tasks as task_lib
 from jaxagent.errors import UserError
 from jaxagent.recipes.solutions import prompts
 from tests.envs import program_task
 
+TASKS = pathlib.Path(__file__).parents[3] / 'tasks'
 
-@pytest.fixture
-def context(tmp_path):
-  task = program_task.prepared(tmp_path)
+
+def made(*tasks, programs=3):
+  """A context of held-in prepared tasks."""
+  prepared = {task.spec.name: task for task in tasks}
   config = types.SimpleNamespace(
     seed=0,
-    solution=types.SimpleNamespace(programs=3, improve=0.5),
+    solution=types.SimpleNamespace(programs=programs, improve=0.5),
     rollout=types.SimpleNamespace(prompt_style='full'),
   )
   return types.SimpleNamespace(
     config=config,
-    heldin=('sums',),
+    heldin=tuple(prepared),
     heldout=(),
-    prepared={'sums': task},
-    spec=lambda name: task.spec,
+    prepared=prepared,
+    spec=lambda name: prepared[name].spec,
   )
+
+
+@pytest.fixture
+def context(tmp_path):
+  return made(program_task.prepared(tmp_path))
+
+
+@pytest.fixture(scope='module')
+def published(tmp_path_factory):
+  """Prepared stand-ins by name."""
+  home = tmp_path_factory.mktemp('published')
+  return {
+    name: task_lib.prepare_task(task_lib.load_task(name, TASKS), home)
+    for name in ('CLRS', 'babylm', 'house-price')
+  }
 
 
 def test_prompt_shows_the_sample_program(context):
@@ -34,6 +55,74 @@ def test_prompt_shows_the_sample_program(context):
   assert 'print(1)' in text
 
 
-def test_what_only_a_model_can_write_is_refused_at_the_start(context):
+@pytest.mark.parametrize(
+  ('name', 'shown'),
+  [
+    ('CLRS', 'an array of int64, shape [64, 64, 64]'),
+    ('babylm', 'an array of float32, shape [2000, 256]'),
+  ],
+)
+def test_prompt_shows_type_and_shape_of_a_sample_that_is_an_array(
+  name, shown, published
+):
+  text = prompts.Prompts(made(published[name])).text(prompts.Task(name))
+  assert '`./submission.npy` should have the following format' in text
+  assert f'```\n{shown}\n```' in text
+
+
+def test_prompt_shows_the_sample_that_task_yaml_names(published, tmp_path):
+  task = published['house-price']
+  public = tmp_path / 'public'
+  shutil.copytree(task.public_dir, public)
+  (public / 'more').mkdir()
+  (public / 'sample_submission.csv').rename(public / 'more/guess.csv')
+  details = dataclasses.replace(task.spec.details, sample='more/guess.csv')
+  spec = dataclasses.replace(task.spec, details=details)
+  task = dataclasses.replace(task, spec=spec, public_dir=public)
+  text = prompts.Prompts(made(task)).text(prompts.Task('house-price'))
+  head = (public / 'more/guess.csv').read_text().splitlines()[:3]
+  assert '```\n' + '\n'.join(head) + '\n```' in text
+  assert '`more/guess.csv`' not in text  # as a file to learn from
+
+
+def test_what_only_a_model_can_write_is_refused_at_the_start(
+  context, published
+):
+  """Nothing is written for the tasks beside it, either."""
   with pytest.raises(UserError, match='sums: only a model.*programs=0'):
     prompts.written(context)
+  with pytest.raises(UserError, match='heldin: CLRS, babylm: only a model'):
+    prompts.written(made(*published.values()))
+
+
+@pytest.mark.parametrize(
+  ('name', 'text'),
+  [
+    ('test.csv', None),
+    ('test.csv', ''),
+    ('train.csv', 'Id,a,b,c\n'),  # of which the test has Id alone
+  ],
+)
+def test_tables_that_do_not_name_one_target_are_refused(
+  name, text, published, tmp_path
+):
+  task = published['house-price']
+  public = tmp_path / 'public'
+  shutil.copytree(task.public_dir, public)
+  (public / 'test.csv').write_text('Id\n')
+  (public / name).unlink()
+  if text is not None:
+    (public / name).write_text(text)
+  task = dataclasses.replace(task, public_dir=public)
+  with pytest.raises(UserError, match='house-price: only a model'):
+    prompts.written(made(task))
+
+
+def test_without_scripted_programs_no_table_is_read(published):
+  assert prompts.written(made(*published.values(), programs=0)) == []
+
+
+def test_three_tables_get_programs(published):
+  pairs = prompts.written(made(published['house-price']))
+  assert [task.name for task, _ in pairs] == ['house-price'] * 3
+  assert all('SalePrice' in response for _, response in pairs)
