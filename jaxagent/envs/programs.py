@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -83,11 +82,8 @@ def second_job(
   program: bytes,
   split: str,
   job_id: str,
-  most_s: float = math.inf,
 ) -> Job:
   """Makes the job that measures a program on the inputs of one half.
-
-  most_s: seconds at most, where the job's own limit is longer.
 
   Raises: ValueError where the half has no round; OSError where the task's data or its
   reference solution cannot be read.
@@ -115,9 +111,7 @@ def second_job(
     },
     collect=(MEASURED,),
     optional=(ARRAYS,),
-    limits=dataclasses.replace(
-      spec.limits, timeout_s=min(spec.limits.timeout_s, max(most_s, 0.1))
-    ),
+    limits=spec.limits,
   )
 
 
