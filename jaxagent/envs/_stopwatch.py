@@ -10,13 +10,14 @@ behind is executed or parsed here.
 
 Leaves `measured.json`, {reason, program_s, reference_s}, and where no rule was broken
 `measured.npz`: the outputs' bytes as they are, and both lists of seconds. Exit status
-REFERENCE_FAILED: the reference did not run, before the program ever did.
+NOT_MEASURED: no doing of the program's (`NotMeasured`); the reason is printed.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import resource
 import shutil
@@ -28,9 +29,13 @@ import time
 import zipfile
 from collections.abc import Sequence
 
-REFERENCE_FAILED = 97
+NOT_MEASURED = 97
 # Wall seconds for each second of CPU time that a program may take.
 PATIENCE = 3.0
+# Of the time on the clock, waiting for a CPU: from here on the machine is to blame.
+_STARVED = 0.5
+# Of the job's time limit, after which the sandbox says that the program took it.
+_UNTIL = 0.95
 _LEFTOVERS_S = 2.0
 _SLACK_BYTES = 1 << 20  # that a program may write to one file beyond its output
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
@@ -39,6 +44,13 @@ _FOLDER = 'run'
 
 class Failed(Exception):
   """A program broke a rule; the message is one line for people."""
+
+
+class NotMeasured(Exception):
+  """The reference failed before the program ran, or the machine had no CPU to spare.
+
+  The message is one line for people.
+  """
 
 
 def _read(name: str) -> bytes:
@@ -86,6 +98,18 @@ def processes_can_be_forbidden() -> bool:
   return os.waitpid(child, 0)[1] == 0
 
 
+def waited_s(process: int) -> float:
+  """Returns for how long a process was ready to run, and no CPU was free.
+
+  0 where the kernel does not tell: then a program is charged with the delay.
+  """
+  try:
+    # CPU time, time waited for it (both in ns), time slices.
+    return int(_read(f'/proc/{process}/schedstat').split()[1]) / 1e9
+  except (OSError, ValueError, IndexError):
+    return 0.0
+
+
 class Stopwatch:
   """Runs programs and keeps what they wrote and how long they took.
 
@@ -94,16 +118,25 @@ class Stopwatch:
     max_bytes: of an output.
     wall: charges wall time where it is longer than CPU time: processes cannot be
       forbidden here, so CPU time may be incomplete.
+    timeout_s: of the job, which begins now.
   """
 
-  def __init__(self, cpu_s: float, max_bytes: int, wall: bool):
+  def __init__(
+    self, cpu_s: float, max_bytes: int, wall: bool, timeout_s: float = math.inf
+  ):
     self.cpu_s, self.max_bytes, self.wall = cpu_s, max_bytes, wall
-    self._late = False
+    self._begun = time.monotonic()
+    self._until = self._begun + _UNTIL * timeout_s
+    self._late = self._starved = False
+    self._waited = 0.0  # of all runs that have ended
 
   def run(
     self, program: bytes, given: bytes, cpu_s: float
   ) -> tuple[bytes, float]:
-    """Returns (content of output.npy, seconds) of one run. Raises Failed."""
+    """Returns (content of output.npy, seconds) of one run.
+
+    Raises: Failed, NotMeasured.
+    """
     _clear()
     os.mkdir(_FOLDER, 0o700)
     for name, data in (('program.py', program), ('input.npz', given)):
@@ -117,6 +150,10 @@ class Stopwatch:
     seconds = time.monotonic() - begun
     used = self._end_others(child) + usage.ru_utime + usage.ru_stime
     if os.WIFSIGNALED(status):
+      if self._starved and used < cpu_s:
+        raise NotMeasured(
+          f'no CPU was free for most of {time.monotonic() - self._begun:.1f} s'
+        )
       number = os.WTERMSIG(status)
       late = number == signal.SIGXCPU or used >= cpu_s or self._late
       why = (
@@ -155,16 +192,29 @@ class Stopwatch:
   def _wait(
     self, child: int, wall_s: float
   ) -> tuple[int, resource.struct_rusage]:
-    """Waits for one child, and kills it after `wall_s`."""
-    end, self._late = time.monotonic() + wall_s, False
+    """Waits for one child, and kills it after `wall_s`.
+
+    So it does shortly before the job's own limit, if the machine is to blame for
+    that; the sandbox ends all others.
+    """
+    begun, self._late, self._starved = time.monotonic(), False, False
     while True:
+      waited = waited_s(child)
       pid, status, usage = os.wait4(child, os.WNOHANG)
       if pid:
+        self._waited += waited
         return status, usage
-      left = end - time.monotonic()
+      now = time.monotonic()
+      left = min(begun + wall_s, self._until) - now
       if left <= 0:
-        self._late = True
-        os.kill(child, signal.SIGKILL)
+        self._late = now >= begun + wall_s
+        if self._late:
+          self._starved = waited >= _STARVED * (now - begun)
+        else:
+          every, self._until = now - self._begun, math.inf
+          self._starved = self._waited + waited >= _STARVED * every
+        if self._late or self._starved:
+          os.kill(child, signal.SIGKILL)
         left = 1.0
       signal.sigtimedwait({signal.SIGCHLD}, left)
 
@@ -222,17 +272,12 @@ def measure(
 ) -> tuple[list[bytes], dict[str, list[float]]]:
   """Runs both on each input; returns the program's outputs, and seconds.
 
-  Raises Failed for what the program did.
+  Raises: Failed for what the program did; NotMeasured.
   """
   outputs: list[bytes] = []
   taken: dict[str, list[float]] = {'program_s': [], 'reference_s': []}
   for number, given in enumerate(inputs):
-    try:
-      _, seconds = watch.run(reference, given, watch.cpu_s)
-    except Failed as error:
-      raise Failed(
-        f'round {number}: after the program had run, the reference {error}'
-      ) from None
+    seconds = _reference_s(watch, reference, given, number)
     taken['reference_s'].append(round(seconds, 6))
     try:
       output, seconds = watch.run(program, given, watch.cpu_s)
@@ -241,6 +286,26 @@ def measure(
     outputs.append(output)
     taken['program_s'].append(round(seconds, 6))
   return outputs, taken
+
+
+def _reference_s(
+  watch: Stopwatch, reference: bytes, given: bytes, number: int
+) -> float:
+  """Returns seconds of the reference; tried again before a program is blamed.
+
+  Raises: NotMeasured in the first round, before the program has run; Failed.
+  """
+  try:
+    return watch.run(reference, given, watch.cpu_s)[1]
+  except Failed as error:
+    if not number:
+      raise NotMeasured(f'the reference {error}') from None
+  try:
+    return watch.run(reference, given, watch.cpu_s)[1]
+  except Failed as error:
+    raise Failed(
+      f'round {number}: after the program had run, the reference {error}'
+    ) from None
 
 
 def _write(name: str, data: bytes) -> None:
@@ -259,22 +324,23 @@ def main() -> None:
       raise OSError(ctypes.get_errno(), f'prctl {option}')
   signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
   watch = Stopwatch(
-    plan['cpu_s'], plan['max_bytes'], not processes_can_be_forbidden()
+    plan['cpu_s'],
+    plan['max_bytes'],
+    not processes_can_be_forbidden(),
+    plan['timeout_s'],
   )
-  try:
-    watch.run(
-      reference, inputs[0], plan['cpu_s']
-    )  # and fills the disk's caches
-  except Failed as error:
-    print(f'the reference {error}', flush=True)
-    sys.exit(REFERENCE_FAILED)
   said: dict[str, object] = {'reason': ''}
   outputs: list[bytes] = []
   try:
+    # The first run fills the disk's caches, and is not counted.
+    _reference_s(watch, reference, inputs[0], 0)
     outputs, taken = measure(watch, program, reference, inputs)
     said.update(taken)
   except Failed as error:
     said['reason'] = str(error)
+  except NotMeasured as error:
+    print(error, flush=True)
+    sys.exit(NOT_MEASURED)
   _clear()
   _write('measured.json', json.dumps(said).encode())
   if not said['reason']:

@@ -98,6 +98,7 @@ def second_job(
     'rounds': rounds,
     'cpu_s': spec.limits.timeout_s * _RUN_SHARE,
     'max_bytes': max_bytes,
+    'timeout_s': spec.limits.timeout_s,
   }
   return Job(
     job_id=job_id,
@@ -126,16 +127,16 @@ def too_large(spec: TaskSpec, program: bytes) -> str:
 def read(execution: Execution) -> Measured:
   """Reads what the second job gave; any bytes at all end in an outcome.
 
-  Failures of the sandbox, and of a reference that fails before the program ran, are
-  infrastructure errors. All else is the program's doing.
+  Failures of the sandbox, of a reference before the program ran, and of a machine
+  without a free CPU are infrastructure errors. All else is the program's doing.
   """
   outcome = execution.outcome
   if outcome.is_infrastructure:
     return Measured(outcome, execution.message or 'the second job failed')
-  if execution.exit_code == _stopwatch.REFERENCE_FAILED:
+  if execution.exit_code == _stopwatch.NOT_MEASURED:
     return Measured(
       Outcome.INFRASTRUCTURE,
-      f'the reference program could not be measured: {execution.output[-200:]}',
+      f'the program could not be measured: {execution.output[-200:]}',
     )
   if outcome in (Outcome.SCRIPT_ERROR, Outcome.NO_SUBMISSION):
     return Measured(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 
 import numpy as np
 import pytest
 
 from jaxagent import graders
-from jaxagent.envs import programs
+from jaxagent.envs import _stopwatch, programs
 from jaxagent.envs.execution import (
   Call,
   ExecutionOptions,
@@ -18,7 +19,7 @@ from jaxagent.envs.execution import (
 from jaxagent.envs.grading import Grader
 from jaxagent.sandbox import SandboxPool
 from jaxagent.sandbox.errors import TierError
-from jaxagent.types import Outcome
+from jaxagent.types import Job, Outcome
 from tests.envs import program_task
 from tests.envs.program_task import HEAD, READ, WRITE
 
@@ -216,6 +217,38 @@ os.chmod('../deep', 0)
   run = hand_over(bench, HEAD + READ + WRITE + litter)
   assert run.outcome is Outcome.OK, run.message
   assert abs(run.score) < 1
+
+
+ASK_OF_WAITS = """
+import sys
+sys.path.insert(0, '.')
+import stopwatch
+from stopwatch import os, time
+libc = stopwatch.ctypes.CDLL(None)
+assert libc.prctl(4, stopwatch.ctypes.c_ulong(0), 0, 0, 0) == 0
+child = os.fork()
+if child == 0:
+  os.execv(sys.executable, [sys.executable, '-c', 'while True: pass'])
+time.sleep(0.5)
+said = stopwatch._read(f'/proc/{child}/schedstat').split()
+os.kill(child, 9)
+os.wait()
+assert 0 < int(said[0]) < 1e9, said
+"""
+
+
+def test_the_kernel_tells_for_how_long_a_program_waited_for_a_cpu(bench):
+  script = pathlib.Path(_stopwatch.__file__).read_text('utf-8')
+  files = {'ask.py': ASK_OF_WAITS, 'stopwatch.py': script}
+  for missing in ([], ['cgroup']):
+    with opened(bench.task('sums'), disable=missing) as other:
+      job = Job('ask', 'ask.py', files, zygote=False)
+      ran = other.pool.submit(job).result()
+      assert ran.outcome is Outcome.OK, (
+        other.pool.tier,
+        ran.errors,
+        ran.output,
+      )
 
 
 def test_the_second_job_has_inputs_of_its_half_and_no_answers(bench):

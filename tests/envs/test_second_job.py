@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from jaxagent.clock import Deadline
 from jaxagent.envs import programs
-from jaxagent.envs._stopwatch import REFERENCE_FAILED
+from jaxagent.envs._stopwatch import NOT_MEASURED
 from jaxagent.envs.execution import Call, ScriptRunner
 from jaxagent.envs.grading import GradeResult
 from jaxagent.types import Execution, Outcome
@@ -87,7 +87,7 @@ def test_the_measured_arrays_are_graded_and_the_seconds_kept(tmp_path):
   [
     {'outcome': Outcome.INFRASTRUCTURE, 'message': 'a node was lost'},
     {'outcome': Outcome.DEADLINE},
-    {'outcome': Outcome.SCRIPT_ERROR, 'exit_code': REFERENCE_FAILED},
+    {'outcome': Outcome.SCRIPT_ERROR, 'exit_code': NOT_MEASURED},
     RuntimeError('the pool is closed'),
   ],
 )
