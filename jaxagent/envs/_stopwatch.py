@@ -2,7 +2,8 @@
 
 Standard library only: it is handed over as text. `stopwatch.json` says what to run
 (`programs.second_job`). Both programs run as `python program.py input.npz output.npy`,
-in turn, each time in an empty folder and on an input that neither has had before.
+in turn, each time in an empty folder and on an input that the program has not had
+before; what the last run left is removed first, wherever the job may write (`Places`).
 Inputs, reference and outputs are kept in the memory of this process, which others
 cannot read (PR_SET_DUMPABLE), and are files only while a program needs them. The
 seconds are those of wait4(2): no program writes them. Nothing that the program leaves
@@ -16,6 +17,7 @@ NOT_MEASURED: no doing of the program's (`NotMeasured`); the reason is printed.
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import math
 import os
@@ -40,6 +42,7 @@ _LEFTOVERS_S = 2.0
 _SLACK_BYTES = 1 << 20  # that a program may write to one file beyond its output
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
 _FOLDER = 'run'
+_BOX = '/box'  # a job's root where it has namespaces, or a container
 
 
 class Failed(Exception):
@@ -58,19 +61,86 @@ def _read(name: str) -> bytes:
     return file.read()
 
 
-def _clear() -> None:
-  """Empties the workspace, whatever has been left in it."""
-  for name in os.listdir('.'):
-    if not stat.S_ISDIR(os.lstat(name).st_mode):
-      os.unlink(name)
-      continue
-    os.chmod(name, 0o700)
-    for home, folders, _ in os.walk(name):
-      for folder in folders:
-        path = os.path.join(home, folder)
-        if not os.path.islink(path):
-          os.chmod(path, 0o700)
-    shutil.rmtree(name)
+def _remove(path: str) -> None:
+  """Removes a file, or a folder with all that is in it, whatever its modes."""
+  if not stat.S_ISDIR(os.lstat(path).st_mode):
+    os.unlink(path)
+    return
+  os.chmod(path, 0o700)
+  for home, folders, _ in os.walk(path):
+    for folder in folders:
+      inner = os.path.join(home, folder)
+      if not os.path.islink(inner):
+        os.chmod(inner, 0o700)
+  shutil.rmtree(path)
+
+
+def _stamp(path: str) -> tuple[int, int]:
+  """Returns what changes with content, mode and attributes, and cannot be set."""
+  found = os.lstat(path)
+  return found.st_ino, found.st_ctime_ns
+
+
+class Places:
+  """Folders in which a job can write, as they are before a program runs.
+
+  In a sandbox the workspace lies beside `tmp` (HOME and TMPDIR) and `shm`, in a root
+  of the job's own. /tmp and /dev/shm lead to these two, or are the container's, for
+  this job alone. Only where the root is a folder of the host's, as at T1, they are
+  the host's, and left alone. Outside a sandbox the workspace is the one place.
+  """
+
+  def __init__(self) -> None:
+    workspace = os.getcwd()
+    root = os.path.dirname(workspace)
+    self._made: tuple[str, ...] = ()
+    folders: list[str] = []
+    home, temporary = (
+      os.path.realpath(os.environ.get(name, '/')) for name in ('HOME', 'TMPDIR')
+    )
+    if home == temporary == f'{root}/tmp':
+      self._made = (f'{root}/tmp', f'{root}/shm')
+      folders = [root]
+      if root == _BOX:
+        shared = ('/tmp', '/dev/shm')
+        folders += [path for path in shared if not os.path.islink(path)]
+    # What is there already, and unchanged, is not of a program.
+    self._kept = {
+      folder: {
+        path: _stamp(path)
+        for path in (f'{folder}/{name}' for name in os.listdir(folder))
+        if path not in self._made
+      }
+      for folder in folders
+    }
+    self._workspace = workspace
+
+  def clear(self) -> None:
+    """Empties the workspace, and removes from the other places what is new."""
+    _strip('.')
+    for name in os.listdir('.'):
+      _remove(name)
+    for folder, kept in self._kept.items():
+      _strip(folder)
+      for name in os.listdir(folder):
+        path = f'{folder}/{name}'
+        if path != self._workspace and kept.get(path) != _stamp(path):
+          _remove(path)
+    for folder in self._made:
+      os.mkdir(folder, 0o700)
+
+
+def _strip(folder: str) -> None:
+  """Removes the attributes of a folder, in which a program can keep bytes."""
+  try:
+    names = os.listxattr(folder)
+  except OSError as error:
+    if error.errno != errno.ENOTSUP:
+      raise
+    return
+  for name in names:
+    if name.startswith('user.'):
+      os.removexattr(folder, name)
 
 
 def _forbid_processes() -> None:
@@ -125,6 +195,7 @@ class Stopwatch:
     self, cpu_s: float, max_bytes: int, wall: bool, timeout_s: float = math.inf
   ):
     self.cpu_s, self.max_bytes, self.wall = cpu_s, max_bytes, wall
+    self.places = Places()
     self._begun = time.monotonic()
     self._until = self._begun + _UNTIL * timeout_s
     self._late = self._starved = False
@@ -137,7 +208,7 @@ class Stopwatch:
 
     Raises: Failed, NotMeasured.
     """
-    _clear()
+    self.places.clear()
     os.mkdir(_FOLDER, 0o700)
     for name, data in (('program.py', program), ('input.npz', given)):
       with open(f'{_FOLDER}/{name}', 'xb') as file:
@@ -291,17 +362,25 @@ def measure(
 def _reference_s(
   watch: Stopwatch, reference: bytes, given: bytes, number: int
 ) -> float:
-  """Returns seconds of the reference; tried again before a program is blamed.
+  """Returns seconds of the reference, which runs twice; the second time counts.
+
+  The first time it finds the caches as the last program left them, the second time
+  as the program will find them. Both are tried again before a program is blamed.
 
   Raises: NotMeasured in the first round, before the program has run; Failed.
   """
-  try:
+
+  def twice() -> float:
+    watch.run(reference, given, watch.cpu_s)
     return watch.run(reference, given, watch.cpu_s)[1]
+
+  try:
+    return twice()
   except Failed as error:
     if not number:
       raise NotMeasured(f'the reference {error}') from None
   try:
-    return watch.run(reference, given, watch.cpu_s)[1]
+    return twice()
   except Failed as error:
     raise Failed(
       f'round {number}: after the program had run, the reference {error}'
@@ -332,8 +411,6 @@ def main() -> None:
   said: dict[str, object] = {'reason': ''}
   outputs: list[bytes] = []
   try:
-    # The first run fills the disk's caches, and is not counted.
-    _reference_s(watch, reference, inputs[0], 0)
     outputs, taken = measure(watch, program, reference, inputs)
     said.update(taken)
   except Failed as error:
@@ -341,7 +418,7 @@ def main() -> None:
   except NotMeasured as error:
     print(error, flush=True)
     sys.exit(NOT_MEASURED)
-  _clear()
+  watch.places.clear()
   _write('measured.json', json.dumps(said).encode())
   if not said['reason']:
     with zipfile.ZipFile('measured.npz', 'x') as archive:

@@ -171,8 +171,10 @@ def _failing_at(counter, *calls):
   [
     ((), None),
     ((1,), ['NotMeasured', 'the reference ended with exit status 5']),
-    ((2,), None),  # at one time and not at once again
-    ((2, 3), ['Failed', 'after the program had run, the reference ended with']),
+    ((2,), ['NotMeasured', 'the reference ended with exit status 5']),
+    ((3,), None),  # once, and not when it is run again
+    ((4,), None),
+    ((3, 4), ['Failed', 'after the program had run, the reference ended with']),
   ],
 )
 def test_a_program_is_blamed_for_what_the_reference_fails_at_twice_after_it(
@@ -194,3 +196,46 @@ def test_a_program_is_blamed_for_what_the_reference_fails_at_twice_after_it(
     assert [len(found[n]) for n in ('program_s', 'reference_s')] == [2, 2]
   else:
     assert found[0] == said[0] and said[1] in found[1]
+
+
+# Two runs of one program in a job's folders, as they are at T1.
+_TWICE = """
+import sys
+from jaxagent.envs import _stopwatch
+_stopwatch.signal.pthread_sigmask(
+  _stopwatch.signal.SIG_BLOCK, {_stopwatch.signal.SIGCHLD})
+watch, program = _stopwatch.Stopwatch(5.0, 1000, False), sys.stdin.buffer.read()
+for _ in range(2):
+  watch.run(program, b'input', 5.0)
+watch.places.clear()
+"""
+
+
+def test_a_job_at_t1_is_emptied_and_the_host_around_it_is_not(tmp_path):
+  root, beside = tmp_path / 'job', tmp_path / 'beside'
+  for folder in ('workspace', 'tmp', 'shm'):
+    (root / folder).mkdir(parents=True)
+  (root / 'theirs').write_text('there before')
+  (root / 'tmp/link').symlink_to(tmp_path)
+  (root / 'changed').write_text('there before')
+  beside.write_text('kept')
+  leaving = (
+    HEAD.replace('import numpy as np\n', '')
+    + "top = '../..'\n"
+    + "for place in ('tmp/x', 'shm/x', 'x', 'workspace/x', '.x'):\n"
+    + "  open(f'{top}/{place}', 'x').close()\n"
+    + "os.symlink('../..', f'{top}/tmp/up')\n"
+    + "open(f'{top}/changed', 'a').write('by the program')\n"
+    + WRITE
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', _TWICE],
+    input=leaving.encode(),
+    capture_output=True,
+    cwd=root / 'workspace',
+    env={**os.environ, 'HOME': f'{root}/tmp', 'TMPDIR': f'{root}/tmp'},
+  )
+  assert done.returncode == 0, done.stderr.decode()
+  left = {str(path.relative_to(root)) for path in root.rglob('*')}
+  assert left == {'workspace', 'tmp', 'shm', 'theirs'}
+  assert beside.read_text() == 'kept'
