@@ -23,6 +23,7 @@ from jaxagent.types import Job, Outcome
 from tests.envs import program_task
 from tests.envs.program_task import HEAD, READ, WRITE
 
+ROUNDS = 3
 BURN = (
   'end = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n'
 )
@@ -49,6 +50,35 @@ if found:
   np.save(sys.argv[2], np.cumsum(x))
 """
 )
+# Ends where it finds what it left in the round before. At T1 what is outside the
+# job's own folders is the host's, and not touched here.
+LEAVING = (
+  HEAD
+  + READ
+  + """
+own = [os.environ['HOME'], os.environ['TMPDIR'], '..', '../..', '../../tmp/a',
+       '../../shm', '/tmp', '/dev/shm']
+if not os.getcwd().startswith('/box/'):
+  own = own[:-2]
+places = [os.path.join(folder, 'left.bin') for folder in own]
+if any(os.path.exists(place) for place in places):
+  sys.exit(9)
+for folder, place in zip(own, places):
+  os.makedirs(folder, exist_ok=True)
+  open(place, 'wb').write(bytes(9))
+for folder in ('..', '../..', '../../tmp', '../../shm'):
+  if 'user.left' in os.listxattr(folder):
+    sys.exit(8)
+  try:
+    os.setxattr(folder, 'user.left', b'x')
+  except OSError:
+    pass
+os.chmod('../../tmp/a', 0)
+os.rename('../../shm', '../../moved')
+os.symlink('moved', '../../shm')
+"""
+  + WRITE
+)
 # Of a child whose parent ignores its death no account is kept.
 HIDING = (
   'signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n'
@@ -61,6 +91,14 @@ HIDING = (
 def bench(tmp_path_factory):
   task = program_task.prepared(tmp_path_factory.mktemp('sums'))
   with opened(task) as runner:
+    yield runner
+
+
+@pytest.fixture(scope='module')
+def rounds(tmp_path_factory):
+  """As `bench`, with several rounds in one job."""
+  home = tmp_path_factory.mktemp('rounds')
+  with opened(program_task.prepared(home, rounds=ROUNDS)) as runner:
     yield runner
 
 
@@ -131,9 +169,9 @@ print(fake)
 
 
 def test_a_program_sees_neither_reference_nor_other_inputs_nor_its_parent(
-  bench,
+  rounds,
 ):
-  refused(bench, SPY, 'wrote no output.npy')
+  refused(rounds, SPY, 'wrote no output.npy')
 
 
 @pytest.mark.parametrize(
@@ -201,7 +239,7 @@ def test_a_gigabyte_of_output_goes_nowhere(bench):
   assert run.outcome is Outcome.OK and run.score is not None
 
 
-def test_what_a_program_leaves_behind_does_not_slow_the_reference(bench):
+def test_what_a_program_leaves_behind_does_not_slow_the_reference(rounds):
   litter = """
 for folder in ('.', '..', os.environ.get('HOME', '.')):
   for name in ('sitecustomize.py', 'usercustomize.py', 'numpy.py', 'zipfile.py'):
@@ -214,9 +252,15 @@ open('../deep/deeper/file', 'w').close()
 os.chmod('../deep/deeper', 0)
 os.chmod('../deep', 0)
 """
-  run = hand_over(bench, HEAD + READ + WRITE + litter)
+  run = hand_over(rounds, HEAD + READ + WRITE + litter)
   assert run.outcome is Outcome.OK, run.message
   assert abs(run.score) < 1
+
+
+def test_a_program_finds_nothing_that_it_left_in_the_round_before(rounds):
+  run = hand_over(rounds, LEAVING)
+  assert run.outcome is Outcome.OK, run.message
+  assert len(run.measured['program_s']) == ROUNDS
 
 
 ASK_OF_WAITS = """
@@ -293,15 +337,18 @@ def test_a_run_that_asks_for_no_submission_measures_nothing(bench):
 
 
 @pytest.mark.parametrize('missing', ['cgroup', 'namespaces'])
-def test_a_lower_tier_measures_and_refuses_as_well(bench, missing):
+def test_a_lower_tier_measures_and_refuses_as_well(rounds, missing):
+  task = rounds.task('sums')
   with contextlib.ExitStack() as stack:
     try:
-      lower = stack.enter_context(opened(bench.task('sums'), disable=[missing]))
+      lower = stack.enter_context(opened(task, disable=[missing]))
     except TierError as error:
       pytest.skip(str(error))
     assert lower.pool.tier in ('T1', 'T2')
     run = hand_over(lower, program_task.PROGRAM)
     assert run.outcome is Outcome.OK and abs(run.score) < 1, run.message
     assert hand_over(lower, HEAD + READ + BURN + WRITE).score > 1
+    again = hand_over(lower, LEAVING)
+    assert again.outcome is Outcome.OK, again.message
     refused(lower, SPY, 'wrote no output.npy')
     refused(lower, HEAD + READ + HIDING, 'ended with exit status 1')
