@@ -21,6 +21,7 @@ import errno
 import json
 import math
 import os
+import random
 import resource
 import shutil
 import signal
@@ -168,16 +169,17 @@ def processes_can_be_forbidden() -> bool:
   return os.waitpid(child, 0)[1] == 0
 
 
-def waited_s(process: int) -> float:
-  """Returns for how long a process was ready to run, and no CPU was free.
+def _state_of(process: int) -> tuple[bool, float]:
+  """Returns (whether a process needs a CPU or the disk, CPU seconds until now).
 
-  0 where the kernel does not tell: then a program is charged with the delay.
+  (False, 0) where the kernel does not tell: then a program is charged with a delay.
   """
   try:
-    # CPU time, time waited for it (both in ns), time slices.
-    return int(_read(f'/proc/{process}/schedstat').split()[1]) / 1e9
+    said = _read(f'/proc/{process}/stat').rpartition(b')')[2].split()
+    ticks = int(said[11]) + int(said[12])
+    return said[0] in (b'R', b'D'), ticks / os.sysconf('SC_CLK_TCK')
   except (OSError, ValueError, IndexError):
-    return 0.0
+    return False, 0.0
 
 
 class Stopwatch:
@@ -266,28 +268,38 @@ class Stopwatch:
     """Waits for one child, and kills it after `wall_s`.
 
     So it does shortly before the job's own limit, if the machine is to blame for
-    that; the sandbox ends all others.
+    that; the sandbox ends all others. The machine is to blame where a child was
+    ready most of the time and has had no CPU: the kernel's own account of that
+    leaves out the wait that goes on, and what a hypervisor takes.
     """
-    begun, self._late, self._starved = time.monotonic(), False, False
+    begun = last = time.monotonic()
+    ready = waited = 0.0
+    self._late = self._starved = False
     while True:
-      waited = waited_s(child)
       pid, status, usage = os.wait4(child, os.WNOHANG)
       if pid:
-        self._waited += waited
+        self._waited += max(0.0, ready - usage.ru_utime - usage.ru_stime)
         return status, usage
+      # At random times, so that no program is ready just then, and not when one
+      # sends a signal.
+      pause = random.uniform(0.02, 0.2)
+      left = min(begun + wall_s, self._until) - time.monotonic()
+      pause = max(0.0, min(left, pause))
+      signalled = signal.sigtimedwait({signal.SIGCHLD}, pause)
       now = time.monotonic()
-      left = min(begun + wall_s, self._until) - now
-      if left <= 0:
-        self._late = now >= begun + wall_s
-        if self._late:
-          self._starved = waited >= _STARVED * (now - begun)
-        else:
-          every, self._until = now - self._begun, math.inf
-          self._starved = self._waited + waited >= _STARVED * every
-        if self._late or self._starved:
-          os.kill(child, signal.SIGKILL)
-        left = 1.0
-      signal.sigtimedwait({signal.SIGCHLD}, left)
+      if not signalled:
+        is_ready, cpu_s = _state_of(child)
+        ready, last = ready + (now - last) * is_ready, now
+        waited = max(0.0, ready - cpu_s)
+      if now >= begun + wall_s:
+        self._late, self._starved = True, waited >= _STARVED * (now - begun)
+      elif now >= self._until:
+        every, self._until = now - self._begun, math.inf
+        self._starved = self._waited + waited >= _STARVED * every
+      if self._late or self._starved:
+        os.kill(child, signal.SIGKILL)
+        wall_s = math.inf
+        signal.sigtimedwait({signal.SIGCHLD}, 1.0)
 
   def _end_others(self, child: int) -> float:
     """Ends what a program has left running; returns its CPU seconds."""

@@ -125,12 +125,20 @@ def test_a_workspace_is_cleared_of_whatever_lies_in_it(tmp_path):
   assert (outside / 'kept').exists()
 
 
+# Sleeps, and asks its parent to look whenever it is awake.
+_FLOOD = (
+  'import os, signal\nfrom time import sleep\nwhile True: sleep(0.01); '
+  'os.kill(os.getppid(), signal.SIGCHLD)\n'
+)
+
+
 @pytest.mark.parametrize(
   ('body', 'cpu_s', 'timeout_s', 'said'),
   [
     ('while True: pass\n', 0.5, 60, 'NotMeasured no CPU was free for most'),
     ('while True: pass\n', 5, 2, 'NotMeasured no CPU was free for most'),
     ('time.sleep(60)\n', 0.5, 60, 'Failed took longer than 0.5 s'),
+    (_FLOOD, 0.5, 60, 'Failed took longer than 0.5 s'),
   ],
 )
 def test_a_wait_for_a_cpu_is_told_from_sleep(
