@@ -1,13 +1,15 @@
 """Derives every reward of a run again from its traces.
 
-  python -m jaxagent.audit RUN [--json] [--record MODULE:CLASS ...]
+  python -m jaxagent.audit RUN [--json] [--record MODULE:CLASS ...] [--tasks_dir DIR]
 
 RUN is a work directory (its `rl/traces/`, `rl/validation/`, `traces/`, `eval/` and
 `collect/`), a folder of traces, or one file. Each record holds what its reward is derived from
 (`DERIVED_FROM` of its class in `jaxagent/records/`, or of a recipe's own class, which
 `records.json` of the work directory or --record names), and the reward that was given: for equation 6 of paper 000 outcome,
 valid_action, is_edit, score_before, score_after and alpha; for whole solutions (paper
-003, section 3.2) outcome, score_after, higher_is_better, milestones and scale. Where
+003, section 3.2) outcome, score_after, higher_is_better, milestones and scale. The score
+of a program must follow from the seconds recorded with it, and have some: which tasks
+these are says DIR, by default the `tasks_dir` of the run's config. Where
 records carry `prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
 byte is found, and any record that is gone, not only those that change a reward; a work
 directory has a file for each update up to its last checkpoint, and for each validation. Of an expert's
@@ -18,15 +20,17 @@ trajectories, each sealed by itself as it is made, the changed ones are found. E
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import math
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jaxagent import records
+from jaxagent.envs import programs, tasks
 from jaxagent.graders import speed
 from jaxagent.rewards import ml_agent
 from jaxagent.types import NoReward, Record
@@ -56,13 +60,18 @@ def seal(records: Sequence[Mapping[str, Any]], start: str) -> Iterator[dict]:
 
 
 def audit(
-  run: str | pathlib.Path, options: Mapping[str, bool] | None = None
+  run: str | pathlib.Path,
+  options: Mapping[str, bool] | None = None,
+  tasks_dir: str | pathlib.Path | None = None,
 ) -> dict[str, Any]:
   """Checks every record; returns {records, sealed, differences}.
 
   options: ablation switches of the reward that RL was trained on (binary,
     format_term, corner_term); by default those of the run's `config.json`.
     Stored trajectories, the experts' and the evaluated, have equation 6 whole.
+  tasks_dir: folder that says which tasks hand over a program; by default that of
+    the run's `config.json`, or `tasks.default_folder`. Of a task that is not in
+    it, a score without a measurement is let pass.
   Each difference is {where, prompt_id, problem}. Raises FileNotFoundError
   where there is no trace.
   """
@@ -74,6 +83,7 @@ def audit(
       'traces, or one such file.'
     )
   options = _options(run) if options is None else dict(options)
+  is_program = _programs(run, tasks_dir)
   found: dict[str, Any] = {'records': 0, 'sealed': 0, 'differences': []}
   found['differences'] += [_difference(*gone) for gone in _gone(run, files)]
   for path in files:
@@ -97,7 +107,9 @@ def audit(
         place = f'{where}, step {number}' if 'steps' in record else where
         found['differences'] += [
           _difference(place, p, step.get('prompt_id', ''))
-          for p in _problems(step, {} if 'steps' in record else options)
+          for p in _problems(
+            step, {} if 'steps' in record else options, is_program
+          )
         ]
     found['differences'] += [
       _difference(str(path), p) for p in chain.at_the_end()
@@ -152,7 +164,31 @@ def _chain_problems(record: Mapping, prev: str) -> list[str]:
   return []
 
 
-def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
+def _programs(
+  run: pathlib.Path, tasks_dir: str | pathlib.Path | None
+) -> Callable[[str], bool]:
+  """Returns what says of a task's name whether a program is handed over there."""
+  own = _config(run).get('tasks_dir')
+  if tasks_dir is None:
+    found = isinstance(own, str) and pathlib.Path(own).is_dir()
+    tasks_dir = str(own) if found else tasks.default_folder()
+  folder = pathlib.Path(tasks_dir)
+
+  @functools.cache
+  def is_program(task: str) -> bool:
+    try:
+      return programs.is_one(tasks.load_task(task, folder))
+    except (ValueError, OSError):  # not there, or broken
+      return False
+
+  return is_program
+
+
+def _problems(
+  step: Mapping,
+  options: Mapping[str, bool],
+  is_program: Callable[[str], bool],
+) -> Iterator[str]:
   """Yields the problems of one step as it stands in the file."""
   if 'reward' not in step:
     yield 'fields are missing: reward'
@@ -166,7 +202,7 @@ def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
   except Exception as error:  # noqa: BLE001 - a recipe's own reward may raise
     yield f'no reward can be derived: {type(error).__name__}: {error}'
     return
-  if problem := _measured_problem(record):
+  if problem := _measured_problem(record, is_program):
     yield problem
   given = step['reward']
   if isinstance(derived, NoReward):
@@ -181,9 +217,13 @@ def _problems(step: Mapping, options: Mapping[str, bool]) -> Iterator[str]:
     yield f'reward given {given!r}, derived {what}'
 
 
-def _measured_problem(record: Record) -> str:
+def _measured_problem(record: Record, is_program: Callable[[str], bool]) -> str:
   """Returns how a score differs from the seconds recorded with it; '' if it follows."""
-  if not record.measured or record.score_after is None:
+  if record.score_after is None:
+    return ''
+  if not record.measured:
+    if is_program(record.task):
+      return f'score {record.score_after!r} of a program, without measurement'
     return ''
   try:
     derived = speed.measured_score(record.measured)
@@ -318,13 +358,17 @@ def main(argv: list[str] | None = None) -> int:
     help="a recipe's own kind of record, in place of what records.json of the run "
     'names; may be given again',
   )  # fmt: skip
+  parser.add_argument(
+    '--tasks_dir', metavar='DIR',
+    help="the tasks, in place of those that the run's config.json names",
+  )  # fmt: skip
   arguments = parser.parse_args(argv)
   try:
     for place in arguments.record:
       records.load(place)
     if not arguments.record:
       records.load_noted(pathlib.Path(arguments.run))
-    found = audit(arguments.run)
+    found = audit(arguments.run, tasks_dir=arguments.tasks_dir)
   except (OSError, ValueError) as error:
     print(f'error: {error}', file=sys.stderr)
     return 2

@@ -133,7 +133,7 @@ MAY_IMPORT = {
   'analysis': {'types', 'records', 'envs', 'traces', 'graders'},
   'traces': {'types', 'records', 'files', 'envs'},
   'report': {'types', 'records', 'metrics', 'analysis'},
-  'audit': {'types', 'records', 'rewards', 'graders'},
+  'audit': {'types', 'records', 'rewards', 'graders', 'envs'},
   'why': {'rollout'},
   'tasks': {'types', 'clock', 'files', 'sandbox', 'envs', 'graders'},
 }

@@ -111,7 +111,8 @@ class Call:
   deadline: by when it has run. Grading, which has a limit of its own, is let
     finish once it has begun.
   most_s: seconds that it may take at most, where its own limit is longer; a
-    run that this stops has timed out.
+    run that this stops has timed out. The job that measures a program, whose
+    seconds are no trajectory's, has the task's limit whatever is left.
   """
 
   split: str = 'valid'
@@ -246,8 +247,7 @@ class ScriptRunner:
         execution,
         f'the script wrote no {spec.submission}',
       )
-    left = dataclasses.replace(call, most_s=call.most_s - execution.exec_s)
-    grade = self.grade(task, submission, left, own_work=outputs.own_work)
+    grade = self.grade(task, submission, call, own_work=outputs.own_work)
     score, outcome, reason = grade.score, grade.outcome, grade.reason
     if outcome is types.Outcome.OK and (
       score is None or not math.isfinite(score)
@@ -268,7 +268,7 @@ class ScriptRunner:
   ) -> Graded:
     """Grades a submission on `call.split`; a program is run for it.
 
-    call: names the job that runs a program, and limits it.
+    call: names the job that runs a program, and says by when it has run.
     own_work: a copy of the sample submission is refused.
     """
     measured: Mapping[str, Any] = {}
@@ -291,9 +291,7 @@ class ScriptRunner:
     if why := programs.too_large(prepared.spec, program):
       return programs.Measured(types.Outcome.INVALID_SUBMISSION, why)
     try:
-      job = programs.second_job(
-        prepared, program, call.split, call.job_id, call.most_s
-      )
+      job = programs.second_job(prepared, program, call.split, call.job_id)
     except (ValueError, OSError) as error:
       return programs.Measured(types.Outcome.INFRASTRUCTURE, str(error))
     if (memory_mb := self.options.memory_mb) is not None:

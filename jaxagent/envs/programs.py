@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -83,11 +82,8 @@ def second_job(
   program: bytes,
   split: str,
   job_id: str,
-  most_s: float = math.inf,
 ) -> Job:
   """Makes the job that measures a program on the inputs of one half.
-
-  most_s: seconds at most, where the job's own limit is longer.
 
   Raises: ValueError where the half has no round; OSError where the task's data or its
   reference solution cannot be read.
@@ -102,6 +98,7 @@ def second_job(
     'rounds': rounds,
     'cpu_s': spec.limits.timeout_s * _RUN_SHARE,
     'max_bytes': max_bytes,
+    'timeout_s': spec.limits.timeout_s,
   }
   return Job(
     job_id=job_id,
@@ -115,9 +112,7 @@ def second_job(
     },
     collect=(MEASURED,),
     optional=(ARRAYS,),
-    limits=dataclasses.replace(
-      spec.limits, timeout_s=min(spec.limits.timeout_s, max(most_s, 0.1))
-    ),
+    limits=spec.limits,
   )
 
 
@@ -132,16 +127,16 @@ def too_large(spec: TaskSpec, program: bytes) -> str:
 def read(execution: Execution) -> Measured:
   """Reads what the second job gave; any bytes at all end in an outcome.
 
-  Failures of the sandbox, and of a reference that fails before the program ran, are
-  infrastructure errors. All else is the program's doing.
+  Failures of the sandbox, of a reference before the program ran, and of a machine
+  without a free CPU are infrastructure errors. All else is the program's doing.
   """
   outcome = execution.outcome
   if outcome.is_infrastructure:
     return Measured(outcome, execution.message or 'the second job failed')
-  if execution.exit_code == _stopwatch.REFERENCE_FAILED:
+  if execution.exit_code == _stopwatch.NOT_MEASURED:
     return Measured(
       Outcome.INFRASTRUCTURE,
-      f'the reference program could not be measured: {execution.output[-200:]}',
+      f'the program could not be measured: {execution.output[-200:]}',
     )
   if outcome in (Outcome.SCRIPT_ERROR, Outcome.NO_SUBMISSION):
     return Measured(

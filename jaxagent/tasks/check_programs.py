@@ -26,23 +26,38 @@ from jaxagent.types import Execution, Outcome
 
 # How far a score may lie from task.yaml's: a factor of two.
 MACHINES = 1.0
+_TRIES = 3  # of a job, where the sandbox fails
 _RESAMPLES = 100
 
 
 def handed_over(
   prepared: PreparedTask, run: Run, text: str | None = None
 ) -> Execution:
-  """Runs the starter, or `text` in its place, in a first job."""
-  return run(check.script_job(prepared, 'train.py', text))
+  """Runs the starter, or `text` in its place, in a first job.
+
+  It is run again where the sandbox fails, as in training.
+  """
+  for _ in range(_TRIES):
+    execution = run(check.script_job(prepared, 'train.py', text))
+    if not execution.outcome.is_infrastructure:
+      break
+  return execution
 
 
 def measured(
   prepared: PreparedTask, run: Run, program: bytes, split: str
 ) -> Measured:
-  """Runs a program on the hidden inputs of a half, in a second job."""
-  job_id = f'speed-{prepared.spec.name}-{uuid.uuid4().hex[:8]}'
-  job = programs.second_job(prepared, program, split, job_id)
-  return programs.read(run(job))
+  """Runs a program on the hidden inputs of a half, in a second job.
+
+  It is run again where the sandbox fails, as in training.
+  """
+  for _ in range(_TRIES):
+    job_id = f'speed-{prepared.spec.name}-{uuid.uuid4().hex[:8]}'
+    job = programs.second_job(prepared, program, split, job_id)
+    found = programs.read(run(job))
+    if not found.outcome.is_infrastructure:
+      break
+  return found
 
 
 def _score(
@@ -100,6 +115,49 @@ def _useless(prepared: PreparedTask) -> dict[str, bytes]:
   }
 
 
+def _check_useless(
+  prepared: PreparedTask, run: Run, grader: Grader, report: Report
+) -> None:
+  """Useless programs are refused for what they are, and not as all are."""
+  for name, program in _useless(prepared).items():
+    found = measured(prepared, run, program, 'valid')
+    report.claim(
+      found.outcome in (Outcome.OK, Outcome.INVALID_SUBMISSION),
+      f'a program that is {name} is not judged: {found.outcome.value}: '
+      f'{found.reason}',
+    )
+    score, reason = _score(prepared, grader, found, 'valid')
+    report.claim(
+      score is None and bool(reason),
+      f'a program that is {name} is not refused.',
+    )
+
+
+def _check_level(
+  prepared: PreparedTask, level: str, run: Run, grader: Grader, report: Report
+) -> None:
+  """Starter and reference hand over right programs at a CPU level of jobs."""
+  for who, text in (('starter', None), ('reference', _reference(prepared))):
+    execution = handed_over(prepared, run, text)
+    program = execution.collected.get(prepared.spec.submission)
+    if program is None:
+      report.claim(
+        False,
+        f'at cpu_level={level} the {who} ends with {execution.outcome.value}: '
+        f'{execution.message}',
+      )
+      continue
+    found = measured(prepared, run, program, 'valid')
+    score, reason = _score(prepared, grader, found, 'valid')
+    report.claim(
+      score is not None, f'at cpu_level={level} {who} refused: {reason}'
+    )
+
+
+def _reference(prepared: PreparedTask) -> str:
+  return (prepared.spec.root / measure_lib.REFERENCE).read_text('utf-8')
+
+
 def _check_starter(
   prepared: PreparedTask, run: Run, grader: Grader, report: Report
 ) -> dict[str, Measured] | None:
@@ -151,8 +209,7 @@ def _check_reference(
   report: Report,
 ) -> None:
   """The reference beats the starter on both halves, and is as fast as itself."""
-  text = (prepared.spec.root / measure_lib.REFERENCE).read_text('utf-8')
-  execution = handed_over(prepared, run, text)
+  execution = handed_over(prepared, run, _reference(prepared))
   program = execution.collected.get(prepared.spec.submission)
   report.claim(
     program is not None,
@@ -197,23 +254,10 @@ def check_task(
   check.check_labels(prepared.spec, run, report)
   if run is None:
     return report
-  for name, program in _useless(prepared).items():
-    found = measured(prepared, run, program, 'valid')
-    score, reason = _score(prepared, grader, found, 'valid')
-    report.claim(
-      score is None and bool(reason),
-      f'a program that is {name} is not refused.',
-    )
+  _check_useless(prepared, run, grader, report)
   starter = _check_starter(prepared, run, grader, report)
   for level, other in levels.items():
-    program = handed_over(prepared, other).collected.get(
-      prepared.spec.submission, b''
-    )
-    found = measured(prepared, other, program, 'valid')
-    score, reason = _score(prepared, grader, found, 'valid')
-    report.claim(
-      score is not None, f'at cpu_level={level} starter refused: {reason}'
-    )
+    _check_level(prepared, level, other, grader, report)
   if starter is not None:
     _check_reference(prepared, starter, run, grader, report)
   return report
@@ -226,9 +270,9 @@ def measure(
 
   Raises ValueError where one of them hands over nothing, or is refused.
   """
-  reference = (prepared.spec.root / measure_lib.REFERENCE).read_text('utf-8')
   out = []
-  for name, text in (('', None), (measure_lib.REFERENCE, reference)):
+  texts = ('', None), (measure_lib.REFERENCE, _reference(prepared))
+  for name, text in texts:
     execution = handed_over(prepared, run, text)
     program = execution.collected.get(prepared.spec.submission)
     if program is None:

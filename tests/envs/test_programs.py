@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 
 import numpy as np
 import pytest
 
 from jaxagent import graders
-from jaxagent.envs import programs
+from jaxagent.envs import _stopwatch, programs
 from jaxagent.envs.execution import (
   Call,
   ExecutionOptions,
@@ -18,10 +19,11 @@ from jaxagent.envs.execution import (
 from jaxagent.envs.grading import Grader
 from jaxagent.sandbox import SandboxPool
 from jaxagent.sandbox.errors import TierError
-from jaxagent.types import Outcome
+from jaxagent.types import Job, Outcome
 from tests.envs import program_task
 from tests.envs.program_task import HEAD, READ, WRITE
 
+ROUNDS = 3
 BURN = (
   'end = time.process_time() + 0.5\nwhile time.process_time() < end: pass\n'
 )
@@ -48,6 +50,35 @@ if found:
   np.save(sys.argv[2], np.cumsum(x))
 """
 )
+# Ends where it finds what it left in the round before. At T1 what is outside the
+# job's own folders is the host's, and not touched here.
+LEAVING = (
+  HEAD
+  + READ
+  + """
+own = [os.environ['HOME'], os.environ['TMPDIR'], '..', '../..', '../../tmp/a',
+       '../../shm', '/tmp', '/dev/shm']
+if not os.getcwd().startswith('/box/'):
+  own = own[:-2]
+places = [os.path.join(folder, 'left.bin') for folder in own]
+if any(os.path.exists(place) for place in places):
+  sys.exit(9)
+for folder, place in zip(own, places):
+  os.makedirs(folder, exist_ok=True)
+  open(place, 'wb').write(bytes(9))
+for folder in ('..', '../..', '../../tmp', '../../shm'):
+  if 'user.left' in os.listxattr(folder):
+    sys.exit(8)
+  try:
+    os.setxattr(folder, 'user.left', b'x')
+  except OSError:
+    pass
+os.chmod('../../tmp/a', 0)
+os.rename('../../shm', '../../moved')
+os.symlink('moved', '../../shm')
+"""
+  + WRITE
+)
 # Of a child whose parent ignores its death no account is kept.
 HIDING = (
   'signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n'
@@ -60,6 +91,14 @@ HIDING = (
 def bench(tmp_path_factory):
   task = program_task.prepared(tmp_path_factory.mktemp('sums'))
   with opened(task) as runner:
+    yield runner
+
+
+@pytest.fixture(scope='module')
+def rounds(tmp_path_factory):
+  """As `bench`, with several rounds in one job."""
+  home = tmp_path_factory.mktemp('rounds')
+  with opened(program_task.prepared(home, rounds=ROUNDS)) as runner:
     yield runner
 
 
@@ -130,9 +169,9 @@ print(fake)
 
 
 def test_a_program_sees_neither_reference_nor_other_inputs_nor_its_parent(
-  bench,
+  rounds,
 ):
-  refused(bench, SPY, 'wrote no output.npy')
+  refused(rounds, SPY, 'wrote no output.npy')
 
 
 @pytest.mark.parametrize(
@@ -200,7 +239,7 @@ def test_a_gigabyte_of_output_goes_nowhere(bench):
   assert run.outcome is Outcome.OK and run.score is not None
 
 
-def test_what_a_program_leaves_behind_does_not_slow_the_reference(bench):
+def test_what_a_program_leaves_behind_does_not_slow_the_reference(rounds):
   litter = """
 for folder in ('.', '..', os.environ.get('HOME', '.')):
   for name in ('sitecustomize.py', 'usercustomize.py', 'numpy.py', 'zipfile.py'):
@@ -213,9 +252,48 @@ open('../deep/deeper/file', 'w').close()
 os.chmod('../deep/deeper', 0)
 os.chmod('../deep', 0)
 """
-  run = hand_over(bench, HEAD + READ + WRITE + litter)
+  run = hand_over(rounds, HEAD + READ + WRITE + litter)
   assert run.outcome is Outcome.OK, run.message
   assert abs(run.score) < 1
+
+
+def test_a_program_finds_nothing_that_it_left_in_the_round_before(rounds):
+  run = hand_over(rounds, LEAVING)
+  assert run.outcome is Outcome.OK, run.message
+  assert len(run.measured['program_s']) == ROUNDS
+
+
+ASK_OF_STATE = """
+import sys
+sys.path.insert(0, '.')
+import stopwatch
+from stopwatch import os, time
+libc = stopwatch.ctypes.CDLL(None)
+assert libc.prctl(4, stopwatch.ctypes.c_ulong(0), 0, 0, 0) == 0
+for body, ready in (('while True: pass', True), ('import time; time.sleep(99)', False)):
+  child = os.fork()
+  if child == 0:
+    os.execv(sys.executable, [sys.executable, '-c', body])
+  time.sleep(1.0)
+  found, cpu_s = stopwatch._state_of(child)
+  os.kill(child, 9)
+  os.wait()
+  assert found is ready and 0 < cpu_s < 5, (body, found, cpu_s)
+"""
+
+
+def test_a_sandbox_tells_whether_a_program_is_ready_or_sleeps(bench):
+  script = pathlib.Path(_stopwatch.__file__).read_text('utf-8')
+  files = {'ask.py': ASK_OF_STATE, 'stopwatch.py': script}
+  for missing in ([], ['cgroup']):
+    with opened(bench.task('sums'), disable=missing) as other:
+      job = Job('ask', 'ask.py', files, zygote=False)
+      ran = other.pool.submit(job).result()
+      assert ran.outcome is Outcome.OK, (
+        other.pool.tier,
+        ran.errors,
+        ran.output,
+      )
 
 
 def test_the_second_job_has_inputs_of_its_half_and_no_answers(bench):
@@ -260,15 +338,18 @@ def test_a_run_that_asks_for_no_submission_measures_nothing(bench):
 
 
 @pytest.mark.parametrize('missing', ['cgroup', 'namespaces'])
-def test_a_lower_tier_measures_and_refuses_as_well(bench, missing):
+def test_a_lower_tier_measures_and_refuses_as_well(rounds, missing):
+  task = rounds.task('sums')
   with contextlib.ExitStack() as stack:
     try:
-      lower = stack.enter_context(opened(bench.task('sums'), disable=[missing]))
+      lower = stack.enter_context(opened(task, disable=[missing]))
     except TierError as error:
       pytest.skip(str(error))
     assert lower.pool.tier in ('T1', 'T2')
     run = hand_over(lower, program_task.PROGRAM)
     assert run.outcome is Outcome.OK and abs(run.score) < 1, run.message
     assert hand_over(lower, HEAD + READ + BURN + WRITE).score > 1
+    again = hand_over(lower, LEAVING)
+    assert again.outcome is Outcome.OK, again.message
     refused(lower, SPY, 'wrote no output.npy')
     refused(lower, HEAD + READ + HIDING, 'ended with exit status 1')

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from jaxagent.clock import Deadline
 from jaxagent.envs import programs
-from jaxagent.envs._stopwatch import REFERENCE_FAILED
+from jaxagent.envs._stopwatch import NOT_MEASURED
 from jaxagent.envs.execution import Call, ScriptRunner
 from jaxagent.envs.grading import GradeResult
 from jaxagent.types import Execution, Outcome
@@ -86,7 +87,7 @@ def test_the_measured_arrays_are_graded_and_the_seconds_kept(tmp_path):
   [
     {'outcome': Outcome.INFRASTRUCTURE, 'message': 'a node was lost'},
     {'outcome': Outcome.DEADLINE},
-    {'outcome': Outcome.SCRIPT_ERROR, 'exit_code': REFERENCE_FAILED},
+    {'outcome': Outcome.SCRIPT_ERROR, 'exit_code': NOT_MEASURED},
     RuntimeError('the pool is closed'),
   ],
 )
@@ -129,14 +130,19 @@ def test_a_program_larger_than_the_task_allows_is_not_run(tmp_path):
   assert len(pool.jobs) == 1
 
 
-def test_both_jobs_are_within_the_limits_around_them(tmp_path):
-  pool = Pool({'collected': GOOD})
-  run(tmp_path, pool, most_s=4.0, deadline=Deadline.after(60))
-  assert [job.limits.timeout_s for job in pool.jobs] == [4.0, 2.5]
+def test_what_is_left_of_a_trajectory_limits_the_first_job_alone(tmp_path):
   own = program_task.FOLDER['limits']['timeout_s']
-  other = Pool({'collected': GOOD})
-  run(tmp_path / 'own', other)
-  assert [job.limits.timeout_s for job in other.jobs] == [own, own]
+  for most_s in (4.0, 1.6, math.inf):  # the first job takes 1.5 s
+    pool = Pool({'collected': GOOD})
+    found, _ = run(tmp_path / f'{most_s}', pool, most_s=most_s)
+    limits = [job.limits.timeout_s for job in pool.jobs]
+    assert limits == [min(most_s, own), own]
+    assert found.score == 1.0
+
+
+def test_both_jobs_have_the_deadline_of_their_step(tmp_path):
+  pool = Pool({'collected': GOOD})
+  run(tmp_path, pool, deadline=Deadline.after(60))
   assert all(0 < s <= 60 for s in pool.deadlines)
   assert pool.deadlines[1] <= pool.deadlines[0]
 

@@ -24,6 +24,40 @@ try:
 except _stopwatch.Failed as error:
   print(json.dumps([str(error), None]))
 """
+# Of two rounds: seconds, or what was raised.
+_MEASURE = """
+import json, sys
+from jaxagent.envs import _stopwatch
+_stopwatch.signal.pthread_sigmask(
+  _stopwatch.signal.SIG_BLOCK, {_stopwatch.signal.SIGCHLD})
+watch = _stopwatch.Stopwatch(5.0, 1000, False)
+program, reference = (text.encode() for text in json.load(sys.stdin))
+try:
+  print(json.dumps(_stopwatch.measure(watch, program, reference, [b'1', b'2'])[1]))
+except Exception as error:
+  print(json.dumps([type(error).__name__, str(error)]))
+"""
+# Where others run on the same CPU, most of the time these do.
+_STARVED = """
+import os, sys
+from jaxagent.envs import _stopwatch
+_stopwatch.signal.pthread_sigmask(
+  _stopwatch.signal.SIG_BLOCK, {_stopwatch.signal.SIGCHLD})
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+program, cpu_s, timeout_s = sys.stdin.buffer.read(), *map(float, sys.argv[1:])
+watch = _stopwatch.Stopwatch(cpu_s, 1000, False, timeout_s)
+try:
+  watch.run(program, b'input', cpu_s)
+  print('ended')
+except Exception as error:
+  print(type(error).__name__, error)
+"""
+_SPIN = """
+import os, time
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+end = time.monotonic() + 30
+while time.monotonic() < end: pass
+"""
 WRITE = "open(sys.argv[2], 'w').write('done')\n"
 BURN = 'end = time.monotonic() + 0.6\nwhile time.monotonic() < end: pass\n'
 
@@ -88,3 +122,127 @@ def test_a_workspace_is_cleared_of_whatever_lies_in_it(tmp_path):
   left = HEAD + "assert os.listdir('..') == ['run'], os.listdir('..')\n" + WRITE
   assert run(tmp_path, left, 'cpu')[0] == 'done'
   assert (outside / 'kept').exists()
+
+
+# Sleeps, and asks its parent to look whenever it is awake.
+_FLOOD = (
+  'import os, signal\nfrom time import sleep\nwhile True: sleep(0.01); '
+  'os.kill(os.getppid(), signal.SIGCHLD)\n'
+)
+
+
+@pytest.mark.parametrize(
+  ('body', 'cpu_s', 'timeout_s', 'said'),
+  [
+    ('while True: pass\n', 0.5, 60, 'NotMeasured no CPU was free for most'),
+    ('while True: pass\n', 5, 2, 'NotMeasured no CPU was free for most'),
+    ('time.sleep(60)\n', 0.5, 60, 'Failed took longer than 0.5 s'),
+    (_FLOOD, 0.5, 60, 'Failed took longer than 0.5 s'),
+  ],
+)
+def test_a_wait_for_a_cpu_is_told_from_sleep(
+  tmp_path, body, cpu_s, timeout_s, said
+):
+  # Sessions of their own: the kernel may divide a CPU among sessions.
+  others = [
+    subprocess.Popen([sys.executable, '-c', _SPIN], start_new_session=True)
+    for _ in range(5)
+  ]
+  try:
+    done = subprocess.run(
+      [sys.executable, '-c', _STARVED, str(cpu_s), str(timeout_s)],
+      input=('import time\n' + body).encode(),
+      capture_output=True,
+      cwd=tmp_path,
+      timeout=60,
+    )
+  finally:
+    for other in others:
+      other.kill()
+      other.wait()
+  assert said in done.stdout.decode(), (done.stdout, done.stderr)
+
+
+def _failing_at(counter, *calls):
+  """A program that fails at its n-th calls, counted in a file out of reach."""
+  return (
+    'import os, sys\n'
+    f'calls = os.open({str(counter)!r}, os.O_APPEND | os.O_CREAT | os.O_RDWR)\n'
+    "os.write(calls, b'x')\n"
+    f'if os.fstat(calls).st_size in {calls!r}: sys.exit(5)\n' + WRITE
+  )
+
+
+@pytest.mark.parametrize(
+  ('failing', 'said'),
+  [
+    ((), None),
+    ((1,), ['NotMeasured', 'the reference ended with exit status 5']),
+    ((2,), ['NotMeasured', 'the reference ended with exit status 5']),
+    ((3,), None),  # once, and not when it is run again
+    ((4,), None),
+    ((3, 4), ['Failed', 'after the program had run, the reference ended with']),
+  ],
+)
+def test_a_program_is_blamed_for_what_the_reference_fails_at_twice_after_it(
+  tmp_path, failing, said
+):
+  inside = tmp_path / 'workspace'
+  inside.mkdir()
+  programs = [
+    'import sys\n' + WRITE, _failing_at(tmp_path / 'calls', *failing)
+  ]  # fmt: skip
+  done = subprocess.run(
+    [sys.executable, '-c', _MEASURE],
+    input=json.dumps(programs).encode(),
+    capture_output=True,
+    cwd=inside,
+  )
+  found = json.loads(done.stdout)
+  if said is None:
+    assert [len(found[n]) for n in ('program_s', 'reference_s')] == [2, 2]
+  else:
+    assert found[0] == said[0] and said[1] in found[1]
+
+
+# Two runs of one program in a job's folders, as they are at T1.
+_TWICE = """
+import sys
+from jaxagent.envs import _stopwatch
+_stopwatch.signal.pthread_sigmask(
+  _stopwatch.signal.SIG_BLOCK, {_stopwatch.signal.SIGCHLD})
+watch, program = _stopwatch.Stopwatch(5.0, 1000, False), sys.stdin.buffer.read()
+for _ in range(2):
+  watch.run(program, b'input', 5.0)
+watch.places.clear()
+"""
+
+
+def test_a_job_at_t1_is_emptied_and_the_host_around_it_is_not(tmp_path):
+  root, beside = tmp_path / 'job', tmp_path / 'beside'
+  for folder in ('workspace', 'tmp', 'shm'):
+    (root / folder).mkdir(parents=True)
+  (root / 'theirs').write_text('there before')
+  (root / 'tmp/link').symlink_to(tmp_path)
+  (root / 'changed').write_text('there before')
+  beside.write_text('kept')
+  leaving = (
+    HEAD.replace('import numpy as np\n', '')
+    + "top = '../..'\n"
+    + "for place in ('tmp/x', 'shm/x', 'x', 'workspace/x', '.x'):\n"
+    + "  open(f'{top}/{place}', 'x').close()\n"
+    + "os.symlink('../..', f'{top}/tmp/up')\n"
+    + "open(f'{top}/changed', 'a').write('by the program')\n"
+    + WRITE
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', _TWICE],
+    input=leaving.encode(),
+    capture_output=True,
+    cwd=root / 'workspace',
+    env={**os.environ, 'HOME': f'{root}/tmp', 'TMPDIR': f'{root}/tmp'},
+  )
+  assert done.returncode == 0, done.stderr.decode()
+  left = {str(path.relative_to(root)) for path in root.rglob('*')}
+  assert left == {'workspace', 'tmp', 'shm', 'theirs'}
+  assert beside.read_text() == 'kept'

@@ -10,6 +10,7 @@ import pytest
 
 from jaxagent import audit, records, types
 from tests import made
+from tests.envs import program_task
 
 
 def _record(i, **changes):
@@ -268,3 +269,27 @@ def test_score_of_a_program_is_derived_from_its_recorded_seconds(tmp_path):
     path = _write(tmp_path / str(number), [true | {'measured': measured}])
     (found,) = audit.audit(path)['differences']
     assert reason in found['problem']
+
+
+@pytest.mark.parametrize('from_config', [True, False])
+def test_score_of_a_program_without_its_measurement_is_named(
+  tmp_path, capsys, from_config
+):
+  folder = tmp_path / 'some_tasks'
+  program_task.write(folder)
+  run, flags = tmp_path / 'run', [f'--tasks_dir={folder}']
+  run.mkdir()
+  if from_config:
+    (run / 'config.json').write_text(json.dumps({'tasks_dir': str(folder)}))
+    flags = []
+  bare = _record(0, task='sums')
+  _write(
+    run, [bare, _record(1), _record(2, task='../run'), _record(3, task='')]
+  )
+  assert audit.main([str(run), *flags]) == 1
+  said = capsys.readouterr().out
+  assert 'score 0.81 of a program, without measurement' in said
+  assert said.count('without measurement') == 1
+  _write(run, [bare | {'score_after': None, 'outcome': 'invalid_submission'}])
+  found = audit.audit(run, tasks_dir=folder)['differences']
+  assert not any('without measurement' in d['problem'] for d in found)

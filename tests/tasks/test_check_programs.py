@@ -100,9 +100,57 @@ def test_what_a_folder_claims_and_does_not_hold_is_found(
   assert any(reason in failure for failure in failures(task, grader, run))
 
 
-def test_a_starter_that_is_wrong_at_another_cpu_level_is_found(task, grader):
-  (failure,) = failures(task, grader, bench(), **{'no-avx2': bench({})})
-  assert 'at cpu_level=no-avx2 starter refused' in failure
+@pytest.mark.parametrize(
+  ('right', 'wrong'), [({SLOW: 0.8}, 'reference'), ({FAST: 0.1}, 'starter')]
+)
+def test_a_program_that_is_wrong_at_another_cpu_level_is_found(
+  task, grader, right, wrong
+):
+  (failure,) = failures(task, grader, bench(), **{'no-avx2': bench(right)})
+  assert f'at cpu_level=no-avx2 {wrong} refused' in failure
+
+
+def test_a_script_that_ends_badly_at_another_cpu_level_is_found(task, grader):
+  def crashing(job):
+    return Execution(
+      job.job_id, Outcome.SCRIPT_ERROR, 'T3', message='no such instruction'
+    )
+
+  found = failures(task, grader, bench(), **{'no-avx2': crashing})
+  assert [f.split(' ends')[0] for f in found] == [
+    'at cpu_level=no-avx2 the starter', 'at cpu_level=no-avx2 the reference'
+  ]  # fmt: skip
+  assert all('script_error: no such instruction' in f for f in found)
+
+
+def failing(run, outcome, times):
+  """A sandbox whose second jobs end with `outcome` so many times each."""
+  left = {}
+
+  def other(job):
+    if job.script == 'train.py':
+      return run(job)
+    key = job.files['given.py'], job.files['stopwatch.json']
+    left[key] = left.get(key, times) - 1
+    if left[key] >= 0:
+      return Execution(job.job_id, outcome, 'T3', message='no room')
+    return run(job)
+
+  return other
+
+
+@pytest.mark.parametrize('outcome', [Outcome.INFRASTRUCTURE, Outcome.TIMEOUT])
+def test_a_sandbox_that_does_not_work_is_no_refusal(task, grader, outcome):
+  found = failures(task, grader, failing(bench(), outcome, 99))
+  said = [f for f in found if 'is not judged' in f]
+  assert len(said) == 5  # each of the useless programs
+  assert all(f'{outcome.value}: ' in f and 'no room' in f for f in said)
+
+
+def test_a_job_is_repeated_where_the_sandbox_fails_and_only_there(task, grader):
+  run = failing(bench(), Outcome.INFRASTRUCTURE, 2)
+  assert failures(task, grader, run) == []
+  assert failures(task, grader, failing(bench(), Outcome.OOM, 1)) != []
 
 
 def test_a_hidden_input_that_is_public_is_found(task, grader, tmp_path):
