@@ -38,6 +38,7 @@ DRAWS: Mapping[str, Draw] = {
 }
 TASKS, RUNS, KS = (1, 3, 6, 10), (8, 16, 32, 64, 128), (1, 2, 4, 8)
 RESAMPLES, BY_BOOTSTRAP = 400, 4
+METHODS = ('jackknife', 'bootstrap', 'bootstrap by step')
 ENOUGH = 0.93
 
 
@@ -131,6 +132,33 @@ def needed(rows: list[dict[str, Any]]) -> dict[str, dict[str, int | None]]:
       ]
       table.setdefault(str(tasks), {})[str(k)] = min(enough, default=None)
   return table
+
+
+def table(result: dict[str, Any]) -> str:
+  """Per cent of intervals from 16 runs that hold the true value, and runs needed."""
+  lines = [
+    '| tasks | mean | best@4 | best@8 | mean over steps | runs that best@8 needs |',
+    '|---|---|---|---|---|---|',
+  ]
+  for tasks in TASKS:
+    cells = []
+    for k in (1, 4, 8):
+      rows = [
+        row
+        for row in result['best_at_k']
+        if (row['tasks'], row['runs'], row['k']) == (tasks, 16, k)
+      ]
+      cells.append([np.mean([row[how] for row in rows]) for how in METHODS[:2]])
+    (own,) = (
+      row
+      for row in result['steps']
+      if (row['tasks'], row['runs']) == (tasks, 16)
+    )
+    cells.append([own[how] for how in METHODS])
+    texts = [', '.join(f'{100 * share:.0f}' for share in one) for one in cells]
+    need = result['needed'][str(tasks)]['8'] or f'more than {RUNS[-1]}'
+    lines.append(f'| {tasks} | {" | ".join(texts)} | {need} |')
+  return '\n'.join(lines)
 
 
 def main() -> None:

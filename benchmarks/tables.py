@@ -23,6 +23,7 @@ from benchmarks import (
   duration_bias,
   engines,
   ideator_claims,
+  intervals,
   learner_step,
   machine,
   mesh_memory,
@@ -42,6 +43,7 @@ PAGES = (
   'docs/rl_for_mle.md',
   'docs/rollout.md',
   'docs/scaling.md',
+  'docs/summary.md',
 )
 BLOCK = re.compile(
   r'(<!-- table: ([\w ]+) -->\n).*?(<!-- end of table -->)', re.DOTALL
@@ -58,6 +60,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
   'compiled plans': ('compiled_plans', compiled_plans.table),
   'mesh memory': ('mesh_memory', mesh_memory.table),
   'decode': ('decode', decode.table),
+  'intervals': ('intervals', intervals.table),
   'bandwidth': ('decode_bandwidth', decode_bandwidth.table),
   'learner step': ('learner_step', learner_step.table),
   'engines': ('engines', engines.table),
