@@ -114,9 +114,7 @@ def test_a_missing_trajectory_is_in_no_mean(idle_host):
   assert len(runs) == per_task - 2 and len(present(records)) == (
     2 * per_task - 2
   )
-  section = evaluation.section(
-    runs, scoring.scales(idle_host, _starts()), k=2, seed=0
-  )
+  section = evaluation.section(runs, scoring.scales(idle_host, _starts()), k=2)
   assert section['relative_gain']['n'] == per_task - 2
 
 

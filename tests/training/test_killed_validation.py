@@ -18,6 +18,7 @@ from jaxagent.data.prompts import PromptSource
 from jaxagent.interactions import Credit, Execute, Generate, Transition
 from jaxagent.metrics import MetricWriter, read_records
 from jaxagent.records import StepRecord
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import rl, validation
 from jaxagent.training.policy import seed_of
 from tests import made
@@ -29,17 +30,17 @@ class Killed(BaseException):
   """Ends a run at a moment of the test's choice."""
 
 
-class Moments:
+class Moments(StopFlag):
   """Counts moments; ends the run at the `at`-th, if at all."""
 
   def __init__(self, at=None):
+    super().__init__(within_s=None)
     self.at, self.count = at, 0
-    self.signal = None
 
-  def check(self, *said):
+  def check(self, saved=None):
     self.count += 1
     if self.count == self.at:
-      raise Killed(said)
+      raise Killed(saved)
 
 
 class Learner:

@@ -19,6 +19,7 @@ from jaxagent.records import StepRecord, UnknownRecord
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import StalledError
 from jaxagent.rollout.requests import ExecutionRequest, Key
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import rl, validation
 
 STATE = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
@@ -75,7 +76,9 @@ def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
   def stall(*parts):
     raise StalledError('nothing has moved for 300.0 s.')
 
-  scheduler = stubs.SimpleNamespace(close=lambda: closed.append(True))
+  scheduler = stubs.SimpleNamespace(
+    close=lambda: closed.append(True), hold=lambda: None
+  )
   monkeypatch.setattr(rl, '_scheduler', lambda *parts: scheduler)
   monkeypatch.setattr(rl, '_resume', lambda *parts: (3, {}))
   monkeypatch.setattr(rl, '_Loop', stall)
@@ -84,7 +87,9 @@ def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
     MachineryError, match='moved for 300.0 s.*same command.*checkpoint'
   ):
     rl.run(
-      stubs.SimpleNamespace(config=common.base(), work=tmp_path),
+      stubs.SimpleNamespace(
+        config=common.base(), work=tmp_path, stop=StopFlag()
+      ),
       stubs.SimpleNamespace(
         name='stepwise', frozen_roles={}, request=None, record_type=StepRecord
       ),
@@ -116,7 +121,7 @@ def test_a_checkpoint_of_another_version_ends_the_run_in_one_line(
   def resume(*parts):
     codec.decode({'__kind__': 'kept', 'value': {'kind': 'poem'}})
 
-  scheduler = stubs.SimpleNamespace(close=lambda: None)
+  scheduler = stubs.SimpleNamespace(close=lambda: None, hold=lambda: None)
   monkeypatch.setattr(rl, '_scheduler', lambda *parts: scheduler)
   monkeypatch.setattr(rl, '_resume', resume)
   recipe = stubs.SimpleNamespace(
@@ -124,7 +129,9 @@ def test_a_checkpoint_of_another_version_ends_the_run_in_one_line(
   )
   with pytest.raises(UserError, match="kind 'poem' is not known.*NEW") as e:
     rl.run(
-      stubs.SimpleNamespace(config=common.base(), work=tmp_path),
+      stubs.SimpleNamespace(
+        config=common.base(), work=tmp_path, stop=StopFlag()
+      ),
       recipe,
       stubs.SimpleNamespace(policy_params=None),
       stubs.SimpleNamespace(engine=None),
@@ -173,7 +180,7 @@ def test_what_the_last_update_left_is_saved_and_what_may_be_the_best(
   host = stubs.SimpleNamespace(
     config=config,
     work=tmp_path,
-    stop=stubs.SimpleNamespace(signal=None, check=lambda said: None),
+    stop=StopFlag(),
   )
   steps, rewards = [], {1: 0.5, 3: 0.25}
   validator = stubs.SimpleNamespace(

@@ -14,6 +14,7 @@ from jaxagent.checkpoint import CheckpointManager
 from jaxagent.errors import Interrupted, MachineryError, UserError
 from jaxagent.interactions import Credit, Execute, Generate, Transition
 from jaxagent.records import StepRecord
+from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import validation
 from jaxagent.training.policy import seed_of
 from tests import made
@@ -86,18 +87,17 @@ class Workflow:
     return types.Executed(record.outcome, 1.0, record=record)
 
 
-class Stop:
-  """Stops the run once it is `asked` to."""
-
-  signal = None
+class Stop(StopFlag):
+  """Stops the run once that is `wanted`."""
 
   def __init__(self):
-    self.asked, self.stopped = threading.Event(), threading.Event()
+    super().__init__(within_s=None)
+    self.wanted, self.stopped = threading.Event(), threading.Event()
 
-  def check(self, said):
-    if self.asked.is_set():
+  def check(self, saved=None):
+    if self.wanted.is_set():
       self.stopped.set()
-      raise Interrupted(said)
+      raise Interrupted(saved)
 
 
 def _host(tmp_path, **options):
@@ -212,7 +212,7 @@ def test_a_stopped_one_repeats_nothing_that_has_ended(tmp_path, number):
 
   def stop():
     if workflow.jobs.total() >= number:
-      host.stop.asked.set()
+      host.stop.wanted.set()
       host.stop.stopped.wait(10)
 
   workflow.before = stop
@@ -223,7 +223,7 @@ def test_a_stopped_one_repeats_nothing_that_has_ended(tmp_path, number):
   events = path.with_suffix('.journal').glob('*.jsonl')
   lines = [json.loads(line) for p in events for line in p.open()]
   ended = {e['p'] for e in lines if e['e'] == 'executed'}
-  host.stop.asked.clear()
+  host.stop.wanted.clear()
   workflow.before = lambda: None
   before = Counter(workflow.jobs)
   found = _validator(host, workflow, engine).run(2)

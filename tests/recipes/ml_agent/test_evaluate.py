@@ -218,13 +218,14 @@ class _Counting:
     return dataclasses.replace(result, state=None if state.step == 2 else after)
 
 
-class _Stop:
+class _Stop(StopFlag):
   """As a signal does, once `after` steps were carried out."""
 
   def __init__(self, env: _Counting, after: int):
+    super().__init__(within_s=None)
     self.env, self.after = env, after
 
-  def check(self, saved):
+  def check(self, saved=None):
     if len(self.env.jobs) >= self.after:
       raise Interrupted('stopped')
 
