@@ -270,7 +270,7 @@ class Stopwatch:
     So it does shortly before the job's own limit, if the machine is to blame for
     that; the sandbox ends all others. The machine is to blame where a child was
     ready most of the time and has had no CPU: the kernel's own account of that
-    leaves out the wait that goes on, and what a hypervisor takes.
+    leaves out a wait that has not ended, and what a hypervisor takes.
     """
     begun = last = time.monotonic()
     ready = waited = 0.0
