@@ -25,7 +25,7 @@ from jaxagent.errors import Interrupted
 
 # SIGUSR1 and SIGUSR2 are what schedulers are asked to send before a time limit.
 SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2
-WITHIN_S = 10.0
+WITHIN_S = 8.0  # and a second or two until the process is gone
 # A scheduler may send one signal twice, to a process and to all of its job; a second
 # Ctrl-C is meant.
 _SAME_S: dict[int, float] = {signal.SIGINT: 0.2}
