@@ -56,7 +56,7 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-  """Who holds a work directory.
+  """A record of the run that holds a work directory.
 
   boot: of the machine's kernel; '' where it is not known. began: seconds since 1970
   by the owner's clock. token: differs for each claim.
