@@ -24,7 +24,7 @@ import time
 from typing import Any
 
 from benchmarks import machine, same_digits
-from benchmarks.kill_resume import start
+from benchmarks.kill_resume import SYNC, start
 from jaxagent import audit
 
 # Of a run of a minute; an SFT that leaves rewards which are not all 0.
@@ -45,9 +45,9 @@ SMALL = {
   'eval.trajectories_per_task': 4,
   'eval.k': 2,
 }
-OPTIONS = tuple(
-  f'--config.{key}={value}'
-  for key, value in {**same_digits._SYNC, **SMALL}.items()
+OPTIONS = (
+  *SYNC,
+  *(f'--config.{key}={value}' for key, value in SMALL.items()),
 )
 LONGEST_S = 10.0  # beside a checkpoint's write
 

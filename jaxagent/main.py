@@ -15,8 +15,8 @@ if sys.version_info < (3, 11):  # noqa: UP036
     'Make a virtual environment with a newer interpreter.'
   )
 
-# What `jaxagent.runtime.stop` takes once the run begins.
-_SIGNALS = signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2
+from jaxagent import errors  # noqa: E402
+from jaxagent.runtime.stop import SIGNALS  # noqa: E402
 
 
 def _stopped(number: int, frame: object) -> None:
@@ -27,11 +27,11 @@ def _stopped(number: int, frame: object) -> None:
     'command.',
     file=sys.stderr,
   )
-  raise SystemExit(143)
+  raise SystemExit(errors.STOPPED)
 
 
 if __name__ == '__main__':
-  for _number in _SIGNALS:
+  for _number in SIGNALS:
     signal.signal(_number, _stopped)
 
 # One process drives the devices; executions are other processes.
@@ -89,7 +89,6 @@ def main(argv: list[str]) -> int:
   # Libraries log each file they write; progress is for people.
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
-  from jaxagent import errors
   from jaxagent.config import settings
   from jaxagent.recipes import run
 
@@ -105,7 +104,7 @@ def main(argv: list[str]) -> int:
     else:
       run.run(config)
       if signal.getsignal(signal.SIGTERM) is _stopped:
-        for number in _SIGNALS:  # the run is complete, and only ends
+        for number in SIGNALS:  # the run is complete, and only ends
           signal.signal(number, signal.SIG_IGN)
   except errors.UserError as error:
     return _refuse(error)
@@ -115,7 +114,7 @@ def main(argv: list[str]) -> int:
     return _refuse(error, code=errors.LOST)
   except errors.Interrupted as error:
     print(f'{error}', file=sys.stderr)
-    return 143
+    return errors.STOPPED
   return 0
 
 

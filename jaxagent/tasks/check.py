@@ -256,18 +256,10 @@ def check_levels(
     )
 
 
-def check_starter(
-  prepared: PreparedTask,
-  run: Run,
-  grader: Grader,
-  report: Report,
+def starters_file(
+  spec: TaskSpec, execution: Execution, report: Report
 ) -> bytes | None:
-  """The starter runs in the sandbox and scores m_init.
-
-  Returns its submission where that has a score.
-  """
-  spec = prepared.spec
-  execution = run(script_job(prepared))
+  """Checks that the starter has run in time; returns what it handed over, if it did."""
   report.figures['exec_s'] = execution.exec_s
   report.figures['tier'] = execution.tier
   data = execution.collected.get(spec.submission)
@@ -282,6 +274,21 @@ def check_starter(
     seconds <= MAX_STARTER_S,
     f'the starter takes {seconds:.1f} s; at most {MAX_STARTER_S} s.',
   )
+  return data
+
+
+def check_starter(
+  prepared: PreparedTask,
+  run: Run,
+  grader: Grader,
+  report: Report,
+) -> bytes | None:
+  """The starter runs in the sandbox and scores m_init.
+
+  Returns its submission where that has a score.
+  """
+  spec = prepared.spec
+  data = starters_file(spec, run(script_job(prepared)), report)
   if data is None:
     return None
   got = grader.grade(spec.name, data, 'valid')

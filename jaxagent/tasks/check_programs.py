@@ -163,20 +163,7 @@ def _check_starter(
 ) -> dict[str, Measured] | None:
   """The starter hands over a program that scores m_init; None where it does not."""
   spec = prepared.spec
-  execution = handed_over(prepared, run)
-  report.figures['exec_s'] = execution.exec_s
-  report.figures['tier'] = execution.tier
-  program = execution.collected.get(spec.submission)
-  report.claim(
-    execution.outcome is Outcome.OK and program is not None,
-    f'the starter ends with {execution.outcome.value}: {execution.message} '
-    f'{execution.output[-500:]}',
-  )
-  seconds = execution.cpu_s or execution.exec_s
-  report.claim(
-    seconds <= check.MAX_STARTER_S,
-    f'the starter takes {seconds:.1f} s; at most {check.MAX_STARTER_S} s.',
-  )
+  program = check.starters_file(spec, handed_over(prepared, run), report)
   if program is None:
     return None
   found = {s: measured(prepared, run, program, s) for s in SPLITS}

@@ -21,14 +21,14 @@ from flax import nnx
 from jaxagent import models
 from jaxagent.checkpoint import CheckpointManager, Restored
 from jaxagent.devices import accelerator, presence, processes, sharding
-from jaxagent.errors import Interrupted, ProcessLost, UserError
+from jaxagent.errors import STOPPED, Interrupted, ProcessLost, UserError
 from jaxagent.learner import Learner, LearnerConfig, offload, weights
 from jaxagent.models import attention, hf, identity, lora
 
 _FAREWELL_S = 120.0  # in which a process that ends closes what it has open
 _FAILED_S = 20.0  # likewise, after an error; others may hang in a collective
 # Messages in place of a call: statuses that processes end with.
-_ENDED, _STOPPED = 0, 143
+_ENDED, _STOPPED = 0, STOPPED
 # Methods of the learner that run programs, or change what decides about them.
 _TOLD = (
   'start_sft',

@@ -98,7 +98,9 @@ def run(
         with context.stop.saving():
           multi_process.save(learner, checkpoints, step + 1, host_state)
         kept = step + 1
-      context.stop.saved = f'SFT step {kept} is saved'
+      context.stop.saved = (
+        f'SFT step {kept} is saved' if kept else 'no step of SFT is saved yet'
+      )
       if stopping:
         context.stop.check()
 

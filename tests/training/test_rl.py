@@ -1,5 +1,6 @@
 """A completion becomes a sample, with all that the learner reports of it."""
 
+import signal
 import types as stubs
 from collections import Counter
 
@@ -11,7 +12,7 @@ from jaxagent import types
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data import codec
 from jaxagent.envs.step_env import StepResult
-from jaxagent.errors import MachineryError, UserError
+from jaxagent.errors import Interrupted, MachineryError, UserError
 from jaxagent.interactions import RolloutState, rows
 from jaxagent.learner import figures
 from jaxagent.recipes.ml_agent import stepwise
@@ -200,6 +201,34 @@ def test_what_the_last_update_left_is_saved_and_what_may_be_the_best(
   monkeypatch.setattr(loop, '_update', lambda update: dict(metrics))
   loop.run(0)
   assert steps == saved
+
+
+@pytest.mark.parametrize('error', [None, MachineryError('the folder is gone')])
+def test_a_stopped_run_saves_its_update_unless_the_folder_is_lost(
+  error, tmp_path, monkeypatch
+):
+  config = common.base()
+  config.rl.checkpoint_every = 9
+  stop = StopFlag(within_s=None)
+  host = stubs.SimpleNamespace(config=config, work=tmp_path, stop=stop)
+  saved = []
+  loop = rl._Loop(
+    host,
+    None,
+    None,
+    None,
+    None,
+    stubs.SimpleNamespace(save=lambda *given: saved.append(given)),
+  )
+
+  def update(number):
+    stop.fail(error) if error else stop.ask(signal.SIGTERM)
+    return {'critic/score/mean': 0.5, 'duration/trained/mean': 1.0}
+
+  monkeypatch.setattr(loop, '_update', update)
+  with pytest.raises(Interrupted if error is None else MachineryError):
+    loop.run(0)
+  assert saved == ([(1, None)] if error is None else [])
 
 
 def test_another_recipes_checkpoint_is_refused(tmp_path):
