@@ -448,7 +448,7 @@ class TestPrivate:
       return check(handle, record)
 
     monkeypatch.setattr(backend, '_check', die_once)
-    backend._lose(0, backend._actors[0])
+    backend._lose(0, backend._actors[0], 'earlier')
     result = backend.run(job('again', 'print(5)'), 0, 20.0)
     assert result.outcome is Outcome.OK and result.output == '5\n'
     assert len(loaded) == 2 and not ray_private.started(loaded[0])
@@ -478,7 +478,7 @@ class TestPrivate:
   def test_a_lower_replacement_is_refused(self, backend, monkeypatch):
     monkeypatch.setitem(backend._options, 'disable', ['namespaces'])
     actor = backend._actors[1]
-    backend._lose(1, actor)
+    backend._lose(1, actor, 'earlier')
     result = backend.run(job('low', 'pass'), 1, 20.0)
     assert result.outcome is Outcome.INFRASTRUCTURE
     assert f'not {backend.tier}' in result.message, result.message
