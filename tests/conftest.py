@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-_COMPILED = pytest.StashKey[str]()
+_SHARED = pytest.StashKey[str]()
 MOST_RESIDENT_BYTES = 2 << 30
 
 
@@ -38,14 +38,15 @@ def pytest_configure(config):
   os.environ.setdefault('XLA_FLAGS', '--xla_backend_optimization_level=0')
   if hasattr(config, 'workerinput'):
     return  # one of several workers, which share the first process's folder
-  folder = config.stash[_COMPILED] = tempfile.mkdtemp(prefix='tests-xla-')
-  os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', folder)
+  folder = config.stash[_SHARED] = tempfile.mkdtemp(prefix='tests-shared-')
+  os.environ['JAXAGENT_TESTS_SHARED'] = folder  # also tests.runs.share_tasks
+  os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', f'{folder}/xla')
   os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
 
 
 def pytest_unconfigure(config):
-  if _COMPILED in config.stash:
-    shutil.rmtree(config.stash[_COMPILED], ignore_errors=True)
+  if _SHARED in config.stash:
+    shutil.rmtree(config.stash[_SHARED], ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -26,7 +26,7 @@ from jaxagent.recipes.results import read_traces
 from jaxagent.rollout import rollout_log
 from jaxagent.testing import process_tree, small_hf
 from tests.rollout.served import need_vllm
-from tests.runs import SMALL, environment
+from tests.runs import SMALL, environment, share_tasks
 
 ROOT = pathlib.Path(__file__).parents[2]
 UPDATES, BATCH = 3, 6
@@ -56,6 +56,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 def _start(work, *options) -> subprocess.Popen:
+  share_tasks(work)
   command = [sys.executable, '-m', 'jaxagent.main', *OPTIONS, *options]
   return subprocess.Popen(
     [*command, f'--work_dir={work}'],
@@ -149,7 +150,7 @@ def test_whole_trajectories_from_the_same_sft_policy(finished, tmp_path):
   """Episode-wise RL; and step-wise RL's directory is not mistaken for its own."""
   whole, _ = finished
   work = tmp_path / 'work'
-  _share(whole, work, 'tasks', 'collect', 'tokenizer', 'sft', 'eval')
+  _share(whole, work, 'collect', 'tokenizer', 'sft', 'eval')
   (work / 'eval' / 'rl.json').unlink()
   loop = '--config.recipe=episodewise'
   _finish(work, loop, '--config.episode.max_steps=3', '--config.rl.updates=2')
@@ -176,7 +177,7 @@ def test_expert_steps_as_a_file_teach_the_same(finished, tmp_path):
   written = [str(whole), str(file), '--keep_duplicates', tasks]
   assert conversations.main(written) == 0
   assert conversations.main([str(tmp_path), str(file), tasks]) == 2
-  _share(whole, work, 'tasks', 'collect', 'tokenizer')
+  _share(whole, work, 'collect', 'tokenizer')
   options = ('--config.stage=sft', "--config.eval.policies=('starter',)")
   _finish(work, *options, f'--config.sft.conversations={file}')
   logs = [read_records(w / 'logs/sft/metrics.jsonl') for w in (whole, work)]
@@ -297,7 +298,7 @@ def test_a_models_own_folder_is_trained_and_given_back(finished, tmp_path):
   source, work, back = (tmp_path / n for n in ('source', 'work', 'back'))
   critic = small_hf.make(tmp_path / 'critic', hidden_size=32)
   small_hf.make(source)
-  _share(finished[0], work, 'tasks', 'collect')
+  _share(finished[0], work, 'collect')
   out = _finish(
     work,
     f'--config.model.path={source}',
@@ -337,7 +338,7 @@ def test_a_run_with_vllm_and_its_server_killed(finished, tmp_path):
   need_vllm()
   whole, _ = finished
   work = tmp_path / 'work'
-  _share(whole, work, 'tasks', 'collect', 'tokenizer', 'sft')
+  _share(whole, work, 'collect', 'tokenizer', 'sft')
   process = _start(work, *VLLM)
   _wait_for(work / 'rl' / 'traces' / 'update_000000.jsonl', process)
   started = process_tree.below(process.pid)
@@ -366,7 +367,7 @@ def test_whole_trajectories_of_a_qwen3_through_vllm(finished, tmp_path):
   need_vllm()
   source, work = tmp_path / 'source', tmp_path / 'work'
   small_hf.make(source, model_type='qwen3', hidden_size=128, tied=False)
-  _share(finished[0], work, 'tasks', 'collect')
+  _share(finished[0], work, 'collect')
   _finish(
     work,
     '--config.recipe=episodewise',

@@ -23,7 +23,7 @@ from jaxagent.recipes.results import read_traces
 from jaxagent.stand_ins import moves
 from jaxagent.stand_ins.editor import ScriptedEditor
 from tests.recipes.endpoint import serving
-from tests.runs import SMALL, environment
+from tests.runs import SMALL, environment, share_tasks
 
 ROOT = pathlib.Path(__file__).parents[2]
 ROOM = {'expert': 512, 'editor': 2048}
@@ -96,6 +96,7 @@ def _made(message, end='stop'):
 
 
 def _run(work: pathlib.Path, answer, *options: str) -> list[dict]:
+  share_tasks(work)
   with serving(answer) as (url, asked):
     done = subprocess.run(
       [

@@ -52,7 +52,6 @@ KILLS = (
   ('stored', 1),
   ('committed', 1),
   ('execution', TASKS * SAMPLES + 2),
-  ('stored', 1),
   # It resumes from the second update, which counts, too.
   ('committed', UPDATES - 1),
 )

@@ -25,7 +25,7 @@ QUICK = (
 
 
 # The test command takes six; `--all` and `python -m jaxagent.tasks check` all.
-SLOW = ('leaf-classification', 'tgs-salt-identification-challenge')
+SLOW = ('aerial-cactus-identification', 'leaf-classification')
 
 
 def marked(names):
@@ -405,7 +405,7 @@ def test_table_of_the_catalogue_in_the_docs_is_what_the_folders_say(tasks_dir):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', NAMES)
+@every_task
 def test_scripts_score_the_same_on_a_cpu_without_wide_vectors(name, standins):
   if 'avx2' not in cpu_levels.machine_flags():
     pytest.skip('this CPU has no vector units to leave out')

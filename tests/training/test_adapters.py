@@ -308,6 +308,8 @@ def test_the_base_lies_in_the_precision_of_the_model(folder, tmp_path):
 def test_a_run_trains_adapters_on_a_full_sft_and_is_taken_up_again(tmp_path):
   options = (
     *runs.SMALL,
+    "--config.tasks.heldin=('wine',)",
+    "--config.tasks.heldout=('diabetes',)",
     '--config.model.lora.rank=4',
     "--config.model.lora.stages=('rl',)",
     '--config.rl.batch_size=8',

@@ -20,7 +20,7 @@ from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.models import hf, init_decoder
 from tests.learner.mesh_worker import MODEL
-from tests.runs import SMALL
+from tests.runs import SMALL, share_tasks
 from tests.training import multi_process_worker
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -96,6 +96,7 @@ def test_two_and_four_processes_compute_what_one_does(tmp_path):
 
 def test_a_whole_run_by_two_processes_stopped_and_resumed(tmp_path):
   work = tmp_path / 'work'
+  share_tasks(work)
   started = _start((*MAIN, f'--work_dir={work}'), 2)
   begun, end = work / 'rl/traces/update_000000.jsonl', time.monotonic() + 400
   while not begun.exists():

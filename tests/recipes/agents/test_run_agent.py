@@ -12,7 +12,7 @@ import pytest
 
 from jaxagent import audit, traces
 from tests.recipes.endpoint import serving
-from tests.runs import environment
+from tests.runs import environment, share_tasks
 
 ROOT = pathlib.Path(__file__).parents[3]
 RUN = (
@@ -47,6 +47,7 @@ def endpoint():
 
 
 def _run(work: pathlib.Path, *options: str, code: int = 0) -> str:
+  share_tasks(work)
   done = subprocess.run(
     [
       sys.executable,

@@ -24,7 +24,7 @@ from jaxagent.recipes.ideator.pool import Pool
 from tests.recipes.ideator.test_endpoints import state
 from tests.recipes.ideator.test_recipe import OPTIONS
 from tests.rollout.served import FOLDER, need_vllm
-from tests.runs import environment
+from tests.runs import environment, share_tasks
 
 ROOT = pathlib.Path(__file__).parents[3]
 PAGE = (ROOT / 'docs' / 'ideator.md').read_text()
@@ -119,6 +119,7 @@ def test_the_commands_of_the_page_train_export_serve_and_ask(tmp_path):
   few = ('--config.ideator.arms=()', "--config.eval.policies=('rl',)")
   # Enough of SFT that it answers in three items.
   long = ('--config.sft.epochs=80', '--config.rl.updates=1')
+  share_tasks(tmp_path / 'ideator-tiny')
   _run(
     train, tmp_path, *small, *few, *long, f'--work_dir={tmp_path}/ideator-tiny'
   )

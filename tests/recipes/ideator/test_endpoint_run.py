@@ -18,7 +18,7 @@ from jaxagent.envs.agents.implementer import Query, Turn, write_turn
 from jaxagent.recipes.ideator import pool as pools
 from jaxagent.recipes.ideator.parser import Idea, write_idea
 from tests.recipes.endpoint import serving
-from tests.runs import environment
+from tests.runs import environment, share_tasks
 
 ROOT = pathlib.Path(__file__).parents[3]
 STARTER = "exec(open('train.py').read())"
@@ -48,6 +48,7 @@ def answer(body, number) -> dict:
 
 
 def _start(url: str, work, *options: str) -> subprocess.Popen:
+  share_tasks(work)
   roles = [
     f'--config.{role}.{option}'
     for role in ('implementer', 'ideator')
