@@ -1,12 +1,9 @@
 """What the tests of several backends share: daemons, started for real."""
 
-import os
-import signal
-import tempfile
-
 import pytest
 
-from jaxagent.sandbox import image, ray_private
+from benchmarks import ray_nodes
+from jaxagent.sandbox import image
 from tests.sandbox import daemon
 
 
@@ -25,40 +22,7 @@ def docker_image(tmp_path_factory):
 def cluster():
   """A head without CPUs and two nodes of two, on the loopback."""
   import ray
-  from ray.cluster_utils import Cluster
 
   assert not ray.is_initialized()
-  with (
-    ray_private.loopback(),
-    tempfile.TemporaryDirectory(prefix='jar-', dir='/tmp') as folder,
-    ray_private.own_address_file(folder),
-  ):
-    health = {
-      f'health_check_{k}': v
-      for k, v in {
-        'initial_delay_ms': 1000,
-        'period_ms': 500,
-        'timeout_ms': 500,
-        'failure_threshold': 3,
-      }.items()
-    }
-    store = {'object_store_memory': ray_private.STORE_BYTES}
-    made = Cluster(
-      initialize_head=True,
-      head_node_args={
-        'num_cpus': 0,
-        'temp_dir': folder,
-        'include_dashboard': False,
-        '_system_config': health,
-        **store,
-      },
-    )
-    made.removable = [made.add_node(num_cpus=2, **store) for _ in range(2)]
-    try:
-      yield made
-    finally:
-      theirs = ray_private.processes_of(folder)
-      made.shutdown()
-      for pid, start in theirs.items():
-        if ray_private.started(pid) == start:
-          os.kill(pid, signal.SIGKILL)
+  with ray_nodes.two_nodes() as made:
+    yield made

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import ray_nodes as benchmark
 from jaxagent.sandbox import (
   SandboxPool,
   errors,
@@ -226,36 +227,15 @@ def test_anything_that_a_core_writes_is_read(text):
 @pytest.mark.alone
 @pytest.mark.timeout(300)
 def test_a_token_that_is_missing_is_named(tmp_path, monkeypatch):
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    port = free.getsockname()[1]
-  ray = [sys.executable, '-m', 'ray.scripts.scripts']
-  head = subprocess.Popen(
-    [
-      *ray, 'start', '--head', '--block', f'--port={port}', '--num-cpus=1',
-      '--include-dashboard=false', '--disable-usage-stats',
-      f'--temp-dir={tempfile.mkdtemp(dir="/tmp")}',
-    ],
-    env={**os.environ, 'RAY_AUTH_MODE': 'token', 'RAY_AUTH_TOKEN': 64 * 'a'},
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-  )  # fmt: skip
-  try:
-    end = time.monotonic() + 60
-    while socket.socket().connect_ex(('127.0.0.1', port)):
-      assert time.monotonic() < end and head.poll() is None
-      time.sleep(0.2)
+  with benchmark.head_with_token() as address:
     monkeypatch.setenv('HOME', str(tmp_path))
     for mode in ('', 'token'):
       monkeypatch.setenv('RAY_AUTH_MODE', mode)
-      made = ray_backend.RayBackend(1, address=f'127.0.0.1:{port}')
+      made = ray_backend.RayBackend(1, address=address)
       with contextlib.closing(made):
         with pytest.raises(errors.BackendError, match='RAY_AUTH_TOKEN') as said:
           made.start()
       assert 'Authentication token is missing' in str(said.value) or mode
-  finally:
-    head.terminate()
-    head.wait(60)
 
 
 def test_unknown_primitives_are_refused():
