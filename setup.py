@@ -27,6 +27,7 @@ setup(
       'py.typed',
     ]
   },
+  entry_points={'console_scripts': ['jaxagent = jaxagent.cli:main']},
   install_requires=[
     'jax>=0.10,<0.12',
     'flax>=0.12',
