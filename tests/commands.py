@@ -15,17 +15,19 @@ ROOT = pathlib.Path(__file__).parents[1]
 TOPS = ('benchmarks', 'configs', 'docs', 'jaxagent', 'launch_scripts', 'tests')
 # Programs of others, whose options are not looked at.
 OTHERS = {'pip', 'pytest', 'ruff', 'mypy', 'python3', 'venv'}
-_BLOCK = re.compile(r'```(?:bash|)\n(.*?)```', re.DOTALL)
+_BLOCK = re.compile(r'^```(\w*)\n(.*?)^```', re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r'`([^`]+)`')
 _COMMAND = re.compile(r'(bash|python|jaxagent|\.venv/bin/\w+) ')
 
 
 def commands(page: str) -> Iterator[str]:
   """Yields the shell commands of a page's blocks and of its inline code."""
-  for block in _BLOCK.findall(page):
+  for language, block in _BLOCK.findall(page):
+    if language not in ('', 'bash'):
+      continue
     for line in block.replace('\\\n', ' ').splitlines():
       yield from _parts(line)
-  for code in _INLINE.findall(re.sub(r'```.*?```', '', page, flags=re.DOTALL)):
+  for code in _INLINE.findall(_BLOCK.sub('', page)):
     text = ' '.join(code.split())
     if _COMMAND.match(text):
       yield from _parts(text)
@@ -33,7 +35,7 @@ def commands(page: str) -> Iterator[str]:
 
 def files(page: str) -> Iterator[str]:
   """Yields the names of files and folders of the checkout in a page's code."""
-  for code in _INLINE.findall(re.sub(r'```.*?```', '', page, flags=re.DOTALL)):
+  for code in _INLINE.findall(_BLOCK.sub('', page)):
     if re.fullmatch(rf'({"|".join(TOPS)})/[\w./-]*', code):
       yield code
   yield from re.findall(r'\]\(([^)#:]+)(?:#[^)]*)?\)', page)

@@ -1,0 +1,46 @@
+"""The example of README.md: the policy says how many neighbours vote."""
+
+from dataclasses import dataclass
+
+from jaxagent.config.base import base
+from jaxagent.recipes.one_turn import Carried, OneTurn, Problem
+from jaxagent.types import NoReward, Record
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored(Record):
+  KIND, DERIVED_FROM = 'scored', ('outcome', 'score_after')
+
+  def derive(self, switches=None):  # the reward: the score on held-back rows
+    failed = self.outcome.is_infrastructure
+    return NoReward.of(self.outcome) if failed else self.score_after or 0.0
+
+
+class Neighbours(OneTurn):
+  name, record_type = 'neighbours', Scored
+
+  def problems(self, tasks):
+    return {task: Problem(task, f'{task}, neighbours: ') for task in tasks}
+
+  def demonstrations(self):  # what SFT learns from, before RL
+    asked = self.problems(self.context.heldin).values()
+    return [(problem, digit) for problem in asked for digit in '123456789']
+
+  def carry_out(self, problem, response, job_id):
+    model = f'model = neighbors.KNeighborsClassifier({response})\nmodel.fit('
+    start = self.starts[problem.task].state  # a script that trains a model
+    code = start.files[start.script].replace('model.fit(', model)
+    code = f'from sklearn import neighbors\n{code}'
+    run = self.run_program(problem.task, code, job_id)  # in the sandbox
+    fields = self.fields_of(problem.task, run)
+    return Carried(Scored(response=response, **fields), run)
+
+
+def get_config(arg=''):
+  config = base(f'{__file__}:Neighbours')
+  config.work_dir = 'workdir/neighbours'
+  config.tasks.heldin = ('digits', 'wine')
+  config.tasks.heldout = ('breast-cancer',)
+  config.rl.estimator, config.rl.group_size = 'grpo', 8
+  config.rl.batch_size, config.rl.updates = 16, 16
+  return config.lock()
