@@ -39,6 +39,7 @@ setup(
     'scikit-learn>=1.5',
     'tokenizers>=0.22',
     'transformers>=4.56,<6',
+    'huggingface_hub>=0.34',
     'ml_collections>=1.0',
     'absl-py>=2.1',
     'tensorboardX>=2.6',

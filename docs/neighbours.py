@@ -9,11 +9,17 @@ from jaxagent.types import NoReward, Record
 
 @dataclass(frozen=True, kw_only=True)
 class Scored(Record):
-  KIND, DERIVED_FROM = 'scored', ('outcome', 'score_after')
+  KIND, DERIVED_FROM = 'scored', ('outcome', 'score_after', 'start', 'best')
+  start: float  # scores of the task's first script, and of the best known
+  best: float
 
-  def derive(self, switches=None):  # the reward: the score on held-back rows
-    failed = self.outcome.is_infrastructure
-    return NoReward.of(self.outcome) if failed else self.score_after or 0.0
+  def derive(self, switches=None):  # the reward
+    if self.outcome.is_infrastructure:  # not the policy's fault: tried again
+      return NoReward.of(self.outcome)
+    if self.score_after is None:  # it crashed, or wrote no submission
+      return -1.0
+    gain = (self.score_after - self.start) / (self.best - self.start)
+    return max(-1.0, gain)
 
 
 class Neighbours(OneTurn):
@@ -32,8 +38,10 @@ class Neighbours(OneTurn):
     code = start.files[start.script].replace('model.fit(', model)
     code = f'from sklearn import neighbors\n{code}'
     run = self.run_program(problem.task, code, job_id)  # in the sandbox
+    spec = self.context.spec(problem.task)
+    scale = {'start': spec.m_init, 'best': spec.m_best}
     fields = self.fields_of(problem.task, run)
-    return Carried(Scored(response=response, **fields), run)
+    return Carried(Scored(response=response, **scale, **fields), run)
 
 
 def get_config(arg=''):
@@ -41,6 +49,7 @@ def get_config(arg=''):
   config.work_dir = 'workdir/neighbours'
   config.tasks.heldin = ('digits', 'wine')
   config.tasks.heldout = ('breast-cancer',)
+  config.sft.epochs = 40
   config.rl.estimator, config.rl.group_size = 'grpo', 8
   config.rl.batch_size, config.rl.updates = 16, 16
   return config.lock()

@@ -133,6 +133,8 @@ def test_the_example_runs_a_script_of_the_task_with_the_model_of_the_response(
   class Run(example):
     def __init__(self):
       self.starts = {task: SimpleNamespace(state=state)}
+      scale = SimpleNamespace(m_init=0.5, m_best=1.0)
+      self.context = SimpleNamespace(spec=lambda task: scale)
 
     def run_program(self, task, code, job_id):
       ran.append(code)
@@ -143,16 +145,24 @@ def test_the_example_runs_a_script_of_the_task_with_the_model_of_the_response(
   carried = Run().carry_out(SimpleNamespace(task=task), '3', 'job')
   compile(ran[0], task, 'exec')
   assert 'model = neighbors.KNeighborsClassifier(3)\nmodel.fit(' in ran[0]
-  assert carried.record.derive() == 0.75
+  assert carried.record.derive() == 0.5
 
 
-def test_the_reward_of_the_example_is_none_for_the_machinery_and_0_for_a_crash(
-  example,
+@pytest.mark.parametrize(
+  'scale', [{'start': 0.8, 'best': 1.0}, {'start': 0.4, 'best': 0.2}]
+)
+def test_the_reward_of_the_example_is_of_either_direction_of_the_metric(
+  example, scale
 ):
-  kind = example.record_type
-  lost = kind(outcome=Outcome.INFRASTRUCTURE).derive()
-  assert isinstance(lost, NoReward)
-  assert kind(outcome=Outcome.SCRIPT_ERROR).derive() == 0.0
+  def reward(outcome, score=None):
+    kind = example.record_type
+    return kind(outcome=outcome, score_after=score, **scale).derive()
+
+  assert isinstance(reward(Outcome.INFRASTRUCTURE), NoReward)
+  assert reward(Outcome.SCRIPT_ERROR) == -1.0
+  middle = (scale['start'] + scale['best']) / 2
+  assert reward(Outcome.OK, scale['start']) == 0.0
+  assert reward(Outcome.OK, middle) == pytest.approx(0.5)
 
 
 def test_the_pages_that_are_compared_with_results_hold_the_first_page():
