@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks import first_page, machine, tables
 from jaxagent.config import recipe
-from jaxagent.types import NoReward, Outcome
 from tests.commands import ROOT
 
 README = (ROOT / 'README.md').read_text()
@@ -123,46 +122,19 @@ def test_the_config_of_the_example_names_its_recipe_and_its_tasks():
 
 
 @pytest.mark.parametrize('task', ['digits', 'wine', 'breast-cancer'])
-def test_the_example_runs_a_script_of_the_task_with_the_model_of_the_response(
+def test_the_example_makes_a_script_of_the_task_with_the_model_of_the_response(
   example, task
 ):
-  ran = []
   script = (ROOT / 'tasks' / task / 'env' / 'train.py').read_text()
   state = SimpleNamespace(files={'train.py': script}, script='train.py')
 
-  class Run(example):
+  class Started(example):
     def __init__(self):
       self.starts = {task: SimpleNamespace(state=state)}
-      scale = SimpleNamespace(m_init=0.5, m_best=1.0)
-      self.context = SimpleNamespace(spec=lambda task: scale)
 
-    def run_program(self, task, code, job_id):
-      ran.append(code)
-
-    def fields_of(self, task, run):
-      return {'task': task, 'outcome': Outcome.OK, 'score_after': 0.75}
-
-  carried = Run().carry_out(SimpleNamespace(task=task), '3', 'job')
-  compile(ran[0], task, 'exec')
-  assert 'model = neighbors.KNeighborsClassifier(3)\nmodel.fit(' in ran[0]
-  assert carried.record.derive() == 0.5
-
-
-@pytest.mark.parametrize(
-  'scale', [{'start': 0.8, 'best': 1.0}, {'start': 0.4, 'best': 0.2}]
-)
-def test_the_reward_of_the_example_is_of_either_direction_of_the_metric(
-  example, scale
-):
-  def reward(outcome, score=None):
-    kind = example.record_type
-    return kind(outcome=outcome, score_after=score, **scale).derive()
-
-  assert isinstance(reward(Outcome.INFRASTRUCTURE), NoReward)
-  assert reward(Outcome.SCRIPT_ERROR) == -1.0
-  middle = (scale['start'] + scale['best']) / 2
-  assert reward(Outcome.OK, scale['start']) == 0.0
-  assert reward(Outcome.OK, middle) == pytest.approx(0.5)
+  code = Started().program(SimpleNamespace(task=task), '3')
+  compile(code, task, 'exec')
+  assert 'model = neighbors.KNeighborsClassifier(3)\nmodel.fit(' in code
 
 
 def test_the_pages_that_are_compared_with_results_hold_the_first_page():
