@@ -27,6 +27,7 @@ setup(
       'py.typed',
     ]
   },
+  entry_points={'console_scripts': ['jaxagent = jaxagent.cli:main']},
   install_requires=[
     'jax>=0.10,<0.12',
     'flax>=0.12',
@@ -38,7 +39,7 @@ setup(
     'scikit-learn>=1.5',
     'tokenizers>=0.22',
     'transformers>=4.56,<6',
-    'safetensors>=0.5',
+    'huggingface_hub>=0.34',
     'ml_collections>=1.0',
     'absl-py>=2.1',
     'tensorboardX>=2.6',
@@ -63,6 +64,7 @@ setup(
       'pytest-timeout>=2.3',
       'pytest-xdist>=3.7',
       'hypothesis>=6.100',
+      'safetensors>=0.5',  # its reader, to compare files with
       'ruff>=0.17,<0.18',  # its formatter changes between minor versions
       'matplotlib>=3.9',
       'kubeflow-trainer-api>=2.1',  # types of the JobSet API

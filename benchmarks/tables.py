@@ -22,6 +22,7 @@ from benchmarks import (
   duration_ablation,
   duration_bias,
   engines,
+  first_page,
   ideator_claims,
   intervals,
   learner_step,
@@ -48,8 +49,13 @@ PAGES = (
 BLOCK = re.compile(
   r'(<!-- table: ([\w ]+) -->\n).*?(<!-- end of table -->)', re.DOTALL
 )
-# By name: the benchmark whose result is read, and what makes a table of it.
-TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+# By name: the benchmarks whose results are read, and what makes a table of them.
+TABLES: dict[str, tuple[str, Callable[..., str]]] = {
+  'first page': (
+    'quickstart async_core decode learner_step kill_resume',
+    first_page.bullets,
+  ),
+  'seeds': ('quickstart', first_page.seeds_table),
   'throughput': ('async_core', async_core.targets_table),
   'bounds': ('async_core', async_core.bounds_table),
   'who enters': ('duration_bias', duration_bias.shares_table),
@@ -82,12 +88,15 @@ def fill(text: str) -> str:
   """
 
   def replace(match: re.Match) -> str:
-    benchmark, make = TABLES[match[2]]
-    path = machine.RESULTS / f'{benchmark}.json'
-    table = make(json.loads(path.read_text()))
+    benchmarks, make = TABLES[match[2]]
+    table = make(*map(_result, benchmarks.split()))
     return f'{match[1]}{table.strip()}\n{match[3]}'
 
   return BLOCK.sub(replace, text)
+
+
+def _result(benchmark: str) -> dict[str, Any]:
+  return json.loads((machine.RESULTS / f'{benchmark}.json').read_text())
 
 
 def main() -> None:

@@ -57,6 +57,7 @@ DEVICE = {
   'checkpoint',
 }
 ABOVE = {
+  'cli',
   'compiled',
   'config',
   'conversations',

@@ -6,7 +6,9 @@ export --model DIR --out HF_DIR            back to a sharded HF folder; DIR
        policy, else its SFT policy, or that of --stage; best: the RL policy with
        the best validation, which rl.keep_best keeps). Adapters are merged; with
        --adapter a PEFT folder is written, and in its folder base the model that
-       they belong to, where that is not the folder of model.path
+       they belong to, where that is not the folder of model.path. README.md in it
+       is the model card. --push OWNER/NAME uploads the folder to the Hugging Face
+       hub, into a private repository unless --public
 score  --model HF_DIR --tokens F.npy --out G.npy
        log-prob of each token given its prefix, [B, T] -> [B, T-1]
 """
@@ -29,7 +31,7 @@ from flax import nnx
 from jaxagent.checkpoint import CheckpointError, CheckpointManager, Restored
 from jaxagent.devices import sharding
 from jaxagent.files import disk, model_files, readings
-from jaxagent.models import hf, identity, lora
+from jaxagent.models import card, hf, identity, lora, push
 from jaxagent.models.config import DTYPES, ModelConfig
 from jaxagent.models.decoder import abstract_decoder
 from jaxagent.models.logprobs import token_logprobs
@@ -72,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
       command.add_argument('--max_shard_mb', type=int, default=4096)
       command.add_argument('--stage', choices=(*STAGES, BEST), default=None)
       command.add_argument('--adapter', action='store_true')
+      command.add_argument('--push', metavar='OWNER/NAME')
+      command.add_argument('--public', action='store_true')
     if name == 'score':
       command.add_argument('--tokens', required=True, type=disk.user_path)
       command.add_argument('--temperature', type=float, default=1.0)
@@ -103,12 +107,17 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
+  if args.public and not args.push:
+    raise ValueError('--public is of --push OWNER/NAME; give both or neither.')
+  if args.push:
+    push.check(args.push)
   if args.adapter and args.dtype:
     raise ValueError(
       f'--dtype={args.dtype} is of merged weights: with --adapter, adapters are '
       'float32 and their base is what they were trained on; leave out one of the two.'
     )
-  if (args.model / 'model' / hf.RUN_FILE).is_file():
+  trained = (args.model / 'model' / hf.RUN_FILE).is_file()
+  if trained:
     config, params, origin = _trained(args.model, args.stage)
     tokenizer, temperature = args.model / 'tokenizer', _temperature(args.model)
     texts = readings.texts_of_run(args.model)
@@ -131,10 +140,18 @@ def _export(args: argparse.Namespace) -> None:
   )
   if args.adapter:
     _export_adapter(args, config, params, save)
-    print(f'adapters of rank {config.lora_rank} from {origin} to {args.out}')
-    return
-  save(args.out, config, params)
-  print(f'{config.num_params():,} weights from {origin} to {args.out}')
+    what = f'adapters of rank {config.lora_rank}'
+  else:
+    save(args.out, config, params)
+    what = f'{config.num_params():,} weights'
+  if trained:
+    text = card.of_run(args.model, config, origin, adapters=args.adapter)
+  else:
+    text = card.of_import(config)
+  card.write(args.out, text)
+  print(f'{what} from {origin} to {args.out}')
+  if args.push:
+    print(push.push(args.out, args.push, public=args.public))
 
 
 def _export_adapter(

@@ -14,6 +14,7 @@ from jaxagent.records.codec import (
   register,
   to_json,
 )
+from jaxagent.records.gain import GainRecord
 from jaxagent.records.places import load_noted, note
 from jaxagent.records.rewarded import reward_of
 from jaxagent.records.solution import SolutionRecord
@@ -31,6 +32,7 @@ __all__ = [
   'Collected',
   'DamagedRecord',
   'Evaluated',
+  'GainRecord',
   'SearchStep',
   'SolutionRecord',
   'StepRecord',

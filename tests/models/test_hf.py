@@ -175,6 +175,7 @@ def test_cli_import_export_score(saved, tmp_path, capsys):
   assert (tmp_path / 'b/model.safetensors').read_bytes() == (
     folder / 'model.safetensors'
   ).read_bytes()
+  assert 'not trained by it' in (tmp_path / 'b' / 'README.md').read_text()
   rows = np.random.default_rng(0).integers(0, 101, (3, 6))
   np.save(tmp_path / 't.npy', rows)
   command = ['score', '--model', str(folder), '--tokens']
@@ -292,6 +293,8 @@ def ran(tmp_path_factory):
 def test_an_exported_run_has_its_ids_in_transformers(ran, tmp_path):
   transformers = pytest.importorskip('transformers')
   assert cli.main(['export', f'--model={ran}', f'--out={tmp_path / "o"}']) == 0
+  card = (tmp_path / 'o' / 'README.md').read_text()
+  assert '`rl/checkpoints/step_00000001`' in card
   theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / 'o')
   own = bpe.load(ran / 'tokenizer')
   texts = [*readings.PROBES, *readings.texts_of_run(ran)]
@@ -342,3 +345,41 @@ def test_export_of_another_model_than_the_checkpoint(tmp_path, capsys):
   said = capsys.readouterr().err
   assert 'another model' in said and said.count('\n') == 1
   assert not (tmp_path / 'o').exists()
+
+
+@pytest.mark.parametrize(
+  'options, said',
+  [
+    (['--push=me/policy'], 'set HF_TOKEN'),
+    (['--public'], '--public is of --push OWNER/NAME'),
+  ],
+)
+def test_an_export_that_cannot_be_pushed_writes_nothing(
+  ran, tmp_path, capsys, monkeypatch, options, said
+):
+  monkeypatch.setattr('huggingface_hub.get_token', lambda: None)
+  monkeypatch.setattr('huggingface_hub.constants.HF_HUB_OFFLINE', False)
+  export = ['export', f'--model={ran}', f'--out={tmp_path / "o"}', *options]
+  assert cli.main(export) == 2
+  assert said in capsys.readouterr().err and not (tmp_path / 'o').exists()
+
+
+def test_an_export_is_pushed_when_it_is_whole(
+  ran, tmp_path, capsys, monkeypatch
+):
+  pushed = []
+
+  def push(folder, repository, *, public):
+    pushed.append(
+      (sorted(f.name for f in folder.iterdir()), repository, public)
+    )
+    return 'https://hub/me/policy'
+
+  monkeypatch.setattr(cli.push, 'check', lambda name: None)
+  monkeypatch.setattr(cli.push, 'push', push)
+  export = ['export', f'--model={ran}', f'--out={tmp_path / "o"}']
+  assert cli.main([*export, '--push=me/policy']) == 0
+  ((files, *rest),) = pushed
+  assert {'README.md', 'config.json', 'model.safetensors'} <= {*files}
+  assert rest == ['me/policy', False]
+  assert capsys.readouterr().out.endswith('https://hub/me/policy\n')

@@ -23,7 +23,13 @@ from jaxagent.types import Outcome, Record
 from tests import made
 from tests.records import strategies
 
-KINDS = (records.StepRecord, records.SolutionRecord, IdeaRecord, ArmRecord)
+KINDS = (
+  records.StepRecord,
+  records.SolutionRecord,
+  records.GainRecord,
+  IdeaRecord,
+  ArmRecord,
+)
 any_record = st.one_of([strategies.records(kind) for kind in KINDS])
 
 

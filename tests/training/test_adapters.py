@@ -123,6 +123,8 @@ def test_an_export_has_the_policy_merged(run, tmp_path):
 def test_an_exported_adapter_goes_on_where_it_was(run, folder, tmp_path):
   host, learner = run
   assert _export(host, tmp_path / 'out', '--adapter') == 0
+  card = (tmp_path / 'out' / 'README.md').read_text()
+  assert 'library_name: peft' in card and 'Adapters of rank 2' in card
   record = json.loads((tmp_path / 'out' / 'adapter_config.json').read_text())
   assert record['base_model_name_or_path'] == str(folder)
   assert not (tmp_path / 'out' / 'base').exists()
