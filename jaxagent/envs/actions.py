@@ -162,7 +162,7 @@ class Actions:
 
   def list_files(self, scene: Scene, dir_path: str) -> Effect:
     names = workspace.listing(scene.files, scene.mounts, dir_path)
-    return Effect('\n'.join(names))
+    return Effect('\n'.join(workspace.briefly(names)))
 
   def read_file(self, scene: Scene, file_name: str) -> Effect:
     return Effect(self.read(scene, file_name))

@@ -11,7 +11,7 @@ import io
 import os
 import pathlib
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from jaxagent import types
@@ -19,6 +19,7 @@ from jaxagent.envs import parser
 
 MAX_NAME_BYTES = 200  # a file system takes 255 for one part of a path
 MAX_FILES = 64
+MOST_LISTED = 20  # names of a kind in a folder, one by one
 MAX_FILE_BYTES = 256 * 1024
 MAX_TEXT_BYTES = 2 * 1024 * 1024  # of all files; undo copies give way
 MAX_BINARY_BYTES = 16 * 1024 * 1024  # of a data file that is copied as it is
@@ -302,11 +303,10 @@ def listing(files: Files, mounts: Mounts, name: str) -> list[str]:
   """Sorted names in a folder of the workspace or the data; folders end in /."""
   path = checked(name or '.')
   real = _mounted(mounts, path)
-  given = (
-    {p.name + '/' * p.is_dir() for p in real.iterdir()}
-    if real is not None and real.is_dir()
-    else set()
-  )
+  given = set()
+  if real is not None and real.is_dir():
+    with os.scandir(real) as found:
+      given = {one.name + '/' * one.is_dir() for one in found}
   prefix = '' if path == '.' else path + '/'
   items = given | {
     rest.split('/')[0] + '/' * ('/' in rest)
@@ -319,6 +319,23 @@ def listing(files: Files, mounts: Mounts, name: str) -> list[str]:
   if not items:
     raise ActionFailed(f'there is no folder {name!r}.', 'missing', name)
   return sorted(items)
+
+
+def briefly(names: Sequence[str]) -> list[str]:
+  """Names of a `listing`; of many of a kind, as of images, two and their number."""
+  kinds: dict[str, list[str]] = {}
+  for name in names:
+    suffix = pathlib.PurePosixPath(name).suffix
+    kinds.setdefault('*/' if name.endswith('/') else f'*{suffix}', []).append(
+      name
+    )
+  shown = []
+  for kind, found in kinds.items():
+    many = len(found) > MOST_LISTED
+    shown += found[:2] if many else found
+    if many:
+      shown.append(f'{kind} ({len(found)} in all)')
+  return shown
 
 
 def writable(files: Files, spec: types.TaskSpec, name: str) -> str:

@@ -6,9 +6,8 @@ import math
 
 from jaxagent import types
 
-FAILURE = (
-  -1.0
-)  # of a program without a score; also the lowest reward of one with
+# Of a program without a score; also the lowest reward of one that has one.
+FAILURE = -1.0
 
 
 def gain_reward(

@@ -68,6 +68,24 @@ def test_undo_copies_are_few_and_not_listed(tmp_path):
   assert 'backup' not in listed
 
 
+def test_many_files_of_a_kind_are_listed_by_their_number(tmp_path):
+  env = environment(tmp_path)
+  data = env.prepared['t'].public_dir
+  there = len(list(data.iterdir()))
+  for number in range(workspace.MOST_LISTED + 1):
+    (data / f'{number:03}.png').touch()
+    (data / f'patient_{number:03}').mkdir()
+  state = env.initial_state('t')
+  names = env.step(state, say('List Files', dir_path='data')).observation
+  lines = names.splitlines()
+  assert len(lines) == there + 6
+  assert lines[:3] == ['000.png', '001.png', '*.png (21 in all)']
+  assert lines[3:6] == ['patient_000/', 'patient_001/', '*/ (21 in all)']
+  (data / '020.png').unlink()
+  names = env.step(state, say('List Files', dir_path='data')).observation
+  assert '019.png' in names and '*.png' not in names
+
+
 def test_editing_a_file_that_is_not_there_begins_it(tmp_path):
   env = environment(tmp_path, after_edit='nothing')
   env.editor.edit = lambda script, instruction: START if not script else '?'
