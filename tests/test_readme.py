@@ -13,7 +13,7 @@ from jaxagent.config import recipe
 from tests.commands import ROOT
 
 README = (ROOT / 'README.md').read_text()
-EXAMPLE = ROOT / 'docs' / 'neighbours.py'
+EXAMPLE = ROOT / 'docs' / 'forest.py'
 FLOW = runpy.run_path(str(ROOT / 'docs' / 'flow.py'))
 NAMES = tables.TABLES['first page'][0].split()
 
@@ -111,12 +111,12 @@ def test_the_example_of_the_page_is_the_file():
 
 @pytest.fixture(scope='module')
 def example():
-  return recipe.load(f'{EXAMPLE}:Neighbours')
+  return recipe.load(f'{EXAMPLE}:Forest')
 
 
 def test_the_config_of_the_example_names_its_recipe_and_its_tasks():
   config = runpy.run_path(str(EXAMPLE))['get_config']()
-  assert config.recipe == f'{EXAMPLE}:Neighbours'
+  assert config.recipe == f'{EXAMPLE}:Forest'
   for task in (*config.tasks.heldin, *config.tasks.heldout):
     assert (ROOT / 'tasks' / task).is_dir()
 
@@ -134,7 +134,7 @@ def test_the_example_makes_a_script_of_the_task_with_the_model_of_the_response(
 
   code = Started().program(SimpleNamespace(task=task), '3')
   compile(code, task, 'exec')
-  assert 'model = neighbors.KNeighborsClassifier(3)\nmodel.fit(' in code
+  assert 'RandomForestClassifier(max_depth=3)\nmodel.fit(' in code
 
 
 def test_the_pages_that_are_compared_with_results_hold_the_first_page():
