@@ -138,12 +138,18 @@ def lost_node(work: pathlib.Path, updates: int) -> dict[str, Any]:
     process = kill_resume.start(work, options(cluster.address, updates))
     traces = work / 'rl' / 'traces'
     killed_after = None
-    while process.poll() is None:
-      made = len(list(traces.glob('update_*.jsonl'))) if traces.exists() else 0
-      if killed_after is None and made >= updates // 2:
-        killed_after = len(_executions(work))
-        cluster.remove_node(cluster.removable[0], allow_graceful=False)
-      time.sleep(0.05)
+    try:
+      while process.poll() is None:
+        made = (
+          len(list(traces.glob('update_*.jsonl'))) if traces.exists() else 0
+        )
+        if killed_after is None and made >= updates // 2:
+          killed_after = len(_executions(work))
+          cluster.remove_node(cluster.removable[0], allow_graceful=False)
+        time.sleep(0.05)
+    finally:
+      process.kill()
+      process.wait()
   log = work.with_suffix('.log').read_text(errors='replace')
   result: dict[str, Any] = {
     'code': process.returncode,
@@ -183,6 +189,8 @@ def missing_token(work: pathlib.Path) -> dict[str, Any]:
     process = kill_resume.start(work, options(address, 1))
     try:
       process.wait(REFUSED_S)
+    except subprocess.TimeoutExpired:
+      pass  # `faults` finds no status of a refusal
     finally:
       process.kill()
       process.wait()
@@ -232,7 +240,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   parser.add_argument('--json', action='store_true', help='save the result')
   args = parser.parse_args(argv)
   base = pathlib.Path(args.work_dir).resolve()
-  shutil.rmtree(base, ignore_errors=True)
+  for own in ('lost_node', 'missing_token'):
+    shutil.rmtree(base / own, ignore_errors=True)
+    (base / own).with_suffix('.log').unlink(missing_ok=True)
   # As many samples as executions are asked for, half of which run, and what collecting
   # and evaluating add.
   updates = max(2, math.ceil(args.executions / BATCH))

@@ -48,6 +48,11 @@ OWN = {
     'h',
   ),
 }
+# Of these, options that take a value. The experiment's own know theirs.
+VALUED = {'config', 'work_dir', 'target', 'device', 'device_gb', 'mfu'}
+# Verbs that may import a recipe from the working directory, by its name. For the others
+# what lies there, such as the folder of a script, is not looked into by Python.
+IMPORTING = ('audit', 'why')
 _USAGE = """\
 usage: jaxagent VERB ...     ('jaxagent VERB --help' says more; --version)
 """
@@ -109,6 +114,8 @@ def find_config(text: str) -> str:
   neither has it.
   """
   name, colon, variant = text.partition(':')
+  if os.path.isfile(f'{name}.py') and os.sep in name:
+    return f'{name}.py{colon}{variant}'
   if name.endswith('.py') or os.sep in name:
     return text
   for folder in _config_folders():
@@ -136,7 +143,7 @@ def _experiment(verb: str, rest: Sequence[str]) -> list[str]:
     found = _found()
     have = f': {", ".join(found)}, or FILE.py[:VARIANT]' if found else ''
     raise Refused(
-      f'jaxagent {verb} takes a config first{have}; such as jaxagent {verb} '
+      f'jaxagent {verb} takes a config before its options{have}; such as jaxagent {verb} '
       'configs/stepwise_ppo.py --rl.updates 8.'
     )
   return list(_long(verb, rest))
@@ -159,6 +166,12 @@ def _long(verb: str, arguments: Sequence[str]) -> Iterator[str]:
       if _is_value(arguments[position]):
         given, value = '=', arguments[position]
         position += 1
+    if name in VALUED and not given:
+      raise Refused(
+        f'--{name} needs a value: --{name} VALUE or --{name}=VALUE.'
+      )
+    if name == 'config':
+      value = find_config(value)
     yield f'--{name}{given}{value}'
 
 
@@ -212,7 +225,9 @@ def _names(folder: str) -> list[str]:
 
 
 def _found() -> list[str]:
-  return next((n for n in map(_names, _config_folders()) if n), [])
+  return sorted(
+    {name for folder in _config_folders() for name in _names(folder)}
+  )
 
 
 def _nearest(word: str, choices: Iterable[str]) -> str:
@@ -242,8 +257,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(help_text(), end='', file=sys.stderr)
     return 2
   if text := _answer(argv):
-    print(text, end='')
-    return 0
+    return _print(text)
   try:
     made = command(argv)
   except Refused as error:
@@ -251,9 +265,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 2
   if argv[0] in OWN:
     print(f'running: {shlex.join(["python", *made])}', file=sys.stderr)
-  sys.stdout.flush()
-  sys.stderr.flush()
-  os.execv(sys.executable, [sys.executable, *made])
+  for stream in (sys.stdout, sys.stderr):
+    if stream is not None:  # closed by who started it
+      stream.flush()
+  flags = [] if argv[0] in IMPORTING else ['-P']
+  os.execv(sys.executable, [sys.executable, *flags, *made])
+
+
+def _print(text: str) -> int:
+  """Prints; returns 1 where nobody reads or nothing can be written."""
+  try:
+    print(text, end='', flush=True)
+  except OSError:
+    # What is still buffered would fail again when the interpreter ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 1
+  return 0
 
 
 if __name__ == '__main__':

@@ -35,9 +35,11 @@ def _programs() -> set[str]:
   return found | {p.parent.name for p in PACKAGE.glob('*/__main__.py')}
 
 
-def _run(*argv: str, cwd: pathlib.Path = ROOT) -> subprocess.CompletedProcess:
+def _run(
+  *argv: str, cwd: pathlib.Path = ROOT, flags: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess:
   return subprocess.run(
-    [sys.executable, '-m', *argv],
+    [sys.executable, *flags, '-m', *argv],
     cwd=cwd,
     capture_output=True,
     text=True,
@@ -175,8 +177,8 @@ def test_the_long_form_that_is_printed_is_what_runs(monkeypatch, capsys):
   monkeypatch.setattr(os, 'execv', lambda program, argv: ran.extend(argv))
   cli.main(['train', CONFIG, '--work_dir', "a b'c", '--rollout.stop', "('#',)"])
   said = capsys.readouterr().err.removeprefix('running: ')
-  assert shlex.split(said)[1:] == ran[1:]
-  assert ran[3:] == [
+  assert shlex.split(said)[1:] == ran[2:]
+  assert ran[4:] == [
     *(f'--config={CONFIG}', "--work_dir=a b'c", "--config.rollout.stop=('#',)"),
   ]
 
@@ -198,8 +200,51 @@ def test_an_unknown_config_is_refused_with_the_choices_and_the_nearest():
     cli.Refused, match='choose from .*nearest is stepwise_ppo'
   ):
     cli.command(['train', 'stepwise_po'])
-  with pytest.raises(cli.Refused, match='takes a config first: evaluate'):
+  with pytest.raises(
+    cli.Refused, match='a config before its options: evaluate'
+  ):
     cli.command(['train', '--rl.updates', '8'])
+
+
+@pytest.mark.parametrize('flag', ['--work_dir', '--config'])
+@pytest.mark.parametrize('rest', [(), ('--rl.updates=8',)])
+def test_a_flag_without_its_value_takes_no_other_flag_for_it(flag, rest):
+  with pytest.raises(cli.Refused, match=f'^{flag} needs a value'):
+    cli.command(['train', CONFIG, flag, *rest])
+
+
+def test_a_config_is_found_wherever_it_is_named(monkeypatch):
+  monkeypatch.chdir(ROOT)
+  for words in (
+    ['configs/stepwise_ppo'],
+    ['--config', 'stepwise_ppo'],
+  ):
+    assert cli.command(['train', *words])[2:] == [f'--config={CONFIG}']
+
+
+def test_what_lies_beside_a_script_is_not_imported(tmp_path):
+  (tmp_path / 'json.py').write_text('raise SystemExit("read")')
+  done = _run('jaxagent.cli', 'metrics', cwd=tmp_path, flags=('-P',))
+  assert done.returncode == 0 and 'actor/' in done.stdout
+
+
+@pytest.mark.parametrize('stdout', ['>&-', '>/dev/full'])
+@pytest.mark.parametrize('verb, status', [('--help', {0, 1}), ('tasks', {2})])
+def test_a_closed_or_full_output_ends_without_a_traceback(stdout, verb, status):
+  done = subprocess.run(
+    [
+      'bash',
+      '-c',
+      f'exec "$0" -m jaxagent.cli {verb} {stdout}',
+      sys.executable,
+    ],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    timeout=60,
+  )
+  assert done.returncode in status, done.stderr
+  assert 'Traceback' not in done.stderr
 
 
 def test_an_installed_wheel_says_that_it_has_no_configs(monkeypatch):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import abc
 
-from jaxagent.recipes.one_turn import Carried, OneTurn, Problem
+from jaxagent.envs import parser
+from jaxagent.errors import UserError
+from jaxagent.recipes.one_turn import Carried, OneTurn, Problem, own_code
 from jaxagent.records import GainRecord
 from jaxagent.types import Outcome
 
@@ -26,7 +28,7 @@ class OneProgram(OneTurn):
     """Returns the program that a response stands for; None where it stands for none.
 
     It runs in the sandbox, and writes the submission that the task asks for. Any text
-    may come as a response.
+    may come as a response; an exception is an error of the recipe and ends the run.
     """
 
   def starter(self, task: str) -> str:
@@ -39,15 +41,22 @@ class OneProgram(OneTurn):
     spec = self.context.spec(problem.task)
     kind = self.record_type
     assert issubclass(kind, GainRecord), f'{kind} is no GainRecord'
-    code = self.program(problem, response)
-    if code is None:
+    with own_code(self, 'program', (Exception,)) as where:
+      code = self.program(problem, response)
+    if not isinstance(code, str | None):
+      raise UserError(
+        f'{where} returned {code!r:.80}; it must return the text of a program, or None.'
+      )
+    if code is None or not parser.is_text(code):
       return Carried(
         kind(
           task=problem.task,
           outcome=Outcome.INVALID_FORMAT,
           valid_action=False,
           response=response,
-          observation='the response stands for no program',
+          observation='the response stands for no program'
+          if code is None
+          else 'the program holds a NUL or a lone surrogate',
           start=spec.m_init,
           best=spec.m_best,
         )

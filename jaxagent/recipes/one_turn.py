@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -306,7 +307,7 @@ class OneTurnWorkflow:
   def trained(self, samples: Sequence[types.Sample]) -> Mapping[str, float]:
     turns = (turn for sample in samples for turn in sample.steps())
     records = [turn.record for turn in turns if turn.record is not None]
-    with _own_code(self._recipe, 'metrics') as where:
+    with own_code(self._recipe, 'metrics') as where:
       found = {k: float(v) for k, v in self._recipe.metrics(records).items()}
     try:
       metrics.check_names(found)
@@ -319,16 +320,23 @@ class OneTurnWorkflow:
 
 
 @contextlib.contextmanager
-def _own_code(recipe: OneTurn, method: str) -> Iterator[str]:
+def own_code(
+  recipe: OneTurn,
+  method: str,
+  kinds: tuple[type[Exception], ...] = _OWN_ERRORS,
+) -> Iterator[str]:
   """Calls a method of a recipe; yields its place, for messages.
 
-  Raises UserError, naming class, file and line, where its code is wrong.
+  Raises UserError, naming class, file and line, where its code is wrong: where one of
+  `kinds` is raised in it, or in what it calls.
   """
   where = f'recipe {recipe.name!r}: {modules.place_of(type(recipe))}.{method}'
   try:
     yield where
-  except _OWN_ERRORS as error:
-    line = traceback.extract_tb(error.__traceback__)[-1]
+  except kinds as error:
+    file = getattr(sys.modules.get(type(recipe).__module__), '__file__', None)
+    lines = traceback.extract_tb(error.__traceback__)
+    line = next((l for l in reversed(lines) if l.filename == file), lines[-1])
     raise UserError(
       f'{where} raised {type(error).__name__}: {error} ({line.filename}, line '
       f'{line.lineno}). Fix it and rerun the same command; it resumes.'
@@ -343,7 +351,7 @@ def _carried_out(
   Raises UserError, naming class and file, where `carry_out` has an error of its own, or
   does not return what it must.
   """
-  with _own_code(recipe, 'carry_out') as where:
+  with own_code(recipe, 'carry_out') as where:
     carried = recipe.carry_out(problem, response, job_id)
   wanted = recipe.record_type or types.Record
   record = getattr(carried, 'record', None)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jaxagent.errors import UserError
 from jaxagent.recipes.one_program import OneProgram, Problem
 from jaxagent.records import GainRecord
 from jaxagent.rewards.gain import gain_reward
@@ -97,7 +100,9 @@ def test_the_gain_is_a_share_of_the_way_for_either_direction(
     (Outcome.OK, 0.9, None, NoReward.NO_SCALE),
     (Outcome.OK, 0.9, 1.0, NoReward.NO_SCALE),
     (Outcome.OK, 0.9, math.inf, NoReward.NO_SCALE),
-    (Outcome.TIMEOUT, None, None, -1.0),
+    (Outcome.TIMEOUT, None, None, NoReward.NO_SCALE),
+    (Outcome.TIMEOUT, None, 1.0, NoReward.NO_SCALE),
+    (Outcome.TIMEOUT, None, 0.5, -1.0),
     (Outcome.SCRIPT_ERROR, 0.9, 0.5, -1.0),
     (Outcome.OK, math.nan, 0.5, -1.0),
   ],
@@ -116,3 +121,44 @@ _NUMBERS = st.none() | st.floats()
 def test_a_gain_is_none_or_between_minus_1_and_1(outcome, score, start, best):
   found = gain_reward(outcome, score=score, start=start, best=best)
   assert found is None or -1.0 <= found <= 1.0
+
+
+@pytest.mark.parametrize(
+  'fails',
+  [
+    lambda response: re.compile('('),
+    lambda response: json.loads(response)['code'],
+    lambda response: open('x' * 5000),
+    lambda response: next(iter(())),
+  ],
+)
+def test_what_program_raises_is_the_recipes_and_names_its_line(fails):
+  class Wrong(Spelled):
+    def program(self, problem, response):
+      return fails(response)
+
+  with pytest.raises(UserError, match=r'Wrong in .*\.program raised') as found:
+    Wrong().carry_out(PROBLEM, 'nope', 'job')
+  line = re.search(r'\(([^()]*), line (\d+)\)\. Fix', str(found.value))
+  assert line and line[1] == __file__
+
+
+@pytest.mark.parametrize('code', [7, b'print()', ['print()']])
+def test_what_is_no_text_of_a_program_is_the_recipes_error(code):
+  class Wrong(Spelled):
+    def program(self, problem, response):
+      return code
+
+  with pytest.raises(UserError, match='must return the text of a program'):
+    Wrong().carry_out(PROBLEM, 'abc', 'job')
+
+
+@pytest.mark.parametrize('code', ['print("\ud800")', 'print()\0'])
+def test_a_program_that_no_file_can_hold_is_a_failure_and_not_run(code):
+  class Odd(Spelled):
+    def program(self, problem, response):
+      return code
+
+  recipe = Odd()
+  carried = recipe.carry_out(PROBLEM, 'abc', 'job')
+  assert not recipe.ran and carried.record.derive() == -1.0
