@@ -181,8 +181,8 @@ def cluster(request):
     )
     yield made
     if request.session.testsfailed:
-      log = (folder / 'log' / 'slurmctld.log').read_text()
-      print(''.join(log.splitlines(keepends=True)[-200:]))
+      for path in *folder.glob('*.log'), folder / 'log' / 'slurmctld.log':
+        print(path, *_lines(path)[-200:], sep='\n')
   finally:
     subprocess.run(['bash', _NODES, 'down', folder], timeout=120, check=False)
     shutil.rmtree(folder, ignore_errors=True)
