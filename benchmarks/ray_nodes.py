@@ -3,12 +3,12 @@
   python -m benchmarks.ray_nodes [--executions 200] [--work_dir DIR] [--json]
 
 A head without CPUs and two nodes of two on the loopback of this machine. Step-wise PPO
-collects, fine-tunes, trains and evaluates over them; when RL has made half of its
-updates one node gets SIGKILL. Then the same command is given for a cluster that wants a
-token, without the token. Exits 1, with a line for each fault, where the run does not
-end with 0 after `executions` executions or more, a prompt is not trained once, an
-execution is counted twice, a derived reward differs, or no line names the node or the
-token. Some five minutes on two cores.
+collects, fine-tunes, trains and evaluates over them; once RL has made half of its
+updates one node gets SIGKILL while it executes. Then the same command is given for a
+cluster that wants a token, without the token. Exits 1, with a line for each fault, where
+the run does not end with 0 after `executions` executions or more, a prompt is not trained
+once, an execution is counted twice, a derived reward differs, or no line names the node
+or the token.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ BATCH = 16
 # Without a token the run ends before it has begun anything.
 REFUSED_S = 120.0
 _START_S = 60.0
+_SLOTS = 2  # so many executions under way are on both nodes
 _HEALTH = {
   'health_check_initial_delay_ms': 1000,
   'health_check_period_ms': 500,
@@ -143,7 +144,11 @@ def lost_node(work: pathlib.Path, updates: int) -> dict[str, Any]:
         made = (
           len(list(traces.glob('update_*.jsonl'))) if traces.exists() else 0
         )
-        if killed_after is None and made >= updates // 2:
+        if (
+          killed_after is None
+          and made >= updates // 2
+          and (_open(work) >= _SLOTS or made >= updates - 1)
+        ):
           killed_after = len(_executions(work))
           cluster.remove_node(cluster.removable[0], allow_graceful=False)
         time.sleep(0.05)
@@ -170,6 +175,18 @@ def lost_node(work: pathlib.Path, updates: int) -> dict[str, Any]:
     **kill_resume.account(work, updates),
     'audit_differences': len(audit.audit(work)['differences']),
   }
+
+
+def _open(work: pathlib.Path) -> int:
+  """Returns how many of RL's executions are under way, queued ones included."""
+  ids: dict[str, set[tuple]] = {'submitted': set(), 'executed': set()}
+  for path in (work / 'rl' / 'journal').glob('*'):
+    for line in path.read_text().splitlines(keepends=True):
+      if line.endswith('\n') and '"a":' in line:
+        event = json.loads(line)
+        if event['e'] in ids:
+          ids[event['e']].add(tuple(map(event.get, 'pdca')))
+  return len(ids['submitted'] - ids['executed'])
 
 
 def _executions(work: pathlib.Path) -> list[dict[str, Any]]:

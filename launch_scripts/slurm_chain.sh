@@ -34,9 +34,12 @@ else
   fi
 fi
 echo "chain: $why; job $SLURM_JOB_ID goes back into the queue." >&2
-scontrol requeue "$SLURM_JOB_ID" || {
-  echo "chain: it cannot; start it again with the same command." >&2
-  exit "$status"
-}
-sleep 60 # it is ended meanwhile
+for pause_s in 5 20 0; do # a controller may be busy, or restarting
+  if scontrol requeue "$SLURM_JOB_ID"; then
+    sleep 60 # it is ended meanwhile
+    exit "$status"
+  fi
+  sleep "$pause_s"
+done
+echo "chain: it cannot; start it again with the same command." >&2
 exit "$status"

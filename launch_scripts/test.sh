@@ -2,6 +2,7 @@
 # Makes what the tests need and runs them.
 # usage: [JAXAGENT_TEST_WORKERS=N] [JAXAGENT_TEST_SLURM=1] bash launch_scripts/test.sh
 #          [pytest arguments]
+# -m slurm, or JAXAGENT_TEST_SLURM=1, runs the tests on SLURM, too, and installs it.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source=launch_scripts/_environment.sh
@@ -22,7 +23,10 @@ if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
 fi
 make_environment "[dev,docker,ray]"
 bash "$here/install_docker.sh"
-if [ -n "${JAXAGENT_TEST_SLURM:-}" ]; then bash "$here/install_slurm.sh"; fi
+if [ -n "${JAXAGENT_TEST_SLURM:-}" ] ||
+  [[ " $* " == *" -m slurm "* || " $* " == *" -m=slurm "* ]]; then
+  bash "$here/install_slurm.sh"
+fi
 cd "$here/.."
 # The parity tests compare with transformers on PyTorch, on the CPU: any build of it
 # will do (pip's default index has one for CUDA on Linux, of some GB).

@@ -29,6 +29,7 @@ _MEET_S = 60.0  # in which all must have connected
 _HELLO_S = 10.0  # for what says who connects
 _GRACE_S = 20.0  # for a process to end by itself once another has failed
 _NAMED_S = 2.0  # in which a loss has been noticed
+_GONE_S = 1.0  # for processes that are ended to be gone
 _IDLE_S, _TRIES = 5, 3  # of keep-alive: a host is gone after (1 + 3) * 5 s
 _LINE = 4096  # bytes of a message
 _TAIL = 1 << 16  # bytes of a log that are looked at
@@ -56,6 +57,7 @@ class Watch:
     self.peers = {index: self.own}
     self._count, self._logs, self._doing = count, logs, ''
     self._connections: dict[int, socket.socket] = {}
+    self._gone: set[int] = set()  # whose connection has ended
     self._changed = threading.Condition()
     self._ending = threading.Event()
     # Called in process 0 with a signal that another process got.
@@ -87,12 +89,13 @@ class Watch:
       )
 
   def leave(self, words: str = '') -> None:
-    """Announces this process's end; words: of the error that ends it, '' for none."""
+    """Announces this process's end; words: of the error that ends it, '' for none.
+
+    The connections stay: a process may yet have to be ended (`end_others`).
+    """
     self._ending.set()
     for connection in list(self._connections.values()):
       _send(connection, {'end': words})
-      with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_WR)
     if self._server is not None:
       self._server.close()
 
@@ -109,10 +112,18 @@ class Watch:
       _send(connection, {'end': words})
 
   def end_others(self) -> None:
-    """Ends the other processes, since this one is stopped without waiting for anything."""
+    """Ends the other processes, since this one is stopped without waiting for anything.
+
+    They go first: where process 0 does, jax's client aborts the others (status 134),
+    also those that have left and wait for process 0 to end together.
+    """
     self._ending.set()
     for connection in list(self._connections.values()):
       _send(connection, {'lost': errors.STOPPED})
+    with self._changed:
+      self._changed.wait_for(
+        lambda: self._gone >= set(self._connections), _GONE_S
+      )
 
   def ask_stop(self, number: int | None) -> None:
     """Hands a signal on to process 0, which decides when the run stops."""
@@ -216,6 +227,9 @@ class Watch:
             threading.Thread(
               target=self._await_own_end, args=(peer, ended), daemon=True
             ).start()
+    with self._changed:
+      self._gone.add(peer.index)
+      self._changed.notify_all()
     if ended is None and not self._ending.is_set():
       self._exit(self._line(peer, 'died', self._last_words(peer)))
 

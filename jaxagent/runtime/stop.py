@@ -30,6 +30,7 @@ WITHIN_S = 8.0  # and a second or two until the process is gone
 # Ctrl-C is meant.
 _SAME_S: dict[int, float] = {signal.SIGINT: 0.2}
 _SAME_OTHER_S = 5.0
+_LAST_S = 1.0  # for the last line, and for what else is done before the end
 
 
 class StopFlag:
@@ -49,6 +50,7 @@ class StopFlag:
     self._before: dict[int, Any] = {}
     self._pipe: tuple[socket.socket, socket.socket] | None = None
     self._at = 0.0  # when the signal came
+    self._left = False  # the run has ended, the process not yet
     self._asked = threading.Event()
     self._whole = threading.Lock()  # held while a checkpoint is written
     self._calls: list[Callable[[], None]] = []
@@ -77,6 +79,7 @@ class StopFlag:
 
   def restore(self) -> None:
     """Gives the signals back, unless one has come: then the end is still watched."""
+    self._left = True
     if self.asked or self._pipe is None:
       return
     signal.set_wakeup_fd(-1)
@@ -176,14 +179,22 @@ class StopFlag:
   def _end(self) -> None:
     """Ends the process as it is: no handler runs, no thread is waited for."""
     said = f'error: {self.error}' if self.signal is None else self._words()
-    saying = threading.Thread(target=self._say, args=(said,), daemon=True)
-    saying.start()
-    saying.join(1.0)  # nobody may read
+    # Who has left says it by itself. Nobody may read, and nobody answer.
+    for call, args in (
+      (self._say, ('' if self._left else said,)),
+      (self._part, ()),
+    ):
+      thread = threading.Thread(target=call, args=args, daemon=True)
+      thread.start()
+      thread.join(_LAST_S)
     os._exit(1 if self.signal is None else errors.STOPPED)
 
   def _say(self, line: str) -> None:
     with contextlib.suppress(OSError, ValueError):
       sys.stdout.flush()
-      print(f'\n{line}', file=sys.stderr, flush=True)
+      if line:
+        print(f'\n{line}', file=sys.stderr, flush=True)
+
+  def _part(self) -> None:
     for farewell in self.farewells:
       farewell()

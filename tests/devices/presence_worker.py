@@ -1,7 +1,8 @@
 """One of two processes of a run that waits for what its test does to it.
 
 usage: python -m tests.devices.presence_worker FOLDER DOES
-DOES: what process 1 does, 'wait' for nothing; process 0 waits, too, but for 'end'.
+DOES: what process 1 does, 'wait' for nothing; process 0 waits, too, but for 'end', and
+for 'stop', where it is stopped while process 1 waits for it to end together.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ def main() -> None:
     (folder / f'met_{index}').touch()
     while not (folder / 'go').exists():
       time.sleep(0.01)
-    if does == 'end':
-      return
     if index and does in ('raise', 'abort'):
       {'raise': _raise, 'abort': _abort}[does]()
-    time.sleep(120)
+    if does not in ('end', 'stop'):
+      time.sleep(120)
+  if does == 'stop' and not index:
+    time.sleep(1)
+    watch.end_others()
+    os._exit(errors.STOPPED)
 
 
 if __name__ == '__main__':

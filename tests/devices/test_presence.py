@@ -107,6 +107,15 @@ def test_processes_that_end_together_say_nothing(tmp_path):
     assert _ended(process, 30)[::2] == (0, '')
 
 
+def test_a_process_that_waits_for_the_end_of_a_stopped_one_is_stopped_too(
+  tmp_path,
+):
+  started = _start(tmp_path, 'stop')
+  (tmp_path / 'go').touch()
+  for process in started:
+    assert _ended(process, 30)[::2] == (errors.STOPPED, '')
+
+
 def test_strangers_at_the_port_are_hung_up_on(tmp_path):
   watch = presence.Watch(0, 2)
   watch._server = socket.create_server(('127.0.0.1', 0))

@@ -21,7 +21,10 @@ if [ "$what" = down ]; then
         kill -KILL "${process#/proc/}" 2>/dev/null || true
     done
   done
-  ip link del jaxslurm 2>/dev/null || true
+  # Those of the nodes, too: a network outlives its processes by its open connections.
+  for link in jaxslurm1 jaxslurm2 jaxslurm; do
+    ip link del "$link" 2>/dev/null || true
+  done
   exit 0
 fi
 mkdir -p "$dir"/{state,spool.n1,spool.n2,log}

@@ -121,10 +121,14 @@ def test_lines_of_slurm_carry_their_process():
   assert '--label' in shlex.split(wrapped)
 
 
-def _chained(folder, *statuses, seconds=0):
-  """Status, output and number of requeues of a job started until it is left alone."""
+def _chained(folder, *statuses, seconds=0, busy=0):
+  """Status, output and number of requeues of a job started until it is left alone.
+
+  busy: how often the controller does not answer first.
+  """
   scripts = {
-    'scontrol': f'echo "$@" >>{folder}/requeued',
+    'scontrol': f'echo x >>{folder}/asked; '
+    f'[ $(wc -l <{folder}/asked) -gt {busy} ] && echo "$@" >>{folder}/requeued',
     'sleep': '',
     'run': f'exit $(sed -n "$(wc -l <{folder}/starts)p" {folder}/statuses)',
   }
@@ -165,6 +169,13 @@ def test_a_chain_ends_with_its_run(tmp_path):
     '--wrap=exec\\ bash\\ launch_scripts/slurm_chain.sh\\ srun' in done.stdout
   )
   assert _chained(tmp_path, 143, 143, 143, 0)[::2] == (0, 3)
+
+
+def test_a_chain_asks_a_busy_controller_three_times(tmp_path):
+  assert _chained(tmp_path, 143, 0, busy=2)[::2] == (0, 1)
+  (tmp_path / 'asked').unlink()
+  status, said, requeues = _chained(tmp_path, 143, 0, busy=3, seconds=400)
+  assert (status, requeues) == (143, 0) and 'chain: it cannot' in said
 
 
 def test_a_chain_ends_when_the_run_is_refused(tmp_path):
@@ -365,6 +376,27 @@ def test_vllm_of_the_other_kind_is_left_alone(tmp_path):
   done = _run('vllm_env', 'cpu', str(tmp_path))
   assert done.returncode == 2 and 'give another FOLDER' in done.stderr
   assert mark.exists()
+
+
+@pytest.mark.parametrize(
+  'given, installed',
+  [('-m slurm', True), ('-m=slurm', True), ('-m "not slow"', False)],
+)
+def test_the_tests_on_slurm_install_it_when_they_are_asked_for(
+  given, installed
+):
+  text = (ROOT / 'launch_scripts/test.sh').read_text()
+  start = text.index('if [ -n "${JAXAGENT_TEST_SLURM:-}" ]')
+  part = text[start : text.index('\nfi\n', start) + 4]
+  env = {k: v for k, v in os.environ.items() if k != 'JAXAGENT_TEST_SLURM'}
+  done = subprocess.run(
+    ['bash', '-c', f'here=; bash() {{ echo "$@"; }}; set -- {given}; {part}'],
+    env=env,
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  assert ('install_slurm.sh' in done.stdout) == installed
 
 
 @pytest.mark.parametrize('kind', ['cpu', 'cuda'])

@@ -26,7 +26,9 @@ if how == 'waits':
       flag.check()
       time.sleep(0.01)
   except Interrupted as error:
-    sys.exit(str(error))
+    flag.restore()  # the run has ended, the process waits for its thread
+    print(error, file=sys.stderr)
+    sys.exit(143)
 if how == 'saves':
   with flag.saving():
     time.sleep(2)
@@ -58,7 +60,7 @@ def test_a_process_ends_in_time_and_says_what_is_saved(how, number):
   assert process.returncode == 143
   assert time.monotonic() - began < 3
   name = signal.Signals(number).name
-  assert f'{name}: stopped; update 3 is saved. Rerun' in said
+  assert said.count(f'{name}: stopped; update 3 is saved. Rerun') == 1
 
 
 def test_a_checkpoint_is_written_to_its_end_unless_a_second_signal_comes():
