@@ -273,7 +273,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _print(text: str) -> int:
-  """Prints; returns 1 where nobody reads or nothing can be written."""
+  """Prints; returns 1 where the output is closed or full."""
   try:
     print(text, end='', flush=True)
   except OSError:

@@ -189,7 +189,7 @@ def test_killed_and_resumed_equals_uninterrupted(finished, tmp_path):
   """kill -9 after the first update; the rest is equal to the last digit."""
   whole, _ = finished
   work = tmp_path / 'work'
-  shutil.copytree(whole, work)
+  shutil.copytree(whole, work, symlinks=True)
   shutil.rmtree(work / 'rl')
   (work / 'eval' / 'rl.json').unlink()
   (work / 'logs' / 'metrics.jsonl').unlink()

@@ -93,7 +93,7 @@ def whole(tmp_path_factory):
 def killed(whole, tmp_path_factory):
   """The same one, whose RL was killed at every place of KILLS."""
   work = tmp_path_factory.mktemp('killed') / 'work'
-  shutil.copytree(whole, work)
+  shutil.copytree(whole, work, symlinks=True)
   shutil.rmtree(work / 'rl')
   (work / 'eval' / 'rl.json').unlink()
   (work / 'logs' / 'metrics.jsonl').unlink()
