@@ -37,44 +37,69 @@ def bullets(
 
 
 def learning(quickstart: Result) -> str:
-  """Rewards of a step on held-out tasks, before and after RL, and of the control."""
+  """Rewards of a step on held-out tasks, before and after RL, and of the control.
+
+  The intervals of the result resample single steps, as if those of a trajectory were
+  independent.
+  """
   seeds = quickstart['seeds'].values()
   sft, rl = (_rewards(seeds, policy) for policy in ('sft', 'rl'))
-  control = _rewards(quickstart['control'].values(), 'rl')
+  controls = quickstart['control'].values()
+  before, after = (_rewards(controls, policy) for policy in ('sft', 'rl'))
+  falls = all(new < old for old, new in zip(before, after, strict=True))
   better = sum(
     _reward(one, 'rl')['low'] > _reward(one, 'sft')['high'] for one in seeds
   )
   return (
     f'**It learns, and the control does not.** On held-out tasks {better} of '
-    f'{len(seeds)} seeds improve beyond their intervals, from {_span(sft)} to '
-    f'{_span(rl)} of reward a step; with shuffled rewards {_span(control)}.'
+    f'{len(seeds)} seeds improve beyond their intervals (of single steps, narrower '
+    f'than 95 %), from {_span(sft)} to {_span(rl)} of reward a step; the control, with '
+    f'shuffled rewards, {"falls" if falls else "goes"} from {_span(before)} to '
+    f'{_span(after)}.'
   )
 
 
 def waiting(async_core: Result) -> str:
-  """Updates an hour beside those of a trainer that waits, on real processes."""
+  """Work and updates of rollouts that are carried over and kept at any age.
+
+  Updates an hour stand beside those of a trainer that waits for every rollout, for
+  each number of turns: on worker processes and real time, with a simulated policy and
+  without faults.
+  """
   plain = [
     row
     for row in async_core['real']
     if row['durations'] == 'lognormal' and not row['faults']
   ]
-  kept = next(
-    row
-    for row in plain
-    if row['rest'] == 'carry_over' and row['on_stale'] == 'keep'
+  kept = sorted(
+    (
+      row
+      for row in plain
+      if row['rest'] == 'carry_over' and row['on_stale'] == 'keep'
+    ),
+    key=lambda row: -row['turns'],
   )
   same = ('workers', 'turns', 'bound')
-  waited = next(
-    row
-    for row in plain
-    if row['rest'] == 'wait' and all(row[k] == kept[k] for k in same)
-  )
-  gain = kept['updates_per_hour'] / waited['updates_per_hour']
+  gains = []
+  for row in kept:
+    waited = next(
+      other
+      for other in plain
+      if other['rest'] == 'wait' and all(other[k] == row[k] for k in same)
+    )
+    gain = row['updates_per_hour'] / waited['updates_per_hour']
+    gains.append(f'{gain:.1f} ({_turns(row["turns"])})')
+  ages = [
+    f'{row["staleness_max"]:.0f} ({_turns(row["turns"])})' for row in kept
+  ]
+  possible = _span((100 * row['of_ideal'] for row in kept), 0)
+  busy = _span((100 * row['worker_use'] for row in kept), 1)
   return (
-    '**Nothing waits for the slowest execution.** With log-normal durations '
-    f'{kept["workers"]} workers make {gain:.1f} times the updates an hour of '
-    f'synchronous training, {kept["of_ideal"]:.0%} of what is possible (the scheduler '
-    'alone, with a simulated policy).'
+    '**Workers do not wait for the slowest execution.** With log-normal durations '
+    f'{kept[0]["workers"]} of them are busy {busy} % of the time and make {" to ".join(gains)} times the updates an hour '
+    f'of synchronous training, {possible} % of what is possible. The price is age: '
+    f'stale samples are kept, the oldest by {" and ".join(ages)} updates (the '
+    'scheduler alone, with a simulated policy).'
   )
 
 
@@ -144,6 +169,10 @@ def seeds_table(quickstart: Result) -> str:
       cells += [_cell(sft), _cell(rl, '**'), f'{control["mean"]:.2f}']
     lines.append(f'| {seed} | {" | ".join(cells)} |')
   return '\n'.join(lines)
+
+
+def _turns(number: int) -> str:
+  return 'one turn' if number == 1 else f'{number} turns'
 
 
 def _cell(reward: Result, mark: str = '') -> str:

@@ -69,6 +69,33 @@ def test_a_seed_that_does_not_improve_is_counted_as_such():
   assert '2 of 3 seeds improve' in first_page.learning(result)
 
 
+def test_the_control_is_said_to_fall_only_where_each_seed_of_it_falls():
+  result = copy.deepcopy(_results()['quickstart'])
+  said = first_page.learning(result)
+  assert '(of single steps, narrower than 95 %)' in said
+  assert re.search(r'shuffled rewards, falls from [\d.-]+ to [\d.-]+\.$', said)
+  policies = result['control']['0']['policies']
+  policies['rl']['heldout'] = policies['sft']['heldout']
+  assert 'shuffled rewards, goes from' in first_page.learning(result)
+
+
+def test_the_gain_of_not_waiting_has_each_number_of_turns_and_the_greatest_age():
+  rows = copy.deepcopy(_results()['async_core'])['real']
+  said = first_page.waiting({'real': rows})
+  assert re.search(
+    r'make [\d.]+ \(15 turns\) to [\d.]+ \(one turn\) times', said
+  )
+  for row in rows:
+    if row['rest'] == 'wait' and row['turns'] == 15:
+      row['updates_per_hour'] /= 2
+    if row['turns'] == 1:
+      row['staleness_max'] = 77.0
+  after = first_page.waiting({'real': rows})
+  first = [float(re.search(r'make ([\d.]+)', t)[1]) for t in (said, after)]
+  assert first[1] == pytest.approx(2 * first[0], abs=0.11)
+  assert 'stale samples are kept' in after and '77 (one turn)' in after
+
+
 def test_a_sample_that_is_trained_twice_after_a_kill_is_named():
   result = copy.deepcopy(_results()['kill_resume'])
   result['async'] |= {'trained_once': False, 'executed_again': 3}

@@ -8,7 +8,10 @@ export --model DIR --out HF_DIR            back to a sharded HF folder; DIR
        --adapter a PEFT folder is written, and in its folder base the model that
        they belong to, where that is not the folder of model.path. README.md in it
        is the model card. --push OWNER/NAME uploads the folder to the Hugging Face
-       hub, into a private repository unless --public
+       hub, into a private repository unless --public. With --adapter it needs
+       --base OWNER/NAME, the repository that PEFT loads the base from: the model of
+       model.path, or an export of --stage sft where that trained all weights; the
+       folder base is not written then
 score  --model HF_DIR --tokens F.npy --out G.npy
        log-prob of each token given its prefix, [B, T] -> [B, T-1]
 """
@@ -74,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
       command.add_argument('--max_shard_mb', type=int, default=4096)
       command.add_argument('--stage', choices=(*STAGES, BEST), default=None)
       command.add_argument('--adapter', action='store_true')
+      command.add_argument('--base', metavar='OWNER/NAME')
       command.add_argument('--push', metavar='OWNER/NAME')
       command.add_argument('--public', action='store_true')
     if name == 'score':
@@ -107,15 +111,7 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-  if args.public and not args.push:
-    raise ValueError('--public is of --push OWNER/NAME; give both or neither.')
-  if args.push:
-    push.check(args.push)
-  if args.adapter and args.dtype:
-    raise ValueError(
-      f'--dtype={args.dtype} is of merged weights: with --adapter, adapters are '
-      'float32 and their base is what they were trained on; leave out one of the two.'
-    )
+  _check_export(args)
   trained = (args.model / 'model' / hf.RUN_FILE).is_file()
   if trained:
     config, params, origin = _trained(args.model, args.stage)
@@ -145,13 +141,45 @@ def _export(args: argparse.Namespace) -> None:
     save(args.out, config, params)
     what = f'{config.num_params():,} weights'
   if trained:
-    text = card.of_run(args.model, config, origin, adapters=args.adapter)
+    text = card.of_run(
+      args.model,
+      config,
+      origin,
+      adapters=args.adapter,
+      base=args.base or '',
+    )
   else:
     text = card.of_import(config)
   card.write(args.out, text)
   print(f'{what} from {origin} to {args.out}')
-  if args.push:
+  if args.push is not None:
     print(push.push(args.out, args.push, public=args.public))
+
+
+def _check_export(args: argparse.Namespace) -> None:
+  """Raises ValueError for options of an export that do not go together."""
+  if args.public and args.push is None:
+    raise ValueError('--public is of --push OWNER/NAME; give both or neither.')
+  if args.base is not None:
+    if not args.adapter:
+      raise ValueError(
+        f'--base={args.base} is of --adapter: merged weights have no base; leave it '
+        'out, or give --adapter.'
+      )
+    push.check_name('--base', args.base)
+  if args.push is not None:
+    push.check(args.push)
+    if args.adapter and args.base is None:
+      raise ValueError(
+        f'--push={args.push} with --adapter needs --base OWNER/NAME: the repository '
+        'that PEFT loads the base from, since it cannot load a folder of this machine '
+        'elsewhere.'
+      )
+  if args.adapter and args.dtype:
+    raise ValueError(
+      f'--dtype={args.dtype} is of merged weights: with --adapter, adapters are '
+      'float32 and their base is what they were trained on; leave out one of the two.'
+    )
 
 
 def _export_adapter(
@@ -160,11 +188,12 @@ def _export_adapter(
   params: nnx.State,
   save: Callable[..., Any],
 ) -> None:
-  """Writes a PEFT folder, and the base in it where no other folder holds it."""
+  """Writes a PEFT folder, and the base in it where nothing else holds it."""
   _must_be_new(args.out)
   base = lora.split_lora(params)[1]
   noted, made = hf.read_adapters(args.model / 'model'), _full_sft(args.model)
   named = '' if made is not None and made.steps() else noted['base']
+  named = args.base or named
   if not named:
     named = str(args.out.absolute() / 'base')
     save(pathlib.Path(named), config.replace(lora_rank=0), base)

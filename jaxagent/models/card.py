@@ -1,7 +1,8 @@
 """The model card of an exported policy: `README.md`, as the Hugging Face hub shows it.
 
 Made of the files of the run alone; what one of them lacks, the card says. Places of the
-run's machine (folders, addresses) are left out.
+run's machine (folders, addresses) are left out: a text of the run is printed by
+`jaxagent.models.card_text` alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 
 import jaxagent
 from jaxagent.files import model_files
+from jaxagent.models import card_text
+from jaxagent.models.card_text import cell, code
 from jaxagent.models.config import ModelConfig
 
 FILE = 'README.md'
@@ -29,9 +32,11 @@ POLICIES = (
   ('rl', 'after RL'),
 )
 SPLITS = (('heldin', 'held-in'), ('heldout', 'held-out'))
-# Last parts of options whose values are places of the machine.
-_PLACES = ('path', 'dir', 'url', 'urls', 'python', 'conversations', 'file')
-_LEFT_OUT = '(a place, left out)'
+# What a config means that names no task of a split (`jaxagent.config.tasks`).
+_UNNAMED = {
+  'heldin': 'every bundled task of that split',
+  'heldout': 'every bundled task of that split, or none where the recipe holds none out',
+}
 
 
 def write(folder: pathlib.Path, text: str) -> None:
@@ -42,7 +47,7 @@ def write(folder: pathlib.Path, text: str) -> None:
 def of_import(config: ModelConfig) -> str:
   """Returns the card of weights that no run has trained."""
   lines = [
-    *_head(config, adapters=False),
+    *_head(config),
     'These weights were converted by `jaxagent models`, and not trained by it: what',
     'the folder that they were imported from says of them holds.',
     '',
@@ -59,35 +64,35 @@ def of_run(
   checkpoint: pathlib.Path,
   *,
   adapters: bool = False,
+  base: str = '',
 ) -> str:
   """Returns the card of a run's policy.
 
-  work: the run's directory. checkpoint: the folder in it that the weights are from.
-  adapters: whether the adapters alone are exported.
+  work: the run's directory. checkpoint: the folder in it that the weights are from; what
+  is evaluated of a later stage than its own is left out. adapters: whether the adapters
+  alone are exported. base: repository of their base on the hub, OWNER/NAME; '' where
+  none is named.
   """
   options, summary = _read(work / 'config.json'), _read(work / 'summary.json')
-  where = _below(checkpoint, work)
+  by_rl = _stage(checkpoint) == 'rl'
+  names = [name for name, _ in POLICIES if by_rl or name != 'rl']
+  records = [*_evaluated(work, [name for name in names if name != 'starter'])]
   lines = [
-    *_head(config, adapters=adapters),
-    'A policy that jaxagent trained by reinforcement learning to do machine-learning',
-    'engineering: its actions are programs, and their results the reward.',
-    '',
-    f'Weights of the checkpoint `{where}`. Sampled at temperature '
-    f'{_option(options, "rollout.temperature")} in training; prompts of style '
-    f'`{_option(options, "rollout.prompt_style")}`.',
+    *_head(config, adapters=adapters, by_rl=by_rl, base=base),
+    *_what(options, _below(checkpoint, work), by_rl=by_rl),
     '',
     '## Trained and evaluated on',
     '',
-    *_tasks(work, options),
+    *_tasks(records, options),
     '',
     '## Results',
     '',
-    *_results(summary),
+    *_results(summary, names),
     *_another(work, checkpoint, summary),
     '',
     '## How far to trust it',
     '',
-    *_trust(work, options, summary),
+    *_trust(records, options, summary),
     '',
     '## How to audit it',
     '',
@@ -104,51 +109,87 @@ def of_run(
   return '\n'.join(lines) + '\n'
 
 
-def _head(config: ModelConfig, *, adapters: bool) -> list[str]:
+def _head(
+  config: ModelConfig,
+  *,
+  adapters: bool = False,
+  by_rl: bool = False,
+  base: str = '',
+) -> list[str]:
   library = 'peft' if adapters else 'transformers'
   kind = f'adapters of rank {config.lora_rank} for a' if adapters else 'a'
   return [
     '---',
     f'library_name: {library}',
+    *([f'base_model: {base}'] if base else ()),
     'pipeline_tag: text-generation',
     'tags:',
     '- jaxagent',
-    '- reinforcement-learning',
+    *(['- reinforcement-learning'] if by_rl else ()),
     '---',
     '',
-    f'# {kind[0].upper()}{kind[1:]} {config.model_type} model of '
+    f'# {kind[0].upper()}{kind[1:]} {cell(config.model_type)} model of '
     f'{config.replace(lora_rank=0).num_params():,} weights',
     '',
   ]
 
 
-def _tasks(work: pathlib.Path, options: Mapping[str, Any]) -> Iterator[str]:
+def _what(
+  options: Mapping[str, Any], where: str, *, by_rl: bool
+) -> Iterator[str]:
+  """Yields what the weights are, which stage has trained them, and how to prompt."""
+  style = code(_option(options, 'rollout.prompt_style'))
+  if by_rl:
+    yield (
+      'A policy that jaxagent trained by reinforcement learning to do machine-learning'
+    )
+    yield 'engineering: its actions are programs, and their results the reward.'
+    sampled = (
+      'Sampled at temperature '
+      f'{cell(_option(options, "rollout.temperature"))} in training; prompts'
+    )
+  else:
+    yield (
+      'A policy that jaxagent fine-tuned to do machine-learning engineering: its actions'
+    )
+    yield 'are programs. It was fine-tuned on demonstrations, not trained by RL.'
+    sampled = 'Prompts'
+  yield ''
+  yield f'Weights of the checkpoint {code(where)}. {sampled} of style {style}.'
+
+
+def _tasks(
+  records: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
+) -> Iterator[str]:
   """Yields the tasks of each split: as evaluated, or else as the config names them."""
   found: dict[str, set[str]] = {}
-  for record in _evaluated(work):
+  for record in records:
     found.setdefault(str(record.get('split')), set()).add(
       str(record.get('task'))
     )
   for split, title in SPLITS:
     named = sorted(found.get(split, ()))
     if named:
-      yield f'- {title}: {", ".join(map(_cell, named))}'
+      yield f'- {title}: {", ".join(map(cell, named))}'
     else:
-      asked = _option(options, f'tasks.{split}')
-      yield f'- {title}: {_cell(asked)} (as configured; not evaluated)'
+      asked = cell(_option(options, f'tasks.{split}')) or _UNNAMED[split]
+      yield f'- {title}: {asked} (as configured; not evaluated)'
 
 
-def _results(summary: Mapping[str, Any]) -> Iterator[str]:
+def _results(
+  summary: Mapping[str, Any], policies: Sequence[str]
+) -> Iterator[str]:
   rows = [
     (name, title, summary[policy][split])
     for policy, name in POLICIES
+    if policy in policies
     for split, title in SPLITS
     if isinstance(_at(summary, policy, split), Mapping)
   ]
   if not rows:
     yield (
-      'The run has no `summary.json`: it was not evaluated, or had not ended when '
-      'the weights were exported.'
+      'The run has no `summary.json` with results of these weights: they were not '
+      'evaluated, or the run had not ended when they were exported.'
     )
     return
   yield f'| policy | tasks | {" | ".join(title for _, title in MEASURES)} |'
@@ -161,8 +202,8 @@ def _results(summary: Mapping[str, Any]) -> Iterator[str]:
   )
   yield ''
   yield (
-    f'Mean [95 % interval] (values). k is {_cell(k)}, with '
-    f'{_cell(each)} trajectories a task; avg@k and best@k '
+    f'Mean [95 % interval] (values). k is {cell(k)}, with '
+    f'{cell(each)} trajectories a task; avg@k and best@k '
     'are normalised: 0 is the starter script, 1 the best known solution. The '
     'intervals are for other runs of this policy on these tasks, not for other tasks '
     'or training seeds.'
@@ -170,27 +211,29 @@ def _results(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _trust(
-  work: pathlib.Path, options: Mapping[str, Any], summary: Mapping[str, Any]
+  records: Sequence[Mapping[str, Any]],
+  options: Mapping[str, Any],
+  summary: Mapping[str, Any],
 ) -> Iterator[str]:
   tiers = {str(_at(summary, 'isolation_tier'))} - {'None'}
-  for record in _evaluated(work):
+  for record in records:
     steps = record.get('steps')
     for step in steps if isinstance(steps, list) else ():
       if isinstance(step, Mapping) and step.get('tier'):
         tiers.add(str(step['tier']))
-  names = ', '.join(map(_cell, sorted(tiers, reverse=True))) or 'unknown'
+  names = ', '.join(map(cell, sorted(tiers, reverse=True))) or 'unknown'
   yield (
     f'- Isolation tier of the executions: {names} (T3 strongest; T0 is no containment).'
   )
-  yield f'- Training seed: {_cell(_option(options, "seed"))}; one seed, one run.'
+  yield f'- Training seed: {cell(_option(options, "seed"))}; one seed, one run.'
   stand_ins = _at(summary, 'stand_ins')
   if isinstance(stand_ins, list) and stand_ins:
-    listed = ', '.join(map(_cell, stand_ins))
+    listed = ', '.join(map(cell, stand_ins))
     yield f'- Scripts stood in for language models: {listed}.'
   untrusted = _at(summary, 'untrusted')
   if isinstance(untrusted, Mapping):
     for task, reason in sorted(untrusted.items()):
-      yield f'- Rewards of {_cell(task)} may have been cheated: {_cell(reason)}.'
+      yield f'- Rewards of {cell(task)} may have been cheated: {cell(reason)}.'
 
 
 def _audit(work: pathlib.Path, checkpoint: pathlib.Path) -> Iterator[str]:
@@ -205,7 +248,7 @@ def _audit(work: pathlib.Path, checkpoint: pathlib.Path) -> Iterator[str]:
     yield ''
     yield (
       'The records are chained by SHA-256. The last one that these weights were '
-      f'trained on, in `{name}`, has the hash `{_cell(digest)}`; a work directory with '
+      f'trained on, in {code(name)}, has the hash {code(digest)}; a work directory with '
       "another one is not this model's."
     )
 
@@ -213,7 +256,7 @@ def _audit(work: pathlib.Path, checkpoint: pathlib.Path) -> Iterator[str]:
 def _versions(summary: Mapping[str, Any]) -> Iterator[str]:
   versions = _at(summary, 'versions')
   if isinstance(versions, Mapping) and versions:
-    listed = (f'{_cell(k)} {_cell(v)}' for k, v in versions.items())
+    listed = (f'{cell(k)} {cell(v)}' for k, v in versions.items())
     yield f'Trained with {", ".join(listed)}.'
   yield f'Exported by jaxagent {jaxagent.__version__}.'
 
@@ -225,24 +268,12 @@ def _config(
     yield 'The run has no `config.json`.'
     return
   if digest := _at(summary, 'config_sha'):
-    yield f'Digest of what decides the results: `{_cell(digest)}`.'
+    yield f'Digest of what decides the results: {code(digest)}.'
     yield ''
   yield '```json'
   # A fence cannot be closed from within: JSON writes a line break as \n.
-  yield json.dumps(_public(options), indent=1, sort_keys=True)
+  yield json.dumps(card_text.public(options), indent=1, sort_keys=True)
   yield '```'
-
-
-def _public(value: Any, name: str = '') -> Any:
-  """The config without the places of a machine."""
-  if isinstance(value, Mapping):
-    return {k: _public(v, str(k)) for k, v in value.items()}
-  if isinstance(value, list):
-    return [_public(item, name) for item in value]
-  if not isinstance(value, str) or not value:
-    return value
-  is_place = name.rpartition('_')[2] in _PLACES or value[0] in '/~'
-  return _LEFT_OUT if is_place or '://' in value else value
 
 
 def _interval(value: Any) -> str:
@@ -252,12 +283,14 @@ def _interval(value: Any) -> str:
     mean, low, high = (float(value[k]) for k in ('mean', 'low', 'high'))
   except (KeyError, TypeError, ValueError):
     return '-'
-  return f'{mean:.3f} [{low:.3f}, {high:.3f}] ({_cell(value.get("n"))})'
+  return f'{mean:.3f} [{low:.3f}, {high:.3f}] ({cell(value.get("n"))})'
 
 
-def _evaluated(work: pathlib.Path) -> Iterator[Mapping[str, Any]]:
-  """Yields the records of the trained policies' evaluations that can be read."""
-  for policy in ('sft', 'rl'):
+def _evaluated(
+  work: pathlib.Path, policies: Sequence[str]
+) -> Iterator[Mapping[str, Any]]:
+  """Yields the records of the policies' evaluations that can be read."""
+  for policy in policies:
     try:
       found = json.loads((work / 'eval' / f'{policy}.json').read_text())
     except (OSError, ValueError):
@@ -267,10 +300,15 @@ def _evaluated(work: pathlib.Path) -> Iterator[Mapping[str, Any]]:
         yield record
 
 
+def _stage(checkpoint: pathlib.Path) -> str:
+  """'rl' or 'sft': the stage whose folder `checkpoints` has a checkpoint."""
+  return checkpoint.parent.parent.name
+
+
 def _updates(checkpoint: pathlib.Path) -> int | None:
   """Updates of RL that a checkpoint has seen; None for one of SFT."""
   number = checkpoint.name.removeprefix('step_')
-  if checkpoint.parent.parent.name != 'rl' or not number.isdecimal():
+  if _stage(checkpoint) != 'rl' or not number.isdecimal():
     return None
   return int(number)
 
@@ -334,11 +372,3 @@ def _below(path: pathlib.Path, work: pathlib.Path) -> str:
     return path.absolute().relative_to(work.absolute()).as_posix()
   except ValueError:
     return path.name
-
-
-def _cell(value: Any) -> str:
-  """Text within a line or a table of Markdown, whatever it is."""
-  text = ' '.join(str(value).split())
-  for mark in '\\`|<>[]*':
-    text = text.replace(mark, f'\\{mark}')
-  return ''.join(c for c in text if c.isprintable())

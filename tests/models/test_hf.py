@@ -351,7 +351,11 @@ def test_export_of_another_model_than_the_checkpoint(tmp_path, capsys):
   'options, said',
   [
     (['--push=me/policy'], 'set HF_TOKEN'),
+    (['--push='], '--push=: '),
     (['--public'], '--public is of --push OWNER/NAME'),
+    (['--base=me/base'], '--base=me/base is of --adapter'),
+    (['--adapter', '--base=/home/me'], '--base=/home/me: '),
+    (['--adapter', '--base='], '--base=: '),
   ],
 )
 def test_an_export_that_cannot_be_pushed_writes_nothing(
@@ -362,6 +366,18 @@ def test_an_export_that_cannot_be_pushed_writes_nothing(
   export = ['export', f'--model={ran}', f'--out={tmp_path / "o"}', *options]
   assert cli.main(export) == 2
   assert said in capsys.readouterr().err and not (tmp_path / 'o').exists()
+
+
+def test_adapters_are_pushed_with_the_name_of_their_base_alone(
+  ran, tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setattr(cli.push, 'check', lambda name: None)
+  out = tmp_path / 'o'
+  export = ['export', f'--model={ran}', f'--out={out}', '--adapter']
+  assert cli.main([*export, '--push=me/policy']) == 2
+  said = capsys.readouterr().err
+  assert '--push=me/policy with --adapter needs --base OWNER/NAME' in said
+  assert not out.exists()
 
 
 def test_an_export_is_pushed_when_it_is_whole(

@@ -152,6 +152,14 @@ def test_an_adapter_on_a_full_sft_is_exported_with_its_base(tmp_path, capsys):
   _equal(base, full)
   config, _, params = lora.load_peft(tmp_path / 'out', config, base)
   _equal(lora.merge_lora(config, params)[2], learner.policy_params, 1e-6)
+  named = tmp_path / 'named'
+  assert _export(host, named, '--adapter', '--base=me/base') == 0
+  record = json.loads((named / 'adapter_config.json').read_text())
+  assert record['base_model_name_or_path'] == 'me/base'
+  assert 'base_model: me/base\n' in (named / 'README.md').read_text()
+  assert not (named / 'base').exists()
+  for file in named.rglob('*'):
+    assert str(tmp_path).encode() not in file.read_bytes(), file
   assert _export(host, tmp_path / 'sft', '--stage=sft') == 0
   _equal(hf.load_hf(tmp_path / 'sft')[2], full)
   assert _export(host, tmp_path / 'no', '--stage=sft', '--adapter') == 2
