@@ -163,6 +163,25 @@ def _check_programs(
       )
 
 
+def _tell_what_is_for_models(context: RunContext) -> None:
+  """Prints of which tasks the scripted editor, where it acts, can change no starter."""
+  editor = context.editor
+  acting = recipe.find(context.config).stand_ins(context)
+  if not editor.is_stand_in or editor not in acting:
+    return
+  others = [
+    name
+    for name, task in context.prepared.items()
+    if not editor.can_change(str(task.starter_files.get('train.py', '')))
+  ]
+  if others:
+    print(
+      f'note: the scripted editor can change nothing in {", ".join(others)}: only a '
+      'model can act there (config.editor.kind=openai)',
+      file=sys.stderr,
+    )
+
+
 def _open_pool(
   config: ConfigDict, work: pathlib.Path, prepared: Mapping[str, PreparedTask]
 ) -> SandboxPool:
@@ -270,7 +289,7 @@ def open_context(
     )
     runner = (prepared, pool, grader)
     env = _environment(config, work, runner, models, store)
-    yield RunContext(
+    context = RunContext(
       config=config,
       work=work,
       prepared=prepared,
@@ -283,3 +302,5 @@ def open_context(
       expert=text_models.make_expert(config, work),
       stop=stop,
     )
+    _tell_what_is_for_models(context)
+    yield context

@@ -17,6 +17,7 @@ from typing import Any
 import libcst as cst
 
 from jaxagent.envs.interfaces import EditRefused
+from jaxagent.envs.model_line import model_line
 from jaxagent.files import syntax
 from jaxagent.stand_ins import (
   catalogue,
@@ -34,6 +35,10 @@ class ScriptedEditor:
 
   name = 'scripted_editor'
   is_stand_in = True
+
+  def can_change(self, script: str) -> bool:
+    """Returns whether there is anything in a script that it could change."""
+    return bool(model_line(script)) or functions.knows(script)
 
   def edit(self, script: str, instruction: str) -> str:
     """Returns the rewritten script; raises EditRefused."""

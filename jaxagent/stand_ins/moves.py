@@ -12,6 +12,8 @@ import dataclasses
 import functools
 import random
 
+from jaxagent.stand_ins.ways import CONSTANTS, WAYS
+
 PHRASES = {
   'estimator': (
     'Replace the estimator with {x}',
@@ -534,67 +536,36 @@ def _combos(first: list[Move], second: list[Move], lead: str) -> list[Move]:
   ]
 
 
-def _function(name: str, rows: str) -> list[Move]:
-  """Rows `worth | way [| low to high]`: the numbers that `{n}` stands for."""
-  moves = []
-  for row in rows.strip().splitlines():
-    worth, way, *numbers = row.strip().split(' | ')
-    low, high = map(int, numbers[0].split(' to ')) if numbers else (0, 0)
-    for n in range(low, high + 1):
-      fill = ('f', name), ('x', way.replace('{n}', str(n)))
-      moves.append(Move('function', fill, float(worth), (name,)))
-  return moves
+# Kinds of tasks whose scripts have no model line, but a function of `ways.WAYS`.
+FUNCTION_KINDS = ('speed', 'segmentation', 'ranking', 'span', 'sequence')
 
 
-# Ways of `functions.WAYS`.
-_PROGRAMS = (
-  _function(
-    'convolve',
-    """
-0.5 | a product for each position
-0.8 | a product for each cell of the filters
-0.7 | sliding windows, summed by einsum
-0.8 | sliding windows, summed by tensordot
-0.9 | one product of matrices
-0.4 | Fourier transforms
-0.2 | nested lists
-0.6 | blocks of {n} images | 1 to 14
-0.5 | blocks of {n} rows | 1 to 26
-""",
-  )
-  + _function(
-    'attend',
-    """
-0.6 | a loop over the heads alone
-0.4 | a loop over the positions alone
-0.7 | sums by einsum
-0.8 | products of all heads at once
-0.5 | blocks of {n} positions | 1 to 48
-""",
-  )
-  + _function('generate', '0.9 | a cache of keys and values')
-)
-_PRECISIONS = [
-  Move('constant', (('f', 'DTYPE'), ('x', f'np.{name}')), worth, (function,))
-  for name, worth in (('float32', 0.6), ('float64', 0.4), ('float16', 0.1))
-  for function in ('convolve', 'attend')
-]
-
-
-def _program_moves() -> tuple[Move, ...]:
-  """Moves for programs whose speed counts: each way alone, and in a precision."""
+def _function_moves() -> tuple[Move, ...]:
+  """Moves for functions: each way alone, with a constant, and constants alone."""
+  ways = [
+    Move('function', (('f', name), ('x', words)), way.worth, (name,))
+    for name, known in WAYS.items()
+    for way in known
+    for words in way.tried()
+  ]
+  constants = [
+    Move('constant', (('f', name), ('x', value)), worth, (function,))
+    for function, known in CONSTANTS.items()
+    for name, values in known.items()
+    for value, worth in values
+  ]
   both = [
     Move(
       'combo',
-      (('x', f'{way.say()}, then {_lower(precision.say())}'),),
-      min(way.worth, precision.worth),
+      (('x', f'{way.say()}, then {_lower(constant.say())}'),),
+      min(way.worth, constant.worth),
       way.needs,
     )
-    for way in _PROGRAMS
-    for precision in _PRECISIONS
-    if precision.needs == way.needs
+    for way in ways
+    for constant in constants
+    if constant.needs == way.needs
   ]
-  return tuple(_PROGRAMS + _PRECISIONS + both + _IMPOSSIBLE)
+  return tuple(ways + constants + both + _IMPOSSIBLE)
 
 
 def _lower(text: str) -> str:
@@ -604,8 +575,8 @@ def _lower(text: str) -> str:
 @functools.cache
 def moves_for(kind: str, modality: str) -> tuple[Move, ...]:
   """All moves for a kind of task, impossible ones included."""
-  if kind == 'speed':
-    return _program_moves()
+  if kind in FUNCTION_KINDS:
+    return _function_moves()
   side = 'classification' if kind == 'classification' else 'regression'
   own: list[Move] = []
   if modality == 'text':

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 from jaxagent import types
 from jaxagent.stand_ins import catalogue
@@ -109,20 +110,36 @@ class Design:
     return [call.partition('(')[0] for call in self.calls]
 
 
+class Author(Protocol):
+  """Writes whole programs of one task, each from a design of its own kind."""
+
+  def design(
+    self, spec: types.TaskSpec, rng: random.Random, previous: Any = None
+  ) -> Any:
+    """Returns a new design, or `previous` with one of its parts changed."""
+
+  def write(self, spec: types.TaskSpec, design: Any, rng: random.Random) -> str:
+    """Returns a response: a plan and a code block."""
+
+  def output(self, design: Any, rng: random.Random) -> str:
+    """Returns output that such a program may print, for a prompt to revise."""
+
+
 class ScriptedProgrammer:
   """Writes responses with whole solutions of tabular, image and text tasks.
 
   Args:
+    columns: of the task's tables.
     p_slip: chance of a mistake that keeps the program from running.
   """
 
   name = 'scripted_programmer'
   is_stand_in = True
 
-  def __init__(self, p_slip: float = 0.3):
+  def __init__(self, columns: Columns, p_slip: float = 0.3):
     if not 0 <= p_slip <= 1:
       raise ValueError(f'p_slip={p_slip!r} must be between 0 and 1.')
-    self.p_slip = p_slip
+    self.columns, self.p_slip = columns, p_slip
 
   def design(
     self,
@@ -142,14 +159,10 @@ class ScriptedProgrammer:
     return made
 
   def write(
-    self,
-    spec: types.TaskSpec,
-    columns: Columns,
-    design: Design,
-    rng: random.Random,
+    self, spec: types.TaskSpec, design: Design, rng: random.Random
   ) -> str:
     """One response: a plan and a code block."""
-    code = _program(spec, columns, design)
+    code = _program(spec, self.columns, design)
     if rng.random() < self.p_slip:
       code = code.replace(*rng.choice(_SLIPS))
     plan = rng.choice(_PLANS).format(what=design.names[-1])

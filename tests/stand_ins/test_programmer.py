@@ -23,8 +23,8 @@ SPECS = {spec.name: spec for spec in list_tasks(TASKS, version=1)}
 DIGITS = Columns(('p0', 'p1'), 'label', ('label',))
 
 
-def _write(author, spec, columns, rng) -> str:
-  return author.write(spec, columns, author.design(spec, rng), rng)
+def _write(author, spec, rng) -> str:
+  return author.write(spec, author.design(spec, rng), rng)
 
 
 def _columns(spec) -> Columns:
@@ -36,9 +36,8 @@ def _columns(spec) -> Columns:
 @pytest.mark.parametrize('name', SPECS)
 def test_many_different_programs_of_every_bundled_task(name):
   spec, rng = SPECS[name], random.Random(0)
-  columns = _columns(spec)
-  author = ScriptedProgrammer(0.0)
-  texts = [_write(author, spec, columns, rng) for _ in range(200)]
+  author = ScriptedProgrammer(_columns(spec), 0.0)
+  texts = [_write(author, spec, rng) for _ in range(200)]
   assert len(set(texts)) > 120
   for text in texts:
     code = parse(text).code
@@ -48,7 +47,7 @@ def test_many_different_programs_of_every_bundled_task(name):
 
 def test_they_depend_on_the_seed_alone():
   one, two = (
-    _write(ScriptedProgrammer(), SPECS['digits'], DIGITS, random.Random(5))
+    _write(ScriptedProgrammer(DIGITS), SPECS['digits'], random.Random(5))
     for _ in range(2)
   )
   assert one == two
@@ -56,7 +55,11 @@ def test_they_depend_on_the_seed_alone():
 
 @pytest.mark.parametrize('name', SPECS)
 def test_one_part_of_a_revised_one_differs(name):
-  spec, author, rng = SPECS[name], ScriptedProgrammer(0.0), random.Random(1)
+  spec, author, rng = (
+    SPECS[name],
+    ScriptedProgrammer(DIGITS, 0.0),
+    random.Random(1),
+  )
   settings = estimators = before = 0
   for _ in range(200):
     old = author.design(spec, rng)
@@ -74,7 +77,11 @@ def test_one_part_of_a_revised_one_differs(name):
 
 
 def test_what_it_may_have_printed_is_of_its_estimator():
-  spec, author, rng = SPECS['digits'], ScriptedProgrammer(0.0), random.Random(2)
+  spec, author, rng = (
+    SPECS['digits'],
+    ScriptedProgrammer(DIGITS, 0.0),
+    random.Random(2),
+  )
   said: dict[str, set[str]] = {}
   for _ in range(400):
     design = author.design(spec, rng)
@@ -87,14 +94,14 @@ def test_what_it_may_have_printed_is_of_its_estimator():
 def test_slips_are_as_many_as_asked():
   rng = random.Random(0)
   texts = [
-    _write(ScriptedProgrammer(1.0), SPECS['digits'], DIGITS, rng)
+    _write(ScriptedProgrammer(DIGITS, 1.0), SPECS['digits'], rng)
     for _ in range(50)
   ]
   whole = ("'data/train.csv'", 'make_pipeline(', 'model.fit(x, y)', "{'id':",
            'import pandas', "predict(test.drop(columns=['id']))")  # fmt: skip
   assert all(any(part not in text for part in whole) for text in texts)
   with pytest.raises(ValueError, match='p_slip=2'):
-    ScriptedProgrammer(2)
+    ScriptedProgrammer(DIGITS, 2)
 
 
 def test_columns_of_the_heads():
@@ -116,7 +123,7 @@ def test_they_run(tmp_path):
   columns = Columns(('a', 'b'), 'label', ('label',))
   rng = random.Random(1)
   for _ in range(3):
-    text = _write(ScriptedProgrammer(0.0), SPECS['digits'], columns, rng)
+    text = _write(ScriptedProgrammer(columns, 0.0), SPECS['digits'], rng)
     (tmp_path / 'solution.py').write_text(parse(text).code)
     subprocess.run([sys.executable, 'solution.py'], cwd=tmp_path, check=True)
     head = (tmp_path / 'submission.csv').read_text().splitlines()

@@ -6,7 +6,7 @@ import csv
 import pathlib
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from jaxagent.envs.solution import Previous, Task
 from jaxagent.envs.specs import task_data
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.errors import UserError
-from jaxagent.stand_ins import programmer
-from jaxagent.stand_ins.programmer import Design
+from jaxagent.stand_ins import function_programmer, programmer
+from jaxagent.stand_ins.function_programmer import FunctionProgrammer
+from jaxagent.stand_ins.programmer import Author
 from jaxagent.training import sft
 from jaxagent.training.policy import PolicySampler
 
@@ -95,18 +96,17 @@ def written(context: RunContext) -> list[tuple[Task, str]]:
   config = context.config
   if not config.solution.programs:
     return []
-  author = programmer.ScriptedProgrammer()
-  columns = _columns(context)
+  authors = _authors(context)
   pairs: list[tuple[Task, str]] = []
-  last: dict[str, tuple[Design, Previous]] = {}
+  last: dict[str, tuple[Any, Previous]] = {}
   for number in range(config.solution.programs):
     name = context.heldin[number % len(context.heldin)]
     rng = random.Random(f'{config.seed} {name} {number}')
-    spec = context.spec(name)
+    spec, author = context.spec(name), authors[name]
     improves = rng.random() < config.solution.improve
     before, previous = (improves and last.get(name)) or (None, None)
     design = author.design(spec, rng, before)
-    response = author.write(spec, columns[name], design, rng)
+    response = author.write(spec, design, rng)
     pairs.append((Task(name, previous), response))
     output = author.output(design, rng)
     last[name] = design, Previous(solution.parse(response), output)
@@ -132,13 +132,29 @@ def rows(
   made = sft.rows(
     ((prompt_ids(task), response) for task, response in pairs), policy
   )
-  if pairs and not made:
-    raise UserError(
-      'config.rollout.max_new_tokens='
-      f'{policy.sampling.max_new_tokens} is too short for every program to '
-      'learn from; raise it, or set --config.solution.programs=0.'
-    )
+  if len(made) < len(pairs):
+    _tell_too_long(pairs, len(made), policy)
   return made
+
+
+def _tell_too_long(
+  pairs: Sequence[tuple[Task, str]], kept: int, policy: PolicySampler
+) -> None:
+  """Prints how many programs are longer than a policy may write.
+
+  Raises UserError where all are.
+  """
+  most = max(len(policy.tokenizer.encode_response(text)) for _, text in pairs)
+  limit = policy.sampling.max_new_tokens
+  if not kept:
+    raise UserError(
+      f'config.rollout.max_new_tokens={limit} is too short for every program to learn '
+      f'from; raise it ({most} for the longest), or set --config.solution.programs=0.'
+    )
+  print(
+    f'programs     {len(pairs) - kept} of {len(pairs)} are left out of SFT, for they '
+    f'have more tokens than config.rollout.max_new_tokens={limit} (the longest: {most})'
+  )
 
 
 def _sample(prepared: PreparedTask) -> str:
@@ -151,27 +167,33 @@ def _sample(prepared: PreparedTask) -> str:
   return 'sample_submission.csv'
 
 
-def _columns(context: RunContext) -> dict[str, programmer.Columns]:
-  """Reads the columns of the held-in tasks' tables.
+def _authors(context: RunContext) -> dict[str, Author]:
+  """Returns who writes the held-in tasks' programs.
 
-  Raises UserError for tasks of another form, for which no program can be scripted.
+  Raises UserError for tasks of which no program can be scripted.
   """
-  columns, others = {}, []
-  for task in context.heldin:
-    public = context.prepared[task].public_dir
-    try:
-      heads = [_header(public / f'{name}.csv') for name in _TABLES]
-      columns[task] = programmer.columns_of(*heads)
-    except (FileNotFoundError, ValueError):
-      others.append(task)
-  if others:
+  authors = {name: _author(context, name) for name in context.heldin}
+  if others := [name for name, author in authors.items() if author is None]:
     raise UserError(
       f'config.tasks.heldin: {", ".join(others)}: only a model can write programs for '
-      'what is not in three tables, train.csv, test.csv and sample_submission.csv, '
-      'with one column to predict; the scripted programmer cannot. Give '
-      '--config.solution.programs=0, or --config.sft.conversations with such programs.'
+      'what is neither in three tables, train.csv, test.csv and sample_submission.csv, '
+      'with one column to predict, nor has a starter with a function that the scripted '
+      'programmer knows (docs/tasks.md). Give --config.solution.programs=0, or '
+      '--config.sft.conversations with such programs.'
     )
-  return columns
+  return {name: author for name, author in authors.items() if author}
+
+
+def _author(context: RunContext, name: str) -> Author | None:
+  """Returns who writes a task's programs by script; None where nobody can."""
+  spec, public = context.spec(name), context.prepared[name].public_dir
+  if function_programmer.can_write(spec):
+    return FunctionProgrammer()
+  try:
+    heads = [_header(public / f'{table}.csv') for table in _TABLES]
+    return programmer.ScriptedProgrammer(programmer.columns_of(*heads))
+  except (FileNotFoundError, ValueError):
+    return None
 
 
 def _header(path: pathlib.Path) -> list[str]:

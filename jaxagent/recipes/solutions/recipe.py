@@ -51,7 +51,7 @@ class _WholeSolutions(Recipe):
   def stand_ins(self, context: RunContext) -> Sequence[Any]:
     from jaxagent.stand_ins.programmer import ScriptedProgrammer
 
-    return (ScriptedProgrammer(),) if self.config.solution.programs else ()
+    return (ScriptedProgrammer,) if self.config.solution.programs else ()
 
 
 class Solutions(_WholeSolutions, TrainedPolicy):

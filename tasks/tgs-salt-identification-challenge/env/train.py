@@ -4,24 +4,26 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
+LEAST = 0.5  # share of an image; with less salt it has none
 sample = pd.read_csv('data/sample_submission.csv')
 
 
 def run_lengths(mask):
   """Starts and lengths, counted from 1 down the columns."""
-  flat = np.concatenate([[0], mask.T.ravel().astype(int), [0]])
-  starts = np.flatnonzero(np.diff(flat) == 1) + 1
-  ends = np.flatnonzero(np.diff(flat) == -1) + 1
-  return ' '.join(f'{s} {e - s}' for s, e in zip(starts, ends))
+  edges = np.flatnonzero(np.diff(np.pad(mask.T.ravel(), 1).astype(int))) + 1
+  return ' '.join(f'{a} {b - a}' for a, b in zip(edges[::2], edges[1::2]))
 
 
-pred = []
-for name in sample['id']:
+def mask_of(grey):
+  """Which pixels of an image [height, width] are salt."""
+  return grey < grey.mean()
+
+
+def pred(name):
   image = Image.open(f'data/test/images/{name}.png').convert('L')
-  grey = np.asarray(image, dtype=float)
-  mask = grey < grey.mean()
-  pred.append(run_lengths(mask) if mask.mean() > 0.5 else '')
+  mask = mask_of(np.asarray(image, float))
+  return run_lengths(mask) if mask.mean() > LEAST else ''
 
-pd.DataFrame({'id': sample['id'], 'rle_mask': pred}).to_csv(
-  'submission.csv', index=False
-)
+
+sample['rle_mask'] = sample['id'].map(pred)
+sample.to_csv('submission.csv', index=False)
