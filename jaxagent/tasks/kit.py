@@ -14,8 +14,10 @@ import collections
 import dataclasses
 import hashlib
 import io
+import os
 import pathlib
 import shutil
+import stat
 import sys
 import tarfile
 import tempfile
@@ -42,8 +44,8 @@ class DataMissing(ValueError):
 class Parts:
   """Files and answers that one preparation writes.
 
-  public: relative path under `data/` -> table, bytes, or a file or folder to
-    copy.
+  public: relative path under `data/` -> table, bytes, or a file or folder that
+    stays as it is.
   answers: the columns of the grader's answers, hidden rows only; or its arrays by
     name, the hidden rows along the first axis.
   groups: a value for each answer; the answers of one group are in the same half.
@@ -432,7 +434,7 @@ def mlebench_folders(
 def copied(
   folder: pathlib.Path, names: Sequence[str]
 ) -> dict[str, pathlib.Path]:
-  """Names files or folders to be copied as they are.
+  """Names files or folders that stay as they are.
 
   Raises:
     DataMissing: one of them is not there.
@@ -491,14 +493,32 @@ def write(public: pathlib.Path, private: pathlib.Path, parts: Parts) -> None:
       content.to_csv(path, index=False)
     elif isinstance(content, bytes):
       path.write_bytes(content)
-    elif content.is_dir():
-      shutil.copytree(content, path)
     else:
-      shutil.copyfile(content, path)
+      place(content, path)
   if isinstance(answers, Mapping):
     (private / 'answers.npz').write_bytes(task_data.npz(answers))
   else:
     answers.to_csv(private / 'answers.csv', index=False)
+
+
+def place(given: pathlib.Path, path: pathlib.Path) -> None:
+  """Puts a file or folder at a path: linked, else copied.
+
+  A hard link takes no room, so data in its right form is not there twice. It is made
+  where the file is on the same disk, and others may read it, as jobs must.
+  """
+  if given.is_dir():
+    path.mkdir(exist_ok=True)
+    for inside in sorted(given.iterdir()):
+      place(inside, path / inside.name)
+    return
+  if given.stat().st_mode & stat.S_IROTH and not given.is_symlink():
+    try:
+      os.link(given, path)
+      return
+    except OSError:  # another disk, too many links, or not allowed
+      pass
+  shutil.copyfile(given, path)
 
 
 def _divided(parts: Parts) -> pd.DataFrame | Mapping[str, np.ndarray]:

@@ -324,3 +324,25 @@ def test_halves_of_arrays_follow_what_they_hold_and_no_header_of_a_file(
       found[name] = ''.join(half[0] for half in read['split'])
   assert found['rows'] == found['columns'] == 'vvvpvpvvpvpvvvppvppp'
   assert len(set(found.values())) == 3
+
+
+def test_data_in_its_right_form_is_not_there_twice(tmp_path):
+  given, made = tmp_path / 'given', tmp_path / 'made'
+  (given / 'train/deep').mkdir(parents=True)
+  (given / 'train/deep/a.bin').write_bytes(b'1')
+  (given / 'train/secret.bin').write_bytes(b'2')
+  (given / 'train/deep/a.bin').chmod(0o644)
+  (given / 'train/secret.bin').chmod(0o600)
+  (given / 'train/alias.bin').symlink_to(given / 'train/deep/a.bin')
+  answers = pd.DataFrame({'id': range(8), 'y': [0, 1] * 4})
+  parts = kit.Parts(kit.copied(given, ['train']), answers)
+  kit.write(made / 'public', made / 'private', parts)
+  whole = made / 'public/train/deep/a.bin'
+  assert whole.samefile(given / 'train/deep/a.bin')
+  # What jobs could not read, and what points elsewhere, is a file of its own.
+  for name in ('secret.bin', 'alias.bin'):
+    file = made / 'public/train' / name
+    assert not file.is_symlink() and file.stat().st_nlink == 1
+  assert (made / 'public/train/secret.bin').read_bytes() == b'2'
+  whole.unlink()
+  assert (given / 'train/deep/a.bin').read_bytes() == b'1'
