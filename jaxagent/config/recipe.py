@@ -51,6 +51,7 @@ class Recipe(abc.ABC):
   trains: whether tasks are trained on, and so need a scale and a held-in split.
   every_heldout: whether no name in `tasks.heldout` means every bundled task.
   strict_format: whether text around a response makes it invalid in any case.
+  collects: whether an expert acts on the held-in tasks, from ideas for its first steps.
   expert_is_measured: whether the expert's model is what is evaluated, with the
     limits of `config.rollout`.
   """
@@ -64,6 +65,7 @@ class Recipe(abc.ABC):
   trains: ClassVar[bool] = True
   every_heldout: ClassVar[bool] = True
   strict_format: ClassVar[bool] = False
+  collects: ClassVar[bool] = False
   expert_is_measured: ClassVar[bool] = False
 
   def __init__(self, config: ConfigDict):

@@ -52,7 +52,10 @@ def chosen_tasks(config: ConfigDict) -> str:
         f"there (config.recipe='agents'), config.recipe={config.recipe!r} trains. Write "
         'a task.yaml with validation and private rows (docs/tasks.md).'
       )
-    pools = {s.name: len(idea_pool(s)) for s in specs if s.name in heldin}
+    # The pool of a model is as large as one asks it for.
+    asks = recipe.find(config).collects and config.expert.kind == 'scripted'
+    acted = heldin if asks else ()
+    pools = {s.name: len(idea_pool(s)) for s in specs if s.name in acted}
   except (ValueError, OSError, UserError) as error:
     return str(error)
   for spec in specs:
@@ -65,8 +68,7 @@ def chosen_tasks(config: ConfigDict) -> str:
         f'measure {spec.name}` or leave it out.'
       )
   for name, size in pools.items():
-    # The pool of a model is as large as one asks it for.
-    if config.expert.kind == 'scripted' and size < config.collect.idea_pool:
+    if size < config.collect.idea_pool:
       return (
         f'config.collect.idea_pool={config.collect.idea_pool} asks for more '
         f'ideas than task {name} has ({size}); lower it or leave {name} out.'

@@ -60,9 +60,9 @@ def idea_pool(task: types.TaskSpec) -> list[str]:
   )
   if len(pool) < MIN_POOL:
     raise ValueError(
-      f'task {task.name}: only {len(pool)} ideas for {task.kind} on '
-      f'{task.modality}; {MIN_POOL} are needed. Add moves in '
-      'stand_ins/moves.py.'
+      f'task {task.name}: the scripted expert has {len(pool)} ideas for {task.kind} on '
+      f'{task.modality} data, of {MIN_POOL} that it needs; let a model act there '
+      '(config.expert.kind=openai, config.editor.kind=openai).'
     )
   return pool
 

@@ -56,6 +56,7 @@ class _MlAgent(TrainedPolicy):
   """A policy that is shown states of an agent and answers with one action."""
 
   record_type = StepRecord
+  collects = True
   rules: ClassVar[tuple[checks.Rule, ...]] = _RULES
   records: Sequence[Collected]
 
