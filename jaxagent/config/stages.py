@@ -6,7 +6,7 @@ import dataclasses
 
 from jaxagent.analysis import summary
 from jaxagent.envs import agents
-from jaxagent.envs.specs import task_yaml2
+from jaxagent.envs.specs import descriptions, task_yaml2
 from jaxagent.interactions import MAX_CALLS
 from jaxagent.learner.config import LearnerOptions, SftOptions
 from jaxagent.options import Section, must, option, relation
@@ -85,8 +85,28 @@ class TaskOptions(Section):
     'as stand-ins have.',
     advanced=True,
   )
+  description: str = option(
+    'own',
+    choices=descriptions.KINDS,
+    help="Problem texts: this project's own, or those of mle-bench, as published or "
+    "without the competition's story, out of mlebench_repo.",
+    advanced=True,
+  )
+  mlebench_repo: str = option(
+    '',
+    is_path=True,
+    help="Checkout of mle-bench; '': none, as own texts need none.",
+    advanced=True,
+  )
 
   relations = (
+    relation(
+      'description',
+      'mlebench_repo',
+      holds=lambda kind, repo: kind == 'own' or bool(repo),
+      say='{at}description={description} is read from a checkout of mle-bench; give '
+      '{at}mlebench_repo=DIR, or {at}description=own.',
+    ),
     relation(
       'data',
       'data_dir',

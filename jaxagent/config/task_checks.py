@@ -29,9 +29,8 @@ def tasks_dir(config: ConfigDict) -> str:
 
 def chosen_tasks(config: ConfigDict) -> str:
   """Returns a complaint about names, splits, scales or ideas of tasks, else ''."""
-  from jaxagent.config.tasks import choose_tasks, folder
+  from jaxagent.config.tasks import choose_tasks, task_of
   from jaxagent.data.ideas import idea_pool
-  from jaxagent.envs.tasks import load_task
 
   try:
     heldin, heldout = choose_tasks(config)
@@ -41,7 +40,7 @@ def chosen_tasks(config: ConfigDict) -> str:
         f'config.rl.tasks: {strange[0]!r} is not held-in; choose from: '
         f'{", ".join(heldin)}.'
       )
-    specs = [load_task(name, folder(config)) for name in heldin + heldout]
+    specs = [task_of(config, name) for name in heldin + heldout]
     if lacking := next(filter(None, (_lacking(config, s) for s in specs)), ''):
       return f'config.tasks: {lacking}'
     if not recipe.find(config).trains:
@@ -134,11 +133,10 @@ def prompt_room(config: ConfigDict) -> str:
 
 def _shortest(config: ConfigDict, length: Callable[[str], int]) -> int:
   """Returns `length` of the shortest prompt, 0 where it is known later."""
-  from jaxagent.config.tasks import choose_tasks, folder
-  from jaxagent.envs.tasks import load_task
+  from jaxagent.config.tasks import choose_tasks, task_of
 
   own = recipe.find(config)
-  specs = [load_task(n, folder(config)) for n in sum(choose_tasks(config), ())]
+  specs = [task_of(config, n) for n in sum(choose_tasks(config), ())]
   texts = map(own.shortest_prompt, specs)
   return min(length(text) if text else 0 for text in texts)
 

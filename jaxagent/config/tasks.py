@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 from jaxagent.config import recipe
 from jaxagent.config.stages import RunConfig
 from jaxagent.envs.specs import patterns
+from jaxagent.envs.specs.descriptions import described
 from jaxagent.envs.specs.task_data import DataSource
-from jaxagent.envs.tasks import default_folder, list_tasks, task_names
+from jaxagent.envs.tasks import (
+  default_folder,
+  list_tasks,
+  load_task,
+  task_names,
+)
 from jaxagent.errors import UserError
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
+
+  from jaxagent.types import TaskSpec
 
 
 def folder(config: ConfigDict) -> pathlib.Path:
@@ -32,6 +40,16 @@ def data_source(config: ConfigDict) -> DataSource:
   """Returns which variant of the catalogue's data a run takes, and from where."""
   where = config.tasks.data_dir
   return DataSource(config.tasks.data, pathlib.Path(where) if where else None)
+
+
+def task_of(config: ConfigDict, name: str) -> TaskSpec:
+  """Reads a task, with the problem text that the config asks for.
+
+  Raises ValueError for a task that cannot be used.
+  """
+  options = config.tasks
+  spec = load_task(name, folder(config))
+  return described(spec, options.description, options.mlebench_repo)
 
 
 def without_folder(config: ConfigDict) -> dict[str, str]:

@@ -16,6 +16,7 @@ from jaxagent.config.tasks import (
   choose_tasks,
   data_source,
   folder,
+  task_of,
   without_folder,
 )
 from jaxagent.envs import programs
@@ -27,7 +28,6 @@ from jaxagent.envs.specs import label_sources
 from jaxagent.envs.step_env import StepRules, TextModels
 from jaxagent.envs.tasks import (
   PreparedTask,
-  load_task,
   prepare_task,
 )
 from jaxagent.errors import UserError
@@ -85,7 +85,7 @@ def prepare_all(
   with ProgressBar('tasks', len(names)) as progress:
     for name in names:
       try:
-        spec = load_task(name, folder(config))
+        spec = task_of(config, name)
         prepared[name] = prepare_task(spec, work / 'tasks', source)
       except (ValueError, OSError) as error:
         raise UserError(str(error)) from error

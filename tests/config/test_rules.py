@@ -22,7 +22,7 @@ from jaxagent.config import (
   settings,
 )
 from jaxagent.envs import agents, parser, solution_env, step_env
-from jaxagent.envs.specs import task_yaml2
+from jaxagent.envs.specs import descriptions, task_yaml2
 from jaxagent.errors import UserError
 from jaxagent.models import attention
 from jaxagent.models import config as model_config
@@ -95,6 +95,7 @@ CHOICES = {
   'expert.kind': 'scripted, openai',
   'editor.kind': 'scripted, openai, expert',
   'tasks.data': ', '.join(task_yaml2.VARIANTS),
+  'tasks.description': ', '.join(descriptions.KINDS),
   'agent': ', '.join(agents.AGENTS),
   'reader.kind': 'scripted, openai, expert, editor',
   'env.dialect': ', '.join(step_env.DIALECTS),
@@ -489,6 +490,10 @@ PAIRS = [
   ({'eval.policies': ('rl', 'ppo')}, "'ppo' .*choose from: starter, sft, rl"),
   ({'eval.policies': ('rl', 'rl')}, "'rl' is there twice"),
   ({'eval.policies': 'rl'}, "policies='rl' must be a tuple"),
+  (
+    {'tasks.description': 'obfuscated'},
+    'description=obfuscated is read from a checkout of mle-bench',
+  ),
   ({'tasks.heldin': (3,)}, '3 is not a known name'),
   (
     {'tasks.heldin': ('nope',)},

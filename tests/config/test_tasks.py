@@ -9,7 +9,7 @@ import pytest
 
 from configs import stepwise_ppo
 from jaxagent.config import task_checks
-from jaxagent.config.tasks import choose_tasks, data_source
+from jaxagent.config.tasks import choose_tasks, data_source, task_of
 from jaxagent.errors import UserError
 from tests.tasks import published
 
@@ -129,3 +129,79 @@ def test_the_data_of_a_run_are_stand_ins_unless_a_folder_is_given(folder):
   assert data_source(_config(folder)).variant == 'standin'
   source = data_source(_config(folder, data='mlebench', data_dir='/data'))
   assert (source.variant, str(source.folder)) == ('mlebench', '/data')
+
+
+@pytest.fixture
+def repo(tmp_path):
+  """A checkout of mle-bench with the texts of one competition."""
+  home = tmp_path / 'mlebench/competitions/tgs-salt-identification-challenge'
+  home.mkdir(parents=True)
+  (home / 'description.md').write_text('Find the salt of a company.\n')
+  (home / 'description_obfuscated.md').write_text('Find the masks.\n')
+  return home
+
+
+@pytest.mark.parametrize(
+  ('kind', 'text'),
+  [
+    ('published', 'Find the salt of a company.'),
+    ('obfuscated', 'Find the masks.'),
+  ],
+)
+def test_published_texts_come_from_a_checkout(folder, repo, kind, text):
+  where = str(repo.parents[2])
+  config = _config(folder, ('salt',), description=kind, mlebench_repo=where)
+  assert task_of(config, 'salt').research_problem == text
+  own = _config(folder, ('salt',), mlebench_repo=where)
+  assert task_of(own, 'salt').research_problem != text
+
+
+def _damage(repo, how):
+  path = repo / 'description.md'
+  if how == 'gone':
+    path.unlink()
+  elif how == 'pointer':
+    path.write_text(
+      'version https://git-lfs.github.com/spec/v1\noid sha256:0\n'
+    )
+  elif how == 'empty':
+    path.write_text(' \n')
+  else:
+    path.write_bytes(b'\xff\xfe\x00')
+
+
+@pytest.mark.parametrize(
+  ('how', 'message'),
+  [
+    ('gone', 'description.md is not there; update the checkout'),
+    ('pointer', 'Git-LFS pointer, not the text'),
+    ('empty', 'is empty'),
+    ('binary', 'is no text'),
+  ],
+)
+def test_a_text_that_cannot_be_used_is_refused_before_the_run(
+  folder, repo, how, message
+):
+  _damage(repo, how)
+  config = _config(
+    folder,
+    ('salt',),
+    ('wine',),
+    description='published',
+    mlebench_repo=str(repo.parents[2]),
+  )
+  complaint = task_checks.chosen_tasks(config)
+  assert message in complaint and '\n' not in complaint
+
+
+def test_a_task_of_others_has_no_published_text(folder, repo):
+  where = str(repo.parents[2])
+  config = _config(folder, description='published', mlebench_repo=where)
+  for name in ('wine', 'clrs'):
+    with pytest.raises(ValueError, match=f'task {name} is none of mle-bench'):
+      task_of(config, name)
+  config.tasks.mlebench_repo = str(repo)
+  with pytest.raises(
+    ValueError, match='has no mlebench/competitions; give a check'
+  ):
+    task_of(config, 'salt')

@@ -20,8 +20,7 @@ from typing import Any
 
 from jaxagent.config import settings
 from jaxagent.config.base import base
-from jaxagent.config.tasks import folder
-from jaxagent.envs.tasks import load_task
+from jaxagent.config.tasks import task_of
 from jaxagent.errors import UserError
 from jaxagent.files.disk import user_path
 from jaxagent.recipes.ideator import pool as pools
@@ -53,7 +52,7 @@ def request(work: pathlib.Path, key: str = '', model: str = 'policy') -> Any:
       f'{path} has no state {key!r}; it has {", ".join(i.key for i in items[:5])}...'
     )
   context: Any = SimpleNamespace(
-    config=config, spec=lambda task: load_task(task, folder(config))
+    config=config, spec=lambda task: task_of(config, task)
   )
   text = Prompts(context).text(found[0].state, text_models.tokens_of)
   return {

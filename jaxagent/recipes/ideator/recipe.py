@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxagent.config import checks, endpoints
-from jaxagent.config.tasks import choose_tasks, folder
-from jaxagent.envs.tasks import load_task
+from jaxagent.config.tasks import choose_tasks, task_of
 from jaxagent.errors import UserError
 from jaxagent.options import shown
 from jaxagent.recipes.ideator.config import (
@@ -80,7 +79,7 @@ def _boards(config: ConfigDict) -> str:
     for task in names:
       if (path := board_file(config, task)) is None:
         continue
-      spec = load_task(task, folder(config))
+      spec = task_of(config, task)
       try:
         human_board(path, task=task, higher_is_better=spec.higher_is_better)
       except ValueError as error:
