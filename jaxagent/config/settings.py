@@ -99,6 +99,8 @@ def _put(record: dict, name: str, value: object) -> None:
 _LATER: Mapping[tuple[str, str], object] = {
   ('tasks', 'data'): 'standin',
   ('tasks', 'data_dir'): '',
+  ('tasks', 'description'): 'own',
+  ('tasks', 'mlebench_repo'): '',
   ('sandbox', 'gpus'): [],
 }
 
