@@ -186,7 +186,10 @@ _JAXAGENT: dict[str, str] = {
     '(a rare number of rows), and none after that'
   ),
   'learner/skipped_updates': 'updates skipped for a non-finite gradient',
-  'learner/compiles': 'programs compiled by the process so far',
+  'learner/compiles': 'programs compiled by the process so far, or read',
+  'learner/compiles_cached': (
+    'of these, those read from the cache of an earlier start (config.compile_cache)'
+  ),
   'learner/rejected': 'samples of the batch that could not be used',
   'learner/padding': 'share of the batch that is padding',
   'val/reward/mean': (
