@@ -52,7 +52,13 @@ _STAGES = {
   'update_actor': 'policy update',
   'update_critic': 'value update',
   'update_weights': 'new weights to the engine',
-  'save_checkpoint': 'checkpoint written after the update before',
+  'save_checkpoint': (
+    'waited for checkpoints after the update before: for the write of an earlier one, '
+    'and for the copy of what is saved'
+  ),
+  'write_checkpoint': (
+    'the newest checkpoint that is whole, copy and write, most of it beside an update'
+  ),
   'testing': 'validation after the update',
   'step': 'one whole update (of RL: with the checkpoint before it)',
 }
