@@ -33,6 +33,7 @@ setup(
     'flax>=0.12',
     'optax>=0.2.5',
     'orbax-checkpoint>=0.11',
+    'tensorstore>=0.1.74',
     'numpy>=2.0',
     'scipy>=1.13',
     'pandas>=2.2',

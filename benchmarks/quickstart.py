@@ -64,7 +64,9 @@ def run(
 
 
 def _cache(folder: pathlib.Path | None) -> dict[str, str]:
-  return {'JAX_COMPILATION_CACHE_DIR': str(folder)} if folder else {}
+  if folder is None:
+    return {'JAX_ENABLE_COMPILATION_CACHE': 'false'}
+  return {'JAX_COMPILATION_CACHE_DIR': str(folder)}
 
 
 def seed_control(

@@ -232,9 +232,17 @@ class Checkout:
 
   def run(self, *words: str, env: Mapping[str, str] | None = None, **more):
     """Runs its interpreter in its root, on its own code."""
+    return subprocess.run(**self._command(words, env), check=True, **more)
+
+  def start(
+    self, *words: str, env: Mapping[str, str] | None = None, **more
+  ) -> subprocess.Popen:
+    """Starts its interpreter likewise."""
+    return subprocess.Popen(**self._command(words, env), **more)
+
+  def _command(self, words: Sequence[str], env: Any) -> dict[str, Any]:
     env = {**os.environ, 'PYTHONPATH': str(self.root), **(env or {})}
-    command = [self._python, *words]
-    return subprocess.run(command, cwd=self.root, env=env, check=True, **more)
+    return {'args': [self._python, *words], 'cwd': self.root, 'env': env}
 
   def keys(self, config: str) -> set[str]:
     """Returns the dotted names of a config file's options."""

@@ -269,7 +269,7 @@ def figures(base: pathlib.Path, data: Mapping[str, Any]) -> dict[str, Any]:
     'commits': sorted(set(data['begun'])),
     'whole_s': data['whole_s'],
     'longest_checkpoint_s': max(
-      record.get('timing_s/save_checkpoint', 0.0) for record in records
+      record.get('timing_s/write_checkpoint', 0.0) for record in records
     ),
     'hold': hold(base, data['whole_s']),
     'stopped': {

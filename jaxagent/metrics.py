@@ -52,7 +52,13 @@ _STAGES = {
   'update_actor': 'policy update',
   'update_critic': 'value update',
   'update_weights': 'new weights to the engine',
-  'save_checkpoint': 'checkpoint written after the update before',
+  'save_checkpoint': (
+    'waited for checkpoints after the update before: for the write of an earlier one, '
+    'and for the copy of what is saved'
+  ),
+  'write_checkpoint': (
+    'the newest checkpoint that is whole, copy and write, most of it beside an update'
+  ),
   'testing': 'validation after the update',
   'step': 'one whole update (of RL: with the checkpoint before it)',
 }
@@ -186,7 +192,10 @@ _JAXAGENT: dict[str, str] = {
     '(a rare number of rows), and none after that'
   ),
   'learner/skipped_updates': 'updates skipped for a non-finite gradient',
-  'learner/compiles': 'programs compiled by the process so far',
+  'learner/compiles': 'programs compiled by the process so far, or read',
+  'learner/compiles_cached': (
+    'of these, those read from the cache of an earlier start (config.compile_cache)'
+  ),
   'learner/rejected': 'samples of the batch that could not be used',
   'learner/padding': 'share of the batch that is padding',
   'val/reward/mean': (

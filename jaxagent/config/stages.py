@@ -47,6 +47,18 @@ class RunConfig(Section):
   tasks_dir: str = option(
     'tasks', is_path=True, help='Folder of the tasks.', advanced=True
   )
+  compile_cache: str = option(
+    'auto',
+    is_path=True,
+    check=must(
+      lambda folder: str(folder).strip(),
+      "is empty; give 'auto', a folder, or 'off'.",
+    ),
+    help='Folder of compiled programs for the next start; auto: '
+    "jaxagent/compiled in the user's cache folder, for a run of one process; "
+    'off: none.',
+    advanced=True,
+  )
   dry_run: bool = option(False, help='Print the plan and stop.')
   agent: str = option(
     'research',

@@ -2,7 +2,9 @@
 
 Learner, optimizer, advantages and rollout engine share one process and one
 device: what any of them compiles in the middle of a run costs the same
-seconds. An operation outside of jit is a program, too.
+seconds. An operation outside of jit is a program, too, and so is one that is read from
+the cache of an earlier start (`jaxagent/devices/compile_cache.py`): which programs a run
+needs does not depend on that, only their seconds do.
 """
 
 from __future__ import annotations
@@ -16,14 +18,20 @@ log = logging.getLogger(__name__)
 
 # Once a program that no cache in memory held; private to jax, so tested.
 _EVENT = '/jax/core/compile/backend_compile_duration'
+_HIT = '/jax/compilation_cache/cache_hits'
 
 _lock = threading.Lock()
-_compiled = 0
+_compiled = _read = 0
 
 
 def count() -> int:
   """Programs compiled since this module was imported."""
   return _compiled
+
+
+def read() -> int:
+  """Those of `count` that were read from the cache of an earlier start."""
+  return _read
 
 
 class Recompiles:
@@ -43,7 +51,11 @@ class Recompiles:
     if more > self._more:
       log.warning('%d programs compiled after warm-up.', more)
     self._more = more
-    return {'learner/recompiles': float(more), 'learner/compiles': float(now)}
+    return {
+      'learner/recompiles': float(more),
+      'learner/compiles': float(now),
+      'learner/compiles_cached': float(read()),
+    }
 
 
 def _listen(event: str, duration_secs: float, **unused: str | int) -> None:
@@ -53,4 +65,12 @@ def _listen(event: str, duration_secs: float, **unused: str | int) -> None:
       _compiled += 1
 
 
+def _listen_hits(event: str, **unused: str | int) -> None:
+  global _read
+  if event == _HIT:
+    with _lock:
+      _read += 1
+
+
 jax.monitoring.register_event_duration_secs_listener(_listen)
+jax.monitoring.register_event_listener(_listen_hits)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jaxagent import records
 from jaxagent.config import recipe, settings
-from jaxagent.devices import presence, sharding
+from jaxagent.devices import compile_cache, presence, sharding
 from jaxagent.errors import UserError
 from jaxagent.files import owner
 from jaxagent.runtime.context import RunContext, open_context
@@ -42,13 +42,14 @@ def run(config: ConfigDict) -> None:
       settings.validate_devices(config)
       if not index:
         print(_opening(config, watch.peers, count, work), flush=True)
-      if index:
-        # Process 0 decides when to stop, and what is saved before.
-        stop.within_s = None
-        with stop.telling(lambda: watch.ask_stop(stop.signal)):
-          return multi_process.follow()
-      with multi_process.leading():
-        _lead(config, stop, watch)
+      with compile_cache.using(config.compile_cache):
+        if index:
+          # Process 0 decides when to stop, and what is saved before.
+          stop.within_s = None
+          with stop.telling(lambda: watch.ask_stop(stop.signal)):
+            return multi_process.follow()
+        with multi_process.leading():
+          _lead(config, stop, watch)
   finally:
     stop.restore()
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 
 from jaxagent import models
@@ -206,6 +208,40 @@ def save(
     processes.tell((_Follower.save, (*where, step), {}))
   with accelerator.turn():  # processes wait for each other by a program
     manager.save(step, learner.state(), host, score=score)
+
+
+def copied(learner: Learner | Leader) -> Any | None:
+  """Returns the learner's arrays as numpy ones that nothing changes any more.
+
+  None where several processes have them, or where there is no room for two copies:
+  `save` writes those while the learner waits.
+  """
+  if isinstance(learner, Leader):
+    return None
+  state = learner.state()
+  size = sum(getattr(leaf, 'nbytes', 8) for leaf in jax.tree.leaves(state))
+  if 2 * size > _available_bytes():
+    return None
+
+  def copy(leaf: Any) -> Any:
+    if isinstance(leaf, jax.Array) and not any(
+      device.platform == 'cpu' for device in leaf.devices()
+    ):
+      return np.asarray(leaf)  # a copy already
+    return np.array(leaf)  # the next update may be given the memory
+
+  with accelerator.turn():
+    return jax.tree.map(copy, state)
+
+
+def _available_bytes() -> float:
+  """Returns what the machine has free for this process; infinite where unknown."""
+  try:
+    lines = pathlib.Path('/proc/meminfo').read_text().splitlines()
+    found = next(line for line in lines if line.startswith('MemAvailable'))
+    return int(found.split()[1]) * 1024
+  except (OSError, StopIteration, ValueError):
+    return math.inf
 
 
 def restore(

@@ -13,7 +13,8 @@ is one update:
 5. `Engine.update_weights` (`rollout/engine.py`) gets the new weights.
 6. `Scheduler.mark_trained` and `traces.write` record what was trained; where they are
    due, `Validator.run` (`training/validation.py`) validates the policy, and then
-   `Saver.save` writes a checkpoint.
+   `Saver.save` (`training/saving.py`) begins a checkpoint, written beside the next
+   update.
 
 Who calls this: `main.py` -> `recipes/run.py` -> `recipes/pipeline.py` -> the stages of
 an experiment (`recipes/ml_agent/recipe.py`, `recipes/solutions/recipe.py`), which collect, fine-tune, call
@@ -23,9 +24,7 @@ with file and function at each step; docs/glossary.md has the terms.
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import dataclasses
 import math
 import pathlib
 import time
@@ -59,6 +58,7 @@ from jaxagent.training import (
   weighting,
 )
 from jaxagent.training.policy import PolicySampler
+from jaxagent.training.saving import Saver
 from jaxagent.training.workflow import RolloutWorkflow
 
 if TYPE_CHECKING:
@@ -115,11 +115,18 @@ def run(
       )
       policy.engine.update_weights(learner.policy_params, start)
       saver = Saver(
-        checkpoints, journal, learner, scheduler, counts, workflow.name
+        checkpoints,
+        journal,
+        learner,
+        scheduler,
+        counts,
+        workflow.name,
+        context.stop,
       )
-      _Loop(
-        context, workflow, learner, policy, scheduler, saver, validator
-      ).run(start)
+      with contextlib.closing(saver):
+        _Loop(
+          context, workflow, learner, policy, scheduler, saver, validator
+        ).run(start)
       # The ledger beside the checkpoint is for people and for audits.
       scheduler.ledger.save(directory / 'ledger.json')
   finally:
@@ -177,11 +184,14 @@ class _Loop:
     self._learner, self._policy = learner, policy
     self._scheduler, self._saver = scheduler, saver
     self._validator = validator
-    self._saved_s, self._saved = 0.0, 0  # seconds; updates that are saved
+    # Seconds that the last update waited for checkpoints; updates that are saved, or
+    # being saved.
+    self._waited_s, self._begun = 0.0, 0
 
   def run(self, start: int) -> None:
     config = self._context.config.rl
-    self._note_saved(start)
+    self._begun = start
+    self._saver.note(start)
     with (
       MetricWriter(self._context.work / 'logs', resume_step=start) as writer,
       ProgressBar('rl', config.updates, initial=start) as progress,
@@ -202,6 +212,7 @@ class _Loop:
           kl=metrics.get('actor/kl_loss', float('nan')),
           exec_s=metrics['duration/trained/mean'],
         )
+      self._saver.finish()
 
   def _update(self, update: int) -> dict[str, float]:
     """Runs one update; returns its metrics."""
@@ -231,7 +242,8 @@ class _Loop:
     metrics.update(traces.metrics(samples, update))
     metrics.update(self._workflow.trained(batch.samples))
     metrics['timing_s/gen'] = collected - began
-    metrics['timing_s/save_checkpoint'] = self._saved_s
+    metrics['timing_s/save_checkpoint'] = self._waited_s
+    metrics['timing_s/write_checkpoint'] = self._saver.write_s
     metrics['training/global_step'] = update + 1
     return metrics
 
@@ -247,7 +259,7 @@ class _Loop:
       return self._validator.run(step)
 
   def _save(self, update: int, reward: float | None = None) -> None:
-    """Saves a checkpoint if one is due, after the last update, or before a stop.
+    """Begins a checkpoint if one is due, after the last update, or before a stop.
 
     reward: of the validation after the update; None where there was none.
     """
@@ -259,70 +271,25 @@ class _Loop:
     due = kept or (update + 1) % config.checkpoint_every == 0
     began = time.monotonic()
     if due or stop.asked:
-      self._write(update + 1, score)
-    self._saved_s = time.monotonic() - began if due else 0.0
-    if self._saved == update + 1:
+      self._begin(update + 1, score)
+    if self._begun == update + 1:
+      if stop.asked:
+        self._saver.finish()
       stop.check()
+    self._waited_s = time.monotonic() - began if due else 0.0
 
   def _tick(self, update: int) -> None:
     """Ends the run, if it is to stop, where a batch is waited for."""
     self._context.stop.raise_error()
     if self._context.stop.asked:
-      if self._saved < update:
-        self._write(update, None)
+      if self._begun < update:
+        self._begin(update, None)
+      self._saver.finish()
       self._context.stop.check()
 
-  def _write(self, updates: int, score: float | None) -> None:
-    with self._context.stop.saving():
-      self._saver.save(updates, score)
-    self._note_saved(updates)
-
-  def _note_saved(self, updates: int) -> None:
-    self._saved = updates
-    self._context.stop.saved = (
-      f'update {updates} is saved' if updates else 'no update is saved yet'
-    )
-
-
-@dataclasses.dataclass
-class Saver:
-  """Saves checkpoints of everything that changes, and prunes the journal to them.
-
-  counts: outcomes of what was trained.
-  recipe: its name.
-  """
-
-  checkpoints: CheckpointManager
-  journal: Journal
-  learner: Learner | multi_process.Leader
-  scheduler: Scheduler
-  counts: Counter
-  recipe: str
-
-  def __post_init__(self):
-    # Journal segments of the newest checkpoints, as many as are kept.
-    self._segments: collections.deque[int] = collections.deque(
-      maxlen=self.checkpoints.keep
-    )
-
-  def save(self, step: int, score: float | None = None) -> None:
-    """Saves one atomic checkpoint. score: by which the best one is kept."""
-    scheduler = self.scheduler.checkpoint()
-    multi_process.save(
-      self.learner,
-      self.checkpoints,
-      step,
-      {
-        'scheduler': scheduler,
-        'learner': self.learner.host_state(),
-        'outcomes': dict(self.counts),
-        'recipe': self.recipe,
-      },
-      score,
-    )
-    self._segments.append(scheduler['segment'])
-    if len(self._segments) == self._segments.maxlen:
-      self.journal.prune(self._segments[0])
+  def _begin(self, updates: int, score: float | None) -> None:
+    self._saver.save(updates, score)
+    self._begun = updates
 
 
 def _resume(

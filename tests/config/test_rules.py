@@ -434,6 +434,7 @@ PAIRS = [
   ({'rollout.stop': (3,)}, 'must be a tuple of texts'),
   ({'rollout.max_prompt_tokens': 4000}, '4000 .*max_position_embeddings=1024'),
   ({'work_dir': ' '}, "work_dir=' ' is empty"),
+  ({'compile_cache': ''}, "compile_cache='' is empty; give 'auto'"),
   (
     {'rl.offload': ('policy',)},
     "'policy' .*choose from: reference, value, policy_opt",

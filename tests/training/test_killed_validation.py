@@ -179,6 +179,7 @@ def _sitting(work, jobs, at=None, rest='wait') -> Moments:
       (validation.Validator, 'run'),
       (MetricWriter, 'write'),
       (rl.Saver, 'save'),
+      (CheckpointManager, 'save'),  # in a thread, beside the next update
       (CheckpointManager, 'remove_old'),
     ):
       patch.setattr(owner, name, _between(moments, getattr(owner, name)))

@@ -141,6 +141,12 @@ def test_a_checkpoint_of_another_version_ends_the_run_in_one_line(
   assert isinstance(e.value.__cause__, UnknownRecord)
 
 
+def _saver(save):
+  return stubs.SimpleNamespace(
+    save=save, finish=lambda: None, note=lambda step: None
+  )
+
+
 def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):
   journal = Journal(tmp_path / 'journal')
   journal.begin()
@@ -152,11 +158,18 @@ def test_the_journal_holds_what_the_kept_checkpoints_need(tmp_path):
   )
   checkpoints = CheckpointManager(tmp_path / 'checkpoints', keep=2)
   saver = rl.Saver(
-    checkpoints, journal, learner, scheduler, Counter(), 'stepwise'
+    checkpoints,
+    journal,
+    learner,
+    scheduler,
+    Counter(),
+    'stepwise',
+    StopFlag(),
   )
   left = []
   for step in range(1, 5):
     saver.save(step)
+    saver.finish()
     left.append(sorted(int(p.stem) for p in journal.directory.iterdir()))
   assert left == [[0, 1], [1, 2], [2, 3], [3, 4]]
   assert checkpoints.steps() == [3, 4]
@@ -194,7 +207,7 @@ def test_what_the_last_update_left_is_saved_and_what_may_be_the_best(
     None,
     None,
     stubs.SimpleNamespace(work=lambda version, timeout_s: 0),
-    stubs.SimpleNamespace(save=lambda *given: steps.append(given)),
+    _saver(lambda *given: steps.append(given)),
     validator,
   )
   metrics = {'critic/score/mean': 0.5, 'duration/trained/mean': 1.0}
@@ -218,7 +231,7 @@ def test_a_stopped_run_saves_its_update_unless_the_folder_is_lost(
     None,
     None,
     None,
-    stubs.SimpleNamespace(save=lambda *given: saved.append(given)),
+    _saver(lambda *given: saved.append(given)),
   )
 
   def update(number):
