@@ -12,6 +12,8 @@ NAME_CHARS = 200  # of a name: task, outcome, id
 
 def number(value: Any) -> float | None:
   """Returns a finite float; None of anything else."""
+  if type(value) is float:  # most are: large files are read in a moment
+    return value if math.isfinite(value) else None
   if isinstance(value, bool) or not isinstance(value, int | float):
     return None
   try:
@@ -23,6 +25,8 @@ def number(value: Any) -> float | None:
 
 def whole(value: Any) -> int | None:
   """Returns an int below 2**53, which a browser holds; None of anything else."""
+  if type(value) is int and -(2**53) < value < 2**53:
+    return value
   found = number(value)
   return int(found) if found is not None and abs(found) < 2**53 else None
 
@@ -31,6 +35,8 @@ def name(value: Any) -> str:
   """Returns a short text of one line, controls visible; '' of anything but a text."""
   if not isinstance(value, str):
     return ''
+  if len(value) <= NAME_CHARS and value.isascii() and value.isprintable():
+    return value
   return clean(value[:NAME_CHARS].replace('\n', '\\n').replace('\t', '\\t'))
 
 

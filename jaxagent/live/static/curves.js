@@ -74,7 +74,7 @@ export class Curves {
       ticks: { stroke: color('line'), width: 1 }, font: '11px system-ui, sans-serif' };
     const plot = new uPlot({
       width: Math.max(200, figure.clientWidth), height: 170,
-      scales: { x: { time: false }, y: { range: (_, low, high) => ranged(low, high) } },
+      scales: { x: { time: false, range: (_, low, high) => (low === high ? ranged(low, high) : [low, high]) }, y: { range: (_, low, high) => ranged(low, high) } },
       legend: { live: true },
       cursor: { sync: { key: 'curves' }, drag: { x: true, y: false } },
       axes: [{ ...axis, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] },
