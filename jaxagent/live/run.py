@@ -7,6 +7,7 @@ import pathlib
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from jaxagent.files.owner import OWNER, STALE_S
@@ -22,7 +23,8 @@ SFT_METRICS = pathlib.Path('logs', 'sft', 'metrics.jsonl')
 EXECUTIONS = pathlib.Path('logs', 'executions.jsonl')  # runtime/executions.py
 EVERY_S = 0.3  # between two looks at the files
 _SLICE_S = 0.1  # that a request reads; what is left is read beside it
-_RECOUNT_S = 2.0  # of many rollouts
+_FEW = 10_000  # rollouts that are counted at every question
+_RECOUNT_S = 1.0  # and so many times this of so many times more
 _NEWEST_BYTES = 512 << 10  # a first look, where there is much to read
 _SEARCH_S = 0.4  # for a text, in one request
 _CONFIG_BYTES = 1 << 20
@@ -144,7 +146,8 @@ class Run:
   def _counts(self, shown: Rollouts) -> dict[str, Counter[str]]:
     changes, at, counts = self._counted
     now = time.monotonic()
-    fresh = len(shown.rows) > 20_000 and now - at < _RECOUNT_S
+    n = len(shown.rows)
+    fresh = n > _FEW and now - at < _RECOUNT_S * n / _FEW
     stamp = shown.changes + id(shown) % 1_000_003
     if stamp != changes and not (fresh and counts):
       counts = shown.count()
@@ -190,14 +193,16 @@ class Run:
       shown = self.shown
       if wanted.text:
         return self._searched(shown, wanted, offset, limit)
-      rows, matched = [], 0
-      for row in shown.newest(wanted):
-        if offset <= matched < offset + limit:
-          rows.append(row.to_json())
-        matched += 1
-      more = matched > offset + limit
+      if wanted == Filter():
+        chosen: Sequence[Row] = shown.rows
+      else:
+        chosen = [row for row in shown.rows if wanted.admits(row)]
+      matched = len(chosen)
+      end = max(0, matched - offset)
+      rows = chosen[max(0, end - limit) : end][::-1]
+      more = end > limit
       return {
-        'rows': rows,
+        'rows': [row.to_json() for row in rows],
         'matched': matched,
         'total': len(shown.rows),
         'next': offset + limit if more else None,
