@@ -37,11 +37,12 @@ class Runs:
   def __init__(self, root: pathlib.Path):
     self.root = root
     self._lock = threading.Lock()
-    self._looked = -EVERY_S
+    self._again = 0.0  # when to look next
     self._names: dict[str, pathlib.Path] = {}
     self._open: dict[str, Run] = {}
     self.problem = ''
     self.more = False
+    self.unreadable: list[str] = []
 
   def get(self, name: str) -> Run | None:
     """Returns a run, its files refreshed; None where there is none of the name."""
@@ -72,25 +73,29 @@ class Runs:
       'root': values.text(str(self.root)),
       'problem': problem,
       'more': self.more,
+      'unreadable': self.unreadable[:5],
       'runs': runs,
     }
 
   def _look(self) -> None:
     with self._lock:
-      now = time.monotonic()
-      if now - self._looked < EVERY_S:
+      began = time.monotonic()
+      if began < self._again:
         return
       found: dict[str, pathlib.Path] = {}
       self.problem = _problem(self.root)
       self.more = False
+      unreadable: list[str] = []
       if not self.problem:
-        for folder in _runs(self.root):
+        for folder in _runs(self.root, unreadable):
           if len(found) >= MOST_RUNS:
             self.more = True
             break
           found[_name(folder, self.root)] = folder
-      self._names = found
-      self._looked = time.monotonic()
+      self._names, self.unreadable = found, unreadable
+      now = time.monotonic()
+      # Of a whole disk a look takes seconds: twenty times as long is waited then.
+      self._again = now + max(EVERY_S, 20 * (now - began))
 
 
 def _name(folder: pathlib.Path, root: pathlib.Path) -> str:
@@ -112,8 +117,11 @@ def _problem(root: pathlib.Path) -> str:
     return f'cannot be read: {error.strerror}'
 
 
-def _runs(root: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields folders of runs, by breadth; symbolic links are not followed."""
+def _runs(root: pathlib.Path, unreadable: list[str]) -> Iterator[pathlib.Path]:
+  """Yields folders of runs, by breadth; symbolic links are not followed.
+
+  unreadable: gets the names of folders without permission.
+  """
   waiting, looked = [root], 0
   for _ in range(DEPTH + 1):
     below: list[pathlib.Path] = []
@@ -124,30 +132,31 @@ def _runs(root: pathlib.Path) -> Iterator[pathlib.Path]:
       if _is_run(folder):
         yield folder
         continue
-      below += _folders(folder)
+      try:
+        below += _folders(folder)
+      except PermissionError:
+        unreadable.append(_name(folder, root))
+      except OSError:  # gone meanwhile
+        continue
     waiting = below
 
 
 def _is_run(folder: pathlib.Path) -> bool:
-  there = [mark for mark in _MARKS if (folder / mark).exists()]
+  # Not Path.exists, which raises where there is no permission.
+  there = [mark for mark in _MARKS if os.path.exists(folder / mark)]
   if there == [pathlib.Path('config.json')]:  # a model's folder has one, too
-    return any((folder / part).is_dir() for part in _PARTS)
-  if there:
-    return True
-  return (folder / 'rl' / 'traces').is_dir()
+    return any(os.path.isdir(folder / part) for part in _PARTS)
+  return bool(there) or os.path.isdir(folder / 'rl' / 'traces')
 
 
 def _folders(folder: pathlib.Path) -> list[pathlib.Path]:
-  try:
-    with os.scandir(folder) as entries:
-      return sorted(
-        pathlib.Path(entry.path)
-        for entry in entries
-        if not entry.name.startswith('.')
-        and entry.is_dir(follow_symlinks=False)
-      )
-  except OSError:  # gone, or no permission
-    return []
+  """Returns the folders in one, but for hidden ones; raises OSError."""
+  with os.scandir(folder) as entries:
+    return sorted(
+      pathlib.Path(entry.path)
+      for entry in entries
+      if not entry.name.startswith('.') and entry.is_dir(follow_symlinks=False)
+    )
 
 
 def _changed(folder: pathlib.Path) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pathlib
 import threading
 import time
@@ -58,6 +59,7 @@ class Run:
     self._reader: threading.Thread | None = None
     self._first: Rollouts | None = None  # the newest, until all are read
     self._anew = False
+    self._facts: tuple[int, dict[str, str]] = (-1, {})
     self._counted: tuple[int, float, dict[str, Counter[str]]] = (-1, 0.0, {})
 
   # Reading --------------------------------------------------------------------
@@ -281,8 +283,12 @@ class Run:
 
   def facts(self) -> dict[str, Any]:
     """Returns what `config.json` says of the run: recipe, model, seed."""
+    path = self.folder / 'config.json'
     try:
-      line = read_at(self.folder / 'config.json', 0, _CONFIG_BYTES)
+      stamp = path.stat().st_mtime_ns
+      if stamp == self._facts[0]:
+        return self._facts[1]
+      line = read_at(path, 0, _CONFIG_BYTES)
     except OSError:
       return {}
     config = object_of(line) or {}
@@ -294,11 +300,13 @@ class Run:
       'batch': rl.get('batch_size'),
       'group': rl.get('group_size'),
     }
-    return {
+    known = {
       key: values.text(str(value))
       for key, value in found.items()
       if isinstance(value, str | int)
     }
+    self._facts = stamp, known
+    return known
 
 
 MOST_SAMPLES = 20_000
@@ -311,9 +319,10 @@ def status(folder: pathlib.Path) -> str:
     if claim.st_size and abs(time.time() - claim.st_mtime) < STALE_S:
       return 'running'
   except OSError:
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
       return 'gone'
-  return 'complete' if (folder / 'summary.json').is_file() else 'stopped'
+  complete = os.path.isfile(folder / 'summary.json')
+  return 'complete' if complete else 'stopped'
 
 
 def _lines(n: int) -> str:

@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 
 from jaxagent.live import __main__ as command
+from jaxagent.live import found
 from tests.live import written
 from tests.live.written import EXECUTIONS, FINISHED, METRICS, ROLLOUTS, ROOT
 
@@ -249,6 +250,22 @@ def test_hostile_texts_are_cut_and_controls_are_shown(server, work):
   assert output.startswith('a\\x00b\\x1b[31m\\u202ec\\ud800x')
   assert 'characters left out' in output and len(output) < 21_000
   assert one['long'] is True
+
+
+def test_folders_without_permission_are_named(tmp_path, monkeypatch):
+  def refused(path):
+    if str(path).endswith('locked'):
+      raise PermissionError(13, 'Permission denied')
+    return scandir(path)
+
+  scandir = os.scandir
+  monkeypatch.setattr(os, 'scandir', refused)  # root may read everything
+  (tmp_path / 'locked').mkdir()
+  written.whole(tmp_path / 'open', 4)
+  listed = found.Runs(tmp_path).listed()
+  assert listed['unreadable'] == ['locked']
+  assert [run['name'] for run in listed['runs']] == ['open']
+  assert 'no permission' in found.Runs(tmp_path / 'locked').listed()['problem']
 
 
 @pytest.mark.parametrize(

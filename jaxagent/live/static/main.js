@@ -41,13 +41,17 @@ async function findRuns() {
   if (place.get('run') && there.includes(place.get('run'))) $('run').value = place.get('run');
   if (place.get('with') && there.includes(place.get('with'))) $('with').value = place.get('with');
   if (!names.length) {
-    const why = found.problem ? `it ${found.problem}` : 'no run is in it so far';
+    const blind = found.unreadable.length
+      ? `; no permission to read ${found.unreadable.join(', ')}` : '';
+    const why = found.problem ? `it ${found.problem}` : `no run is in it so far${blind}`;
     say(`Waiting for a run in ${found.root}: ${why}.`);
     $('shown').hidden = true;
   } else if (place.get('run') && !there.includes(place.get('run'))) {
     say(`Run ${place.get('run')} is gone; waiting for it to come back. Others can be chosen above.`);
   } else {
-    say(found.more ? 'There are more runs than are listed.' : '');
+    const blind = found.unreadable.length
+      ? `No permission to read ${found.unreadable.join(', ')}. ` : '';
+    say(blind + (found.more ? 'There are more runs than are listed.' : ''));
   }
 }
 
