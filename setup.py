@@ -23,6 +23,7 @@ setup(
       'recipes/ideator/*.j2',
       'report/*.j2',
       'report/*.html',
+      'live/static/*',
       'recipes/template/*.txt',
       'py.typed',
     ]
@@ -60,6 +61,7 @@ setup(
     'nccl': ['cupy-cuda12x>=13'],  # weights to vLLM on other GPUs
     'docker': ['docker>=7.1'],  # 7.0 fails with requests 2.32
     'ray': ['ray>=2.40'],
+    'live': ['starlette>=0.41', 'uvicorn>=0.32'],
     'dev': [
       'pytest>=8',
       'pytest-timeout>=2.3',
@@ -70,6 +72,7 @@ setup(
       'matplotlib>=3.9',
       'kubeflow-trainer-api>=2.1',  # types of the JobSet API
       'mypy>=2.4,<2.5',  # it finds other things in another minor version
+      'playwright>=1.50',  # drives the system's chromium, for the live page
     ],
   },
 )

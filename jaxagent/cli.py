@@ -25,6 +25,7 @@ VERBS = {
     'run | self_check',
     'run a script; attack this machine',
   ),
+  'live': ('live', 'DIR', 'a page of the runs below DIR, while they go'),
   'why': ('why', 'DIR', 'how each rollout of a run ended, and why'),
   'audit': ('audit', 'DIR', 'derive every reward of a run again'),
   'pause': ('pause', 'DIR ...', 'edit the state that a run resumes from'),

@@ -187,6 +187,7 @@ class Execution:
   changed: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
   removed: tuple[str, ...] = ()
   left_out: tuple[str, ...] = ()
+  slot: int | None = None  # of the pool; None where it did not run in one
 
   def to_json(self) -> dict[str, Any]:
     """JSON-able form; files are given by size only."""

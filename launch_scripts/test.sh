@@ -21,8 +21,9 @@ if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
   export JAXAGENT_TEST_VLLM_FOLDER="$folder"
   trap 'kill "$JAXAGENT_TEST_VLLM_MAKER" 2>/dev/null || true' EXIT
 fi
-make_environment "[dev,docker,ray]"
+make_environment "[dev,docker,ray,live]"
 bash "$here/install_docker.sh"
+bash "$here/install_chromium.sh"
 if [ -n "${JAXAGENT_TEST_SLURM:-}" ] ||
   [[ " $* " == *" -m slurm "* || " $* " == *" -m=slurm "* ]]; then
   bash "$here/install_slurm.sh"

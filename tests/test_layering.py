@@ -39,6 +39,7 @@ HOST = {
   'graders',
   'grade',
   'instrumentation',
+  'live',
 }
 # rollout is a host-side package but for these files.
 ROLLOUT_ON_DEVICE = {
@@ -136,6 +137,7 @@ MAY_IMPORT = {
   'report': {'types', 'records', 'metrics', 'analysis'},
   'audit': {'types', 'records', 'rewards', 'graders', 'envs'},
   'why': {'rollout'},
+  'live': {'files', 'report', 'rollout'},
   'tasks': {'types', 'clock', 'files', 'sandbox', 'envs', 'graders'},
 }
 # Packages that see the config, from the bottom up: each may import those before it.

@@ -64,6 +64,10 @@ class ByteBPE:
     ids = before_end(ids, self.eos_ids)
     return self._tokenizer.decode(ids, skip_special_tokens=True)
 
+  def decode(self, ids: Sequence[int]) -> str:
+    """Text of a prompt's ids; a special stands as its name."""
+    return self._tokenizer.decode(list(ids), skip_special_tokens=False)
+
   def save(self, directory: pathlib.Path) -> None:
     """Writes an HF tokenizer folder, which `AutoTokenizer` reads alike."""
     directory.mkdir(parents=True, exist_ok=True)

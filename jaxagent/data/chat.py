@@ -195,6 +195,10 @@ class ChatTokenizer:
     ids = bpe.before_end(ids, self.eos_ids)
     return self._plain.decode(ids, skip_special_tokens=False)
 
+  def decode(self, ids: Sequence[int]) -> str:
+    """Text of a prompt's ids, the template's specials included."""
+    return self._plain.decode(list(ids), skip_special_tokens=False)
+
   def _opening(self, system: str) -> list[tuple[str, str]]:
     """The turns before the user's."""
     opening = [('system', system)]

@@ -25,6 +25,7 @@ from jaxagent.records import Evaluated, TakenStep
 from jaxagent.report import charts
 
 _HERE = pathlib.Path(__file__).parent
+STYLE = _HERE / 'style.html'  # CSS alone, of the live page, too
 Shown = tuple[str, Evaluated]  # whose, and what they did
 POLICIES = (('starter', 'Starter'), ('sft', 'SFT'), ('rl', 'RL'))
 SPLITS = (('heldin', 'Held-in'), ('heldout', 'Held-out'))
@@ -62,6 +63,11 @@ PANELS = (
     'Valid actions',
     'share of responses',
     (('sandbox/valid_action_rate', 'valid'),),
+  ),
+  (
+    'Malformed',
+    'share of responses',
+    (('sandbox/malformed_rate', 'malformed'),),
   ),
   (
     'Behaviour',

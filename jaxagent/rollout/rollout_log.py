@@ -17,9 +17,10 @@ from typing import Any
 
 from jaxagent.clock import Clock
 from jaxagent.interactions import Credit
+from jaxagent.rollout.finished_log import FinishedLog
 from jaxagent.rollout.requests import ExecutionResult, GenerationResult, Key
 from jaxagent.rollout.tracked import TrackedRollout
-from jaxagent.types import NoReward, Outcome, Record
+from jaxagent.types import Completion, NoReward, Outcome, Record
 
 FORMAT = 1
 LOG = pathlib.Path('rl', 'rollouts.jsonl')  # in the work directory
@@ -59,6 +60,8 @@ class _Trail:
   execution_s: float = 0.0
   waiting_s: float = 0.0  # of executions: in queues, starting, being read
   attempts: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+  calls: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+  versions: dict[int, int] = dataclasses.field(default_factory=dict)
   turns: list[dict[str, Any]] = dataclasses.field(default_factory=list)
 
 
@@ -68,13 +71,19 @@ class RolloutLog:
   Args:
     path: of the file, which may be there: a line that a kill cut is ended.
     clock: the scheduler's.
+    finished: keeps the texts of what finishes; None: nobody does.
 
   Its methods raise OSError where the disk is full.
   """
 
-  def __init__(self, path: pathlib.Path, clock: Clock):
+  def __init__(
+    self,
+    path: pathlib.Path,
+    clock: Clock,
+    finished: FinishedLog | None = None,
+  ):
     self.version = 0  # of the policy, now
-    self._clock = clock
+    self._clock, self._finished = clock, finished
     self._trails: dict[str, _Trail] = {}
     self._since: dict[Key, float] = {}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,12 +102,17 @@ class RolloutLog:
   def returned(self, result: GenerationResult | ExecutionResult) -> None:
     """An awaited result is there, well or not."""
     trail = self._trail(result.key)
+    known = result.key in self._since
     took = self._took(result.key)
+    if known:  # else a process before this one asked for it
+      trail.calls.append(_call(result, took))
     if isinstance(result, GenerationResult):
       trail.generation_s += took
       if result.completion is None:
         outcome = NoReward.GENERATION_FAILED.value
         self._attempt(trail, result.key, 0, outcome, result.error, took)
+      elif isinstance(result.completion, Completion):
+        trail.versions[result.key.call] = result.completion.version
       return
     executed = result.executed
     trail.execution_s += executed.exec_s
@@ -124,10 +138,12 @@ class RolloutLog:
       _turn(
         call, credit.outcome,
         None if isinstance(credit.reward, NoReward) else credit.reward,
-        credit.reason, credit.exec_s, credit.record,
+        credit.reason, credit.exec_s, credit.record, trail.versions.get(call),
       )
       for call, credit in sorted(credits.items())
     ]  # fmt: skip
+    if self._finished is not None:
+      self._finished.write(member, credits, trail.turns, trail.calls)
 
   def ended(
     self,
@@ -141,7 +157,15 @@ class RolloutLog:
     """Writes the line. update: the one that learned from it."""
     trail = self._trail_of(member.prompt_id)
     turns = trail.turns or [
-      _turn(None, turn.outcome, turn.reward, None, turn.exec_s, turn.record)
+      _turn(
+        None,
+        turn.outcome,
+        turn.reward,
+        None,
+        turn.exec_s,
+        turn.record,
+        turn.version,
+      )
       for sample in member.samples
       for turn in sample.steps()
     ]
@@ -163,6 +187,7 @@ class RolloutLog:
       'message': _one_line(message),
       'turns': turns,
       'attempts': trail.attempts,
+      'calls': trail.calls,
       'seconds': {
         'generation': trail.generation_s,
         'execution': trail.execution_s,
@@ -179,6 +204,8 @@ class RolloutLog:
   def close(self) -> None:
     """Closes the file."""
     self._file.close()
+    if self._finished is not None:
+      self._finished.close()
 
   def _trail(self, key: Key) -> _Trail:
     return self._trail_of(key.prompt_id)
@@ -206,6 +233,21 @@ class RolloutLog:
     )
 
 
+def _call(
+  result: GenerationResult | ExecutionResult, took: float
+) -> dict[str, Any]:
+  """When a call was with its sampler or executor: seconds since 1970."""
+  kind = 'execute'
+  if isinstance(result, GenerationResult):
+    kind = 'policy' if isinstance(result.completion, Completion) else 'frozen'
+  return {
+    'call': result.key.call,
+    'kind': kind,
+    'begun': time.time() - took,
+    'seconds': took,
+  }
+
+
 def _turn(
   call: int | None,
   outcome: Outcome,
@@ -213,9 +255,11 @@ def _turn(
   reason: NoReward | None,
   exec_s: float,
   record: Record | None,
+  policy: int | None,
 ) -> dict[str, Any]:
   return {
     'call': call,
+    'policy': policy,  # the oldest version that wrote a token of it
     'task': record and record.task,
     'action': record and record.action,
     'outcome': outcome.value,

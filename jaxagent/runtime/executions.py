@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import time
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -39,10 +40,19 @@ class CountedEnvironment(StepEnvironment):
     call: Call,
     outputs: Outputs,
   ) -> Run:
+    began = time.monotonic()
     run = super()._run_once(task, files, script, call, outputs)
+    ran = run.execution
     record: dict[str, Any] = {
       'job_id': call.job_id,
       'outcome': run.outcome.value,
+      'task': task,
+      'slot': ran.slot,
+      'queue_s': ran.queue_s,
+      'startup_s': ran.startup_s,
+      'exec_s': ran.exec_s,
+      'total_s': time.monotonic() - began,  # the rest: clearing up and grading
+      'timestamp': time.time(),
     }
     if run.outcome.is_infrastructure:
       record['message'] = run.message[:MESSAGE_CHARS]

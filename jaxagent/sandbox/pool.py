@@ -342,7 +342,9 @@ class SandboxPool:
       time.sleep(0.05 * attempt)
     if entry.cancelled and result.outcome is Outcome.INFRASTRUCTURE:
       result = outcome.killed(entry.job, self.tier)
-    return dataclasses.replace(result, queue_s=queue_s, attempts=attempt)
+    return dataclasses.replace(
+      result, queue_s=queue_s, attempts=attempt, slot=slot
+    )
 
   def _finish(self, entry: _Entry, result: Execution) -> None:
     with self._changed:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import contextlib
 import math
 import pathlib
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -39,8 +40,9 @@ from jaxagent.errors import MachineryError, UserError
 from jaxagent.interactions import POLICY
 from jaxagent.learner import Learner
 from jaxagent.metrics import MetricWriter, ProgressBar
-from jaxagent.rollout import rollout_log
+from jaxagent.rollout import finished_log, rollout_log
 from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
+from jaxagent.rollout.finished_log import FinishedLog
 from jaxagent.rollout.journal import Journal, JournalError
 from jaxagent.rollout.poller import BackgroundPoller
 from jaxagent.rollout.records import SchedulerConfig, StalledError
@@ -106,7 +108,10 @@ def run(
       },
     }
   )
-  log = RolloutLog(context.work / rollout_log.LOG, RealClock())
+  finished = FinishedLog(
+    context.work / finished_log.LOG, policy.tokenizer.decode
+  )
+  log = RolloutLog(context.work / rollout_log.LOG, RealClock(), finished)
   scheduler = _scheduler(context, workflow, sampler, inbox, journal, log)
   try:
     with _errors_named(directory), context.stop.telling(scheduler.hold):
@@ -192,6 +197,7 @@ class _Loop:
     config = self._context.config.rl
     self._begun = start
     self._saver.note(start)
+    print(f'watch        jaxagent live {shlex.quote(str(self._context.work))}')
     with (
       MetricWriter(self._context.work / 'logs', resume_step=start) as writer,
       ProgressBar('rl', config.updates, initial=start) as progress,

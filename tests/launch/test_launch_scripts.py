@@ -403,6 +403,7 @@ def test_the_tests_on_slurm_install_it_when_they_are_asked_for(
 def test_tests_leave_vllm_for_cuda_alone(tmp_path, kind):
   scripts = {
     'vllm_env.sh': 'echo "$@"',
+    'install_chromium.sh': '',
     'install_docker.sh': '',
     'install_slurm.sh': '',
     '_environment.sh': f'make_environment() {{ wait; '

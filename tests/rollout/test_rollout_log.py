@@ -1,25 +1,32 @@
 """Every rollout leaves a line when it ends, with its fate and the reason."""
 
 import collections
+import json
 
 import numpy as np
 import pytest
 
 from jaxagent.clock import VirtualClock
 from jaxagent.data.prompts import PromptSource
+from jaxagent.interactions import Credit
+from jaxagent.records import StepRecord
+from jaxagent.rollout.finished_log import FinishedLog
 from jaxagent.rollout.journal import Journal
 from jaxagent.rollout.records import SchedulerConfig
 from jaxagent.rollout.requests import Workers
 from jaxagent.rollout.rollout_log import RolloutLog, read
 from jaxagent.rollout.scheduler import Scheduler
+from jaxagent.rollout.tracked import Group, TrackedRollout
 from jaxagent.testing.bandit import Bandit
 from jaxagent.testing.fake_executor import Action, FakeExecutor, Faults
 from jaxagent.testing.fake_sampler import ArmSampler
 from jaxagent.testing.virtual_inbox import VirtualInbox
-from jaxagent.types import NoReward, Outcome
+from jaxagent.types import NoReward, Outcome, Prompt
 
 
-def build(path, act, faults=None, turns=1, journal=None, **options):
+def build(
+  path, act, faults=None, turns=1, journal=None, finished=None, **options
+):
   clock = VirtualClock()
   inbox = VirtualInbox(clock, journal)
   options = {
@@ -41,7 +48,7 @@ def build(path, act, faults=None, turns=1, journal=None, **options):
     ),
     SchedulerConfig(**options),
     journal=journal,
-    log=RolloutLog(path, clock),
+    log=RolloutLog(path, clock, finished),
   )
 
 
@@ -187,3 +194,66 @@ def test_a_run_that_is_killed_counts_each_rollout_once(tmp_path):
   )
   ids = [r['prompt_id'] for r in trained]
   assert len(set(ids)) == len(ids) == 20
+
+
+def test_a_finished_rollout_has_its_prompt_record_and_calls(tmp_path):
+  """Before an update learns from it, which `jaxagent live` does not wait for."""
+  path = tmp_path / 'finished.jsonl'
+  finished = FinishedLog(path, lambda ids: f'{len(ids)} ids')
+  scheduler = build(tmp_path / 'log', second, finished=finished, turns=2)
+  scheduler._sampler.version = 0
+  scheduler.next_batch(0)
+  lines = [json.loads(line) for line in path.read_text().splitlines()]
+  assert len(lines) >= 4
+  assert not [r for r in read(tmp_path / 'log') if r['fate'] == 'trained']
+  for line in lines:
+    assert [turn['prompt'] for turn in line['turns']] == ['1 ids', '3 ids']
+    assert [turn['policy'] for turn in line['turns']] == [0, 0]
+    kinds = [call['kind'] for call in line['calls']]
+    assert kinds == ['policy', 'execute'] * 2
+    assert line['calls'][1]['seconds'] >= 1.0
+
+
+def test_a_finished_rollout_keeps_what_was_done_with_long_texts_cut(tmp_path):
+  path = tmp_path / 'finished.jsonl'
+  done = StepRecord(
+    outcome=Outcome.OK, observation='x' * 10**6, diff='+ a', args={'long': 'y'}
+  )
+  member = TrackedRollout(Prompt('0/0/0', '0/0', None), Group('0/0', 0, 0), 1)
+  turn = {'call': 0, 'reward': 0.5}
+  log = FinishedLog(path, lambda ids: '')
+  log.write(member, {0: Credit(0.5, 1.0, record=done)}, [turn], [])
+  log.close()
+  record = json.loads(path.read_text())['turns'][0]['record']
+  assert record['diff'] == '+ a' and 'args' not in record
+  assert len(record['observation']) < 41_000
+  assert 'characters left out' in record['observation']
+
+
+def test_a_rollout_tells_how_old_its_policy_was(tmp_path):
+  scheduler = build(tmp_path / 'log', second)
+  run(scheduler, 8)
+  trained = [r for r in read(tmp_path / 'log') if r['fate'] == 'trained']
+  assert all(0 <= r['turns'][0]['policy'] <= r['update'] for r in trained)
+  assert len({r['turns'][0]['policy'] for r in trained}) > 1
+
+
+def test_a_file_of_texts_that_cannot_be_written_stops_no_run(tmp_path, capsys):
+  path = tmp_path / 'finished.jsonl'
+  path.mkdir()
+  finished = FinishedLog(path, lambda ids: '')
+  scheduler = build(tmp_path / 'log', second, finished=finished)
+  run(scheduler, 3)
+  assert fates(tmp_path / 'log')['trained'] == 12
+  said = capsys.readouterr().err
+  assert said.count('\n') == 1 and 'The run goes on.' in said
+
+
+def test_a_line_of_texts_that_a_kill_cut_is_ended(tmp_path):
+  path = tmp_path / 'finished.jsonl'
+  path.write_text('{"half')
+  finished = FinishedLog(path, lambda ids: '')
+  scheduler = build(tmp_path / 'log', second, finished=finished)
+  run(scheduler, 1)
+  first, *rest = path.read_text().splitlines()
+  assert first == '{"half' and all(json.loads(line) for line in rest)
