@@ -579,6 +579,7 @@ class TaskDetails:
   sample: path of the sample submission in the public data; '' for the usual name.
   gpus: GPUs of one execution.
   licence: of the data. full_mb, standin_mb: MB of the data, 0 where not known.
+  leaks: what of the published data gives the answers away, and is removed; '' for none.
   variants: variant of the data -> scale.
   """
 
@@ -594,6 +595,7 @@ class TaskDetails:
   licence: str = ''
   full_mb: float = 0.0
   standin_mb: float = 0.0
+  leaks: str = ''
   variants: dict[str, Scale] = dataclasses.field(default_factory=dict)
   board: HumanBoard | None = None
 

@@ -99,6 +99,7 @@ def _put(record: dict, name: str, value: object) -> None:
 _LATER: Mapping[tuple[str, str], object] = {
   ('tasks', 'data'): 'standin',
   ('tasks', 'data_dir'): '',
+  ('tasks', 'as_published'): False,
   ('tasks', 'description'): 'own',
   ('tasks', 'mlebench_repo'): '',
   ('sandbox', 'gpus'): [],

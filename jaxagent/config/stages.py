@@ -97,6 +97,12 @@ class TaskOptions(Section):
     'as stand-ins have.',
     advanced=True,
   )
+  as_published: bool = option(
+    False,
+    help='What gives answers away stays in published data; the rewards of such tasks '
+    'are marked as untrusted.',
+    advanced=True,
+  )
   description: str = option(
     'own',
     choices=descriptions.KINDS,
@@ -112,6 +118,13 @@ class TaskOptions(Section):
   )
 
   relations = (
+    relation(
+      'as_published',
+      'data',
+      holds=lambda kept, data: not kept or data != 'standin',
+      say='{at}as_published={as_published} is for published data, and stand-ins give '
+      'nothing away; give {at}data=mlebench or raw, or leave it out.',
+    ),
     relation(
       'description',
       'mlebench_repo',

@@ -38,8 +38,9 @@ def folder(config: ConfigDict) -> pathlib.Path:
 
 def data_source(config: ConfigDict) -> DataSource:
   """Returns which variant of the catalogue's data a run takes, and from where."""
-  where = config.tasks.data_dir
-  return DataSource(config.tasks.data, pathlib.Path(where) if where else None)
+  options = config.tasks
+  where = pathlib.Path(options.data_dir) if options.data_dir else None
+  return DataSource(options.data, where, options.as_published)
 
 
 def task_of(config: ConfigDict, name: str) -> TaskSpec:

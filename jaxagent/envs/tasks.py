@@ -368,6 +368,10 @@ def _prepare_variant(
       [f'--{source.variant}', str(given)],
       _PUBLISHED_TIMEOUT_S,
     )
+  leaks = source.leaks(spec)
+  if leaks:
+    key += '-as-published'
+    command.append(task_data.AS_PUBLISHED)
 
   def make(scratch: pathlib.Path) -> None:
     task_data.check_space(spec, source, scratch)
@@ -385,8 +389,12 @@ def _prepare_variant(
   if not own:
     task_data.check_written(spec, final)
   scale = task_data.scale_of(spec, source.variant, final)
+  found = task_yaml2.scores(scale, source.variant)
+  if leaks:
+    told = f'the data is as published: {leaks}'
+    found['exposed'] = f'{spec.exposed}; {told}' if spec.exposed else told
   return PreparedTask(
-    spec=dataclasses.replace(spec, **task_yaml2.scores(scale, source.variant)),
+    spec=dataclasses.replace(spec, **found),
     public_dir=final / 'public',
     private_dir=final / 'private',
     starter_files={**starter_files(spec.root)},

@@ -15,7 +15,7 @@ from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.grading.grade_process import WorkerDied
 from jaxagent.envs.specs import label_sources, mlagentbench_tasks
-from jaxagent.envs.specs.task_data import DataSource
+from jaxagent.envs.specs.task_data import AS_PUBLISHED, DataSource
 from jaxagent.envs.specs.task_yaml import ALL_MODALITIES, SPLITS
 from jaxagent.files import disk
 from jaxagent.sandbox import cpu_levels
@@ -101,7 +101,7 @@ def prepare(
   for name in ('mlebench', 'raw'):
     if getattr(args, name):
       variant, folder = name, getattr(args, name)
-  source = DataSource(variant, folder)
+  source = DataSource(variant, folder, args.as_published)
   prepared = task_lib.prepare_task(spec, data_dir(args), source)
   for note in prepared.notes:
     print(f'note: {spec.name}: {note}', file=sys.stderr, flush=True)
@@ -256,6 +256,11 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     type=disk.user_path,
     metavar='DIR',
     help='data of the catalogue from original files, DIR/NAME for each task',
+  )
+  parser.add_argument(
+    AS_PUBLISHED,
+    action='store_true',
+    help='what gives answers away stays in published data; rewards are untrusted',
   )
 
 

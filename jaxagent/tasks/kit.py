@@ -572,8 +572,10 @@ def prepare_from(
   text: str | None,
   source: Source,
   standin: Callable[[], Parts],
-  mlebench: Callable[[pathlib.Path, pathlib.Path], Parts] | None,
-  raw: Callable[[pathlib.Path], Parts],
+  mlebench: Callable[..., Parts] | None,
+  raw: Callable[..., Parts],
+  *,
+  leaks: bool = False,
 ) -> None:
   """Runs the command line of a task of the catalogue.
 
@@ -587,6 +589,8 @@ def prepare_from(
     mlebench: reads mle-bench's (public, private) folders; None where mle-bench
       does not have the task.
     raw: reads the folder of the original files.
+    leaks: whether published files give answers away. Then `mlebench` and `raw` take
+      `as_published`: True leaves that in, where `--as_published` asks for it.
   """
   parser = _parser(text)
   which = parser.add_mutually_exclusive_group()
@@ -601,14 +605,21 @@ def prepare_from(
       metavar='DIR',
       help="mle-bench's prepared data",
     )
+  if leaks:
+    parser.add_argument(
+      task_data.AS_PUBLISHED,
+      action='store_true',
+      help='what gives answers away stays in published data',
+    )
   args = parser.parse_args()
+  more = {'as_published': args.as_published} if leaks else {}
   try:
     if args.standin:
       parts = standin()
     elif args.raw:
-      parts = raw(args.raw)
+      parts = raw(args.raw, **more)
     elif mlebench and args.mlebench:
-      parts = mlebench(*mlebench_folders(args.mlebench, source.id))
+      parts = mlebench(*mlebench_folders(args.mlebench, source.id), **more)
     else:
       choices = '--standin, --raw DIR' + (', --mlebench DIR' * bool(mlebench))
       sys.exit(f'choose one of {choices}.\n{source}')

@@ -492,6 +492,10 @@ PAIRS = [
   ({'eval.policies': ('rl', 'rl')}, "'rl' is there twice"),
   ({'eval.policies': 'rl'}, "policies='rl' must be a tuple"),
   (
+    {'tasks.as_published': True},
+    'as_published=True is for published data, and stand-ins give nothing away',
+  ),
+  (
     {'tasks.description': 'obfuscated'},
     'description=obfuscated is read from a checkout of mle-bench',
   ),

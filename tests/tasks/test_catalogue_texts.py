@@ -75,6 +75,9 @@ def test_pizza_of_mlebench_and_of_the_originals(tmp_path):
     assert given == list(known[answers['request_id']])
     test = requests(home / 'public/test.json')
     assert [list(row) for row in test] == [kept[1:]] * len(answers)
+    prepared(PIZZA, home, source, tmp_path / folder, '--as_published')
+    test = requests(home / 'public/test.json')
+    assert [list(row) for row in test] == [kept] * len(answers)
 
 
 def test_numbers_of_reviews_do_not_tell_their_labels(tmp_path):
@@ -96,6 +99,8 @@ def test_numbers_of_reviews_do_not_tell_their_labels(tmp_path):
   assert abs(is_positive[:40].mean() - 0.5) < 0.3
   for half in catalogue.HALVES:
     assert answers['label'][answers['split'] == half].nunique() == 2
+  answers = prepared('imdb', tmp_path / 'kept', '--raw', home, '--as_published')
+  assert list(answers['label'].astype(int)) == [0] * 40 + [1] * 40
 
 
 def unpacked(path):
@@ -129,6 +134,10 @@ def test_subjects_of_test_papers_are_in_no_file(tmp_path):
   hidden = unpacked(tmp_path / 'out/public/raw/node-label.csv.gz')[0]
   assert (hidden[test] == -1).all()
   assert not (tmp_path / 'out/public/mapping').exists()
+  source = ('--raw', tmp_path / 'raw', '--as_published')
+  prepared('ogbn-arxiv', tmp_path / 'kept', *source)
+  kept = unpacked(tmp_path / 'kept/public/raw/node-label.csv.gz')[0]
+  assert list(kept) == list(whole)
 
 
 def test_patients_are_in_one_half_and_their_ratings_nowhere(tmp_path):

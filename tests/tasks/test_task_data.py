@@ -57,6 +57,26 @@ def test_a_variant_is_prepared_once_and_apart_from_the_others(
   assert other.public_dir != made['mlebench'].public_dir
 
 
+def test_what_gives_answers_away_stays_where_that_is_asked_for(
+  spec, kaggle, tmp_path
+):
+  home = tmp_path / 'data'
+  leaky = dataclasses.replace(
+    spec, details=dataclasses.replace(spec.details, leaks='a field tells it')
+  )
+  clean = DataSource('mlebench', kaggle)
+  kept = DataSource('mlebench', kaggle, as_published=True)
+  # A task that gives nothing away is prepared as ever.
+  same = [lib.prepare_task(spec, home, source) for source in (clean, kept)]
+  assert same[0].public_dir == same[1].public_dir
+  assert not same[1].spec.exposed
+  assert not lib.prepare_task(leaky, home, clean).spec.exposed
+  with pytest.raises(ValueError, match='as_published'):
+    lib.prepare_task(leaky, home, kept)  # this script does not know the flag
+  with pytest.raises(ValueError, match='a stand-in gives nothing away'):
+    DataSource(as_published=True)
+
+
 def test_scores_belong_to_a_variant(spec, kaggle, tmp_path):
   home, source = tmp_path / 'data', DataSource('mlebench', kaggle)
   assert lib.prepare_task(spec, home).spec.m_best == 0.9

@@ -28,6 +28,7 @@ from jaxagent.envs.specs import task_yaml, task_yaml2
 from jaxagent.graders.loaded import Loaded
 from jaxagent.types import Scale, TaskDetails, TaskSpec
 
+AS_PUBLISHED = '--as_published'  # of scripts/prepare.py and `jaxagent.tasks`
 SCALE_FILE = 'scale.json'
 NOTES_FILE = 'notes.json'
 # Of a program, in `private`: arrays with a row for each hidden round.
@@ -44,10 +45,13 @@ class DataSource:
 
   folder: mle-bench's data folder, or one with the original files of each task; a
     task's own folder is looked for in it by name. None for `standin`.
+  as_published: what gives answers away stays in the data (`TaskDetails.leaks`), and
+    rewards are marked as untrusted. Stand-ins have no such thing.
   """
 
   variant: str = 'standin'
   folder: pathlib.Path | None = None
+  as_published: bool = False
 
   def __post_init__(self):
     task_yaml.choice('data', 'variant', self.variant, task_yaml2.VARIANTS)
@@ -56,6 +60,15 @@ class DataSource:
         f'the data variant {self.variant!r} '
         + ('has no folder.' if self.folder else 'needs a folder: give DIR.')
       )
+    if self.as_published and self.folder is None:
+      raise ValueError(
+        'as_published keeps what published data gives away; a stand-in gives nothing '
+        'away. Give the published data, or leave it out.'
+      )
+
+  def leaks(self, spec: TaskSpec) -> str:
+    """Returns what stays in a task's data that gives its answers away, or ''."""
+    return details_of(spec).leaks if self.as_published else ''
 
 
 STANDIN = DataSource()

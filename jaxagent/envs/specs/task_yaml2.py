@@ -353,7 +353,9 @@ def _details(
   submission: Mapping[str, Any],
   gpus: int,
 ) -> TaskDetails:
-  data = _part(where, record, 'data', ('licence', 'full_mb', 'standin_mb'))
+  data = _part(
+    where, record, 'data', ('licence', 'full_mb', 'standin_mb', 'leaks')
+  )
   need = _part(
     where, record, 'environment', ('packages', 'image', 'interpreter')
   )
@@ -376,6 +378,7 @@ def _details(
     licence=_text(where, 'data.licence', data.get('licence')),
     full_mb=_size(where, 'data.full_mb', data.get('full_mb')),
     standin_mb=_size(where, 'data.standin_mb', data.get('standin_mb')),
+    leaks=_text(where, 'data.leaks', data.get('leaks')),
     variants=_variants(where, record),
     board=_board(where, record),
   )

@@ -220,21 +220,25 @@ def without_labels(path):
   return archive.close()
 
 
-def mlebench(public, private):
+def mlebench(public, private, as_published):
   made = ('training.csv', 'test.csv', 'randomPredictions.csv', 'test.tar.gz')
   files = {p.name: p for p in sorted(public.iterdir()) if p.name not in made}
   kit.copied(public, ['test.tar.gz'])
-  files['test.tar.gz'] = without_labels(public / 'test.tar.gz')
+  files['test.tar.gz'] = public / 'test.tar.gz'
+  if not as_published:
+    files['test.tar.gz'] = without_labels(public / 'test.tar.gz')
   train = kit.texts(public / 'training.csv')
   return parts(train, kit.texts(private / 'test.csv'), files)
 
 
-def raw(folder):
+def raw(folder, as_published):
   rows = kit.texts(kit.original(folder, 'training.csv'))
   shown = [name for name in SOURCE.files[1:] if name != 'training4.tar.gz']
   files = kit.copied(folder, shown)
   kit.copied(folder, ['training4.tar.gz'])
-  files['test.tar.gz'] = without_labels(folder / 'training4.tar.gz')
+  files['test.tar.gz'] = folder / 'training4.tar.gz'
+  if not as_published:
+    files['test.tar.gz'] = without_labels(folder / 'training4.tar.gz')
   with tarfile.open(files['test.tar.gz']) as tar:
     found = (re.search(r'(\d{4})\.zip$', name) for name in tar.getnames())
     hidden = rows['Id'].isin({name[1] for name in found if name})
@@ -242,4 +246,4 @@ def raw(folder):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw)
+  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw, leaks=True)

@@ -117,12 +117,12 @@ def standin():
   return parts(rows[:2200], rows[2200:], fields)
 
 
-def as_json(rows, fields):
-  kept = [field for field in fields if field != LEAK]
+def as_json(rows, fields, as_published):
+  kept = [field for field in fields if as_published or field != LEAK]
   return json.dumps([{k: r[k] for k in kept} for r in rows], indent=4).encode()
 
 
-def parts(train, test, fields):
+def parts(train, test, fields, as_published=False):
   """test: with the answers; fields: those of the public test set."""
   answers = pd.DataFrame(
     [(r['request_id'], int(r[TARGET])) for r in test],
@@ -130,8 +130,8 @@ def parts(train, test, fields):
   )
   return kit.Parts(
     {
-      'train.json': as_json(train, list(train[0])),
-      'test.json': as_json(test, fields),
+      'train.json': as_json(train, list(train[0]), as_published),
+      'test.json': as_json(test, fields, as_published),
       'sampleSubmission.csv': answers.assign(**{TARGET: 0}),
     },
     answers,
@@ -140,17 +140,17 @@ def parts(train, test, fields):
   )
 
 
-def mlebench(public, private):
+def mlebench(public, private, as_published):
   train, test = (
     json.loads((public / f'{part}.json').read_text())
     for part in ('train', 'test')
   )
   answers = kit.texts(private / 'test.csv').set_index('request_id')[TARGET]
   known = [{**r, TARGET: answers[r['request_id']]} for r in test]
-  return parts(train, known, list(test[0]))
+  return parts(train, known, list(test[0]), as_published)
 
 
-def raw(folder):
+def raw(folder, as_published):
   known, other = (
     json.load(kit.original(folder, f'{part}.json'))
     for part in ('train', 'test')
@@ -160,8 +160,8 @@ def raw(folder):
   share = len(other) / (len(known) + len(other))
   places = kit.hold_out(pd.DataFrame({'row': range(len(known))}), share)
   train, test = ([known[k] for k in part['row']] for part in places)
-  return parts(train, test, list(other[0]))
+  return parts(train, test, list(other[0]), as_published)
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw)
+  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw, leaks=True)
