@@ -22,7 +22,8 @@ SYSTEM = (
   'You are given a machine learning task. You must solve the task by training a '
   'model and running the model on the test set to produce a submission file.'
 )
-PACKAGES = ('numpy', 'pandas', 'scikit-learn', 'scipy')
+# Of tasks that do not say.
+_PACKAGES = ('numpy', 'pandas', 'scikit-learn', 'scipy')
 MOST_FILES = 20  # of a kind in a folder that a prompt names one by one
 MOST_CHARACTERS = 1_000_000  # of a program
 _FENCE = re.compile(r'^[ \t]*```([^\n`]*)$', re.M)
@@ -146,7 +147,13 @@ class Description:
   folder: str
   files: Mapping[str, str]
   example: str
-  packages: tuple[str, ...] = PACKAGES
+  packages: tuple[str, ...] = _PACKAGES
+
+
+def packages_of(spec: types.TaskSpec) -> tuple[str, ...]:
+  """Returns what a task's programs may import, by `environment.packages`."""
+  own = spec.details.environment.packages if spec.details else ()
+  return own or _PACKAGES
 
 
 def describe(
@@ -191,6 +198,7 @@ def describe(
     'data/',
     files,
     example,
+    packages_of(spec),
   )
 
 

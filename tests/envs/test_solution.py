@@ -9,6 +9,7 @@ import pytest
 
 from jaxagent.envs import solution
 from jaxagent.envs.solution import Previous, Solution, SolutionError
+from jaxagent.envs.tasks import default_folder, load_task
 from jaxagent.testing import fake_runs
 
 GOOD = 'I fit a tree.\n```python\nimport x\nprint(1)\n```\n'
@@ -179,3 +180,13 @@ def test_many_folders_beside_each_other_count_as_one(tmp_path):
   assert described.files['train/*/*.xyz'] == '(300 files)'
   assert len(described.files) <= 3 * solution.MOST_FILES
   assert described.files['...'].endswith('other kinds)')
+
+
+def test_a_prompt_names_the_packages_of_its_task():
+  spec = load_task('denoising-dirty-documents', default_folder())
+  told = solution.describe(spec, spec.root / 'env')
+  assert told.packages == spec.details.environment.packages
+  assert 'pillow' in solution.solve(told, None, lambda text: True)
+  bundled = load_task('wine', default_folder())
+  assert 'scikit-learn' in solution.packages_of(bundled)
+  assert 'pillow' not in solution.packages_of(bundled)

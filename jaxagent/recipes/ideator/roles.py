@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jaxagent import types
 from jaxagent.config import endpoints
 from jaxagent.envs.agents.implementer import Briefing
-from jaxagent.envs.solution import PACKAGES
+from jaxagent.envs.solution import packages_of
 from jaxagent.llm.room import TokenLimit
 from jaxagent.recipes.ideator import prompt as texts
 from jaxagent.recipes.ideator.interaction import (
@@ -152,7 +152,7 @@ def briefing(context: RunContext, asked: Question) -> Briefing:
   return Briefing(
     spec.research_problem,
     sorted({*asked.state.files, *context.prepared[spec.name].mounts}),
-    PACKAGES,
+    packages_of(spec),
     options.max_steps,
     options.time_limit_s,
     spec.submission,
