@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import os
 import pathlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -77,16 +78,33 @@ class RunContext:
 def prepare_all(
   config: ConfigDict, work: pathlib.Path
 ) -> dict[str, PreparedTask]:
-  """Prepares every chosen task, reusing what the work directory holds."""
+  """Prepares every chosen task, reusing what the work directory holds.
+
+  As many at once as scripts are executed here at once; published data, which may
+  be large, one after the other.
+  """
   heldin, heldout = choose_tasks(config)
   names = heldin + heldout
   source = data_source(config)
+
+  def prepare(name: str) -> PreparedTask:
+    return prepare_task(task_of(config, name), work / 'tasks', source)
+
   prepared = {}
-  with ProgressBar('tasks', len(names)) as progress:
-    for name in names:
+  at_once = min(config.sandbox.slots, os.cpu_count() or 1)
+  threads = concurrent.futures.ThreadPoolExecutor(
+    at_once if source.variant == 'standin' else 1, 'prepare'
+  )
+  with (
+    contextlib.ExitStack() as stack,
+    ProgressBar('tasks', len(names)) as progress,
+  ):
+    # After an error those that have not begun never do.
+    stack.callback(threads.shutdown, cancel_futures=True)
+    begun = [threads.submit(prepare, name) for name in names]
+    for name, one in zip(names, begun):
       try:
-        spec = task_of(config, name)
-        prepared[name] = prepare_task(spec, work / 'tasks', source)
+        prepared[name] = one.result()
       except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
       for note in prepared[name].notes:

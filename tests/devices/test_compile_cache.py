@@ -8,11 +8,26 @@ import subprocess
 import sys
 import time
 
+import jax
+import numpy as np
 import pytest
 
 from jaxagent.devices import compile_cache
+from jaxagent.learner import Learner, LearnerConfig, compiles
+from jaxagent.models import ModelConfig
+from tests.learner.conftest import make_samples
 
 ROOT = pathlib.Path(__file__).parents[2]
+MODEL = ModelConfig(
+  vocab_size=64,
+  hidden_size=32,
+  intermediate_size=64,
+  num_hidden_layers=1,
+  num_attention_heads=4,
+  num_key_value_heads=2,
+  head_dim=8,
+)
+LEARNER = LearnerConfig(kl_coef=0.05, micro_batch_tokens=4096, row_tokens=(64,))
 
 # A step of the learner and its neighbours: donated arguments, a scan, a gradient.
 PROGRAM = """
@@ -82,6 +97,31 @@ def test_a_second_start_compiles_nothing_and_computes_the_same(tmp_path):
   assert second['digest'] == first['digest'] == without['digest']
   assert second['donated'] and first['donated']
   assert 'AOT' not in said, 'XLA doubts what it loads'
+
+
+def test_the_learners_programs_of_an_earlier_start_give_the_same_digits(
+  tmp_path, monkeypatch
+):
+  monkeypatch.delenv('JAX_COMPILATION_CACHE_DIR', raising=False)
+
+  def start():
+    jax.clear_caches()
+    before = compiles.read()
+    with compile_cache.using(str(tmp_path)):
+      learner = Learner(MODEL, LEARNER, seed=1)
+      metrics = [learner.rl_update(make_samples(8, v), None, v) for v in (0, 1)]
+      leaves = jax.tree.leaves(learner.state())
+    figures = [
+      {k: v for k, v in found.items() if k.startswith(('actor/', 'critic/'))}
+      for found in metrics
+    ]
+    read = compiles.read() - before
+    return read, figures, [np.asarray(leaf).tobytes() for leaf in leaves]
+
+  _, *fresh = start()
+  read, *again = start()
+  assert len(fresh[0][0]) > 5 and read > 5
+  assert again == fresh
 
 
 def test_a_damaged_entry_is_compiled_again_and_replaced(tmp_path):

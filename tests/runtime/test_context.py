@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pathlib
+import threading
+import time
+import types as stubs
 
 import pytest
 
@@ -94,3 +97,52 @@ def test_no_data_ends_a_run_in_one_sentence(folder):
   with pytest.raises(UserError, match='mlebench prepare -c') as said:
     context.prepare_all(config, folder / 'work')
   assert '\n' not in str(said.value)
+
+
+@pytest.mark.parametrize('data, most', [('standin', 2), ('raw', 1)])
+def test_tasks_are_prepared_two_at_once_and_published_data_alone(
+  tmp_path, monkeypatch, data, most
+):
+  under_way, seen, lock = [], [], threading.Lock()
+
+  def prepare(spec, target, source):
+    with lock:
+      under_way.append(spec)
+      seen.append(len(under_way))
+    time.sleep(0.2)
+    with lock:
+      under_way.remove(spec)
+    return stubs.SimpleNamespace(notes=(), name=spec)
+
+  names = ('d', 'b', 'c', 'a')
+  monkeypatch.setattr(context, 'prepare_task', prepare)
+  monkeypatch.setattr(context, 'load_task', lambda name, place: name)
+  monkeypatch.setattr(context, 'choose_tasks', lambda config: (names, ()))
+  monkeypatch.setattr(context, '_check_scales', lambda prepared: None)
+  monkeypatch.setattr(context.os, 'cpu_count', lambda: 8)
+  where = {'tasks__data': data}
+  if data == 'raw':
+    where['tasks__data_dir'] = str(tmp_path)
+  config = _config(tmp_path, sandbox__slots=2, **where)
+  prepared = context.prepare_all(config, tmp_path / 'work')
+  assert tuple(prepared) == names  # in their order, which decides what is drawn
+  assert max(seen) == most
+
+
+def test_after_a_task_that_cannot_be_prepared_no_other_is_begun(
+  tmp_path, monkeypatch
+):
+  begun = []
+
+  def prepare(spec, target, source):
+    begun.append(spec)
+    time.sleep(0.05)
+    raise ValueError(f'task {spec}: prepare.py failed')
+
+  names = tuple(f't{n}' for n in range(20))
+  monkeypatch.setattr(context, 'prepare_task', prepare)
+  monkeypatch.setattr(context, 'load_task', lambda name, place: name)
+  monkeypatch.setattr(context, 'choose_tasks', lambda config: (names, ()))
+  with pytest.raises(UserError, match='task t0: prepare.py failed'):
+    context.prepare_all(_config(tmp_path, sandbox__slots=2), tmp_path / 'work')
+  assert len(begun) < 8

@@ -13,16 +13,19 @@ import pytest
 from jaxagent import checkpoint
 from jaxagent.checkpoint import CheckpointError, CheckpointManager
 from jaxagent.errors import MachineryError
+from jaxagent.learner import Learner, LearnerConfig
+from jaxagent.models import ModelConfig
 from jaxagent.rollout.journal import Journal
 from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import multi_process
 from jaxagent.training.saving import Saver
+from tests.learner.conftest import make_samples
 
 # What an update does to the weights: they are donated, as the learner's are.
 _step = jax.jit(lambda w: w + 1, donate_argnums=0)
 
 
-class Learner:
+class Weights:
   """One array, which each update replaces in place."""
 
   def __init__(self):
@@ -65,7 +68,7 @@ def _parts(tmp_path):
   scheduler = stubs.SimpleNamespace(
     checkpoint=lambda: {'segment': journal.begin()}
   )
-  learner, stop = Learner(), StopFlag(within_s=None)
+  learner, stop = Weights(), StopFlag(within_s=None)
   manager = Slow(tmp_path / 'checkpoints', keep=1)
   saver = Saver(
     manager, journal, learner, scheduler, Counter(), 'stepwise', stop
@@ -185,6 +188,24 @@ def test_without_room_for_a_copy_the_learner_waits_for_the_write(
   assert multi_process._available_bytes() == 7999
   monkeypatch.undo()
   assert multi_process._available_bytes() > 1 << 20
+
+
+def test_a_copy_is_saved_and_read_as_the_learners_own_arrays(
+  tmp_path,
+):
+  model = ModelConfig(64, 32, 64, 1, 4, 2, head_dim=8)
+  learner = Learner(model, LearnerConfig(kl_coef=0.05), seed=1)
+  learner.rl_update(make_samples(8))
+  arrays = multi_process.copied(learner)
+  want = [np.array(leaf) for leaf in jax.tree.leaves(learner.state())]
+  assert jax.tree.structure(arrays) == jax.tree.structure(learner.state())
+  manager = CheckpointManager(tmp_path)
+  manager.save(1, arrays, json.dumps({'learner': learner.host_state()}))
+  learner.rl_update(make_samples(8))  # donates what was copied
+  assert multi_process.restore(learner, manager).step == 1
+  found = [np.asarray(leaf) for leaf in jax.tree.leaves(learner.state())]
+  assert all(map(np.array_equal, found, want))
+  assert [leaf.dtype for leaf in found] == [leaf.dtype for leaf in want]
 
 
 def test_a_save_that_lacks_an_array_is_no_checkpoint(tmp_path, monkeypatch):
