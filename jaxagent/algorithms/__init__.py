@@ -1,8 +1,8 @@
 """Pure functions over arrays: advantages, weights, losses, reductions.
 
 No model, no config and no I/O here. All arrays are [B, T] unless noted;
-float32 and float64; every function works under jit (the KL controllers are
-of the host).
+float32 and float64; every function works under jit (the KL controllers and the
+advantages for the best of K are of the host).
 """
 
 from jaxagent.algorithms.advantages import (
@@ -11,6 +11,12 @@ from jaxagent.algorithms.advantages import (
   group_relative_advantages,
   leave_one_out_advantages,
   optimal_baseline,
+)
+from jaxagent.algorithms.best_of import (
+  best_of_advantages,
+  entropic_advantages,
+  max_rl_advantages,
+  pkpo_advantages,
 )
 from jaxagent.algorithms.inclusion import (
   inclusion_probabilities,
@@ -49,6 +55,10 @@ from jaxagent.algorithms.weights import (
 )
 
 __all__ = [
+  'pkpo_advantages',
+  'max_rl_advantages',
+  'entropic_advantages',
+  'best_of_advantages',
   'AGGREGATIONS',
   'IMPORTANCE_LEVELS',
   'KL_KINDS',
