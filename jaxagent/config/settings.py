@@ -103,6 +103,8 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('tasks', 'description'): 'own',
   ('tasks', 'mlebench_repo'): '',
   ('sandbox', 'gpus'): [],
+  ('rl', 'best_of'): 8,
+  ('solution', 'failure'): -10.0,
 }
 
 

@@ -8,9 +8,14 @@ from jaxagent.analysis import summary
 from jaxagent.envs import agents
 from jaxagent.envs.specs import descriptions, task_yaml2
 from jaxagent.interactions import MAX_CALLS
-from jaxagent.learner.config import LearnerOptions, SftOptions
+from jaxagent.learner.config import (
+  GROUPED,
+  OF_THE_BEST,
+  LearnerOptions,
+  SftOptions,
+)
 from jaxagent.options import Section, must, option, relation
-from jaxagent.rewards.mle import SCALES
+from jaxagent.rewards.mle import FAILURE, SCALES
 from jaxagent.rollout.config import SchedulerOptions
 
 _MOST_STEPS = MAX_CALLS // 2  # a completion and an execution each
@@ -323,11 +328,18 @@ class RlConfig(LearnerOptions, SchedulerOptions):
     relation(
       'estimator',
       'group_size',
-      holds=lambda name, group: (
-        name not in ('grpo', 'dr_grpo', 'rloo') or group >= 2
-      ),
+      holds=lambda name, group: name not in GROUPED or group >= 2,
       say='{at}estimator={estimator!r} compares samples of one prompt: '
       '{at}group_size={group_size} must be at least 2.',
+    ),
+    relation(
+      'estimator',
+      'best_of',
+      'group_size',
+      holds=lambda name, k, group: name not in OF_THE_BEST or k < group,
+      say='{at}best_of={best_of} of {at}estimator={estimator!r} must be below '
+      '{at}group_size={group_size}: the best of K is compared with that of K others; '
+      'lower the first or raise the last.',
     ),
     relation(
       'states',
@@ -404,6 +416,13 @@ class SolutionConfig(Section):
     'bounded',
     choices=SCALES,
     help='Reward of a valid score; see docs/rl_for_mle.md.',
+    advanced=True,
+  )
+  failure: float = option(
+    FAILURE,
+    below=0,
+    help='Reward of a program that reached nothing; a hundredth of it is the credit of '
+    'a milestone.',
     advanced=True,
   )
   improve: float = option(

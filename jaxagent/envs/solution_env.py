@@ -31,6 +31,7 @@ from jaxagent.instrumentation import (
   language_model,
 )
 from jaxagent.records import SolutionRecord
+from jaxagent.rewards import mle
 
 SCRIPT = 'solution.py'
 INSTRUMENTERS = ('syntax', 'openai', 'verified', 'none')
@@ -44,7 +45,7 @@ class SolutionEnvironment:
   Args:
     runner: runs and grades scripts.
     instrumenter: of INSTRUMENTERS; where partial credit comes from.
-    scale: of `rewards.mle`, written into every record.
+    scale, failure: of `rewards.mle`, written into every record.
     key: makes the secret of one run of a program.
   """
 
@@ -54,6 +55,7 @@ class SolutionEnvironment:
     *,
     instrumenter: str = 'syntax',
     scale: str = 'bounded',
+    failure: float = mle.FAILURE,
     key: Callable[[], bytes] = lambda: os.urandom(16),
   ):
     if instrumenter not in INSTRUMENTERS:
@@ -62,6 +64,7 @@ class SolutionEnvironment:
         f'{", ".join(INSTRUMENTERS)}.'
       )
     self.runner, self.instrumenter, self.scale = runner, instrumenter, scale
+    self.failure = failure
     self._key = key
 
   def solve(
@@ -154,6 +157,7 @@ class SolutionEnvironment:
       scale=self.scale,
       start=spec.m_init,
       best=spec.m_best,
+      failure=self.failure,
       milestones=tuple(self._milestones(made, run)) if run else (),
       placed=len(made.placed),
       refused=made.refused,

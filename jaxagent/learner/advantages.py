@@ -9,7 +9,7 @@ compared or averaged.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxagent import algorithms, types
-from jaxagent.learner.config import LearnerConfig
+from jaxagent.learner.config import (
+  OF_THE_BEST,
+  ON_THE_HOST,
+  LearnerConfig,
+)
 
 
 @functools.partial(jax.jit, static_argnames=('config',))
@@ -86,6 +90,8 @@ def _estimate(
       to_go, jnp.zeros_like(rewards), mask, config.gamma, 1.0
     )
     return _whitened(raw, weights, mask, config), returns
+  if config.estimator in ON_THE_HOST:
+    return tables['estimate'], tables['estimate']
   n = len(first)
   scores = jax.ops.segment_sum(jnp.sum(rewards * mask, -1), first, n)
   one_each = {'valid': first == jnp.arange(n)}
@@ -100,6 +106,39 @@ def _estimate(
     )
   spread = score[first][:, None] * mask
   return spread, spread
+
+
+def of_the_best(
+  tables: dict[str, np.ndarray],
+  group_ids: np.ndarray,
+  first: np.ndarray,
+  config: LearnerConfig,
+) -> np.ndarray:
+  """Returns the advantages [N, R] of an estimator of ON_THE_HOST, float32.
+
+  Scores are summed in float64, for beside a failure their differences would be lost.
+  All advantages of the batch are divided by their root mean square, never those of a
+  group by its own: one of equal programs that differ by noise would be paid in full.
+  """
+  rewards, mask = tables['rewards'], tables['mask']
+  scores = np.zeros(len(first))
+  np.add.at(scores, first, np.sum(rewards * mask, -1, dtype=np.float64))
+  valid = first == np.arange(len(first))
+  given: dict[str, Any] = {'valid': valid}
+  if config.estimator in OF_THE_BEST:
+    given['k'] = config.best_of
+  estimate = _ESTIMATES[config.estimator](scores, group_ids.tolist(), **given)
+  size = np.sqrt(np.mean(np.square(estimate[valid])))
+  if size > 0:
+    estimate = estimate / size
+  return (estimate[first][:, None] * mask).astype(np.float32)
+
+
+_ESTIMATES: Mapping[str, Callable[..., np.ndarray]] = {
+  'best_of': algorithms.best_of_advantages,
+  'max_rl': algorithms.max_rl_advantages,
+  'entropic': algorithms.entropic_advantages,
+}
 
 
 def _whitened(

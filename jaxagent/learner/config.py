@@ -13,6 +13,15 @@ SCHEDULES = ('cosine', 'constant')
 OFFLOADED = ('reference', 'value', 'policy_optimizer', 'value_optimizer')
 
 CENTRED = ('gae', 'reinforce_pp')  # estimators whose batch is whitened
+# Those of `algorithms.best_of`, on the host; the first two read `best_of`.
+OF_THE_BEST = ('best_of', 'max_rl')
+ON_THE_HOST = (*OF_THE_BEST, 'entropic')
+GROUPED = (
+  'grpo',
+  'dr_grpo',
+  'rloo',
+  *ON_THE_HOST,
+)  # that compare equal prompts
 DISCOUNTED = ('gae', 'reinforce_pp')  # those that read gamma
 # Where a KL estimate may stand -> those whose expected gradient is a KL's
 # (`jaxagent.algorithms.kl`).
@@ -44,8 +53,15 @@ class LearnerOptions(Section):
   minibatches: int = option(1, help='Optimizer steps of a pass.', advanced=True)
   estimator: str = option(
     'gae',
-    choices=('gae', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp'),
-    help='Estimator of advantages; gae alone has a critic.',
+    choices=(*CENTRED, *GROUPED),
+    help='Estimator of advantages; gae alone has a critic. best_of: exact for the best '
+    'of best_of samples; max_rl and entropic are arms to compare with it.',
+  )
+  best_of: int = option(
+    8,
+    least=2,
+    help='K of the estimators best_of and max_rl, below the size of a group.',
+    advanced=True,
   )
   gamma: float = option(
     1.0, above=0, most=1, help='Discount of each token; 1: none.', advanced=True
@@ -222,6 +238,16 @@ class LearnerOptions(Section):
       say='{at}baseline={baseline!r} is for the estimators that centre a whole '
       f'batch, {" and ".join(CENTRED)}; {{at}}estimator={{estimator!r}} has '
       'the baseline of its groups.',
+    ),
+    relation(
+      'estimator',
+      'kl_in',
+      'kl_coef',
+      holds=lambda name, place, coefficient: (
+        name not in ON_THE_HOST or place != 'reward' or not coefficient
+      ),
+      say='{at}estimator={estimator!r} ranks scores, which {at}kl_in={kl_in!r} would '
+      "mix with a KL; set it to 'loss', or {at}kl_coef={kl_coef} to 0.",
     ),
     relation(
       'dual_clip',

@@ -17,7 +17,7 @@ from jaxagent.devices import sharding
 from jaxagent.learner import advantages as advantages_lib
 from jaxagent.learner import compiles, figures
 from jaxagent.learner import weights as weights_lib
-from jaxagent.learner.config import LearnerConfig
+from jaxagent.learner.config import ON_THE_HOST, LearnerConfig
 from jaxagent.learner.nonfinite import Skips
 from jaxagent.learner.packing import Clock, PackedBatch, Packer
 from jaxagent.learner.roles import Critic, Roles
@@ -385,6 +385,10 @@ class Learner:
       'weights': batching.spread_turns(work.samples, weights, work.width)
     }
     first = advantages_lib.first_rows(work.samples)
+    if self.config.estimator in ON_THE_HOST:
+      weighted['estimate'] = advantages_lib.of_the_best(
+        tables, groups, first, self.config
+      )
     padded = advantages_lib.pad_tables(weighted, groups, first)
     out = advantages_lib.compute(
       *padded, np.float32(self._kl.coefficient), config=self.config

@@ -152,7 +152,7 @@ def from_json(value: Any, *, whole: bool = False) -> Record:
   """Returns the record of a JSON object; what is no field of it is ignored.
 
   whole: every field that its reward is derived from must be there, but for those
-    that may be null, and are then.
+    that may be null, or left out for their default, and are then.
 
   Raises UnknownRecord for a kind or version that is not known, DamagedRecord where
   a field is missing or has a wrong type.
@@ -260,7 +260,9 @@ def _is_required(field: dataclasses.Field) -> bool:
 
 
 def _is_firm(cls: type, name: str) -> bool:
-  return _default(_forms(cls)[name][0]) is not None
+  """Whether a field is always written: not null, nor left out where it has a default."""
+  field = _forms(cls)[name][0]
+  return not field.metadata.get('optional') and _default(field) is not None
 
 
 def _default(field: dataclasses.Field) -> Any:

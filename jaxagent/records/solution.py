@@ -21,6 +21,7 @@ class SolutionRecord(Record):
   higher_is_better: of the task's metric.
   scale: of `mle.SCALES`.
   start, best: scores of the task's starter and of the best known solution.
+  failure: pay of a program that reached nothing.
   milestones: names of what the program reached.
   placed: number of marks in the program.
   refused: why it could not be marked; '' where it was.
@@ -38,6 +39,7 @@ class SolutionRecord(Record):
     'scale',
     'start',
     'best',
+    'failure',
   )
 
   solution_id: str = ''
@@ -46,6 +48,7 @@ class SolutionRecord(Record):
   scale: str = 'bounded'
   start: float | None = None
   best: float | None = None
+  failure: float = optional(mle.FAILURE)
   milestones: tuple[str, ...] = ()
   placed: int = 0
   refused: str = ''
@@ -68,5 +71,6 @@ class SolutionRecord(Record):
       scale=self.scale,
       start=self.start,
       best=self.best,
+      failure=self.failure,
     )
     return NoReward.of(self.outcome) if reward is None else reward

@@ -19,10 +19,10 @@ MARKERS = (
   'predicted test labels',
 )
 FAILURE = -10.0
-CREDIT = 0.1
+_CREDIT = 0.01  # of a failure's pay, for each milestone
 SCALES = ('bounded', 'task', 'raw')
-# Above all that a failure can earn, and where the score itself ends.
-_FLOOR, _BEND = -9.2, -8.0
+# In tenths of a failure's pay: above all that one can earn, and where the score ends.
+_FLOOR, _BEND = 9.2, 8.0
 _MOST = 1e12  # of a raw score, either way
 
 
@@ -48,6 +48,7 @@ def mle_reward(
   scale: str = 'bounded',
   start: float | None = None,
   best: float | None = None,
+  failure: float = FAILURE,
 ) -> float | None:
   """Score of a valid solution, sign flipped where lower wins; else -10 + 0.1n.
 
@@ -64,24 +65,29 @@ def mle_reward(
       whose unit is large, and for several tasks at once.
     start, best: for 'task': scores of the task's starter and of the best known
       solution.
+    failure: pay of a program that reached nothing, below 0. A hundredth of it is the
+      credit for a milestone, and 'bounded' ends above it in proportion: with -1 at
+      -0.92, bent from -0.8 on.
 
   Returns:
     A finite float, or None (infrastructure: retried, never charged).
   """
   if scale not in SCALES:
     raise ValueError(f'scale={scale!r}; choose one of {", ".join(SCALES)}.')
+  if not (math.isfinite(failure) and failure < 0):
+    raise ValueError(f'failure={failure!r} must be a number below 0.')
   if outcome.is_infrastructure:
     return None
   if outcome is types.Outcome.OK and score is not None and math.isfinite(score):
     if scale == 'task':
-      return _bounded(_of_task(score, start, best))
+      return _bounded(_of_task(score, start, best), failure)
     signed = score if higher_is_better else -score
     if scale == 'raw':
       return max(-_MOST, min(_MOST, signed))
-    return _bounded(signed)
+    return _bounded(signed, failure)
   if milestones is None:
     milestones = marker_hits(output, markers)
-  return FAILURE + CREDIT * (milestones if instrumented else 0)
+  return failure - _CREDIT * failure * (milestones if instrumented else 0)
 
 
 def _of_task(score: float, start: float | None, best: float | None) -> float:
@@ -99,9 +105,10 @@ def _of_task(score: float, start: float | None, best: float | None) -> float:
   return value if math.isfinite(value) else math.copysign(1e300, value)
 
 
-def _bounded(value: float) -> float:
+def _bounded(value: float, failure: float) -> float:
   """The identity from -8 on; below it a hyperbola that ends at -9.2, smooth."""
-  if value >= _BEND:
+  floor, bend = _FLOOR * failure / 10, _BEND * failure / 10
+  if value >= bend:
     return value
-  width = _BEND - _FLOOR
-  return _FLOOR + width / (1 + (_BEND - value) / width)
+  width = bend - floor
+  return floor + width / (1 + (bend - value) / width)

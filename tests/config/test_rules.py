@@ -116,7 +116,7 @@ CHOICES = {
   'rl.weighting': 'none, duration, inclusion',
   'rl.rest': ', '.join(records.RESTS),
   'rl.on_stale': ', '.join(records.ON_STALE),
-  'rl.estimator': 'gae, grpo, dr_grpo, rloo, reinforce_pp',
+  'rl.estimator': 'gae, reinforce_pp, grpo, dr_grpo, rloo, best_of, max_rl, entropic',
   'rl.kl_kind': 'k1, k2, k3',
   'rl.kl_in': 'loss, reward',
   'rl.aggregation': 'token-mean, seq-mean-token-sum, seq-mean-token-mean',
@@ -302,6 +302,22 @@ PAIRS = [
   ({'rl.estimator': 'grpo'}, 'group_size=1 must be at least 2'),
   ({'rl.estimator': 'dr_grpo'}, 'group_size=1 must be at least 2'),
   ({'rl.estimator': 'rloo'}, 'group_size=1 must be at least 2'),
+  ({'rl.estimator': 'entropic'}, 'group_size=1 must be at least 2'),
+  (
+    {'rl.estimator': 'best_of', 'rl.group_size': 8},
+    "best_of=8 of .*estimator='best_of' must be below .*group_size=8",
+  ),
+  ({'rl.best_of': 1}, 'best_of=1 must be at least 2|best_of=1'),
+  (
+    {
+      'rl.estimator': 'best_of',
+      'rl.group_size': 16,
+      'rl.kl_in': 'reward',
+      'rl.kl_kind': 'k1',
+    },
+    "'best_of' ranks scores, which .*kl_in='reward'",
+  ),
+  ({'solution.failure': 0.0}, 'failure=0'),
   (
     {'sandbox.timeout_s': 60.0},
     'timeout_s=60.0 must be below .*deadlines nest',

@@ -135,6 +135,18 @@ def test_mle_a_worse_score_pays_less_and_failing_least(scale):
   assert lower == mle_reward(Outcome.OK, score=-11.48) > most
 
 
+def test_mle_failures_on_the_scale_of_the_task():
+  pay = {'scale': 'task', 'start': 0.0, 'best': 1.0, 'failure': -1.0}
+  paid = [mle_reward(Outcome.OK, score=s, **pay) for s in SCORES]
+  assert paid == sorted(paid) and paid[-2:] == [0.0, 1.0]
+  most = mle_reward(Outcome.TIMEOUT, score=None, milestones=len(MARKERS), **pay)
+  assert most == pytest.approx(-0.93) and most < paid[0]
+  assert mle_reward(Outcome.TIMEOUT, score=None, **pay) == -1.0
+  for failure in (0.0, 1.0, math.nan, -math.inf):
+    with pytest.raises(ValueError, match='failure=.* must be a number below 0'):
+      mle_reward(Outcome.OK, score=1.0, failure=failure)
+
+
 def test_mle_scales():
   raw = mle_reward(Outcome.OK, score=11.48, higher_is_better=False, scale='raw')
   assert raw == -11.48  # as in the paper: less than a failure

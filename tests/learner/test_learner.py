@@ -17,6 +17,7 @@ from jaxagent.learner import (
   advantages,
   programs,
 )
+from jaxagent.learner.config import CENTRED, GROUPED
 from jaxagent.models import init_decoder
 from tests.learner.conftest import make_samples
 
@@ -202,11 +203,11 @@ def test_equal_rewards_give_grpo_no_gradient(model_config):
   np.testing.assert_allclose(_flat(learner.policy_params), before, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-  'estimator', ['grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gae']
-)
+@pytest.mark.parametrize('estimator', [*CENTRED, *GROUPED])
 def test_rewarded_tokens_become_likelier(model_config, estimator):
-  learner = _learner(model_config, estimator=estimator, kl_coef=0.0)
+  learner = _learner(
+    model_config, estimator=estimator, best_of=2, kl_coef=0.0
+  )
   samples = [
     dataclasses.replace(s, reward=float(i % 2))
     for i, s in enumerate(make_samples(8, observation=False))

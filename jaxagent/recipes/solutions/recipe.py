@@ -10,6 +10,7 @@ from jaxagent.config import checks
 from jaxagent.config.recipe import Recipe
 from jaxagent.envs.solution import SYSTEM
 from jaxagent.errors import UserError
+from jaxagent.learner.config import OF_THE_BEST
 from jaxagent.recipes.rules import EQUATION_6_RULES
 from jaxagent.recipes.trained_policy import TrainedPolicy
 from jaxagent.records import SolutionRecord
@@ -88,6 +89,17 @@ class Solutions(_WholeSolutions, TrainedPolicy):
       stage='run',  # the paper's variant is planned without weights
     ),
     _ONE_SOURCE,
+    checks.related(
+      'rl.estimator',
+      'solution.scale',
+      'solution.failure',
+      holds=lambda name, scale, failure: (
+        name not in OF_THE_BEST or (scale == 'task' and failure >= -1)
+      ),
+      say="config.rl.estimator={0!r} needs failures on the task's scale, for a failure "
+      'far below all scores would decide each comparison: give '
+      '--config.solution.scale=task --config.solution.failure=-1, not {1!r} and {2}.',
+    ),
   )
   _pairs: Sequence[tuple[Task, str]] = ()
   _prompt_ids: PromptIds

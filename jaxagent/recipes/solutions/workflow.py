@@ -161,7 +161,10 @@ def make_workflow(
   config = context.config
   options = config.solution
   env = SolutionEnvironment(
-    context.env, instrumenter=config.instrumenter.kind, scale=options.scale
+    context.env,
+    instrumenter=config.instrumenter.kind,
+    scale=options.scale,
+    failure=options.failure,
   )
   source = SolutionSource(
     context.heldin,
