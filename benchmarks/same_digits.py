@@ -37,7 +37,7 @@ RENAMED: dict[str, str] = {}
 # Options that keep an older arithmetic, given to the checkouts that have them: sums in
 # another order are other digits. Faster paths are held to these by tests of their own
 # (tests/models/test_attention.py, tests/learner/test_flat_rows.py), to 1e-5.
-OLDER = {'model.attention': 'mapped', 'rl.rows': 'packed'}
+OLDER = {'model.attention': 'mapped', 'rl.row_layout': 'packed'}
 
 RECIPES: dict[str, tuple[str, dict[str, Any]]] = {
   'stepwise': (

@@ -215,6 +215,12 @@ class Learner:
 
   # SFT
 
+  def sft_batches(
+    self, rows: Sequence[tuple[np.ndarray, np.ndarray]]
+  ) -> list[types.Batch]:
+    """Packs (tokens [L], loss mask [L]) each into the micro-batches of one step."""
+    return self._packer.conversations(rows)
+
   def sft_step(
     self, batch: types.Batch | Sequence[types.Batch]
   ) -> dict[str, float]:

@@ -148,11 +148,11 @@ def test_only_a_checkout_that_knows_a_faster_path_is_told_to_leave_it(tmp_path):
       return ''
 
     def run(self, *words, **more):
-      asked.append([w for w in words if 'attention' in w or '.rows' in w])
+      asked.append([w for w in words if 'attention' in w or 'row_layout' in w])
 
   for checkout in (Checkout(), Checkout(*same_digits.OLDER)):
     same_digits.run(checkout, 'stepwise', tmp_path / 'works', {}, 0)
   assert asked == [
     [],
-    ['--config.model.attention=mapped', '--config.rl.rows=packed'],
+    ['--config.model.attention=mapped', '--config.rl.row_layout=packed'],
   ]
