@@ -149,7 +149,10 @@ class PackedBatch:
 
   def per_token(self, run: Any) -> np.ndarray:
     """`run` over all micro-batches -> float32 [N, R]."""
-    outs = [run(micro) for micro in self.micros()]
+    return self.unpacked([run(micro) for micro in self.micros()])
+
+  def unpacked(self, outs: Sequence[jax.Array]) -> np.ndarray:
+    """[B, T] of each micro-batch -> float32 [N, R] of the response tokens."""
     packed = np.stack([sharding.fetch(out) for out in outs])
     table = self.everything.unpack(packed, self.skip, self.width)
     return table.astype(np.float32)

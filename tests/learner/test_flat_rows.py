@@ -89,14 +89,16 @@ def test_flat_rows_change_no_update(model_config):
   for rows in ('packed', 'flat'):
     learner = _learner(model_config, rows)
     logp = learner.logprobs(samples)
-    metrics = learner.value_update(samples)
-    metrics |= learner.rl_update(samples, np.linspace(0.5, 1.5, 12))
+    warm = learner.value_update(samples), learner.value_update(samples)
+    metrics = learner.rl_update(samples, np.linspace(0.5, 1.5, 12))
+    metrics |= {f'{i}{k}': v for i in (0, 1) for k, v in warm[i].items()}
     found.append((logp, metrics, learner.policy_params, learner.value_params))
   (logp, metrics, *weights), (others, other, *theirs) = found
   np.testing.assert_allclose(logp, others, atol=1e-5)
-  for key in ('actor/pg_loss', 'actor/grad_norm', 'critic/vf_loss', 'entropy'):
-    if key in metrics:
-      assert other[key] == pytest.approx(metrics[key], rel=1e-4, abs=1e-6), key
+  assert metrics.keys() == other.keys()
+  for key in metrics:
+    if key.lstrip('01').startswith(('actor/', 'critic/')):
+      assert other[key] == pytest.approx(metrics[key], rel=2e-4, abs=1e-5), key
   for one, two in zip(weights, theirs):
     # Adam divides by the gradient's size: compare where it is not noise.
     apart = np.abs(_weights(one) - _weights(two))
