@@ -1,6 +1,7 @@
 """The learner's step on an accelerator: tokens a second, FLOPs used, memory.
 
   python -m benchmarks.learner_step [--arms NAME,...] [--json]
+  python -m benchmarks.learner_step --cpu [--repeats N] [--json]  # benchmarks.learner_cpu
 
 One optimizer step over 4 micro-batches of 16,384 tokens, in rows of `row` tokens that
 are full: Qwen2.5's shapes with random weights, float32 weights and moments, products
@@ -30,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
+from benchmarks import learner_cpu, machine
 
 MICROS, MICRO_TOKENS = 4, 16384
 WARM, REPEATS = 2, 5
@@ -316,7 +317,13 @@ def main() -> None:
   parser.add_argument('--arm', choices=ARMS, help='this one, in this process')
   parser.add_argument('--limit_s', type=float, default=300, help='an arm')
   parser.add_argument('--json', action='store_true', help='save the result')
+  parser.add_argument('--cpu', action='store_true', help='on this CPU instead')
+  parser.add_argument('--repeats', type=int, default=7, help='with --cpu')
   args = parser.parse_args()
+  if args.cpu:
+    os.environ['JAX_PLATFORMS'] = 'cpu'
+    learner_cpu.main(args.repeats, args.json)
+    return
   if args.arm:
     print(json.dumps(measure(args.arm)))
     return

@@ -139,7 +139,7 @@ def _scores_row(model: ModelConfig, device: str, row: float) -> float:
   """`row` where scores are arrays on that device, else 0."""
   kernel = model.attention
   if kernel == 'auto' and device == 'cpu':
-    kernel = 'mapped'
+    kernel = 'blocks'
   elif kernel == 'auto' and device.startswith('tpu'):
     kernel = 'xla' if attention.no_splash('tpu', int(row)) else 'splash'
   elif kernel == 'auto':

@@ -104,6 +104,7 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('tasks', 'mlebench_repo'): '',
   ('sandbox', 'gpus'): [],
   ('rl', 'best_of'): 8,
+  ('rl', 'row_layout'): 'auto',
   ('solution', 'failure'): -10.0,
 }
 

@@ -9,13 +9,18 @@ computed per sample is the same packed or not.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from jaxagent import types
 
 SLACK = 0.15  # of its cost, what a shape that is compiled already may cost more
+# Of flat rows: what may be padding where a length is compiled already, the room that a
+# new length leaves for the next batch, lengths of an octave (multiples of _UNIT), and
+# tokens that suffice: longer rows are no faster, and fit fewer totals (docs/lab_log.md).
+MOST_PADDING, _ROOM, _LENGTHS, _UNIT, _ENOUGH = 0.1, 0.06, 16, 64, 2048
 DEFAULT_ROW_TOKENS = (256, 512, 1024, 2048, 4096, 8192, 16384, 32768)
 
 
@@ -163,6 +168,60 @@ def plan_packing(
   return _lay_out(sizes, -rows, tokens)
 
 
+def plan_flat(
+  lengths: Sequence[int] | np.ndarray,
+  *,
+  longest: int,
+  max_tokens: int,
+  prefer: Collection[tuple[int, int]] = (),
+) -> Packing:
+  """Lays the samples out one behind the other in one row a micro-batch.
+
+  For a kernel of attention that skips other segments: the length of a row then costs
+  padding alone, and is chosen from the batch, of 16 lengths an octave.
+
+  lengths: [N] tokens of each sample, 1 to `longest`.
+  max_tokens: bound on a row that holds several samples.
+  prefer: shapes (1, row_tokens) already compiled; the best of them is taken where it
+    leaves at most a tenth of padding (`MOST_PADDING`).
+
+  Raises ValueError where a sample is longer than `longest`.
+  """
+  sizes = np.asarray(lengths, np.int64)
+  _check_lengths(sizes, (longest,))
+  total, largest = int(sizes.sum()), int(sizes.max())
+  top = min(max_tokens, max(_ENOUGH, 2 * longest))
+  top = top if largest <= top else flat_length(largest)
+  rows_of = lambda tokens: first_fit_decreasing(sizes, tokens)[2]
+  known = [
+    (rows_of(tokens) * tokens, tokens)
+    for rows, tokens in prefer
+    if rows == 1 and largest <= tokens <= top
+  ]
+  if known and total >= (1 - MOST_PADDING) * min(known)[0]:
+    return _lay_out(sizes, 1, min(known)[1])
+  least = rows_of(top)
+  found = []
+  for rows in range(least, least + 3):
+    wanted = max(math.ceil(total * (1 + _ROOM) / rows), largest)
+    tokens = min(flat_length(wanted), top)
+    while rows_of(tokens) > rows:
+      tokens = min(flat_length(tokens + 1), top)
+    found.append((rows * (tokens + _UNIT), tokens))
+  return _lay_out(sizes, 1, min(found)[1])
+
+
+def flat_length(tokens: int) -> int:
+  """Returns the shortest length of a flat row that holds `tokens`.
+
+  >>> [flat_length(n) for n in (1, 700, 1030, 2049)]
+  [64, 704, 1088, 2176]
+  """
+  octave = 1 << (int(tokens).bit_length() - 1)
+  unit = max(octave // _LENGTHS, _UNIT)
+  return -(-tokens // unit) * unit
+
+
 def _check_lengths(lengths: np.ndarray, buckets: tuple[int, ...]) -> None:
   if lengths.size == 0:
     raise ValueError('nothing to pack: the list of samples is empty.')
@@ -275,15 +334,14 @@ def sequence_of(sample: types.Sample) -> np.ndarray:
 def pack_conversations(
   conversations: Sequence[tuple[np.ndarray, np.ndarray]],
   *,
-  row_tokens_buckets: Sequence[int],
-  rows_buckets: Sequence[int] | None = None,
-  max_tokens: int | None = None,
   pad_id: int = 0,
+  plan: Callable[..., Packing] = plan_packing,
   **options,
 ) -> list[types.Batch]:
   """(token ids [L], loss mask bool [L]) each -> batches for SFT.
 
   The first token of a conversation is never learned: nothing predicts it.
+  plan: from lengths and `options` to where each conversation lies.
   """
   lengths = [len(tokens) for tokens, _ in conversations]
   for i, (tokens, mask) in enumerate(conversations):
@@ -291,13 +349,7 @@ def pack_conversations(
       raise ValueError(
         f'conversation {i}: {len(tokens)} tokens but {len(mask)} mask values.'
       )
-  packing = plan_packing(
-    lengths,
-    row_tokens_buckets=row_tokens_buckets,
-    rows_buckets=rows_buckets,
-    max_tokens=max_tokens,
-    **options,
-  )
+  packing = plan(lengths, **options)
   table = np.zeros((len(lengths), max(lengths)), np.float32)
   for i, (_, mask) in enumerate(conversations):
     table[i, 1 : len(mask)] = mask[1:]

@@ -149,6 +149,14 @@ class LearnerOptions(Section):
     help='Padded tokens that one device holds in a pass; a longer row is one '
     'row a device.',
   )
+  row_layout: str = option(
+    'auto',
+    choices=('auto', 'flat', 'packed'),
+    help='How samples of different lengths share rows; packed: several short rows a '
+    'pass; flat: one long row a pass, for attention that skips other samples; auto: '
+    'flat on one CPU device with attention by blocks, else packed.',
+    advanced=True,
+  )
   chunk_rows: int = option(
     1024,
     unit='tokens',

@@ -215,6 +215,12 @@ class Learner:
 
   # SFT
 
+  def sft_batches(
+    self, rows: Sequence[tuple[np.ndarray, np.ndarray]]
+  ) -> list[types.Batch]:
+    """Packs (tokens [L], loss mask [L]) each into the micro-batches of one step."""
+    return self._packer.conversations(rows)
+
   def sft_step(
     self, batch: types.Batch | Sequence[types.Batch]
   ) -> dict[str, float]:
@@ -337,20 +343,24 @@ class Learner:
     samples, _, _ = figures.usable(samples, None)
     work = PackedBatch(self._packer, samples)
     tables = batching.sample_tables(work.samples, work.width)
-    tables['values'] = work.per_token(self._roles.values())
     returns = advantages_lib.returns_to_go(
       tables['rewards'] + tables['later'], tables['mask'], self.config.gamma
     )
-    token = {'old_values': tables['values'], 'returns': returns}
     scale = advantages_lib.token_scale(
       tables['mask'],
       self.config.aggregation,
       advantages_lib.first_rows(work.samples),
-    )
+    ).astype(np.float32)
     sums = figures.Mean()
-    self._critic_step(
-      work, work.all, token, scale.astype(np.float32), name, sums
-    )
+    if self._packer.is_flat:  # one pass; `packed` keeps two, and their digits
+      micros = work.micros(None, {'returns': returns, 'scale': scale})
+      grads, found, values = self._roles.first_value_grads(micros)
+      sums.add('critic', found, self._apply('critic', grads, name))
+      tables['values'] = work.unpacked(values)
+    else:
+      tables['values'] = work.per_token(self._roles.values())
+      token = {'old_values': tables['values'], 'returns': returns}
+      self._critic_step(work, work.all, token, scale, name, sums)
     explained = figures.explained_variance(
       tables['values'], returns, tables['mask']
     )

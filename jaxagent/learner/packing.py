@@ -16,6 +16,7 @@ from jaxagent import models, types
 from jaxagent.data import batching
 from jaxagent.devices import sharding
 from jaxagent.learner.config import LearnerConfig
+from jaxagent.models import attention
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Packer:
     self._said = False
     self.shapes: set[tuple[int, int]] = set()
     self._attention_tokens = _attention_tokens(model_config)
+    self.is_flat = _is_flat(model_config, config, mesh)
 
   def put(self, arrays: dict[str, np.ndarray]) -> dict[str, jax.Array]:
     """Rows of a micro-batch [B, T], on the mesh."""
@@ -54,8 +56,33 @@ class Packer:
         'one row.', row_tokens, most,
       )  # fmt: skip
 
-  def pack(self, sequences: Sequence[np.ndarray], lengths: np.ndarray):
-    """(packing, device arrays of each micro-batch) of some sequences."""
+  def conversations(
+    self, rows: Sequence[tuple[np.ndarray, np.ndarray]]
+  ) -> list[types.Batch]:
+    """(tokens [L], loss mask [L]) each -> batches of SFT."""
+    if self.is_flat:
+      return batching.pack_conversations(rows, plan=self._flat)
+    parts = sharding.rows_multiple(self.mesh)
+    return batching.pack_conversations(
+      rows,
+      row_tokens_buckets=self.config.row_tokens[-1:],
+      max_tokens=self.config.micro_batch_tokens * parts,
+      rows_multiple=parts,
+    )
+
+  def _flat(self, lengths: Sequence[int] | np.ndarray) -> batching.Packing:
+    packing = batching.plan_flat(
+      lengths,
+      longest=self.config.row_tokens[-1],
+      max_tokens=self.config.micro_batch_tokens,
+      prefer=self.shapes,
+    )
+    self.shapes.add((packing.rows, packing.row_tokens))
+    return packing
+
+  def _plan(self, lengths: np.ndarray) -> batching.Packing:
+    if self.is_flat:
+      return self._flat(lengths)
     parts = sharding.rows_multiple(self.mesh)
     packing = batching.plan_packing(
       lengths,
@@ -65,8 +92,13 @@ class Packer:
       prefer=self.shapes,
       attention_tokens=self._attention_tokens,
     )
-    self.note_row(packing.row_tokens)
     self.shapes.add((packing.rows, packing.row_tokens))
+    return packing
+
+  def pack(self, sequences: Sequence[np.ndarray], lengths: np.ndarray):
+    """(packing, device arrays of each micro-batch) of some sequences."""
+    packing = self._plan(lengths)
+    self.note_row(packing.row_tokens)
     ids = batching.pack_tokens(packing, sequences, self.pad_id)
     names = ('tokens', 'positions', 'segment_ids')
     micros = [
@@ -117,7 +149,10 @@ class PackedBatch:
 
   def per_token(self, run: Any) -> np.ndarray:
     """`run` over all micro-batches -> float32 [N, R]."""
-    outs = [run(micro) for micro in self.micros()]
+    return self.unpacked([run(micro) for micro in self.micros()])
+
+  def unpacked(self, outs: Sequence[jax.Array]) -> np.ndarray:
+    """[B, T] of each micro-batch -> float32 [N, R] of the response tokens."""
     packed = np.stack([sharding.fetch(out) for out in outs])
     table = self.everything.unpack(packed, self.skip, self.width)
     return table.astype(np.float32)
@@ -148,3 +183,25 @@ def _attention_tokens(c: models.ModelConfig) -> float:
   )
   # Softmax and masking about double the cost of the products.
   return max(weights_ / (2 * c.num_hidden_layers * width) / 2, 64.0)
+
+
+def _is_flat(
+  model: models.ModelConfig, config: LearnerConfig, mesh: Mesh
+) -> bool:
+  """Whether samples lie one behind the other in one row a micro-batch.
+
+  Raises ValueError where that is asked for and there are several devices.
+  """
+  if config.row_layout == 'flat' and mesh.size > 1:
+    raise ValueError(
+      f"rl.row_layout='flat' is one row a pass, which {mesh.size} devices cannot share; choose "
+      "'auto' or 'packed'."
+    )
+  if config.row_layout != 'auto' or mesh.size > 1:
+    return config.row_layout == 'flat'
+  # Any other kernel would pay for all pairs of the long row.
+  first = mesh.devices.flat[0]
+  kernel = attention.choose(
+    model.attention, model.dtype, model.head_dim, device=first
+  )
+  return kernel == 'blocks'

@@ -83,6 +83,12 @@ class Programs:
         out_shardings=(vtrain, one),
         donate_argnums=(0,),
       )
+      self.first_value_grads = jit(
+        self._first_value_grads,
+        in_shardings=(vtrain, vtrain, vfrozen, rows),
+        out_shardings=(vtrain, one, one),
+        donate_argnums=(0,),
+      )
 
   def _token_logprobs(
     self,
@@ -196,10 +202,11 @@ class Programs:
     micro: dict[str, jax.Array],
   ):
     values = self._values(trained, frozen, micro)
+    old = micro.get('old_values', jax.lax.stop_gradient(values))
     mask, share = _normalised(micro['scale'])
     loss, metrics = algorithms.value_loss(
       values,
-      micro['old_values'],
+      old,
       micro['returns'],
       mask,
       clip=self.config.value_clip,
@@ -210,7 +217,7 @@ class Programs:
     # A variance is no sum over micro-batches; it is taken from the tables.
     metrics.pop('critic/vf_explained_var', None)
     metrics['share'] = share
-    return loss * share, metrics
+    return loss * share, (metrics, values)
 
   def _value_grads(
     self,
@@ -219,10 +226,23 @@ class Programs:
     frozen: Any,
     micro: dict[str, jax.Array],
   ):
-    grads, metrics = jax.grad(self._value_loss, has_aux=True)(
+    return self._first_value_grads(total, trained, frozen, micro)[:2]
+
+  def _first_value_grads(
+    self,
+    total: Any,
+    trained: dict[str, jax.Array],
+    frozen: Any,
+    micro: dict[str, jax.Array],
+  ):
+    """(gradients, metrics, values [B, T]); `old_values` may be left out.
+
+    The values that it takes the gradient of are then the old ones.
+    """
+    grads, (metrics, values) = jax.grad(self._value_loss, has_aux=True)(
       trained, frozen, micro
     )
-    return _add(total, grads), metrics
+    return _add(total, grads), metrics, values
 
 
 class Optimizer:

@@ -302,6 +302,18 @@ class Roles:
       found.append(metrics)
     return total, found
 
+  def first_value_grads(self, micros: Iterable[programs.Micro]):
+    """`value_grads` of a first step, and the values [B, T] of each micro-batch."""
+    value = self._offload.back('value', self.value)
+    total, found, values = self.value_optimizer.zeros(value), [], []
+    for micro in micros:
+      total, metrics, one = self.programs.first_value_grads(
+        total, value, self.value_frozen, micro
+      )
+      found.append(metrics)
+      values.append(one)
+    return total, found, values
+
   def step(self, role: str, grads: Any, factor: float = 1.0) -> dict[str, Any]:
     """One optimizer step of 'actor' or 'critic': grad_norm, finite, lr.
 

@@ -16,9 +16,11 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from jaxagent.devices import placement
+from jaxagent.models import block_attention
 from jaxagent.models.config import KERNELS
 
 NAME = 'attended'  # of what remat='attention' keeps
+OF_CPUS = ('blocks', 'mapped')  # kernels that are made for them
 _MASKED = -1e30
 _QUERY_BLOCKS = 4
 _LANES = 128  # of a TPU's vector unit
@@ -42,7 +44,7 @@ def choose(
 
   dtype, head_dim, tokens: of what attends, its row length last, None where it is not
   known yet. device: by default the one that the program of now is made for. 'auto'
-  takes 'mapped' on a CPU, 'cudnn' on a GPU and 'splash' on a TPU where that can be,
+  takes 'blocks' on a CPU, 'cudnn' on a GPU and 'splash' on a TPU where that can be,
   and else 'xla'. Raises ValueError for a kernel that is not known or cannot be there.
   """
   device = placement.device() if device is None else device
@@ -72,7 +74,7 @@ def _choose(
     raise ValueError(f'attention={kernel!r} is not one of {KERNELS}.')
   (platform, kind, capability), why_not = device, ''
   if kernel == 'auto' and platform == 'cpu':
-    kernel = 'mapped'
+    kernel = 'blocks'
   elif kernel in ('auto', 'cudnn', 'splash'):
     flash = 'splash' if kernel == 'auto' and platform == 'tpu' else kernel
     flash = 'cudnn' if flash == 'auto' else flash
@@ -160,9 +162,13 @@ def attend(
   """
   segment_ids = jnp.asarray(segment_ids)
   chosen = choose(kernel, str(q.dtype), q.shape[-1], q.shape[1])
-  run = {'mapped': _mapped, 'xla': _xla, 'cudnn': _cudnn, 'splash': _splash}[
-    chosen
-  ]
+  run = {
+    'blocks': _blocks,
+    'mapped': _mapped,
+    'xla': _xla,
+    'cudnn': _cudnn,
+    'splash': _splash,
+  }[chosen]
   place = placement.here()
   if place is None:
     return run(q, k, v, segment_ids)
@@ -189,8 +195,13 @@ def _mask(
   return same & (index[queries, None] >= index[None, keys])
 
 
+def _blocks(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
+  """The CPU's fast path: key blocks of other segments and later ones are skipped."""
+  return block_attention.attend(q, k, v, segment_ids, NAME)
+
+
 def _mapped(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
-  """One plain matmul a (row, key head, query block): the CPU's fast path.
+  """One plain matmul a (row, key head, query block): the CPU's path of before.
 
   The H/K query heads that share a key head are stacked as rows of one
   [H/K * T, h] matrix, so repeated heads are never materialised. A block of

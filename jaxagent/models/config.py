@@ -20,7 +20,7 @@ DTYPES = ('float32', 'bfloat16')
 # Kernels of a layer that may have adapters.
 LORA_TARGETS = ('q', 'k', 'v', 'o', 'gate', 'up', 'down')
 # Of attention, `jaxagent.models.attention`.
-KERNELS = ('auto', 'mapped', 'xla', 'cudnn', 'splash')
+KERNELS = ('auto', 'blocks', 'mapped', 'xla', 'cudnn', 'splash')
 
 _ARCHITECTURES = {
   'qwen2': 'Qwen2ForCausalLM',

@@ -185,7 +185,7 @@ class Layer(nnx.Module):
     chunks = 1
     c = self.config
     if (
-      attention.choose(c.attention, c.dtype, c.head_dim) == 'mapped'
+      attention.choose(c.attention, c.dtype, c.head_dim) in attention.OF_CPUS
       and not placement.here()
     ):
       chunks = _chunks(x.shape[0])

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxagent.checkpoint import CheckpointManager
-from jaxagent.data.batching import pack_conversations
-from jaxagent.devices import sharding
 from jaxagent.metrics import MetricWriter, ProgressBar
 from jaxagent.training import multi_process
 
@@ -71,7 +69,6 @@ def run(
   if restored is not None:
     learner.load_host_state(restored.host['learner'])
     start = kept = restored.step
-  parts = sharding.rows_multiple(learner.mesh)
   with (
     MetricWriter(context.work / 'logs' / 'sft', resume_step=start) as writer,
     ProgressBar('sft', total, initial=start) as progress,
@@ -79,14 +76,7 @@ def run(
     for step in range(start, total):
       began = time.monotonic()
       chosen = _batch(rows, step, per_epoch, config.batch_size, context)
-      batches = pack_conversations(
-        chosen,
-        row_tokens_buckets=learner.config.row_tokens[-1:],
-        max_tokens=learner.config.micro_batch_tokens * parts,
-        rows_multiple=parts,
-        pad_id=0,
-      )
-      metrics = learner.sft_step(batches)
+      metrics = learner.sft_step(learner.sft_batches(chosen))
       metrics['timing_s/step'] = time.monotonic() - began
       writer.write(step, metrics)
       progress.update(1, loss=metrics['sft/loss'])

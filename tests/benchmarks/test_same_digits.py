@@ -129,3 +129,30 @@ def test_every_option_is_in_this_checkouts_configs(recipe):
   config, small = same_digits.RECIPES[recipe]
   keys = same_digits.Checkout(pathlib.Path(__file__).parents[2]).keys(config)
   assert same_digits.options({**same_digits.SHARED, **small}, keys, {})
+
+
+def test_only_a_checkout_that_knows_a_faster_path_is_told_to_leave_it(tmp_path):
+  asked = []
+
+  class Checkout:
+    root = tmp_path
+
+    def __init__(self, *extra: str):
+      small = same_digits.RECIPES['stepwise'][1]
+      self.known = {'seed', *same_digits.SHARED, *small, *extra}
+
+    def keys(self, config):
+      return self.known
+
+    def revision(self):
+      return ''
+
+    def run(self, *words, **more):
+      asked.append([w for w in words if 'attention' in w or 'row_layout' in w])
+
+  for checkout in (Checkout(), Checkout(*same_digits.OLDER)):
+    same_digits.run(checkout, 'stepwise', tmp_path / 'works', {}, 0)
+  assert asked == [
+    [],
+    ['--config.model.attention=mapped', '--config.rl.row_layout=packed'],
+  ]

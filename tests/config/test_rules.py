@@ -126,6 +126,7 @@ CHOICES = {
   'rl.schedule': 'cosine, constant',
   'rl.weight_mean': 'executed, batch',
   'rl.grad_reduce_dtype': ', '.join(model_config.DTYPES),
+  'rl.row_layout': 'auto, flat, packed',
   'rl.reference_dtype': ', '.join(model_config.DTYPES),
 }
 

@@ -205,9 +205,7 @@ def test_equal_rewards_give_grpo_no_gradient(model_config):
 
 @pytest.mark.parametrize('estimator', [*CENTRED, *GROUPED])
 def test_rewarded_tokens_become_likelier(model_config, estimator):
-  learner = _learner(
-    model_config, estimator=estimator, best_of=2, kl_coef=0.0
-  )
+  learner = _learner(model_config, estimator=estimator, best_of=2, kl_coef=0.0)
   samples = [
     dataclasses.replace(s, reward=float(i % 2))
     for i, s in enumerate(make_samples(8, observation=False))

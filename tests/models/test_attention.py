@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from jaxagent.devices import placement, sharding
-from jaxagent.models import attention
+from jaxagent.models import attention, block_attention, decoder
 
 GPU = jax.default_backend() == 'gpu'
 
@@ -110,7 +110,7 @@ def test_the_kernel_is_that_of_the_devices_the_program_is_for(device):
     sharding.AXES,
   )
   with placement.use(placement.Placement(cpu)):
-    assert attention.choose('auto') == 'mapped'
+    assert attention.choose('auto') == 'blocks'
   assert attention.choose('auto') == 'cudnn'
 
 
@@ -137,6 +137,8 @@ def _rows(dtype, b=2, t=256, heads=4, kv=2, h=32):
   'kernel, dtype, tolerance',
   [
     ('mapped', 'float32', 1e-5),
+    ('blocks', 'float32', 1e-5),
+    ('blocks', 'bfloat16', 2e-2),
     pytest.param(
       'cudnn',
       'bfloat16',
@@ -181,3 +183,88 @@ def test_splash_equals_the_plain_one_under_the_interpreter(h):
   with jax.default_matmul_precision('highest'):
     for got, want in zip(run(splash), run(attention._xla)):
       np.testing.assert_allclose(got, want, atol=1e-5 * np.abs(want).max())
+
+
+def _gradients(run, q, k, v, segments):
+  """What attends and its gradients; padding adds nothing to them."""
+  real = (segments > 0)[..., None, None]
+
+  def loss(q, k, v):
+    out = jnp.where(real, run(q, k, v, segments), 0)
+    return jnp.sum(jnp.sin(out)), out
+
+  with jax.default_matmul_precision('highest'):
+    grads, out = jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))(q, k, v)
+  return [np.asarray(x, np.float32) for x in (out, *grads)]
+
+
+def _qkv(b, t, heads=4, kv=2, h=16):
+  rng = np.random.default_rng(1)
+  return (
+    jnp.asarray(rng.normal(size=(b, t, n, h)), jnp.float32)
+    for n in (heads, kv, kv)
+  )
+
+
+def _cuts(t, *rows):
+  """Segments 1, 2, .. that end at the cuts of each row, then padding."""
+  segments = np.zeros((len(rows), t), np.int32)
+  for row, cuts in zip(segments, rows):
+    for i, (start, stop) in enumerate(zip((0, *cuts), cuts)):
+      row[start:stop] = i + 1
+  return segments
+
+
+@pytest.mark.parametrize('heads, kv', [(4, 4), (4, 1)])
+@pytest.mark.parametrize(
+  'segments',
+  [
+    _cuts(5, (3,), (2, 5)),
+    _cuts(64, (64,), ()),
+    _cuts(201, (70, 71, 190), (201,), (1, 2, 3)),
+    _cuts(512, (512,), (300, 500)),
+    _cuts(640, (64, 128, 129, 400, 401, 555)),
+  ],
+  ids=lambda s: f'{s.shape[0]} rows of {s.shape[1]}',
+)
+def test_blocks_equal_the_plain_one_at_any_length_and_packing(
+  segments, heads, kv
+):
+  q, k, v = _qkv(*segments.shape, heads, kv)
+  got = _gradients(attention._blocks, q, k, v, segments)
+  for one, want in zip(got, _gradients(attention._xla, q, k, v, segments)):
+    assert np.isfinite(one).all()
+    np.testing.assert_allclose(one, want, atol=2e-5 * np.abs(want).max())
+
+
+def test_blocks_see_a_segment_that_is_in_several_pieces():
+  """No packing makes such a row; it costs blocks, and is still right."""
+  segments = np.repeat([[2, 0, 1, 2, 3, 1, 0, 3]], 40, axis=1).astype(np.int32)
+  q, k, v = _qkv(*segments.shape)
+  got = _gradients(attention._blocks, q, k, v, segments)
+  for one, want in zip(got, _gradients(attention._xla, q, k, v, segments)):
+    np.testing.assert_allclose(one, want, atol=2e-5 * np.abs(want).max())
+
+
+def test_blocks_skip_what_no_query_of_a_block_sees():
+  segments = _cuts(512, (100, 256, 512), (512,))
+  first = block_attention.first_blocks(jnp.asarray(segments), 64)
+  assert first.tolist() == [0, 0, 1, 1, 4, 4, 4, 4, *[8] * 8]
+  padded = block_attention.first_blocks(jnp.asarray(_cuts(512, (100,))), 64)
+  # The block of 64 to 127 has tokens and padding: later padding meets its padding.
+  assert padded.tolist() == [0, 0, *[1] * 6]
+
+
+def test_blocks_under_vmap_and_rematerialisation():
+  segments = _cuts(200, (70, 190), (150, 200))
+  q, k, v = _qkv(*segments.shape)
+
+  def each(q, k, v, segments):
+    one = lambda *row: attention._blocks(*(a[None] for a in row))[0]  # noqa: E731
+    return jax.vmap(one)(q, k, v, jnp.asarray(segments))
+
+  again = jax.checkpoint(attention._blocks, policy=decoder._keeps_attention)
+  want = _gradients(attention._xla, q, k, v, segments)
+  for run in (each, again):
+    for one, other in zip(_gradients(run, q, k, v, segments), want):
+      np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max())

@@ -126,7 +126,7 @@ def test_packed_rows_equal_rows_alone():
   packed = np.concatenate([a, b, np.zeros((1, 4), np.int32)], 1)
   segments = np.array([[1] * 7 + [2] * 5 + [0] * 4], np.int32)
   positions = np.array([[*range(7), *range(5), *range(4)]], np.int32)
-  for kernel in ('mapped', 'xla'):
+  for kernel in ('blocks', 'mapped', 'xla'):
     other = config.replace(attention=kernel)
     m = nnx.merge(init_decoder(other, 0)[0], nnx.state(model))
     run = nnx.jit(lambda m, *rows: m(*rows))

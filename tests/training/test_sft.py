@@ -8,7 +8,6 @@ import pytest
 
 from configs import common
 from jaxagent.checkpoint import CheckpointManager
-from jaxagent.devices import sharding
 from jaxagent.errors import Interrupted, MachineryError
 from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import sft
@@ -19,9 +18,8 @@ ROWS = [(np.arange(4, dtype=np.int32), np.ones(4, bool))] * 4
 class Learner:
   """A learner that counts its steps; `after` is called at the end of each."""
 
-  config = stubs.SimpleNamespace(row_tokens=(8,), micro_batch_tokens=64)
-  mesh = sharding.make_mesh({'data': 1, 'fsdp': 1, 'tensor': 1})
   start_sft = staticmethod(lambda **options: None)
+  sft_batches = staticmethod(lambda rows: rows)
 
   def __init__(self, after):
     self.steps, self._after = 0, after

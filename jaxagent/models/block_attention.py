@@ -1,0 +1,174 @@
+"""Attention on CPUs by blocks of a row: what no query of a block sees is not computed.
+
+Rows lie one behind the other in blocks of 64 tokens. A block of queries meets the key
+blocks from the first that shares a segment with it up to its own, one after the other,
+with a running maximum and sum (Milakov and Gimelshein 2018; Dao et al. 2022,
+FlashAttention, algorithm 1); the backward pass computes the scores again from the
+saved log-sum-exp (the same, algorithm 4) and skips the same blocks. All arrays of a
+step fit into a core's cache.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+# Tokens of a block: 32 and 128 take 1.2 and 1.5 times as long (docs/lab_log.md).
+SIZE = 64
+_MASKED = -1e30
+
+
+def attend(
+  q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array, name: str
+) -> jax.Array:
+  """q [B, T, H, h], k and v [B, T, K, h], segment_ids [B, T] -> [B, T, H, h].
+
+  name: of what a rematerialisation policy may keep, the result and its log-sum-exp.
+  """
+  t = q.shape[1]
+  size = min(SIZE, t)
+  pad = ((0, 0), (0, -t % size))
+  q, k, v = (jnp.pad(a, (*pad, (0, 0), (0, 0))) for a in (q, k, v))
+  segments = jnp.pad(segment_ids.astype(jnp.int32), pad)
+  out = _attend(size, name, q, k, v, segments)
+  return out[:, :t]
+
+
+def first_blocks(segments: jax.Array, size: int) -> jax.Array:
+  """segments [B, n * size] -> int32 [B * n]: the first key block of each query block.
+
+  Blocks are counted through all rows. Padding (0) counts as the last segment, as
+  which it lies in a packed row; another order costs blocks, and no digit.
+  """
+  b, t = segments.shape
+  n = t // size
+  ids = jnp.where(segments == 0, jnp.iinfo(jnp.int32).max, segments)
+  ids = ids.reshape(b, n, size)
+  low, high = ids.min(-1), ids.max(-1)
+  meets = (high[:, None, :] >= low[:, :, None]) & (
+    low[:, None, :] <= high[:, :, None]
+  )
+  # argmax gives the first one, which is at most the block itself.
+  first = jnp.argmax(meets, -1) + n * jnp.arange(b)[:, None]
+  return first.reshape(-1).astype(jnp.int32)
+
+
+def _cut(a: jax.Array, size: int, kv: int) -> jax.Array:
+  """[B, T, heads, h] -> [blocks, kv, heads / kv * size, h]."""
+  b, t, heads, h = a.shape
+  a = a.reshape(b * (t // size), size, kv, heads // kv, h)
+  return a.transpose(0, 2, 3, 1, 4).reshape(len(a), kv, -1, h)
+
+
+def _joined(a: jax.Array, size: int, shape: tuple[int, ...]) -> jax.Array:
+  """Undoes `_cut` of an array of `shape`."""
+  blocks, kv, rows, h = a.shape
+  a = a.reshape(blocks, kv, rows // size, size, h)
+  return a.transpose(0, 3, 1, 2, 4).reshape(shape)
+
+
+def _sees(segments: jax.Array, i: jax.Array, j: jax.Array, rows: int):
+  """segments [blocks, size] -> bool [rows, size]: queries of block i, keys of j."""
+  size = segments.shape[1]
+  index = jnp.arange(size)
+  later = (i * size + index)[:, None] >= (j * size + index)[None]
+  same = segments[i][:, None] == segments[j][None]
+  return jnp.tile(same & later, (rows // size, 1))
+
+
+def _product(a: jax.Array, b: jax.Array, spec: str) -> jax.Array:
+  return jnp.einsum(spec, a, b, preferred_element_type=jnp.float32)
+
+
+def _forward(size, name, q, k, v, segments):
+  """(attended [B, T, H, h], what the backward pass needs)."""
+  kv = k.shape[2]
+  queries = _cut(q * q.shape[-1] ** -0.5, size, kv)
+  keys, values = _cut(k, size, kv), _cut(v, size, kv)
+  first = first_blocks(segments, size)
+  blocks = segments.reshape(-1, size)
+  rows = queries.shape[2]
+
+  def block(i, found):
+    query = queries[i]
+
+    def meet(step, carry):
+      j = i - step  # its own block first: each query sees itself
+      most, total, out = carry
+      scores = _product(query, keys[j], 'kqh,ksh->kqs')
+      scores = jnp.where(_sees(blocks, i, j, rows), scores, _MASKED)
+      higher = jnp.maximum(most, scores.max(-1))
+      shrunk = jnp.exp(most - higher)
+      probs = jnp.exp(scores - higher[..., None])
+      more = _product(probs.astype(values.dtype), values[j], 'kqs,ksh->kqh')
+      total = total * shrunk + probs.sum(-1)
+      return higher, total, out * shrunk[..., None] + more
+
+    start = (
+      jnp.full((kv, rows), _MASKED),
+      jnp.zeros((kv, rows)),
+      jnp.zeros(query.shape, jnp.float32),
+    )
+    most, total, out = jax.lax.fori_loop(0, i - first[i] + 1, meet, start)
+    out = (out / total[..., None]).astype(q.dtype)
+    return found[0].at[i].set(out), found[1].at[i].set(most + jnp.log(total))
+
+  start = jnp.zeros_like(queries), jnp.zeros(queries.shape[:3])
+  out, lse = jax.lax.fori_loop(0, len(blocks), block, start)
+  out = checkpoint_name(_joined(out, size, q.shape), name)
+  lse = checkpoint_name(lse, name)
+  return out, (q, k, v, segments, out, lse)
+
+
+def _backward(size, name, saved, grad):
+  """Gradients of q, k and v."""
+  q, k, v, segments, out, lse = saved
+  kv, scale = k.shape[2], q.shape[-1] ** -0.5
+  queries, keys, values = (_cut(a, size, kv) for a in (q * scale, k, v))
+  grads = _cut(grad, size, kv)
+  # Of each query, the sum over keys of p dp: it needs no pass of its own.
+  weighted = jnp.sum(grads.astype(jnp.float32) * _cut(out, size, kv), -1)
+  first = first_blocks(segments, size)
+  blocks = segments.reshape(-1, size)
+  rows = queries.shape[2]
+
+  def block(i, found):
+    query, d_out = queries[i], grads[i]
+
+    def meet(j, carry):
+      d_query, d_keys, d_values = carry
+      scores = _product(query, keys[j], 'kqh,ksh->kqs')
+      probs = jnp.exp(scores - lse[i][..., None])
+      probs = jnp.where(_sees(blocks, i, j, rows), probs, 0.0)
+      d_probs = _product(d_out, values[j], 'kqh,ksh->kqs')
+      d_scores = probs * (d_probs - weighted[i][..., None])
+      d_scores, probs = (a.astype(q.dtype) for a in (d_scores, probs))
+      d_key = _product(d_scores, query, 'kqs,kqh->ksh')
+      d_value = _product(probs, d_out, 'kqs,kqh->ksh')
+      return (
+        d_query + _product(d_scores, keys[j], 'kqs,ksh->kqh'),
+        d_keys.at[j].add(d_key),
+        d_values.at[j].add(d_value),
+      )
+
+    start = jnp.zeros(query.shape, jnp.float32), *found[1:]
+    d_query, *d_rest = jax.lax.fori_loop(first[i], i + 1, meet, start)
+    return found[0].at[i].set(d_query * scale), *d_rest
+
+  start = tuple(jnp.zeros(a.shape, jnp.float32) for a in (queries, keys, keys))
+  found = jax.lax.fori_loop(0, len(blocks), block, start)
+  d_q, d_k, d_v = (
+    _joined(d, size, a.shape).astype(a.dtype) for d, a in zip(found, (q, k, v))
+  )
+  return d_q, d_k, d_v, None
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _attend(size, name, q, k, v, segments):
+  return _forward(size, name, q, k, v, segments)[0]
+
+
+_attend.defvjp(_forward, _backward)
