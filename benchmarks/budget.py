@@ -10,9 +10,10 @@ executions apart, wall seconds and the learner process's peak memory, then
 the parts of an update of RL: medians of both commits, and the ratio after / before of
 each pair, its median, least and greatest.
 
-The short form (some 2 minutes a run on two idle cores) takes the quickstart's model through a few
-updates, with programs from a cache that one run of each commit fills first; --whole is
-the quickstart itself, and compiles as a first start does. Changes that are not committed
+The short form (some 4 minutes a run, 3 once its programs are compiled) takes the
+quickstart's model through a few updates, with programs from a cache that one run of each
+commit fills first; --whole is the quickstart itself, and compiles as a first start does.
+The short form's policy hardly executes anything in RL: its executions are `collect`'s. Changes that are not committed
 are not measured. Resumable: finished runs are reused, an interrupted one begins again.
 """
 
@@ -61,6 +62,7 @@ _PARTS = (
 UPDATE = tuple(f'timing_s/{part}' for part in _PARTS) + ('learner/padding',)
 WARM_UPDATES = 2  # in which programs are compiled
 FIGURES = ('cpu_s', 'executions_cpu_s', 'wall_s', 'peak_mb')
+LEAST = 0.05  # of which a ratio says something
 _EVERY_S = 0.25
 _TICKS = os.sysconf('SC_CLK_TCK')
 
@@ -210,7 +212,7 @@ def _ratio(both: Sequence[tuple]) -> dict[str, float]:
     'before': statistics.median(before),
     'after': statistics.median(after),
   }
-  if all(value > 0 for value in before):
+  if all(value >= LEAST for value in before):
     ratios = [new / old for old, new in both]
     row['ratio'] = statistics.median(ratios)
     row['least'], row['greatest'] = min(ratios), max(ratios)

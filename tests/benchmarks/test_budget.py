@@ -163,6 +163,9 @@ def test_ratios_are_of_pairs_and_a_figure_that_one_side_lacks_is_left_out():
     'before': 4.0, 'after': 2.0, 'ratio': 0.5, 'least': 0.25, 'greatest': 1.0
   }  # fmt: skip
   assert found['update'] == {} and found['stages']['sft'] == {}
+  # Of next to nothing there is no ratio.
+  small = budget.compared([{'before': side(0.01), 'after': side(0.03)}])
+  assert small['stages']['rl']['cpu_s'] == {'before': 0.01, 'after': 0.03}
 
 
 def test_what_fails_is_named(repository, tmp_path, capsys):
