@@ -266,7 +266,9 @@ def test_non_finite_gradient_is_skipped_then_stops(model_config):
 
 
 def test_shapes_are_compiled_once(model_config):
-  learner = _learner(model_config, ppo_epochs=2, minibatches=2)
+  learner = _learner(
+    model_config, ppo_epochs=2, minibatches=2, row_layout='packed'
+  )
   for version in range(4):
     samples = make_samples(8, seed=version)
     metrics = learner.rl_update(samples, version=version)
@@ -274,6 +276,16 @@ def test_shapes_are_compiled_once(model_config):
   again = learner.rl_update(make_samples(8, seed=1), version=5)
   assert again['learner/compiles'] == metrics['learner/compiles']
   assert again['learner/recompiles'] == 0
+
+
+def test_lengths_of_flat_rows_are_compiled_once(model_config):
+  learner = _learner(model_config, ppo_epochs=2, row_layout='flat')
+  texts = [make_samples(4 + 3 * i, seed=i) for i in range(4)]
+  for samples in texts:
+    metrics = learner.rl_update(samples)
+  for samples in texts:
+    again = learner.rl_update(samples)
+  assert again['learner/compiles'] == metrics['learner/compiles']
 
 
 def test_whatever_the_process_compiles_after_warm_up_counts(model_config):

@@ -161,6 +161,7 @@ def test_what_cannot_be_is_refused(changes, said):
 def test_micro_batch_tokens_are_of_one_device(model_config, caplog):
   class Mesh:
     shape = {'data': 2, 'fsdp': 4, 'tensor': 1}
+    size = 8
 
   config = dataclasses.replace(
     BASE, micro_batch_tokens=128, row_tokens=(64, 256)
