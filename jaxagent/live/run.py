@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxagent.files.owner import OWNER, STALE_S
+from jaxagent.files.tail import Tail, object_of, read_at
 from jaxagent.live import values
 from jaxagent.live.curves import Curves
 from jaxagent.live.executions import Executions
 from jaxagent.live.rollouts import Filter, Rollouts, Row
-from jaxagent.live.tail import Tail, object_of, read_at
 from jaxagent.rollout import finished_log, rollout_log
 
 METRICS = pathlib.Path('logs', 'metrics.jsonl')

@@ -11,7 +11,7 @@ import numpy as np
 from jaxagent.checkpoint import CheckpointManager
 from jaxagent.data.batching import pack_conversations
 from jaxagent.devices import sharding
-from jaxagent.metrics import MetricWriter, ProgressBar
+from jaxagent.metrics import ProgressBar
 from jaxagent.training import multi_process
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def run(
     start = kept = restored.step
   parts = sharding.rows_multiple(learner.mesh)
   with (
-    MetricWriter(context.work / 'logs' / 'sft', resume_step=start) as writer,
+    context.metric_writer('sft', resume_step=start) as writer,
     ProgressBar('sft', total, initial=start) as progress,
   ):
     for step in range(start, total):
