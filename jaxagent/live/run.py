@@ -282,7 +282,7 @@ class Run:
     return (min(times), max(times)) if times else (None, None)
 
   def facts(self) -> dict[str, Any]:
-    """Returns what `config.json` says of the run: recipe, model, seed."""
+    """Returns what `config.json` says of the run: variant, seed, sizes."""
     path = self.folder / 'config.json'
     try:
       stamp = path.stat().st_mtime_ns
@@ -294,7 +294,7 @@ class Run:
     config = object_of(line) or {}
     rl = values.mapping(config.get('rl'))
     found = {
-      'recipe': config.get('recipe'),
+      'variant': config.get('variant'),
       'seed': config.get('seed'),
       'updates': rl.get('updates'),
       'batch': rl.get('batch_size'),
