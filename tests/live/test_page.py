@@ -85,6 +85,7 @@ def _row(page, prompt):
   return page.locator(f'#rollouts tbody tr[data-id="{prompt}~0"]')
 
 
+@pytest.mark.alone
 def test_a_new_rollout_shows_within_three_seconds_of_its_end(open_page, server):
   page = open_page('run=second')
   api.expect(_row(page, '0/7/0')).to_be_visible(timeout=10_000)
@@ -205,6 +206,7 @@ def test_the_page_fits_and_is_pictured(open_page, tmp_path, scheme, width):
   assert file.stat().st_size > 20_000
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_the_page_follows_a_real_run(open_page, tmp_path):
   """Each rollout that the run's file has is on the page 3 s later."""
