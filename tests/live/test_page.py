@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from benchmarks import live
 from tests import runs
 from tests.live import written
 from tests.live.written import FINISHED, ROLLOUTS
@@ -256,3 +257,16 @@ def _lines(path):
     return []
   whole = path.read_bytes().split(b'\n')[:-1]
   return [json.loads(line) for line in whole]
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_a_hundred_thousand_rollouts_are_shown_within_bounds(tmp_path):
+  """The bounds are 2 s and 300 MB; a browser on a busy machine gets twice the time."""
+  n = 100_000
+  live.write(tmp_path / 'run', n)
+  found = live.measure(tmp_path / 'run', n, 10.0)
+  print(found)
+  assert found['first_paint_s'] < 4 and found['later_paint_s'] < 4
+  assert found['server_mb'] < 300
+  assert found['shown_after_s']['max'] < 3
