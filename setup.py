@@ -61,6 +61,10 @@ setup(
     'nccl': ['cupy-cuda12x>=13'],  # weights to vLLM on other GPUs
     'docker': ['docker>=7.1'],  # 7.0 fails with requests 2.32
     'ray': ['ray>=2.40'],
+    # Trackers; each may live in an environment of its own (docs/trackers.md).
+    'wandb': ['wandb>=0.21'],
+    'trackio': ['trackio>=0.20'],
+    'mlflow': ['mlflow>=3'],
     'live': ['starlette>=0.41', 'uvicorn>=0.32'],
     'dev': [
       'pytest>=8',

@@ -25,6 +25,11 @@ VERBS = {
     'run | self_check',
     'run a script; attack this machine',
   ),
+  'track': (
+    'trackers',
+    'DIR --to NAME',
+    'log a run to wandb, trackio or mlflow',
+  ),
   'live': ('live', 'DIR', 'a page of the runs below DIR, while they go'),
   'why': ('why', 'DIR', 'how each rollout of a run ended, and why'),
   'audit': ('audit', 'DIR', 'derive every reward of a run again'),

@@ -270,13 +270,18 @@ class MetricWriter:
   resume_step: None starts anew (an earlier `metrics.jsonl` is kept aside as
     `metrics.N.jsonl`). A number continues it: records at or beyond it, and a
     last line cut short by a kill, are removed, because those steps run again.
+  board: whether TensorBoard's event files are written.
 
   Each line holds `step`, `time` (seconds since 1970) and the metrics; a value
   that is not finite is written as null, so that the file stays plain JSON.
   """
 
   def __init__(
-    self, log_dir: str | os.PathLike, *, resume_step: int | None = None
+    self,
+    log_dir: str | os.PathLike,
+    *,
+    resume_step: int | None = None,
+    board: bool = True,
   ):
     self._dir = pathlib.Path(log_dir)
     try:
@@ -292,7 +297,7 @@ class MetricWriter:
     else:
       truncate_records(self.path, resume_step)
     self._file = self.path.open('a', encoding='utf-8')
-    self._board = _Board(self._dir, resume_step)
+    self._board = _Board(self._dir, resume_step) if board else None
 
   def write(self, step: int, metrics: Mapping[str, Any]) -> None:
     """Logs `metrics` at `step`; raises ValueError for unknown names."""
@@ -303,7 +308,8 @@ class MetricWriter:
       record[name] = value if math.isfinite(value) else None
     self._file.write(json.dumps(record) + '\n')
     self._file.flush()
-    self._board.write(int(step), values)
+    if self._board is not None:
+      self._board.write(int(step), values)
 
   def close(self) -> None:
     """Flushes and closes both; a second call does nothing."""
@@ -311,7 +317,8 @@ class MetricWriter:
       self._file.flush()
       os.fsync(self._file.fileno())
       self._file.close()
-      self._board.close()
+      if self._board is not None:
+        self._board.close()
 
   def __enter__(self) -> MetricWriter:
     return self

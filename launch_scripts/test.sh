@@ -24,6 +24,14 @@ fi
 make_environment "[dev,docker,ray,live]"
 bash "$here/install_docker.sh"
 bash "$here/install_chromium.sh"
+# Trackers have an environment of their own, too.
+if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
+  if JAXAGENT_TRACKER_PYTHON="$(bash "$here/trackers_env.sh")"; then
+    export JAXAGENT_TRACKER_PYTHON
+  else
+    echo "the trackers could not be installed; their tests will say so" >&2
+  fi
+fi
 if [ -n "${JAXAGENT_TEST_SLURM:-}" ] ||
   [[ " $* " == *" -m slurm "* || " $* " == *" -m=slurm "* ]]; then
   bash "$here/install_slurm.sh"

@@ -40,6 +40,7 @@ HOST = {
   'grade',
   'instrumentation',
   'live',
+  'trackers',
 }
 # rollout is a host-side package but for these files.
 ROLLOUT_ON_DEVICE = {
@@ -138,6 +139,7 @@ MAY_IMPORT = {
   'audit': {'types', 'records', 'rewards', 'graders', 'envs'},
   'why': {'rollout'},
   'live': {'files', 'report', 'rollout'},
+  'trackers': {'files'},
   'tasks': {'types', 'clock', 'files', 'sandbox', 'envs', 'graders'},
 }
 # Packages that see the config, from the bottom up: each may import those before it.

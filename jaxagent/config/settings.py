@@ -19,7 +19,15 @@ from jaxagent.files import disk
 from jaxagent.llm.config import Endpoint
 
 # Where results go, not what they are: left out of the config's hash.
-_PLACE = ('work_dir', 'compile_cache', 'dry_run', 'recipe', 'stage', 'name')
+_PLACE = (
+  'work_dir',
+  'compile_cache',
+  'dry_run',
+  'recipe',
+  'stage',
+  'name',
+  'trackers',
+)
 
 
 def prepare(config: ConfigDict, given: Collection[str] = ()) -> None:

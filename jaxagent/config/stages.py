@@ -71,6 +71,12 @@ class RunConfig(Section):
     help='How a step-wise policy is prompted, in the full style, and answers; '
     'random: recipe agents alone.',
   )
+  trackers: tuple[str, ...] = option(
+    ('tensorboard',),
+    choices=('tensorboard', 'wandb', 'trackio', 'mlflow'),
+    help='Where metrics go beside logs/metrics.jsonl; () is nowhere else. Those but '
+    'tensorboard are extras, with a process of their own each (docs/trackers.md).',
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from jaxagent.files.tail import LONG_BYTES, object_of
 from jaxagent.live import values
 from jaxagent.live.rollouts import Rollouts, Row
-from jaxagent.live.tail import LONG_BYTES, object_of
 from jaxagent.rollout.rollout_log import FAULTS
 
 MOST_TURNS = 200

@@ -10,8 +10,8 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
+from jaxagent.files.tail import object_of, open_plain, read_at
 from jaxagent.live import values
-from jaxagent.live.tail import object_of, open_plain, read_at
 from jaxagent.rollout import finished_log, rollout_log
 
 WAITING = 'waiting'  # the fate of what has finished and is in no update yet

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxagent.files.owner import OWNER, STALE_S
+from jaxagent.files.tail import Tail, object_of, read_at
 from jaxagent.live import values
 from jaxagent.live.curves import Curves
 from jaxagent.live.executions import Executions
 from jaxagent.live.rollouts import Filter, Rollouts, Row
-from jaxagent.live.tail import Tail, object_of, read_at
 from jaxagent.rollout import finished_log, rollout_log
 
 METRICS = pathlib.Path('logs', 'metrics.jsonl')
@@ -282,7 +282,7 @@ class Run:
     return (min(times), max(times)) if times else (None, None)
 
   def facts(self) -> dict[str, Any]:
-    """Returns what `config.json` says of the run: recipe, model, seed."""
+    """Returns what `config.json` says of the run: variant, seed, sizes."""
     path = self.folder / 'config.json'
     try:
       stamp = path.stat().st_mtime_ns
@@ -294,7 +294,7 @@ class Run:
     config = object_of(line) or {}
     rl = values.mapping(config.get('rl'))
     found = {
-      'recipe': config.get('recipe'),
+      'variant': config.get('variant'),
       'seed': config.get('seed'),
       'updates': rl.get('updates'),
       'batch': rl.get('batch_size'),

@@ -18,6 +18,7 @@ from jaxagent.errors import UserError
 from jaxagent.files import owner
 from jaxagent.runtime.context import RunContext, open_context
 from jaxagent.runtime.stop import StopFlag
+from jaxagent.trackers.start import following
 from jaxagent.training import multi_process
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def _lead(config: ConfigDict, stop: StopFlag, watch: presence.Watch) -> None:
         records.note(work, own.record_type)
       except ValueError as error:
         raise UserError(str(error)) from error
+    stack.enter_context(following(work, config.trackers))
     context = stack.enter_context(open_context(config, work, stop))
     _say(context)
     with contextlib.ExitStack() as stages:

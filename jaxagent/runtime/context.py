@@ -32,7 +32,7 @@ from jaxagent.envs.tasks import (
   prepare_task,
 )
 from jaxagent.errors import UserError
-from jaxagent.metrics import ProgressBar
+from jaxagent.metrics import MetricWriter, ProgressBar
 from jaxagent.runtime import executions, text_models
 from jaxagent.runtime.executions import CountedEnvironment
 from jaxagent.runtime.stop import StopFlag
@@ -70,6 +70,16 @@ class RunContext:
     """Names of published tasks whose data was made by code."""
     specs = [self.spec(task) for task in self.heldin + self.heldout]
     return [s.name for s in specs if s.version == 2 and s.variant == 'standin']
+
+  def metric_writer(
+    self, stage: str = '', *, resume_step: int | None = None
+  ) -> MetricWriter:
+    """Returns the writer of a stage's metrics; '' is RL. See `MetricWriter`."""
+    return MetricWriter(
+      self.work / 'logs' / stage,
+      resume_step=resume_step,
+      board='tensorboard' in self.config.trackers,
+    )
 
   def spec(self, task: str):
     return self.prepared[task].spec

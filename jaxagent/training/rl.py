@@ -39,7 +39,7 @@ from jaxagent.clock import RealClock
 from jaxagent.errors import MachineryError, UserError
 from jaxagent.interactions import POLICY
 from jaxagent.learner import Learner
-from jaxagent.metrics import MetricWriter, ProgressBar
+from jaxagent.metrics import ProgressBar
 from jaxagent.rollout import finished_log, rollout_log
 from jaxagent.rollout.engine_sampler import EngineSampler, RoleSampler
 from jaxagent.rollout.finished_log import FinishedLog
@@ -199,7 +199,7 @@ class _Loop:
     self._saver.note(start)
     print(f'watch        jaxagent live {shlex.quote(str(self._context.work))}')
     with (
-      MetricWriter(self._context.work / 'logs', resume_step=start) as writer,
+      self._context.metric_writer(resume_step=start) as writer,
       ProgressBar('rl', config.updates, initial=start) as progress,
     ):
       ended = time.monotonic()

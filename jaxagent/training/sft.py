@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jaxagent.checkpoint import CheckpointManager
-from jaxagent.metrics import MetricWriter, ProgressBar
+from jaxagent.metrics import ProgressBar
 from jaxagent.training import multi_process
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def run(
     learner.load_host_state(restored.host['learner'])
     start = kept = restored.step
   with (
-    MetricWriter(context.work / 'logs' / 'sft', resume_step=start) as writer,
+    context.metric_writer('sft', resume_step=start) as writer,
     ProgressBar('sft', total, initial=start) as progress,
   ):
     for step in range(start, total):

@@ -404,6 +404,7 @@ def test_tests_leave_vllm_for_cuda_alone(tmp_path, kind):
   scripts = {
     'vllm_env.sh': 'echo "$@"',
     'install_chromium.sh': '',
+    'trackers_env.sh': 'echo python',
     'install_docker.sh': '',
     'install_slurm.sh': '',
     '_environment.sh': f'make_environment() {{ wait; '

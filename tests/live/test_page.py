@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from benchmarks import live
 from tests import runs
 from tests.live import written
 from tests.live.written import FINISHED, ROLLOUTS
@@ -85,6 +86,7 @@ def _row(page, prompt):
   return page.locator(f'#rollouts tbody tr[data-id="{prompt}~0"]')
 
 
+@pytest.mark.alone
 def test_a_new_rollout_shows_within_three_seconds_of_its_end(open_page, server):
   page = open_page('run=second')
   api.expect(_row(page, '0/7/0')).to_be_visible(timeout=10_000)
@@ -205,6 +207,7 @@ def test_the_page_fits_and_is_pictured(open_page, tmp_path, scheme, width):
   assert file.stat().st_size > 20_000
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_the_page_follows_a_real_run(open_page, tmp_path):
   """Each rollout that the run's file has is on the page 3 s later."""
@@ -254,3 +257,16 @@ def _lines(path):
     return []
   whole = path.read_bytes().split(b'\n')[:-1]
   return [json.loads(line) for line in whole]
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_a_hundred_thousand_rollouts_are_shown_within_bounds(tmp_path):
+  """The bounds are 2 s and 300 MB; a browser on a busy machine gets twice the time."""
+  n = 100_000
+  live.write(tmp_path / 'run', n)
+  found = live.measure(tmp_path / 'run', n, 10.0)
+  print(found)
+  assert found['first_paint_s'] < 4 and found['later_paint_s'] < 4
+  assert found['server_mb'] < 300
+  assert found['shown_after_s']['max'] < 3

@@ -51,6 +51,7 @@ def _state(server, work, so):
   )
 
 
+@pytest.mark.alone
 def test_a_rollout_shows_within_three_seconds_of_its_line(server, work):
   written.whole(work, 4)
   _state(server, work, lambda state: state['rollouts'] == 4)

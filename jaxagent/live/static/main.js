@@ -62,7 +62,7 @@ function facts(state) {
     el('span', { class: `status ${state.status}` }, state.status),
     text('updates', number(state.updates) + (known.updates ? ` of ${known.updates}` : '')),
     text('rollouts', number(state.rollouts)),
-    ...['recipe', 'seed', 'batch', 'group'].filter((name) => known[name])
+    ...['variant', 'seed', 'batch', 'group'].filter((name) => known[name])
       .map((name) => text(name, known[name])),
     ...(state.read < 1 ? [text('files read', `${Math.floor(100 * state.read)} %`)] : []));
   $('problems').hidden = !state.problems.length;

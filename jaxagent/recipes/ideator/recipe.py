@@ -236,7 +236,6 @@ class Ideator(TrainedPolicy):
 
   def finish(self, labels: Sequence[str]) -> None:
     """Evaluates the arms without a policy; writes summary and report."""
-    from jaxagent.metrics import MetricWriter
     from jaxagent.recipes import stages
     from jaxagent.recipes.ideator import dialogue, figures
 
@@ -245,7 +244,7 @@ class Ideator(TrainedPolicy):
     table = figures.arms(context, self.starts, evaluated)
     how = {'max_steps': self.config.implementer.max_steps}
     stages.finish(context, self.starts, labels, {'ideator': table}, how)
-    with MetricWriter(context.work / 'logs' / 'arms') as writer:
+    with context.metric_writer('arms') as writer:
       writer.write(self.learner.updates, figures.logged(table))
     page = dialogue.write(
       context.work / 'conversations.html',

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxagent import types
 from jaxagent.data import records as record_data
-from jaxagent.metrics import MetricWriter, ProgressBar
+from jaxagent.metrics import ProgressBar
 from jaxagent.recipes.ml_agent import steps
 from jaxagent.records import Collected
 from jaxagent.training import shuffled_rewards
@@ -61,9 +61,7 @@ def run(
       )
     return
   with (
-    MetricWriter(
-      context.work / 'logs' / 'value_warmup', resume_step=0
-    ) as writer,
+    context.metric_writer('value_warmup', resume_step=0) as writer,
     ProgressBar('value warm-up', len(batches)) as progress,
   ):
     context.stop.saved = 'the value warm-up will start again'

@@ -6,8 +6,8 @@ import pathlib
 
 import pytest
 
-from jaxagent.live import tail as tail_lib
-from jaxagent.live.tail import LONGEST_BYTES, Tail
+from jaxagent.files import tail as tail_lib
+from jaxagent.files.tail import LONGEST_BYTES, Tail
 
 
 class Reader:

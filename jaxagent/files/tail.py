@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
-CHUNK_BYTES = 1 << 20
+CHUNK_BYTES = 256 << 10
 LONG_BYTES = 1 << 20  # of a line whose texts are cut
 LONGEST_BYTES = 16 << 20  # of a line that is read at all
 _PROBE_BYTES = 64
