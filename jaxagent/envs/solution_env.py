@@ -31,7 +31,6 @@ from jaxagent.instrumentation import (
   language_model,
 )
 from jaxagent.records import SolutionRecord
-from jaxagent.rewards import mle
 
 SCRIPT = 'solution.py'
 INSTRUMENTERS = ('syntax', 'openai', 'verified', 'none')
@@ -55,7 +54,7 @@ class SolutionEnvironment:
     *,
     instrumenter: str = 'syntax',
     scale: str = 'bounded',
-    failure: float = mle.FAILURE,
+    failure: float = SolutionRecord.failure,
     key: Callable[[], bytes] = lambda: os.urandom(16),
   ):
     if instrumenter not in INSTRUMENTERS:
