@@ -20,14 +20,16 @@ if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
   export JAXAGENT_TEST_VLLM=1 JAXAGENT_TEST_VLLM_MAKER=$!
   export JAXAGENT_TEST_VLLM_FOLDER="$folder"
   trap 'kill "$JAXAGENT_TEST_VLLM_MAKER" 2>/dev/null || true' EXIT
+  # So have trackers.
+  bash "$here/trackers_env.sh" >/dev/null &
+  trackers=$!
 fi
 make_environment "[dev,docker,ray,live]"
 bash "$here/install_docker.sh"
 bash "$here/install_chromium.sh"
-# Trackers have an environment of their own, too.
-if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
-  if JAXAGENT_TRACKER_PYTHON="$(bash "$here/trackers_env.sh")"; then
-    export JAXAGENT_TRACKER_PYTHON
+if [ -n "${trackers:-}" ]; then
+  if wait "$trackers"; then
+    export JAXAGENT_TRACKER_PYTHON="$here/../.venv-trackers/bin/python"
   else
     echo "the trackers could not be installed; their tests will say so" >&2
   fi
