@@ -31,26 +31,26 @@ setup(
   entry_points={'console_scripts': ['jaxagent = jaxagent.cli:main']},
   install_requires=[
     'jax>=0.10,<0.12',
-    'flax>=0.12',
-    'optax>=0.2.5',
-    'orbax-checkpoint>=0.11',
-    'tensorstore>=0.1.74',
-    'numpy>=2.0',
-    'scipy>=1.13',
-    'pandas>=2.2',
-    'scikit-learn>=1.5',
-    'tokenizers>=0.22',
+    'flax>=0.12,<0.13',
+    'optax>=0.2.5,<0.3',
+    'orbax-checkpoint>=0.11,<0.13',
+    'tensorstore>=0.1.74,<0.2',
+    'numpy>=2.0,<3',
+    'scipy>=1.13,<2',
+    'pandas>=2.2,<4',
+    'scikit-learn>=1.5,<2',
+    'tokenizers>=0.22,<0.24',
     'transformers>=4.56,<6',
-    'huggingface_hub>=0.34',
-    'ml_collections>=1.0',
-    'absl-py>=2.1',
-    'tensorboardX>=2.6',
-    'jinja2>=3.1',
-    'httpx>=0.27',
-    'libcst>=1.5',
-    'pyyaml>=6.0',
-    'rich>=13',
-    'pillow>=10',
+    'huggingface_hub>=0.34,<3',
+    'ml_collections>=1.0,<2',
+    'absl-py>=2.1,<3',
+    'tensorboardX>=2.6,<3',
+    'jinja2>=3.1,<4',
+    'httpx>=0.27,<0.29',
+    'libcst>=1.5,<2',
+    'pyyaml>=6.0,<7',
+    'rich>=13,<16',
+    'pillow>=10,<14',
   ],
   extras_require={
     'cuda12': ['jax[cuda12]>=0.10,<0.12'],
@@ -59,24 +59,24 @@ setup(
     # makes it. This is for one by hand.
     'vllm': ['vllm>=0.32'],
     'nccl': ['cupy-cuda12x>=13'],  # weights to vLLM on other GPUs
-    'docker': ['docker>=7.1'],  # 7.0 fails with requests 2.32
-    'ray': ['ray>=2.40'],
+    'docker': ['docker>=7.1,<8'],  # 7.0 fails with requests 2.32
+    'ray': ['ray>=2.40,<3'],
     # Trackers; each may live in an environment of its own (docs/trackers.md).
-    'wandb': ['wandb>=0.21'],
-    'trackio': ['trackio>=0.20'],
-    'mlflow': ['mlflow>=3'],
-    'live': ['starlette>=0.41', 'uvicorn>=0.32'],
+    'wandb': ['wandb>=0.21,<1'],
+    'trackio': ['trackio>=0.20,<1'],
+    'mlflow': ['mlflow>=3,<4'],
+    'live': ['starlette>=0.41,<2', 'uvicorn>=0.32,<0.55'],
     'dev': [
-      'pytest>=8',
-      'pytest-timeout>=2.3',
-      'pytest-xdist>=3.7',
-      'hypothesis>=6.100',
-      'safetensors>=0.5',  # its reader, to compare files with
+      'pytest>=8,<10',
+      'pytest-timeout>=2.3,<3',
+      'pytest-xdist>=3.7,<4',
+      'hypothesis>=6.100,<7',
+      'safetensors>=0.5,<0.9',  # its reader, to compare files with
       'ruff>=0.17,<0.18',  # its formatter changes between minor versions
-      'matplotlib>=3.9',
-      'kubeflow-trainer-api>=2.1',  # types of the JobSet API
+      'matplotlib>=3.9,<4',
+      'kubeflow-trainer-api>=2.1,<3',  # types of the JobSet API
       'mypy>=2.4,<2.5',  # it finds other things in another minor version
-      'playwright>=1.50',  # drives the system's chromium, for the live page
+      'playwright>=1.50,<2',  # drives the system's chromium, for the live page
     ],
   },
 )

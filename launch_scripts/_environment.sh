@@ -16,6 +16,8 @@ find_python() {
   return 1
 }
 
+# With the versions of locks/trainer.txt, which the tests run with; JAXAGENT_UNLOCKED=1
+# takes the newest that setup.py allows.
 # Readable by all whatever the umask: the sandbox's jobs run under user ids of
 # their own, and read the packages.
 make_environment() {
@@ -43,14 +45,17 @@ _make_environment() {
     fi
     python="$root/.venv/bin/python"
   fi
-  # Install once per content of setup.py and per set of extras.
+  local lock="$root/launch_scripts/locks/trainer.txt"
+  local locked=(-c "$lock")
+  [ -z "${JAXAGENT_UNLOCKED:-}" ] || locked=()
+  # Install once per content of setup.py and the lock, and per set of extras.
   stamp="$(dirname "$(dirname "$python")")/.jaxagent-$(
-    cat "$root/setup.py" | cksum | cut -d' ' -f1
-  )${extras//[^a-z0-9]/-}"
+    cat "$root/setup.py" "$lock" | cksum | cut -d' ' -f1
+  )${extras//[^a-z0-9]/-}${JAXAGENT_UNLOCKED:+-unlocked}"
   if [ ! -e "$stamp" ]; then
     echo "installing jaxagent$extras (once)"
     "$python" -m pip install --quiet --disable-pip-version-check \
-      -e "$root$extras" || return 1
+      ${locked[@]+"${locked[@]}"} -e "$root$extras" || return 1
     touch "$stamp"
   fi
 }
