@@ -154,7 +154,8 @@ class LearnerOptions(Section):
     choices=('auto', 'flat', 'packed'),
     help='How samples of different lengths share rows; packed: several short rows a '
     'pass; flat: one long row a pass, for attention that skips other samples; auto: '
-    'flat on one CPU device with attention by blocks, else packed.',
+    'flat on one CPU device with attention by blocks and 600,000 weights or more, else '
+    'packed.',
     advanced=True,
   )
   chunk_rows: int = option(

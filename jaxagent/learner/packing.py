@@ -19,6 +19,9 @@ from jaxagent.learner.config import LearnerConfig
 from jaxagent.models import attention
 
 _log = logging.getLogger(__name__)
+# Weights of a model from which 'auto' is flat: in a smaller one compiling for more
+# lengths costs a run more than padding does (docs/lab_log.md).
+LEAST_FLAT = 600_000
 
 
 class Packer:
@@ -199,6 +202,8 @@ def _is_flat(
     )
   if config.row_layout != 'auto' or mesh.size > 1:
     return config.row_layout == 'flat'
+  if model.num_params() < LEAST_FLAT:
+    return False
   # Any other kernel would pay for all pairs of the long row.
   first = mesh.devices.flat[0]
   kernel = attention.choose(

@@ -10,7 +10,7 @@ import pytest
 
 from jaxagent.data import batching
 from jaxagent.devices import sharding
-from jaxagent.learner import Learner, LearnerConfig
+from jaxagent.learner import Learner, LearnerConfig, packing
 from jaxagent.learner.packing import Packer
 from tests.learner.conftest import make_samples
 
@@ -146,12 +146,15 @@ def test_a_resumed_learner_lays_its_samples_out_as_before(model_config):
   ],
 )
 def test_auto_is_flat_where_attention_skips_other_samples(
-  model_config, attention, rows, is_flat
+  model_config, attention, rows, is_flat, monkeypatch
 ):
   model = model_config.replace(attention=attention)
   config = dataclasses.replace(CONFIG, row_layout=rows)
+  monkeypatch.setattr(packing, 'LEAST_FLAT', model.num_params())
   mesh = sharding.make_mesh({'data': 1, 'fsdp': 1, 'tensor': 1})
   assert Packer(model, config, mesh, 0).is_flat == is_flat
+  monkeypatch.setattr(packing, 'LEAST_FLAT', model.num_params() + 1)
+  assert Packer(model, config, mesh, 0).is_flat == (rows == 'flat')
 
 
 def test_flat_rows_on_several_devices_are_refused(model_config):
