@@ -121,7 +121,10 @@ def seconds(delays: Sequence[float], work: pathlib.Path) -> float:
     config.implementer.max_concurrency = len(delays)
     config.sandbox.slots = len(delays)
     spec = SimpleNamespace(
-      name='task', research_problem='', submission='submission.csv'
+      details=None,
+      name='task',
+      research_problem='',
+      submission='submission.csv',
     )
     host = SimpleNamespace(
       config=config,

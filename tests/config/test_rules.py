@@ -184,6 +184,7 @@ LEAST = {
   'rollout.max_num_seqs': 0,
   'rl.max_concurrent_rollouts': 0,
   'model.lora.rank': 0,
+  'rl.best_of': 2,
 }
 
 
@@ -200,6 +201,7 @@ def test_whole_numbers(path):
 NUMBERS = {
   'sandbox.timeout_s': ((-1,), 'at least 0'),
   'sandbox.step_timeout_s': ((0, -1), 'above 0'),
+  'solution.failure': ((0, 1), 'below 0'),
   'instrumenter.timeout_s': ((0, -1), 'above 0'),
   **{
     f'{role}.temperature': ((-0.1, -1), 'at least 0')
