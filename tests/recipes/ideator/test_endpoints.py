@@ -77,6 +77,7 @@ def host_of(url: str, work, **options):
     role, _, name = key.partition('_')
     config[role][name] = value
   spec = SimpleNamespace(
+    details=None,
     name='task',
     research_problem='A task.',
     submission='submission.csv',
