@@ -116,7 +116,7 @@ def test_tasks_are_prepared_two_at_once_and_published_data_alone(
 
   names = ('d', 'b', 'c', 'a')
   monkeypatch.setattr(context, 'prepare_task', prepare)
-  monkeypatch.setattr(context, 'load_task', lambda name, place: name)
+  monkeypatch.setattr(context, 'task_of', lambda config, name: name)
   monkeypatch.setattr(context, 'choose_tasks', lambda config: (names, ()))
   monkeypatch.setattr(context, '_check_scales', lambda prepared: None)
   monkeypatch.setattr(context.os, 'cpu_count', lambda: 8)
@@ -141,7 +141,7 @@ def test_after_a_task_that_cannot_be_prepared_no_other_is_begun(
 
   names = tuple(f't{n}' for n in range(20))
   monkeypatch.setattr(context, 'prepare_task', prepare)
-  monkeypatch.setattr(context, 'load_task', lambda name, place: name)
+  monkeypatch.setattr(context, 'task_of', lambda config, name: name)
   monkeypatch.setattr(context, 'choose_tasks', lambda config: (names, ()))
   with pytest.raises(UserError, match='task t0: prepare.py failed'):
     context.prepare_all(_config(tmp_path, sandbox__slots=2), tmp_path / 'work')
