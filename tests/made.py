@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+from jaxagent.metrics import MetricWriter
 from jaxagent.records import (
   Collected,
   Evaluated,
@@ -13,6 +15,19 @@ from jaxagent.records import (
   TrainedTurn,
 )
 from jaxagent.types import Outcome, Record
+
+
+class Host(SimpleNamespace):
+  """The parts of a run's context that a test names, and its writers of metrics."""
+
+  def metric_writer(
+    self, stage: str = '', *, resume_step: int | None = None
+  ) -> MetricWriter:
+    return MetricWriter(self.work / 'logs' / stage, resume_step=resume_step)
+
+
+# Of a policy whose texts nobody reads.
+TOKENIZER = SimpleNamespace(decode=lambda ids: '')
 
 
 def step(outcome: str | Outcome = 'ok', **fields: Any) -> StepRecord:

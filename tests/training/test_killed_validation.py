@@ -167,7 +167,7 @@ def _config(rest):
 def _sitting(work, jobs, at=None, rest='wait') -> Moments:
   """Runs until the end, or the `at`-th moment."""
   moments = Moments(at)
-  host = stubs.SimpleNamespace(
+  host = made.Host(
     config=_config(rest),
     work=work,
     stop=moments,
@@ -183,7 +183,7 @@ def _sitting(work, jobs, at=None, rest='wait') -> Moments:
       (CheckpointManager, 'remove_old'),
     ):
       patch.setattr(owner, name, _between(moments, getattr(owner, name)))
-    policy = stubs.SimpleNamespace(engine=Engine())
+    policy = stubs.SimpleNamespace(engine=Engine(), tokenizer=made.TOKENIZER)
     rl.run(host, Workflow(jobs), Learner(), policy)
   return moments
 

@@ -22,6 +22,7 @@ from jaxagent.rollout.records import StalledError
 from jaxagent.rollout.requests import ExecutionRequest, Key
 from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import rl, validation
+from tests import made
 
 STATE = types.State('s0', 'task', {'train.py': ''}, 0.5, 0.5)
 
@@ -34,7 +35,7 @@ def _step(state, text, *, split, job_id, most_s):
 
 def _sample(name: str, finish_reason: str) -> types.Sample:
   """What the step-wise recipe makes of one completion."""
-  host = stubs.SimpleNamespace(
+  host = made.Host(
     config=common.base(),
     env=stubs.SimpleNamespace(step=_step),
     spec=lambda task: stubs.SimpleNamespace(
@@ -88,14 +89,12 @@ def test_a_stall_ends_the_run_with_a_sentence(tmp_path, monkeypatch):
     MachineryError, match='moved for 300.0 s.*same command.*checkpoint'
   ):
     rl.run(
-      stubs.SimpleNamespace(
-        config=common.base(), work=tmp_path, stop=StopFlag()
-      ),
+      made.Host(config=common.base(), work=tmp_path, stop=StopFlag()),
       stubs.SimpleNamespace(
         name='stepwise', frozen_roles={}, request=None, record_type=StepRecord
       ),
       stubs.SimpleNamespace(policy_params=None),
-      stubs.SimpleNamespace(engine=engine),
+      stubs.SimpleNamespace(engine=engine, tokenizer=made.TOKENIZER),
     )
   assert closed
 
@@ -110,7 +109,7 @@ def test_a_recipe_without_a_record_is_refused_before_any_work(
   recipe = stubs.SimpleNamespace(name='ours')
   if kind is not None:
     recipe.record_type = kind
-  host = stubs.SimpleNamespace(config=common.base(), work=tmp_path)
+  host = made.Host(config=common.base(), work=tmp_path)
   with pytest.raises(UserError, match=f"recipe 'ours'.*{said}"):
     rl.run(host, recipe, None, None)
   assert not list(tmp_path.iterdir())
@@ -130,12 +129,10 @@ def test_a_checkpoint_of_another_version_ends_the_run_in_one_line(
   )
   with pytest.raises(UserError, match="kind 'poem' is not known.*NEW") as e:
     rl.run(
-      stubs.SimpleNamespace(
-        config=common.base(), work=tmp_path, stop=StopFlag()
-      ),
+      made.Host(config=common.base(), work=tmp_path, stop=StopFlag()),
       recipe,
       stubs.SimpleNamespace(policy_params=None),
-      stubs.SimpleNamespace(engine=None),
+      stubs.SimpleNamespace(engine=None, tokenizer=made.TOKENIZER),
     )
   assert '\n' not in str(e.value)
   assert isinstance(e.value.__cause__, UnknownRecord)
@@ -191,7 +188,7 @@ def test_what_the_last_update_left_is_saved_and_what_may_be_the_best(
   config = common.base()
   config.rl.updates, config.rl.checkpoint_every = 3, every
   config.rl.keep_best = best
-  host = stubs.SimpleNamespace(
+  host = made.Host(
     config=config,
     work=tmp_path,
     stop=StopFlag(),
@@ -223,7 +220,7 @@ def test_a_stopped_run_saves_its_update_unless_the_folder_is_lost(
   config = common.base()
   config.rl.checkpoint_every = 9
   stop = StopFlag(within_s=None)
-  host = stubs.SimpleNamespace(config=config, work=tmp_path, stop=stop)
+  host = made.Host(config=config, work=tmp_path, stop=stop)
   saved = []
   loop = rl._Loop(
     host,

@@ -1,7 +1,6 @@
 """A fine-tuning that is to stop: by a signal, or for a directory that it lost."""
 
 import signal
-import types as stubs
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ from jaxagent.checkpoint import CheckpointManager
 from jaxagent.errors import Interrupted, MachineryError
 from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import sft
+from tests import made
 
 ROWS = [(np.arange(4, dtype=np.int32), np.ones(4, bool))] * 4
 
@@ -50,7 +50,7 @@ def test_a_stopped_fine_tuning_saves_its_step_unless_the_folder_is_lost(
   config.sft.epochs, config.sft.batch_size = 9, 4
   config.sft.checkpoint_every = 2
   stop = StopFlag(within_s=None)
-  context = stubs.SimpleNamespace(config=config, work=tmp_path, stop=stop)
+  context = made.Host(config=config, work=tmp_path, stop=stop)
 
   def after(step):
     if step == 3:

@@ -9,6 +9,7 @@ from jaxagent import types
 from jaxagent.recipes.ml_agent import value_warmup
 from jaxagent.runtime.stop import StopFlag
 from jaxagent.training import shuffled_rewards
+from tests import made
 
 ON = SimpleNamespace(shuffle_rewards=True)
 OFF = SimpleNamespace(shuffle_rewards=False)
@@ -82,7 +83,7 @@ def test_the_critic_of_a_control_never_sees_an_actions_own_rewards(
     rl = SimpleNamespace(
       batch_size=16, value_warmup_epochs=2, shuffle_rewards=flag
     )
-    host = SimpleNamespace(
+    host = made.Host(
       config=SimpleNamespace(rl=rl, seed=3),
       work=tmp_path / str(flag),
       stop=StopFlag(),
@@ -111,7 +112,7 @@ def test_value_warmup_prints_that_the_steps_do_not_fill_a_batch(
 ):
   monkeypatch.setattr(value_warmup, '_samples', lambda *_: _samples(8))
   rl = SimpleNamespace(batch_size=32, value_warmup_epochs=2)
-  host = SimpleNamespace(config=SimpleNamespace(rl=rl, seed=3), work=tmp_path)
+  host = made.Host(config=SimpleNamespace(rl=rl, seed=3), work=tmp_path)
   value_warmup.run(host, None, None, [])
   assert (
     '8 steps do not fill config.rl.batch_size=32' in capsys.readouterr().out
