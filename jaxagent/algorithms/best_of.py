@@ -17,7 +17,7 @@ polynomials, and the estimator self-normalised.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
@@ -131,7 +131,14 @@ def _check_k(k: int) -> None:
     )
 
 
-def _by_group(scores, group_ids, k, valid, weights, advantages) -> np.ndarray:
+def _by_group(
+  scores: np.ndarray,
+  group_ids: Sequence[Hashable],
+  k: int,
+  valid: np.ndarray | None,
+  weights: np.ndarray | None,
+  advantages: Callable[..., np.ndarray],
+) -> np.ndarray:
   """Applies `advantages(scores [m], k, weights [m] or None)` to each group."""
   _check_k(k)
   scores = np.asarray(scores, np.float64)

@@ -30,7 +30,7 @@ def count() -> int:
 
 
 def read() -> int:
-  """Those of `count` that were read from the cache of an earlier start."""
+  """Returns how many of `count` were read from the cache of an earlier start."""
   return _read
 
 

@@ -83,7 +83,14 @@ def _product(a: jax.Array, b: jax.Array, spec: str) -> jax.Array:
   return jnp.einsum(spec, a, b, preferred_element_type=jnp.float32)
 
 
-def _forward(size, name, q, k, v, segments):
+def _forward(
+  size: int,
+  name: str,
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  segments: jax.Array,
+):
   """(attended [B, T, H, h], what the backward pass needs)."""
   kv = k.shape[2]
   queries = _cut(q * q.shape[-1] ** -0.5, size, kv)
@@ -123,7 +130,9 @@ def _forward(size, name, q, k, v, segments):
   return out, (q, k, v, segments, out, lse)
 
 
-def _backward(size, name, saved, grad):
+def _backward(
+  size: int, name: str, saved: tuple[jax.Array, ...], grad: jax.Array
+):
   """Gradients of q, k and v."""
   q, k, v, segments, out, lse = saved
   kv, scale = k.shape[2], q.shape[-1] ** -0.5
@@ -167,7 +176,14 @@ def _backward(size, name, saved, grad):
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _attend(size, name, q, k, v, segments):
+def _attend(
+  size: int,
+  name: str,
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  segments: jax.Array,
+) -> jax.Array:
   return _forward(size, name, q, k, v, segments)[0]
 
 

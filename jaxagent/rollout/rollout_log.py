@@ -71,7 +71,7 @@ class RolloutLog:
   Args:
     path: of the file, which may be there: a line that a kill cut is ended.
     clock: the scheduler's.
-    finished: keeps the texts of what finishes; None: nobody does.
+    finished: keeps the texts of what finishes; None: they are not kept.
 
   Its methods raise OSError where the disk is full.
   """

@@ -16,7 +16,7 @@ Rows = Sequence[Sequence[Any]]
 class Tracker(Protocol):
   """A run in a tracker, begun by its class.
 
-  run_id: by which the tracker goes on with it.
+  run_id: by which the tracker continues it.
   told: a line for each thing that was changed, such as a name that it refuses.
   """
 

@@ -23,7 +23,7 @@ def following(work: pathlib.Path, names: Sequence[str]) -> Iterator[None]:
   """Lets trackers follow a run within; what one does wrong stops nothing.
 
   names: of TRACKERS; others are not its business. At the end each has WAIT_S to log the
-  rest, or STOPPED_S where the run is stopped; one that takes longer goes on by itself.
+  rest, or STOPPED_S where the run is stopped; one that takes longer continues by itself.
   """
   wait_s = STOPPED_S
   processes = [

@@ -33,7 +33,7 @@ class Saver:
 
   counts: outcomes of what was trained.
   recipe: its name.
-  stop: waits for a checkpoint that is being written, and is told what is saved.
+  stop: waits for a checkpoint that is being written; its message names what is saved.
   """
 
   def __init__(

@@ -185,7 +185,7 @@ def _authors(context: RunContext) -> dict[str, Author]:
 
 
 def _author(context: RunContext, name: str) -> Author | None:
-  """Returns who writes a task's programs by script; None where nobody can."""
+  """Returns the author of a task's scripted programs; None where none can be scripted."""
   spec, public = context.spec(name), context.prepared[name].public_dir
   if function_programmer.can_write(spec):
     return FunctionProgrammer()
