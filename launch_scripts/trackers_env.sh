@@ -7,10 +7,14 @@ here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 # shellcheck source=launch_scripts/_environment.sh
 . "$here/_environment.sh"
 folder="${1:-$here/../.venv-trackers}"
-if [ ! -e "$folder/.made" ]; then
+lock="$here/locks/trackers.txt"
+locked=(-c "$lock")
+[ -z "${JAXAGENT_UNLOCKED:-}" ] || locked=()
+made="$folder/.made-$(cksum <"$lock" | cut -d' ' -f1)${JAXAGENT_UNLOCKED:+-unlocked}"
+if [ ! -e "$made" ]; then
   "$(find_python)" -m venv "$folder"
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check \
-    'wandb>=0.21' 'trackio>=0.20' 'mlflow>=3'
-  touch "$folder/.made"
+    ${locked[@]+"${locked[@]}"} 'wandb>=0.21,<1' 'trackio>=0.20,<1' 'mlflow>=3,<4'
+  touch "$made"
 fi
 echo "$(cd "$folder" && pwd)/bin/python"

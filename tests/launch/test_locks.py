@@ -13,11 +13,12 @@ from packaging.version import Version
 
 ROOT = pathlib.Path(__file__).parents[2]
 # With environments of their own, or none of their own to try.
-OTHERS = ('vllm', 'tpu', 'nccl', 'wandb', 'trackio', 'mlflow')
+OTHERS = ('vllm', 'tpu', 'nccl')
+TRACKERS = ('wandb', 'trackio', 'mlflow')
 
 
-def named():
-  """Requirements of setup.py, but for those of OTHERS."""
+def extras():
+  """The arguments `install_requires`, under '', and `extras_require` of setup.py."""
   tree = ast.parse((ROOT / 'setup.py').read_text())
   (call,) = [
     node
@@ -25,29 +26,46 @@ def named():
     if isinstance(node, ast.Call) and getattr(node.func, 'id', '') == 'setup'
   ]
   given = {k.arg: k.value for k in call.keywords}
-  found = ast.literal_eval(given['install_requires'])
-  for extra, names in ast.literal_eval(given['extras_require']).items():
-    found += [] if extra in OTHERS else names
-  return [Requirement(text) for text in found]
+  return {
+    '': ast.literal_eval(given['install_requires']),
+    **ast.literal_eval(given['extras_require']),
+  }
 
 
-@pytest.fixture(scope='module')
-def locked():
-  lines = (ROOT / 'launch_scripts/locks/trainer.txt').read_text().splitlines()
+def named():
+  """Each requirement of setup.py, but for those of OTHERS, and the lock that has it."""
+  for extra, names in extras().items():
+    if extra not in OTHERS:
+      lock = 'trackers.txt' if extra in TRACKERS else 'trainer.txt'
+      for text in names:
+        yield Requirement(text), lock
+
+
+def locked(lock: str) -> dict[str, Version]:
+  lines = (ROOT / 'launch_scripts/locks' / lock).read_text().splitlines()
   pairs = [line.split('==') for line in lines if not line.startswith('#')]
   assert all(name == canonicalize_name(name) for name, _ in pairs)
   return {name: Version(version) for name, version in pairs}
 
 
-@pytest.mark.parametrize('need', named(), ids=str)
-def test_a_dependency_is_locked_within_its_bounds(need, locked):
-  version = locked[canonicalize_name(need.name)]
+@pytest.mark.parametrize(('need', 'lock'), named(), ids=str)
+def test_a_dependency_is_locked_within_its_bounds(need, lock):
+  version = locked(lock)[canonicalize_name(need.name)]
   assert version in need.specifier, version
   assert '<' in {spec.operator for spec in need.specifier}, 'no upper bound'
 
 
-def test_scripts_install_by_the_lock_unless_told_otherwise(locked):
+def test_scripts_install_by_the_lock_unless_told_otherwise():
   script = (ROOT / 'launch_scripts/_environment.sh').read_text()
   assert 'locks/trainer.txt' in script
   assert re.search(r'JAXAGENT_UNLOCKED', script)
-  assert {'jax', 'jaxlib', 'jax-cuda12-plugin', 'numpy', 'ray'} <= set(locked)
+  assert {'jax', 'jaxlib', 'jax-cuda12-plugin', 'numpy', 'ray'} <= set(
+    locked('trainer.txt')
+  )
+
+
+def test_the_trackers_are_installed_within_the_bounds_of_their_extras():
+  script = (ROOT / 'launch_scripts/trackers_env.sh').read_text()
+  for name in TRACKERS:
+    (need,) = extras()[name]
+    assert f"'{need}'" in script and 'locks/trackers.txt' in script

@@ -17,7 +17,9 @@ pytestmark = [
   pytest.mark.slow,
   pytest.mark.timeout(300),
 ]
-NATS = 1e-4
+NATS = (
+  3e-4  # float32; the adapters are large: log-probs beside them are 1e-4 apart
+)
 RANK = 12  # a server is started for 16, the next one that it knows
 
 

@@ -43,6 +43,14 @@ class Fake:
     self.closed = True
 
 
+@pytest.fixture(autouse=True)
+def own_variables(monkeypatch):
+  """An adapter sets what its library reads, for the process that it has alone."""
+  for name in ('TRACKIO_DIR', 'WANDB_MODE'):
+    monkeypatch.setenv(name, '')  # so that its absence comes back
+    monkeypatch.delenv(name)
+
+
 @pytest.fixture
 def work(tmp_path, monkeypatch):
   monkeypatch.setattr(Fake, 'made', [])
