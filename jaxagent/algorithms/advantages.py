@@ -102,12 +102,16 @@ def _as_groups(group_ids: Any) -> jax.Array:
 
 
 def _centred(
-  scores: jax.Array, group_ids: jax.Array, valid: jax.Array | None
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-  """Centres scores [B] on their group's mean.
+  scores: jax.Array,
+  group_ids: jax.Array,
+  valid: jax.Array | None,
+  weights: jax.Array | None,
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+  """Centres scores [B] on their group's mean, in which `weights` count.
 
-  Returns the centred scores [B], 0 for invalid members, the sum of their squares
-  over the group [B] and the group's size [B]. The mean is taken of distances to
+  Returns the centred scores [B], 0 for invalid members, the unbiased variance of the
+  group's scores [B], the group's size [B] and the weight of all over that of the
+  others [B], 0 where they have none. The mean is taken of distances to
   the group's lowest score, and a spread within the rounding of the scores is none:
   the mean of n equal numbers may be off by an ulp, in another direction on each
   device. Sums are elementwise: a matrix product may be rounded to TF32 or bfloat16.
@@ -126,10 +130,18 @@ def _centred(
   varies = high - low > rounding * jnp.maximum(jnp.abs(low), jnp.abs(high))
   same &= varies[:, None]
   distance = jnp.where(same, scores[None, :] - low[:, None], 0.0)
-  mean = jnp.sum(distance, 1) / jnp.maximum(size, 1)
+  even = jnp.sum(distance, 1) / jnp.maximum(size, 1)
+  squares = jnp.sum(jnp.where(same, jnp.square(distance - even[:, None]), 0), 1)
+  variance = squares / jnp.maximum(size - 1, 1)
+  mean, lift = even, size / jnp.maximum(size - 1, 1)
+  if weights is not None:
+    weight = jnp.where(same, jnp.asarray(weights, scores.dtype)[None, :], 0.0)
+    total = jnp.sum(weight, 1)
+    mean = jnp.sum(weight * distance, 1) / jnp.where(total > 0, total, 1.0)
+    others = jnp.sum(jnp.where(jnp.eye(len(ids), dtype=bool), 0, weight), 1)
+    lift = jnp.where(others > 0, total / jnp.where(others > 0, others, 1.0), 0)
   centred = jnp.where(keep & varies, (scores - low) - mean, 0.0)
-  squares = jnp.sum(jnp.where(same, jnp.square(distance - mean[:, None]), 0), 1)
-  return centred, squares, size
+  return centred, variance, size, lift
 
 
 def group_relative_advantages(
@@ -138,6 +150,7 @@ def group_relative_advantages(
   *,
   normalize_std: bool = True,
   valid: jax.Array | None = None,
+  weights: jax.Array | None = None,
 ) -> jax.Array:
   """GRPO: (R - mean_g) / (std_g + 1e-6) [B]; Dr.GRPO without the division.
 
@@ -147,24 +160,30 @@ def group_relative_advantages(
   not valid.
 
   Args: scores [B]; group_ids [B] (integers; on the host anything sortable);
-    valid [B] bool, False on infrastructure failures.
+    valid [B] bool, False on infrastructure failures; weights [B], 0 or more, of the
+    members in their group's mean (None: 1 each; the deviation is never weighted).
   """
-  centred, squares, size = _centred(scores, group_ids, valid)
+  centred, variance, size, _ = _centred(scores, group_ids, valid, weights)
   if normalize_std:
-    deviation = jnp.sqrt(squares / jnp.maximum(size - 1, 1))
-    centred = centred / (deviation + _GROUP_EPSILON)
+    centred = centred / (jnp.sqrt(variance) + _GROUP_EPSILON)
   return jnp.where(size > 1, centred, 0.0)
 
 
 def leave_one_out_advantages(
-  scores: jax.Array, group_ids: jax.Array, *, valid: jax.Array | None = None
+  scores: jax.Array,
+  group_ids: jax.Array,
+  *,
+  valid: jax.Array | None = None,
+  weights: jax.Array | None = None,
 ) -> jax.Array:
   """RLOO: R minus the mean of the others = n/(n-1) (R - mean_g) [B].
 
-  Singletons and invalid members get 0; see `group_relative_advantages`.
+  Singletons and invalid members get 0; see `group_relative_advantages`. With duration
+  weights d as `weights`, sum(d A grad log pi) is the gradient of E[d R] / E[d], but for
+  the bias of that mean, of the order of 1/n.
   """
-  centred, _, size = _centred(scores, group_ids, valid)
-  return jnp.where(size > 1, size / jnp.maximum(size - 1, 1) * centred, 0.0)
+  centred, _, size, lift = _centred(scores, group_ids, valid, weights)
+  return jnp.where(size > 1, lift * centred, 0.0)
 
 
 def optimal_baseline(

@@ -35,6 +35,7 @@ def best_of_advantages(
   *,
   valid: np.ndarray | None = None,
   weights: np.ndarray | None = None,
+  baseline_weights: np.ndarray | None = None,
 ) -> np.ndarray:
   """Returns the advantages [B], float64, for the best of `k` samples of a group.
 
@@ -47,10 +48,16 @@ def best_of_advantages(
     k: samples of which the best counts, 1 or more.
     valid: [B] bool, False for members that were lost: they get 0 and count for nothing.
     weights: [B], above 0, the number of samples that each stands for; None: 1 each.
+    baseline_weights: [B], above 0: of the others in the mean that is subtracted,
+      K (S_i - sum_j d_j S_j / sum_j d_j), S_j among those without i. For advantages
+      that duration weights d multiply: the sum is then the gradient of
+      E[d S] / E[d], but for the bias of that mean, of the order of 1/m.
 
   Raises ValueError for another k, shape or weight.
   """
-  return _by_group(scores, group_ids, k, valid, weights, _centred_best)
+  return _by_group(
+    scores, group_ids, k, valid, weights, _centred_best, baseline_weights
+  )
 
 
 def pkpo_advantages(
@@ -76,17 +83,21 @@ def entropic_advantages(
   group_ids: Sequence[Hashable],
   *,
   valid: np.ndarray | None = None,
+  baseline_weights: np.ndarray | None = None,
 ) -> np.ndarray:
   """Returns e^(b r_i) / (mean of e^(b r) over the others) - 1 [B], an arm.
 
   b is the one at which the group's tilted distribution has a divergence of log 2 from
   the even one (of half its largest, log m, in groups of fewer than four), so it is
   finite for any group. Not centred, and no gradient of any J_K. Equal scores, and groups
-  of one, get 0.
+  of one, get 0. With `baseline_weights` the weighted mean over the others is subtracted.
   """
-  return _by_group(
-    scores, group_ids, 1, valid, None, lambda r, k, w: _entropic(r)
-  )
+
+  def centred(r: np.ndarray, k: int, w: None, d: np.ndarray | None):
+    tilted = _entropic(r)
+    return tilted if d is None else tilted - _mean_of_others(tilted, d)
+
+  return _by_group(scores, group_ids, 1, valid, None, centred, baseline_weights)
 
 
 def max_rl_advantages(
@@ -95,13 +106,16 @@ def max_rl_advantages(
   k: int,
   *,
   valid: np.ndarray | None = None,
+  baseline_weights: np.ndarray | None = None,
 ) -> np.ndarray:
   """Returns the sum of the advantages for the best of 1, 2, ..., K, each over its K.
 
   Of rewards 0 and 1 it is what maximum-likelihood RL estimates up to its order K
   (arXiv 2602.02710), here for any scores. An arm; arguments as `best_of_advantages`.
   """
-  return _by_group(scores, group_ids, k, valid, None, _harmonic)
+  return _by_group(
+    scores, group_ids, k, valid, None, _harmonic, baseline_weights
+  )
 
 
 def means_of_best(
@@ -138,8 +152,9 @@ def _by_group(
   valid: np.ndarray | None,
   weights: np.ndarray | None,
   advantages: Callable[..., np.ndarray],
+  baseline_weights: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Applies `advantages(scores [m], k, weights [m] or None)` to each group."""
+  """Applies `advantages(scores [m], k, weights, baseline_weights)` to each group."""
   _check_k(k)
   scores = np.asarray(scores, np.float64)
   if scores.ndim != 1 or len(group_ids) != len(scores):
@@ -150,13 +165,8 @@ def _by_group(
   keep = np.isfinite(scores)
   if valid is not None:
     keep &= np.asarray(valid, bool)
-  if weights is not None:
-    weights = np.asarray(weights, np.float64)
-    if weights.shape != scores.shape or not (weights[keep] > 0).all():
-      raise ValueError(
-        'weights must be above 0, one for each score; leave out a sample that stands '
-        'for none with valid=False.'
-      )
+  weights = _checked(weights, keep, 'weights')
+  baseline_weights = _checked(baseline_weights, keep, 'baseline_weights')
   members: dict[Hashable, list[int]] = {}
   for index, group in enumerate(group_ids):
     if keep[index]:
@@ -167,19 +177,61 @@ def _by_group(
     spread, size = np.ptp(r), np.abs(r).max()
     if len(own) > 1 and spread > _ROUNDING * size:
       w = None if weights is None else weights[own]
-      out[own] = advantages(r - r.min(), k, w)
+      d = None if baseline_weights is None else baseline_weights[own]
+      out[own] = advantages(r - r.min(), k, w, d)
   return out
 
 
+def _checked(
+  weights: np.ndarray | None, keep: np.ndarray, name: str
+) -> np.ndarray | None:
+  if weights is None:
+    return None
+  weights = np.asarray(weights, np.float64)
+  if weights.shape != keep.shape or not (weights[keep] > 0).all():
+    raise ValueError(
+      f'{name} must be above 0, one for each score; leave out a sample that stands '
+      'for none with valid=False.'
+    )
+  return weights
+
+
 def _centred_best(
-  r: np.ndarray, k: int, weights: np.ndarray | None
+  r: np.ndarray,
+  k: int,
+  weights: np.ndarray | None,
+  baseline_weights: np.ndarray | None,
 ) -> np.ndarray:
   k = min(k, len(r) - 1)
   own, rest = means_of_best(r, k, weights)
+  if baseline_weights is not None:
+    rest = _weighted_rest(r, k, weights, baseline_weights)
   return k * (own - rest)
 
 
-def _pkpo(r: np.ndarray, k: int, weights: None) -> np.ndarray:
+def _weighted_rest(
+  r: np.ndarray, k: int, weights: np.ndarray | None, d: np.ndarray
+) -> np.ndarray:
+  """For each member the mean of S under d among the others, which does not know it."""
+  rest = np.empty(len(r))
+  for i in range(len(r)):
+    others = np.delete(np.arange(len(r)), i)
+    w = None if weights is None else weights[others]
+    if k == len(others):  # one subset
+      rest[i] = r[others].max()
+      continue
+    s = means_of_best(r[others], k, w)[0]
+    share = d[others] if w is None else d[others] * w
+    rest[i] = np.sum(share * s) / np.sum(share)
+  return rest
+
+
+def _mean_of_others(x: np.ndarray, d: np.ndarray) -> np.ndarray:
+  others = ~np.eye(len(x), dtype=bool)
+  return (others @ (d * x)) / (others @ d)
+
+
+def _pkpo(r: np.ndarray, k: int, weights: None, d: None) -> np.ndarray:
   k = min(k, len(r))
   own = (
     means_of_best(r, k, weights)[0] if k < len(r) else np.full_like(r, r.max())
@@ -188,9 +240,11 @@ def _pkpo(r: np.ndarray, k: int, weights: None) -> np.ndarray:
   return k * (own - rest)
 
 
-def _harmonic(r: np.ndarray, k: int, weights: None) -> np.ndarray:
+def _harmonic(
+  r: np.ndarray, k: int, weights: None, d: np.ndarray | None
+) -> np.ndarray:
   orders = range(1, min(k, len(r) - 1) + 1)
-  return np.sum([_centred_best(r, j, weights) / j for j in orders], axis=0)
+  return np.sum([_centred_best(r, j, None, d) / j for j in orders], axis=0)
 
 
 def _entropic(r: np.ndarray) -> np.ndarray:

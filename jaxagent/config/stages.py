@@ -369,7 +369,9 @@ class RlConfig(LearnerOptions, SchedulerOptions):
       'weighting',
       'importance_level',
       holds=lambda baseline, weights, ratios: (
-        baseline == 'mean' or weights != 'none' or ratios != 'none'
+        baseline == 'mean'
+        or weights != 'none'
+        or (baseline == 'optimal' and ratios != 'none')
       ),
       say='{at}baseline={baseline!r} is the mean itself where nothing is '
       'weighted ({at}weighting={weighting!r}, '

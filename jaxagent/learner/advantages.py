@@ -95,6 +95,10 @@ def _estimate(
   n = len(first)
   scores = jax.ops.segment_sum(jnp.sum(rewards * mask, -1), first, n)
   one_each = {'valid': first == jnp.arange(n)}
+  if config.baseline == 'weighted':
+    one_each['weights'] = jax.ops.segment_sum(
+      jnp.sum(tables['weights'] * mask, -1), first, n
+    ) / jnp.maximum(jax.ops.segment_sum(jnp.sum(mask, -1), first, n), 1)
   if config.estimator == 'rloo':
     score = algorithms.leave_one_out_advantages(scores, group_ids, **one_each)
   else:
@@ -116,6 +120,8 @@ def of_the_best(
 ) -> np.ndarray:
   """Returns the advantages [N, R] of an estimator of ON_THE_HOST, float32.
 
+  tables: rewards, mask and, for a weighted baseline, weights, [N, R] each.
+
   Scores are summed in float64, for beside a failure their differences would be lost.
   All advantages of the batch are divided by their root mean square, never those of a
   group by its own: one of equal programs that differ by noise would be paid in full.
@@ -127,6 +133,12 @@ def of_the_best(
   given: dict[str, Any] = {'valid': valid}
   if config.estimator in OF_THE_BEST:
     given['k'] = config.best_of
+  if config.baseline == 'weighted':
+    total, tokens = np.zeros(len(first)), np.zeros(len(first))
+    np.add.at(total, first, np.sum(tables['weights'] * mask, -1))
+    np.add.at(tokens, first, np.sum(mask, -1))
+    given['baseline_weights'] = total / np.maximum(tokens, 1)
+    given['valid'] = valid & (total > 0)
   estimate = _ESTIMATES[config.estimator](scores, group_ids.tolist(), **given)
   size = np.sqrt(np.mean(np.square(estimate[valid])))
   if size > 0:

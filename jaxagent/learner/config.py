@@ -201,9 +201,10 @@ class LearnerOptions(Section):
   )
   baseline: str = option(
     'mean',
-    choices=('mean', 'optimal'),
-    help='What whitened advantages are centred on; optimal: least variance '
-    'under duration weight times importance ratio.',
+    choices=('mean', 'optimal', 'weighted'),
+    help='What advantages are centred on. optimal, where a whole batch is whitened: '
+    'least variance under duration weight times importance ratio. weighted, where a '
+    'group is: its mean under the duration weights (docs/rl_for_mle.md).',
     advanced=True,
   )
   step_size: str = option(
@@ -243,10 +244,18 @@ class LearnerOptions(Section):
     relation(
       'baseline',
       'estimator',
-      holds=lambda baseline, name: baseline == 'mean' or name in CENTRED,
+      holds=lambda baseline, name: baseline != 'optimal' or name in CENTRED,
       say='{at}baseline={baseline!r} is for the estimators that centre a whole '
       f'batch, {" and ".join(CENTRED)}; {{at}}estimator={{estimator!r}} has '
-      'the baseline of its groups.',
+      "the baseline of its groups: 'mean' or 'weighted'.",
+    ),
+    relation(
+      'baseline',
+      'estimator',
+      holds=lambda baseline, name: baseline != 'weighted' or name in GROUPED,
+      say='{at}baseline={baseline!r} is for the estimators that centre a group, '
+      f'{", ".join(GROUPED)}; {{at}}estimator={{estimator!r}} centres a whole '
+      "batch: 'mean' or 'optimal'.",
     ),
     relation(
       'estimator',

@@ -397,7 +397,7 @@ class Learner:
     first = advantages_lib.first_rows(work.samples)
     if self.config.estimator in ON_THE_HOST:
       weighted['estimate'] = advantages_lib.of_the_best(
-        tables, groups, first, self.config
+        weighted, groups, first, self.config
       )
     padded = advantages_lib.pad_tables(weighted, groups, first)
     out = advantages_lib.compute(

@@ -121,7 +121,7 @@ CHOICES = {
   'rl.kl_in': 'loss, reward',
   'rl.aggregation': 'token-mean, seq-mean-token-sum, seq-mean-token-mean',
   'rl.importance_level': ', '.join(algorithms.IMPORTANCE_LEVELS),
-  'rl.baseline': 'mean, optimal',
+  'rl.baseline': 'mean, optimal, weighted',
   'rl.step_size': 'fixed, ess',
   'rl.schedule': 'cosine, constant',
   'rl.weight_mean': 'executed, batch',
@@ -288,6 +288,19 @@ PAIRS = [
       'rl.group_size': 4,
     },
     "baseline='optimal' .*gae and reinforce_pp; .*estimator='rloo'",
+  ),
+  (
+    {'rl.baseline': 'weighted'},
+    "baseline='weighted' .*centre a group, .*estimator='gae'",
+  ),
+  (
+    {
+      'rl.baseline': 'weighted',
+      'rl.estimator': 'rloo',
+      'rl.group_size': 4,
+      'rl.weighting': 'none',
+    },
+    "baseline='weighted' is the mean itself where nothing is weighted",
   ),
   (
     {'rl.keep_best': True},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import pytest
@@ -16,14 +17,16 @@ from tests.learner.conftest import make_samples
 REWARDS = [-1.0, 0.97001, 0.97002, 0.98, -0.99, 0.5, 0.5, 0.6]
 
 
-def estimated(estimator, **options):
-  """[N] the advantage of each sample, and the samples' scores and groups."""
+def estimated(estimator, weights=None, **options):
+  """[N] the advantage of each sample, and the samples' groups; weights: [N]."""
   samples = [
     dataclasses.replace(s, reward=r)
     for s, r in zip(make_samples(8, observation=False), REWARDS)
   ]
   width = max(len(s.token_ids) for s in samples)
   tables = batching.sample_tables(samples, width)
+  if weights is not None:
+    tables['weights'] = np.repeat(np.array(weights)[:, None], width, axis=1)
   groups = np.array([int(s.group_id) for s in samples], np.int32)
   first = advantages.first_rows(samples)
   config = LearnerConfig(estimator=estimator, **options)
@@ -50,6 +53,56 @@ def test_the_best_of_k_is_the_exact_one_up_to_that_scale():
     scores = np.array(REWARDS)[own]
     assert own[scores.argmax()] == own[found[own].argmax()]
     assert own[scores.argmin()] == own[found[own].argmin()]
+
+
+@pytest.mark.parametrize('estimator', ['best_of', 'max_rl', 'entropic'])
+def test_a_weighted_baseline_takes_the_duration_weights(estimator):
+  seconds = [0.5, 4.0, 0.25, 2.0, 1.0, 0.5, 8.0, 1.5]
+  given = {'best_of': 2} if estimator != 'entropic' else {}
+  found, groups = estimated(estimator, seconds, baseline='weighted', **given)
+  k = {'k': 2} if given else {}
+  exact = getattr(algorithms, f'{estimator}_advantages')(
+    np.array(REWARDS),
+    groups.tolist(),
+    baseline_weights=np.array(seconds),
+    **k,
+  )
+  np.testing.assert_allclose(
+    found, exact / np.sqrt(np.mean(exact**2)), rtol=1e-6, atol=1e-6
+  )
+  plain, _ = estimated(estimator, seconds, **given)
+  assert np.abs(found - plain).max() > 0.05
+
+
+@pytest.mark.parametrize('estimator', ['rloo', 'dr_grpo', 'grpo'])
+def test_so_do_the_estimators_on_the_device(estimator):
+  samples = [
+    dataclasses.replace(s, reward=r)
+    for s, r in zip(make_samples(8, observation=False), REWARDS)
+  ]
+  width = max(len(s.token_ids) for s in samples)
+  tables = batching.sample_tables(samples, width)
+  seconds = np.array([0.5, 4.0, 0.25, 2.0, 1.0, 0.5, 8.0, 1.5], np.float32)
+  tables['weights'] = np.repeat(seconds[:, None], width, axis=1)
+  tables['old_logp'] = tables['behaviour_logprobs']
+  groups = np.array([int(s.group_id) for s in samples], np.int32)
+  padded = advantages.pad_tables(tables, groups, advantages.first_rows(samples))
+  config = LearnerConfig(estimator=estimator, baseline='weighted', kl_coef=0.0)
+  found = advantages.compute(*padded, np.float32(0), config=config)
+  plain = {
+    'rloo': algorithms.leave_one_out_advantages,
+    'grpo': algorithms.group_relative_advantages,
+    'dr_grpo': functools.partial(
+      algorithms.group_relative_advantages, normalize_std=False
+    ),
+  }[estimator]
+  scores = np.array(REWARDS, np.float32)
+  np.testing.assert_allclose(
+    np.asarray(found['advantages'])[:8, 0],
+    seconds * np.asarray(plain(scores, groups, weights=seconds)),
+    rtol=1e-5,
+    atol=1e-5,
+  )
 
 
 def test_equal_rewards_teach_nothing_whatever_they_are():
