@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from jaxagent import types
@@ -67,6 +67,7 @@ _SLIPS = (
   ('import pandas as pd\n', ''),
   ("test.drop(columns=['id'])", 'test'),
 )
+P_SETTING = 0.7  # that a setting is given at all
 _PLANS = (
   'Read the data. Fit {what}. Predict the test rows.',
   'I load both files. I train {what}. Then I write the predictions.',
@@ -162,7 +163,7 @@ class ScriptedProgrammer:
     self, spec: types.TaskSpec, design: Design, rng: random.Random
   ) -> str:
     """One response: a plan and a code block."""
-    code = _program(spec, self.columns, design)
+    code = program(spec, self.columns, design)
     if rng.random() < self.p_slip:
       code = code.replace(*rng.choice(_SLIPS))
     plan = rng.choice(_PLANS).format(what=design.names[-1])
@@ -188,42 +189,29 @@ def columns_of(
   )
 
 
-def _draw(spec: types.TaskSpec, rng: random.Random) -> Design:
+def grammar(spec: types.TaskSpec) -> tuple[tuple[str, ...], tuple[str, ...]]:
+  """Rows that a design of the task may begin with ('': none), and those of its models.
+
+  One that stands twice is drawn twice as often.
+  """
   if spec.modality == 'text':
-    rows = [rng.choice(_VECTORIZERS.splitlines())]
-    estimators = _TEXT.splitlines()
-  else:
-    scaler = rng.choice(_SCALERS)
-    rows = [scaler] if scaler else []
-    own = _REGRESSORS if _is_regression(spec) else _CLASSIFIERS
-    estimators = (own + _TABULAR).splitlines()
-  rows.append(rng.choice(estimators))
-  return Design(tuple(rows), tuple(_call(spec, row, rng) for row in rows))
+    return tuple(_VECTORIZERS.splitlines()), tuple(_TEXT.splitlines())
+  own = _REGRESSORS if _is_regression(spec) else _CLASSIFIERS
+  return _SCALERS, tuple((own + _TABULAR).splitlines())
 
 
-def _revised(
-  spec: types.TaskSpec, design: Design, rng: random.Random
-) -> Design:
-  """The estimator's settings, the estimator or what is before it drawn again."""
-  part = rng.choice(('settings', 'estimator', 'before'))
-  if part == 'settings':
-    last = _call(spec, design.rows[-1], rng)
-    return Design(design.rows, (*design.calls[:-1], last))
-  drawn = _draw(spec, rng)
-  head, tail = (design, drawn) if part == 'estimator' else (drawn, design)
-  return Design(
-    (*head.rows[:-1], tail.rows[-1]), (*head.calls[:-1], tail.calls[-1])
+def settings_of(row: str) -> list[tuple[str, list[str]]]:
+  """Each setting of a row of a grammar, and the values that it may have."""
+  _, *settings = row.split()
+  return [(k, v.split('|')) for k, v in zip(settings[::2], settings[1::2])]
+
+
+def call(spec: types.TaskSpec, row: str, settings: Mapping[str, str]) -> str:
+  """Returns the call of a row's class with the given settings of it."""
+  name = row.split()[0].format(
+    'Regressor' if _is_regression(spec) else 'Classifier'
   )
-
-
-def _call(spec: types.TaskSpec, row: str, rng: random.Random) -> str:
-  name, *settings = row.split()
-  name = name.format('Regressor' if _is_regression(spec) else 'Classifier')
-  given = [
-    f'{key}={rng.choice(values.split("|"))}'
-    for key, values in zip(settings[::2], settings[1::2])
-    if rng.random() < 0.7
-  ]
+  given = [f'{key}={value}' for key, value in settings.items()]
   if name == 'SVC' and _wants_probabilities(spec):
     given.append('probability=True')
   if catalogue.ENTRIES[name].seeded:
@@ -231,15 +219,8 @@ def _call(spec: types.TaskSpec, row: str, rng: random.Random) -> str:
   return f'{name}({", ".join(given)})'
 
 
-def _is_regression(spec: types.TaskSpec) -> bool:
-  return spec.kind != 'classification'
-
-
-def _wants_probabilities(spec: types.TaskSpec) -> bool:
-  return spec.metric in ('log_loss', 'roc_auc')
-
-
-def _program(spec: types.TaskSpec, columns: Columns, design: Design) -> str:
+def program(spec: types.TaskSpec, columns: Columns, design: Design) -> str:
+  """Returns the text of a design's program."""
   # Beside the line that uses them: a small policy copies what is near.
   imports = [
     f'from {catalogue.ENTRIES[name].module} import {name}'
@@ -267,6 +248,46 @@ def _program(spec: types.TaskSpec, columns: Columns, design: Design) -> str:
     "out.to_csv('submission.csv', index=False)",
   ]
   return '\n'.join(lines) + '\n'
+
+
+def _draw(spec: types.TaskSpec, rng: random.Random) -> Design:
+  before, estimators = grammar(spec)
+  first = rng.choice(before)
+  rows = [first] if first else []
+  rows.append(rng.choice(estimators))
+  return Design(tuple(rows), tuple(_call(spec, row, rng) for row in rows))
+
+
+def _revised(
+  spec: types.TaskSpec, design: Design, rng: random.Random
+) -> Design:
+  """The estimator's settings, the estimator or what is before it drawn again."""
+  part = rng.choice(('settings', 'estimator', 'before'))
+  if part == 'settings':
+    last = _call(spec, design.rows[-1], rng)
+    return Design(design.rows, (*design.calls[:-1], last))
+  drawn = _draw(spec, rng)
+  head, tail = (design, drawn) if part == 'estimator' else (drawn, design)
+  return Design(
+    (*head.rows[:-1], tail.rows[-1]), (*head.calls[:-1], tail.calls[-1])
+  )
+
+
+def _call(spec: types.TaskSpec, row: str, rng: random.Random) -> str:
+  given = {
+    key: rng.choice(values)
+    for key, values in settings_of(row)
+    if rng.random() < P_SETTING
+  }
+  return call(spec, row, given)
+
+
+def _is_regression(spec: types.TaskSpec) -> bool:
+  return spec.kind != 'classification'
+
+
+def _wants_probabilities(spec: types.TaskSpec) -> bool:
+  return spec.metric in ('log_loss', 'roc_auc')
 
 
 def _submission(spec, columns: Columns, rows: str) -> list[str]:

@@ -20,7 +20,7 @@ import signal
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.specs import task_data
@@ -150,6 +150,27 @@ def measure(
   assert isinstance(starter, str)  # a file that is no text is no script
   jobs = [('', starter), *_others(spec, starter, search)]
   out = []
+  for steps, found in measured(prepared, grader, jobs, workers=workers):
+    if isinstance(found, Measured):
+      out.append(found)
+    elif not steps:
+      raise ValueError(f'task {spec.name}: the starter fails: {found}')
+    else:
+      log(f'  {spec.name}: left out {steps}: {found}')
+  return out[:1] + sorted(
+    out[1:], key=lambda m: m.valid, reverse=spec.higher_is_better
+  )
+
+
+def measured(
+  prepared: PreparedTask,
+  grader: Grader,
+  scripts: Sequence[tuple[str, str]],
+  *,
+  workers: int = 2,
+) -> Iterator[tuple[str, Measured | str]]:
+  """Yields the name of each of the (name, text), and its scores or why it has none."""
+  spec = prepared.spec
   with (
     _as_jobs(),
     concurrent.futures.ProcessPoolExecutor(
@@ -163,23 +184,18 @@ def measure(
       run_script,
       [
         (text, str(prepared.public_dir), limit, spec.submission)
-        for _, text in jobs
+        for _, text in scripts
       ],
     )
-    for (steps, _), (data, wall, words) in zip(jobs, runs, strict=True):
+    for (name, _), (data, wall, words) in zip(scripts, runs, strict=True):
+      found: Measured | str = words
       if data is not None:
         valid = grader.grade(spec.name, data, 'valid')
         private = grader.grade(spec.name, data, 'private')
-        words = valid.reason or private.reason
+        found = valid.reason or private.reason
         if valid.score is not None and private.score is not None:
-          out.append(Measured(steps, valid.score, private.score, wall))
-          continue
-      if not steps:
-        raise ValueError(f'task {spec.name}: the starter fails: {words}')
-      log(f'  {spec.name}: left out {steps}: {words}')
-  return out[:1] + sorted(
-    out[1:], key=lambda m: m.valid, reverse=spec.higher_is_better
-  )
+          found = Measured(name, valid.score, private.score, wall)
+      yield name, found
 
 
 def update_yaml(path: pathlib.Path, values: dict[str, float | str]) -> None:

@@ -190,10 +190,18 @@ def _author(context: RunContext, name: str) -> Author | None:
   if function_programmer.can_write(spec):
     return FunctionProgrammer()
   try:
-    heads = [_header(public / f'{table}.csv') for table in _TABLES]
-    return programmer.ScriptedProgrammer(programmer.columns_of(*heads))
+    return programmer.ScriptedProgrammer(columns_in(public))
   except (FileNotFoundError, ValueError):
     return None
+
+
+def columns_in(public: pathlib.Path) -> programmer.Columns:
+  """Reads the columns of a task's three tables.
+
+  Raises FileNotFoundError or ValueError for other data.
+  """
+  heads = [_header(public / f'{table}.csv') for table in _TABLES]
+  return programmer.columns_of(*heads)
 
 
 def _header(path: pathlib.Path) -> list[str]:
