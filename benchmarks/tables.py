@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import (
   async_core,
+  best_of,
   compiled_plans,
   decode,
   decode_bandwidth,
@@ -37,6 +38,7 @@ from benchmarks import (
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = (
   'README.md',
+  'docs/best_of.md',
   'docs/duration_aware.md',
   'docs/ideator.md',
   'docs/learner.md',
@@ -67,6 +69,8 @@ TABLES: dict[str, tuple[str, Callable[..., str]]] = {
   'mesh memory': ('mesh_memory', mesh_memory.table),
   'decode': ('decode', decode.table),
   'intervals': ('intervals', intervals.table),
+  'best of digits': ('best_of', lambda r: best_of.table(r, 'digits')),
+  'best of diabetes': ('best_of', lambda r: best_of.table(r, 'diabetes')),
   'bandwidth': ('decode_bandwidth', decode_bandwidth.table),
   'learner step': ('learner_step', learner_step.table),
   'engines': ('engines', engines.table),

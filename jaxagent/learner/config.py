@@ -204,7 +204,7 @@ class LearnerOptions(Section):
     choices=('mean', 'optimal', 'weighted'),
     help='What advantages are centred on. optimal, where a whole batch is whitened: '
     'least variance under duration weight times importance ratio. weighted, where a '
-    'group is: its mean under the duration weights (docs/rl_for_mle.md).',
+    'group is: its mean under the duration weights (docs/best_of.md).',
     advanced=True,
   )
   step_size: str = option(
