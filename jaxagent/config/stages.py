@@ -124,7 +124,8 @@ class TaskOptions(Section):
   mlebench_repo: str = option(
     '',
     is_path=True,
-    help="Checkout of mle-bench; '': none, as own texts need none.",
+    help="Checkout of mle-bench, for its problem texts and its leaderboards; '': none, "
+    'and no medals.',
     advanced=True,
   )
 

@@ -50,6 +50,7 @@ __all__ = [
   'higher_is_better',
   'load',
   'names',
+  'source_mode',
 ]
 
 
@@ -126,6 +127,11 @@ def higher_is_better(competition: str, mode: str) -> bool:
   if competition in METRICS:
     return METRICS[competition]
   return _entry(competition, mode, Scope()).higher_is_better
+
+
+def source_mode(competition: str) -> str:
+  """Returns the mode that gives the source's own number: compat, where there is one."""
+  return 'strict' if competition in (*METRICS, SPEED) else 'compat'
 
 
 def grade_tables(

@@ -17,9 +17,10 @@ from typing import Any
 
 from jaxagent.envs.grading import grade_process
 from jaxagent.envs.grading.grade_process import GradeProcess, WorkerDied
+from jaxagent.envs.grading.grade_worker import WHOLE
 from jaxagent.envs.specs import mlagentbench_tasks, task_data
 from jaxagent.envs.tasks import PreparedTask, has_eval
-from jaxagent.types import Outcome
+from jaxagent.types import Outcome, TaskSpec
 
 SPLITS = ('valid', 'private')
 # What is asked of a submission, in this order: that it is the program's own (no
@@ -62,9 +63,14 @@ def credited(passed: int) -> tuple[str, ...]:
   return CHECKS[:passed] if passed >= _COMPARED else ()
 
 
-def _has_grader(task: PreparedTask) -> bool:
+def _has_grader(spec: TaskSpec) -> bool:
   """Whether `graders` grade a task, and no eval.py of its own."""
-  return task.spec.version == 2 and not has_eval(task.spec)
+  return spec.version == 2 and not has_eval(spec)
+
+
+def has_whole(spec: TaskSpec) -> bool:
+  """Whether a task's source would report one number of the whole hidden test."""
+  return _has_grader(spec) and not task_data.details_of(spec).is_program
 
 
 def _entry(task: PreparedTask) -> dict[str, Any]:
@@ -78,7 +84,7 @@ def _entry(task: PreparedTask) -> dict[str, Any]:
       'eval': str(task.private_dir / 'eval.py'),
       'submission': task.spec.submission,
     }
-  if _has_grader(task):
+  if _has_grader(task.spec):
     return _competition(task)
   return {
     'eval': str((task.spec.root / 'scripts/eval.py').resolve()),
@@ -162,7 +168,7 @@ class Grader:
     shared = {
       name: self._entries[name]
       for name, task in prepared.items()
-      if not _has_grader(task)
+      if not _has_grader(task.spec)
     }
     process = GradeProcess(shared, (grade_process.WORKER,), memory_mb)
     self._shared = _Desk(process, timeout_s, HARD_MAX_BYTES)
@@ -170,6 +176,9 @@ class Grader:
       name: _own_desk(name, entry, timeout_s, memory_mb)
       for name, entry in self._entries.items()
       if name not in shared
+    }
+    self._whole = {
+      name for name, task in prepared.items() if has_whole(task.spec)
     }
     self._closed = False
     if shared or not self._own:
@@ -186,6 +195,7 @@ class Grader:
   ) -> GradeResult:
     """Scores the bytes of a submission file on one split.
 
+    split: one of SPLITS, or WHOLE of a task that `has_whole`: no reward.
     own_work: a submission that says what the sample submission says is none,
       whatever else is wrong with it (`grade_worker.Sample`).
 
@@ -203,7 +213,8 @@ class Grader:
         f'task {task_name!r} is not graded here; choose one of '
         f'{", ".join(sorted(self._entries))}.'
       )
-    if split not in SPLITS:
+    whole = split == WHOLE and task_name in self._whole
+    if split not in SPLITS and not whole:
       raise ValueError(f'split={split!r}; choose one of {", ".join(SPLITS)}.')
     desk = self._own.get(task_name, self._shared)
     if len(submission) > desk.max_bytes:
