@@ -577,6 +577,8 @@ class TaskDetails:
   submission_format: csv | jsonl | npy | npz | py; the last is a program, which is run.
   submission_mb: MB of a submission at most, unpacked where it is an archive.
   sample: path of the sample submission in the public data; '' for the usual name.
+  answers: of one of MLAgentBench's folders the path of the answers in it, whose rows are
+    divided; else ''.
   gpus: GPUs of one execution.
   licence: of the data. full_mb, standin_mb: MB of the data, 0 where not known.
   leaks: what of the published data gives the answers away, and is removed; '' for none.
@@ -590,6 +592,7 @@ class TaskDetails:
   submission_format: str = 'csv'
   submission_mb: float = 64.0
   sample: str = ''
+  answers: str = ''
   gpus: int = 0
   environment: TaskEnvironment = TaskEnvironment()
   licence: str = ''
@@ -611,7 +614,8 @@ class TaskSpec:
 
   layout: 'jaxagent', with a `task.yaml`; 'mlagentbench', without: what it does
     not tell of modality and kind is ''.
-  details: what version 2 of `task.yaml` adds; None in version 1.
+  details: what version 2 of `task.yaml` adds; None in version 1, and of one of
+    MLAgentBench's folders whose rows are not divided.
   variant: of the data that the scores are for: standin | mlebench | raw; '' in
     version 1, whose data has one variant.
   """
@@ -639,7 +643,7 @@ class TaskSpec:
 
   @property
   def version(self) -> int:
-    """Version of its `task.yaml`; 1 for one without."""
+    """Version of its `task.yaml`; of a folder without, 2 where its rows are divided."""
     return 1 if self.details is None else 2
 
   @property

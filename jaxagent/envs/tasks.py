@@ -23,6 +23,7 @@ from typing import Any
 
 from jaxagent.envs import failures
 from jaxagent.envs.specs import (
+  divided,
   mlagentbench_tasks,
   task_data,
   task_sources,
@@ -67,7 +68,8 @@ class PreparedTask:
   """A task whose data is at hand.
 
   public_dir: the data that an agent may see.
-  private_dir: holds `answers.csv` (id, label columns, split); host only.
+  private_dir: holds `answers.csv` (id, label columns, split), or of one of
+    MLAgentBench's folders whose rows are not divided its scripts; host only.
   starter_files: relative path -> text of the files under `env/`; the path of
     one that is no text, or too long for one.
   mounts: name in a workspace -> folder that it shows there, read-only.
@@ -123,8 +125,17 @@ def load_task(
 
 
 def has_eval(spec: TaskSpec) -> bool:
-  """Whether a task has a scripts/eval.py, which then grades it."""
-  return (spec.root / EVAL).exists()
+  """Whether a task has a scripts/eval.py that grades both halves.
+
+  That of one of MLAgentBench's folders knows none: where its rows are divided,
+  `graders` grade them.
+  """
+  return not is_divided(spec) and (spec.root / EVAL).exists()
+
+
+def is_divided(spec: TaskSpec) -> bool:
+  """Whether it is one of MLAgentBench's folders, its hidden rows in two halves."""
+  return spec.layout == mlagentbench_tasks.LAYOUT and spec.details is not None
 
 
 def _version(path: pathlib.Path) -> int:
@@ -422,12 +433,22 @@ def _prepare_mlagentbench(spec: TaskSpec, home: pathlib.Path) -> PreparedTask:
     root = spec.root.resolve()
   else:
     root = _made_once(home, mlagentbench_tasks.content_hash(spec.root), make)
+  private = root / 'scripts'
+  if is_divided(spec):
+    private = (
+      _made_once(
+        home,
+        divided.key_of(spec, root),
+        lambda scratch: divided.divide(spec, root, scratch),
+      )
+      / 'private'
+    )
   shown = mlagentbench_tasks.workspace_of(root / 'env')
   fixed = (*spec.read_only_files, *shown.folders)
   return PreparedTask(
     spec=dataclasses.replace(spec, read_only_files=fixed),
     public_dir=root / 'env',
-    private_dir=root / 'scripts',
+    private_dir=private,
     starter_files={**shown.texts, **shown.others},
     mounts=shown.folders,
   )

@@ -3,7 +3,8 @@
 What it computes is what `python -m jaxagent.grade` computes: both read a submission,
 align it and score it by `graders.loaded.Loaded`. Run as a module, with the package
 alone on its path; the protocol is `grade_worker`'s, an entry of a task is
-{grader, answers, sample, format, max_bytes, id, targets}.
+{grader, answers, sample, format, max_bytes, id, targets}, without sample where it has
+none.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class CompetitionTask:
     self.sample: Any = None
     self.said: Sample | None = None
     self.comparable = 0
+    if 'sample' not in entry:
+      return
     data = pathlib.Path(entry['sample']).read_bytes()
     try:
       self.sample = self._aligned(data)
