@@ -582,6 +582,7 @@ class TaskDetails:
   gpus: GPUs of one execution.
   licence: of the data. full_mb, standin_mb: MB of the data, 0 where not known.
   leaks: what of the published data gives the answers away, and is removed; '' for none.
+  packages: folders of packages of whose files a stand-in can be made.
   variants: variant of the data -> scale.
   """
 
@@ -599,6 +600,7 @@ class TaskDetails:
   full_mb: float = 0.0
   standin_mb: float = 0.0
   leaks: str = ''
+  packages: tuple[str, ...] = ()
   variants: dict[str, Scale] = dataclasses.field(default_factory=dict)
   board: HumanBoard | None = None
 
@@ -616,8 +618,8 @@ class TaskSpec:
     not tell of modality and kind is ''.
   details: what version 2 of `task.yaml` adds; None in version 1, and of one of
     MLAgentBench's folders whose rows are not divided.
-  variant: of the data that the scores are for: standin | mlebench | raw; '' in
-    version 1, whose data has one variant.
+  variant: of the data that the scores are for: standin | packages | mlebench | raw; ''
+    in version 1, whose data has one variant.
   """
 
   name: str
@@ -645,6 +647,11 @@ class TaskSpec:
   def version(self) -> int:
     """Version of its `task.yaml`; of a folder without, 2 where its rows are divided."""
     return 1 if self.details is None else 2
+
+  @property
+  def is_standin(self) -> bool:
+    """Whether its data took the place of published data."""
+    return self.variant in ('standin', 'packages')
 
   @property
   def has_scale(self) -> bool:

@@ -97,15 +97,15 @@ class TaskOptions(Section):
   data: str = option(
     'standin',
     choices=task_yaml2.VARIANTS,
-    help='Data of the catalogue: made by code, prepared by mle-bench, or the '
-    'original files.',
+    help='Data of the catalogue: made by code, stand-ins of files of packages where a '
+    'task takes any, prepared by mle-bench, or the original files.',
     advanced=True,
   )
   data_dir: str = option(
     '',
     is_path=True,
-    help="Folder of that data, mle-bench's or one with a folder a task; '': none, "
-    'as stand-ins have.',
+    help="Folder of that data, mle-bench's or one with a folder a task, or what `pip "
+    "install --no-deps --target` wrote; '': none, as stand-ins have.",
     advanced=True,
   )
   as_published: bool = option(

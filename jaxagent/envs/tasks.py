@@ -368,13 +368,14 @@ def _prepare_variant(
   spec: TaskSpec, home: pathlib.Path, source: DataSource
 ) -> PreparedTask:
   """Prepares one variant of a task of version 2."""
+  source = task_data.source_for(spec, source)
   given = task_data.located(spec, source)
   own = has_eval(spec)
   check = _check_prepared if own else task_data.check_prepared
   key = f'{content_hash(spec)}-{source.variant}'
   command, timeout_s = ['--standin'], _PREPARE_TIMEOUT_S
   if given is not None:
-    key += f'-{task_data.listing_hash(given)[:16]}'
+    key += f'-{task_data.listing_hash(_listed(spec, source, given))[:16]}'
     command, timeout_s = (
       [f'--{source.variant}', str(given)],
       _PUBLISHED_TIMEOUT_S,
@@ -401,6 +402,11 @@ def _prepare_variant(
     task_data.check_written(spec, final)
   scale = task_data.scale_of(spec, source.variant, final)
   found = task_yaml2.scores(scale, source.variant)
+  if (
+    source.variant == 'packages'
+  ):  # an installed copy would show the same files
+    inside = (p for p in task_data.details_of(spec).packages if '/' in p)
+    found['hides'] = (*spec.hides, *inside)
   if leaks:
     told = f'the data is as published: {leaks}'
     found['exposed'] = f'{spec.exposed}; {told}' if spec.exposed else told
@@ -412,6 +418,15 @@ def _prepare_variant(
     mounts={'data': final / 'public'},
     notes=task_data.notes_of(final),
   )
+
+
+def _listed(
+  spec: TaskSpec, source: DataSource, given: pathlib.Path
+) -> pathlib.Path:
+  """Returns the folder whose listing names prepared data: of packages the one used."""
+  if source.variant != 'packages':
+    return given
+  return given / task_data.details_of(spec).packages[0]
 
 
 def _prepare_mlagentbench(spec: TaskSpec, home: pathlib.Path) -> PreparedTask:

