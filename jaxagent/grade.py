@@ -38,7 +38,7 @@ from typing import Any
 
 from jaxagent import graders
 from jaxagent.files import disk
-from jaxagent.graders import limited
+from jaxagent.graders import folders, limited
 from jaxagent.graders import report as report_lib
 
 _COMMENTS = ('#', '//')
@@ -127,10 +127,10 @@ def grade_line(
 
     whole = grade = graded(record['mode'], scope)
     if scope.split and grade.score is not None:
-      whole = graded(
-        graders.source_mode(record['competition']),
-        dataclasses.replace(scope, split=''),
-      )
+      mode = graders.source_mode(record['competition'])
+      if folders.is_one(submission):  # which no source knows
+        mode = 'strict'
+      whole = graded(mode, dataclasses.replace(scope, split=''))
   except (ValueError, OSError) as error:
     return {**record, 'score': None, 'reason': str(error)}, None
   board: list[float] | None = None

@@ -196,8 +196,9 @@ def grade_files(
 ) -> Grade:
   """Grades a file against the answers' file.
 
-  Tables are `.csv`, in strict also `.jsonl`; arrays `.npy` or `.npz`. strict
-  takes no symbolic link, for it may lead to the answers.
+  Tables are `.csv`, in strict also `.jsonl`; arrays `.npy` or `.npz`. strict takes a
+  folder of such files, or a `.zip` of one (`folders`), and no symbolic link, for it may
+  lead to the answers.
 
   Raises: ValueError for an unknown competition, mode or split, or unreadable
   answers; FileNotFoundError where the answers are missing.
