@@ -9,7 +9,9 @@ RUN is a work directory (its `rl/traces/`, `rl/validation/`, `traces/`, `eval/` 
 valid_action, is_edit, score_before, score_after and alpha; for whole solutions (paper
 003, section 3.2) outcome, score_after, higher_is_better, milestones and scale. The score
 of a program must follow from the seconds recorded with it, and have some: which tasks
-these are says DIR, by default the `tasks_dir` of the run's config. Where
+these are says DIR, by default the `tasks_dir` of the run's config. A trajectory's score
+on the whole hidden test must be that of the step it counts with, and what `summary.json`
+says of them (mean, best, medals by its thresholds) is derived again. Where
 records carry `prev_hash`, `hash` and `of` (see `seal`), the chain is checked, so that any changed
 byte is found, and any record that is gone, not only those that change a reward; a work
 directory has a file for each update up to its last checkpoint, and for each validation. Of an expert's
@@ -31,7 +33,7 @@ from typing import Any
 
 from jaxagent import records
 from jaxagent.envs import programs, tasks
-from jaxagent.graders import speed
+from jaxagent.graders import report, speed
 from jaxagent.rewards import ml_agent
 from jaxagent.types import NoReward, Record
 
@@ -86,6 +88,7 @@ def audit(
   is_program = _programs(run, tasks_dir)
   found: dict[str, Any] = {'records': 0, 'sealed': 0, 'differences': []}
   found['differences'] += [_difference(*gone) for gone in _gone(run, files)]
+  found['differences'] += [_difference(*wrong) for wrong in _whole_test(run)]
   for path in files:
     chain = _Chain(path)
     for where, record in _read(path, found['differences']):
@@ -97,6 +100,8 @@ def audit(
           _difference(where, 'its steps are no records')
         )
         continue
+      if problem := _whole_problem(record, steps):
+        found['differences'].append(_difference(where, problem))
       found['records'] += len(steps)
       found['sealed'] += len(steps) if 'hash' in record else 0
       problems = chain.problems(record)
@@ -234,6 +239,77 @@ def _measured_problem(record: Record, is_program: Callable[[str], bool]) -> str:
   return f'score given {record.score_after!r}, measured {derived!r}'
 
 
+def _whole_problem(
+  record: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]
+) -> str:
+  """Returns how a trajectory's score on the whole hidden test is not its steps', or ''."""
+  counted = [s for s in steps if s.get('private') is not None]
+  if 'steps' not in record or record.get('missing') or not counted:
+    return ''
+  given, derived = record.get('whole'), counted[-1].get('whole')
+  if given == derived:
+    return ''
+  return f'whole test: score given {given!r}, of its last step that counts {derived!r}'
+
+
+def _whole_test(run: pathlib.Path) -> Iterator[tuple[str, str]]:
+  """Yields (place, difference) of what summary.json says of the whole hidden test."""
+  path = run / 'summary.json'
+  summary = _object(path)
+  extra = summary.get('extra')
+  tasks = extra.get('whole_test', {}) if isinstance(extra, dict) else {}
+  for task, one in tasks.items():
+    for policy, given in one['policies'].items():
+      scores = _whole_scores(run, policy, task)
+      if scores is None:
+        continue  # of a file that is gone, which is said elsewhere
+      derived: dict[str, Any] = {'n': len(scores)}
+      if scores:
+        pick = max if one['higher_is_better'] else min
+        derived |= {
+          'mean': math.fsum(scores) / len(scores),
+          'best': pick(scores),
+        }
+      if one['board']:
+        derived |= report.Thresholds(**one['board']).counts(scores)
+      for name, value in derived.items():
+        if abs(given.get(name, math.inf) - value) > _TOLERANCE * max(
+          1, abs(value)
+        ):
+          yield (
+            str(path),
+            f'whole test: {task}, {policy}: {name} given {given.get(name)!r}, '
+            f'derived {value!r}',
+          )
+
+
+def _whole_scores(
+  run: pathlib.Path, policy: str, task: str
+) -> list[float] | None:
+  """Returns a policy's scores on a task's whole hidden test; None without its file."""
+  if policy == 'starter':
+    found = [_object(run / 'eval' / 'starts.json').get(task, {}).get('whole')]
+    return [score for score in found if _is_number(score)] or None
+  path = run / 'eval' / f'{policy}.json'
+  if not path.is_file():
+    return None
+  scores: list[Any] = [
+    record.get('whole')
+    for _, record in _read(path, [])
+    if record.get('task') == task and not record.get('missing')
+  ]
+  return [score for score in scores if _is_number(score)]
+
+
+def _object(path: pathlib.Path) -> dict[str, Any]:
+  """Returns the JSON object of a file; {} where there is none."""
+  try:
+    found = json.loads(path.read_text(encoding='utf-8'))
+  except (OSError, ValueError):
+    return {}
+  return found if isinstance(found, dict) else {}
+
+
 def _is_number(value: Any) -> bool:
   return isinstance(value, (int, float)) and math.isfinite(value)
 
@@ -304,11 +380,7 @@ def _config(run: pathlib.Path) -> dict[str, Any]:
   for folder in (run, *run.parents):
     if (folder / 'config.json').is_file():
       break
-  try:
-    config = json.loads((folder / 'config.json').read_text(encoding='utf-8'))
-  except (OSError, ValueError):
-    return {}
-  return config if isinstance(config, dict) else {}
+  return _object(folder / 'config.json')
 
 
 def _read(path: pathlib.Path, differences: list) -> Iterator[tuple[str, dict]]:

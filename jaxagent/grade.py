@@ -5,14 +5,16 @@
 
 Each line of FILE is {"competition", "submission", "answers", "mode"}; blank
 lines and lines starting with # or // are skipped. In strict a "split" grades the
-rows of that half alone (valid or private, a column of the answers). "competition" may
+rows of that half alone (valid or private, a column of the answers); the answer then has
+"whole", too, the source's own number of all rows, which is what medals are given for. "competition" may
 also be accuracy, f1_macro, roc_auc, log_loss, rmse or mae, in strict, with the
 columns "id" (a name) and "targets" (a list of names). Relative paths are looked
 up from the working directory, then from FILE's folder. The same lines go to
 standard output with "score" (a number or null; NaN where mle-bench gives NaN
 in compat) and "reason". A line may name its "leaderboard" (a CSV with a
 `score` column in rank order); --leaderboards DIR is looked in for
-DIR/COMPETITION/leaderboard.csv. --report writes mle-bench's report, by
+DIR/COMPETITION/leaderboard.csv. With one the answer has "medal": gold, silver, bronze
+or ''. --report writes mle-bench's report, by
 default to <time>_grading_report.json. A submission whose grading passes a limit
 has no score.
 
@@ -26,6 +28,7 @@ medals). A leaderboard with marks in place of scores (999999) is used as it is, 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
@@ -35,7 +38,7 @@ from typing import Any
 
 from jaxagent import graders
 from jaxagent.files import disk
-from jaxagent.graders import limited
+from jaxagent.graders import folders, limited
 from jaxagent.graders import report as report_lib
 
 _COMMENTS = ('#', '//')
@@ -98,15 +101,6 @@ def _leaderboard(
   return report_lib.read_leaderboard(path) if path.is_file() else None
 
 
-def _marked(marks: Sequence[float], teams: int) -> str:
-  """Returns a note on a board with entries that have no score."""
-  return (
-    f'{len(marks)} of {teams} scores of the leaderboard, such as {marks[0]:g}, '
-    'mark entries without one; they count as teams, as in mle-bench: leave '
-    'them out of any mean of that board'
-  )
-
-
 def grade_line(
   line: str,
   number: int,
@@ -123,26 +117,37 @@ def grade_line(
   try:
     record = _parse(line, number, default_mode)
     submission = _find(record['submission'], folder)
-    grade = limited.grade_files(
-      record['competition'],
-      submission,
-      _find(record['answers'], folder),
-      record['mode'],
-      scope=_scope(record, number),
-      **limits,
-    )
+    scope = _scope(record, number)
+
+    def graded(mode: str, rows: graders.Scope) -> graders.Grade:
+      answers = _find(record['answers'], folder)
+      return limited.grade_files(
+        record['competition'], submission, answers, mode, scope=rows, **limits
+      )
+
+    whole = grade = graded(record['mode'], scope)
+    if scope.split and grade.score is not None:
+      mode = graders.source_mode(record['competition'])
+      if folders.is_one(submission):  # which no source knows
+        mode = 'strict'
+      whole = graded(mode, dataclasses.replace(scope, split=''))
   except (ValueError, OSError) as error:
     return {**record, 'score': None, 'reason': str(error)}, None
-  board, note = None, {}
+  board: list[float] | None = None
+  note: dict[str, Any] = {}
   try:
     board = _leaderboard(record, folder, boards)
     if marks := report_lib.sentinels(board or []):
-      note = {'board_note': _marked(marks, len(board or []))}
+      note = {'board_note': report_lib.marked(marks, len(board or []))}
   except (ValueError, OSError) as error:
     note = {'note': str(error)}
+  if whole is not grade:
+    note['whole'] = whole.score
+  if board:
+    note['medal'] = report_lib.Thresholds.of(board).medal(whole.score)
   answered = {**record, 'score': grade.score, 'reason': grade.reason, **note}
   return answered, report_lib.competition_report(
-    record['competition'], str(submission), grade, board
+    record['competition'], str(submission), whole, board
   )
 
 

@@ -577,9 +577,12 @@ class TaskDetails:
   submission_format: csv | jsonl | npy | npz | py; the last is a program, which is run.
   submission_mb: MB of a submission at most, unpacked where it is an archive.
   sample: path of the sample submission in the public data; '' for the usual name.
+  answers: of one of MLAgentBench's folders the path of the answers in it, whose rows are
+    divided; else ''.
   gpus: GPUs of one execution.
   licence: of the data. full_mb, standin_mb: MB of the data, 0 where not known.
   leaks: what of the published data gives the answers away, and is removed; '' for none.
+  packages: folders of packages of whose files a stand-in can be made.
   variants: variant of the data -> scale.
   """
 
@@ -590,12 +593,14 @@ class TaskDetails:
   submission_format: str = 'csv'
   submission_mb: float = 64.0
   sample: str = ''
+  answers: str = ''
   gpus: int = 0
   environment: TaskEnvironment = TaskEnvironment()
   licence: str = ''
   full_mb: float = 0.0
   standin_mb: float = 0.0
   leaks: str = ''
+  packages: tuple[str, ...] = ()
   variants: dict[str, Scale] = dataclasses.field(default_factory=dict)
   board: HumanBoard | None = None
 
@@ -611,9 +616,10 @@ class TaskSpec:
 
   layout: 'jaxagent', with a `task.yaml`; 'mlagentbench', without: what it does
     not tell of modality and kind is ''.
-  details: what version 2 of `task.yaml` adds; None in version 1.
-  variant: of the data that the scores are for: standin | mlebench | raw; '' in
-    version 1, whose data has one variant.
+  details: what version 2 of `task.yaml` adds; None in version 1, and of one of
+    MLAgentBench's folders whose rows are not divided.
+  variant: of the data that the scores are for: standin | packages | mlebench | raw; ''
+    in version 1, whose data has one variant.
   """
 
   name: str
@@ -639,8 +645,13 @@ class TaskSpec:
 
   @property
   def version(self) -> int:
-    """Version of its `task.yaml`; 1 for one without."""
+    """Version of its `task.yaml`; of a folder without, 2 where its rows are divided."""
     return 1 if self.details is None else 2
+
+  @property
+  def is_standin(self) -> bool:
+    """Whether its data took the place of published data."""
+    return self.variant in ('standin', 'packages')
 
   @property
   def has_scale(self) -> bool:

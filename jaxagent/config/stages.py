@@ -97,15 +97,15 @@ class TaskOptions(Section):
   data: str = option(
     'standin',
     choices=task_yaml2.VARIANTS,
-    help='Data of the catalogue: made by code, prepared by mle-bench, or the '
-    'original files.',
+    help='Data of the catalogue: made by code, stand-ins of files of packages where a '
+    'task takes any, prepared by mle-bench, or the original files.',
     advanced=True,
   )
   data_dir: str = option(
     '',
     is_path=True,
-    help="Folder of that data, mle-bench's or one with a folder a task; '': none, "
-    'as stand-ins have.',
+    help="Folder of that data, mle-bench's or one with a folder a task, or what `pip "
+    "install --no-deps --target` wrote; '': none, as stand-ins have.",
     advanced=True,
   )
   as_published: bool = option(
@@ -124,7 +124,8 @@ class TaskOptions(Section):
   mlebench_repo: str = option(
     '',
     is_path=True,
-    help="Checkout of mle-bench; '': none, as own texts need none.",
+    help="Checkout of mle-bench, for its problem texts and its leaderboards; '': none, "
+    'and no medals.',
     advanced=True,
   )
 

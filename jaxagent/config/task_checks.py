@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from jaxagent.config import checks, model_checks, recipe
@@ -45,12 +45,8 @@ def chosen_tasks(config: ConfigDict) -> str:
       return f'config.tasks: {lacking}'
     if not recipe.find(config).trains:
       return ''
-    if bare := [s.name for s in specs if s.layout == 'mlagentbench']:
-      return (
-        f'config.tasks: {", ".join(bare)} without task.yaml: agents are measured '
-        f"there (config.recipe='agents'), config.recipe={config.recipe!r} trains. Write "
-        'a task.yaml with validation and private rows (docs/tasks.md).'
-      )
+    if complaint := _not_trained_on(config, specs):
+      return complaint
     # The pool of a model is as large as one asks it for.
     asks = recipe.find(config).collects and config.expert.kind == 'scripted'
     acted = heldin if asks else ()
@@ -58,8 +54,15 @@ def chosen_tasks(config: ConfigDict) -> str:
   except (ValueError, OSError, UserError) as error:
     return str(error)
   for spec in specs:
-    if spec.version == 2 and config.tasks.data != 'standin':
+    is_folder = spec.layout == 'mlagentbench'
+    if spec.version == 2 and config.tasks.data != 'standin' and not is_folder:
       continue  # measured when it is prepared, and checked then
+    if is_folder and (not spec.has_scale or spec.m_best_private is None):
+      return (
+        f'config.tasks: {spec.root}.yaml lacks m_init, m_best or m_best_private, '
+        'between which scores of its two halves are placed; write them there, or '
+        f'leave {spec.name} out.'
+      )
     if not spec.has_scale or spec.m_best_private is None:
       return (
         f'config.tasks: {spec.name} lacks m_init, m_best or m_best_private in '
@@ -72,6 +75,29 @@ def chosen_tasks(config: ConfigDict) -> str:
         f'config.collect.idea_pool={config.collect.idea_pool} asks for more '
         f'ideas than task {name} has ({size}); lower it or leave {name} out.'
       )
+  return ''
+
+
+def _not_trained_on(config: ConfigDict, specs: Sequence[TaskSpec]) -> str:
+  """Returns a complaint about folders of MLAgentBench that no run trains on, else ''."""
+  from jaxagent.envs.specs import divided
+  from jaxagent.envs.tasks import is_divided
+
+  folders = [s for s in specs if s.layout == 'mlagentbench']
+  if bare := [s.name for s in folders if not is_divided(s)]:
+    return (
+      f'config.tasks: {", ".join(bare)} without task.yaml: agents are measured '
+      f"there (config.recipe='agents'), config.recipe={config.recipe!r} trains. So that "
+      f'its rows are divided, write {folders[0].root.parent / bare[0]}.yaml with '
+      f'{divided.TO_TRAIN} (docs/tasks.md).'
+    )
+  if folders and not recipe.find(config).collects:
+    return (
+      f'config.tasks: {", ".join(s.name for s in folders)}: a folder of MLAgentBench is '
+      f'a workspace in which steps are taken; config.recipe={config.recipe!r} writes '
+      'whole programs that read data/. Take configs/stepwise_ppo.py, or write a '
+      'task.yaml.'
+    )
   return ''
 
 

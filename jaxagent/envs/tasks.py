@@ -23,6 +23,7 @@ from typing import Any
 
 from jaxagent.envs import failures
 from jaxagent.envs.specs import (
+  divided,
   mlagentbench_tasks,
   task_data,
   task_sources,
@@ -67,7 +68,8 @@ class PreparedTask:
   """A task whose data is at hand.
 
   public_dir: the data that an agent may see.
-  private_dir: holds `answers.csv` (id, label columns, split); host only.
+  private_dir: holds `answers.csv` (id, label columns, split), or of one of
+    MLAgentBench's folders whose rows are not divided its scripts; host only.
   starter_files: relative path -> text of the files under `env/`; the path of
     one that is no text, or too long for one.
   mounts: name in a workspace -> folder that it shows there, read-only.
@@ -123,8 +125,17 @@ def load_task(
 
 
 def has_eval(spec: TaskSpec) -> bool:
-  """Whether a task has a scripts/eval.py, which then grades it."""
-  return (spec.root / EVAL).exists()
+  """Whether a task has a scripts/eval.py that grades both halves.
+
+  That of one of MLAgentBench's folders knows none: where its rows are divided,
+  `graders` grade them.
+  """
+  return not is_divided(spec) and (spec.root / EVAL).exists()
+
+
+def is_divided(spec: TaskSpec) -> bool:
+  """Whether it is one of MLAgentBench's folders, its hidden rows in two halves."""
+  return spec.layout == mlagentbench_tasks.LAYOUT and spec.details is not None
 
 
 def _version(path: pathlib.Path) -> int:
@@ -357,13 +368,14 @@ def _prepare_variant(
   spec: TaskSpec, home: pathlib.Path, source: DataSource
 ) -> PreparedTask:
   """Prepares one variant of a task of version 2."""
+  source = task_data.source_for(spec, source)
   given = task_data.located(spec, source)
   own = has_eval(spec)
   check = _check_prepared if own else task_data.check_prepared
   key = f'{content_hash(spec)}-{source.variant}'
   command, timeout_s = ['--standin'], _PREPARE_TIMEOUT_S
   if given is not None:
-    key += f'-{task_data.listing_hash(given)[:16]}'
+    key += f'-{task_data.listing_hash(_listed(spec, source, given))[:16]}'
     command, timeout_s = (
       [f'--{source.variant}', str(given)],
       _PUBLISHED_TIMEOUT_S,
@@ -390,6 +402,11 @@ def _prepare_variant(
     task_data.check_written(spec, final)
   scale = task_data.scale_of(spec, source.variant, final)
   found = task_yaml2.scores(scale, source.variant)
+  if (
+    source.variant == 'packages'
+  ):  # an installed copy would show the same files
+    inside = (p for p in task_data.details_of(spec).packages if '/' in p)
+    found['hides'] = (*spec.hides, *inside)
   if leaks:
     told = f'the data is as published: {leaks}'
     found['exposed'] = f'{spec.exposed}; {told}' if spec.exposed else told
@@ -401,6 +418,15 @@ def _prepare_variant(
     mounts={'data': final / 'public'},
     notes=task_data.notes_of(final),
   )
+
+
+def _listed(
+  spec: TaskSpec, source: DataSource, given: pathlib.Path
+) -> pathlib.Path:
+  """Returns the folder whose listing names prepared data: of packages the one used."""
+  if source.variant != 'packages':
+    return given
+  return given / task_data.details_of(spec).packages[0]
 
 
 def _prepare_mlagentbench(spec: TaskSpec, home: pathlib.Path) -> PreparedTask:
@@ -422,12 +448,22 @@ def _prepare_mlagentbench(spec: TaskSpec, home: pathlib.Path) -> PreparedTask:
     root = spec.root.resolve()
   else:
     root = _made_once(home, mlagentbench_tasks.content_hash(spec.root), make)
+  private = root / 'scripts'
+  if is_divided(spec):
+    private = (
+      _made_once(
+        home,
+        divided.key_of(spec, root),
+        lambda scratch: divided.divide(spec, root, scratch),
+      )
+      / 'private'
+    )
   shown = mlagentbench_tasks.workspace_of(root / 'env')
   fixed = (*spec.read_only_files, *shown.folders)
   return PreparedTask(
     spec=dataclasses.replace(spec, read_only_files=fixed),
     public_dir=root / 'env',
-    private_dir=root / 'scripts',
+    private_dir=private,
     starter_files={**shown.texts, **shown.others},
     mounts=shown.folders,
   )

@@ -50,6 +50,7 @@ __all__ = [
   'higher_is_better',
   'load',
   'names',
+  'source_mode',
 ]
 
 
@@ -128,6 +129,11 @@ def higher_is_better(competition: str, mode: str) -> bool:
   return _entry(competition, mode, Scope()).higher_is_better
 
 
+def source_mode(competition: str) -> str:
+  """Returns the mode that gives the source's own number: compat, where there is one."""
+  return 'strict' if competition in (*METRICS, SPEED) else 'compat'
+
+
 def grade_tables(
   competition: str,
   submission: pd.DataFrame,
@@ -190,8 +196,9 @@ def grade_files(
 ) -> Grade:
   """Grades a file against the answers' file.
 
-  Tables are `.csv`, in strict also `.jsonl`; arrays `.npy` or `.npz`. strict
-  takes no symbolic link, for it may lead to the answers.
+  Tables are `.csv`, in strict also `.jsonl`; arrays `.npy` or `.npz`. strict takes a
+  folder of such files, or a `.zip` of one (`folders`), and no symbolic link, for it may
+  lead to the answers.
 
   Raises: ValueError for an unknown competition, mode or split, or unreadable
   answers; FileNotFoundError where the answers are missing.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxagent.graders import Grade, arrays, speed, strict, tables
+from jaxagent.graders import Grade, arrays, folders, speed, strict, tables
 from jaxagent.graders.competitions import Competition
 from jaxagent.graders.tables import InvalidSubmission
 
@@ -73,10 +73,21 @@ class Loaded:
   ) -> Any:
     """Reads a submission, a file or its bytes: a table, or arrays by name.
 
-    max_bytes: of the file, and of what an archive unpacks to.
+    In strict it may be a folder of files, or a zip of one (`folders`).
+    max_bytes: of the file, or of all of a folder, and of what an archive unpacks to.
 
     Raises: InvalidSubmission; OSError where the file cannot be read.
     """
+    if self._is_folder(source, suffix):
+      if self.entry.arrays:
+        return folders.read_arrays(source, max_bytes=max_bytes)
+      return folders.read_table(
+        source,
+        literal=True,
+        texts=self.entry.text_columns,
+        max_bytes=max_bytes,
+        max_columns=self._max_columns(),
+      )
     if self.entry.arrays:
       return arrays.read_arrays(source, suffix, max_bytes=max_bytes)
     return tables.read_table(
@@ -193,6 +204,10 @@ class Loaded:
       raise ValueError(f'the answers have no row of split {split!r}.')
     return self.halves[split]
 
+  def _is_folder(self, source: pathlib.Path | bytes, suffix: str) -> bool:
+    is_there = isinstance(source, pathlib.Path) and source.is_dir()
+    return self.mode == 'strict' and (is_there or suffix == folders.ZIP)
+
   def _max_columns(self) -> int:
     """How many columns are read of a submission; 0 for any number."""
     if self.mode != 'strict':
@@ -216,10 +231,14 @@ class Loaded:
       suffixes = arrays.SUFFIXES
     elif is_strict:
       suffixes = ('.csv', '.jsonl')
-    if not path.is_file() or path.suffix.lower() not in suffixes:
-      return f'{path} does not exist or is not a {" or ".join(suffixes)} file'
     if is_strict and path.is_symlink():
       return f'{path} is a symbolic link; write the file itself'
+    if is_strict and path.is_dir():
+      return ''
+    if is_strict:
+      suffixes += (folders.ZIP,)
+    if not path.is_file() or path.suffix.lower() not in suffixes:
+      return f'{path} does not exist or is not a {" or ".join(suffixes)} file'
     return ''
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import math
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from jaxagent.graders import Grade
 
+MEDALS = ('gold', 'silver', 'bronze')
 _LFS_POINTER = b'version https://git-lfs'
 _NINES = re.compile('9{4,}')
 
@@ -83,34 +85,85 @@ def medal_positions(n_teams: int) -> tuple[int, int, int]:
   return gold, max(1, int(n_teams * 0.2)), max(1, int(n_teams * 0.4))
 
 
-def rank(score: float | None, scores: Sequence[float]) -> dict[str, Any]:
-  """Thresholds and medals of a score; medals exclude each other."""
-  import statistics
+@dataclasses.dataclass(frozen=True)
+class Thresholds:
+  """Scores that earn a medal on a leaderboard, and its median.
 
-  lower = is_lower_better(scores)
-  gold, silver, bronze = (scores[p - 1] for p in medal_positions(len(scores)))
-  median = statistics.median(scores)
+  teams: how many entries it has. lower_is_better: whether its first is below its last.
+  """
 
-  def reaches(threshold: float) -> bool:
+  gold: float
+  silver: float
+  bronze: float
+  median: float
+  lower_is_better: bool
+  teams: int
+
+  @classmethod
+  def of(cls, scores: Sequence[float]) -> Thresholds:
+    """Returns those of a leaderboard's scores, in rank order."""
+    import statistics
+
+    gold, silver, bronze = (
+      scores[place - 1] for place in medal_positions(len(scores))
+    )
+    return cls(
+      gold,
+      silver,
+      bronze,
+      statistics.median(scores),
+      is_lower_better(scores),
+      len(scores),
+    )
+
+  def medal(self, score: float | None) -> str:
+    """Returns the highest of MEDALS that a score reaches; '' for none."""
+    for medal in MEDALS:
+      if score is not None and self._reaches(score, getattr(self, medal)):
+        return medal
+    return ''
+
+  def above_median(self, score: float | None) -> bool:
+    """Returns whether a score is better than the median; equal is not."""
     if score is None:
       return False
-    return score <= threshold if lower else score >= threshold
+    return score < self.median if self.lower_is_better else score > self.median
 
-  has_gold = reaches(gold)
-  has_silver = reaches(silver) and not has_gold
-  has_bronze = reaches(bronze) and not has_gold and not has_silver
-  above = score is not None and (score < median if lower else score > median)
+  def counts(self, scores: Iterable[float | None]) -> dict[str, int]:
+    """Returns how many scores earn each medal, and how many are above the median."""
+    given = list(scores)
+    won = [self.medal(score) for score in given]
+    return {
+      **{medal: won.count(medal) for medal in MEDALS},
+      'above_median': sum(map(self.above_median, given)),
+    }
+
+  def _reaches(self, score: float, threshold: float) -> bool:
+    return score <= threshold if self.lower_is_better else score >= threshold
+
+
+def marked(marks: Sequence[float], teams: int) -> str:
+  """Returns a note on a leaderboard with entries that have no score (`sentinels`)."""
+  return (
+    f'{len(marks)} of {teams} scores of the leaderboard, such as {marks[0]:g}, '
+    'mark entries without one; they count as teams, as in mle-bench: leave '
+    'them out of any mean of that board'
+  )
+
+
+def rank(score: float | None, scores: Sequence[float]) -> dict[str, Any]:
+  """Thresholds and medals of a score; medals exclude each other."""
+  board = Thresholds.of(scores)
+  won = board.medal(score)
   return {
-    'gold_threshold': gold,
-    'silver_threshold': silver,
-    'bronze_threshold': bronze,
-    'median_threshold': median,
-    'any_medal': has_gold or has_silver or has_bronze,
-    'gold_medal': has_gold,
-    'silver_medal': has_silver,
-    'bronze_medal': has_bronze,
-    'above_median': above,
-    'is_lower_better': lower,
+    'gold_threshold': board.gold,
+    'silver_threshold': board.silver,
+    'bronze_threshold': board.bronze,
+    'median_threshold': board.median,
+    'any_medal': bool(won),
+    **{f'{medal}_medal': won == medal for medal in MEDALS},
+    'above_median': board.above_median(score),
+    'is_lower_better': board.lower_is_better,
   }
 
 

@@ -40,7 +40,7 @@ from jaxagent.recipes.evaluation import (
   taken_step,
 )
 from jaxagent.recipes.rules import EQUATION_6_RULES
-from jaxagent.recipes.starts import private_score
+from jaxagent.recipes.starts import both_scores
 from jaxagent.recipes.trained_policy import TrainedPolicy
 from jaxagent.records import Evaluated, reward_of
 from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
@@ -430,8 +430,8 @@ class OneTurnEvaluation(Evaluation):
     executed, run = _carried_out(self._recipe, problem, response, job_id)
     if executed.outcome.is_infrastructure or run is None or run.score is None:
       return executed
-    private = private_score(self.context, problem.task, run)
-    return dataclasses.replace(executed, kept={'private': private})
+    scores = both_scores(self.context, problem.task, run)
+    return dataclasses.replace(executed, kept=scores)
 
   def ended(
     self, prompt: types.Prompt, progress: RolloutState | None, error: str
@@ -444,6 +444,7 @@ class OneTurnEvaluation(Evaluation):
       index=len(self._found),
       split=split_of(self.context, problem.task),
       score=steps[-1].private if steps and not error else None,
+      whole=steps[-1].whole if steps and not error else None,
       steps=steps,
       missing=bool(error),
       reason=in_one_line(error),

@@ -11,7 +11,7 @@ from jaxagent.analysis import behaviour, evaluation, intervals
 from jaxagent.analysis.summary import POLICIES, Summary
 from jaxagent.config import settings
 from jaxagent.envs.specs import label_sources
-from jaxagent.recipes import agent_figures, scoring
+from jaxagent.recipes import agent_figures, scoring, whole_test
 from jaxagent.recipes.evaluation import present
 from jaxagent.records import Evaluated, TrainedTurn
 from jaxagent.report import Contents, write_report
@@ -122,6 +122,8 @@ def _summary(
       'validation',
       validation.summary(context.work, device.checkpoints_of(context.work)),
     )
+  if whole := whole_test.figures(context, starts, evaluated):
+    summary.set_extra('whole_test', whole)
   summary.set_extra(
     'mlagentbench', agent_figures.figures(context, starts, evaluated)
   )
@@ -249,6 +251,8 @@ def _print(
       )
   if found := data['extra'].get('validation'):
     print(f'\npolicy rl: {_validated(found)}')
+  if whole := list(whole_test.lines(data['extra'].get('whole_test', {}))):
+    print('\nwhole hidden test, as the source scores it:', *whole, sep='\n  ')
   print(f'\nsummary      {summary}')
   print(f'TensorBoard  tensorboard --logdir {context.work / "logs"}')
   print(f'report       {report}')

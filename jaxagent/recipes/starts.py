@@ -14,6 +14,7 @@ from jaxagent import types
 from jaxagent.data import records as record_data
 from jaxagent.envs import parser, programs, workspace
 from jaxagent.envs.execution import Call, StartError, reason_of, state_id
+from jaxagent.envs.grading import WHOLE, has_whole
 from jaxagent.errors import UserError
 from jaxagent.metrics import ProgressBar
 from jaxagent.runtime import kept
@@ -35,10 +36,12 @@ class Start:
 
   private: what a policy that changes nothing is given, and m_init of the
     scale that it is measured on.
+  whole: its score on the whole hidden test (`whole_score`).
   """
 
   state: types.State
   private: float
+  whole: float | None = None
 
   @property
   def valid(self) -> float:
@@ -62,7 +65,7 @@ def make_starts(context: RunContext) -> dict[str, Start]:
         initial = context.env.initial_state(task)
       except StartError as error:
         raise UserError(str(error)) from error
-      starts[task] = Start(initial, _starter_private(context, initial))
+      starts[task] = Start(initial, *_starter_scores(context, initial))
       progress.update()
       context.stop.check('finished stages are saved')
   write_json(
@@ -71,6 +74,7 @@ def make_starts(context: RunContext) -> dict[str, Start]:
       task: {
         'state': record_data.state_to_json(start.state),
         'private': start.private,
+        'whole': start.whole,
       }
       for task, start in starts.items()
     },
@@ -104,13 +108,47 @@ def private_score(
   return grade.score
 
 
-def _starter_private(context: RunContext, initial: types.State) -> float:
+def whole_score(
+  context: RunContext, task: str, result: StepResult | Run
+) -> float | None:
+  """Returns the score of an execution's submission on the whole hidden test.
+
+  It is the number of the task's source, of both halves together, to be read beside
+  the private score and paid for by no reward. None where there is no such number.
+  """
+  execution, spec = result.execution, context.spec(task)
+  if execution is None or spec.submission not in execution.collected:
+    return None
+  if not has_whole(spec):
+    return None
+  data = execution.collected[spec.submission]
+  return context.grader.grade(task, data, split=WHOLE).score
+
+
+def both_scores(
+  context: RunContext, task: str, result: StepResult | Run
+) -> dict[str, float | None]:
+  """Returns `private` and, where there is one, `whole`, as a stored step has them.
+
+  {} where the submission has no private score. Raises as `private_score`.
+  """
+  private = private_score(context, task, result)
+  if private is None:
+    return {}
+  whole = whole_score(context, task, result)
+  return {'private': private, **({} if whole is None else {'whole': whole})}
+
+
+def _starter_scores(
+  context: RunContext, initial: types.State
+) -> tuple[float, float | None]:
+  """Returns the starter's private score, and that on the whole hidden test."""
   task = initial.task
   if initial.last_outcome != types.Outcome.OK.value:
     assert (
       initial.score is not None
     )  # what one without a score is compared with
-    return initial.score
+    return initial.score, None
   response = parser.Response(
     {}, 'Execute Script', {'script_name': initial.script}
   )
@@ -133,7 +171,7 @@ def _starter_private(context: RunContext, initial: types.State) -> float:
       f'({result.outcome.value}: {why}); '
       f'run `python -m jaxagent.tasks check {task}`.'
     )
-  return score
+  return score, whole_score(context, task, result)
 
 
 def _starts_from(value: Any, names: Sequence[str]) -> dict[str, Start]:
@@ -142,6 +180,7 @@ def _starts_from(value: Any, names: Sequence[str]) -> dict[str, Start]:
     task: Start(
       record_data.state_from_json(value[task]['state']),
       float(value[task]['private']),
+      value[task].get('whole'),
     )
     for task in names
   }

@@ -33,7 +33,7 @@ _OF_RECIPES = {
 _BESIDE = (
   KIND, FORMAT, 'prompt_id', 'update', 'version', 'reward', 'prompt_tokens', 'tokens',
   'finish_reason', 'state', 'workspace_id', 'submission', 'prompt', 'answer_s',
-  'edited', 'private', 'parent', 'steps', 'prev_hash', 'hash', 'of',
+  'edited', 'private', 'whole', 'parent', 'steps', 'prev_hash', 'hash', 'of',
 )  # fmt: skip
 _LARGEST = 10**300  # of a whole number that stands for a float
 _DEEPEST = 64  # lists and objects within one another

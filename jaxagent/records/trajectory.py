@@ -67,6 +67,7 @@ class TakenStep:
   thoughts: of the model that answered.
   edited: key of the state that a person put in place of the one it left.
   private: its score on the private rows, where it was the best so far.
+  whole: beside that, its score on all hidden rows, as the task's source computes it.
   """
 
   record: Record
@@ -81,6 +82,7 @@ class TakenStep:
   thoughts: str | None = optional(None)
   edited: str | None = optional(None)
   private: float | None = optional(None)
+  whole: float | None = optional(None)
 
   @classmethod
   def of(cls, record: Record, **kept: Any) -> TakenStep:
@@ -122,6 +124,8 @@ class Evaluated:
 
   split: 'heldin' or 'heldout'.
   score: on the private rows, of what it left behind; None where there is none.
+  whole: of the same on all hidden rows, as the task's source computes it; None where
+    there is no such number.
   missing, reason: whether an infrastructure error cut it short, and which.
   part: of whole solutions: 'scratch' or 'improved'; else ''. 'from' in files.
   private_by_step: of a tree search: the best private score after each step.
@@ -134,6 +138,7 @@ class Evaluated:
   index: int
   split: str = ''
   score: float | None = None
+  whole: float | None = optional(None)
   steps: tuple[TakenStep, ...] = ()
   missing: bool = False
   reason: str = optional('')

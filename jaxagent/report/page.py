@@ -205,6 +205,7 @@ def write_report(
       sft_panels=_panels(_records(sft_metrics_jsonl), SFT_PANELS, 'step'),
       behaviour=_behaviour(summary),
       tasks=_task_rows(contents.tasks),
+      whole_test=_whole_test(summary),
       histogram=charts.log_histogram(list(durations), 'seconds'),
       duration_facts=_quantiles(durations),
       outcomes=_outcomes(summary),
@@ -409,6 +410,26 @@ def _task_rows(tasks: Iterable[Mapping]) -> list[dict[str, Any]]:
       )
     )
   return sorted(rows, key=lambda r: (r['split'] != 'Held-in', r['name']))
+
+
+def _whole_test(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+  """Returns a row for each task and policy with scores on the whole hidden test."""
+  tasks = (summary.get('extra') or {}).get('whole_test') or {}
+  return [
+    dict(
+      name=task,
+      trained_on=one['trained_on'],
+      standin=one['standin'],
+      arrow='↑' if one['higher_is_better'] else '↓',
+      metric=one['metric'],
+      note=one['note'],
+      policy=dict(POLICIES).get(policy, policy),
+      board=one['board'],
+      figures=figures,
+    )
+    for task, one in sorted(tasks.items())
+    for policy, figures in one['policies'].items()
+  ]
 
 
 def _cell(value: Any) -> dict | None:

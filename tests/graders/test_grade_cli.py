@@ -286,3 +286,34 @@ def test_unknown_cells_kind():
   with pytest.raises(ValueError, match='choose one of'):
     strict.check_and_align(answers, answers, 'id', ['label'], 'colour')
   assert issubclass(tables.InvalidSubmission, ValueError)
+
+
+def test_of_a_half_the_whole_test_is_reported_beside_with_its_medal(
+  tmp_path, capsys
+):
+  """Half `valid` is right, half `private` wrong: no gold for the right half."""
+  (tmp_path / 'answers.csv').write_text(
+    'id,has_cactus,split\na,0,valid\nb,1,valid\nc,0,private\nd,1,private\n'
+  )
+  (tmp_path / 's.csv').write_text('id,has_cactus\na,0\nb,0.9\nc,0.8\nd,0.7\n')
+  (tmp_path / 'board.csv').write_text('score\n1.0\n0.7\n0.6\n0.2\n0.1\n')
+  line = {
+    'competition': 'aerial-cactus-identification',
+    'submission': 's.csv',
+    'answers': 'answers.csv',
+    'mode': 'strict',
+    'split': 'valid',
+    'leaderboard': 'board.csv',
+  }
+  (tmp_path / 'in.jsonl').write_text(json.dumps(line))
+  out = tmp_path / 'report.json'
+  given = ['--jsonl', str(tmp_path / 'in.jsonl'), '--report', str(out)]
+  assert grade.main(given) == 0
+  (found,) = _answers(capsys)
+  assert (found['score'], found['whole'], found['medal']) == (
+    1.0,
+    0.75,
+    'bronze',
+  )
+  (told,) = json.loads(out.read_text())['competition_reports']
+  assert told['score'] == 0.75 and told['bronze_medal']

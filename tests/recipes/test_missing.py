@@ -215,7 +215,7 @@ def test_a_private_grade_that_fails_leaves_no_half_step(
   idle_host.heldin, idle_host.heldout = ('digits',), ()
   idle_host.config.eval.trajectories_per_task = 1
   idle_host.config.eval.max_steps = 1
-  monkeypatch.setattr(evaluate, 'private_score', private)
+  monkeypatch.setattr(starts, 'private_score', private)
   (record,) = evaluate.evaluate_policy(
     idle_host, _IdlePolicy(), 'rl', _starts()
   )

@@ -94,14 +94,14 @@ def test_damaged_starts_are_made_again(tmp_path, value, monkeypatch):
   path = tmp_path / 'eval' / 'starts.json'
   path.parent.mkdir()
   path.write_text(json.dumps(value))
-  made = starts.Start(starts.record_data.state_from_json(STATE), 0.25)
-  monkeypatch.setattr(starts, '_starter_private', lambda *a: 0.25)
+  made = starts.Start(starts.record_data.state_from_json(STATE), 0.25, 0.2)
+  monkeypatch.setattr(starts, '_starter_scores', lambda *a: (0.25, 0.2))
   host = _host(tmp_path)
   host.stop = StopFlag()
   host.env = types.SimpleNamespace(initial_state=lambda task: made.state)
   assert starts.make_starts(host) == {'wine': made}
   assert path.with_name('starts.json.damaged').exists()
-  monkeypatch.setattr(starts, '_starter_private', None)
+  monkeypatch.setattr(starts, '_starter_scores', None)
   assert starts.make_starts(host) == {'wine': made}  # what was written
 
 

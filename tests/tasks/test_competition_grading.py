@@ -278,3 +278,46 @@ def test_an_eval_of_the_folder_grades_as_in_version_1(tmp_path):
     assert (got.score, grader._own) == (0.5, {})
     got = grader.grade('pizza', b'id,label\n3,b\n2,b\n1,c\n')
     assert 'no known class' in got.reason
+
+
+def test_the_whole_test_is_scored_as_the_source_scores_it(tasks, grader):
+  rows = ['t3_a,0.9', 't3_b,0.1', 't3_c,0.2', 't3_d,0.3']
+  data = ('request_id,requester_received_pizza\n' + '\n'.join(rows)).encode()
+  halves = [grader.grade('pizza', data, half).score for half in grading.SPLITS]
+  assert halves == [1.0, 0.0]
+  found = grader.grade('pizza', data, grading.WHOLE)
+  assert (found.score, found.outcome) == (0.75, Outcome.OK)  # 3 of 4 pairs
+  refused = grader.grade('pizza', data[:-8], grading.WHOLE)
+  assert refused.outcome is REFUSED
+  sample = grader.grade('rmse', RMSE['sample'].encode(), grading.WHOLE)
+  every = [i**2 for i in range(40)]
+  want = (sum(every) / 40) ** 0.5 * 1.5  # mean of x and y = 2 x
+  assert sample.score == pytest.approx(want, abs=1e-5)
+
+
+def test_the_source_pairs_rows_in_its_own_way(tmp_path):
+  """House prices are compared by position: the source's number says so."""
+  ids = range(6)
+  prices = {
+    'metric': 'house-price',
+    'higher_is_better': False,
+    'kind': 'regression',
+    'answers': 'Id,SalePrice,split\n'
+    + ''.join(f'{i},{i},{"valid" if i % 2 else "private"}\n' for i in ids),
+    'sample': 'Id,SalePrice\n' + ''.join(f'{i},0\n' for i in ids),
+  }
+  task = published.prepared(tmp_path, 'prices', **prices)
+  turned = 'Id,SalePrice\n' + ''.join(f'{i},{i}\n' for i in reversed(ids))
+  with Grader({'prices': task}) as grader:
+    assert grader.grade('prices', turned.encode(), 'private').score == 0.0
+    assert grader.grade('prices', turned.encode(), grading.WHOLE).score == 3.0
+
+
+def test_a_task_without_a_source_has_no_whole_test(tmp_path):
+  spec = lib.load_task('wine', lib.BUNDLED)
+  assert not grading.has_whole(spec)
+  assert not grading.has_whole(lib.load_task('vectorization', lib.BUNDLED))
+  assert grading.has_whole(lib.load_task('imdb', lib.BUNDLED))
+  with Grader({'wine': lib.prepare_task(spec, tmp_path)}) as grader:
+    with pytest.raises(ValueError, match="split='whole'"):
+      grader.grade('wine', b'', grading.WHOLE)

@@ -293,7 +293,10 @@ def test_answers_may_be_arrays(tmp_path):
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    (('full', None), "'full' is unknown; choose one of standin, mlebench, raw"),
+    (
+      ('full', None),
+      "'full' is unknown; choose one of standin, packages, mlebench, raw",
+    ),
     (('raw', None), "'raw' needs a folder"),
     (('standin', '/data'), "'standin' has no folder"),
   ],

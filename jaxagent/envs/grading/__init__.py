@@ -17,9 +17,10 @@ from typing import Any
 
 from jaxagent.envs.grading import grade_process
 from jaxagent.envs.grading.grade_process import GradeProcess, WorkerDied
+from jaxagent.envs.grading.grade_worker import WHOLE
 from jaxagent.envs.specs import mlagentbench_tasks, task_data
-from jaxagent.envs.tasks import PreparedTask, has_eval
-from jaxagent.types import Outcome
+from jaxagent.envs.tasks import PreparedTask, has_eval, is_divided
+from jaxagent.types import Outcome, TaskSpec
 
 SPLITS = ('valid', 'private')
 # What is asked of a submission, in this order: that it is the program's own (no
@@ -62,9 +63,14 @@ def credited(passed: int) -> tuple[str, ...]:
   return CHECKS[:passed] if passed >= _COMPARED else ()
 
 
-def _has_grader(task: PreparedTask) -> bool:
+def _has_grader(spec: TaskSpec) -> bool:
   """Whether `graders` grade a task, and no eval.py of its own."""
-  return task.spec.version == 2 and not has_eval(task.spec)
+  return spec.version == 2 and not has_eval(spec)
+
+
+def has_whole(spec: TaskSpec) -> bool:
+  """Whether a task's source would report one number of the whole hidden test."""
+  return _has_grader(spec) and not task_data.details_of(spec).is_program
 
 
 def _entry(task: PreparedTask) -> dict[str, Any]:
@@ -72,14 +78,10 @@ def _entry(task: PreparedTask) -> dict[str, Any]:
 
   Raises ValueError where the answers of a task of version 2 are not there.
   """
-  if task.spec.layout == mlagentbench_tasks.LAYOUT:
-    return {
-      'folder': str(task.private_dir),
-      'eval': str(task.private_dir / 'eval.py'),
-      'submission': task.spec.submission,
-    }
-  if _has_grader(task):
+  if _has_grader(task.spec):
     return _competition(task)
+  if task.spec.layout == mlagentbench_tasks.LAYOUT:
+    return _folder(task)
   return {
     'eval': str((task.spec.root / 'scripts/eval.py').resolve()),
     'answers': str(task.private_dir / 'answers.csv'),
@@ -88,11 +90,23 @@ def _entry(task: PreparedTask) -> dict[str, Any]:
   }
 
 
+def _folder(task: PreparedTask) -> dict[str, Any]:
+  """The entry of one of MLAgentBench's folders, scored by its own eval.py."""
+  scripts = task.public_dir.parent / 'scripts'
+  return {
+    'folder': str(scripts),
+    'eval': str(scripts / 'eval.py'),
+    'submission': task.spec.submission,
+  }
+
+
 def _competition(task: PreparedTask) -> dict[str, Any]:
   details = task_data.details_of(task.spec)
   answers = task_data.answers_file(task.spec, task.private_dir)
   sample = task_data.sample_file(task.spec, task.public_dir)
-  if not answers.is_file() or sample is None:
+  # A folder of MLAgentBench may have none.
+  needs_sample = not is_divided(task.spec) or bool(details.sample)
+  if not answers.is_file() or (sample is None and needs_sample):
     raise ValueError(
       f'the grader cannot start: task {task.spec.name}: there is no '
       f'{answers if sample else f"sample submission in {task.public_dir}"}; '
@@ -101,7 +115,7 @@ def _competition(task: PreparedTask) -> dict[str, Any]:
   return {
     'grader': task.spec.metric,
     'answers': str(answers),
-    'sample': str(sample),
+    **({} if sample is None else {'sample': str(sample)}),
     # Of a program, what it wrote and took (`envs.programs`).
     'format': 'npz' if details.is_program else details.submission_format,
     'max_bytes': 2 * answers.stat().st_size + _MEASURED_BYTES
@@ -160,16 +174,21 @@ class Grader:
   ):
     self._entries = {name: _entry(task) for name, task in prepared.items()}
     shared = {
-      name: self._entries[name]
+      name: _folder(task) if is_divided(task.spec) else self._entries[name]
       for name, task in prepared.items()
-      if not _has_grader(task)
+      if is_divided(task.spec) or not _has_grader(task.spec)
     }
     process = GradeProcess(shared, (grade_process.WORKER,), memory_mb)
     self._shared = _Desk(process, timeout_s, HARD_MAX_BYTES)
     self._own = {
       name: _own_desk(name, entry, timeout_s, memory_mb)
       for name, entry in self._entries.items()
-      if name not in shared
+      if _has_grader(prepared[name].spec)
+    }
+    # Of MLAgentBench's folders the source's own number is that of their eval.py.
+    self._by_eval = set(shared) & set(self._own)
+    self._whole = {
+      name for name, task in prepared.items() if has_whole(task.spec)
     }
     self._closed = False
     if shared or not self._own:
@@ -186,6 +205,7 @@ class Grader:
   ) -> GradeResult:
     """Scores the bytes of a submission file on one split.
 
+    split: one of SPLITS, or WHOLE of a task that `has_whole`: no reward.
     own_work: a submission that says what the sample submission says is none,
       whatever else is wrong with it (`grade_worker.Sample`).
 
@@ -203,9 +223,10 @@ class Grader:
         f'task {task_name!r} is not graded here; choose one of '
         f'{", ".join(sorted(self._entries))}.'
       )
-    if split not in SPLITS:
+    whole = split == WHOLE and task_name in self._whole
+    if split not in SPLITS and not whole:
       raise ValueError(f'split={split!r}; choose one of {", ".join(SPLITS)}.')
-    desk = self._own.get(task_name, self._shared)
+    desk = self._desk(task_name, split)
     if len(submission) > desk.max_bytes:
       return GradeResult(
         None,
@@ -243,6 +264,12 @@ class Grader:
   def __exit__(self, *unused) -> None:
     self.close()
 
+  def _desk(self, task_name: str, split: str) -> _Desk:
+    """Returns the desk at which a task is graded on a split."""
+    if split == WHOLE and task_name in self._by_eval:
+      return self._shared
+    return self._own.get(task_name, self._shared)
+
   def _attempt(
     self, task_name: str, data: bytes, split: str, own_work: bool = False
   ) -> GradeResult:
@@ -252,7 +279,7 @@ class Grader:
     except (WorkerDied, OSError, ValueError) as error:
       result = GradeResult(None, Outcome.GRADER_ERROR, str(error))
     if result.outcome is Outcome.GRADER_ERROR:
-      self._own.get(task_name, self._shared).process.stop()
+      self._desk(task_name, split).process.stop()
     return result
 
   def _sample_is_graded(self, task_name: str, split: str) -> bool:
@@ -272,7 +299,7 @@ class Grader:
   def _ask(
     self, task_name: str, data: bytes, split: str, own_work: bool
   ) -> GradeResult:
-    desk = self._own.get(task_name, self._shared)
+    desk = self._desk(task_name, split)
     request = {
       'task': task_name,
       'split': split,

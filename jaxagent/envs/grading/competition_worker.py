@@ -3,11 +3,13 @@
 What it computes is what `python -m jaxagent.grade` computes: both read a submission,
 align it and score it by `graders.loaded.Loaded`. Run as a module, with the package
 alone on its path; the protocol is `grade_worker`'s, an entry of a task is
-{grader, answers, sample, format, max_bytes, id, targets}.
+{grader, answers, sample, format, max_bytes, id, targets}, without sample where it has
+none.
 """
 
 from __future__ import annotations
 
+import math
 import pathlib
 from typing import Any
 
@@ -20,10 +22,12 @@ from jaxagent.envs.grading.grade_worker import (
   COPY,
   OWN,
   TEXT,
+  VALUES,
   Refused,
   Sample,
   canonical,
 )
+from jaxagent.graders.loaded import Loaded
 from jaxagent.graders.tables import CHECKS, InvalidSubmission
 
 # Cells of a sample up to which a refused submission is compared with it; of a larger
@@ -43,17 +47,14 @@ class CompetitionTask:
   writes = False
 
   def __init__(self, name: str, entry: dict):
-    self.answers = graders.load(
-      entry['grader'],
-      entry['answers'],
-      scope=graders.Scope(
-        id_column=entry['id'], targets=tuple(entry['targets'])
-      ),
-    )
+    self._entry = entry
+    self.answers = self._answers('strict')
     self.suffix, self.max_bytes = f'.{entry["format"]}', entry['max_bytes']
     self.sample: Any = None
     self.said: Sample | None = None
     self.comparable = 0
+    if 'sample' not in entry:
+      return
     data = pathlib.Path(entry['sample']).read_bytes()
     try:
       self.sample = self._aligned(data)
@@ -64,8 +65,17 @@ class CompetitionTask:
       # As in version 1: a far larger file is no copy, and is not searched for one.
       self.comparable = 4096 + 4 * len(data) + 64 * self.sample.size
 
+  def _answers(self, mode: str) -> Loaded:
+    entry = self._entry
+    scope = graders.Scope(
+      id_column=entry['id'], targets=tuple(entry['targets'])
+    )
+    return graders.load(entry['grader'], entry['answers'], mode, scope)
+
   def score(self, data: bytes, split: str, own_work: bool) -> float:
     """Metric of one split. Raises Refused for the submission's faults."""
+    if split == grade_worker.WHOLE:
+      return self._whole(data)
     self.answers.rows(split)  # a fault of the task, not of the submission
     try:
       aligned = self._aligned(data)
@@ -80,6 +90,26 @@ class CompetitionTask:
       return self.answers.score(aligned, split)
     except InvalidSubmission as error:
       raise _refused(error) from None
+
+  def _whole(self, data: bytes) -> float:
+    """The source's own number: of all hidden rows, as the source computes it.
+
+    Raises Refused where a half would, or where the source gives no number.
+    """
+    aligned = self._aligned(data)
+    mode = graders.source_mode(self._entry['grader'])
+    try:
+      if mode == 'strict':
+        return self.answers.score(aligned)
+      source = self._answers(mode)
+      given = source.read(data, self.suffix, self.max_bytes)
+    except InvalidSubmission as error:
+      raise _refused(error) from None
+    grade = source.grade(given)
+    if grade.score is None or not math.isfinite(grade.score):
+      why = grade.reason or f'the source gives {grade.score}'
+      raise Refused(VALUES, ' '.join(why.split())[:_REASON_CHARS])
+    return grade.score
 
   def _aligned(self, data: bytes) -> Any:
     if len(data) > self.max_bytes:

@@ -35,6 +35,8 @@ PROBABILITY_METRICS = ('log_loss', 'roc_auc')
 SUM_TOLERANCE = 0.01
 MAX_WRITTEN = 64 * 1024 * 1024  # of a file, by a score that reads a folder
 CHANGED = 1 / 20  # cells of a copy that may say something else
+# In place of a split: all hidden rows, as the task's source scores them.
+WHOLE = 'whole'
 COPY = 'the submission is a copy of the sample submission.'
 
 

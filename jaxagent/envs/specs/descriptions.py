@@ -18,7 +18,7 @@ _FILES = {
   'published': 'description.md',
   'obfuscated': 'description_obfuscated.md',
 }
-_COMPETITIONS = 'mlebench/competitions'
+COMPETITIONS = 'mlebench/competitions'
 
 
 def described(spec: TaskSpec, kind: str, repo: str) -> TaskSpec:
@@ -35,10 +35,10 @@ def described(spec: TaskSpec, kind: str, repo: str) -> TaskSpec:
       f'task {spec.name} is none of mle-bench, which has no text of it; leave it out '
       'or take config.tasks.description=own.'
     )
-  folder = pathlib.Path(repo).expanduser() / _COMPETITIONS
+  folder = pathlib.Path(repo).expanduser() / COMPETITIONS
   if not folder.is_dir():
     raise ValueError(
-      f'config.tasks.mlebench_repo={repo!r} has no {_COMPETITIONS}; give a checkout '
+      f'config.tasks.mlebench_repo={repo!r} has no {COMPETITIONS}; give a checkout '
       'of https://github.com/openai/mle-bench.'
     )
   path = folder / spec.details.source.id / _FILES[kind]

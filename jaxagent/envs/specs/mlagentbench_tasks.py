@@ -6,7 +6,8 @@ They hold no `task.yaml`: `env/` is the workspace, data and all; `scripts/` has
 stands in `NAME.yaml` beside it, with the keys of `task.yaml`, none required.
 
 One test set is all there is, so the score that an agent sees is the one that it
-is judged by.
+is judged by; where `NAME.yaml` names the answers, their rows are divided (`divided`),
+and the task can be trained on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxagent.envs import workspace
-from jaxagent.envs.specs import task_yaml
+from jaxagent.envs.specs import divided, task_yaml
 from jaxagent.sandbox.checks import MAX_FILE_MB
 from jaxagent.types import Limits, TaskSpec
 
@@ -77,6 +78,7 @@ def load(name: str, root: pathlib.Path) -> TaskSpec:
   beside = root.parent / f'{name}.yaml'
   record = _record(name, beside)
   where = str(beside)
+  details = divided.details_of(where, root, record)
   choice, number = task_yaml.choice, task_yaml.number
   return TaskSpec(
     name=name,
@@ -91,7 +93,12 @@ def load(name: str, root: pathlib.Path) -> TaskSpec:
     m_init=number(where, 'm_init', record['m_init']),
     m_best=number(where, 'm_best', record['m_best']),
     m_best_source=str(record['m_best_source'] or ''),
-    m_best_private=number(where, 'm_best', record['m_best']),
+    m_best_private=number(
+      where,
+      'm_best_private',
+      record['m_best_private' if details else 'm_best'],
+    ),
+    details=details,
     split=choice(where, 'split', record['split'], task_yaml.SPLITS),
     limits=task_yaml.limits(where, record['limits'], _LIMITS),
     research_problem=_text(root / 'scripts/research_problem.txt').strip(),
@@ -104,7 +111,9 @@ def load(name: str, root: pathlib.Path) -> TaskSpec:
 
 def _record(name: str, beside: pathlib.Path) -> dict[str, Any]:
   """Returns the task's record: the file beside the folder over known values."""
-  given = task_yaml.read_yaml(beside, ()) if beside.is_file() else {}
+  given = {}
+  if beside.is_file():
+    given = task_yaml.read_yaml(beside, (), divided.KEYS)
   metric, higher = PUBLISHED.get(name, ('score', None))
   record = {
     'modality': '',
@@ -114,6 +123,7 @@ def _record(name: str, beside: pathlib.Path) -> dict[str, Any]:
     'split': 'heldout',
     'm_init': BASELINES.get(name),
     'm_best': None,
+    'm_best_private': None,
     'm_best_source': '',
     'limits': {},
     'submission': '',
@@ -130,7 +140,7 @@ def _record(name: str, beside: pathlib.Path) -> dict[str, Any]:
     )
   if not isinstance(record['metric'], str) or not record['metric'].strip():
     raise ValueError(f'{beside}: metric={record["metric"]!r} must be a name.')
-  if record['metric'] in task_yaml.METRICS:
+  if record['metric'] in task_yaml.METRICS and not record.get('answers'):
     task_yaml.check_direction(str(beside), record)
   task_yaml.check_scale(str(beside), record)
   return record

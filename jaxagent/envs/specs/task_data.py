@@ -1,6 +1,6 @@
 """Data of tasks of version 2: variants, where they come from, what is wrong with it.
 
-A variant is made by code (`standin`), from what mle-bench prepared (`mlebench`) or
+A variant is made by code (`standin`), of files of a package (`packages`), from what mle-bench prepared (`mlebench`) or
 from the original files (`raw`). What is missing or broken is known before
 `scripts/prepare.py` runs, and ends in one sentence that says what to do; a wrong
 checksum is a note.
@@ -44,7 +44,8 @@ class DataSource:
   """Variant of a task's data, and the folder that it is made from.
 
   folder: mle-bench's data folder, or one with the original files of each task; a
-    task's own folder is looked for in it by name. None for `standin`.
+    task's own folder is looked for in it by name. Of `packages` what `pip install
+    --target` wrote. None for `standin`.
   as_published: what gives answers away stays in the data (`TaskDetails.leaks`), and
     rewards are marked as untrusted. Stand-ins have no such thing.
   """
@@ -60,7 +61,7 @@ class DataSource:
         f'the data variant {self.variant!r} '
         + ('has no folder.' if self.folder else 'needs a folder: give DIR.')
       )
-    if self.as_published and self.folder is None:
+    if self.as_published and self.variant in ('standin', 'packages'):
       raise ValueError(
         'as_published keeps what published data gives away; a stand-in gives nothing '
         'away. Give the published data, or leave it out.'
@@ -72,6 +73,13 @@ class DataSource:
 
 
 STANDIN = DataSource()
+
+
+def source_for(spec: TaskSpec, source: DataSource) -> DataSource:
+  """Returns a task's own source: the plain stand-in where it takes no package's files."""
+  if source.variant == 'packages' and not details_of(spec).packages:
+    return STANDIN
+  return source
 
 
 def details_of(spec: TaskSpec) -> TaskDetails:
@@ -91,8 +99,15 @@ def located(spec: TaskSpec, source: DataSource) -> pathlib.Path | None:
   """
   if source.folder is None:
     return None
-  origin = details_of(spec).source
   root = source.folder.expanduser().resolve()
+  if source.variant == 'packages':
+    if not root.is_dir():
+      raise ValueError(
+        f'task {spec.name}: {root} is no folder; give that of `pip install --no-deps '
+        '--target DIR`, or take the stand-in (--standin).'
+      )
+    return root
+  origin = details_of(spec).source
   places = [root / name for name in (origin.id, spec.name)]
   found = next((p for p in places if p.is_dir()), None)
   if found is None and _is_own(root, source.variant):
@@ -229,7 +244,7 @@ def check_space(
 ) -> None:
   """Raises ValueError where a disk has no room for the data of a variant."""
   details = details_of(spec)
-  is_standin = source.variant == 'standin'
+  is_standin = source.variant in ('standin', 'packages')
   need = details.standin_mb if is_standin else details.full_mb
   free = shutil.disk_usage(data_dir).free / 1e6
   if need > free:

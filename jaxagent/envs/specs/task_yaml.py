@@ -144,12 +144,18 @@ def check_keys(
 
 
 def read_yaml(
-  path: pathlib.Path, required: tuple[str, ...] = REQUIRED_KEYS
+  path: pathlib.Path,
+  required: tuple[str, ...] = REQUIRED_KEYS,
+  more: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-  """The mapping with every key checked. Raises ValueError naming the file."""
+  """The mapping with every key checked. Raises ValueError naming the file.
+
+  more: keys that may be there, too.
+  """
   record = mapping(path)
   version_of(str(path), record)
-  check_keys(str(path), record, required, REQUIRED_KEYS + OPTIONAL_KEYS)
+  known = (*REQUIRED_KEYS, *OPTIONAL_KEYS, *more)
+  check_keys(str(path), record, required, known)
   return record
 
 

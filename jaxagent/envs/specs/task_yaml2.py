@@ -53,7 +53,7 @@ ARRAYS = ('npy', 'npz')
 PROGRAM = 'py'  # of kind `speed`
 REFERENCE = 'solution/reference.py'  # a stronger solution, outside of env/
 # Of the data of a task. The scales of `full` are measured when it is prepared.
-VARIANTS = ('standin', 'mlebench', 'raw')
+VARIANTS = ('standin', 'packages', 'mlebench', 'raw')
 SCALE_KEYS = (
   'm_init',
   'm_best',
@@ -354,7 +354,10 @@ def _details(
   gpus: int,
 ) -> TaskDetails:
   data = _part(
-    where, record, 'data', ('licence', 'full_mb', 'standin_mb', 'leaks')
+    where,
+    record,
+    'data',
+    ('licence', 'full_mb', 'standin_mb', 'leaks', 'packages'),
   )
   need = _part(
     where, record, 'environment', ('packages', 'image', 'interpreter')
@@ -379,6 +382,7 @@ def _details(
     full_mb=_size(where, 'data.full_mb', data.get('full_mb')),
     standin_mb=_size(where, 'data.standin_mb', data.get('standin_mb')),
     leaks=_text(where, 'data.leaks', data.get('leaks')),
+    packages=_names(where, 'data.packages', data.get('packages')),
     variants=_variants(where, record),
     board=_board(where, record),
   )

@@ -24,7 +24,7 @@ from jaxagent.recipes.evaluation import (
 )
 from jaxagent.recipes.ml_agent import steps
 from jaxagent.recipes.ml_agent.trajectory import Action, Trajectory
-from jaxagent.recipes.starts import Start, private_score
+from jaxagent.recipes.starts import Start, both_scores
 from jaxagent.records import Evaluated
 from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
@@ -204,12 +204,14 @@ def _record(
   """
   done = steps_of(progress)
   taken = tuple(map(taken_step, done))
-  better = [step.private for step in taken if step.private is not None]
+  better = [step for step in taken if step.private is not None]
+  left = better[-1] if better else start  # what it left behind
   return Evaluated(
     task=episode.task,
     index=episode.index,
     split=split_of(context, episode.task),
-    score=None if error else (better or [start.private])[-1],
+    score=None if error else left.private,
+    whole=None if error else left.whole,
     steps=taken,
     missing=bool(error),
     reason=in_one_line(error),
@@ -240,9 +242,7 @@ def _execute(
     **steps.completion_record(context, prompt_text(state), action.completion),
   }
   if result.score is not None and _is_best(context, task, action, result.score):
-    private = private_score(context, task, result)
-    if private is not None:
-      found['private'] = private
+    found |= both_scores(context, task, result)
   return dataclasses.replace(executed, kept=found)
 
 

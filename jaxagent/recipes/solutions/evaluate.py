@@ -22,7 +22,7 @@ from jaxagent.interactions import RolloutState, Transition
 from jaxagent.recipes import evaluation
 from jaxagent.recipes.evaluation import Evaluation
 from jaxagent.recipes.solutions.workflow import SolutionWorkflow
-from jaxagent.recipes.starts import private_score
+from jaxagent.recipes.starts import both_scores
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
@@ -76,6 +76,7 @@ class Ended:
       part=self.attempt.part,
       split=evaluation.split_of(context, self.attempt.task.name),
       score=None if self.error else self.private,
+      whole=self.step.whole if self.step and not self.error else None,
       steps=(self.step,) if self.step else (),
       missing=bool(self.error),
       reason=in_one_line(self.error),
@@ -146,8 +147,8 @@ class SolutionEvaluation(Evaluation):
     )
     if executed.outcome.is_infrastructure or run is None or run.score is None:
       return executed
-    private = private_score(self.context, task.name, run)
-    return dataclasses.replace(executed, kept={'private': private})
+    scores = both_scores(self.context, task.name, run)
+    return dataclasses.replace(executed, kept=scores)
 
   def ended(
     self, prompt: types.Prompt, progress: RolloutState | None, error: str

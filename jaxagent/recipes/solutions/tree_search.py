@@ -34,7 +34,8 @@ class Node:
   """A solution that was run.
 
   parent: number of the node that it debugs or improves upon; None of a draft.
-  score: on the validation rows; None where it failed. private: likewise.
+  score: on the validation rows; None where it failed. private, whole: likewise, on
+    the private rows and on the whole hidden test.
   """
 
   kind: str  # draft | debug | improve
@@ -42,6 +43,7 @@ class Node:
   score: float | None
   private: float | None
   record: SolutionRecord
+  whole: float | None = None
 
 
 class Search:
@@ -153,6 +155,7 @@ class _Searches(SolutionEvaluation):
         record.score_after,
         one.private,
         record,
+        one.step.whole,
       )
       self.searches[task, index].nodes.append(node)
     elif not one.error:
@@ -231,6 +234,7 @@ def _record(
     index=index,
     split=split_of(context, task),
     score=None if best is None else search.nodes[best].private,
+    whole=None if best is None else search.nodes[best].whole,
     private_by_step=tuple(by_step),
     steps=tuple(
       SearchStep.of(

@@ -3,10 +3,13 @@
 A row of the answers is a pixel, `image_row_column`, counted from 1; the sample is
 named `sampleSubmission.csv`. The stand-in's pages have lines of signs of an
 alphabet of its own; folds, coffee rings and speckle lie over them, and most of the
-stains are darker than the paler signs.
+stains are darker than the paler signs. With `--packages DIR` the pages are tiles of two
+scans of printed text that come with scikit-image.
 """
 
 from __future__ import annotations
+
+import io
 
 import numpy as np
 import pandas as pd
@@ -20,6 +23,15 @@ SOURCE = kit.Source(
   url='https://www.kaggle.com/c/denoising-dirty-documents/data',
   rules='of the competition, to be accepted on its page (Kaggle)',
   files=('train.zip', 'train_cleaned.zip'),
+)
+SCANS = ('skimage/data/page.png', 'skimage/data/text.png')
+PACKAGED = kit.Packaged(
+  'scikit-image',
+  '0.26.0',
+  {
+    SCANS[0]: '341a6f0a61557662b02734a9b6e56ec33a915b2c41886b97509dedf2a43b47a3',
+    SCANS[1]: 'bd84aa3a6e3c9887850d45d606c96b2e59433fbef50338570b63c319e668e6d1',
+  },
 )
 HEIGHT, WIDTH = 86, 180  # a third of the originals'
 
@@ -37,30 +49,52 @@ def page(rng, alphabet):
   return (gaussian_filter(ink, 0.5) * 1.3).clip(0, 1) * rng.uniform(0.75, 1.0)
 
 
+def scanned(scan, tiles):
+  """Ink of the tiles of a scan, each in [0, 1], none over another.
+
+  Ink is what is darker than its surroundings: the light is uneven.
+  """
+  grey = np.asarray(Image.open(io.BytesIO(scan)).convert('L')) / 255.0
+  dark = (gaussian_filter(grey, 12) - grey) / 0.35
+  ink = ((dark - 0.2) * 1.4).clip(0, 1)
+  down, across = tiles
+  height, width = ink.shape[0] // down, ink.shape[1] // across
+  return [
+    ink[r * height : (r + 1) * height, c * width : (c + 1) * width]
+    for r in range(down)
+    for c in range(across)
+  ]
+
+
 def stained(rng, clean):
-  """Grey values of the page with its stains, uint8 [86, 180]."""
-  shade = pictures.ground(rng, WIDTH, 0.1, 12)[:HEIGHT]
-  speckle = pictures.ground(rng, WIDTH, 0.05, 0.7)[:HEIGHT]
+  """Grey values of the page with its stains, uint8 of the page's shape."""
+  height, width = clean.shape
+  shade = pictures.ground(rng, width, 0.1, 12)[:height]
+  speckle = pictures.ground(rng, width, 0.05, 0.7)[:height]
   paper = 0.72 + shade + speckle
-  rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+  rows, columns = np.mgrid[:height, :width]
   for _ in range(rng.randint(1, 4)):
     away = np.hypot(
-      rows - rng.uniform(0, HEIGHT), columns - rng.uniform(0, WIDTH)
+      rows - rng.uniform(0, height), columns - rng.uniform(0, width)
     )
     ring = np.abs(away - rng.uniform(15, 50)) < rng.uniform(2, 5)
     paper = paper - rng.uniform(0.1, 0.3) * gaussian_filter(ring * 1.0, 1.0)
-  fold = np.abs(rows - rng.uniform(0, HEIGHT) - 0.3 * columns) < 1.5
+  fold = np.abs(rows - rng.uniform(0, height) - 0.3 * columns) < 1.5
   paper = paper - 0.25 * gaussian_filter(fold * 1.0, 0.7)
   return pictures.clipped(255 * paper.clip(0.1, 1) * (0.3 + 0.7 * clean))
 
 
-def standin():
+def standin(files=None):
   rng = np.random.RandomState(124)
   alphabet = (rng.rand(26, 7, 5) < 0.45).astype(float)
+  scans = []
+  if files:  # 32 tiles, in an order that mixes both scans
+    tiles = [t for scan in SCANS for t in scanned(files[scan], (4, 4))]
+    scans = [tiles[k] for k in rng.permutation(len(tiles))]
   names = [str(k) for k in 1 + rng.permutation(216)[:32]]
   train, test = {}, {}
   for k, name in enumerate(names):
-    clean = 1 - page(rng, alphabet)
+    clean = 1 - (scans[k] if scans else page(rng, alphabet))
     dirty = pictures.encoded(stained(rng, clean), 'png')
     pair = dirty, pictures.encoded(pictures.clipped(255 * clean), 'png')
     (train if k < 20 else test)[name] = pair
@@ -119,4 +153,6 @@ def raw(folder):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw)
+  kit.prepare_from(
+    __doc__, SOURCE, standin, mlebench, raw, packaged=PACKAGED
+  )

@@ -1,7 +1,9 @@
 """Prepares `leaf-classification`: 99 species from shape, texture and margin.
 
 The stand-in's leaves are drawn: a species is an outline, a margin of teeth and a
-texture, of which each leaf is a version; the three descriptors are measured.
+texture, of which each leaf is a version; the three descriptors are measured. With
+`--packages DIR` the outline of a species is that of a real leaf, of the data set OSULeaf
+that comes with aeon.
 """
 
 from __future__ import annotations
@@ -46,6 +48,12 @@ SOURCE = kit.Source(
   rules='of the competition, to be accepted on its page (Kaggle)',
   files=('train.csv.zip', 'images.zip'),
 )
+OUTLINES = 'aeon/datasets/data/OSULeaf/OSULeaf_TRAIN.ts'
+PACKAGED = kit.Packaged(
+  'aeon',
+  '1.6.0',
+  {OUTLINES: '86b9d6e860414ffd26cebc62fff84ffb37fa588ef3e5bf79e4094a437c36ddfc'},
+)
 ANGLES = np.arange(256) / 256 * 2 * np.pi
 KEPT, HELD_OUT = 10, 6  # leaves of a species
 
@@ -55,6 +63,19 @@ def waves(rng, orders, decay):
   orders = np.array(orders)
   size = rng.normal(0, 1, len(orders)) / orders**decay
   return orders, size, rng.uniform(0, 2 * np.pi, len(orders))
+
+
+def outlines(series):
+  """Amplitudes and phases of real leaves, as `waves`, one a line of values."""
+  lines = series.decode().splitlines()
+  orders = np.arange(1, 7)
+  found = []
+  for line in lines[lines.index('@data') + 1 :]:
+    reach = np.array(line.rpartition(':')[0].split(','), dtype=float)
+    turns = np.exp(2j * np.pi * np.outer(orders, np.arange(len(reach))) / len(reach))
+    parts = (2 / len(reach) * (turns.conj() * reach).sum(axis=1)).round(6)
+    found.append((orders, np.abs(parts), np.angle(parts)))
+  return found
 
 
 def curve(parts, turn=0.0):
@@ -87,12 +108,14 @@ def leaf(rng, species):
   )  # fmt: skip
 
 
-def standin():
+def standin(files=None):
   rng = np.random.RandomState(106)
+  real = outlines(files[OUTLINES])[::2] if files else []
   rows, files = [], []
-  for name in CLASSES:
+  for number, name in enumerate(CLASSES):
+    drawn = waves(rng, range(1, 7), 0.7)
     species = (
-      waves(rng, range(1, 7), 0.7),
+      real[number] if real else drawn,
       waves(rng, (9, 14, 21, 33), 0.2),
       (rng.uniform(1, 8), rng.uniform(0.2, 0.8)),
     )
@@ -152,4 +175,6 @@ def raw(folder):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw)
+  kit.prepare_from(
+    __doc__, SOURCE, standin, mlebench, raw, packaged=PACKAGED
+  )

@@ -1,7 +1,8 @@
 """Prepares `tweet-sentiment-extraction`: the part that carries the sentiment.
 
 The stand-in's traps are the original's: one row without a text, quotes and commas,
-and for neutral messages the whole text.
+and for neutral messages the whole text. With `--packages DIR` its words of praise and blame
+are those of the lexicon that comes with vaderSentiment.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ SOURCE = kit.Source(
   url='https://www.kaggle.com/competitions/tweet-sentiment-extraction/data',
   rules='of the competition, to be accepted on its page (Kaggle)',
   files=('tweet-sentiment-extraction.zip (or train.csv)',),
+)
+LEXICON = 'vaderSentiment/vader_lexicon.txt'
+PACKAGED = kit.Packaged(
+  'vaderSentiment',
+  '3.3.2',
+  {LEXICON: '1ec9c6e9ee19aade328f8beb393a6afa71a5bb3acf7d3cc22d4ef568df374bf5'},
 )
 KINDS = ('neutral', 'positive', 'negative')
 # Of the words of a part, by sentiment.
@@ -46,13 +53,26 @@ def around(rng, most):
   return ''.join(out)
 
 
-def message(rng, kind):
+def rated(lexicon):
+  """Words of LEXICON with those of praise and blame by their mean rating, -4 to 4.
+
+  The strongest are left out: slurs are among them.
+  """
+  words = {'praise': [], 'blame': []}
+  for line in lexicon.decode().splitlines():
+    word, mean = line.split('\t')[:2]
+    if word.isascii() and word.isalpha() and 1.8 <= abs(float(mean)) <= 2.5:
+      words['praise' if float(mean) > 0 else 'blame'].append(word)
+  return {**language.LEXICON, **words}
+
+
+def message(rng, kind, words=language.LEXICON):
   """(text, selected text)."""
   before = around(rng, 4)
   if kind == 'neutral':
     text = (before + language.fill(rng, language.pick(rng, AROUND))).strip()
     return text, text
-  part = language.fill(rng, language.pick(rng, PARTS[kind]))
+  part = language.fill(rng, language.pick(rng, PARTS[kind]), words)
   part += language.pick(rng, ('', '', '!', '!!', '...', '.'))
   if rng.rand() < 0.15:
     part = part.upper()
@@ -60,8 +80,7 @@ def message(rng, kind):
   if rng.rand() < 0.06:
     part = f'"{part}"'
   if rng.rand() < 0.12:  # a weak word of the other side, which is not the part
-    other = 'negative' if kind == 'positive' else 'positive'
-    after += ' not ' + language.pick(rng, LEFT[other])
+    after += ' not ' + language.pick(rng, words[OTHER[kind]])
   text = (before + part + after).strip()
   # Labellers cut too much or too little now and then.
   if rng.rand() < 0.08:
@@ -69,14 +88,15 @@ def message(rng, kind):
   return text, part
 
 
-LEFT = {'positive': language.PRAISE, 'negative': language.BLAME}
+OTHER = {'positive': 'blame', 'negative': 'praise'}
 
 
-def standin():
+def standin(files=None):
   rng = np.random.RandomState(111)
+  words = rated(files[LEXICON]) if files else language.LEXICON
   count = 5000
   kinds = [KINDS[k] for k in rng.choice(3, count, p=(0.405, 0.312, 0.283))]
-  texts = [message(rng, kind) for kind in kinds]
+  texts = [message(rng, kind, words) for kind in kinds]
   table = pd.DataFrame(
     {
       'textID': kit.opaque_ids(rng, count, 10),
@@ -111,4 +131,6 @@ def raw(folder):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw)
+  kit.prepare_from(
+    __doc__, SOURCE, standin, mlebench, raw, packaged=PACKAGED
+  )

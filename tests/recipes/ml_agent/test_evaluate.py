@@ -185,7 +185,7 @@ def test_a_starter_that_cannot_be_graded_is_refused(idle_host):
   )
   idle_host.grader = _Grader(1)
   with pytest.raises(UserError, match='wine.*starter.*the worker died'):
-    starts._starter_private(idle_host, _starts()['wine'].state)
+    starts._starter_scores(idle_host, _starts()['wine'].state)
 
 
 def test_a_starter_that_fails_is_named(idle_host):

@@ -1,0 +1,182 @@
+"""A folder of MLAgentBench whose file NAME.yaml names its answers: it can be trained on."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from jaxagent.config import task_checks
+from jaxagent.envs import grading
+from jaxagent.envs import tasks as lib
+from jaxagent.envs.grading import Grader
+from jaxagent.types import Outcome
+from tests.config.test_rules import _config
+from tests.tasks.test_mlagentbench_folder import NAME, _lay_out, _submission
+
+YAML = """
+answers: scripts/answer.csv
+metric: house-price
+higher_is_better: false
+split: heldin
+modality: tabular
+kind: regression
+m_init: 17.0
+m_best: 1.0
+m_best_private: 1.0
+"""
+IDS = range(30, 40)
+
+
+def _prepared(folder, text=YAML, **changes):
+  root = _lay_out(folder, **changes)
+  root.with_name(f'{NAME}.yaml').write_text(text)
+  spec = lib.load_task(NAME, folder)
+  return lib.prepare_task(spec, folder / 'made')
+
+
+@pytest.fixture(scope='module')
+def task(tmp_path_factory):
+  return _prepared(tmp_path_factory.mktemp('divided'))
+
+
+def _halves(task):
+  table = pd.read_csv(task.private_dir / 'answers.csv')
+  assert list(table.columns) == ['Id', 'SalePrice', 'split']
+  return {h: set(own['Id']) for h, own in table.groupby('split')}
+
+
+def test_a_submission_is_scored_on_each_half_by_our_grader(task):
+  halves = _halves(task)
+  assert halves['valid'] | halves['private'] == set(IDS)
+  assert not halves['valid'] & halves['private']
+  data = _submission(
+    (i, 2.0 * i + (4 if i in halves['valid'] else 0)) for i in IDS
+  )
+  whole = 4 * len(halves['valid']) / len(IDS)
+  with Grader({NAME: task}) as grader:
+    scores = [grader.grade(NAME, data, half).score for half in grading.SPLITS]
+    found = grader.grade(NAME, data, grading.WHOLE)
+    assert (scores, found.score) == ([4.0, 0.0], pytest.approx(whole))
+    lacking = _submission((i, 1.0) for i in IDS[1:])
+    refused = grader.grade(NAME, lacking, 'valid')
+    assert refused.outcome is Outcome.INVALID_SUBMISSION
+
+
+def test_the_whole_is_scored_by_the_folders_own_script(tmp_path):
+  """Its get_score is the source's: here it says 7 whatever is submitted."""
+  task = _prepared(
+    tmp_path, **{'scripts/eval.py': 'def get_score(folder): return 7.0\n'}
+  )
+  data = _submission((i, 2.0 * i) for i in IDS)
+  with Grader({NAME: task}) as grader:
+    assert grader.grade(NAME, data, grading.WHOLE).score == 7.0
+    assert grader.grade(NAME, data, 'private').score == 0.0
+
+
+def test_the_halves_stay_and_depend_on_the_answers(tmp_path, task):
+  assert _halves(_prepared(tmp_path / 'a')) == _halves(task)
+  prepare = '\n'.join(
+    [
+      'import pandas as pd',
+      'rows = pd.DataFrame({"Id": range(30, 40), "SalePrice": range(10)})',
+      'rows.to_csv("answer.csv", index=False)',
+      'rows[["Id"]].to_csv("../env/test.csv", index=False)',
+      'rows.to_csv("../env/train.csv", index=False)',
+    ]
+  )
+  other = _prepared(tmp_path / 'b', **{'scripts/prepare.py': prepare})
+  assert _halves(other) != _halves(task)
+
+
+def test_answers_are_nowhere_that_a_script_sees(task):
+  shown = [*task.starter_files, *task.mounts]
+  assert not any('answer' in name for name in shown)
+
+
+def test_it_is_trained_on_and_without_answers_the_file_and_its_keys_are_named(
+  tmp_path,
+):
+  root = _lay_out(tmp_path)
+  beside = root.with_name(f'{NAME}.yaml')
+  options = {
+    'tasks_dir': str(tmp_path),
+    'tasks.heldin': (NAME,),
+    'tasks.heldout': (),
+    'eval.policies': (),
+  }
+  beside.write_text(YAML)
+  said = _complaint(options)
+  assert NAME not in said
+  beside.write_text('m_init: 17\nsplit: heldin\n')
+  said = _complaint(options)
+  assert str(beside) in said and 'answers' in said and 'm_best_private' in said
+  beside.write_text(YAML.replace('m_best_private: 1.0\n', ''))
+  assert f'{beside} lacks m_init, m_best or m_best_private' in _complaint(
+    options
+  )
+
+
+def _complaint(options):
+  """What is said of the config's tasks; '' where they are taken."""
+  return task_checks.chosen_tasks(_config(options))
+
+
+@pytest.mark.parametrize(
+  ('changes', 'why'),
+  [
+    (('scripts/answer.csv', 'env/answer.csv'), 'every script can read it'),
+    (('scripts/answer.csv', '../answer.csv'), 'leads out of'),
+    (('scripts/answer.csv', 'scripts/answer.pt'), 'ending of answers'),
+    (('metric: house-price', 'metric: mae'), 'needs the names of its columns'),
+    (('metric: house-price', 'metric: price'), 'must be a grader'),
+    (('metric: house-price', 'metric: speed'), 'must be a grader'),
+    (('_better: false', '_better: true'), 'worse than m_init'),
+    (('answers: scripts/answer.csv', 'id: Id'), 'id belongs to answers'),
+    (('answers:', 'targets: Id\nanswers:'), 'must be a list of columns'),
+  ],
+)
+def test_what_is_wrong_with_the_file_is_named(tmp_path, changes, why):
+  root = _lay_out(tmp_path)
+  root.with_name(f'{NAME}.yaml').write_text(YAML.replace(*changes))
+  with pytest.raises(ValueError, match=why) as error:
+    lib.load_task(NAME, tmp_path)
+  assert f'{NAME}.yaml' in str(error.value)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'why'),
+  [
+    (('answer.csv', 'answers.csv'), 'not there after its preparation'),
+    (
+      ('metric: house-price', 'metric: mae\nid: ID\ntargets: [SalePrice]'),
+      "no column 'ID'",
+    ),
+    (
+      ('metric: house-price', 'metric: mae\nid: Id\ntargets: [Price]'),
+      'has no column of Price',
+    ),
+  ],
+)
+def test_answers_that_cannot_be_divided_are_refused(tmp_path, changes, why):
+  with pytest.raises(ValueError, match=why):
+    _prepared(tmp_path, YAML.replace(*changes))
+
+
+def test_a_metric_of_any_columns_divides_too(tmp_path):
+  text = YAML.replace(
+    'metric: house-price', 'metric: rmse\nid: Id\ntargets: [SalePrice]'
+  )
+  task = _prepared(tmp_path, text)
+  with Grader({NAME: task}) as grader:
+    data = _submission((i, 2.0 * i + 3.0) for i in IDS)
+    assert grader.grade(NAME, data, 'private').score == 3.0
+
+
+def test_a_recipe_of_whole_programs_is_refused(tmp_path):
+  root = _lay_out(tmp_path)
+  root.with_name(f'{NAME}.yaml').write_text(YAML)
+  spec = lib.load_task(NAME, tmp_path)
+  config = _config({})
+  config.recipe = 'solutions'
+  said = task_checks._not_trained_on(config, [spec])
+  assert NAME in said and 'whole programs' in said
