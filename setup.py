@@ -87,6 +87,7 @@ setup(
     'trackio': ['trackio>=0.20,<1'],
     'mlflow': ['mlflow>=3,<4'],
     'live': ['starlette>=0.41,<2', 'uvicorn>=0.32,<0.55'],
+    'docs': ['mkdocs-material>=9.5,<10', 'mkdocs>=1.6,<2'],  # the docs site
     'dev': [
       'pytest>=8,<10',
       'pytest-timeout>=2.3,<3',
