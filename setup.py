@@ -88,6 +88,12 @@ setup(
     'mlflow': ['mlflow>=3,<4'],
     'live': ['starlette>=0.41,<2', 'uvicorn>=0.32,<0.55'],
     'docs': ['mkdocs-material>=9.5,<10', 'mkdocs>=1.6,<2'],  # the docs site
+    'tutorial': [  # docs/tutorial.ipynb
+      'matplotlib>=3.9,<4',
+      'nbclient>=0.10,<0.12',
+      'nbformat>=5.10,<6',
+      'ipykernel>=6.29,<8',
+    ],
     'dev': [
       'pytest>=8,<10',
       'pytest-timeout>=2.3,<3',

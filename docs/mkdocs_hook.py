@@ -7,6 +7,7 @@ of them and of their sections, and what a page links to outside of docs/ is copi
 
 from __future__ import annotations
 
+import json
 import pathlib
 import posixpath
 import re
@@ -30,6 +31,7 @@ MADE = {
   ],
   'comparison.md': [('README.md', 'When to take something else')],
 }
+NOTEBOOK = 'tutorial'
 WHOLE = {parts[0][0]: page for page, parts in MADE.items() if not parts[0][1]}
 _LINES = re.DOTALL | re.MULTILINE
 _FENCED = re.compile(r'(^```.*?^```$|`[^`\n]+`)', _LINES)
@@ -45,6 +47,8 @@ def on_files(files: Files, config: Any) -> Files:
     text = ''.join(_section(*part, number) for number, part in enumerate(parts))
     text = _relinked(text, parts[0][0], page, linked)
     files.append(File.generated(config, page, content=text))
+  text = _notebook(ROOT / 'docs' / f'{NOTEBOOK}.ipynb')
+  files.append(File.generated(config, f'{NOTEBOOK}.md', content=text))
   for file in files.documentation_pages():
     if file.src_uri not in MADE:
       _relinked(file.content_string, f'docs/{file.src_uri}', '', linked)
@@ -100,6 +104,17 @@ def _first_sentence(markdown: str) -> str:
       text = re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', text)
       return re.split(r'(?<=[.:])\s', text)[0].rstrip(':.') + '.'
   return ''
+
+
+def _notebook(path: pathlib.Path) -> str:
+  """Returns a notebook's cells as a page, with a link to the notebook."""
+  parts = []
+  for cell in json.loads(path.read_text(encoding='utf-8'))['cells']:
+    text = ''.join(cell['source'])
+    is_code = cell['cell_type'] == 'code'
+    parts.append(f'```python\n{text}\n```' if is_code else text)
+  parts.insert(1, f'These are the cells of [{path.name}]({path.name}).')
+  return '\n\n'.join(parts) + '\n'
 
 
 def _section(name: str, heading: str, number: int) -> str:

@@ -47,7 +47,7 @@ def _open_a_rollout(page: Any) -> None:
   """Waits for curves and opens the newest rollout."""
   page.wait_for_selector('#plots .uplot')
   page.locator('#rollouts tbody button').first.click()
-  page.wait_for_selector('#detail-body pre')
+  page.wait_for_selector('#detail-body summary')
   page.evaluate('window.scrollTo(0, 0)')
 
 
