@@ -1,10 +1,30 @@
 """Packaging of jaxagent. Heavy parts are extras; see README.md."""
 
 import pathlib
+import shutil
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 ROOT = pathlib.Path(__file__).parent
+# Folders of the checkout that a wheel has within the package
+# (`jaxagent/files/bundled.py`).
+BUNDLED = ('configs', 'tasks')
+
+
+class BuildWithBundled(build_py):
+  """Copies the configs and tasks beside the modules; an editable install needs none."""
+
+  def run(self):
+    super().run()
+    if self.editable_mode:
+      return
+    for name in BUNDLED:
+      target = pathlib.Path(self.build_lib, 'jaxagent', '_bundled', name)
+      shutil.rmtree(target, ignore_errors=True)  # of an earlier build
+      ignored = shutil.ignore_patterns('.*', '__pycache__', '*.pyc')
+      shutil.copytree(ROOT / name, target, ignore=ignored)
+
 
 setup(
   name='jaxagent',
@@ -17,6 +37,7 @@ setup(
   long_description_content_type='text/markdown',
   license='Apache-2.0',
   python_requires='>=3.11',
+  cmdclass={'build_py': BuildWithBundled},
   packages=find_packages(include=['jaxagent', 'jaxagent.*']),
   package_data={
     'jaxagent': [
@@ -66,11 +87,19 @@ setup(
     'trackio': ['trackio>=0.20,<1'],
     'mlflow': ['mlflow>=3,<4'],
     'live': ['starlette>=0.41,<2', 'uvicorn>=0.32,<0.55'],
+    'docs': ['mkdocs-material>=9.5,<10', 'mkdocs>=1.6,<2'],  # the docs site
+    'tutorial': [  # docs/tutorial.ipynb
+      'matplotlib>=3.9,<4',
+      'nbclient>=0.10,<0.12',
+      'nbformat>=5.10,<6',
+      'ipykernel>=6.29,<8',
+    ],
     'dev': [
       'pytest>=8,<10',
       'pytest-timeout>=2.3,<3',
       'pytest-xdist>=3.7,<4',
       'hypothesis>=6.100,<7',
+      'setuptools>=77,<85',  # makes a wheel, without a network
       'safetensors>=0.5,<0.9',  # its reader, to compare files with
       'ruff>=0.17,<0.18',  # its formatter changes between minor versions
       'matplotlib>=3.9,<4',

@@ -19,7 +19,6 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
 import statistics
 import subprocess
 import sys
@@ -28,7 +27,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks import machine
+from benchmarks import browser, machine
 from jaxagent.rollout import finished_log, rollout_log
 
 RATE = 4.0  # rollouts a second
@@ -147,17 +146,14 @@ def most_mb(pid: int) -> float:
 
 def measure(work: pathlib.Path, n: int, seconds: float) -> dict[str, Any]:
   """Returns what is measured of a run of n rollouts."""
-  from playwright.sync_api import expect, sync_playwright
+  from playwright.sync_api import expect
 
   found: dict[str, Any] = {'rollouts': n}
-  with served(work) as (pid, url), sync_playwright() as playwright:
-    browser = playwright.chromium.launch(
-      executable_path=shutil.which('chromium'), args=['--no-sandbox']
-    )
-    browser.new_page().goto('about:blank')  # the browser itself has started
+  with served(work) as (pid, url), browser.launched() as opened:
+    opened.new_page().goto('about:blank')  # the browser itself has started
     paints = []
     for _ in range(PAGES):
-      page = browser.new_page()
+      page = opened.new_page()
       began = time.monotonic()
       page.goto(url)
       page.wait_for_selector(_ROW.format(f'0/{n - 1}/0'))
@@ -170,12 +166,11 @@ def measure(work: pathlib.Path, n: int, seconds: float) -> dict[str, Any]:
       page.close()
     found['first_paint_s'] = paints[0]
     found['later_paint_s'] = statistics.median(paints[1:])
-    page = browser.new_page()
+    page = opened.new_page()
     page.goto(url)
     page.wait_for_selector(_ROW.format(f'0/{n - 1}/0'))
     found |= _followed(page, work, n, seconds, pid)
     found['server_mb'] = most_mb(pid)
-    browser.close()
   return found
 
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jaxagent
+from jaxagent.files import bundled
 
 # Verb -> (module, its arguments, what it does), in the order of the help.
 VERBS = {
@@ -115,9 +116,8 @@ def help_text() -> str:
 def find_config(text: str) -> str:
   """Returns FILE.py[:VARIANT] of a config that is given by file or by name.
 
-  A name is looked for in `configs` of the working directory, then in that of the
-  checkout that the package is installed from, as the tasks are. Raises Refused where
-  neither has it.
+  A name is looked for in `configs` of the working directory, then among the bundled
+  ones, as the tasks are. Raises Refused where neither has it.
   """
   name, colon, variant = text.partition(':')
   if os.path.isfile(f'{name}.py') and os.sep in name:
@@ -130,9 +130,8 @@ def find_config(text: str) -> str:
   found = _found()
   if not found:
     raise Refused(
-      f'{name!r} is no file, and there is no folder configs here or beside the '
-      'package (an installed wheel has none); give FILE.py[:VARIANT], or write one: '
-      'jaxagent recipes new NAME --dir DIR.'
+      f'{name!r} is no file, and there is no config here or in the package; give '
+      'FILE.py[:VARIANT], or write one: jaxagent recipes new NAME --dir DIR.'
     )
   raise Refused(
     f'{name!r} is no config; choose from {", ".join(found)}'
@@ -209,8 +208,7 @@ def _is_value(text: str) -> bool:
 
 
 def _config_folders() -> list[str]:
-  beside = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-  return ['configs', os.path.join(beside, 'configs')]
+  return ['configs', str(bundled.folder('configs'))]
 
 
 def _names(folder: str) -> list[str]:

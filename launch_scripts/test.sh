@@ -24,7 +24,7 @@ if [ -z "${JAXAGENT_NO_INSTALL:-}" ] && [[ " $* " != *"not slow"* ]]; then
   bash "$here/trackers_env.sh" >/dev/null &
   trackers=$!
 fi
-make_environment "[dev,docker,ray,live]"
+make_environment "[dev,docker,docs,live,ray,tutorial]"
 bash "$here/install_docker.sh"
 bash "$here/install_chromium.sh"
 if [ -n "${trackers:-}" ]; then

@@ -14,7 +14,7 @@ from jaxagent.config.base import base
 ROOT = pathlib.Path(__file__).parents[1]
 TOPS = ('benchmarks', 'configs', 'docs', 'jaxagent', 'launch_scripts', 'tests')
 # Programs of others, whose options are not looked at.
-OTHERS = {'pip', 'pytest', 'ruff', 'mypy', 'python3', 'venv'}
+OTHERS = {'mkdocs', 'mypy', 'pip', 'pytest', 'python3', 'ruff', 'venv'}
 _BLOCK = re.compile(r'^```(\w*)\n(.*?)^```', re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r'`([^`]+)`')
 _COMMAND = re.compile(r'(bash|python|jaxagent|\.venv/bin/\w+) ')

@@ -247,9 +247,9 @@ def test_a_closed_or_full_output_ends_without_a_traceback(stdout, verb, status):
   assert 'Traceback' not in done.stderr
 
 
-def test_an_installed_wheel_says_that_it_has_no_configs(monkeypatch):
+def test_a_name_is_refused_where_there_are_no_configs(monkeypatch):
   monkeypatch.setattr(cli, '_config_folders', lambda: ['no/such/folder'])
-  with pytest.raises(cli.Refused, match='wheel has none.*recipes new NAME'):
+  with pytest.raises(cli.Refused, match='no config here.*recipes new NAME'):
     cli.command(['train', 'stepwise_ppo'])
   assert (
     cli.command(['train', 'my/own.py:small'])[2] == '--config=my/own.py:small'

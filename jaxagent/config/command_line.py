@@ -13,6 +13,7 @@ from ml_collections import ConfigDict, config_flags
 
 from jaxagent import options
 from jaxagent.config import renamed, sections
+from jaxagent.files import bundled
 
 HELP = (
   'The experiment, FILE.py[:VARIANT], such as configs/stepwise_ppo.py:tiny.'
@@ -66,13 +67,14 @@ def check_overrides(argv: list[str]) -> None:
   file, *variant = given[0].split(':', 1)  # as ml_collections calls it
   if not os.path.isfile(file):
     raise ValueError(
-      f'--config={file}: no such file here ({os.getcwd()}); run from a '
-      'checkout, whose configs/ and tasks/ an installed package has not, or '
-      'give the path of one, such as CHECKOUT/configs/stepwise_ppo.py with '
-      '--config.tasks_dir=CHECKOUT/tasks.'
+      f'--config={file}: no such file here ({os.getcwd()}); give the path of '
+      f'one, such as {bundled.folder("configs")}/stepwise_ppo.py, or of one of '
+      'your own: jaxagent recipes new NAME --dir DIR.'
     )
-  # The experiments of a checkout import each other, from wherever it is run.
-  sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(file))))
+  # The bundled experiments import each other, from wherever they are run, and others
+  # import them.
+  beside = os.path.dirname(os.path.dirname(os.path.abspath(file)))
+  sys.path += [beside, str(bundled.root())]
   get_config = runpy.run_path(file).get('get_config')
   if not callable(get_config):
     raise ValueError(

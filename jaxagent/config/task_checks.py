@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jaxagent.config import checks, model_checks, recipe
 from jaxagent.errors import UserError
+from jaxagent.files import bundled
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
@@ -22,8 +23,8 @@ def tasks_dir(config: ConfigDict) -> str:
     return ''
   return (
     f'config.tasks_dir={config.tasks_dir!r} is not a folder here '
-    f'({pathlib.Path.cwd()}); run from the root of a checkout or give '
-    '--config.tasks_dir=CHECKOUT/tasks.'
+    f'({pathlib.Path.cwd()}); leave it out for the bundled tasks '
+    f'({bundled.folder("tasks")}), or give --config.tasks_dir=DIR.'
   )
 
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def folder(config: ConfigDict) -> pathlib.Path:
   """Returns the folder of the tasks.
 
-  That of the checkout which jaxagent is installed from, where `tasks_dir` has its
-  default and the working directory has no such folder.
+  The bundled one, where `tasks_dir` has its default and the working directory has no
+  such folder.
   """
   if config.tasks_dir == RunConfig.defaults()['tasks_dir']:
     return default_folder()

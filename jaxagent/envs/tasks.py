@@ -42,11 +42,10 @@ from jaxagent.envs.specs.task_yaml import (
   number,
   read_yaml,
 )
+from jaxagent.files import bundled
 from jaxagent.sandbox import cpu_levels
 from jaxagent.types import TaskSpec
 
-# The checkout's, from which the package is installed.
-BUNDLED = pathlib.Path(__file__).parents[2] / 'tasks'
 REQUIRED_FILES = (
   'task.yaml',
   'env/train.py',
@@ -189,9 +188,9 @@ def _fields(path: pathlib.Path) -> dict[str, Any]:
 
 
 def default_folder() -> pathlib.Path:
-  """Returns `tasks` of the working directory, else that of the checkout."""
+  """Returns `tasks` of the working directory, else the bundled one."""
   here = pathlib.Path('tasks')
-  return here if here.is_dir() else BUNDLED
+  return here if here.is_dir() else bundled.folder('tasks')
 
 
 def task_names(tasks_dir: pathlib.Path | str) -> list[str]:
@@ -200,7 +199,7 @@ def task_names(tasks_dir: pathlib.Path | str) -> list[str]:
   if not tasks_dir.is_dir():
     raise ValueError(
       f'tasks_dir={str(tasks_dir)!r} is not a folder; run from the root of '
-      'the repository or give --tasks_dir.'
+      'a checkout or give --tasks_dir.'
     )
   return sorted(
     path.name

@@ -45,8 +45,13 @@ def tier_of(hello: dict[str, Any]) -> str:
 
 
 def _project_folder(root: str) -> list[str]:
-  """The checkout that this package runs from; none where it is installed."""
-  return [root] if os.path.exists(os.path.join(root, 'setup.py')) else []
+  """The checkout that this package runs from; the package where it is installed.
+
+  An installed one holds the bundled tasks, with what makes their labels.
+  """
+  if os.path.exists(os.path.join(root, 'setup.py')):
+    return [root]
+  return [os.path.join(root, 'jaxagent')]
 
 
 class LocalBackend:
@@ -59,7 +64,7 @@ class LocalBackend:
     disable: primitives to do without (for tests and odd machines).
     gpu_devices: device files visible to jobs, such as '/dev/nvidia0'.
     hidden: folders that no job may read, wherever they lie: labels, runs.
-      The folder of this project is always among them.
+      The checkout or the installed package is always among them.
     keep_kb: how much of the output is kept, half head and half tail.
     collect_mb: size cap of each collected file.
     cpu_level: of `cpu_levels.LEVELS`; the vector units that jobs use.

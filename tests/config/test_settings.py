@@ -178,12 +178,14 @@ def test_dry_run_prints_the_plan_and_makes_nothing(tmp_path):
   assert not work.exists()
 
 
-def test_configs_are_looked_for_here_and_tasks_beside_the_package(tmp_path):
+def test_configs_are_looked_for_here_and_tasks_among_the_bundled_ones(tmp_path):
   done = _main('--config=configs/stepwise_ppo.py', cwd=tmp_path)
-  assert done.returncode == 2 and 'CHECKOUT/configs' in done.stderr
+  assert (
+    done.returncode == 2 and f'{ROOT}/configs/stepwise_ppo.py' in done.stderr
+  )
   path = f'--config={ROOT}/configs/stepwise_ppo.py'
   done = _main(path, '--config.tasks_dir=nowhere', cwd=tmp_path)
-  assert done.returncode == 2 and '--config.tasks_dir=CHECK' in done.stderr
+  assert done.returncode == 2 and f'bundled tasks ({ROOT}/tasks)' in done.stderr
   done = _main(path, '--dry_run', cwd=tmp_path)
   assert done.returncode == 0, done.stderr
   assert 'digits' in done.stdout

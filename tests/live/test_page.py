@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from benchmarks import browser as browser_lib
 from tests import runs
 from tests.live import written
 from tests.live.written import FINISHED, ROLLOUTS
@@ -18,11 +19,8 @@ pytest.importorskip('starlette', reason="needs pip install '.[live]'")
 api = pytest.importorskip(
   'playwright.sync_api', reason='needs pip install playwright'
 )
-CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
 pytestmark = pytest.mark.skipif(
-  CHROMIUM is None,
-  reason='needs chromium: apt-get install chromium (launch_scripts/test.sh does, '
-  'as root)',
+  browser_lib.CHROMIUM is None, reason=browser_lib.MISSING
 )
 EVIL = (
   "<script>document.title='pwned'</script>"
@@ -32,12 +30,8 @@ EVIL = (
 
 @pytest.fixture(scope='module')
 def browser():
-  with api.sync_playwright() as playwright:
-    browser = playwright.chromium.launch(
-      executable_path=CHROMIUM, args=['--no-sandbox']
-    )
+  with browser_lib.launched() as browser:
     yield browser
-    browser.close()
 
 
 @pytest.fixture(scope='module')

@@ -127,6 +127,29 @@ def test_a_checkout_in_a_system_folder_is_hidden(lay_down, parent):
     check_inside(run_at(folder))
 
 
+@pytest.mark.parametrize('disable', [(), ('namespaces',)])
+def test_an_installed_package_is_hidden(lay_down, disable):
+  """With its bundled tasks, whose scripts make the labels."""
+  with tempfile.TemporaryDirectory(dir='/tmp') as top:
+    os.chmod(top, 0o755)
+    folder = lay_down(pathlib.Path(top) / 'home')
+    (packages,) = folder.glob('.venv/lib/python3*/site-packages')
+    installed = (folder / 'jaxagent').rename(packages / 'jaxagent')
+    task = installed / '_bundled/tasks/wine'
+    shutil.copytree(REPO / 'tasks/wine', task)
+    probe = (folder / 'probe.py').read_text()
+    seen = "os.path.join(sys.prefix, 'lib')"
+    probe = probe.replace("'/usr/src'", seen).replace(
+      'if names]', "if names and 'jaxagent' in r]"
+    )
+    (folder / 'probe.py').write_text(
+      probe.replace('sys.argv[1]', repr(str(packages)))
+    )
+    record = run_at(folder, *disable)
+    assert record['outcome'] == 'ok', record
+    assert json.loads(record['output'])[2] == []
+
+
 @needs_root
 def test_umask_077_as_root_costs_the_user_id_per_slot_and_says_so(lay_down):
   with tempfile.TemporaryDirectory() as top:

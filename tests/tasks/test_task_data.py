@@ -13,6 +13,7 @@ import pytest
 from jaxagent.envs import tasks as lib
 from jaxagent.envs.specs import task_data
 from jaxagent.envs.specs.task_data import DataSource
+from jaxagent.files import bundled
 from jaxagent.types import Scale
 from tests.tasks import published
 
@@ -207,7 +208,9 @@ def test_a_damaged_file_beside_the_data_is_named(
 
 def test_the_reason_of_a_failed_preparation_is_passed_on(tmp_path):
   """And not the list of downloads that follows it."""
-  spec = lib.load_task('wine', lib.BUNDLED)  # any spec: the script is another
+  spec = lib.load_task(
+    'wine', bundled.folder('tasks')
+  )  # any spec: the script is another
   root = tmp_path / 'task'
   (root / 'scripts').mkdir(parents=True)
   (root / 'scripts/prepare.py').write_text(
