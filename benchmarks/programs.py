@@ -22,7 +22,8 @@ from typing import Any
 from benchmarks import machine
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.specs.task_data import DataSource
-from jaxagent.envs.tasks import BUNDLED, load_task, prepare_task
+from jaxagent.envs.tasks import load_task, prepare_task
+from jaxagent.files import bundled
 from jaxagent.recipes.solutions.prompts import columns_in
 from jaxagent.stand_ins import programmer
 from jaxagent.tasks import measure
@@ -88,7 +89,7 @@ def start(spec: TaskSpec) -> dict[str, dict[str, float]]:
 
 def executed(name: str, workers: int) -> dict[str, Any]:
   """Runs and grades every program of a task."""
-  spec = load_task(name, BUNDLED)
+  spec = load_task(name, bundled.folder('tasks'))
   with tempfile.TemporaryDirectory() as folder:
     prepared = prepare_task(spec, pathlib.Path(folder), DataSource())
     columns = columns_in(prepared.public_dir)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks import best_of, programs
-from jaxagent.envs.tasks import BUNDLED, load_task
+from jaxagent.envs.tasks import load_task
+from jaxagent.files import bundled
 from jaxagent.stand_ins import programmer
 
-DIGITS = load_task('digits', BUNDLED)
+DIGITS = load_task('digits', bundled.folder('tasks'))
 
 
 def made(seed: int = 0, higher: bool = True):

@@ -14,6 +14,7 @@ from jaxagent import graders
 from jaxagent.envs import grading
 from jaxagent.envs import tasks as lib
 from jaxagent.envs.grading import Grader
+from jaxagent.files import bundled
 from jaxagent.types import Outcome
 from tests.tasks import published
 
@@ -314,10 +315,12 @@ def test_the_source_pairs_rows_in_its_own_way(tmp_path):
 
 
 def test_a_task_without_a_source_has_no_whole_test(tmp_path):
-  spec = lib.load_task('wine', lib.BUNDLED)
+  spec = lib.load_task('wine', bundled.folder('tasks'))
   assert not grading.has_whole(spec)
-  assert not grading.has_whole(lib.load_task('vectorization', lib.BUNDLED))
-  assert grading.has_whole(lib.load_task('imdb', lib.BUNDLED))
+  assert not grading.has_whole(
+    lib.load_task('vectorization', bundled.folder('tasks'))
+  )
+  assert grading.has_whole(lib.load_task('imdb', bundled.folder('tasks')))
   with Grader({'wine': lib.prepare_task(spec, tmp_path)}) as grader:
     with pytest.raises(ValueError, match="split='whole'"):
       grader.grade('wine', b'', grading.WHOLE)

@@ -12,6 +12,7 @@ import pytest
 from jaxagent.envs import tasks as lib
 from jaxagent.envs.specs import leaderboards
 from jaxagent.envs.specs.task_data import DataSource
+from jaxagent.files import bundled
 from jaxagent.tasks import __main__ as command
 from jaxagent.tasks import kit
 from tests.tasks import published
@@ -127,7 +128,7 @@ def test_the_command_line_prepares_it(tmp_path, capsys):
 def test_each_task_of_the_catalogue_says_which_package_it_wants(
   tmp_path, name, wanted
 ):
-  spec = lib.load_task(name, lib.BUNDLED)
+  spec = lib.load_task(name, bundled.folder('tasks'))
   assert spec.details.packages
   done = subprocess.run(
     [sys.executable, str(spec.root / 'scripts/prepare.py'), '--packages', str(tmp_path),
