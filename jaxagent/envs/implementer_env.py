@@ -17,6 +17,7 @@ from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import carried, parser, workspace
 from jaxagent.envs.agents.implementer import Turn
 from jaxagent.envs.execution import Call, Outputs, Run, ScriptRunner
+from jaxagent.envs.grading import WHOLE, has_whole
 from jaxagent.envs.implementer_state import (
   PROGRAMS,
   Effect,
@@ -87,7 +88,8 @@ class ImplementerEnvironment:
     deadline: by which the run ends; `most_s`: seconds that it may take at most, where
       the task's own limit is longer. A run that `most_s` stops has timed out.
     private: whether a valid submission is graded on the private rows, too; that score
-      is `kept['private']` and never part of the state.
+      is `kept['private']`, that on the whole hidden test, where there is one,
+      `kept['whole']`, and neither is part of the state.
 
     Returns an execution whose `state` is the JSON form of an `Effect`; None where an
     infrastructure error left everything as it was.
@@ -198,7 +200,11 @@ class ImplementerEnvironment:
     grade = self.runner.grade(state.task, data, call, own_work=True)
     if grade.outcome.is_infrastructure:
       return types.Executed(grade.outcome, exec_s, message=grade.reason)
-    return dataclasses.replace(told, kept={'private': grade.score})
+    found = {'private': grade.score}
+    if has_whole(task.spec):
+      whole = self.runner.grade(state.task, data, Call(WHOLE))
+      found['whole'] = whole.score
+    return dataclasses.replace(told, kept=found)
 
   def _observation(self, state: ImplementerState, run: Run) -> str:
     """Returns what the Implementer is shown: status, score or reason, output."""

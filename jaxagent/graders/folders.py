@@ -82,7 +82,7 @@ def read_arrays(
 
 @contextlib.contextmanager
 def _named(name: str) -> Iterator[None]:
-  """Names the file in what is said of it."""
+  """Gives a refusal the name of the file."""
   try:
     yield
   except InvalidSubmission as error:

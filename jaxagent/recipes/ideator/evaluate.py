@@ -28,6 +28,7 @@ from jaxagent.recipes.ideator.interaction import (
   Runs,
   execute,
   scores,
+  whole_scores,
 )
 from jaxagent.recipes.ideator.parser import Idea, parse_idea
 from jaxagent.recipes.ideator.record import ImplementerStepRecord
@@ -126,16 +127,17 @@ class ArmEvaluation(Evaluation):
   ) -> None:
     task, _, index = prompt.prompt_id.rpartition('-')
     steps: tuple[TakenStep, ...] = ()
-    score = None
+    score = whole = None
     if progress is not None and not error:
       steps = self._steps(prompt.prompt_id, progress)
-      valid = [s.private for s in steps if s.private is not None]
-      score = valid[-1] if valid else None
+      if valid := [s for s in steps if s.private is not None]:
+        score, whole = valid[-1].private, valid[-1].whole
     record = Evaluated(
       task=task,
       index=int(index),
       split=split_of(self.context, task),
       score=score,
+      whole=whole,
       steps=steps,
       missing=bool(error),
       reason=in_one_line(error),
@@ -148,13 +150,14 @@ class ArmEvaluation(Evaluation):
     """Returns the messages of a run, those that ran nothing included."""
     state = progress.state.state
     graded, asked = iter(scores(progress)), iter(progress.state.asked)
+    wholes = iter(whole_scores(progress))
     steps = []
     for number, (step, said) in enumerate(
       zip(state.steps, messages(progress, self._text))
     ):
-      private = None
+      private = whole = None
       if step.kind in PROGRAMS:
-        _, private = next(graded)
+        (_, private), whole = next(graded), next(wholes)
       family = kind = ''
       if step.kind == SEEK_HELP and said.idea is not None:
         self._ideas[run, number] = (next(asked), said.idea)
@@ -178,7 +181,9 @@ class ArmEvaluation(Evaluation):
         format_error=said.error,
         **{f'advice_{k}': v for k, v in (said.advice or {}).items()},
       )
-      steps.append(TakenStep(record=record, private=private, **said.cost))
+      steps.append(
+        TakenStep(record=record, private=private, whole=whole, **said.cost)
+      )
     return tuple(steps)
 
   def records(self) -> list[Evaluated]:

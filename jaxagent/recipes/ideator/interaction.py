@@ -300,6 +300,15 @@ def told(idea: Idea | FormatError) -> str:
   return idea_message(idea.text)
 
 
+def whole_scores(progress: RolloutState) -> list[float | None]:
+  """Returns each program's score on the whole hidden test, as `scores`."""
+  return [
+    result.kept.get('whole')
+    for call, result in progress.results
+    if isinstance(call, Execute) and isinstance(result, types.Executed)
+  ]
+
+
 def scores(progress: RolloutState) -> list[tuple[float | None, float | None]]:
   """Returns (validation, private) score of each program of a run, in order.
 

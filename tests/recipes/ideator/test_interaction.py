@@ -62,7 +62,7 @@ def executed(
   """As an environment gives it, and as a journal gives it back."""
   step = PastTurn('ipython', program(code), 'out', outcome, score, exec_s)
   effect = Effect(step, {'train.py': 'y'}, Program('ipython', code), tier='T2')
-  kept = {} if private is None else {'private': private}
+  kept = {} if private is None else {'private': private, 'whole': private + 0.1}
   done = types.Executed(outcome, exec_s, state=effect.to_json(), kept=kept)
   return codec.decode(json.loads(json.dumps(codec.encode(done))))
 
@@ -228,6 +228,7 @@ def test_scores_of_a_run_are_those_of_its_programs():
     said(FINISH),
   )
   assert interaction.scores(walk) == [(0.5, 0.6), (None, None)]
+  assert interaction.whole_scores(walk) == [pytest.approx(0.7), None]
 
 
 def test_every_prefix_of_a_run_is_restored_by_its_results():
