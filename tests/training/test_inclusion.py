@@ -88,7 +88,6 @@ def test_what_was_begun_is_what_counts(slots, batch, options):
     assert abs(weighted - truth) < 0.4 * abs(plain - truth), (kind, shares)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
   'slots, options',
   [
