@@ -9,6 +9,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 
+# XLA's flags of all but whole jobs. Compiling takes most of a test's time, and a third
+# of what it takes by default with these: LLVM optimizes nothing, and fusions go to it
+# without a second compiler (MLIR) before.
+QUICK = '--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false'
+
 
 def environment() -> dict[str, str]:
   """That of a whole job: on CPU, compiled as a user's job is."""

@@ -62,6 +62,7 @@ def test_the_advantage_is_centred_and_the_short_formula():
       assert abs(found.sum()) < 1e-12
 
 
+@pytest.mark.slow
 def test_the_mean_is_rloo_and_the_expected_best_is_over_all_subsets():
   for r, _ in groups(100):
     m = len(r)

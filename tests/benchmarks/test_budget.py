@@ -89,6 +89,7 @@ def _run(root, base, pairs=1, cold=True, **changed):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_cpu_seconds_are_those_of_the_stage_and_of_each_commit(
   repository, tmp_path

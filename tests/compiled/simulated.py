@@ -7,6 +7,8 @@ import pathlib
 import subprocess
 import sys
 
+from tests.runs import QUICK
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -15,7 +17,8 @@ def run(module: str, *arguments: str, timeout_s: float = 300.0):
   """The JSON that `python -m module ARGUMENTS` prints last, on eight devices."""
   environment = os.environ | {
     'JAX_PLATFORMS': 'cpu',
-    'XLA_FLAGS': '--xla_force_host_platform_device_count=8',
+    # Neither collectives nor buffers are other ones with QUICK.
+    'XLA_FLAGS': f'--xla_force_host_platform_device_count=8 {QUICK}',
   }
   done = subprocess.run(
     [sys.executable, '-m', module, *arguments],

@@ -99,6 +99,7 @@ def test_a_second_start_compiles_nothing_and_computes_the_same(tmp_path):
   assert 'AOT' not in said, 'XLA doubts what it loads'
 
 
+@pytest.mark.slow
 def test_the_learners_programs_of_an_earlier_start_give_the_same_digits(
   tmp_path, monkeypatch
 ):
@@ -124,6 +125,7 @@ def test_the_learners_programs_of_an_earlier_start_give_the_same_digits(
   assert again == fresh
 
 
+@pytest.mark.slow
 def test_a_damaged_entry_is_compiled_again_and_replaced(tmp_path):
   first, _ = _run(tmp_path, tmp_path)
   entries = _entries(first['folder'])

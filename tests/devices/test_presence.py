@@ -90,6 +90,7 @@ def test_what_a_library_wrote_before_it_aborted_is_quoted(tmp_path):
   assert code == -signal.SIGABRT and not err
 
 
+@pytest.mark.slow
 def test_an_error_of_one_ends_the_other_with_its_words(tmp_path):
   started = _start(tmp_path, 'raise')
   (tmp_path / 'go').touch()

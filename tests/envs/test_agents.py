@@ -21,6 +21,7 @@ from jaxagent.envs.agents import (
   style,
 )
 from jaxagent.envs.agents.research import Research
+from tests.subset import fast
 
 ACTIONS = parser.DEFAULT_ACTIONS
 RUN = {'script_name': 'train.py'}
@@ -523,7 +524,7 @@ LONG = {
 
 @MODES
 @pytest.mark.parametrize('name', AGENTS)
-@pytest.mark.parametrize('what', LONG)
+@pytest.mark.parametrize('what', fast(LONG, first=2))
 def test_a_megabyte_within_a_second(name, what, mode):
   good, long = written(name), LONG[what]
   texts = [long, good + long, long + good, good.replace('train.py', long)]

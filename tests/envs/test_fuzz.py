@@ -393,6 +393,7 @@ def damaged(rng: random.Random, text: str, args: dict) -> str:
   return text + rng.choice(RAW + ODD)
 
 
+@pytest.mark.slow
 @PARTS
 def test_editor(part):
   """An instruction gives a script that parses, or EditRefused."""

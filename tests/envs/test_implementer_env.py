@@ -141,6 +141,7 @@ def _done(env, state, kind, code, **options):
   return _after(env, state, done), done
 
 
+@pytest.mark.slow
 def test_in_the_sandbox_files_connect_one_step_with_the_next(real):
   state = real.initial('wine')
   starter = state.files['train.py']

@@ -22,6 +22,7 @@ from jaxagent.sandbox.errors import TierError
 from jaxagent.types import Job, Outcome
 from tests.envs import program_task
 from tests.envs.program_task import HEAD, READ, WRITE
+from tests.subset import fast
 
 ROUNDS = 3
 BURN = (
@@ -192,7 +193,10 @@ def test_sleep_is_not_charged_and_gains_nothing(bench):
 
 
 @pytest.mark.parametrize(
-  'forever', ['time.sleep(99)', 'while True: pass', HEAD + 'signal.pause()']
+  'forever',
+  fast(
+    ['time.sleep(99)', 'while True: pass', HEAD + 'signal.pause()'], first=1
+  ),
 )
 def test_a_program_that_does_not_end_is_stopped(bench, forever):
   run = refused(bench, HEAD + forever, 'took longer than 1 s')
@@ -282,6 +286,7 @@ for body, ready in (('while True: pass', True), ('import time; time.sleep(99)', 
 """
 
 
+@pytest.mark.slow
 def test_a_sandbox_tells_whether_a_program_is_ready_or_sleeps(bench):
   script = pathlib.Path(_stopwatch.__file__).read_text('utf-8')
   files = {'ask.py': ASK_OF_STATE, 'stopwatch.py': script}
@@ -337,6 +342,7 @@ def test_a_run_that_asks_for_no_submission_measures_nothing(bench):
   assert run.outcome is Outcome.OK and run.measured == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('missing', ['cgroup', 'namespaces'])
 def test_a_lower_tier_measures_and_refuses_as_well(rounds, missing):
   task = rounds.task('sums')

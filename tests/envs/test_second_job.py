@@ -153,6 +153,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
   st.binary()
   | st.just(b'[' * 60_000)

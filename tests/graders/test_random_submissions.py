@@ -17,6 +17,7 @@ import pytest
 from jaxagent import graders
 from tests.graders import hand_computed, random_changes
 from tests.graders.hand_computed import CASES
+from tests.subset import fast
 
 _GOLDEN = pathlib.Path(__file__).parents[1] / 'golden' / 'mlebench'
 _MLEBENCH = sorted(path.name for path in _GOLDEN.iterdir())
@@ -66,7 +67,7 @@ def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
   assert count // 10 < refused < count
 
 
-@pytest.mark.parametrize('name', CASES)
+@pytest.mark.parametrize('name', fast(CASES, first=4))
 def test_a_score_or_a_refusal(tmp_path, name):
   _fuzz(name, 100, tmp_path)
 

@@ -83,6 +83,7 @@ def test_a_known_length_is_taken_while_a_tenth_is_padding():
   assert plan(600, {(2, 640), (1, 704)}).row_tokens == 640
 
 
+@pytest.mark.slow
 def test_flat_rows_change_no_update(model_config):
   """RL with reference and critic, the critic's warm-up, and log-probs."""
   samples, found = make_samples(12), []
@@ -121,6 +122,7 @@ def test_flat_rows_change_no_step_of_sft(model_config):
   np.testing.assert_allclose(*found, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_resumed_learner_lays_its_samples_out_as_before(model_config):
   """The lengths met so far decide the next: they come back with a checkpoint."""
   learner = _learner(model_config, 'flat', ppo_epochs=1, minibatches=1)

@@ -20,6 +20,7 @@ from jaxagent.learner import (
 from jaxagent.learner.config import CENTRED, GROUPED
 from jaxagent.models import init_decoder
 from tests.learner.conftest import make_samples
+from tests.subset import fast
 
 BASE = LearnerConfig(
   policy_lr=1e-2,
@@ -30,6 +31,11 @@ BASE = LearnerConfig(
   weight_decay=0.0,
   ppo_epochs=1,
   entropy_metric=False,
+)
+
+# With a critic, and by groups, first.
+ESTIMATORS = sorted(
+  [*CENTRED, *GROUPED], key=lambda e: e not in ('gae', 'grpo')
 )
 
 
@@ -80,6 +86,7 @@ def test_value_update_fits_the_returns_and_leaves_the_policy(model_config):
   assert found[-1]['critic/vf_explained_var'] > 0.3
 
 
+@pytest.mark.slow
 def test_a_critic_of_its_own_has_its_own_shape(model_config, tmp_path):
   """Wider and deeper than the policy; it learns, and comes back from a save."""
   own = model_config.replace(
@@ -124,6 +131,7 @@ def test_the_rates_of_both_roles_follow_the_schedule():
     assert found == pytest.approx([0.25, 1, 1, 0.55, 0.1, 0.1])
 
 
+@pytest.mark.slow
 def test_the_critics_schedule_begins_with_rl(model_config):
   options = dict(schedule='cosine', steps=4, warmup_steps=0, value_lr=1e-3)
   learner = _learner(model_config, **options)
@@ -203,7 +211,7 @@ def test_equal_rewards_give_grpo_no_gradient(model_config):
   np.testing.assert_allclose(_flat(learner.policy_params), before, atol=1e-6)
 
 
-@pytest.mark.parametrize('estimator', [*CENTRED, *GROUPED])
+@pytest.mark.parametrize('estimator', fast(ESTIMATORS, first=2))
 def test_rewarded_tokens_become_likelier(model_config, estimator):
   learner = _learner(model_config, estimator=estimator, best_of=2, kl_coef=0.0)
   samples = [
@@ -278,6 +286,7 @@ def test_shapes_are_compiled_once(model_config):
   assert again['learner/recompiles'] == 0
 
 
+@pytest.mark.slow
 def test_lengths_of_flat_rows_are_compiled_once(model_config):
   learner = _learner(model_config, ppo_epochs=2, row_layout='flat')
   texts = [make_samples(4 + 3 * i, seed=i) for i in range(4)]
@@ -301,6 +310,7 @@ def test_whatever_the_process_compiles_after_warm_up_counts(model_config):
     assert found['learner/recompiles'] == 1
 
 
+@pytest.mark.slow
 def test_resume_is_exact(model_config, tmp_path):
   def fresh():
     return _learner(
@@ -345,6 +355,7 @@ def _conversations(n):
   ]
 
 
+@pytest.mark.slow
 def test_sft_learns_and_is_free_of_packing(model_config):
   rows = _conversations(10)
   losses = []

@@ -26,6 +26,7 @@ from jaxagent.models import init_decoder
 from jaxagent.training import device
 from tests.learner.conftest import make_samples
 from tests.learner.test_learner import BASE
+from tests.runs import QUICK
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -37,7 +38,7 @@ def ratios():
     'import json; from tests.learner import memory_worker; '
     'print(json.dumps(memory_worker.figures()))'
   )
-  flags = '--xla_force_host_platform_device_count=8'
+  flags = f'--xla_force_host_platform_device_count=8 {QUICK}'
   environment = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': flags}
   out = subprocess.run(
     [sys.executable, '-c', code],
@@ -51,18 +52,22 @@ def ratios():
   return json.loads(out.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_a_folder_loads_with_its_critic_in_the_room_of_the_learner(ratios):
   assert 0.9 < ratios['loading'] <= 1.25
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_beside_the_learner(ratios):
   assert ratios['stays'] <= 1.01
 
 
+@pytest.mark.slow
 def test_a_resume_needs_no_second_state(ratios):
   assert 0.9 < ratios['resuming'] <= 1.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('when', ['loaded', 'updated', 'resumed'])
 def test_live_bytes_are_the_plans(ratios, when):
   """Of each device; norms, which the plan splits, are copied: 2 percent."""
@@ -70,10 +75,12 @@ def test_live_bytes_are_the_plans(ratios, when):
     assert bytes_ == pytest.approx(ratios['planned'], rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_random_model_is_drawn_in_its_parts(ratios):
   assert ratios['drawn'] <= 0.2  # of the whole model, on eight devices
 
 
+@pytest.mark.slow
 def test_a_mesh_draws_what_one_device_draws(ratios):
   assert ratios['apart'] == 0.0
 

@@ -12,12 +12,11 @@ import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
 
 from jaxagent.devices import placement, sharding
+from tests.runs import QUICK
 
 ROWS = ('data', 'fsdp')
 WORKER = 'tests.learner.placement_worker'
-FLAGS = (
-  '--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0'
-)
+FLAGS = f'--xla_force_host_platform_device_count=8 {QUICK}'
 slow = lambda test: pytest.mark.slow(pytest.mark.timeout(900)(test))  # noqa: E731
 
 

@@ -15,6 +15,7 @@ from jax.sharding import AbstractMesh, PartitionSpec
 
 from jaxagent import models
 from jaxagent.devices import sharding
+from tests.runs import QUICK
 
 
 def test_every_weight_of_a_layer_has_a_rule(model_config):
@@ -251,10 +252,7 @@ def test_every_mesh_gives_one_devices_result(tmp_path):
   env = {
     **os.environ,
     'JAX_PLATFORMS': 'cpu',
-    'XLA_FLAGS': (
-      '--xla_force_host_platform_device_count=8 '
-      '--xla_backend_optimization_level=0'
-    ),
+    'XLA_FLAGS': f'--xla_force_host_platform_device_count=8 {QUICK}',
   }
   out = subprocess.run(
     [sys.executable, '-m', 'tests.learner.mesh_worker', str(tmp_path), *shapes],

@@ -11,6 +11,7 @@ from jaxagent.interactions import Credit, Generate, rows
 from jaxagent.learner import Learner, LearnerConfig, advantages
 from jaxagent.types import Completion, Outcome, Prompt
 from tests.learner.conftest import make_samples
+from tests.subset import fast
 
 CONFIG = LearnerConfig(
   policy_lr=1e-3,
@@ -64,8 +65,8 @@ def _flat(params) -> np.ndarray:
   return np.concatenate([np.ravel(x) for x in jax.tree.leaves(params)])
 
 
-@pytest.mark.parametrize('split', [False, True])
-@pytest.mark.parametrize('level', ['token', 'sequence'])
+@pytest.mark.parametrize('split', fast([True, False], first=1))
+@pytest.mark.parametrize('level', fast(['token', 'sequence'], first=1))
 def test_gradients_equal_those_of_the_turns_alone(model_config, split, level):
   """Baseline-free returns without whitening's coupling: GRPO's place taken by
   weights alone, so that the turn is all that matters."""
@@ -186,6 +187,7 @@ def test_group_baselines_are_over_interactions():
     )
 
 
+@pytest.mark.slow
 def test_a_turn_without_a_finite_reward_rejects_its_row(model_config):
   learner = Learner(model_config, CONFIG, seed=1)
   samples = make_samples(4)

@@ -81,6 +81,7 @@ def _row(page, prompt):
   return page.locator(f'#rollouts tbody tr[data-id="{prompt}~0"]')
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_new_rollout_shows_within_three_seconds_of_its_end(open_page, server):
   page = open_page('run=second')
@@ -210,7 +211,8 @@ def test_the_page_follows_a_real_run(open_page, tmp_path):
     page = open_page('run=run', server.url)
     process = runs.start(
       tmp_path / 'run', *runs.SMALL, '--config.rl.updates=4',
-      '--config.rl.batch_size=4',
+      '--config.rl.batch_size=4', "--config.tasks.heldin=('wine','diabetes')",
+      "--config.tasks.heldout=('breast-cancer',)",
     )  # fmt: skip
     try:
       late, shown = _late(page, tmp_path / 'run', process)

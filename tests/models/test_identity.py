@@ -28,6 +28,7 @@ def saved(tmp_path_factory):
   return config, params, folder
 
 
+@pytest.mark.slow
 def test_neither_layout_nor_type_nor_place_changes_it(saved):
   config, params, folder = saved
   want = identity.digest(config, _flat(params))

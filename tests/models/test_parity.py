@@ -81,6 +81,7 @@ def test_import_of_what_transformers_saved(config, tmp_path):
   np.testing.assert_allclose(logits, want, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'family, scan',
   [
@@ -138,6 +139,7 @@ def test_packed_rows_equal_rows_alone():
     np.testing.assert_allclose(out[:, 7:12], two, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'scan, remat',
   [

@@ -71,6 +71,7 @@ def test_log_probs_are_the_learners(one, temperature):
     assert one.gap(done, temperature=temperature) < NATS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ENGINES)
 def test_log_probs_of_another_kind_of_model(name, tmp_path):
   """Norms of queries and keys, no biases, an output head of its own."""

@@ -23,6 +23,7 @@ from jaxagent.testing import keyed
 from jaxagent.testing.fake_executor import FakeExecutor
 from jaxagent.testing.virtual_inbox import VirtualInbox
 from jaxagent.types import Executed, Outcome, State
+from tests.subset import fast
 
 UPDATES, BATCH, POOL = 6, 8, 40
 
@@ -131,7 +132,9 @@ def _told(sample):
 
 
 @pytest.mark.parametrize('rest', ['wait', 'carry_over', 'cancel'])
-@pytest.mark.parametrize('turns, group_size', [(1, 1), (1, 4), (15, 1)])
+@pytest.mark.parametrize(
+  'turns, group_size', fast([(1, 1), (1, 4), (15, 1)], first=2)
+)
 def test_killed_at_fifty_points(tmp_path, rest, turns, group_size):
   whole = Run(tmp_path / 'whole', turns, rest, group_size)
   end = whole.live()

@@ -100,6 +100,7 @@ os._exit(9)
 """
 
 
+@pytest.mark.slow
 def test_what_a_killed_run_left_is_swept_and_no_live_ones(tmp_path):
   command = [sys.executable, '-c', _MORTAL, str(tmp_path)]
   runs = [

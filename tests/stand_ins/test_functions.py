@@ -20,6 +20,7 @@ from jaxagent.envs.solution import parse
 from jaxagent.envs.tasks import load_task
 from jaxagent.stand_ins import function_programmer, moves, ways
 from jaxagent.stand_ins.editor import ScriptedEditor
+from tests.subset import fast
 
 TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
 OF = {
@@ -144,6 +145,7 @@ def test_every_way_gives_an_answer_of_the_right_form(
   assert is_right(space[name](*arguments))
 
 
+@pytest.mark.slow
 def test_every_move_of_the_kind_is_carried_out_in_all_its_words():
   editor, done = ScriptedEditor(), set()
   stock = moves.moves_for('speed', 'code')
@@ -201,7 +203,7 @@ def test_comments_and_other_functions_stay():
   assert changed.startswith(head) and changed.endswith(tail)
 
 
-@pytest.mark.parametrize('name', sorted(set(OF.values())))
+@pytest.mark.parametrize('name', fast(sorted(set(OF.values())), first=2))
 def test_scripted_programs_of_a_starter_are_many_and_parse(name):
   spec, rng = load_task(name, TASKS), random.Random(0)
   author = function_programmer.FunctionProgrammer(0.0)

@@ -33,6 +33,7 @@ from tests.stand_ins.test_implementer import (
   played,
   stuck,
 )
+from tests.subset import fast
 
 TEACHER = ScriptedIdeator()
 
@@ -120,7 +121,7 @@ def test_better_moves_are_drawn_more_often_with_quality():
     ScriptedIdeator(2.0)
 
 
-@pytest.mark.parametrize('name', SPECS)
+@pytest.mark.parametrize('name', fast(SPECS, first=2))
 def test_most_of_the_teachers_ideas_can_be_carried_out(name):
   state, spec = stuck(name), SPECS[name]
   editor, refused = ScriptedEditor(), 0
@@ -198,6 +199,7 @@ def test_the_prompt_holds_what_an_idea_may_depend_on():
     assert name not in compact_prompt(stuck(name), SPECS[name])
 
 
+@pytest.mark.slow
 def test_prompt_and_answer_are_short_for_a_tokenizer_of_their_own():
   texts, lengths = [], collections.defaultdict(list)
   pairs = []

@@ -25,6 +25,7 @@ from jaxagent.stand_ins.implementer import (
   action_of,
   query,
 )
+from tests.subset import fast
 
 TASKS = pathlib.Path(__file__).parents[2] / 'tasks'
 SPECS = {spec.name: spec for spec in list_tasks(TASKS, version=1)}
@@ -235,7 +236,9 @@ _ODD = (
 
 
 @pytest.mark.parametrize('observation', _ODD)
-@pytest.mark.parametrize('code', ['', 'x = 1', '\x00', 'def (', None])
+@pytest.mark.parametrize(
+  'code', fast(['x = 1', '', '\x00', 'def (', None], first=1)
+)
 def test_it_never_raises_whatever_it_is_shown(observation, code):
   state = stuck()
   if observation:
@@ -248,6 +251,7 @@ def test_it_never_raises_whatever_it_is_shown(observation, code):
     assert parse_turn(text).is_action
 
 
+@pytest.mark.slow
 def test_fuzzed_answers_always_give_one_action():
   rng = random.Random(5)
   idea = Idea('Leave it.', 'Set C of SVC to 10, then use Ridge().', 'Why.')

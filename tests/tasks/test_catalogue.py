@@ -16,16 +16,17 @@ from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import table as table_lib
 from tests.tasks import catalogue, layouts, residues
 
-QUICK = (
+QUICK = ('spaceship-titanic', 'tweet-sentiment-extraction')
+
+
+# The fast subset takes two, the test command six; `--all` and
+# `python -m jaxagent.tasks check` all.
+SLOW = (
+  'aerial-cactus-identification',
+  'leaf-classification',
   'learning-agency-lab-automated-essay-scoring-2',
-  'spaceship-titanic',
   'spooky-author-identification',
-  'tweet-sentiment-extraction',
 )
-
-
-# The test command takes six; `--all` and `python -m jaxagent.tasks check` all.
-SLOW = ('aerial-cactus-identification', 'leaf-classification')
 
 
 def marked(names):

@@ -199,6 +199,7 @@ def texts(tmp_path_factory):
   return home / 'public', prepared('babylm', home, '--standin')
 
 
+@pytest.mark.slow
 def test_no_context_of_the_stand_in_is_in_its_training_texts(texts):
   """Nor does one hold the byte that another asks for."""
   public, answers = texts

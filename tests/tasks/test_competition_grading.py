@@ -250,6 +250,7 @@ def test_answers_that_broke_since_are_no_fault_of_a_submission(tasks, tmp_path):
   assert 'prepare the task again' in got.reason
 
 
+@pytest.mark.slow
 def test_a_task_of_each_version_is_graded_by_one_grader(tasks, prepared):
   both = {'wine': prepared['wine'], 'pizza': tasks['pizza']}
   with Grader(both) as grader:

@@ -365,6 +365,7 @@ def _call(*args):
   )
 
 
+@pytest.mark.slow
 def test_an_agent_is_measured_on_it_and_nothing_trained(folder, tmp_path):
   common = (
     'jaxagent.main',

@@ -12,6 +12,7 @@ import pytest
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.specs import task_data
 from jaxagent.tasks import rounds
+from tests.subset import fast
 from tests.tasks import catalogue
 
 NAMES = ('llama-inference', 'vectorization')
@@ -48,6 +49,7 @@ def test_folder_says_what_a_program_is_to_do(name, tasks_dir):
     assert words in spec.research_problem
 
 
+@pytest.mark.slow
 @every_task
 def test_prepared_twice_gives_the_same_bytes(name, standins, tmp_path):
   assert catalogue.prepare(name, tmp_path, '--standin').returncode == 0
@@ -97,7 +99,9 @@ def run(script, cwd, *args):
 
 
 @every_task
-@pytest.mark.parametrize('script', ['env/train.py', 'solution/reference.py'])
+@pytest.mark.parametrize(
+  'script', fast(['solution/reference.py', 'env/train.py'], first=1)
+)
 def test_scripts_hand_over_a_program_that_is_right(
   name, script, standins, tmp_path
 ):

@@ -11,6 +11,7 @@ from jaxagent.envs import execution, failures
 from jaxagent.envs import tasks as lib
 from jaxagent.envs.grading import Grader
 from jaxagent.tasks.check import Data, to_csv
+from tests.subset import fast
 
 
 def _with_eval(task, folder, text: str):
@@ -27,23 +28,26 @@ SCORE = 'def score(submission, answers):\n  return 0.5\n'
 
 @pytest.mark.parametrize(
   'text, reason',
-  [
-    (
-      'import no_such_package\n' + SCORE,
-      "imports 'no_such_package', which is not",
-    ),
-    (
-      'from no_such_package.deep import x\n' + SCORE,
-      "imports 'no_such_package'",
-    ),
-    (
-      'def score(submission, answers):\n  import no_such_package\n  return 0.5\n',
-      "imports 'no_such_package', which is not installed here",
-    ),
-    ('raise SystemExit("not so")\n' + SCORE, 'SystemExit: not so'),
-    ('raise KeyError("a\\nb")\n' + SCORE, 'KeyError: '),
-    ('def score(:\n', 'SyntaxError: '),
-  ],
+  fast(
+    [
+      (
+        'import no_such_package\n' + SCORE,
+        "imports 'no_such_package', which is not",
+      ),
+      (
+        'from no_such_package.deep import x\n' + SCORE,
+        "imports 'no_such_package'",
+      ),
+      (
+        'def score(submission, answers):\n  import no_such_package\n  return 0.5\n',
+        "imports 'no_such_package', which is not installed here",
+      ),
+      ('raise SystemExit("not so")\n' + SCORE, 'SystemExit: not so'),
+      ('raise KeyError("a\\nb")\n' + SCORE, 'KeyError: '),
+      ('def score(:\n', 'SyntaxError: '),
+    ],
+    first=2,
+  ),
   ids=range(6),
 )
 def test_an_eval_that_cannot_be_used_is_named(prepared, tmp_path, text, reason):
@@ -172,7 +176,10 @@ def _with_ids(task, folder, change):
 
 @pytest.mark.parametrize(
   'change',
-  [lambda ids: ids + '.0', lambda ids: ids + '.00', lambda ids: ' ' + ids],
+  fast(
+    [lambda ids: ids + '.0', lambda ids: ids + '.00', lambda ids: ' ' + ids],
+    first=1,
+  ),
   ids=['1.0', '1.00', ' 1'],
 )
 def test_ids_of_answers_are_read_as_those_of_submissions(

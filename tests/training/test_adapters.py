@@ -136,6 +136,7 @@ def test_an_exported_adapter_goes_on_where_it_was(run, folder, tmp_path):
   _equal(_learner(next_host).policy_params, learner.policy_params)
 
 
+@pytest.mark.slow
 def test_an_adapter_on_a_full_sft_is_exported_with_its_base(tmp_path, capsys):
   host = _host(tmp_path / 'work', stages=('rl',))
   learner = _learner(host)

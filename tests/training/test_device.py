@@ -60,6 +60,7 @@ def test_the_copy_in_the_work_directory_is_the_models_own(folder, tmp_path):
     assert own.encode_prompt(text) == given.encode_prompt(text)
 
 
+@pytest.mark.slow
 def test_a_model_whose_tokenizer_was_exchanged_is_refused(folder, tmp_path):
   work = tmp_path / 'work'
   device.make_tokenizer(_host(work, folder), TEXTS)

@@ -20,7 +20,7 @@ from jaxagent.metrics import read_records
 from jaxagent.models import __main__ as models_cli
 from jaxagent.models import hf, init_decoder
 from tests.learner.mesh_worker import MODEL
-from tests.runs import SMALL, share_tasks
+from tests.runs import QUICK, SMALL, share_tasks
 from tests.training import multi_process_worker
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def _start(arguments, count: int) -> list[subprocess.Popen]:
         env={
           **os.environ,
           'JAX_PLATFORMS': 'cpu',
-          'XLA_FLAGS': f'{each} --xla_backend_optimization_level=0',
+          'XLA_FLAGS': f'{each} {QUICK}',
           **(several if count > 1 else {}),
         },
         stdout=subprocess.PIPE,

@@ -190,6 +190,7 @@ def test_without_room_for_a_copy_the_learner_waits_for_the_write(
   assert multi_process._available_bytes() > 1 << 20
 
 
+@pytest.mark.slow
 def test_a_copy_is_saved_and_read_as_the_learners_own_arrays(
   tmp_path,
 ):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
 import math
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -105,13 +107,19 @@ def hides(where: str, value: Any) -> tuple[str, ...]:
 def mapping(path: pathlib.Path) -> dict[str, Any]:
   """Reads a file's mapping, its keys unchecked. Raises ValueError naming it."""
   try:
-    record = yaml.safe_load(path.read_text(encoding='utf-8'))
+    record = copy.deepcopy(_parsed(path.read_text(encoding='utf-8')))
   except (yaml.YAMLError, ValueError, RecursionError) as error:
     words = ' '.join(str(error).split())
     raise ValueError(f'{path}: not readable as YAML: {words}') from error
   if not isinstance(record, dict):
     raise ValueError(f'{path}: must be a mapping with {REQUIRED_KEYS}.')
   return record
+
+
+@functools.lru_cache(maxsize=512)
+def _parsed(text: str) -> Any:
+  """Reads a text as YAML, each text once: a start reads every task several times."""
+  return yaml.safe_load(text)
 
 
 def version_of(where: str, record: Mapping[str, Any]) -> int:

@@ -235,6 +235,7 @@ def test_10000_mutated_messages_do_not_raise():
   assert min(seen.values()) > 20, seen
 
 
+@pytest.mark.slow
 def test_a_long_message_of_anything_is_read_in_linear_time():
   """Seconds of this thread: 0.07 on a busy machine; what is quadratic takes many."""
   size = implementer.MOST_CHARACTERS

@@ -115,6 +115,7 @@ def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
   assert count // 50 < graded < count
 
 
+@pytest.mark.slow
 def test_random_changes_make_what_is_graded_and_what_is_refused(tmp_path):
   """2,000 submissions of five graders, a fifth of them with damaged bytes."""
   assert sum(FAST.values()) == 2000
