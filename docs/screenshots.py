@@ -37,6 +37,10 @@ def take(work: pathlib.Path, out: pathlib.Path) -> list[pathlib.Path]:
     page = opened.new_page(viewport={'width': WIDTH, 'height': HEIGHT})
     page.goto(url)
     _open_a_rollout(page)
+    # Where a run lies on this machine is no part of the docs.
+    page.locator('#root').evaluate(
+      '(root, name) => root.textContent = name', work.name
+    )
     page.screenshot(path=files[0])
     page.goto(report.resolve().as_uri())
     page.screenshot(path=files[1])
