@@ -3,9 +3,9 @@
   python -m benchmarks.programs [digits diabetes] [--workers 2] [--json]
 
 Some 520 programs a task, our own and trusted, without slips: score on the validation and
-on the private rows and seconds of each, by what options it was written. Kept for
-`benchmarks.best_of`, whose policies write such programs and whose executions are looked
-up.
+on the private rows and CPU seconds of each (libraries imported before, one thread), by
+what options it was written. Kept for `benchmarks.best_of`, whose policies write such
+programs and whose executions are looked up.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def executed(name: str, workers: int) -> dict[str, Any]:
         row: dict[str, Any] = {'options': [list(o) for o in one.options]}
         if isinstance(found, measure.Measured):
           row['valid'], row['private'] = found.valid, found.private
-          row['seconds'] = round(found.wall_s, 4)
+          row['seconds'] = round(found.cpu_s, 4)
         else:
           row['failed'] = found
         rows.append(row)
@@ -131,7 +131,7 @@ def main() -> None:
     seconds = [row['seconds'] for row in rows if 'valid' in row]
     print(
       f'{name}: {len(rows)} programs, {len(seconds)} with a score, '
-      f'{sum(seconds):.0f} s of execution',
+      f'{sum(seconds):.0f} CPU s',
       flush=True,
     )
   if args.json:

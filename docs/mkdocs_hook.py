@@ -31,8 +31,10 @@ MADE = {
   ],
   'comparison.md': [('README.md', 'When to take something else')],
 }
-NOTEBOOK = 'tutorial'
-WHOLE = {parts[0][0]: page for page, parts in MADE.items() if not parts[0][1]}
+NOTEBOOK, ITS_PAGE = 'docs/tutorial.ipynb', 'tutorial.md'
+WHOLE = {
+  parts[0][0]: page for page, parts in MADE.items() if not parts[0][1]
+} | {NOTEBOOK: ITS_PAGE}
 _LINES = re.DOTALL | re.MULTILINE
 _FENCED = re.compile(r'(^```.*?^```$|`[^`\n]+`)', _LINES)
 _LINK = re.compile(r'(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=\))')
@@ -47,10 +49,10 @@ def on_files(files: Files, config: Any) -> Files:
     text = ''.join(_section(*part, number) for number, part in enumerate(parts))
     text = _relinked(text, parts[0][0], page, linked)
     files.append(File.generated(config, page, content=text))
-  text = _notebook(ROOT / 'docs' / f'{NOTEBOOK}.ipynb')
-  files.append(File.generated(config, f'{NOTEBOOK}.md', content=text))
+  text = _notebook(ROOT / NOTEBOOK)
+  files.append(File.generated(config, ITS_PAGE, content=text))
   for file in files.documentation_pages():
-    if file.src_uri not in MADE:
+    if file.src_uri not in (*MADE, ITS_PAGE):
       _relinked(file.content_string, f'docs/{file.src_uri}', '', linked)
   for name in sorted(linked):
     path = str(ROOT / name)
@@ -61,7 +63,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
   """Points links that leave docs/ to their place in the site."""
   uri = page.file.src_uri
-  if uri not in MADE:
+  if uri not in (*MADE, ITS_PAGE):
     markdown = _relinked(markdown, f'docs/{uri}', uri, set())
   _written[uri] = markdown
   return markdown

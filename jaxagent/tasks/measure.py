@@ -45,12 +45,13 @@ class Measured:
   valid: float
   private: float
   wall_s: float
+  cpu_s: float = 0.0  # of all its threads; 0 where it was not measured
 
 
 def run_script(
   job: tuple[str, str, float, str],
-) -> tuple[bytes | None, float, str]:
-  """(submission or None, wall seconds, last words) of a trusted script.
+) -> tuple[bytes | None, float, float, str]:
+  """(submission or None, wall seconds, CPU seconds, last words) of a trusted script.
 
   Args:
     job: text, folder mounted as `data/`, limit in seconds, name of the
@@ -65,16 +66,17 @@ def run_script(
     os.chdir(home)
     signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
-    start = time.monotonic()
+    start, cpu = time.monotonic(), time.process_time()
     try:
       with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
       data = (home / submission).read_bytes()
-      return data, time.monotonic() - start, ''
+      return data, time.monotonic() - start, time.process_time() - cpu, ''
     except Exception as error:  # a candidate may not fit the data
       words = f'{type(error).__name__}: {error}'.splitlines()[0]
-      return None, time.monotonic() - start, words
+      wall = time.monotonic() - start
+      return None, wall, time.process_time() - cpu, words
     finally:
       signal.setitimer(signal.ITIMER_REAL, 0)
       os.chdir(before)
@@ -187,14 +189,14 @@ def measured(
         for _, text in scripts
       ],
     )
-    for (name, _), (data, wall, words) in zip(scripts, runs, strict=True):
+    for (name, _), (data, *seconds, words) in zip(scripts, runs, strict=True):
       found: Measured | str = words
       if data is not None:
         valid = grader.grade(spec.name, data, 'valid')
         private = grader.grade(spec.name, data, 'private')
         found = valid.reason or private.reason
         if valid.score is not None and private.score is not None:
-          found = Measured(name, valid.score, private.score, wall)
+          found = Measured(name, valid.score, private.score, *seconds)
       yield name, found
 
 
