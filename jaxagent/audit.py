@@ -255,32 +255,41 @@ def _whole_problem(
 def _whole_test(run: pathlib.Path) -> Iterator[tuple[str, str]]:
   """Yields (place, difference) of what summary.json says of the whole hidden test."""
   path = run / 'summary.json'
-  summary = _object(path)
-  extra = summary.get('extra')
-  tasks = extra.get('whole_test', {}) if isinstance(extra, dict) else {}
-  for task, one in tasks.items():
-    for policy, given in one['policies'].items():
-      scores = _whole_scores(run, policy, task)
-      if scores is None:
-        continue  # of a file that is gone, which is said elsewhere
-      derived: dict[str, Any] = {'n': len(scores)}
-      if scores:
-        pick = max if one['higher_is_better'] else min
-        derived |= {
-          'mean': math.fsum(scores) / len(scores),
-          'best': pick(scores),
-        }
-      if one['board']:
-        derived |= report.Thresholds(**one['board']).counts(scores)
-      for name, value in derived.items():
-        if abs(given.get(name, math.inf) - value) > _TOLERANCE * max(
-          1, abs(value)
-        ):
-          yield (
-            str(path),
-            f'whole test: {task}, {policy}: {name} given {given.get(name)!r}, '
-            f'derived {value!r}',
-          )
+  try:
+    for task, one in (
+      _object(path).get('extra', {}).get('whole_test', {}).items()
+    ):
+      for policy, given in one['policies'].items():
+        for problem in _whole_differences(run, task, one, policy, given):
+          yield str(path), f'whole test: {task}, {policy}: {problem}'
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    yield (
+      str(path),
+      f'whole test: not readable: {type(error).__name__}: {error}',
+    )
+
+
+def _whole_differences(
+  run: pathlib.Path,
+  task: str,
+  one: Mapping[str, Any],
+  policy: str,
+  given: Mapping[str, Any],
+) -> Iterator[str]:
+  """Yields what differs of the figures of a policy on a task."""
+  scores = _whole_scores(run, policy, task)
+  if scores is None:
+    return  # of a file that is gone, which is said elsewhere
+  derived: dict[str, Any] = {'n': len(scores)}
+  if scores:
+    pick = max if one['higher_is_better'] else min
+    derived |= {'mean': math.fsum(scores) / len(scores), 'best': pick(scores)}
+  if one['board']:
+    derived |= report.Thresholds(**one['board']).counts(scores)
+  for name, value in derived.items():
+    near = _TOLERANCE * max(1, abs(value))
+    if abs(given.get(name, math.inf) - value) > near:
+      yield f'{name} given {given.get(name)!r}, derived {value!r}'
 
 
 def _whole_scores(

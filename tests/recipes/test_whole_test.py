@@ -186,6 +186,11 @@ def test_the_audit_derives_means_and_medals_again(tmp_path, task):
     path.write_text(json.dumps(changed))
     (problem,) = whole()
     assert f'{TASK}, {policy}: {name} given {value!r}' in problem
+  for broken in ([], {TASK: 3}, {TASK: {'policies': {'rl': {'n': 'x'}}}}):
+    changed = json.loads(good)
+    changed['extra']['whole_test'] = broken
+    path.write_text(json.dumps(changed))
+    assert all('not readable' in p for p in whole()) and len(whole()) == 1
   path.write_text(good)
   rows = [r.to_json() for r in _records([0.99, 0.9])]
   rows[1]['whole'] = 0.95

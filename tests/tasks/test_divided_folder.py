@@ -8,10 +8,18 @@ import pytest
 from jaxagent.config import task_checks
 from jaxagent.envs import grading
 from jaxagent.envs import tasks as lib
+from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.grading import Grader
+from jaxagent.envs.step_env import StepEnvironment
+from jaxagent.sandbox import SandboxPool
 from jaxagent.types import Outcome
 from tests.config.test_rules import _config
-from tests.tasks.test_mlagentbench_folder import NAME, _lay_out, _submission
+from tests.tasks.test_mlagentbench_folder import (
+  MODELS,
+  NAME,
+  _lay_out,
+  _submission,
+)
 
 YAML = """
 answers: scripts/answer.csv
@@ -86,6 +94,18 @@ def test_the_halves_stay_and_depend_on_the_answers(tmp_path, task):
   )
   other = _prepared(tmp_path / 'b', **{'scripts/prepare.py': prepare})
   assert _halves(other) != _halves(task)
+
+
+def test_a_step_is_scored_on_the_half_of_rewards(task):
+  """The starter guesses 1.5 times an area for answers of 2 times."""
+  with Grader({NAME: task}) as grader, SandboxPool(1, min_tier='T0') as pool:
+    env = StepEnvironment(
+      {NAME: task}, pool, grader, MODELS, options=ExecutionOptions(zygote=False)
+    )
+    state = env.initial_state(NAME)
+  valid = _halves(task)['valid']
+  assert state.score == pytest.approx(0.5 * sum(valid) / len(valid))
+  assert state.score != pytest.approx(17.25)  # of all ten rows
 
 
 def test_answers_are_nowhere_that_a_script_sees(task):
