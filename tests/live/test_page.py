@@ -211,8 +211,7 @@ def test_the_page_follows_a_real_run(open_page, tmp_path):
     page = open_page('run=run', server.url)
     process = runs.start(
       tmp_path / 'run', *runs.SMALL, '--config.rl.updates=4',
-      '--config.rl.batch_size=4', "--config.tasks.heldin=('wine','diabetes')",
-      "--config.tasks.heldout=('breast-cancer',)",
+      '--config.rl.batch_size=4',
     )  # fmt: skip
     try:
       late, shown = _late(page, tmp_path / 'run', process)
