@@ -40,6 +40,7 @@ _DEEPEST = 64  # lists and objects within one another
 
 R = typing.TypeVar('R', bound=type[Record])
 _known: dict[str, type[Record]] = {}
+_files: dict[str, str] = {}  # KIND -> the file that its class stands in
 
 
 class UnknownRecord(ValueError):
@@ -80,22 +81,41 @@ def register(record: R) -> R:
       f'{where}: DERIVED_FROM names {", ".join(unknown)}; its fields are '
       f'{", ".join(forms)}.'
     )
-  if before := _other_with_kind(record):
+  file = _file_of(record, sys._getframe(1).f_globals)
+  if before := _other_with_kind(record, file):
     raise ValueError(
       f'{where}: KIND={record.KIND!r} is that of {before}; choose another.'
     )
   _known[record.KIND] = record
+  _files[record.KIND] = file
   return record
 
 
-def _other_with_kind(record: type[Record]) -> str:
-  """Returns the place of another class that has a record's KIND, '' if none has."""
+def _file_of(record: type[Record], caller: Mapping[str, Any]) -> str:
+  """Returns the file that a class stands in, '' where that is not known.
+
+  caller: globals of who registers it; of a file that is run, and no module, they alone
+  name the file.
+  """
+  if caller.get('__name__') == record.__module__:
+    return str(caller.get('__file__', ''))
+  return str(getattr(sys.modules.get(record.__module__), '__file__', ''))
+
+
+def _other_with_kind(record: type[Record], file: str) -> str:
+  """Returns the place of another class that has a record's KIND, '' if none has.
+
+  A file that is read twice, as a config's is, makes its classes twice.
+  """
   own = f'{record.__module__}:{record.__qualname__}'
   reserved = _OF_RECIPES.get(record.KIND, own)
   there = _known.get(record.KIND)
   if there is not None:
     same = f'{there.__module__}:{there.__qualname__}' == own
-    return '' if same else modules.place_of(there)
+    again = there.__qualname__ == record.__qualname__ and (
+      bool(file) and file == _files.get(record.KIND)
+    )
+    return '' if same or again else modules.place_of(there)
   return '' if reserved == own else reserved
 
 

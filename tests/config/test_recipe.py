@@ -63,6 +63,7 @@ def get_config(arg=''):
 def _as_it_was(monkeypatch):
   """What a recipe makes known is forgotten after its test."""
   monkeypatch.setattr(codec, '_known', dict(codec._known))
+  monkeypatch.setattr(codec, '_files', dict(codec._files))
   monkeypatch.setattr(sections, '_added', dict(sections._added))
   monkeypatch.setattr(metrics, '_added', dict(metrics._added))
   monkeypatch.setattr(sys, 'path', list(sys.path))
@@ -189,6 +190,20 @@ def test_reading_a_recipe_imports_no_jax(tmp_path):
     [sys.executable, '-c', program], capture_output=True, text=True, timeout=60
   )
   assert done.stdout == 'False\n', done.stderr
+
+
+def test_recipe_and_config_may_be_one_file(tmp_path):
+  """Which is read twice: by the command line, and for the recipe."""
+  file = tmp_path / 'own.py'
+  decorated = GOOD.replace(
+    '@dataclasses.dataclass(frozen=True, kw_only=True)',
+    'from jaxagent.records import register\n@register\n'
+    '@dataclasses.dataclass(frozen=True, kw_only=True)',
+  )
+  file.write_text(decorated + CONFIG.format(place=f'{file}:Plain'))
+  done = _main(tmp_path, 'jaxagent.main', f'--config={file}', '--dry_run')
+  assert done.returncode == 0, done.stderr
+  assert 'held-in china-scanline' in done.stdout
 
 
 def test_two_recipes_with_one_kind_of_record_are_refused_by_name(tmp_path):
