@@ -112,6 +112,8 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('tasks', 'mlebench_repo'): '',
   ('sandbox', 'gpus'): [],
   ('rl', 'best_of'): 8,
+  ('rl', 'ties'): 0.0,
+  ('rl', 'groups'): 'drawn',
   ('rl', 'row_layout'): 'auto',
   ('solution', 'failure'): -10.0,
 }

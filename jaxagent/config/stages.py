@@ -335,18 +335,35 @@ class RlConfig(LearnerOptions, SchedulerOptions):
     relation(
       'estimator',
       'group_size',
-      holds=lambda name, group: name not in GROUPED or group >= 2,
+      'groups',
+      holds=lambda name, group, groups: (
+        name not in GROUPED or group >= 2 or groups == 'prompt'
+      ),
       say='{at}estimator={estimator!r} compares samples of one prompt: '
-      '{at}group_size={group_size} must be at least 2.',
+      '{at}group_size={group_size} must be at least 2 where {at}groups={groups!r}.',
+    ),
+    relation(
+      'estimator',
+      'best_of',
+      'batch_size',
+      'groups',
+      holds=lambda name, k, batch, groups: (
+        name not in OF_THE_BEST or groups == 'drawn' or k < batch
+      ),
+      say='{at}best_of={best_of} of {at}estimator={estimator!r} must be below '
+      '{at}batch_size={batch_size}, of which {at}groups={groups!r} makes groups.',
     ),
     relation(
       'estimator',
       'best_of',
       'group_size',
-      holds=lambda name, k, group: name not in OF_THE_BEST or k < group,
+      'groups',
+      holds=lambda name, k, group, groups: (
+        name not in OF_THE_BEST or k < group or groups == 'prompt'
+      ),
       say='{at}best_of={best_of} of {at}estimator={estimator!r} must be below '
       '{at}group_size={group_size}: the best of K is compared with that of K others; '
-      'lower the first or raise the last.',
+      "lower the first, raise the last, or set {at}groups={groups!r} to 'prompt'.",
     ),
     relation(
       'states',

@@ -129,6 +129,8 @@ def of_the_best(
   rewards, mask = tables['rewards'], tables['mask']
   scores = np.zeros(len(first))
   np.add.at(scores, first, np.sum(rewards * mask, -1, dtype=np.float64))
+  if config.ties:
+    scores = np.round(scores / config.ties) * config.ties
   valid = first == np.arange(len(first))
   given: dict[str, Any] = {'valid': valid}
   if config.estimator in OF_THE_BEST:
@@ -217,6 +219,23 @@ def pad_tables(
     tables,
     np.concatenate([groups, groups.max() + 1 + own]),
     np.concatenate([first, n + own]),
+  )
+
+
+def groups_of(
+  samples: Sequence[types.Sample], first: np.ndarray, groups: str
+) -> np.ndarray:
+  """int32 [N]: the number of each row's group, by `LearnerConfig.groups`.
+
+  By prompt: that of the first row of its interaction, token for token.
+  """
+  if groups == 'drawn':
+    named: list[str] | list[bytes] = [s.group_id for s in samples]
+  else:
+    named = [samples[i].prompt_ids.tobytes() for i in first]
+  numbers: dict[str | bytes, int] = {}
+  return np.array(
+    [numbers.setdefault(name, len(numbers)) for name in named], np.int32
   )
 
 

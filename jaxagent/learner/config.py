@@ -63,6 +63,21 @@ class LearnerOptions(Section):
     help='K of the estimators best_of and max_rl, below the size of a group.',
     advanced=True,
   )
+  ties: float = option(
+    0.0,
+    least=0,
+    unit='of the reward',
+    help='Scores are rounded to multiples of it before best_of, max_rl and entropic '
+    'rank them: what differs by less than the metric can tell is equal; 0: as they are.',
+    advanced=True,
+  )
+  groups: str = option(
+    'drawn',
+    choices=('drawn', 'prompt'),
+    help='Whose scores are compared: samples that were drawn together, or all samples of '
+    'an update with the same prompt, token for token.',
+    advanced=True,
+  )
   gamma: float = option(
     1.0, above=0, most=1, help='Discount of each token; 1: none.', advanced=True
   )
@@ -256,6 +271,22 @@ class LearnerOptions(Section):
       say='{at}baseline={baseline!r} is for the estimators that centre a group, '
       f'{", ".join(GROUPED)}; {{at}}estimator={{estimator!r}} centres a whole '
       "batch: 'mean' or 'optimal'.",
+    ),
+    relation(
+      'ties',
+      'estimator',
+      holds=lambda ties, name: not ties or name in ON_THE_HOST,
+      say='{at}ties={ties} is for the estimators that rank scores, '
+      f'{", ".join(ON_THE_HOST)}; {{at}}estimator={{estimator!r}} takes them as they '
+      'are: set it to 0.',
+    ),
+    relation(
+      'groups',
+      'estimator',
+      holds=lambda groups, name: groups == 'drawn' or name in GROUPED,
+      say='{at}groups={groups!r} is for the estimators that compare a group, '
+      f'{", ".join(GROUPED)}; {{at}}estimator={{estimator!r}} has none: set it to '
+      "'drawn'.",
     ),
     relation(
       'estimator',

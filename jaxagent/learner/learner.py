@@ -388,13 +388,11 @@ class Learner:
     return tables
 
   def _advantages(self, work: PackedBatch, tables: Any, weights: Any) -> dict:
-    groups = np.unique([s.group_id for s in work.samples], return_inverse=True)[
-      1
-    ].astype(np.int32)
+    first = advantages_lib.first_rows(work.samples)
+    groups = advantages_lib.groups_of(work.samples, first, self.config.groups)
     weighted = tables | {
       'weights': batching.spread_turns(work.samples, weights, work.width)
     }
-    first = advantages_lib.first_rows(work.samples)
     if self.config.estimator in ON_THE_HOST:
       weighted['estimate'] = advantages_lib.of_the_best(
         weighted, groups, first, self.config

@@ -122,6 +122,7 @@ CHOICES = {
   'rl.aggregation': 'token-mean, seq-mean-token-sum, seq-mean-token-mean',
   'rl.importance_level': ', '.join(algorithms.IMPORTANCE_LEVELS),
   'rl.baseline': 'mean, optimal, weighted',
+  'rl.groups': 'drawn, prompt',
   'rl.step_size': 'fixed, ess',
   'rl.schedule': 'cosine, constant',
   'rl.weight_mean': 'executed, batch',
@@ -237,6 +238,7 @@ NUMBERS = {
   'rl.kl_coef': ((-1,), 'at least 0'),
   'rl.entropy_coef': ((-1,), 'at least 0'),
   'rl.dual_clip': ((-1,), 'at least 0'),
+  'rl.ties': ((-0.1,), 'at least 0'),
   'rl.kl_target': ((-1,), 'at least 0'),
   'rl.weight_decay': ((-1,), 'at least 0'),
   'rl.max_grad_norm': ((0, -1), 'above 0'),
@@ -322,6 +324,16 @@ PAIRS = [
   (
     {'rl.estimator': 'best_of', 'rl.group_size': 8},
     "best_of=8 of .*estimator='best_of' must be below .*group_size=8",
+  ),
+  ({'rl.ties': 0.1}, "ties=0.1 .*rank scores, .*estimator='gae'.*to 0"),
+  ({'rl.groups': 'prompt'}, "groups='prompt' .*estimator='gae' has none"),
+  (
+    {
+      'rl.estimator': 'best_of',
+      'rl.groups': 'prompt',
+      'rl.best_of': 32,
+    },
+    'best_of=32 of .* must be below .*batch_size=32',
   ),
   ({'rl.best_of': 1}, 'best_of=1 must be at least 2|best_of=1'),
   (

@@ -151,7 +151,7 @@ def test_refused_in_one_line_before_any_work(argument, tmp_path):
   config = '--config=configs/stepwise_ppo.py'
   first = [] if argument.startswith('--config=') else [config]
   done = _main(*first, argument, f'--work_dir={work}')
-  assert time.monotonic() - began < 10
+  assert time.monotonic() - began < 30  # whole work takes minutes
   assert done.returncode == 2 and done.stdout == ''
   assert done.stderr.startswith('error: ') and done.stderr.count('\n') == 1
   assert re.search(REFUSED[argument], done.stderr), done.stderr

@@ -116,6 +116,38 @@ def test_equal_rewards_teach_nothing_whatever_they_are():
     assert not advantages.of_the_best(tables, groups, first, config).any()
 
 
+def test_scores_nearer_than_the_ties_are_equal():
+  found, groups = estimated('best_of', best_of=2, ties=0.001)
+  rounded = np.round(np.array(REWARDS) / 0.001) * 0.001
+  exact = algorithms.best_of_advantages(rounded, groups.tolist(), 2)
+  np.testing.assert_allclose(
+    found, exact / np.sqrt(np.mean(exact**2)), rtol=1e-6, atol=1e-6
+  )
+  assert found[1] == found[2]  # 0.97001 and 0.97002
+  plain, _ = estimated('best_of', best_of=2)
+  assert plain[1] < plain[2]
+
+
+def test_samples_of_one_prompt_are_a_group_whatever_was_drawn_together():
+  samples = make_samples(6)
+  same, other = samples[0].prompt_ids, samples[0].prompt_ids + 1
+  given = [same, other, same, other, same, same[:-1]]
+  rows = [
+    dataclasses.replace(s, group_id=str(i // 2), prompt_ids=ids)
+    for i, (s, ids) in enumerate(zip(samples, given))
+  ]
+  first = advantages.first_rows(rows)
+  drawn = advantages.groups_of(rows, first, 'drawn')
+  assert drawn.tolist() == [0, 0, 1, 1, 2, 2]
+  by_prompt = advantages.groups_of(rows, first, 'prompt')
+  assert by_prompt.tolist() == [0, 1, 0, 1, 0, 2]
+  # A later row of an interaction belongs to the prompt of its first one.
+  later = dataclasses.replace(rows[1], prompt_id=rows[0].prompt_id)
+  rows = [rows[0], later, *rows[2:]]
+  first = advantages.first_rows(rows)
+  assert advantages.groups_of(rows, first, 'prompt')[1] == 0
+
+
 def test_a_kl_in_the_reward_is_refused_where_scores_are_ranked():
   with pytest.raises(ValueError, match="'best_of' ranks scores, which kl_in"):
     LearnerConfig(estimator='best_of', kl_in='reward', kl_kind='k1')

@@ -17,9 +17,8 @@ pytestmark = [
   pytest.mark.slow,
   pytest.mark.timeout(300),
 ]
-NATS = (
-  3e-4  # float32; the adapters are large: log-probs beside them are 1e-4 apart
-)
+# float32; the adapters are large: log-probs beside them are 1e-4 apart.
+NATS = 3e-4
 RANK = 12  # a server is started for 16, the next one that it knows
 
 
