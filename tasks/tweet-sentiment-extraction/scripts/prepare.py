@@ -61,7 +61,8 @@ def rated(lexicon):
   words = {'praise': [], 'blame': []}
   for line in lexicon.decode().splitlines():
     word, mean = line.split('\t')[:2]
-    if word.isascii() and word.isalpha() and 1.8 <= abs(float(mean)) <= 2.5:
+    rating = round(10 * abs(float(mean)))
+    if word.isascii() and word.isalpha() and 18 <= rating <= 25:
       words['praise' if float(mean) > 0 else 'blame'].append(word)
   return {**language.LEXICON, **words}
 
