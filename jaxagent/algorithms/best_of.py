@@ -212,7 +212,7 @@ def _centred_best(
 def _weighted_rest(
   r: np.ndarray, k: int, weights: np.ndarray | None, d: np.ndarray
 ) -> np.ndarray:
-  """For each member the mean of S under d among the others, which does not know it."""
+  """Returns [m] the mean of S under d among the others of each member."""
   rest = np.empty(len(r))
   for i in range(len(r)):
     others = np.delete(np.arange(len(r)), i)

@@ -256,21 +256,21 @@ class LearnerOptions(Section):
       say='{at}offload={offload!r}: {at}estimator={estimator!r} has no value '
       'model; leave it out.',
     ),
-    relation(
-      'baseline',
-      'estimator',
-      holds=lambda baseline, name: baseline != 'optimal' or name in CENTRED,
-      say='{at}baseline={baseline!r} is for the estimators that centre a whole '
-      f'batch, {" and ".join(CENTRED)}; {{at}}estimator={{estimator!r}} has '
-      "the baseline of its groups: 'mean' or 'weighted'.",
-    ),
-    relation(
-      'baseline',
-      'estimator',
-      holds=lambda baseline, name: baseline != 'weighted' or name in GROUPED,
-      say='{at}baseline={baseline!r} is for the estimators that centre a group, '
-      f'{", ".join(GROUPED)}; {{at}}estimator={{estimator!r}} centres a whole '
-      "batch: 'mean' or 'optimal'.",
+    *(
+      relation(
+        'baseline',
+        'estimator',
+        holds=lambda baseline, name, given=given, those=those: (
+          baseline != given or name in those
+        ),
+        say=f'{{at}}baseline={{baseline!r}} is for the estimators that centre {what}, '
+        f'{", ".join(those)}; {{at}}estimator={{estimator!r}} takes '
+        f"'mean' or {other!r}.",
+      )
+      for given, other, those, what in (
+        ('optimal', 'weighted', CENTRED, 'a whole batch'),
+        ('weighted', 'optimal', GROUPED, 'a group'),
+      )
     ),
     relation(
       'ties',

@@ -289,7 +289,7 @@ PAIRS = [
       'rl.estimator': 'rloo',
       'rl.group_size': 4,
     },
-    "baseline='optimal' .*gae and reinforce_pp; .*estimator='rloo'",
+    "baseline='optimal' .*gae, reinforce_pp; .*estimator='rloo'",
   ),
   (
     {'rl.baseline': 'weighted'},
