@@ -131,5 +131,5 @@ def test_no_other_constant_gives_less_variance():
 
 
 def test_a_group_estimator_has_a_baseline_of_its_own():
-  with pytest.raises(ValueError, match="'rloo' has the baseline of its groups"):
+  with pytest.raises(ValueError, match="estimator='rloo' takes 'mean' or 'weighted'"):
     LearnerConfig(estimator='rloo', baseline='optimal')
