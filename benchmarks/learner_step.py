@@ -2,6 +2,7 @@
 
   python -m benchmarks.learner_step [--arms NAME,...] [--json]
   python -m benchmarks.learner_step --cpu [--repeats N] [--json]  # benchmarks.learner_cpu
+  python -m benchmarks.learner_step --cpu --against transformers  # ..learner_against
 
 One optimizer step over 4 micro-batches of 16,384 tokens, in rows of `row` tokens that
 are full: Qwen2.5's shapes with random weights, float32 weights and moments, products
@@ -318,12 +319,25 @@ def main() -> None:
   parser.add_argument('--limit_s', type=float, default=300, help='an arm')
   parser.add_argument('--json', action='store_true', help='save the result')
   parser.add_argument('--cpu', action='store_true', help='on this CPU instead')
+  parser.add_argument('--against', choices=('transformers',), help='with --cpu')
   parser.add_argument('--repeats', type=int, default=7, help='with --cpu')
+  parser.add_argument('--peak', nargs=3, help=argparse.SUPPRESS)
   args = parser.parse_args()
   if args.cpu:
     os.environ['JAX_PLATFORMS'] = 'cpu'
-    learner_cpu.main(args.repeats, args.json)
+    from benchmarks import (
+      learner_against,
+    )  # imports jax, for the CPU from here on
+
+    if args.peak:
+      learner_against.tell_peak(*args.peak)
+    elif args.against:
+      learner_against.main(args.repeats, args.json)
+    else:
+      learner_cpu.main(args.repeats, args.json)
     return
+  if args.against:
+    parser.error('--against is for --cpu; on accelerators it is an arm.')
   if args.arm:
     print(json.dumps(measure(args.arm)))
     return

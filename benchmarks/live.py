@@ -138,12 +138,6 @@ def cpu_s(pid: int) -> float:
   return (user + system) / os.sysconf('SC_CLK_TCK')
 
 
-def most_mb(pid: int) -> float:
-  """Returns the most resident memory of a process so far, in MB."""
-  text = pathlib.Path(f'/proc/{pid}/status').read_text()
-  return int(text.partition('VmHWM:')[2].split()[0]) / 1024
-
-
 def measure(work: pathlib.Path, n: int, seconds: float) -> dict[str, Any]:
   """Returns what is measured of a run of n rollouts."""
   from playwright.sync_api import expect
@@ -170,7 +164,7 @@ def measure(work: pathlib.Path, n: int, seconds: float) -> dict[str, Any]:
     page.goto(url)
     page.wait_for_selector(_ROW.format(f'0/{n - 1}/0'))
     found |= _followed(page, work, n, seconds, pid)
-    found['server_mb'] = most_mb(pid)
+    found['server_mb'] = machine.resident_mb(pid, peak=True)
   return found
 
 

@@ -62,6 +62,18 @@ def speed_index(repeats: int = 5) -> float:
   return max(1.0, sorted(times)[repeats // 2] / INDEX_S)
 
 
+def resident_mb(pid: int | str = 'self', peak: bool = False) -> float:
+  """Resident megabytes of a process on Linux, now or at its peak."""
+  text = pathlib.Path(f'/proc/{pid}/status').read_text()
+  name = 'VmHWM:' if peak else 'VmRSS:'
+  return int(text.partition(name)[2].split()[0]) / 1024
+
+
+def forget_peak() -> None:
+  """Lets this process's peak of resident memory begin anew."""
+  pathlib.Path('/proc/self/clear_refs').write_text('5')
+
+
 def _cpu() -> str:
   try:
     for line in pathlib.Path('/proc/cpuinfo').read_text().splitlines():

@@ -4,6 +4,10 @@ tiny (default)
   command   python -m jaxagent.main --config=configs/rl_for_mle.py
   hardware  two CPU cores, 4 GiB; no GPU, hub or key
   expected  docs/rl_for_mle.md
+best-of
+  command   python -m jaxagent.main --config=configs/rl_for_mle.py:best-of
+  hardware  as tiny
+  expected  docs/best_of.md: the best of K programs is trained for, not their mean
 qwen2.5-3b
   command   python -m jaxagent.main --config=configs/rl_for_mle.py:qwen2.5-3b
             --config.model.path=DIR --config.rl.critic_path=DIR
@@ -27,17 +31,21 @@ from configs import common
 
 def get_config(arg: str = '') -> common.ConfigDict:
   """The experiment's options for variant `arg`."""
-  variant = common.variant(arg, ('tiny', 'qwen2.5-3b', 'qwen2.5-7b-lora'))
+  variant = common.variant(
+    arg, ('tiny', 'best-of', 'qwen2.5-3b', 'qwen2.5-7b-lora')
+  )
   config = common.base()
   config.name = 'rl_for_mle'
   config.variant = variant
   config.recipe = 'solutions'
   config.work_dir = f'workdir/rl_for_mle-{variant}'
   config.tasks.heldin = ('digits',)
-  if variant == 'tiny':
+  if variant in ('tiny', 'best-of'):
     _tiny(config)
   else:
     _paper(config)
+  if variant == 'best-of':
+    _best_of(config)
   if variant == 'qwen2.5-7b-lora':
     _adapters(config)
   return config.lock()
@@ -64,6 +72,17 @@ def _tiny(config: common.ConfigDict) -> None:
   config.rl.warmup_steps = 4
   config.solution.programs = 3000
   config.solution.samples = 128
+
+
+def _best_of(config: common.ConfigDict) -> None:
+  """The exact gradient of the expected best of 8, in groups of 16."""
+  config.rl.estimator = 'best_of'
+  config.rl.best_of = 8
+  config.rl.group_size = 16
+  config.rl.baseline = 'weighted'  # under duration weights (docs/best_of.md)
+  # A failure far below all scores would decide each comparison.
+  config.solution.scale = 'task'
+  config.solution.failure = -1.0
 
 
 def _paper(config: common.ConfigDict) -> None:

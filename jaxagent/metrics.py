@@ -198,6 +198,8 @@ _JAXAGENT: dict[str, str] = {
   ),
   'learner/rejected': 'samples of the batch that could not be used',
   'learner/padding': 'share of the batch that is padding',
+  'learner/shared': 'share of the batch that prompts computed once have spared '
+  '(rl.share_prompts)',
   'val/reward/mean': (
     'validation after the update: reward of a rollout, mean of its prompts; the best '
     'checkpoint is the one where it is highest (config.rl.keep_best)'

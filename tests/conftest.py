@@ -1,6 +1,5 @@
 """Options of the whole suite."""
 
-import contextlib
 import fcntl
 import gc
 import os
@@ -18,6 +17,7 @@ _SHARED = pytest.StashKey[str]()
 MOST_RESIDENT_BYTES = 2 << 30
 _GROWN_BYTES = 512 << 20
 _KEPT = [0]  # bytes that stayed resident when programs were last forgotten
+_KEPT_ROOM: list['_Room'] = []
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -60,30 +60,50 @@ def pytest_unconfigure(config):
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item):
-  """Tests that measure time run beside no other."""
-  marks = {mark.name for mark in item.iter_markers()}
-  with _room(bool(marks & {'alone', 'quiet'})):
+def pytest_runtest_protocol(item, nextitem):
+  """Tests that measure time run beside no other.
+
+  Those that follow each other keep the room: after each, the other worker would have
+  its turn, and they would wait for a test of its own as often.
+  """
+  room = _KEPT_ROOM.pop() if _KEPT_ROOM else _Room(alone=_is_alone(item))
+  try:
     return (yield)
+  finally:
+    if _is_alone(item) and _is_alone(nextitem):
+      _KEPT_ROOM.append(room)
+    else:
+      room.leave()
 
 
-@contextlib.contextmanager
-def _room(alone: bool):
+def _is_alone(item: pytest.Item | None) -> bool:
+  marks = item.iter_markers() if item else ()
+  return bool({mark.name for mark in marks} & {'alone', 'quiet'})
+
+
+class _Room:
   """Readers and a writer over the workers of one machine.
 
   Two locks, on what is there anyway: who waits for the room holds the door, so
   that no newcomer keeps it waiting.
   """
-  here = pathlib.Path(__file__)
-  door, room = (os.open(path, os.O_RDONLY) for path in (here.parent, here))
-  kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
-  try:
-    fcntl.flock(door, kind)
-    fcntl.flock(room, kind)
-    fcntl.flock(door, fcntl.LOCK_UN)
-    yield
-  finally:
-    for lock in (door, room):
+
+  def __init__(self, alone: bool):
+    here = pathlib.Path(__file__)
+    door, room = (os.open(path, os.O_RDONLY) for path in (here.parent, here))
+    self._locks = door, room
+    kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
+    try:
+      fcntl.flock(door, kind)
+      fcntl.flock(room, kind)
+      fcntl.flock(door, fcntl.LOCK_UN)
+    except BaseException:
+      self.leave()
+      raise
+
+  def leave(self) -> None:
+    """Unlocks both."""
+    for lock in self._locks:
       # Told, not only closed: what a test forked may hold a copy.
       fcntl.flock(lock, fcntl.LOCK_UN)
       os.close(lock)

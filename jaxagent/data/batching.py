@@ -58,6 +58,11 @@ class Packing:
     """Real tokens over padded tokens."""
     return float(self.length.sum()) / float(np.prod(self.shape))
 
+  @property
+  def texts(self) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths of the texts that are computed, and tokens that each sees before it."""
+    return self.length, np.zeros_like(self.length)
+
   def index(
     self, skip: np.ndarray, width: int
   ) -> tuple[np.ndarray, np.ndarray]:

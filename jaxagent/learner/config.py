@@ -173,6 +173,12 @@ class LearnerOptions(Section):
     'packed.',
     advanced=True,
   )
+  share_prompts: bool = option(
+    False,
+    help='Compute a prompt that several samples of an update have once, forward and '
+    'backward; for groups with long prompts.',
+    advanced=True,
+  )
   chunk_rows: int = option(
     1024,
     unit='tokens',

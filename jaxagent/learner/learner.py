@@ -304,6 +304,9 @@ class Learner:
     metrics |= {f'timing_s/{k}': v for k, v in clock.seconds.items()}
     metrics['learner/rejected'] = float(rejected)
     metrics['learner/padding'] = 1.0 - work.everything.efficiency
+    if self.config.share_prompts:
+      computed = float(work.everything.texts[0].sum())
+      metrics['learner/shared'] = 1.0 - computed / float(work.lengths.sum())
     metrics['learner/skipped_updates'] = float(self._skips.total)
     self._counters['updates'] += 1
     wall = time.monotonic() - began
@@ -311,18 +314,26 @@ class Learner:
     metrics['perf/total_num_tokens'] = tokens
     metrics['perf/throughput'] = tokens / wall / self.mesh.size
     metrics |= figures.utilisation(
-      self.mesh, clock.seconds, self._flops(work.lengths)
+      self.mesh, clock.seconds, self._flops(*work.everything.texts)
     )
     metrics |= self._recompiles.measure()
     return metrics
 
-  def _flops(self, lengths: np.ndarray) -> dict[str, float]:
-    """FLOPs of an update's gradients over texts of these lengths, by role."""
-    epochs, lengths = self.config.ppo_epochs, lengths.tolist()
-    found = {'actor': epochs * flops.training_flops(self.model_config, lengths)}
+  def _flops(self, lengths: np.ndarray, before: np.ndarray) -> dict[str, float]:
+    """FLOPs of an update's gradients over texts of these lengths, by role.
+
+    before: tokens that each sees in front of it, a prompt that is shared.
+    """
+    epochs, texts = self.config.ppo_epochs, (lengths.tolist(), before.tolist())
+    count = lambda model, head: (
+      epochs
+      * flops.training_flops(  # noqa: E731
+        model, texts[0], head, texts[1]
+      )
+    )
+    found = {'actor': count(self.model_config, True)}
     if self._roles.value is not None:
-      critic = epochs * flops.training_flops(self._critic, lengths, head=False)
-      found['critic'] = critic
+      found['critic'] = count(self._critic, False)
     return found
 
   def value_update(

@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from jaxagent import models, types
-from jaxagent.data import batching
+from jaxagent.data import batching, shared_prompts
 from jaxagent.devices import sharding
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.models import attention
@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 # Weights of a model from which 'auto' is flat: in a smaller one compiling for more
 # lengths costs a run more than padding does (docs/lab_log.md).
 LEAST_FLAT = 600_000
+_Packed = batching.Packing | shared_prompts.SharedPacking
 
 
 class Packer:
@@ -43,7 +44,10 @@ class Packer:
     self._said = False
     self.shapes: set[tuple[int, int]] = set()
     self._attention_tokens = _attention_tokens(model_config)
+    check(model_config, config, mesh)
     self.is_flat = _is_flat(model_config, config, mesh)
+    # A row with several samples is no longer than without shared prompts.
+    self._longest_shared = min(config.micro_batch_tokens, config.row_tokens[-1])
 
   def put(self, arrays: dict[str, np.ndarray]) -> dict[str, jax.Array]:
     """Rows of a micro-batch [B, T], on the mesh."""
@@ -98,14 +102,26 @@ class Packer:
     self.shapes.add((packing.rows, packing.row_tokens))
     return packing
 
-  def pack(self, sequences: Sequence[np.ndarray], lengths: np.ndarray):
-    """(packing, device arrays of each micro-batch) of some sequences."""
-    packing = self._plan(lengths)
+  def pack(
+    self, sequences: Sequence[np.ndarray], skip: np.ndarray
+  ) -> tuple[_Packed, list[dict[str, jax.Array]]]:
+    """(packing, device arrays of each micro-batch) of some samples.
+
+    sequences: int32, prompt and response of each. skip: [n], tokens of each prompt.
+    """
+    packing: _Packed
+    if self.config.share_prompts:
+      packing = shared_prompts.plan_shared(
+        sequences, skip, plan=self._plan, longest=self._longest_shared
+      )
+      arrays = packing.arrays(sequences, skip, self.pad_id)
+    else:
+      packing = self._plan(np.array([len(s) for s in sequences]))
+      ids = batching.pack_tokens(packing, sequences, self.pad_id)
+      arrays = dict(zip(('tokens', 'positions', 'segment_ids'), ids))
     self.note_row(packing.row_tokens)
-    ids = batching.pack_tokens(packing, sequences, self.pad_id)
-    names = ('tokens', 'positions', 'segment_ids')
     micros = [
-      self.put({k: v[m] for k, v in zip(names, ids)})
+      self.put({k: v[m] for k, v in arrays.items()})
       for m in range(packing.n_micro)
     ]
     return packing, micros
@@ -128,7 +144,7 @@ class PackedBatch:
     key = members.tobytes()
     if key not in self._ids:
       self._ids[key] = self.packer.pack(
-        [self.sequences[i] for i in members], self.lengths[members]
+        [self.sequences[i] for i in members], self.skip[members]
       )
     return self._ids[key]
 
@@ -188,25 +204,33 @@ def _attention_tokens(c: models.ModelConfig) -> float:
   return max(weights_ / (2 * c.num_hidden_layers * width) / 2, 64.0)
 
 
-def _is_flat(
-  model: models.ModelConfig, config: LearnerConfig, mesh: Mesh
-) -> bool:
-  """Whether samples lie one behind the other in one row a micro-batch.
-
-  Raises ValueError where that is asked for and there are several devices.
-  """
+def check(model: models.ModelConfig, config: LearnerConfig, mesh: Mesh) -> None:
+  """Raises ValueError for rows that a mesh, or its kernel of attention, cannot run."""
   if config.row_layout == 'flat' and mesh.size > 1:
     raise ValueError(
       f"rl.row_layout='flat' is one row a pass, which {mesh.size} devices cannot share; choose "
       "'auto' or 'packed'."
     )
+  complaint = attention.no_branches(_kernel(model, mesh))
+  if config.share_prompts and complaint:
+    raise ValueError(complaint)
+
+
+def _is_flat(
+  model: models.ModelConfig, config: LearnerConfig, mesh: Mesh
+) -> bool:
+  """Whether samples lie one behind the other in one row a micro-batch."""
   if config.row_layout != 'auto' or mesh.size > 1:
     return config.row_layout == 'flat'
   if model.num_params() < LEAST_FLAT:
     return False
   # Any other kernel would pay for all pairs of the long row.
+  return _kernel(model, mesh) == 'blocks'
+
+
+def _kernel(model: models.ModelConfig, mesh: Mesh) -> str:
+  """Returns the kernel of attention on a mesh, whatever the length of a row."""
   first = mesh.devices.flat[0]
-  kernel = attention.choose(
+  return attention.choose(
     model.attention, model.dtype, model.head_dim, device=first
   )
-  return kernel == 'blocks'

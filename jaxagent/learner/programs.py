@@ -1,8 +1,9 @@
 """The compiled functions of the learner, with explicit shardings.
 
 A micro-batch is a dictionary of [B, T] arrays. `tokens`, `positions` and
-`segment_ids` are as packed; per-token fields stand at the token itself, and
-the log-prob or value of a token comes from the position before it.
+`segment_ids` are as packed, and `branches` where samples share prompts; per-token
+fields stand at the token itself, and the log-prob or value of a token comes from the
+position before it.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class Programs:
     entropy: bool = False,
   ):
     model = self.policy.merge(trained, frozen)
-    hidden = model(micro['tokens'], micro['positions'], micro['segment_ids'])
+    hidden = model(*_placed(micro))
     targets = jnp.roll(micro['tokens'], -1, axis=1)
     logp, ent = models.token_logprobs(
       hidden,
@@ -119,7 +120,7 @@ class Programs:
   def _values(self, trained: Flat, frozen: Flat, micro: Micro):
     assert self.value is not None  # programs of a value model have one
     model = self.value.merge(trained, frozen)
-    out = model(micro['tokens'], micro['positions'], micro['segment_ids'])
+    out = model(*_placed(micro))
     return jnp.roll(out.astype(jnp.float32), 1, axis=1)
 
   def _policy_loss(
@@ -330,6 +331,12 @@ def _count(state: Any) -> jax.Array:
 
 def _is_schedule(part: Any) -> bool:
   return isinstance(part, optax.ScaleByScheduleState)
+
+
+def _placed(micro: Micro) -> tuple[jax.Array | None, ...]:
+  """Arguments of a model: tokens, where they lie, and who sees whom."""
+  names = ('tokens', 'positions', 'segment_ids')
+  return *(micro[name] for name in names), micro.get('branches')
 
 
 def _normalised(scale: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -2,13 +2,15 @@
 
 Every kernel takes the packed-row mask: a query sees the keys at or before it
 in its row that carry its segment id. Padding (segment 0) sees padding only,
-which keeps it finite without touching anything else.
+which keeps it finite without touching anything else. Where samples share a prompt, a
+segment has branches: all see the prompt, which is branch 0, and none sees another.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -148,43 +150,66 @@ def no_cudnn(
   return ''
 
 
+def no_branches(kernel: str) -> str:
+  """Returns why a kernel that was chosen cannot run samples that share a prompt, or ''."""
+  if kernel != 'splash':
+    return ''
+  return (
+    "attention='splash' masks whole segments, and a prompt that samples share is seen "
+    "from several; set rl.share_prompts=False, or take model.attention='xla'."
+  )
+
+
 def attend(
   q: jax.Array,
   k: jax.Array,
   v: jax.Array,
   segment_ids: jax.Array,
   kernel: str = 'auto',
+  branches: jax.Array | None = None,
 ) -> jax.Array:
   """q [B, T, H, h], k and v [B, T, K, h], segment_ids [B, T] -> [B, T, H, h].
+
+  branches: int [B, T], 0 on a prompt and 1, 2, .. on what continues it; None: a
+  segment is one sample. Raises ValueError where the kernel has no mask for them.
 
   On a mesh each device attends for its own rows and heads: no kernel is cut by the
   partitioner, which cuDNN's would refuse.
   """
   segment_ids = jnp.asarray(segment_ids)
   chosen = choose(kernel, str(q.dtype), q.shape[-1], q.shape[1])
-  run = {
+  kernels: dict[str, Callable[..., jax.Array]] = {
     'blocks': _blocks,
     'mapped': _mapped,
     'xla': _xla,
     'cudnn': _cudnn,
     'splash': _splash,
-  }[chosen]
+  }
+  run = kernels[chosen]
+  masks: tuple[jax.Array, ...] = (segment_ids,)
+  if branches is not None:
+    if complaint := no_branches(chosen):
+      raise ValueError(complaint)
+    masks += (jnp.asarray(branches),)
   place = placement.here()
   if place is None:
-    return run(q, k, v, segment_ids)
+    return run(q, k, v, *masks)
   if k.shape[2] % place.tensor:
     # Fewer key heads than parts: several parts have the same one.
     k, v = (jnp.repeat(a, place.tensor // k.shape[2], axis=2) for a in (k, v))
   names = ('rows', None, 'heads', None)
   parts = [place.active(names, a.shape) for a in (q, k, v)]
-  rows = place.active(('rows', None), segment_ids.shape)
-  return place.on_parts(run, (*parts, rows), parts[0])(q, k, v, segment_ids)
+  rows = [place.active(('rows', None), a.shape) for a in masks]
+  return place.on_parts(run, (*parts, *rows), parts[0])(q, k, v, *masks)
 
 
 def _mask(
-  segment_ids: jax.Array, start: int = 0, stop: int | None = None
+  segment_ids: jax.Array,
+  branches: jax.Array | None,
+  start: int = 0,
+  stop: int | None = None,
 ) -> jax.Array:
-  """[T] -> bool [stop - start, stop]: whether the query (row) sees the key.
+  """[T] each -> bool [stop - start, stop]: whether the query (row) sees the key.
 
   Queries are those of start .. stop - 1 (default: all), keys those up to
   stop - 1: no later one is seen.
@@ -192,15 +217,30 @@ def _mask(
   index = jnp.arange(segment_ids.shape[-1])
   queries, keys = slice(start, stop), slice(stop)
   same = segment_ids[queries, None] == segment_ids[None, keys]
+  if branches is not None:
+    shared = branches[None, keys] == 0
+    same &= shared | (branches[queries, None] == branches[None, keys])
   return same & (index[queries, None] >= index[None, keys])
 
 
-def _blocks(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
+def _blocks(
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  segment_ids: jax.Array,
+  branches: jax.Array | None = None,
+):
   """The CPU's fast path: key blocks of other segments and later ones are skipped."""
-  return block_attention.attend(q, k, v, segment_ids, NAME)
+  return block_attention.attend(q, k, v, segment_ids, branches, NAME)
 
 
-def _mapped(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
+def _mapped(
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  segment_ids: jax.Array,
+  branches: jax.Array | None = None,
+):
   """One plain matmul a (row, key head, query block): the CPU's path of before.
 
   The H/K query heads that share a key head are stacked as rows of one
@@ -222,8 +262,9 @@ def _mapped(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
   def one(args: tuple[jax.Array, ...]):
     q_h, k_h, v_h, row = args
     segments = segment_ids[row]
+    parts = branches if branches is None else branches[row]
     blocks = [
-      _block(q_h, k_h, v_h, segments, start, start + size)
+      _block(q_h, k_h, v_h, segments, parts, start, start + size)
       for start in range(0, t, size)
     ]
     return jnp.concatenate(blocks, axis=1)
@@ -243,6 +284,7 @@ def _block(
   k: jax.Array,
   v: jax.Array,
   segments: jax.Array,
+  branches: jax.Array | None,
   start: int,
   stop: int,
 ) -> jax.Array:
@@ -251,13 +293,19 @@ def _block(
   block = q[:, start:stop].reshape(-1, h)
   scores = jnp.matmul(block, k[:stop].T, preferred_element_type=jnp.float32)
   scores = (scores * h**-0.5).reshape(group, stop - start, stop)
-  scores = jnp.where(_mask(segments, start, stop), scores, _MASKED)
+  scores = jnp.where(_mask(segments, branches, start, stop), scores, _MASKED)
   probs = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
   out = probs.reshape(-1, stop) @ v[:stop]
   return out.reshape(group, stop - start, h)
 
 
-def _xla(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
+def _xla(
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  segment_ids: jax.Array,
+  branches: jax.Array | None = None,
+):
   """Batched einsums; memory grows with T squared."""
   b, t, heads, h = q.shape
   kv = k.shape[2]
@@ -265,19 +313,28 @@ def _xla(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
   scores = jnp.einsum(
     'btkgh,bskh->bkgts', q, k, preferred_element_type=jnp.float32
   )
-  mask = jax.vmap(_mask)(segment_ids)[:, None, None]
+  mask = jax.vmap(_mask)(segment_ids, branches)[:, None, None]
   scores = jnp.where(mask, scores * h**-0.5, _MASKED)
   probs = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
   out = jnp.einsum('bkgts,bskh->btkgh', probs, v).reshape(b, t, heads, h)
   return checkpoint_name(out, NAME)
 
 
-def _cudnn(q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array):
+def _cudnn(
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  segment_ids: jax.Array,
+  branches: jax.Array | None = None,
+):
   """Flash attention: no [T, T] array a head, and no work above the diagonal.
 
   Segments are a mask of one head, [B, 1, T, T], that all heads share.
   """
   same = segment_ids[:, :, None] == segment_ids[:, None, :]
+  if branches is not None:
+    keys = branches[:, None, :]
+    same &= (keys == 0) | (branches[:, :, None] == keys)
   return jax.nn.dot_product_attention(
     q, k, v, mask=same[:, None], is_causal=True, implementation='cudnn'
   )
@@ -288,9 +345,10 @@ def _splash(
   k: jax.Array,
   v: jax.Array,
   segment_ids: jax.Array,
+  branches: None = None,
   interpret: bool = False,
 ):
-  """Flash attention on TPUs: blocks above the diagonal are skipped.
+  """Flash attention on TPUs: blocks above the diagonal are skipped, no branches.
 
   Heads are padded with zeros to whole lanes, which changes no product. interpret:
   run by the interpreter, on any device.

@@ -201,13 +201,18 @@ class Layer(nnx.Module):
     return self.down(jax.nn.silu(gate) * up)
 
   def __call__(
-    self, x: jax.Array, angles: tuple[jax.Array, ...], segment_ids: jax.Array
+    self,
+    x: jax.Array,
+    angles: tuple[jax.Array, ...],
+    segment_ids: jax.Array,
+    branches: jax.Array | None = None,
   ):
     """x [B*T, D] -> x [B*T, D], (k, v) each [B, T, K, h]."""
     b, t = segment_ids.shape
     x = placement.constrain(x, 'rows', None)
     q, k, v = (a.reshape(b, t, *a.shape[1:]) for a in self.qkv(x, angles))
-    out = attention.attend(q, k, v, segment_ids, self.config.attention)
+    kernel = self.config.attention
+    out = attention.attend(q, k, v, segment_ids, kernel, branches)
     x = self.finish(x, out.reshape(b * t, *out.shape[2:]))
     return placement.constrain(x, 'rows', None), (k, v)
 
@@ -240,14 +245,20 @@ class Decoder(nnx.Module):
     ]
 
   def __call__(
-    self, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array
+    self,
+    tokens: jax.Array,
+    positions: jax.Array,
+    segment_ids: jax.Array,
+    branches: jax.Array | None = None,
   ) -> jax.Array:
     """int32 [B, T] each -> hidden [B, T, D], after the last norm.
 
     A token sees the tokens before it in its row that carry its segment id;
     segment 0 is padding. `positions` restart at 0 in each segment.
+    branches: of samples that share a prompt (`attention.attend`); `positions` of each
+    then go on from the prompt's.
     """
-    return self._forward(tokens, positions, segment_ids, collect=None)[0]
+    return self._forward(tokens, positions, segment_ids, None, branches)[0]
 
   def prefill(
     self, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array
@@ -338,11 +349,12 @@ class Decoder(nnx.Module):
     positions: jax.Array,
     segment_ids: jax.Array,
     collect: Any,
+    branches: jax.Array | None = None,
   ):
     x, angles = self._start(tokens, positions)
 
     def apply(graph: Any, state: Any, x: jax.Array):
-      x, pair = nnx.merge(graph, state)(x, angles, segment_ids)
+      x, pair = nnx.merge(graph, state)(x, angles, segment_ids, branches)
       return x, (collect(pair) if collect else None)
 
     apply = _remat(apply, self.config.remat, self.config.scan_layers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from jaxagent.models.config import ModelConfig
@@ -32,8 +33,18 @@ def training_factor(model: ModelConfig) -> int:
 
 
 def training_flops(
-  model: ModelConfig, lengths: Iterable[int], head: bool = True
+  model: ModelConfig,
+  lengths: Iterable[int],
+  head: bool = True,
+  before: Iterable[int] | None = None,
 ) -> float:
-  """Forward and backward over texts of `lengths`, nothing computed again."""
-  forward = sum(n * flops_per_token(model, n, head) for n in lengths)
+  """Forward and backward over texts of `lengths`, nothing computed again.
+
+  before: tokens in front of each that it sees and that are counted elsewhere.
+  """
+  before = itertools.repeat(0) if before is None else before
+  forward = sum(
+    n * flops_per_token(model, n + 2 * seen, head)
+    for n, seen in zip(lengths, before)
+  )
   return training_factor(model) * forward

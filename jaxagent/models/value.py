@@ -11,7 +11,7 @@ from jaxagent.models.decoder import Decoder, split_model
 
 
 class ValueModel(nnx.Module):
-  """tokens, positions, segment_ids int32 [B, T] -> values float32 [B, T].
+  """tokens, positions, segment_ids, branches int32 [B, T] -> values float32 [B, T].
 
   The value at t belongs to the state after token t. The head starts at zero,
   so a fresh critic says 0 everywhere and the trunk is not shaken at first.
@@ -25,9 +25,13 @@ class ValueModel(nnx.Module):
     self.head = nnx.Param(jnp.zeros((config.hidden_size,), dtype))
 
   def __call__(
-    self, tokens: jax.Array, positions: jax.Array, segment_ids: jax.Array
+    self,
+    tokens: jax.Array,
+    positions: jax.Array,
+    segment_ids: jax.Array,
+    branches: jax.Array | None = None,
   ) -> jax.Array:
-    hidden = self.trunk(tokens, positions, segment_ids)
+    hidden = self.trunk(tokens, positions, segment_ids, branches)
     return hidden.astype(jnp.float32) @ self.head[...].astype(jnp.float32)
 
 

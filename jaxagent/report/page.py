@@ -206,6 +206,7 @@ def write_report(
       behaviour=_behaviour(summary),
       tasks=_task_rows(contents.tasks),
       whole_test=_whole_test(summary),
+      chosen=_chosen(summary, contents.tasks),
       histogram=charts.log_histogram(list(durations), 'seconds'),
       duration_facts=_quantiles(durations),
       outcomes=_outcomes(summary),
@@ -429,6 +430,26 @@ def _whole_test(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     )
     for task, one in sorted(tasks.items())
     for policy, figures in one['policies'].items()
+  ]
+
+
+def _chosen(
+  summary: Mapping[str, Any], tasks: Iterable[Mapping]
+) -> list[dict[str, Any]]:
+  """Returns a row for each task, policy and K with what validation chooses from K."""
+  solutions = (summary.get('extra') or {}).get('solutions') or {}
+  arrows = {row['name']: row['arrow'] for row in _task_rows(tasks)}
+  return [
+    dict(
+      name=task,
+      arrow=arrows.get(task, ''),
+      policy=dict(POLICIES).get(policy, policy),
+      k=int(k),
+      **figures,
+    )
+    for task in sorted({task for table in solutions.values() for task in table})
+    for policy, table in solutions.items()
+    for k, figures in (table[task]['scratch'].get('chosen') or {}).items()
   ]
 
 

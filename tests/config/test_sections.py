@@ -90,7 +90,7 @@ def test_every_variant_has_a_record():
   }
   names |= {
     f'rl_for_mle:{variant}'
-    for variant in ('tiny', 'qwen2.5-3b', 'qwen2.5-7b-lora')
+    for variant in ('tiny', 'best-of', 'qwen2.5-3b', 'qwen2.5-7b-lora')
   }
   assert set(RECORDS) == names
 

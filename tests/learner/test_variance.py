@@ -131,5 +131,7 @@ def test_no_other_constant_gives_less_variance():
 
 
 def test_a_group_estimator_has_a_baseline_of_its_own():
-  with pytest.raises(ValueError, match="estimator='rloo' takes 'mean' or 'weighted'"):
+  with pytest.raises(
+    ValueError, match="estimator='rloo' takes 'mean' or 'weighted'"
+  ):
     LearnerConfig(estimator='rloo', baseline='optimal')

@@ -210,7 +210,8 @@ def test_the_page_follows_a_real_run(open_page, tmp_path):
   with written.served(tmp_path) as server:
     page = open_page('run=run', server.url)
     process = runs.start(
-      tmp_path / 'run', *runs.SMALL, '--config.rl.updates=4',
+      tmp_path / 'run', *runs.SMALL, "--config.tasks.heldin=('wine',)",
+      "--config.tasks.heldout=('breast-cancer',)", '--config.rl.updates=4',
       '--config.rl.batch_size=4',
     )  # fmt: skip
     try:

@@ -249,11 +249,87 @@ def test_blocks_see_a_segment_that_is_in_several_pieces():
 
 def test_blocks_skip_what_no_query_of_a_block_sees():
   segments = _cuts(512, (100, 256, 512), (512,))
-  first = block_attention.first_blocks(jnp.asarray(segments), 64)
-  assert first.tolist() == [0, 0, 1, 1, 4, 4, 4, 4, *[8] * 8]
-  padded = block_attention.first_blocks(jnp.asarray(_cuts(512, (100,))), 64)
+  met = block_attention.blocks_met(jnp.asarray(segments), None, 64)
+  assert met.gap is None
+  assert met.first.tolist() == [0, 0, 1, 1, 4, 4, 4, 4, *[8] * 8]
+  assert met.count.tolist() == [1, 2, 2, 3, 1, 2, 3, 4, *range(1, 9)]
+  padded = block_attention.blocks_met(jnp.asarray(_cuts(512, (100,))), None, 64)
   # The block of 64 to 127 has tokens and padding: later padding meets its padding.
-  assert padded.tolist() == [0, 0, *[1] * 6]
+  assert padded.first.tolist() == [0, 0, *[1] * 6]
+
+
+def _branched(t, *rows):
+  """Segments and branches: each segment is a prompt's length and its branches'."""
+  segments, branches = (np.zeros((len(rows), t), np.int32) for _ in range(2))
+  for row, blocks in enumerate(rows):
+    at = 0
+    for segment, lengths in enumerate(blocks, 1):
+      for branch, length in enumerate(lengths):
+        segments[row, at : at + length] = segment
+        branches[row, at : at + length] = branch
+        at += length
+  return segments, branches
+
+
+BRANCHED = [
+  _branched(5, [(2, 1, 1)], [(0, 2, 3)]),
+  _branched(64, [(30, 10, 20)], [(64,)]),
+  _branched(210, [(70, 30, 40), (3, 4, 5, 6, 7)], [(100, 50, 50)]),
+  _branched(450, [(130, 64, 64, 64), (0, 64, 30, 20)], [(), (1, 200, 200)]),
+]
+
+
+@pytest.mark.parametrize('segments, branches', fast(BRANCHED, first=2))
+def test_branches_see_their_prompt_and_no_other_branch(segments, branches):
+  """Each kernel against a mask in which each pair is decided alone."""
+  q, k, v = _qkv(*segments.shape)
+  want = _gradients(_one_by_one(branches), q, k, v, segments)
+  for kernel in (attention._blocks, attention._mapped, attention._xla):
+    run = functools.partial(kernel, branches=jnp.asarray(branches))
+    got = _gradients(run, q, k, v, jnp.asarray(segments))
+    for one, other in zip(got, want):
+      assert np.isfinite(one).all()
+      np.testing.assert_allclose(one, other, atol=2e-5 * np.abs(other).max())
+
+
+def _one_by_one(branches):
+  """Attention under a mask of loops."""
+
+  def run(q, k, v, segments):
+    b, t = branches.shape
+    mask = np.zeros((b, t, t), bool)
+    for row, query, key in np.ndindex(b, t, t):
+      mask[row, query, key] = (
+        key <= query
+        and segments[row, query] == segments[row, key]
+        and branches[row, key] in (0, branches[row, query])
+      )
+    repeated = (jnp.repeat(a, q.shape[2] // k.shape[2], axis=2) for a in (k, v))
+    return jax.nn.dot_product_attention(q, *repeated, mask=mask[:, None])
+
+  return run
+
+
+def test_blocks_skip_the_branches_of_others():
+  segments, branches = _branched(768, [(256, 128, 128, 64), (64, 128)])
+  met = block_attention.blocks_met(
+    jnp.asarray(segments), jnp.asarray(branches), 64
+  )
+  steps = range(12)
+  met_by = [
+    [int(met.block(i, step)) for step in range(int(met.count[i]))]
+    for i in steps
+  ]
+  prompt = [0, 1, 2, 3]
+  assert met_by[:4] == [[*range(i + 1)] for i in range(4)]
+  assert met_by[4:6] == [[*prompt, 4], [*prompt, 4, 5]]
+  assert met_by[6:9] == [[*prompt, 6], [*prompt, 6, 7], [*prompt, 8]]
+  assert met_by[9:] == [[9], [9, 10], [9, 10, 11]]
+
+
+def test_a_kernel_without_a_mask_for_branches_is_refused_by_name():
+  assert 'rl.share_prompts=False' in attention.no_branches('splash')
+  assert not any(map(attention.no_branches, ('blocks', 'xla', 'cudnn')))
 
 
 @pytest.mark.slow

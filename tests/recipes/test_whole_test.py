@@ -16,6 +16,8 @@ from jaxagent.envs.specs import leaderboards
 from jaxagent.envs.specs.task_data import DataSource
 from jaxagent.graders import report
 from jaxagent.recipes import results, starts, whole_test
+from jaxagent.recipes.ideator import figures
+from jaxagent.recipes.ideator.recipe import Ideator
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.types import Execution, Outcome
 from tests import made
@@ -220,3 +222,30 @@ def test_thresholds_agree_with_the_report_of_mle_bench():
       ranked = report.rank(score, board)
       won = [m for m in report.MEDALS if ranked[f'{m}_medal']]
       assert won == ([made_of.medal(score)] if made_of.medal(score) else [])
+
+
+def test_every_arm_of_an_ideator_is_there_and_audited(
+  tmp_path, task, monkeypatch
+):
+  monkeypatch.setattr(figures, 'arms', lambda *_: {})
+  recipe = Ideator(_config({'tasks.heldin': ('wine',)}))
+  recipe.context, recipe.starts = _context(tmp_path, task), STARTS
+  arms = {'none': _records([0.6]), 'rl': _records([0.9, None])}
+  extra = recipe.extra(arms)
+  policies = extra['whole_test'][TASK]['policies']
+  assert {arm: row['mean'] for arm, row in policies.items()} == {
+    'starter': 0.51, 'none': 0.6, 'rl': 0.9
+  }  # fmt: skip
+  _written(tmp_path, task, [0.9])
+  for arm, records in arms.items():
+    rows = list(audit.seal([r.to_json() for r in records], arm))
+    starts.write_json(tmp_path / f'eval/{arm}.json', rows)
+  path = tmp_path / 'summary.json'
+  changed = json.loads(path.read_text())
+  changed['extra'] |= extra
+  found = []
+  for mean in (0.6, 0.7):
+    policies['none']['mean'] = mean
+    path.write_text(json.dumps(changed))
+    found += [d['problem'] for d in audit.audit(tmp_path)['differences']]
+  assert len(found) == 1 and 'none: mean given 0.7, derived 0.6' in found[0]

@@ -287,3 +287,27 @@ def test_seconds_of_rl_are_shown_by_task_and_outcome(tmp_path, arguments):
   seen = _Page(_write(tmp_path, arguments, summary=summary)).seen
   text = ' '.join(' '.join(seen).split())
   assert '<b>x timeout 1 1,234.0 wine ok 3 7.5' in text
+
+
+def test_the_best_of_k_shows_what_validation_chose_and_what_it_was_worth(
+  tmp_path, arguments
+):
+  interval = {'mean': 0.5, 'low': 0.25, 'high': 0.75, 'n': 7}
+  none = {'mean': None, 'low': None, 'high': None, 'n': 0}
+  task = arguments.tasks[0]['name']
+  part = {
+    'chosen': {
+      '1': {'none': 1.0, 'validation': none, 'private': none},
+      '16': {'none': 0.125, 'validation': interval, 'private': interval},
+    }
+  }
+  solutions = {'rl': {task: {'scratch': part, 'improved': {}}}}
+  summary = arguments.summary | {'extra': {'solutions': solutions}}
+  text = _write(tmp_path, arguments, summary=summary)
+  part = text[text.index('<h2>Best of K</h2>') :]
+  cells = re.findall(r'<td class="num">(.*?)</td>', part)[:8]
+  assert cells[:4] == ['1', '–', '–', '1']
+  assert cells[4:] == [
+    '16', *['0.5<small>0.25 – 0.75</small>'] * 2, '0.125'
+  ]  # fmt: skip
+  assert 'Best of K' not in _write(tmp_path, arguments)

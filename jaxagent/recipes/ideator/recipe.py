@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jaxagent.config import checks, endpoints
@@ -241,9 +241,10 @@ class Ideator(TrainedPolicy):
 
     context = self.context
     evaluated = self._evaluated(labels)
-    table = figures.arms(context, self.starts, evaluated)
+    extra = self.extra(evaluated)
+    table = extra['ideator']
     how = {'max_steps': self.config.implementer.max_steps}
-    stages.finish(context, self.starts, labels, {'ideator': table}, how)
+    stages.finish(context, self.starts, labels, extra, how)
     with context.metric_writer('arms') as writer:
       writer.write(self.learner.updates, figures.logged(table))
     page = dialogue.write(
@@ -254,6 +255,16 @@ class Ideator(TrainedPolicy):
     )
     print(f'conversations {page}')
     _say(table)
+
+  def extra(self, evaluated: Mapping[str, Sequence[Evaluated]]) -> dict:
+    """Returns what `summary.json` has of every arm, not of the policies alone."""
+    from jaxagent.recipes import whole_test
+    from jaxagent.recipes.ideator import figures
+
+    found = {'ideator': figures.arms(self.context, self.starts, evaluated)}
+    if whole := whole_test.figures(self.context, self.starts, evaluated):
+      found['whole_test'] = whole
+    return found
 
   def _evaluated(self, labels: Sequence[str]) -> dict[str, list[Evaluated]]:
     """Returns label -> runs of every arm; makes those of arms without a policy."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jaxagent import types
+from jaxagent.analysis import chosen
 from jaxagent.analysis import evaluation as statistics
 from jaxagent.envs.solution import Previous, Task, parse
 from jaxagent.errors import in_one_line
@@ -225,8 +226,9 @@ def table(records: Sequence[Evaluated], higher: Mapping[str, bool]) -> dict:
 
   higher: task -> whether a higher score is better. Figures are of valid
   solutions: `n` drawn, `valid` share, `mean` and `best` private score (None
-  where none is valid); and of all: mean execution seconds and mean reward, by
-  which the better part is chosen, so that few lucky ones do not win.
+  where none is valid); of all: mean execution seconds and mean reward, by which the
+  better part is chosen, so that few lucky ones do not win; and `chosen`, K -> what
+  validation chooses from K (`analysis.chosen.curve`).
   """
   found: dict[str, dict[str, Any]] = {}
   for task in sorted({r.task for r in records}):
@@ -252,7 +254,16 @@ def _figures(records: Sequence[Evaluated], higher: bool) -> dict[str, Any]:
     else None,
     'exec_s': float(np.mean(ran)) if ran else None,
     'reward': float(np.mean(rewards)) if rewards else None,
+    'chosen': _chosen(records, higher),
   }
+
+
+def _chosen(records: Sequence[Evaluated], higher: bool) -> dict[str, Any]:
+  validation = [
+    r.steps[-1].record.score_after if r.steps else None for r in records
+  ]
+  found = chosen.curve(validation, [r.score for r in records], higher)
+  return {str(k): figures for k, figures in found.items()}
 
 
 def _to_improve(
