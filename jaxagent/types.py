@@ -133,6 +133,8 @@ class Job:
   argv: arguments of the script.
   env: extra environment variables (never secrets of the trainer).
   zygote: starts in the pre-imported launcher, where the pool has one.
+  interpreter: path of the Python that runs it, of those the pool has; '' for the one
+    that runs the pool.
   gpus: GPUs of the pool that are its own while it runs.
   threads: CPUs that it may use, and the threads of numerical libraries.
   priority: the queue's order.
@@ -148,6 +150,7 @@ class Job:
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
   limits: Limits = Limits()
   zygote: bool = False
+  interpreter: str = ''
   gpus: int = 0
   threads: int = 1
   priority: float = 0.0  # lower runs first; the pool's default is oldest first

@@ -109,7 +109,11 @@ def _lacking(config: ConfigDict, spec: TaskSpec) -> str:
   box = config.sandbox
   image = box.docker_image if box.backend == 'docker' else ''
   return requirements.complaint(
-    spec, gpus=box.gpus, image=image, memory_mb=box.memory_mb
+    spec,
+    gpus=box.gpus,
+    image=image,
+    memory_mb=box.memory_mb,
+    backend=box.backend,
   )
 
 

@@ -14,6 +14,7 @@ from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import failures, programs, workspace
 from jaxagent.envs.snapshots import Snapshots
+from jaxagent.envs.specs import interpreters
 
 # Of what is left of a trajectory's time: an execution that begins has so much.
 SHORTEST_S = 0.1
@@ -230,6 +231,7 @@ class ScriptRunner:
       limits=self._limits(spec, call.most_s),
       threads=self.options.threads,
       gpus=gpus,
+      interpreter=interpreters.own(spec),
       zygote=self.options.zygote and not gpus,
     )
     with self._lock:

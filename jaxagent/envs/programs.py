@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from jaxagent.envs import _stopwatch
-from jaxagent.envs.specs import task_data
+from jaxagent.envs.specs import interpreters, task_data
 from jaxagent.envs.specs.task_yaml2 import REFERENCE
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.types import Execution, Job, Outcome, TaskSpec
@@ -113,6 +113,7 @@ def second_job(
     collect=(MEASURED,),
     optional=(ARRAYS,),
     limits=spec.limits,
+    interpreter=interpreters.own(spec),
   )
 
 

@@ -25,7 +25,7 @@ from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.grading.grade_process import WorkerDied
 from jaxagent.envs.snapshots import Snapshots
-from jaxagent.envs.specs import label_sources
+from jaxagent.envs.specs import interpreters, label_sources
 from jaxagent.envs.step_env import StepRules, TextModels
 from jaxagent.envs.tasks import (
   PreparedTask,
@@ -224,6 +224,7 @@ def _open_pool(
       gpus=box.gpus,
       cpu_level=box.cpu_level,
       work_dir=work / 'sandbox',
+      interpreters=interpreters.of_all(t.spec for t in prepared.values()),
       hidden=(
         work,
         folder(config),

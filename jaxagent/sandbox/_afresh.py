@@ -108,9 +108,10 @@ def _forget_process() -> None:
     process._process_counter = itertools.count(1)
     process._children = set()
   _set('multiprocessing.util', MAXFD=os.sysconf('SC_OPEN_MAX'))
-  main = _module('threading').main_thread()
-  if hasattr(main, '_set_native_id'):  # a fork keeps its parent's
-    main._set_native_id()
+  if 'threading' in sys.modules:  # not where the numerical stack is not there
+    main = sys.modules['threading'].main_thread()
+    if hasattr(main, '_set_native_id'):  # a fork keeps its parent's
+      main._set_native_id()
   started = getattr(_module('logging'), '_startTime', None)
   if started is not None:  # a float, or from Python 3.13 on nanoseconds
     whole = isinstance(started, int)

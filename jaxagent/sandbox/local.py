@@ -68,6 +68,7 @@ class LocalBackend:
     keep_kb: how much of the output is kept, half head and half tail.
     collect_mb: size cap of each collected file.
     cpu_level: of `cpu_levels.LEVELS`; the vector units that jobs use.
+    python: of the launcher and its jobs, 3.11 or newer; '' for this one.
   """
 
   name = 'local'
@@ -85,11 +86,13 @@ class LocalBackend:
     keep_kb: int = 64,
     collect_mb: int = 64,
     cpu_level: str = cpu_levels.DEFAULT,
+    python: str = '',
   ):
     unknown = set(disable) - set(DISABLE)
     if unknown:
       raise ValueError(f'disable={sorted(unknown)}: choose from {DISABLE}.')
     self.slots, self.zygote = slots, zygote
+    self.python = python or sys.executable
     self.cpu_level = cpu_levels.check(cpu_level)
     self.disable, self.gpu_devices = list(disable), list(gpu_devices)
     self.hidden = [os.path.abspath(h) for h in hidden]
@@ -147,7 +150,7 @@ class LocalBackend:
     # its parent and this socket instead.
     self._process = subprocess.Popen(
       [
-        sys.executable,
+        self.python,
         *_zygote.FLAGS,
         '-c',
         launcher.start_command(root),

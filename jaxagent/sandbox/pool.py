@@ -96,6 +96,8 @@ class SandboxPool:
     gpus: ids handed out to jobs that ask for GPUs.
     cpu_level: 'all', 'no-avx512' or 'no-avx2': the vector units that the
       libraries of jobs use, so that one script does the same on every node.
+    interpreters: paths of further Pythons, 3.11 or newer, that jobs may ask for
+      (`Job.interpreter`); of backend 'local' alone, which has a launcher for each.
   """
 
   def __init__(
@@ -109,6 +111,7 @@ class SandboxPool:
     max_queue: int | None = None,
     gpus: Sequence[str] = (),
     cpu_level: str = cpu_levels.DEFAULT,
+    interpreters: Sequence[str] = (),
     **backend_options,
   ):
     if slots < 1:
@@ -117,14 +120,25 @@ class SandboxPool:
       raise ValueError(f'max_queue={max_queue} must be at least 1 or None.')
     errors.tier_number(min_tier)
     self.slots, self.max_queue = slots, max_queue
-    self._backend = make_backend(
-      backend,
-      slots,
-      zygote=zygote,
-      work_dir=work_dir,
-      cpu_level=cpu_level,
-      **backend_options,
-    )
+    if interpreters and backend != 'local':
+      raise ValueError(
+        f"interpreters={list(interpreters)} are for backend='local', not "
+        f'{backend!r}, whose jobs have the interpreter of their image or node.'
+      )
+    # By the interpreter of their jobs. A slot runs one job at a time, whatever runs it.
+    self._backends: dict[str, Backend] = {
+      python: make_backend(
+        backend,
+        slots,
+        zygote=zygote,
+        work_dir=work_dir,
+        cpu_level=cpu_level,
+        **({'python': python} if python else {}),
+        **backend_options,
+      )
+      for python in dict.fromkeys(('', *interpreters))
+    }
+    self._backend = self._backends['']
     self._changed = threading.Condition()
     self._heap: list[_Entry] = []
     self._running: dict[str, _Entry] = {}
@@ -135,10 +149,13 @@ class SandboxPool:
     self._closed = False
     self._expirer: threading.Thread | None = None
     try:
-      self._backend.start()
-      self.tier = probe.confirm(self._backend, min_tier)
+      self.tier = min(
+        (self._started(one, min_tier) for one in self._backends.values()),
+        key=errors.tier_number,
+      )
     except BaseException:
-      self._backend.close()
+      for one in self._backends.values():
+        one.close()
       raise
     self._threads = [
       threading.Thread(
@@ -148,6 +165,11 @@ class SandboxPool:
     ]
     for thread in self._threads:
       thread.start()
+
+  @staticmethod
+  def _started(backend: Backend, min_tier: str) -> str:
+    backend.start()
+    return probe.confirm(backend, min_tier)
 
   def __enter__(self) -> SandboxPool:
     return self
@@ -173,6 +195,12 @@ class SandboxPool:
       raise ValueError(
         f'job {job.job_id} asks for gpus={job.gpus}; the pool has '
         f'{self._n_gpus}. Pass gpus=[...] to SandboxPool.'
+      )
+    if job.interpreter not in self._backends:
+      raise ValueError(
+        f'job {job.job_id} asks for interpreter={job.interpreter!r}; the pool has '
+        f'{[python for python in self._backends if python]} beside its own. Pass '
+        'interpreters=[...] to SandboxPool.'
       )
     deadline = Deadline() if deadline_s is None else Deadline.after(deadline_s)
     with self._changed:
@@ -227,7 +255,7 @@ class SandboxPool:
   def _cancel_running(self, entry: _Entry) -> None:
     """Cancels without holding the lock: a daemon's answer may take a minute."""
     try:
-      self._backend.cancel(entry.job.job_id)
+      self._of(entry).cancel(entry.job.job_id)
     finally:
       with self._changed:
         entry.cancels -= 1
@@ -261,11 +289,15 @@ class SandboxPool:
       self._finish(entry, outcome.killed(entry.job, self.tier, 'pool closed'))
     for entry in running:
       with contextlib.suppress(Exception):  # what closes the backend ends it
-        self._backend.cancel(entry.job.job_id)
+        self._of(entry).cancel(entry.job.job_id)
     for thread in self._threads:
       if thread is not threading.current_thread():
         thread.join(15)
-    self._backend.close()
+    for one in self._backends.values():
+      one.close()
+
+  def _of(self, entry: _Entry) -> Backend:
+    return self._backends[entry.job.interpreter]
 
   def _unqueue(self, entry: _Entry) -> None:
     self._heap.remove(entry)
@@ -328,7 +360,7 @@ class SandboxPool:
       if timeout_s <= 0:
         result = outcome.late(entry.job, self.tier, 'before it started')
         break
-      result = self._backend.run(
+      result = self._of(entry).run(
         entry.job, slot, timeout_s, entry.gpu_ids, lambda: entry.cancelled
       )
       if result.outcome is Outcome.TIMEOUT and timeout_s < own_s:

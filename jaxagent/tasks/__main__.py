@@ -14,7 +14,11 @@ from jaxagent.envs import programs
 from jaxagent.envs import tasks as task_lib
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.grading.grade_process import WorkerDied
-from jaxagent.envs.specs import label_sources, mlagentbench_tasks
+from jaxagent.envs.specs import (
+  interpreters,
+  label_sources,
+  mlagentbench_tasks,
+)
 from jaxagent.envs.specs.task_data import AS_PUBLISHED, DataSource
 from jaxagent.envs.specs.task_yaml import ALL_MODALITIES, SPLITS
 from jaxagent.files import disk
@@ -140,7 +144,12 @@ def runs_at(
     said = cpu_levels.note(level, flags)
     pool = stack.enter_context(
       SandboxPool(
-        1, min_tier=args.min_tier, hidden=hidden, zygote=False, cpu_level=level
+        1,
+        min_tier=args.min_tier,
+        hidden=hidden,
+        zygote=False,
+        cpu_level=level,
+        interpreters=interpreters.of_all(t.spec for t in prepared.values()),
       )
     )
     print(said or f'cpu_level={level}', file=sys.stderr, flush=True)

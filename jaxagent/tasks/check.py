@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from jaxagent.envs.grading import Grader
-from jaxagent.envs.specs import label_sources
+from jaxagent.envs.specs import interpreters, label_sources
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.types import Execution, Job, Limits, Outcome, TaskSpec
 
@@ -215,6 +215,7 @@ def script_job(
     mounts=prepared.mounts,
     collect=(spec.submission,),
     limits=spec.limits,
+    interpreter=interpreters.own(spec),
   )
 
 
@@ -364,6 +365,7 @@ def check_labels(
       script='reader.py',
       files={'reader.py': _READER, 'wanted.json': json.dumps(wanted)},
       limits=Limits(timeout_s=120.0),
+      interpreter=interpreters.own(spec),
     )
   )
   seen = execution.output.split()

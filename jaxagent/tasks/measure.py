@@ -16,14 +16,16 @@ import multiprocessing
 import os
 import pathlib
 import re
+import resource
 import signal
+import subprocess
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 
 from jaxagent.envs.grading import Grader
-from jaxagent.envs.specs import task_data
+from jaxagent.envs.specs import interpreters, task_data
 from jaxagent.envs.specs.task_yaml2 import REFERENCE
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.sandbox import cpu_levels
@@ -49,16 +51,16 @@ class Measured:
 
 
 def run_script(
-  job: tuple[str, str, float, str],
+  job: tuple[str, str, float, str, str],
 ) -> tuple[bytes | None, float, float, str]:
   """(submission or None, wall seconds, CPU seconds, last words) of a trusted script.
 
   Args:
     job: text, folder mounted as `data/`, limit in seconds, name of the
-      submission. Runs in the calling process, which is a worker of `measure`
-      and does nothing else.
+      submission, interpreter of the task's own or ''. Runs in the calling process,
+      which is a worker of `measure` and does nothing else, or with that interpreter.
   """
-  text, public_dir, timeout_s, submission = job
+  text, public_dir, timeout_s, submission, python = job
   with tempfile.TemporaryDirectory(prefix='jaxagent-measure-') as folder:
     home = pathlib.Path(folder)
     (home / 'data').symlink_to(public_dir)
@@ -66,20 +68,36 @@ def run_script(
     os.chdir(home)
     signal.signal(signal.SIGALRM, _late)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
-    start, cpu = time.monotonic(), time.process_time()
+    start, cpu = time.monotonic(), _cpu_s()
     try:
+      if python:
+        (home / 'train.py').write_text(text, 'utf-8')
+        subprocess.run(
+          [python, '-s', '-P', 'train.py'],
+          check=True,
+          capture_output=True,
+          text=True,
+        )
+        data = (home / submission).read_bytes()
+        return data, time.monotonic() - start, _cpu_s() - cpu, ''
       with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
       data = (home / submission).read_bytes()
-      return data, time.monotonic() - start, time.process_time() - cpu, ''
+      return data, time.monotonic() - start, _cpu_s() - cpu, ''
     except Exception as error:  # a candidate may not fit the data
-      words = f'{type(error).__name__}: {error}'.splitlines()[0]
-      wall = time.monotonic() - start
-      return None, wall, time.process_time() - cpu, words
+      said = getattr(error, 'stderr', '') or f'{type(error).__name__}: {error}'
+      words = said.splitlines()[-1 if python else 0]
+      return None, time.monotonic() - start, _cpu_s() - cpu, words
     finally:
       signal.setitimer(signal.ITIMER_REAL, 0)
       os.chdir(before)
+
+
+def _cpu_s() -> float:
+  """CPU seconds of this process and of those that it has waited for."""
+  of_children = resource.getrusage(resource.RUSAGE_CHILDREN)
+  return time.process_time() + of_children.ru_utime + of_children.ru_stime
 
 
 def _late(signum, frame):
@@ -181,11 +199,11 @@ def measured(
       initializer=_prepare_worker,
     ) as pool,
   ):
-    limit = spec.limits.timeout_s
+    limit, python = spec.limits.timeout_s, interpreters.own(spec)
     runs = pool.map(
       run_script,
       [
-        (text, str(prepared.public_dir), limit, spec.submission)
+        (text, str(prepared.public_dir), limit, spec.submission, python)
         for _, text in scripts
       ],
     )

@@ -188,7 +188,7 @@ def score(name: str, submission, answers) -> float:
   return grade.score
 
 
-def margin(name: str, first, second, resamples: int = 100) -> float:
+def margin(name: str, first, second, resamples: int = 50) -> float:
   """How many standard errors `second` is better than `first`, on the same rows."""
   metric = record(name)['metric']
   (one, answers), (two, _) = first, second

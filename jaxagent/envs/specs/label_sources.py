@@ -13,6 +13,7 @@ import pathlib
 import sys
 from collections.abc import Iterable
 
+from jaxagent.envs.specs import interpreters
 from jaxagent.types import TaskSpec
 
 # Packages of other interpreters, which a job sees as well.
@@ -27,9 +28,13 @@ _ELSEWHERE = (
 def folders(specs: Iterable[TaskSpec]) -> list[pathlib.Path]:
   """Every copy on this machine of what the tasks hide; sorted, real paths."""
   found = set()
+  specs = list(specs)
+  everywhere = _package_folders()
+  for python in interpreters.of_all(specs):
+    everywhere |= interpreters.package_folders(python)
   for spec in specs:
     for name in spec.hides:
-      for packages in _package_folders():
+      for packages in everywhere:
         if (packages / name).is_dir():
           found.add((packages / name).resolve())
   return sorted(found)

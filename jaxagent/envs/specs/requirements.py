@@ -5,15 +5,20 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
-import pathlib
 import sys
 from collections.abc import Sequence
 
+from jaxagent.envs.specs import interpreters
 from jaxagent.types import TaskSpec
 
 
 def complaint(
-  spec: TaskSpec, *, gpus: Sequence[str], image: str, memory_mb: int
+  spec: TaskSpec,
+  *,
+  gpus: Sequence[str],
+  image: str,
+  memory_mb: int,
+  backend: str = 'local',
 ) -> str:
   """Says what a task needs that is not here, in one sentence; '' if all is.
 
@@ -22,6 +27,7 @@ def complaint(
     gpus: those of the sandbox.
     image: that of the sandbox's containers; '' where it has none.
     memory_mb: limit of one execution that replaces the task's own; 0 for none.
+    backend: of the sandbox.
   """
   details = spec.details
   if details is None:
@@ -39,10 +45,10 @@ def complaint(
       f'this machine has {here:,}: leave it out, or set the limit of one '
       'execution with --config.sandbox.memory_mb.'
     )
-  return _environment(spec, image)
+  return _environment(spec, image, backend)
 
 
-def _environment(spec: TaskSpec, image: str) -> str:
+def _environment(spec: TaskSpec, image: str, backend: str) -> str:
   assert spec.details is not None  # `complaint`
   need = spec.details.environment
   if need.image and need.image != image:
@@ -50,16 +56,14 @@ def _environment(spec: TaskSpec, image: str) -> str:
       f'task {spec.name} runs in the image {need.image!r}: give '
       f'--config.sandbox.backend=docker --config.sandbox.docker_image={need.image}.'
     )
-  if need.interpreter and not os.access(need.interpreter, os.X_OK):
-    return (
-      f'task {spec.name}: its interpreter {need.interpreter!r} is no program '
-      'here; install it, or change environment.interpreter.'
-    )
-  if need.interpreter and not _same_packages(need.interpreter):
-    return (
-      f'task {spec.name} runs with {need.interpreter}, and the sandbox with '
-      f'{sys.executable}: start jaxagent with the first.'
-    )
+  if python := interpreters.own(spec):
+    if backend != 'local':
+      return (
+        f'task {spec.name} runs with {python}, which the sandbox of this machine alone '
+        f'has: give --config.sandbox.backend=local, not {backend}, or an image of its own.'
+      )
+    why = interpreters.complaint(python, need.packages)
+    return f'task {spec.name}: {why}' if why else ''
   missing = [name for name in need.packages if not image and not _found(name)]
   if missing:
     return (
@@ -67,21 +71,6 @@ def _environment(spec: TaskSpec, image: str) -> str:
       f'jaxagent: `pip install` it into {sys.prefix}, or leave the task out.'
     )
   return ''
-
-
-def _same_packages(interpreter: str) -> bool:
-  """Whether an interpreter is the sandbox's, in the same virtual environment.
-
-  The interpreters of all environments may be links to one file.
-  """
-  homes = [_environment_of(p) for p in (interpreter, sys.executable)]
-  same = os.path.samefile(interpreter, sys.executable)
-  return same and homes[0] == homes[1]
-
-
-def _environment_of(interpreter: str) -> pathlib.Path | None:
-  home = pathlib.Path(interpreter).absolute().parents[1]
-  return home.resolve() if (home / 'pyvenv.cfg').is_file() else None
 
 
 def _found(name: str) -> bool:

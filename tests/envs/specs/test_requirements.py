@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from jaxagent.envs import tasks as lib
-from jaxagent.envs.specs import requirements
+from jaxagent.envs.specs import interpreters, label_sources, requirements
 from jaxagent.types import TaskEnvironment
+from tests.second_environment import second_environment
 from tests.tasks import published
 
 
@@ -21,7 +22,14 @@ def spec(tmp_path):
 
 
 def _complaint(
-  spec, need: dict | None = None, *, gpus=(), image='', memory_mb=0, count=0
+  spec,
+  need: dict | None = None,
+  *,
+  gpus=(),
+  image='',
+  memory_mb=0,
+  count=0,
+  backend='local',
 ):
   """Of a task with such an environment and so many GPUs an execution."""
   details = dataclasses.replace(
@@ -29,7 +37,7 @@ def _complaint(
   )
   spec = dataclasses.replace(spec, details=details)
   return requirements.complaint(
-    spec, gpus=gpus, image=image, memory_mb=memory_mb
+    spec, gpus=gpus, image=image, memory_mb=memory_mb, backend=backend
   )
 
 
@@ -50,7 +58,8 @@ def test_a_task_that_asks_for_what_is_here_is_let_in(spec):
     ({'packages': ('..',)}, 'pip install'),
     ({'image': 'other'}, 'docker_image=other'),
     ({'interpreter': '/no/python'}, 'no program here'),
-    ({'interpreter': '/bin/sh'}, 'start jaxagent with the first'),
+    ({'interpreter': '/bin/sh'}, 'is no Python that runs'),
+    ({'interpreter': '/usr'}, 'no program here'),
   ],
 )
 def test_an_environment_that_is_not_here_is_named(spec, need, message):
@@ -71,13 +80,35 @@ def test_memory_that_no_machine_has_is_refused(spec):
   assert _complaint(large, memory_mb=2048) == ''
 
 
-def test_another_virtual_environment_of_the_same_python_is_named(
-  spec, tmp_path
+def test_a_task_may_have_an_environment_of_its_own(spec, tmp_path):
+  """Whose interpreter is a link to the same file, and whose packages are others."""
+  python = second_environment(tmp_path / 'env')
+  need = {'interpreter': python, 'packages': ('only_there',)}
+  assert _complaint(spec, need) == ''
+  lacks = _complaint(spec, need | {'packages': ('numpy', 'only_there')})
+  assert f'{python} -m pip install numpy`' in lacks and '\n' not in lacks
+  elsewhere = _complaint(spec, need, backend='ray')
+  assert 'sandbox.backend=local, not ray' in elsewhere
+
+
+def test_an_interpreter_older_than_the_sandbox_needs_is_named(
+  spec, tmp_path, monkeypatch
 ):
-  """Its interpreter is a link to the same file, its packages are others."""
-  home = tmp_path / 'env'
-  (home / 'bin').mkdir(parents=True)
-  (home / 'pyvenv.cfg').write_text('')
-  (home / 'bin/python').symlink_to(pathlib.Path(sys.executable).resolve())
-  need = {'interpreter': str(home / 'bin/python')}
-  assert 'start jaxagent with the first' in _complaint(spec, need)
+  python = second_environment(tmp_path / 'env')
+  monkeypatch.setattr(interpreters, 'OLDEST', (99, 0))
+  found = _complaint(spec, {'interpreter': python})
+  assert f'is Python 3.{sys.version_info[1]}; the sandbox needs 99.0' in found
+
+
+def test_what_a_task_hides_is_hidden_in_its_own_environment(spec, tmp_path):
+  python = second_environment(tmp_path / 'env')
+  folder = pathlib.Path(python).parents[1] / 'lib'
+  (data,) = folder.glob('python3*/site-packages')
+  (data / 'labels').mkdir()
+  hides = dataclasses.replace(spec, hides=('labels',))
+  assert label_sources.folders([hides]) == []
+  details = dataclasses.replace(
+    spec.details, environment=TaskEnvironment(interpreter=python)
+  )
+  found = label_sources.folders([dataclasses.replace(hides, details=details)])
+  assert found == [(data / 'labels').resolve()]
