@@ -75,6 +75,12 @@ class Case:
       config, mesh, policy[0], value[0], self.place
     )
     self.micro = _micro(rows, tokens)
+    if variant != 'unrolled':  # there samples share their prompts
+      place = np.arange(tokens) % (tokens // 2)
+      third = np.minimum(
+        3 * place // (tokens // 2), 2
+      )  # a prompt, two branches
+      self.micro['branches'] = np.tile(third.astype(np.int32), (rows, 1))
 
   def calls(self) -> dict[str, tuple]:
     """Program -> its arguments."""
