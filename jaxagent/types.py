@@ -191,6 +191,7 @@ class Execution:
   removed: tuple[str, ...] = ()
   left_out: tuple[str, ...] = ()
   slot: int | None = None  # of the pool; None where it did not run in one
+  recorded: bool = False  # looked up, not run again (`sandbox.recorded`)
 
   def to_json(self) -> dict[str, Any]:
     """JSON-able form; files are given by size only."""
@@ -311,6 +312,7 @@ class Record:
   tier: of the sandbox, 'T3' to 'T0'; None where nothing was run.
   untrusted: why the reward may have been cheated; '' where it cannot have been.
   queue_s, startup_s, cpu_s: seconds in the pool's queue, of start, of CPUs.
+  recorded: it was executed before, and looked up now (`sandbox.recorded`).
   timestamp: seconds since 1970 when it ended; None where that is not known.
   """
 
@@ -337,6 +339,7 @@ class Record:
   score_before: float | None = optional(None)
   undone: bool = optional(False)
   measured: Mapping[str, Any] = optional_mapping()
+  recorded: bool = optional(False)
   timestamp: float | None = optional(None)
 
   @property

@@ -111,6 +111,7 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('tasks', 'description'): 'own',
   ('tasks', 'mlebench_repo'): '',
   ('sandbox', 'gpus'): [],
+  ('sandbox', 'recorded'): '',
   ('rl', 'best_of'): 8,
   ('rl', 'ties'): 0.0,
   ('rl', 'groups'): 'drawn',

@@ -190,6 +190,7 @@ class ImplementerEnvironment:
       queue_s=execution.queue_s,
       startup_s=execution.startup_s,
       cpu_s=execution.cpu_s,
+      recorded=execution.recorded,
     )
     told = _executed(effect, exec_s, run.message)
     if not private or run.score is None:

@@ -68,7 +68,7 @@ class Effect:
 
   files: of the workspace afterwards; None where they stay as they were.
   program: what was to be run.
-  tier, untrusted, queue_s, startup_s, cpu_s: as of `types.Record`.
+  tier, untrusted, queue_s, startup_s, cpu_s, recorded: as of `types.Record`.
   """
 
   step: PastTurn
@@ -79,6 +79,7 @@ class Effect:
   queue_s: float = 0.0
   startup_s: float = 0.0
   cpu_s: float = 0.0
+  recorded: bool = False
 
   def to_json(self) -> dict[str, Any]:
     value = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

@@ -167,6 +167,7 @@ class SolutionEnvironment:
       queue_s=execution.queue_s if execution else 0.0,
       startup_s=execution.startup_s if execution else 0.0,
       cpu_s=execution.cpu_s if execution else 0.0,
+      recorded=bool(execution and execution.recorded),
       thoughts=_thoughts(response),
       instrumenter_thoughts=_thoughts(answer),
     )

@@ -111,7 +111,10 @@ def _summary(
   summary.set_evaluation(**{**as_configured, **how})
   for stage, seconds in context.wall_s.items():
     summary.set_wall(stage, seconds)
-  summary.add_outcomes(executions.count(context.work / executions.LOG))
+  log = context.work / executions.LOG
+  summary.add_outcomes(executions.count(log))
+  if looked_up := executions.count_recorded(log):
+    summary.set_extra('recorded_executions', looked_up)
   summary.set_extra(
     'rl_seconds', rollout_log.seconds_by_task(context.work / rollout_log.LOG)
   )

@@ -198,6 +198,7 @@ def write_report(
       made=datetime.datetime.now(datetime.UTC).strftime('%Y-%m-%d %H:%M UTC'),
       summary={k: summary.get(k) for k in _FACTS},
       standin_data=(summary.get('extra') or {}).get('standin_data') or [],
+      recorded=(summary.get('extra') or {}).get('recorded_executions') or 0,
       tiles=_tiles(summary),
       splits=_comparison(summary),
       policies=POLICIES,

@@ -37,6 +37,7 @@ from jaxagent.runtime import executions, text_models
 from jaxagent.runtime.executions import CountedEnvironment
 from jaxagent.runtime.stop import StopFlag
 from jaxagent.sandbox import BackendError, SandboxPool, TierError
+from jaxagent.sandbox.recorded import RecordedPool
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
@@ -51,7 +52,7 @@ class RunContext:
   prepared: Mapping[str, PreparedTask]
   heldin: tuple[str, ...]
   heldout: tuple[str, ...]
-  pool: SandboxPool
+  pool: SandboxPool | RecordedPool
   grader: Grader
   env: CountedEnvironment
   editor: Any
@@ -212,11 +213,11 @@ def _tell_what_is_for_models(context: RunContext) -> None:
 
 def _open_pool(
   config: ConfigDict, work: pathlib.Path, prepared: Mapping[str, PreparedTask]
-) -> SandboxPool:
+) -> SandboxPool | RecordedPool:
   """Starts the sandbox, from which work directory and labels are hidden."""
   box, given = config.sandbox, data_source(config).folder
   try:
-    return SandboxPool(
+    pool = SandboxPool(
       box.slots,
       backend=box.backend,
       min_tier=box.min_tier,
@@ -235,6 +236,18 @@ def _open_pool(
     )
   except (TierError, BackendError) as error:
     raise UserError(str(error)) from error
+  if not box.recorded:
+    return pool
+  try:
+    return RecordedPool(
+      pool,
+      pathlib.Path(box.recorded),
+      cpu_level=box.cpu_level,
+      data=[f for t in prepared.values() for f in t.mounts.values()],
+    )
+  except (ValueError, OSError) as error:
+    pool.close()
+    raise UserError(f'config.sandbox.recorded: {error}') from error
 
 
 def _open_machinery(
@@ -242,7 +255,7 @@ def _open_machinery(
   work: pathlib.Path,
   prepared: Mapping[str, PreparedTask],
   stack: contextlib.ExitStack,
-) -> tuple[SandboxPool, Grader]:
+) -> tuple[SandboxPool | RecordedPool, Grader]:
   """Starts sandbox and grader at the same time; `stack` closes both.
 
   Each waits for processes that import NumPy, pandas and scikit-learn.
@@ -265,7 +278,7 @@ def _open_machinery(
 def _environment(
   config: ConfigDict,
   work: pathlib.Path,
-  runner: tuple[Mapping[str, PreparedTask], SandboxPool, Grader],
+  runner: tuple[Mapping[str, PreparedTask], SandboxPool | RecordedPool, Grader],
   models: TextModels,
   store: Snapshots,
 ) -> CountedEnvironment:

@@ -7,11 +7,12 @@ resumed run counts what ran before as well.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jaxagent.envs.execution import Call, Outputs, Run
@@ -54,6 +55,8 @@ class CountedEnvironment(StepEnvironment):
       'total_s': time.monotonic() - began,  # the rest: clearing up and grading
       'timestamp': time.time(),
     }
+    if ran.recorded:
+      record['recorded'] = True  # looked up, not run
     if run.outcome.is_infrastructure:
       record['message'] = run.message[:MESSAGE_CHARS]
     if run.execution.attempts > 1:
@@ -71,11 +74,23 @@ def _append(log: pathlib.Path, line: str) -> None:
 def count(log: pathlib.Path) -> Counter[str]:
   """Returns the number of executions by outcome; a line that a kill cut is left out."""
   counts: Counter[str] = Counter()
-  if not log.exists():
-    return counts
-  for line in log.read_bytes().splitlines():
-    try:
-      counts[Outcome(json.loads(line)['outcome']).value] += 1
-    except (ValueError, LookupError, TypeError):
-      continue
+  for record in _records(log):
+    with contextlib.suppress(ValueError, LookupError):
+      counts[Outcome(record['outcome']).value] += 1
   return counts
+
+
+def count_recorded(log: pathlib.Path) -> int:
+  """Returns how many executions were looked up (`sandbox.recorded`)."""
+  return sum(record.get('recorded') is True for record in _records(log))
+
+
+def _records(log: pathlib.Path) -> Iterator[Mapping[str, Any]]:
+  """Yields the lines that are whole."""
+  if not log.exists():
+    return
+  for line in log.read_bytes().splitlines():
+    with contextlib.suppress(ValueError):
+      record = json.loads(line)
+      if isinstance(record, dict):
+        yield record

@@ -77,6 +77,12 @@ class SandboxOptions(Section):
     help='Vector units that executions use, the same on every node.',
     advanced=True,
   )
+  recorded: str = option(
+    '',
+    help='File of real executions: a job that is in it is answered from it and marked, '
+    "another one runs and is added; for benchmarks of many seeds. '': none.",
+    advanced=True,
+  )
   timeout_s: float = option(
     3.0,
     unit='s',

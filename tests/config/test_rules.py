@@ -325,6 +325,10 @@ PAIRS = [
     {'rl.estimator': 'best_of', 'rl.group_size': 8},
     "best_of=8 of .*estimator='best_of' must be below .*group_size=8",
   ),
+  (
+    {'recipe': 'solutions', 'sandbox.recorded': 'executions.sqlite'},
+    "recorded='executions.sqlite' .*instrumenter.kind='syntax' puts a new secret",
+  ),
   ({'rl.ties': 0.1}, "ties=0.1 .*rank scores, .*estimator='gae'.*to 0"),
   ({'rl.groups': 'prompt'}, "groups='prompt' .*estimator='gae' has none"),
   (

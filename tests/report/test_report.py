@@ -289,6 +289,15 @@ def test_seconds_of_rl_are_shown_by_task_and_outcome(tmp_path, arguments):
   assert '<b>x timeout 1 1,234.0 wine ok 3 7.5' in text
 
 
+def test_executions_that_were_looked_up_are_told_above_all_else(
+  tmp_path, arguments
+):
+  summary = arguments.summary | {'extra': {'recorded_executions': 12}}
+  text = _write(tmp_path, arguments, summary=summary)
+  assert '<b>12</b> executions were looked up' in text.partition('<h2>')[0]
+  assert 'looked up' not in _write(tmp_path, arguments)
+
+
 def test_the_best_of_k_shows_what_validation_chose_and_what_it_was_worth(
   tmp_path, arguments
 ):

@@ -17,6 +17,7 @@ from jaxagent.envs.step_env import TextModels
 from jaxagent.errors import UserError
 from jaxagent.recipes import results, starts
 from jaxagent.runtime import executions
+from jaxagent.sandbox.recorded import RecordedPool
 from jaxagent.stand_ins.reader import NoHelper, ScriptedReader
 from jaxagent.testing import fake_runs
 from jaxagent.training import traces
@@ -177,8 +178,15 @@ def test_a_call_that_was_credited_without_a_record_is_named():
 def test_the_summary_counts_the_log(tmp_path):
   """Starts and what RL dropped have no record but this."""
   env = _environment(tmp_path, tmp_path / executions.LOG)
+  pool = stubs.SimpleNamespace(submit=env.pool.submit, tier='T2', slots=1)
+  env.pool = RecordedPool(pool, tmp_path / 'recorded.sqlite')
   state = env.initial_state('t')
   env.step(state, _edit('ok 2.0 0.5 -> timeout 9.0'))
+  runs = [
+    env.step(state, _say('Execute Script', script_name='train.py'))
+    for _ in range(2)
+  ]
+  assert [run.execution.recorded for run in runs] == [False, True]
   start = starts.Start(state, 0.5)
   host = stubs.SimpleNamespace(
     config=common.base(),
@@ -195,6 +203,7 @@ def test_the_summary_counts_the_log(tmp_path):
   built = results._summary(
     host, {'t': start}, none, [], {'sft': 0, 'rl': 0}
   ).build()
-  assert built['outcomes'] == {'ok': 1, 'timeout': 1}
-  assert built['executions'] == 2
+  assert built['outcomes'] == {'ok': 3, 'timeout': 1}
+  assert built['executions'] == 4
+  assert built['extra']['recorded_executions'] == 1
   assert built['behaviour']['train']['last_quarter']['responses'] == 0

@@ -481,6 +481,7 @@ class Ideas:
       queue_s=effect.queue_s,
       startup_s=effect.startup_s,
       cpu_s=effect.cpu_s,
+      recorded=effect.recorded,
     )
     return _credited(record)
 

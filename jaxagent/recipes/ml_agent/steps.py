@@ -138,6 +138,7 @@ def record_of(
     queue_s=execution.queue_s if execution else 0.0,
     startup_s=execution.startup_s if execution else 0.0,
     cpu_s=execution.cpu_s if execution else 0.0,
+    recorded=bool(execution and execution.recorded),
     **{f'{role}_thoughts': said for role, said in result.thoughts.items()},
   )
 

@@ -35,6 +35,16 @@ _ONE_SOURCE = checks.related(
 )
 
 
+_NO_SECRETS = checks.related(
+  'sandbox.recorded',
+  'instrumenter.kind',
+  holds=lambda file, kind: not file or kind in ('verified', 'none'),
+  say='config.sandbox.recorded={0!r} answers programs that were executed before, and '
+  'config.instrumenter.kind={1!r} puts a new secret into each: set '
+  '--config.instrumenter.kind=verified, or none.',
+)
+
+
 class _WholeSolutions(Recipe):
   """Programs that are written as a whole, run and graded once."""
 
@@ -89,6 +99,7 @@ class Solutions(_WholeSolutions, TrainedPolicy):
       stage='run',  # the paper's variant is planned without weights
     ),
     _ONE_SOURCE,
+    _NO_SECRETS,
     checks.related(
       'rl.estimator',
       'solution.scale',
@@ -199,7 +210,7 @@ class TreeSearch(_WholeSolutions):
   """AIDE's search around a prompted model, or around a policy that was trained."""
 
   name = 'tree_search'
-  rules = (*EQUATION_6_RULES, _ONE_SOURCE)
+  rules = (*EQUATION_6_RULES, _ONE_SOURCE, _NO_SECRETS)
 
   @property
   def _is_prompted(self) -> bool:
