@@ -1,7 +1,8 @@
 """Which objective raises the best of K programs? A policy of categoricals, exactly.
 
-  python -m benchmarks.best_of --policy table [--task digits] [--seeds 40] [--group 64]
+  python -m benchmarks.best_of --policy table [--tasks digits] [--seeds 40] [--group 64]
     [--json]
+  python -m benchmarks.best_of [--seeds 8] [--json]   # the trainer: benchmarks.best_of_runs
 
 The policy draws a program of the scripted author's grammar choice by choice, and a slip
 in 35 % of them, as after SFT; each program's score and seconds are looked up in those of
@@ -17,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats as sps
 
-from benchmarks import machine, programs
+from benchmarks import arms, best_of_runs, machine, programs
 from jaxagent import algorithms
 from jaxagent.rewards.mle import mle_reward
 from jaxagent.types import Outcome
@@ -335,7 +337,7 @@ def _cell(value: Sequence[float]) -> str:
 
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument('--policy', choices=('table',), default='table')
+  parser.add_argument('--policy', choices=('table',), required=True)
   parser.add_argument('--tasks', nargs='+', default=programs.TASKS)
   parser.add_argument('--seeds', type=int, default=40)
   parser.add_argument(
@@ -367,4 +369,7 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-  main()
+  if '--policy' in sys.argv or {'-h', '--help'} & set(sys.argv):
+    main()
+  else:
+    arms.main(best_of_runs, name='best_of_runs', seeds=8, updates=16)
