@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine
+from benchmarks import machine, torch_models
 from benchmarks.decode import MODELS
 
 WORK = ('uniform', 'variable')
@@ -66,16 +66,9 @@ def of_learner(size: str, work: str, attention: str, rows: str) -> Step:
 def of_transformers(size: str, work: str, is_sorted: bool) -> Step:
   """A step of PyTorch's."""
   import torch
-  from transformers import AutoModelForCausalLM, Qwen2Config
 
   model = MODELS[size]
-  net = AutoModelForCausalLM.from_config(
-    Qwen2Config(**model.to_hf()),
-    dtype=torch.float32,
-    attn_implementation='sdpa',
-  )
-  net.train()
-  net.config.use_cache = False
+  net = torch_models.qwen2(model)
   adam = torch.optim.AdamW(net.parameters(), lr=1e-5, weight_decay=0.01)
   all_texts = texts(work, model.vocab_size)
   if is_sorted:

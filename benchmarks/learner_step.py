@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import learner_cpu, machine
+from benchmarks import learner_cpu, machine, torch_models
 
 MICROS, MICRO_TOKENS = 4, 16384
 WARM, REPEATS = 2, 5
@@ -158,18 +158,11 @@ def _samples(rows: np.ndarray) -> list:
 def transformers(model, arm: Arm) -> tuple[Callable, Callable]:
   """step(), peak bytes()."""
   import torch
-  from transformers import AutoModelForCausalLM, Qwen2Config
 
   device = 'cuda' if torch.cuda.is_available() else 'cpu'
   torch.backends.cuda.matmul.allow_tf32 = True
   with torch.device(device):
-    net = AutoModelForCausalLM.from_config(
-      Qwen2Config(**model.to_hf()),
-      dtype=torch.float32,
-      attn_implementation='sdpa',
-    )
-  net.train()
-  net.config.use_cache = False
+    net = torch_models.qwen2(model)
   if arm.remat == 'full':
     net.gradient_checkpointing_enable({'use_reentrant': False})
   adam = torch.optim.AdamW(

@@ -7,7 +7,7 @@ on the CPU; 3.5M and 20M weights (`benchmarks.decode`). `plain` computes the pro
 each answer, `shared` once (`rl.share_prompts`); both take the whole group in one pass,
 and `plain` also in passes of 4,096 tokens. Tokens are those of the samples, prompts
 counted eight times, over the seconds of an update; by turns in one process, medians of
-N after two that compile. Memory is the peak of resident bytes while updates run, above
+N after one that compiles. Memory is the peak of resident bytes while updates run, above
 those of the learner at rest, in a process for each arm.
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import machine
 
 GROUP, ANSWER, RATIO = 8, 64, 16
-WARM = 2
+WARM = 1
 ARMS = {
   'plain': (False, 16384),
   'plain in passes of 4096': (False, 4096),
@@ -70,6 +70,7 @@ def learner(size: str, arm: str) -> Any:
     share_prompts=shared,
     micro_batch_tokens=pass_tokens,
     row_layout='flat',
+    ppo_epochs=1,
   )
   made = Learner(MODELS[size].replace(max_position_embeddings=2048), config)
   made.start_rl()
@@ -117,8 +118,7 @@ def peak(size: str, arm: str) -> dict[str, float]:
   one.rl_update(group)  # compiled; what that took is given back below
   machine.forget_peak()
   rest = machine.resident_mb()
-  for _ in range(3):
-    one.rl_update(group)
+  one.rl_update(group)
   return {'rest_mb': rest, 'peak_mb': machine.resident_mb(peak=True)}
 
 
@@ -170,7 +170,7 @@ def table(result: dict[str, Any]) -> str:
 
 def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
-  parser.add_argument('--repeats', type=int, default=5)
+  parser.add_argument('--repeats', type=int, default=3)
   parser.add_argument('--json', action='store_true')
   parser.add_argument('--peak', nargs=2, help=argparse.SUPPRESS)
   options = parser.parse_args()
