@@ -353,6 +353,11 @@ class Record:
     return bool(self.tier)
 
   @property
+  def compared_with(self) -> str:
+    """Names the rollouts whose scores its own is compared with (`rl.window`)."""
+    return self.task
+
+  @property
   def has_reward(self) -> bool:
     """Whether it earned a reward, without switches."""
     return self.earned() is not None

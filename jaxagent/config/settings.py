@@ -115,6 +115,7 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('rl', 'best_of'): 8,
   ('rl', 'ties'): 0.0,
   ('rl', 'groups'): 'drawn',
+  ('rl', 'window'): 0,
   ('rl', 'row_layout'): 'auto',
   ('rl', 'share_prompts'): False,
   ('solution', 'failure'): -10.0,

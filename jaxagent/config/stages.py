@@ -336,34 +336,42 @@ class RlConfig(LearnerOptions, SchedulerOptions):
       'estimator',
       'group_size',
       'groups',
-      holds=lambda name, group, groups: (
-        name not in GROUPED or group >= 2 or groups == 'prompt'
+      'window',
+      holds=lambda name, group, groups, window: (
+        name not in GROUPED or group >= 2 or groups == 'prompt' or window
       ),
       say='{at}estimator={estimator!r} compares samples of one prompt: '
-      '{at}group_size={group_size} must be at least 2 where {at}groups={groups!r}.',
+      '{at}group_size={group_size} must be at least 2 where {at}groups={groups!r}'
+      ' and {at}window={window}.',
     ),
     relation(
       'estimator',
       'best_of',
       'batch_size',
       'groups',
-      holds=lambda name, k, batch, groups: (
-        name not in OF_THE_BEST or groups == 'drawn' or k < batch
+      'window',
+      holds=lambda name, k, batch, groups, window: (
+        name not in OF_THE_BEST
+        or (groups == 'drawn' and not window)
+        or k < batch
       ),
       say='{at}best_of={best_of} of {at}estimator={estimator!r} must be below '
-      '{at}batch_size={batch_size}, of which {at}groups={groups!r} makes groups.',
+      '{at}batch_size={batch_size}, of which {at}groups={groups!r} with '
+      '{at}window={window} makes groups.',
     ),
     relation(
       'estimator',
       'best_of',
       'group_size',
       'groups',
-      holds=lambda name, k, group, groups: (
-        name not in OF_THE_BEST or k < group or groups == 'prompt'
+      'window',
+      holds=lambda name, k, group, groups, window: (
+        name not in OF_THE_BEST or k < group or groups == 'prompt' or window
       ),
       say='{at}best_of={best_of} of {at}estimator={estimator!r} must be below '
       '{at}group_size={group_size}: the best of K is compared with that of K others; '
-      "lower the first, raise the last, or set {at}groups={groups!r} to 'prompt'.",
+      "lower the first, raise the last, set {at}groups={groups!r} to 'prompt', or "
+      '{at}window={window} to 64 or more.',
     ),
     relation(
       'states',
@@ -442,14 +450,12 @@ class SolutionConfig(Section):
     'bounded',
     choices=SCALES,
     help='Reward of a valid score; see docs/rl_for_mle.md.',
-    advanced=True,
   )
   failure: float = option(
     FAILURE,
     below=0,
     help='Reward of a program that reached nothing; a hundredth of it is the credit of '
     'a milestone.',
-    advanced=True,
   )
   improve: float = option(
     0.5,

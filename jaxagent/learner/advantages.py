@@ -22,6 +22,7 @@ from jaxagent.learner.config import (
   ON_THE_HOST,
   LearnerConfig,
 )
+from jaxagent.learner.score_window import Past
 
 
 @functools.partial(jax.jit, static_argnames=('config',))
@@ -117,35 +118,57 @@ def of_the_best(
   group_ids: np.ndarray,
   first: np.ndarray,
   config: LearnerConfig,
+  past: Past | None = None,
 ) -> np.ndarray:
   """Returns the advantages [N, R] of an estimator of ON_THE_HOST, float32.
 
   tables: rewards, mask and, for a weighted baseline, weights, [N, R] each.
+  past: further members of the groups, which get none.
 
   Scores are summed in float64, for beside a failure their differences would be lost.
   All advantages of the batch are divided by their root mean square, never those of a
   group by its own: one of equal programs that differ by noise would be paid in full.
   """
-  rewards, mask = tables['rewards'], tables['mask']
-  scores = np.zeros(len(first))
-  np.add.at(scores, first, np.sum(rewards * mask, -1, dtype=np.float64))
+  n, mask = len(first), tables['mask']
+  scores, weights = scores_of(tables, first)
+  own = first == np.arange(n)
+  valid = own
+  if past is not None:
+    scores = np.append(scores, past.scores)
+    weights = np.append(weights, past.weights)
+    group_ids = np.append(group_ids, past.group_ids)
+    valid = np.append(own, np.ones(len(past.scores), bool))
   if config.ties:
     scores = np.round(scores / config.ties) * config.ties
-  valid = first == np.arange(len(first))
   given: dict[str, Any] = {'valid': valid}
   if config.estimator in OF_THE_BEST:
     given['k'] = config.best_of
   if config.baseline == 'weighted':
-    total, tokens = np.zeros(len(first)), np.zeros(len(first))
-    np.add.at(total, first, np.sum(tables['weights'] * mask, -1))
-    np.add.at(tokens, first, np.sum(mask, -1))
-    given['baseline_weights'] = total / np.maximum(tokens, 1)
-    given['valid'] = valid & (total > 0)
-  estimate = _ESTIMATES[config.estimator](scores, group_ids.tolist(), **given)
-  size = np.sqrt(np.mean(np.square(estimate[valid])))
+    given['baseline_weights'] = weights
+    given['valid'] = valid & (weights > 0)
+  made = _ESTIMATES[config.estimator](scores, group_ids.tolist(), **given)
+  estimate = made[:n]
+  size = np.sqrt(np.mean(np.square(estimate[own])))
   if size > 0:
     estimate = estimate / size
   return (estimate[first][:, None] * mask).astype(np.float32)
+
+
+def scores_of(
+  tables: Mapping[str, np.ndarray], first: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (score, mean weight of a token), float64 [N] each, at first rows, else 0.
+
+  tables: rewards, mask and weights (none: ones), [N, R] each.
+  """
+  mask = tables['mask']
+  weights = tables.get('weights', mask)
+  scores, total, tokens = (np.zeros(len(first)) for _ in range(3))
+  rewards = tables['rewards'] * mask
+  np.add.at(scores, first, np.sum(rewards, -1, dtype=np.float64))
+  np.add.at(total, first, np.sum(weights * mask, -1))
+  np.add.at(tokens, first, np.sum(mask, -1))
+  return scores, total / np.maximum(tokens, 1)
 
 
 _ESTIMATES: Mapping[str, Callable[..., np.ndarray]] = {

@@ -78,6 +78,16 @@ class LearnerOptions(Section):
     'an update with the same prompt, token for token.',
     advanced=True,
   )
+  window: int = option(
+    0,
+    unit='scores',
+    least=0,
+    most=1024,
+    help='The last scores of the same task and kind of prompt that best_of, max_rl and '
+    'entropic compare an update with, beside its own; prompts may then occur once '
+    '(group_size=1). 0: none.',
+    advanced=True,
+  )
   gamma: float = option(
     1.0, above=0, most=1, help='Discount of each token; 1: none.', advanced=True
   )
@@ -226,7 +236,6 @@ class LearnerOptions(Section):
     help='What advantages are centred on. optimal, where a whole batch is whitened: '
     'least variance under duration weight times importance ratio. weighted, where a '
     'group is: its mean under the duration weights (docs/best_of.md).',
-    advanced=True,
   )
   step_size: str = option(
     'fixed',
@@ -285,6 +294,31 @@ class LearnerOptions(Section):
       say='{at}ties={ties} is for the estimators that rank scores, '
       f'{", ".join(ON_THE_HOST)}; {{at}}estimator={{estimator!r}} takes them as they '
       'are: set it to 0.',
+    ),
+    relation(
+      'window',
+      'estimator',
+      holds=lambda window, name: not window or name in ON_THE_HOST,
+      say='{at}window={window} is for the estimators that rank scores, '
+      f'{", ".join(ON_THE_HOST)}; {{at}}estimator={{estimator!r}} has no use for it: '
+      'set it to 0.',
+    ),
+    relation(
+      'window',
+      'best_of',
+      'estimator',
+      holds=lambda window, k, name: (
+        not window or name not in OF_THE_BEST or k < window
+      ),
+      say='{at}window={window} must be above {at}best_of={best_of}, the samples of '
+      'which the best counts; raise the first (64 to 256), or lower the last.',
+    ),
+    relation(
+      'window',
+      'groups',
+      holds=lambda window, groups: not window or groups == 'drawn',
+      say='{at}window={window} compares all samples of one task and kind, and '
+      "{at}groups={groups!r} those of one prompt; set one of them, to 0 or to 'drawn'.",
     ),
     relation(
       'groups',

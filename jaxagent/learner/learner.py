@@ -21,6 +21,7 @@ from jaxagent.learner.config import ON_THE_HOST, LearnerConfig
 from jaxagent.learner.nonfinite import Skips
 from jaxagent.learner.packing import Clock, PackedBatch, Packer
 from jaxagent.learner.roles import Critic, Roles
+from jaxagent.learner.score_window import Past, ScoreWindow, kinds_of
 from jaxagent.models import flops
 
 # The second one meets what the first leaves behind: carried-over samples,
@@ -68,6 +69,7 @@ class Learner:
     self._counters = {'updates': 0, 'sft_steps': 0}
     self._skips = Skips(config.max_nonfinite)
     self._kl = _kl_controller(config)
+    self._window = ScoreWindow(config.window)
     self._begin('sft' if self._roles.is_full else 'rl')
 
   # Roles
@@ -185,13 +187,16 @@ class Learner:
     self._counters = {k: int(v) for k, v in counters.items()}
 
   def host_state(self) -> dict[str, Any]:
-    """JSON-able part: how many bad updates in a row, shapes seen; adapters' base."""
+    """JSON-able part: how many bad updates in a row, shapes seen; adapters' base; scores
+    of the last updates."""
     state = {
       'phase': self._phase,
       'nonfinite_in_a_row': dict(self._skips.in_a_row),
       'shapes': sorted(list(s) for s in self._packer.shapes),
     }
     adapters = self._roles.adapters()
+    if self.config.window:
+      state['window'] = self._window.state()
     return state | ({'adapters': adapters} if adapters else {})
 
   def misfit(self, state: Mapping[str, Any]) -> str:
@@ -212,6 +217,7 @@ class Learner:
     """Takes over what `host_state()` gave."""
     self._skips.in_a_row = dict(state['nonfinite_in_a_row'])
     self._packer.shapes = {tuple(s) for s in state['shapes']}
+    self._window.load(state.get('window', {}))
 
   # SFT
 
@@ -404,9 +410,12 @@ class Learner:
     weighted = tables | {
       'weights': batching.spread_turns(work.samples, weights, work.width)
     }
+    past = None
+    if self.config.window:
+      groups, past = self._past(work.samples, weighted, first)
     if self.config.estimator in ON_THE_HOST:
       weighted['estimate'] = advantages_lib.of_the_best(
-        weighted, groups, first, self.config
+        weighted, groups, first, self.config, past
       )
     padded = advantages_lib.pad_tables(weighted, groups, first)
     out = advantages_lib.compute(
@@ -422,6 +431,18 @@ class Learner:
     token['mask'] = tables['mask']
     token['first'] = first
     return token
+
+  def _past(
+    self, samples: Sequence[types.Sample], tables: Any, first: np.ndarray
+  ) -> tuple[np.ndarray, Past]:
+    """(groups by kind [N], their members of earlier updates); keeps this one's."""
+    kinds = kinds_of(samples, first)
+    _, groups = np.unique(kinds, return_inverse=True)
+    past = self._window.past(kinds, groups)
+    scores, weights = advantages_lib.scores_of(tables, first)
+    own = np.flatnonzero(first == np.arange(len(first)))
+    self._window.add([kinds[i] for i in own], scores[own], weights[own])
+    return groups.astype(np.int32), past
 
   def _epochs(
     self, work: PackedBatch, token: Any, step: float, version: int, clock: Any

@@ -57,6 +57,11 @@ class SolutionRecord(Record):
   instrumenter_thoughts: str = optional('')
 
   @property
+  def compared_with(self) -> str:
+    """Solutions from scratch, and those that improve upon another one, of a task."""
+    return f'{self.task}, improved' if self.improves else self.task
+
+  @property
   def is_edit(self) -> bool:
     """A solution writes the whole program anew."""
     return self.valid_action

@@ -186,6 +186,7 @@ LEAST = {
   'rl.max_concurrent_rollouts': 0,
   'model.lora.rank': 0,
   'rl.best_of': 2,
+  'rl.window': 0,
 }
 
 
@@ -331,6 +332,20 @@ PAIRS = [
   ),
   ({'rl.ties': 0.1}, "ties=0.1 .*rank scores, .*estimator='gae'.*to 0"),
   ({'rl.groups': 'prompt'}, "groups='prompt' .*estimator='gae' has none"),
+  ({'rl.window': 64}, "window=64 .*rank scores, .*estimator='gae' has no use"),
+  (
+    {'rl.estimator': 'best_of', 'rl.window': 8},
+    'window=8 must be above .*best_of=8',
+  ),
+  (
+    {'rl.estimator': 'best_of', 'rl.window': 64, 'rl.best_of': 32},
+    'best_of=32 of .* must be below .*batch_size=32.*window=64',
+  ),
+  (
+    {'rl.estimator': 'entropic', 'rl.window': 64, 'rl.groups': 'prompt'},
+    "window=64 compares all .*groups='prompt'",
+  ),
+  ({'rl.window': 2000}, 'window=2000 must be'),
   (
     {
       'rl.estimator': 'best_of',
