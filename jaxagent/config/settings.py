@@ -119,6 +119,7 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('rl', 'row_layout'): 'auto',
   ('rl', 'share_prompts'): False,
   ('solution', 'failure'): -10.0,
+  ('solution', 'parents'): 'uniform',
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxagent.analysis import summary
+from jaxagent.data.solutions import PARENTS
 from jaxagent.envs import agents
 from jaxagent.envs.specs import descriptions, task_yaml2
 from jaxagent.interactions import MAX_CALLS
@@ -469,6 +470,13 @@ class SolutionConfig(Section):
   )
   keep_failed: bool = option(
     False, help='Keep failed solutions as well.', advanced=True
+  )
+  parents: str = option(
+    'uniform',
+    choices=PARENTS,
+    help='Which kept solution is improved upon; ranked: by exp(-rank / 3) / sqrt(1 + '
+    'times chosen), and the ten best stay.',
+    advanced=True,
   )
   programs: int = option(
     2000, least=0, help='Scripted programs for SFT; 0: no SFT.'

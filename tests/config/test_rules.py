@@ -123,6 +123,7 @@ CHOICES = {
   'rl.importance_level': ', '.join(algorithms.IMPORTANCE_LEVELS),
   'rl.baseline': 'mean, optimal, weighted',
   'rl.groups': 'drawn, prompt',
+  'solution.parents': 'uniform, ranked',
   'rl.step_size': 'fixed, ess',
   'rl.schedule': 'cosine, constant',
   'rl.weight_mean': 'executed, batch',

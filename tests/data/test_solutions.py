@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from jaxagent.data.solutions import SolutionSource
@@ -100,6 +101,64 @@ def test_resumed_it_draws_what_it_would_have_drawn():
   for _ in range(50):
     assert source.draw() == again.draw()
   assert source.state_dict() == again.state_dict()
+
+
+def _ranked(merits, **options) -> SolutionSource:
+  source = SolutionSource(('a',), improve=1.0, parents='ranked', **options)
+  for number, merit in enumerate(merits):
+    source.keep('a', _kept(str(number)), '', merit)
+  return source
+
+
+def _codes(source, draws) -> list[str]:
+  drawn = [source.draw() for _ in range(draws)]
+  return [d.prompts[0].payload.previous.solution.code for d in drawn]
+
+
+def test_ranked_parents_are_drawn_by_rank_and_by_how_often_they_were():
+  """The first draw of many sources: exp(-rank / 3); later ones go down by visits."""
+  merits = [0.1, 0.9, None, 0.5]  # the best is 1, then 3, 0 and the failure
+  first = [_codes(_ranked(merits, seed=s), 1)[0] for s in range(3000)]
+  shares = np.array([first.count(code) / 3000 for code in '1302'])
+  chances = np.exp(-np.arange(4) / 3)
+  assert np.abs(shares - chances / chances.sum()).max() < 0.03
+  many = _codes(_ranked(merits), 3000)
+  # In the long run chances level out: exp(-rank / 3) / sqrt(v) is alike where
+  # v goes as exp(-2 rank / 3) of it.
+  counts = np.array([many.count(code) for code in '1302'])
+  assert (np.diff(counts) < 0).all() and counts[3] > 100
+
+
+def test_the_ten_best_stay_however_old_they_are():
+  source = _ranked([100.0 + n for n in range(12)] + [0.0] * 40, most=20)
+  state = json.loads(json.dumps(source.state_dict()))
+  codes = {record[3] for record in state['kept']}
+  assert {str(n) for n in range(2, 12)} < codes and len(codes) == 20
+  assert {str(n) for n in range(42, 52)} < codes  # and the newest of the rest
+  plain = SolutionSource(('a',), most=20)
+  for number in range(52):
+    plain.keep('a', _kept(str(number)), '', -number)
+  kept = plain.state_dict()['kept']
+  assert [record[3] for record in kept] == [str(n) for n in range(32, 52)]
+
+
+def test_ranked_and_resumed_it_draws_what_it_would_have_drawn():
+  source = _ranked([0.3, 0.1, None, 0.7, 0.7], seed=5)
+  _codes(source, 20)
+  again = SolutionSource(('a',), improve=1.0, parents='ranked', seed=5)
+  again.load_state_dict(json.loads(json.dumps(source.state_dict())))
+  assert _codes(source, 60) == _codes(again, 60)
+
+
+def test_a_checkpoint_without_scores_is_read():
+  source = SolutionSource(('a',), improve=1.0)
+  source.keep('a', _kept('x'), 'out', 0.5)
+  state = source.state_dict()
+  older = {k: v for k, v in state.items() if k != 'visits'}
+  older['kept'] = [record[:5] for record in state['kept']]
+  again = SolutionSource(('a',), improve=1.0)
+  again.load_state_dict(json.loads(json.dumps(older)))
+  assert again.state_dict()['kept'] == [[*state['kept'][0][:5], None]]
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,11 @@ class SolutionWorkflow:
     for record in records:
       valid = record.score_after is not None
       if valid or (self._config.solution.keep_failed and record.valid_action):
-        solution = parse(record.response)
-        self._source.keep(record.task, solution, record.observation)
+        solution, score = parse(record.response), record.score_after
+        merit = score
+        if score is not None and not record.higher_is_better:
+          merit = -score
+        self._source.keep(record.task, solution, record.observation, merit)
     return figures(records)
 
 
@@ -175,6 +178,7 @@ def make_workflow(
     ),
     improve=options.improve,
     most=options.kept,
+    parents=options.parents,
     seed=config.seed,
   )
   ask = text_models.make_instrumenter(config, context.work)
