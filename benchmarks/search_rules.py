@@ -63,10 +63,12 @@ class Space:
     self, rng: np.random.Generator, given: Mapping[str, str] = {}
   ) -> int:
     """Writes a program from scratch; `given`: choices that are made already."""
-    made = {c: given.get(c) or self._pick(c, rng) for c in ('before', 'model')}
+    made: dict[str, str] = {}
     for choice in self.start:
-      if choice.startswith(f'{made["model"]} '):
-        made[choice] = given.get(choice) or self._pick(choice, rng)
+      of_model = choice not in ('before', 'model')
+      if not of_model or choice.startswith(f'{made["model"]} '):
+        drawn = choice not in given  # '' is an option, too
+        made[choice] = self._pick(choice, rng) if drawn else given[choice]
     return self.index[frozenset(made.items())]
 
   def improved(self, parent: int, rng: np.random.Generator) -> int:
