@@ -315,8 +315,8 @@ def test_the_best_of_k_shows_what_validation_chose_and_what_it_was_worth(
   text = _write(tmp_path, arguments, summary=summary)
   part = text[text.index('<h2>Best of K</h2>') :]
   cells = re.findall(r'<td class="num">(.*?)</td>', part)[:8]
-  assert cells[:4] == ['1', '–', '–', '1']
+  assert cells[:4] == ['1', '–', '–', '1.00']
   assert cells[4:] == [
-    '16', *['0.5<small>0.25 – 0.75</small>'] * 2, '0.125'
+    '16', *['0.5000<small>0.2500 – 0.7500</small>'] * 2, '0.125'
   ]  # fmt: skip
   assert 'Best of K' not in _write(tmp_path, arguments)
