@@ -94,7 +94,7 @@ def of_transformers(size: str, work: str, is_sorted: bool) -> Step:
         num_items_in_batch=learned,
       ).loss
       loss.backward()
-      total += float(loss)
+      total += float(loss.detach())
     torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     adam.step()
     adam.zero_grad()
