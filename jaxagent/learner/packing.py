@@ -211,9 +211,10 @@ def check(model: models.ModelConfig, config: LearnerConfig, mesh: Mesh) -> None:
       f"rl.row_layout='flat' is one row a pass, which {mesh.size} devices cannot share; choose "
       "'auto' or 'packed'."
     )
-  complaint = attention.no_branches(_kernel(model, mesh))
-  if config.share_prompts and complaint:
-    raise ValueError(complaint)
+  if config.share_prompts:
+    complaint = attention.no_branches(_kernel(model, mesh))
+    if complaint:
+      raise ValueError(complaint)
 
 
 def _is_flat(

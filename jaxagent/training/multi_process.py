@@ -25,7 +25,7 @@ from jaxagent.checkpoint import CheckpointManager, Restored
 from jaxagent.devices import accelerator, presence, processes, sharding
 from jaxagent.errors import STOPPED, Interrupted, ProcessLost, UserError
 from jaxagent.learner import Learner, LearnerConfig, offload, packing, weights
-from jaxagent.models import hf, identity, lora
+from jaxagent.models import attention, hf, identity, lora
 
 _FAREWELL_S = 120.0  # in which a process that ends closes what it has open
 _FAILED_S = 20.0  # likewise, after an error; others may hang in a collective
@@ -82,6 +82,9 @@ def build(plan: Plan) -> Learner:
   mesh, model = sharding.make_mesh(plan.mesh), plan.model
   # Before anything is loaded, which takes minutes.
   sharding.check_model(model, mesh)
+  attention.choose(
+    model.attention, model.dtype, model.head_dim, device=mesh.devices.flat[0]
+  )
   packing.check(model, plan.options, mesh)
   offload.check(plan.options.offload, mesh)
   params = critic = None

@@ -11,6 +11,7 @@ import pytest
 from jaxagent.data import batching, shared_prompts
 from jaxagent.devices import sharding
 from jaxagent.learner import Learner, LearnerConfig
+from jaxagent.learner import packing as packing_lib
 from jaxagent.learner.packing import PackedBatch, Packer
 from tests.learner.conftest import make_samples
 
@@ -212,3 +213,14 @@ def test_a_group_of_eight_with_a_long_prompt_is_a_fifth_of_the_positions(
     micros = PackedBatch(packer, samples).micros()
     positions.append(sum(m['tokens'].size for m in micros))
   assert positions[1] <= positions[0] / 4
+
+
+def test_a_kernel_without_a_mask_for_branches_is_refused_before_weights_load(
+  model_config, monkeypatch
+):
+  monkeypatch.setattr(packing_lib, '_kernel', lambda *_: 'splash')
+  mesh = sharding.make_mesh({'data': 1, 'fsdp': 1, 'tensor': 1})
+  packing_lib.check(model_config, CONFIG, mesh)
+  shared = dataclasses.replace(CONFIG, share_prompts=True)
+  with pytest.raises(ValueError, match='rl.share_prompts=False'):
+    packing_lib.check(model_config, shared, mesh)
