@@ -24,6 +24,7 @@ import socket
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -323,7 +324,8 @@ def _write(file: int, claim: Claim) -> None:
 
 def _replaced(name: pathlib.Path, file: int) -> int:
   """Puts a new file, which this process has locked, in the place of OWNER."""
-  new = name.with_name(f'{OWNER}.{os.getpid()}')
+  # Of another machine a process may have the same number.
+  new = name.with_name(f'{OWNER}.{os.getpid()}-{uuid.uuid4().hex[:8]}')
   opened = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
   _lock(opened)
   os.replace(new, name)
