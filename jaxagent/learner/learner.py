@@ -331,15 +331,13 @@ class Learner:
     before: tokens that each sees in front of it, a prompt that is shared.
     """
     epochs, texts = self.config.ppo_epochs, (lengths.tolist(), before.tolist())
-    count = lambda model, head: (
-      epochs
-      * flops.training_flops(  # noqa: E731
-        model, texts[0], head, texts[1]
-      )
-    )
-    found = {'actor': count(self.model_config, True)}
+
+    def needed(model: models.ModelConfig, head: bool) -> float:
+      return epochs * flops.training_flops(model, texts[0], head, texts[1])
+
+    found = {'actor': needed(self.model_config, True)}
     if self._roles.value is not None:
-      found['critic'] = count(self._critic, False)
+      found['critic'] = needed(self._critic, False)
     return found
 
   def value_update(
