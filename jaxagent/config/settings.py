@@ -120,6 +120,8 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('rl', 'share_prompts'): False,
   ('solution', 'failure'): -10.0,
   ('solution', 'parents'): 'uniform',
+  ('search', 'seconds'): 0.0,
+  ('search', 'parents'): 'best',
 }
 
 

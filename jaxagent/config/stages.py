@@ -504,6 +504,21 @@ class SearchConfig(Section):
     help='Share of steps that debug where something can be; 0: none.',
     advanced=True,
   )
+  seconds: float = option(
+    0.0,
+    unit='s',
+    least=0,
+    help="Of a search's executions together; when they have taken so long it ends. 0: "
+    'steps alone decide.',
+    advanced=True,
+  )
+  parents: str = option(
+    'best',
+    choices=('best', 'ranked'),
+    help='Which valid solution is improved upon; ranked: by exp(-rank / 3) / sqrt(1 + '
+    'times chosen).',
+    advanced=True,
+  )
   debug_depth: int = option(
     3, help='Failures in a row that are still debugged.', advanced=True
   )

@@ -133,9 +133,8 @@ class SolutionSource:
     if self._parents == 'uniform':
       return list(own.values())[int(rng.integers(len(own)))]
     ranked = _ranked(own.values())
-    visits = np.array([self._visits[one.id] for one in ranked])
-    chances = np.exp(-np.arange(len(ranked)) / DECAY) / np.sqrt(1 + visits)
-    kept = ranked[int(rng.choice(len(ranked), p=chances / chances.sum()))]
+    chances = chances_of([self._visits[one.id] for one in ranked])
+    kept = ranked[int(rng.choice(len(ranked), p=chances))]
     self._visits[kept.id] += 1
     return kept
 
@@ -211,6 +210,13 @@ class SolutionSource:
 
 def _asked(task: str, kept: Kept | None) -> Task:
   return Task(task, kept.previous, kept.id) if kept else Task(task)
+
+
+def chances_of(visits: Sequence[int]) -> np.ndarray:
+  """Returns the chance of each parent, the best first; visits: times it was chosen."""
+  ranks = np.arange(len(visits))
+  chances = np.exp(-ranks / DECAY) / np.sqrt(1 + np.asarray(visits))
+  return chances / chances.sum()
 
 
 def _ranked(kept: Iterable[Kept]) -> list[Kept]:

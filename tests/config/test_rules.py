@@ -28,6 +28,7 @@ from jaxagent.models import attention
 from jaxagent.models import config as model_config
 from jaxagent.models.options import HfOptions
 from jaxagent.recipes import one_turn
+from jaxagent.recipes.solutions import tree_search
 from jaxagent.records import StepRecord
 from jaxagent.rewards import mle
 from jaxagent.rollout import records
@@ -124,6 +125,7 @@ CHOICES = {
   'rl.baseline': 'mean, optimal, weighted',
   'rl.groups': 'drawn, prompt',
   'solution.parents': 'uniform, ranked',
+  'search.parents': ', '.join(tree_search.PARENTS),
   'rl.step_size': 'fixed, ess',
   'rl.schedule': 'cosine, constant',
   'rl.weight_mean': 'executed, batch',
@@ -213,6 +215,7 @@ NUMBERS = {
   'collect.time_limit_s': ((0, -1), 'above 0'),
   'eval.time_limit_s': ((0, -1), 'above 0'),
   'episode.time_limit_s': ((0, -1), 'above 0'),
+  'search.seconds': ((-1,), 'at least 0'),
   'search.debug_probability': ((-0.1, 1.1), 'at least 0 and at most 1'),
   'env.carry_mb': ((-1, 513), 'at least 0 and at most 512'),
   'solution.improve': ((-0.1, 1.1), 'at least 0 and at most 1'),

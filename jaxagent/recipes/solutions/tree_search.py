@@ -2,7 +2,8 @@
 
 Jiang et al. 2025, "AIDE: AI-driven exploration in the space of code", section 3: a
 few drafts; then, with some chance, a failed leaf is debugged, else the best
-solution so far is improved upon. What a search comes to is its best solution by
+solution so far is improved upon, or one that is drawn by its rank
+(`search.parents`). What a search comes to is its best solution by
 the validation rows, with its score on the private ones.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jaxagent.data.solutions import chances_of
 from jaxagent.envs.solution import Previous, Task, parse
 from jaxagent.recipes.evaluation import split_of
 from jaxagent.recipes.solutions.evaluate import (
@@ -27,6 +29,9 @@ from jaxagent.records import Evaluated, SearchStep, SolutionRecord
 
 if TYPE_CHECKING:
   from jaxagent.runtime.context import RunContext
+
+
+PARENTS = ('best', 'ranked')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Search:
     drafts: before anything else is done.
     debug_probability: of debugging a failed leaf, where there is one.
     debug_depth: a line of more failures in a row than this is given up.
+    parents: of `PARENTS`; 'ranked' as of `data.solutions.SolutionSource`.
   """
 
   def __init__(
@@ -64,10 +70,12 @@ class Search:
     debug_probability: float,
     debug_depth: int,
     rng: random.Random,
+    parents: str = 'best',
   ):
     self.nodes: list[Node] = []
     self._higher, self._drafts = higher_is_better, drafts
     self._chance, self._depth, self._rng = debug_probability, debug_depth, rng
+    self._parents = parents
 
   def choose(self) -> tuple[str, int | None]:
     """Returns (kind, number of the parent node) of the next solution."""
@@ -76,7 +84,22 @@ class Search:
     if self._rng.random() < self._chance and (leaves := self._failed_leaves()):
       return 'debug', self._rng.choice(leaves)
     best = self.best()
-    return ('draft', None) if best is None else ('improve', best)
+    if best is None:
+      return 'draft', None
+    return 'improve', best if self._parents == 'best' else self._by_rank()
+
+  @property
+  def exec_s(self) -> float:
+    """Seconds that its executions have taken."""
+    return sum(node.record.exec_s for node in self.nodes)
+
+  def _by_rank(self) -> int:
+    """Draws a valid node by its rank and by how often it was improved upon."""
+    sign = -1 if self._higher else 1
+    valid = [i for i, n in enumerate(self.nodes) if n.score is not None]
+    valid.sort(key=lambda i: (sign * (self.nodes[i].score or 0.0), -i))
+    visits = [sum(n.parent == i for n in self.nodes) for i in valid]
+    return self._rng.choices(valid, chances_of(visits).tolist())[0]
 
   def best(self, among: int | None = None) -> int | None:
     """Returns the number of the best of the first `among` nodes; None where none is valid."""
@@ -118,6 +141,7 @@ class _Searches(SolutionEvaluation):
         drafts=config.drafts,
         debug_probability=config.debug_probability,
         debug_depth=config.debug_depth,
+        parents=config.parents,
         rng=random.Random(f'{context.config.seed} {task} {index}'),
       )
       for task in context.heldin + context.heldout
@@ -135,9 +159,10 @@ class _Searches(SolutionEvaluation):
 
   def _next(self, task: str, index: int, step: int) -> None:
     """Pushes the next solution of a search, if any is left to make."""
-    if step == self.context.config.search.steps:
+    config, search = self.context.config.search, self.searches[task, index]
+    spent = 0 < config.seconds <= search.exec_s
+    if step == config.steps or spent:
       return
-    search = self.searches[task, index]
     kind, parent = search.choose()
     one = Attempt(_asked(task, search, parent), index, kind, f' {step}')
     self._parents[one.name] = parent
