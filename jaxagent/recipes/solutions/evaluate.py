@@ -228,7 +228,7 @@ def table(records: Sequence[Evaluated], higher: Mapping[str, bool]) -> dict:
   solutions: `n` drawn, `valid` share, `mean` and `best` private score (None
   where none is valid); of all: mean execution seconds and mean reward, by which the
   better part is chosen, so that few lucky ones do not win; and `chosen`, K -> what
-  validation chooses from K (`analysis.chosen.curve`).
+  validation chooses from K (`analysis.chosen.curve`), up to half of the solutions.
   """
   found: dict[str, dict[str, Any]] = {}
   for task in sorted({r.task for r in records}):
@@ -262,7 +262,9 @@ def _chosen(records: Sequence[Evaluated], higher: bool) -> dict[str, Any]:
   validation = [
     r.steps[-1].record.score_after if r.steps else None for r in records
   ]
-  found = chosen.curve(validation, [r.score for r in records], higher)
+  # Of more than half of them there is one subset, or few: no interval holds.
+  ks = [k for k in chosen.KS if 2 * k <= max(len(records), 2)]
+  found = chosen.curve(validation, [r.score for r in records], higher, ks)
   return {str(k): figures for k, figures in found.items()}
 
 

@@ -74,6 +74,9 @@ def test_it_leaves_summary_report_and_tree(finished):
   assert found['scratch']['n'] == 4 and set(found) == {
     'scratch', 'improved', 'better',
   }  # fmt: skip
+  # Of four samples, and validation chooses from at most half of them.
+  assert set(found['scratch']['chosen']) == {'1', '2'}
+  assert 'Best of K' in (work / 'report.html').read_text()
   page = (work / 'solutions.html').read_text()
   assert 'import pandas' in page and 'http://' not in page
   for name in ('summary.json', 'report.html', 'solutions.html'):
