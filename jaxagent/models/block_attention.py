@@ -195,7 +195,7 @@ def _forward(
   def block(i, found):
     query = queries[i]
 
-    def meet(step, carry):
+    def meet(step: jax.Array, carry: tuple[jax.Array, ...]):
       # Its own block first: each query sees itself.
       j = met.block(i, met.count[i] - 1 - step)
       most, total, out = carry
@@ -241,7 +241,7 @@ def _backward(
   def block(i, found):
     query, d_out = queries[i], grads[i]
 
-    def meet(step, carry):
+    def meet(step: jax.Array, carry: tuple[jax.Array, ...]):
       j = met.block(i, step)
       d_query, d_keys, d_values = carry
       scores = _product(query, keys[j], 'kqh,ksh->kqs')

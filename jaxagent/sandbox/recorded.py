@@ -147,7 +147,7 @@ class RecordedPool:
       )
 
   def cancel(self, job_id: str) -> bool:
-    """As `SandboxPool.cancel`; what was looked up has ended."""
+    """Cancels as `SandboxPool` does; what was looked up has ended."""
     return self._pool.cancel(job_id)
 
   def stats(self) -> dict[str, Any]:

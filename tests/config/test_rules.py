@@ -28,7 +28,6 @@ from jaxagent.models import attention
 from jaxagent.models import config as model_config
 from jaxagent.models.options import HfOptions
 from jaxagent.recipes import one_turn
-from jaxagent.recipes.solutions import tree_search
 from jaxagent.records import StepRecord
 from jaxagent.rewards import mle
 from jaxagent.rollout import records
@@ -125,7 +124,7 @@ CHOICES = {
   'rl.baseline': 'mean, optimal, weighted',
   'rl.groups': 'drawn, prompt',
   'solution.parents': 'uniform, ranked',
-  'search.parents': ', '.join(tree_search.PARENTS),
+  'search.parents': 'best, ranked',
   'rl.step_size': 'fixed, ess',
   'rl.schedule': 'cosine, constant',
   'rl.weight_mean': 'executed, batch',

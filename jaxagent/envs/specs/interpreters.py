@@ -99,7 +99,7 @@ def package_folders(python: str) -> set[pathlib.Path]:
 
 @functools.cache
 def _asked(python: str, packages: tuple[str, ...]) -> dict[str, Any] | str:
-  """What an interpreter says of itself, or the last line of why it does not."""
+  """Returns what an interpreter says of itself, or the last line of why it does not."""
   try:
     done = subprocess.run(
       [python, '-I', '-c', _ASK, json.dumps(packages)],

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
   from jaxagent.runtime.context import RunContext
 
 
-PARENTS = ('best', 'ranked')
-
-
 @dataclasses.dataclass(frozen=True)
 class Node:
   """A solution that was run.
@@ -59,7 +56,7 @@ class Search:
     drafts: before anything else is done.
     debug_probability: of debugging a failed leaf, where there is one.
     debug_depth: a line of more failures in a row than this is given up.
-    parents: of `PARENTS`; 'ranked' as of `data.solutions.SolutionSource`.
+    parents: 'best', or 'ranked' as of `data.solutions.SolutionSource`.
   """
 
   def __init__(
