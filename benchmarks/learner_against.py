@@ -4,8 +4,7 @@
 
 One step of fine-tuning in float32 (gradients of all micro-batches, AdamW), all tokens
 of a text but its first learned; 3.5M and 20M weights (`benchmarks.decode`). `uniform`
-is 16 texts of 512 tokens, `variable` 32 of 64 to 1,024, drawn uniformly on a scale of
-logarithms. `jaxagent` is `Learner.sft_step`; `before` is the same with the attention
+is 16 texts of 512 tokens, `variable` 32 of 64 to 1,024, drawn log-uniformly. `jaxagent` is `Learner.sft_step`; `before` is the same with the attention
 and the rows of before (`mapped`, `packed`), whose loss and gradient must be equal;
 `transformers` is Qwen2 on PyTorch with its scaled-dot-product attention, padded
 micro-batches of 8 sorted by length, and `drawn` the same in the order drawn. Real

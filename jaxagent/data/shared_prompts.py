@@ -57,11 +57,11 @@ class SharedPacking:
   def unpack(
     self, packed: np.ndarray, skip: np.ndarray, width: int
   ) -> np.ndarray:
-    """Unpacks as `Packing` does; skip, the length of each prompt, says nothing here."""
+    """Unpacks as `Packing` does; of a tail one token, not `skip`, is prompt."""
     return self.tails.unpack(packed, np.ones_like(skip), width)
 
   def scatter(self, values: np.ndarray, skip: np.ndarray) -> np.ndarray:
-    """Scatters as `Packing` does; skip, the length of each prompt, says nothing here."""
+    """Scatters as `Packing` does; of a tail one token, not `skip`, is prompt."""
     return self.tails.scatter(values, np.ones_like(skip))
 
   def arrays(

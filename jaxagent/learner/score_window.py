@@ -4,7 +4,7 @@ The best of K is compared with that of others; where a prompt occurs once, or fe
 samples are in an update, those are the last ones of the same task and kind
 (`Record.compared_with`), of somewhat older policies. They do not depend on the sample, so
 what is subtracted adds no bias; the objective's maximum is then over one sample of the
-policy and K - 1 of the window.
+policy and K - 1 others, of the window and of its update.
 """
 
 from __future__ import annotations
