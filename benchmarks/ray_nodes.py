@@ -260,9 +260,9 @@ def main(argv: Sequence[str] | None = None) -> int:
   for own in ('lost_node', 'missing_token'):
     shutil.rmtree(base / own, ignore_errors=True)
     (base / own).with_suffix('.log').unlink(missing_ok=True)
-  # As many samples as executions are asked for, half of which run, and what collecting
-  # and evaluating add.
-  updates = max(2, math.ceil(args.executions / BATCH))
+  # Half as many samples again as executions are asked for: half of the samples or more
+  # run, and collecting and evaluating add to them.
+  updates = max(2, math.ceil(1.5 * args.executions / BATCH))
   result: dict[str, Any] = {'ray': importlib.metadata.version('ray')}
   result['lost_node'] = lost_node(base / 'lost_node', updates)
   print(json.dumps(result['lost_node'], indent=1), flush=True)

@@ -52,34 +52,35 @@ class Start:
 
 
 def make_starts(context: RunContext) -> dict[str, Start]:
-  """Runs and grades the starter of every task; cached on disk."""
+  """Runs and grades the starter of every task; each is kept on disk as it ends."""
   path = context.work / 'eval' / 'starts.json'
   names = context.heldin + context.heldout
-  starts = kept.kept_json(path, lambda value: _starts_from(value, names))
-  if starts is not None:
-    return starts
-  starts = {}
-  with ProgressBar('starters', len(names)) as progress:
-    for task in names:
-      try:
-        initial = context.env.initial_state(task)
-      except StartError as error:
-        raise UserError(str(error)) from error
-      starts[task] = Start(initial, *_starter_scores(context, initial))
-      progress.update()
-      context.stop.check('finished stages are saved')
-  write_json(
-    path,
-    {
-      task: {
-        'state': record_data.state_to_json(start.state),
-        'private': start.private,
-        'whole': start.whole,
-      }
-      for task, start in starts.items()
-    },
-  )
-  return starts
+  starts = kept.kept_json(path, lambda value: _starts_from(value, names)) or {}
+  if missing := [task for task in names if task not in starts]:
+    with ProgressBar('starters', len(missing)) as progress:
+      for task in missing:
+        starts[task] = _make_start(context, task)
+        write_json(path, {t: _to_json(start) for t, start in starts.items()})
+        progress.update()
+        context.stop.check('finished stages are saved')
+  return {task: starts[task] for task in names}
+
+
+def _make_start(context: RunContext, task: str) -> Start:
+  """Runs and grades the starter of a task."""
+  try:
+    initial = context.env.initial_state(task)
+  except StartError as error:
+    raise UserError(str(error)) from error
+  return Start(initial, *_starter_scores(context, initial))
+
+
+def _to_json(start: Start) -> dict[str, Any]:
+  return {
+    'state': record_data.state_to_json(start.state),
+    'private': start.private,
+    'whole': start.whole,
+  }
 
 
 def private_score(
@@ -175,7 +176,7 @@ def _starter_scores(
 
 
 def _starts_from(value: Any, names: Sequence[str]) -> dict[str, Start]:
-  """Reads starts from JSON; raises where a task of `names` has none."""
+  """Reads the starts of the tasks of `names` that JSON has; raises on damage."""
   return {
     task: Start(
       record_data.state_from_json(value[task]['state']),
@@ -183,6 +184,7 @@ def _starts_from(value: Any, names: Sequence[str]) -> dict[str, Start]:
       value[task].get('whole'),
     )
     for task in names
+    if task in value
   }
 
 

@@ -50,6 +50,9 @@ _LONG = {
   'rl.ppo_epochs': 160,
   'eval.policies': "('rl',)",
 }
+# After its first update it has a minute to go on a machine of speed index 1, which is
+# the longest that SLURM's signal before a limit lets wait here.
+_STEADY = ('--config.rl.ppo_epochs=24', '--config.rl.policy_lr=1e-6')
 LONG = (
   *(x for x in RUN if x.split('=')[0].removeprefix('--config.') not in _LONG),
   *(f'--config.{key}={value}' for key, value in _LONG.items()),
@@ -229,7 +232,11 @@ def test_a_chain_goes_on_after_the_time_limit_until_it_is_complete(
 ):
   work = tmp_path / 'work'
   job = cluster.submit(
-    work, '--chain', '--time=60', updates=12, options='--signal=TERM@90'
+    work,
+    *('--chain', '--time=60'),
+    updates=12,
+    options='--signal=TERM@90',
+    run=(*RUN, *_STEADY),
   )
   cluster.wait_for_update(job, work)
   minutes, _, _ = cluster.state(job)['RunTime'].rpartition(':')

@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from jaxagent.errors import UserError
+from jaxagent.errors import Interrupted, UserError
 from jaxagent.recipes import stages, starts
 from jaxagent.records import Evaluated
 from jaxagent.runtime import kept
@@ -83,7 +83,6 @@ def test_a_file_that_is_not_utf8_counts_as_damaged(tmp_path):
 @pytest.mark.parametrize(
   'value',
   [
-    {},
     {'wine': []},
     {'wine': {'state': STATE}},
     {'wine': {'state': {**STATE, 'extra': 1}, 'private': 0.5}},
@@ -103,6 +102,31 @@ def test_damaged_starts_are_made_again(tmp_path, value, monkeypatch):
   assert path.with_name('starts.json.damaged').exists()
   monkeypatch.setattr(starts, '_starter_scores', None)
   assert starts.make_starts(host) == {'wine': made}  # what was written
+
+
+def test_a_start_that_was_made_before_a_stop_is_not_made_again(
+  tmp_path, monkeypatch
+):
+  host, made = _host(tmp_path), starts.record_data.state_from_json(STATE)
+  host.heldout = ('iris',)
+  ran = []
+
+  def initial_state(task):
+    ran.append(task)
+    return made
+
+  def stop(saved):
+    raise Interrupted(saved)
+
+  host.env = types.SimpleNamespace(initial_state=initial_state)
+  host.stop = types.SimpleNamespace(check=stop)
+  monkeypatch.setattr(starts, '_starter_scores', lambda *a: (0.25, 0.2))
+  for expected in ['wine'], ['wine', 'iris']:
+    with pytest.raises(Interrupted):
+      starts.make_starts(host)
+    assert ran == expected
+  assert list(starts.make_starts(host)) == ['wine', 'iris']
+  assert ran == ['wine', 'iris']
 
 
 def _index(line):
