@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -131,3 +132,4 @@ def _say(context: RunContext) -> None:
       'data made by code in place of the published: '
       + ', '.join(context.standin_data)
     )
+  print(f'watch        jaxagent live {shlex.quote(str(context.work))}')

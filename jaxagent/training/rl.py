@@ -27,7 +27,6 @@ from __future__ import annotations
 import contextlib
 import math
 import pathlib
-import shlex
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -197,7 +196,6 @@ class _Loop:
     config = self._context.config.rl
     self._begun = start
     self._saver.note(start)
-    print(f'watch        jaxagent live {shlex.quote(str(self._context.work))}')
     with (
       self._context.metric_writer(resume_step=start) as writer,
       ProgressBar('rl', config.updates, initial=start) as progress,

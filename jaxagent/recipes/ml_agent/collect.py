@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import random
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -94,13 +95,18 @@ def _make(
     feed.push(one.name, one)
   began = time.monotonic()
   cut: list[Collected] = []
+  rewards: list[float] = []
   with ProgressBar('collect', total, initial=total - len(todo)) as bar:
 
     def deliver(
       prompt: types.Prompt, progress: RolloutState | None, error: str
     ) -> None:
       record = _record(context, prompt.payload, progress, error)
-      bar.update()
+      rewards.extend(_rewards(context, record))
+      if rewards:
+        bar.update(reward=statistics.fmean(rewards))
+      else:
+        bar.update()
       if not error:
         _keep(store, record)
         return
@@ -132,6 +138,13 @@ def _make(
     print(f'collect: {_of_cut(cut, total)}')
   for record in cut:
     _keep(store, record)
+
+
+def _rewards(context: RunContext, record: Collected) -> list[float]:
+  """Returns what the steps of a trajectory would earn in RL; failed graders nothing."""
+  switches = steps.switches(context.config)
+  earned = (step.record.earned(switches) for step in record.steps)
+  return [reward for reward in earned if reward is not None]
 
 
 def _at_once(context: RunContext) -> int:

@@ -149,6 +149,17 @@ def test_an_infrastructure_error_cuts_one_trajectory_short(tmp_path, capsys):
   assert collect.run(made, _starts()) == records and not made.asked  # all kept
 
 
+def test_the_progress_of_collecting_shows_the_mean_reward_of_steps(
+  tmp_path, capsys, monkeypatch
+):
+  earned = iter([1.0, None, *[0.5] * 38])
+  monkeypatch.setattr(
+    'jaxagent.records.StepRecord.earned', lambda *args: next(earned)
+  )
+  collect.run(_Collecting(tmp_path, lambda job: False), _starts())
+  assert capsys.readouterr().err.splitlines()[-1].endswith(' reward=0.5128')
+
+
 def test_a_steps_state_is_kept_once_and_by_reference(tmp_path):
   made = _Collecting(tmp_path, lambda job: False)
   made.config.rollout.prompt_style = 'full'
