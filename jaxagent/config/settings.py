@@ -118,6 +118,7 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('rl', 'window'): 0,
   ('rl', 'row_layout'): 'auto',
   ('rl', 'share_prompts'): False,
+  ('rl', 'product_dtype'): 'float32',
   ('solution', 'failure'): -10.0,
   ('solution', 'parents'): 'uniform',
   ('search', 'seconds'): 0.0,

@@ -8,6 +8,7 @@ from jaxagent.data import batching
 from jaxagent.models.config import DTYPES
 from jaxagent.options import Section, must, option, relation
 
+PRODUCT_DTYPES = ('float32', 'bfloat16', 'auto')
 SCHEDULES = ('cosine', 'constant')
 # What may lie in pinned host memory while it is not used.
 OFFLOADED = ('reference', 'value', 'policy_optimizer', 'value_optimizer')
@@ -187,6 +188,14 @@ class LearnerOptions(Section):
     False,
     help='Compute a prompt that several samples of an update have once, forward and '
     'backward; for groups with long prompts.',
+    advanced=True,
+  )
+  product_dtype: str = option(
+    'float32',
+    choices=PRODUCT_DTYPES,
+    help='Precision of what the learner multiplies where model.dtype is float32; sums '
+    'stay float32. bfloat16: for one CPU device with tiles (AMX); auto: bfloat16 there, '
+    'else float32.',
     advanced=True,
   )
   chunk_rows: int = option(

@@ -211,6 +211,11 @@ def check(model: models.ModelConfig, config: LearnerConfig, mesh: Mesh) -> None:
       f"rl.row_layout='flat' is one row a pass, which {mesh.size} devices cannot share; choose "
       "'auto' or 'packed'."
     )
+  if config.product_dtype == 'bfloat16' and mesh.size > 1:
+    raise ValueError(
+      f"rl.product_dtype='bfloat16' is for one CPU device, not for {mesh.size} devices; "
+      "choose model.dtype='bfloat16', or 'float32' or 'auto'."
+    )
   if config.share_prompts:
     complaint = attention.no_branches(_kernel(model, mesh))
     if complaint:

@@ -22,6 +22,7 @@ from jaxagent import algorithms, models
 from jaxagent.devices import accelerator, placement, sharding
 from jaxagent.learner.config import LearnerConfig
 from jaxagent.learner.weights import Flat, Layout
+from jaxagent.models import rounding
 
 Micro = dict[str, jax.Array]
 
@@ -47,11 +48,13 @@ class Programs:
   ):
     self.config, self.policy, self.value = config, policy, value
     placed = placement.Placement(mesh, config.grad_reduce_dtype)
+    dtype = config.product_dtype
+    operands = dtype if dtype == 'bfloat16' else ''
 
     def jit(method: Callable[..., Any], **options: Any) -> Callable[..., Any]:
       @functools.wraps(method)
       def traced(*args: Any) -> Any:
-        with placement.use(placed):
+        with placement.use(placed), rounding.use(operands):
           return method(*args)
 
       return accelerator.in_turns(jax.jit(traced, **options))

@@ -18,6 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from jaxagent.models import rounding
+
 # Tokens of a block: 32 and 128 take 1.2 and 1.5 times as long (docs/lab_log.md).
 SIZE = 64
 _MASKED = -1e30
@@ -44,7 +46,8 @@ def attend(
   segments = jnp.pad(segment_ids.astype(jnp.int32), pad)
   if branches is not None:
     branches = jnp.pad(branches.astype(jnp.int32), pad)
-  out = _attend(size, name, q, k, v, segments, branches)
+  how = size, rounding.here(), name
+  out = _attend(how, q, k, v, segments, branches)
   return out[:, :t]
 
 
@@ -171,21 +174,25 @@ def _in_blocks(
   return segments.reshape(-1, size), parts
 
 
-def _product(a: jax.Array, b: jax.Array, spec: str) -> jax.Array:
+def _product(dtype: str, a: jax.Array, b: jax.Array, spec: str) -> jax.Array:
+  a, b = rounding.rounded(a, dtype), rounding.rounded(b, dtype)
   return jnp.einsum(spec, a, b, preferred_element_type=jnp.float32)
 
 
 def _forward(
-  size: int,
-  name: str,
+  how: tuple[int, str, str],
   q: jax.Array,
   k: jax.Array,
   v: jax.Array,
   segments: jax.Array,
   branches: jax.Array | None,
 ):
-  """(attended [B, T, H, h], what the backward pass needs)."""
-  kv = k.shape[2]
+  """(attended [B, T, H, h], what the backward pass needs).
+
+  how: tokens of a block, type of the products' operands (`rounding`), name of the result.
+  """
+  size, dtype, name = how
+  kv, multiply = k.shape[2], functools.partial(_product, dtype)
   queries = _cut(q * q.shape[-1] ** -0.5, size, kv)
   keys, values = _cut(k, size, kv), _cut(v, size, kv)
   met = blocks_met(segments, branches, size)
@@ -199,12 +206,12 @@ def _forward(
       # Its own block first: each query sees itself.
       j = met.block(i, met.count[i] - 1 - step)
       most, total, out = carry
-      scores = _product(query, keys[j], 'kqh,ksh->kqs')
+      scores = multiply(query, keys[j], 'kqh,ksh->kqs')
       scores = jnp.where(_sees(blocks, parts, i, j, rows), scores, _MASKED)
       higher = jnp.maximum(most, scores.max(-1))
       shrunk = jnp.exp(most - higher)
       probs = jnp.exp(scores - higher[..., None])
-      more = _product(probs.astype(values.dtype), values[j], 'kqs,ksh->kqh')
+      more = multiply(probs.astype(values.dtype), values[j], 'kqs,ksh->kqh')
       total = total * shrunk + probs.sum(-1)
       return higher, total, out * shrunk[..., None] + more
 
@@ -225,9 +232,11 @@ def _forward(
 
 
 def _backward(
-  size: int, name: str, saved: tuple[jax.Array, ...], grad: jax.Array
+  how: tuple[int, str, str], saved: tuple[jax.Array, ...], grad: jax.Array
 ):
   """Gradients of q, k and v."""
+  size, dtype, _ = how
+  multiply = functools.partial(_product, dtype)
   q, k, v, segments, branches, out, lse = saved
   kv, scale = k.shape[2], q.shape[-1] ** -0.5
   queries, keys, values = (_cut(a, size, kv) for a in (q * scale, k, v))
@@ -244,16 +253,16 @@ def _backward(
     def meet(step: jax.Array, carry: tuple[jax.Array, ...]):
       j = met.block(i, step)
       d_query, d_keys, d_values = carry
-      scores = _product(query, keys[j], 'kqh,ksh->kqs')
+      scores = multiply(query, keys[j], 'kqh,ksh->kqs')
       probs = jnp.exp(scores - lse[i][..., None])
       probs = jnp.where(_sees(blocks, parts, i, j, rows), probs, 0.0)
-      d_probs = _product(d_out, values[j], 'kqh,ksh->kqs')
+      d_probs = multiply(d_out, values[j], 'kqh,ksh->kqs')
       d_scores = probs * (d_probs - weighted[i][..., None])
       d_scores, probs = (a.astype(q.dtype) for a in (d_scores, probs))
-      d_key = _product(d_scores, query, 'kqs,kqh->ksh')
-      d_value = _product(probs, d_out, 'kqs,kqh->ksh')
+      d_key = multiply(d_scores, query, 'kqs,kqh->ksh')
+      d_value = multiply(probs, d_out, 'kqs,kqh->ksh')
       return (
-        d_query + _product(d_scores, keys[j], 'kqs,ksh->kqh'),
+        d_query + multiply(d_scores, keys[j], 'kqs,ksh->kqh'),
         d_keys.at[j].add(d_key),
         d_values.at[j].add(d_value),
       )
@@ -270,17 +279,16 @@ def _backward(
   return d_q, d_k, d_v, None, None
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(
-  size: int,
-  name: str,
+  how: tuple[int, str, str],
   q: jax.Array,
   k: jax.Array,
   v: jax.Array,
   segments: jax.Array,
   branches: jax.Array | None,
 ) -> jax.Array:
-  return _forward(size, name, q, k, v, segments, branches)[0]
+  return _forward(how, q, k, v, segments, branches)[0]
 
 
 _attend.defvjp(_forward, _backward)

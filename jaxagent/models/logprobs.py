@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from jaxagent.devices import placement
+from jaxagent.models import rounding
 
 _TABLE = ('vocab', 'embed')
 
@@ -49,6 +50,7 @@ def token_logprobs(
       placement.here(),
       chunk_rows,
       with_entropy,
+      rounding.here(),
       '' if frozen else str(unembed.dtype),
     ),
     hidden,
@@ -60,16 +62,26 @@ def token_logprobs(
 
 
 def logits_of(
-  hidden: jax.Array, unembed: jax.Array, temperature: float | jax.Array
+  hidden: jax.Array,
+  unembed: jax.Array,
+  temperature: float | jax.Array,
+  dtype: str = '',
 ) -> jax.Array:
-  """[N, D], [V, D] -> [N, V] float32."""
-  logits = jax.lax.dot_general(
-    hidden,
-    unembed,
-    (((1,), (1,)), ((), ())),
+  """[N, D], [V, D] -> [N, V] float32; dtype: of the operands (`rounding`)."""
+  return _product(hidden, unembed, (1, 1), dtype) / temperature
+
+
+def _product(
+  a: jax.Array, b: jax.Array, axes: tuple[int, int], dtype: str
+) -> jax.Array:
+  """Sums in float32 over an axis of each."""
+  first, second = axes
+  return jax.lax.dot_general(
+    rounding.rounded(a, dtype),
+    rounding.rounded(b, dtype),
+    (((first,), (second,)), ((), ())),
     preferred_element_type=jnp.float32,
   )
-  return logits / temperature
 
 
 def _each(body: Callable[..., Any], args: Any, unroll: bool | int):
@@ -140,12 +152,12 @@ def _local_forward(
   targets: jax.Array,
   temperature: jax.Array | float,
 ):
-  place, chunk_rows, with_entropy, _ = how
+  place, chunk_rows, with_entropy, dtype, _ = how
   shape = targets.shape
 
   def body(args: Any):
     h, ids = args
-    logits = logits_of(h, table, temperature)
+    logits = logits_of(h, table, temperature, dtype)
     lse = _logsumexp(place, logits)
     logp = _at(place, logits, ids) - lse
     if not with_entropy:
@@ -221,14 +233,14 @@ def _local_backward(
 
   None in its place where the table is frozen.
   """
-  place, chunk_rows, with_entropy, stored = how
+  place, chunk_rows, with_entropy, dtype, stored = how
   index = jnp.arange(table.shape[0]) + (
     place.first_of(len(table)) if place else 0
   )
 
   def body(args: Any):
     h, ids, lse_n, g_logp, g_ent = args
-    logp = logits_of(h, table, temperature) - lse_n[:, None]
+    logp = logits_of(h, table, temperature, dtype) - lse_n[:, None]
     probs = jnp.exp(logp)
     hot = ids[:, None] == index[None]
     d_logits = jnp.where(hot, g_logp[:, None], 0.0) - g_logp[:, None] * probs
@@ -238,13 +250,10 @@ def _local_backward(
     d_logits = (d_logits / temperature).astype(h.dtype)
     d_table = None
     if stored:
-      d_table = jax.lax.dot_general(
-        d_logits,
-        h,
-        (((0,), (0,)), ((), ())),
-        preferred_element_type=jnp.float32,
-      )
-    d_hidden = d_logits @ table
+      d_table = _product(d_logits, h, (0, 0), dtype)
+    d_hidden = (
+      _product(d_logits, table, (1, 0), dtype) if dtype else d_logits @ table
+    )
     return (place.over_tensor(d_hidden) if place else d_hidden), d_table
 
   wide = hidden.reshape(-1, hidden.shape[-1])

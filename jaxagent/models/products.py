@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from jaxagent.devices import placement
 from jaxagent.devices.placement import Names, Placement
+from jaxagent.models import rounding
 
 
 def products(
@@ -40,7 +41,7 @@ def products(
 
 
 def _plain(x: jax.Array, weight: jax.Array, bias: jax.Array | None):
-  y = x @ weight.astype(x.dtype)
+  y = rounding.product(x, weight.astype(x.dtype))
   return y if bias is None else y + bias.astype(x.dtype)
 
 

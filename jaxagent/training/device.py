@@ -19,6 +19,7 @@ from jaxagent.learner import Learner, LearnerConfig
 from jaxagent.models import hf, identity
 from jaxagent.models.config import LORA_TARGETS
 from jaxagent.runtime import engines
+from jaxagent.sandbox import cpu_levels
 from jaxagent.training import multi_process
 from jaxagent.training.policy import PolicySampler
 
@@ -161,9 +162,21 @@ def learner_config(config: ConfigDict, platform: str = '') -> LearnerConfig:
     steps=rl.updates * rl.ppo_epochs * rl.minibatches,
     sft_lr=config.sft.lr,
     row_tokens=row_lengths(longest, platform or jax.default_backend()),
+    product_dtype=_product_dtype(config, platform),
     full_sft=_fine_tunes_all(config),
     merge_adapters=not _serves_adapters(config),
   )
+
+
+def _product_dtype(config: ConfigDict, platform: str) -> str:
+  """Returns `rl.product_dtype`, chosen by the processor for 'auto'."""
+  chosen = config.rl.product_dtype
+  if chosen != 'auto':
+    return chosen
+  here = jax.devices() if not platform else []
+  one_cpu = len(here) == 1 and here[0].platform == 'cpu'
+  tiles = one_cpu and 'amx_bf16' in cpu_levels.machine_flags()
+  return 'bfloat16' if tiles else 'float32'
 
 
 def _serves_adapters(config: ConfigDict) -> bool:

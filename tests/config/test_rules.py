@@ -130,6 +130,7 @@ CHOICES = {
   'rl.weight_mean': 'executed, batch',
   'rl.grad_reduce_dtype': ', '.join(model_config.DTYPES),
   'rl.row_layout': 'auto, flat, packed',
+  'rl.product_dtype': 'float32, bfloat16, auto',
   'rl.reference_dtype': ', '.join(model_config.DTYPES),
 }
 
