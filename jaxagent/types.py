@@ -89,6 +89,8 @@ class NoReward(str, enum.Enum):
     return cls(outcome.value)
 
 
+# What a prompt for a whole solution asks for (`envs.operators`).
+OPERATORS = ('draft', 'improve', 'debug', 'crossover')
 # Above every real machine and every real run, below what overflows in C.
 MAX_LIMIT = 100_000_000
 

@@ -120,6 +120,7 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('rl', 'share_prompts'): False,
   ('solution', 'failure'): -10.0,
   ('solution', 'parents'): 'uniform',
+  ('solution', 'operators'): {},
   ('search', 'seconds'): 0.0,
   ('search', 'parents'): 'best',
 }

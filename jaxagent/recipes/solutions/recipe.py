@@ -161,7 +161,7 @@ class Solutions(_WholeSolutions, TrainedPolicy):
     """Writes summary, report and the tree of solutions."""
     from jaxagent.metrics import read_records
     from jaxagent.recipes import results, stages
-    from jaxagent.recipes.solutions import evaluate
+    from jaxagent.recipes.solutions import evaluate, operators
     from jaxagent.report import write_tree
     from jaxagent.runtime import kept
 
@@ -178,9 +178,9 @@ class Solutions(_WholeSolutions, TrainedPolicy):
       'trajectories_per_task': 2 * self.config.solution.samples,
       'max_steps': 1,
     }
-    extra = {'solutions': tables}
-    stages.finish(self.context, self.starts, labels, extra, how)
     traces = results.read_traces(work / 'rl' / 'traces')
+    extra = {'solutions': tables, 'operators': operators.table(traces)}
+    stages.finish(self.context, self.starts, labels, extra, how)
     metrics = read_records(work / 'logs' / 'metrics.jsonl')
     page = write_tree(work / 'solutions.html', traces, metrics=metrics)
     print(f'solutions    {page}')
