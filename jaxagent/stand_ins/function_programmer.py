@@ -87,7 +87,7 @@ class FunctionProgrammer:
     second: Changes,
     rng: random.Random,
   ) -> Changes | None:
-    """Some instructions of one, the others of the other."""
+    """Joins some instructions of one with the others of the other."""
     ours, theirs = dict(first.by_name), dict(second.by_name)
     differ = [name for name in ours if ours[name] != theirs[name]]
     if len(differ) < 2:

@@ -231,7 +231,7 @@ class ScriptedProgrammer:
     second: Design,
     rng: random.Random,
   ) -> Design | None:
-    """What comes before the estimator of one, and the estimator of the other."""
+    """Joins what comes before the estimator of one with the estimator of the other."""
     both = [(first, second), (second, first)]
     made = [_joined(head, tail) for head, tail in both]
     new = [one for one in made if one not in (first, second)]
@@ -372,7 +372,7 @@ def _revised(
 
 
 def _joined(head: Design, tail: Design) -> Design:
-  """What comes before the estimator of one, and the estimator of the other."""
+  """Joins what comes before the estimator of one with the other's estimator."""
   return Design(
     (*head.rows[:-1], tail.rows[-1]), (*head.calls[:-1], tail.calls[-1])
   )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import collections
-import csv
 import dataclasses
-import pathlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,7 +16,7 @@ from jaxagent.envs.solution import Previous, Task
 from jaxagent.envs.specs import task_data
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.errors import UserError
-from jaxagent.stand_ins import function_programmer, programmer
+from jaxagent.stand_ins import function_programmer, grammar, programmer
 from jaxagent.stand_ins.function_programmer import FunctionProgrammer
 from jaxagent.stand_ins.programmer import Author
 from jaxagent.training import sft
@@ -27,8 +25,6 @@ from jaxagent.types import TaskSpec
 
 if TYPE_CHECKING:
   from jaxagent.runtime.context import RunContext
-
-_TABLES = ('train', 'test', 'sample_submission')
 
 
 class Prompts:
@@ -274,20 +270,6 @@ def _author(context: RunContext, name: str) -> Author | None:
   if function_programmer.can_write(spec):
     return FunctionProgrammer()
   try:
-    return programmer.ScriptedProgrammer(columns_in(public))
+    return programmer.ScriptedProgrammer(grammar.columns_in(public))
   except (FileNotFoundError, ValueError):
     return None
-
-
-def columns_in(public: pathlib.Path) -> programmer.Columns:
-  """Reads the columns of a task's three tables.
-
-  Raises FileNotFoundError or ValueError for other data.
-  """
-  heads = [_header(public / f'{table}.csv') for table in _TABLES]
-  return programmer.columns_of(*heads)
-
-
-def _header(path: pathlib.Path) -> list[str]:
-  with path.open(encoding='utf-8', newline='') as file:
-    return next(csv.reader(file), [])

@@ -187,6 +187,7 @@ class Solutions(_WholeSolutions, TrainedPolicy):
 
   def run(self, context: RunContext, stack: contextlib.ExitStack) -> None:
     _check_scale(context)
+    _warn_of_luck(context)
     super().run(context, stack)
 
   def collected_plan(self, tasks: int) -> str:
@@ -292,6 +293,20 @@ def _check_scale(context: RunContext) -> None:
         f'{error} Run `python -m jaxagent.tasks prepare {task}`, or choose '
         'bounded.'
       ) from error
+
+
+def _warn_of_luck(context: RunContext) -> None:
+  """Names the tasks on which the best by validation are known to be the luckiest."""
+  if context.config.rl.estimator != 'best_of':
+    return
+  for task in context.heldin:
+    found = context.spec(task).agreement
+    if found is not None and found <= 0:
+      print(
+        f'warning: task {task}: validation and private scores of its best programs '
+        f'disagree (rank correlation {found:.2f}): rl.estimator=best_of may raise the '
+        'validation score of the chosen and lower its private score (docs/best_of.md).'
+      )
 
 
 def _sample(
