@@ -29,6 +29,8 @@ from scipy import stats as sps
 from benchmarks import arms, best_of_runs, machine, programs
 from jaxagent import algorithms
 from jaxagent.rewards.mle import mle_reward
+from jaxagent.tasks import agreement as tasks_agreement
+from jaxagent.tasks.measure import Measured
 from jaxagent.types import Outcome
 
 NAME = 'best_of'
@@ -292,14 +294,17 @@ def measure(task: Mapping[str, Any], seeds: int, group: int) -> dict[str, Any]:
 
 def agreement(task: Mapping[str, Any]) -> float:
   """Rank correlation of both scores among the best tenth of the programs."""
-  rows = [row for row in task['programs'] if 'valid' in row]
-  sign = 1.0 if task['higher_is_better'] else -1.0
-  rows.sort(key=lambda row: -sign * row['valid'])
-  top = rows[: max(2, len(rows) // 10)]
-  found = sps.spearmanr(
-    [row['valid'] for row in top], [row['private'] for row in top]
-  )
-  return float(found.statistic)
+  rows = [
+    Measured('', row['valid'], row['private'], 0.0)
+    for row in task['programs']
+    if 'valid' in row
+  ]
+  found, top = tasks_agreement.of(rows, task['higher_is_better'])
+  if found is None:
+    raise ValueError(
+      f'the best tenth is {top} programs, or their scores are equal'
+    )
+  return found
 
 
 def _line(name: str, row: Mapping[str, Any]) -> str:

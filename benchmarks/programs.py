@@ -11,12 +11,9 @@ programs and whose executions are looked up.
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import itertools
 import json
 import pathlib
 import tempfile
-from collections.abc import Iterator
 from typing import Any
 
 from benchmarks import machine
@@ -24,49 +21,12 @@ from jaxagent.envs.grading import Grader
 from jaxagent.envs.specs.task_data import DataSource
 from jaxagent.envs.tasks import load_task, prepare_task
 from jaxagent.files import bundled
-from jaxagent.recipes.solutions.prompts import columns_in
-from jaxagent.stand_ins import programmer
+from jaxagent.stand_ins import grammar, programmer
 from jaxagent.tasks import measure
 from jaxagent.types import TaskSpec
 
 NAME = 'programs'
 TASKS = ('digits', 'diabetes')
-NOT_GIVEN = '-'  # a setting's option beside its values
-
-
-@dataclasses.dataclass(frozen=True)
-class Written:
-  """A program by what was chosen for it: (choice, option), in order."""
-
-  options: tuple[tuple[str, str], ...]
-  design: programmer.Design
-
-  @property
-  def name(self) -> str:
-    """Its calls, which no two programs share."""
-    return ', '.join(self.design.calls)
-
-
-def written(spec: TaskSpec) -> Iterator[Written]:
-  """Yields every program that the grammar has for a task, once."""
-  before, models = programmer.grammar(spec)
-  for first, row in itertools.product(dict.fromkeys(before), models):
-    settings = programmer.settings_of(row)
-    for values in itertools.product(*([NOT_GIVEN, *v] for _, v in settings)):
-      named = [(key, value) for (key, _), value in zip(settings, values)]
-      given = {key: value for key, value in named if value != NOT_GIVEN}
-      calls = [programmer.call(spec, first, {})] if first else []
-      yield Written(
-        (
-          ('before', first),
-          ('model', row.split()[0]),
-          *((f'{row.split()[0]} {key}', value) for key, value in named),
-        ),
-        programmer.Design(
-          (first, row) if first else (row,),
-          (*calls, programmer.call(spec, row, given)),
-        ),
-      )
 
 
 def start(spec: TaskSpec) -> dict[str, dict[str, float]]:
@@ -81,7 +41,7 @@ def start(spec: TaskSpec) -> dict[str, dict[str, float]]:
   for row in models:
     for key, values in programmer.settings_of(row):
       found[f'{row.split()[0]} {key}'] = {
-        NOT_GIVEN: 1 - given,
+        grammar.NOT_GIVEN: 1 - given,
         **{value: given / len(values) for value in values},
       }
   return found
@@ -92,12 +52,8 @@ def executed(name: str, workers: int) -> dict[str, Any]:
   spec = load_task(name, bundled.folder('tasks'))
   with tempfile.TemporaryDirectory() as folder:
     prepared = prepare_task(spec, pathlib.Path(folder), DataSource())
-    columns = columns_in(prepared.public_dir)
-    programs = list(written(spec))
-    scripts = [
-      (one.name, programmer.program(spec, columns, one.design))
-      for one in programs
-    ]
+    programs = list(grammar.written(spec))
+    scripts = grammar.scripts(spec, prepared.public_dir)
     rows = []
     with Grader({name: prepared}) as grader:
       runs = measure.measured(prepared, grader, scripts, workers=workers)

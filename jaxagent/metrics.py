@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TextIO
 
+from jaxagent.types import OPERATORS
+
 _STATS = {'mean': 'mean', 'max': 'largest', 'min': 'smallest'}
 _QUANTILES = {
   'mean': 'mean',
@@ -225,6 +227,20 @@ _SOLUTIONS: dict[str, str] = {
   'solution/refused_rate': 'share of programs that the instrumenter left as they are',
   'solution/score/': 'validation score, mean of the valid solutions of a task',
 }
+for _name, _text in (
+  ('share', 'share of the solutions that it asked for'),
+  ('valid', 'share of its solutions with a valid submission'),
+  (
+    'gain',
+    "reward less what the better parent's score earns, mean of its valid solutions",
+  ),
+  (
+    'new_best',
+    "share of its solutions better than all of the task's before the update",
+  ),
+):
+  for _operator in OPERATORS:
+    _SOLUTIONS[f'solution/{_name}/{_operator}'] = f'{_operator}: {_text}'
 
 # A key that ends in '/' admits every name beneath it.
 METRICS: dict[str, str] = _VERL | _JAXAGENT | _SOLUTIONS

@@ -89,6 +89,8 @@ class NoReward(str, enum.Enum):
     return cls(outcome.value)
 
 
+# What a prompt for a whole solution asks for (`envs.operators`).
+OPERATORS = ('draft', 'improve', 'debug', 'crossover')
 # Above every real machine and every real run, below what overflows in C.
 MAX_LIMIT = 100_000_000
 
@@ -529,6 +531,8 @@ class Scale:
   m_init, m_best: of the starter and of the best known solution on the rows `valid`;
     the other two on the rows `private`. None: not measured.
   m_best_source: how m_best was found.
+  agreement: rank correlation of validation and private scores among the best tenth of
+    the programs that can be scripted (`tasks.agreement`); None: not measured.
   """
 
   m_init: float | None = None
@@ -536,6 +540,7 @@ class Scale:
   m_init_private: float | None = None
   m_best_private: float | None = None
   m_best_source: str = ''
+  agreement: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -629,6 +634,7 @@ class TaskSpec:
     not tell of modality and kind is ''.
   details: what version 2 of `task.yaml` adds; None in version 1, and of one of
     MLAgentBench's folders whose rows are not divided.
+  agreement: of `Scale`.
   variant: of the data that the scores are for: standin | packages | mlebench | raw; ''
     in version 1, whose data has one variant.
   """
@@ -653,6 +659,7 @@ class TaskSpec:
   layout: str = 'jaxagent'
   details: TaskDetails | None = None
   variant: str = ''
+  agreement: float | None = None
 
   @property
   def version(self) -> int:

@@ -140,7 +140,15 @@ MAY_IMPORT = {
   'why': {'rollout'},
   'live': {'files', 'report', 'rollout'},
   'trackers': {'files'},
-  'tasks': {'types', 'clock', 'files', 'sandbox', 'envs', 'graders'},
+  'tasks': {
+    'types',
+    'clock',
+    'files',
+    'sandbox',
+    'envs',
+    'graders',
+    'stand_ins',
+  },
 }
 # Packages that see the config, from the bottom up: each may import those before it.
 READ_CONFIG = ('config', 'runtime', 'training', 'recipes', 'main')

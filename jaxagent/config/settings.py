@@ -121,6 +121,7 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('rl', 'product_dtype'): 'float32',
   ('solution', 'failure'): -10.0,
   ('solution', 'parents'): 'uniform',
+  ('solution', 'operators'): {},
   ('search', 'seconds'): 0.0,
   ('search', 'parents'): 'best',
 }

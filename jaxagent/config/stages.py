@@ -6,7 +6,7 @@ import dataclasses
 
 from jaxagent.analysis import summary
 from jaxagent.data.solutions import PARENTS
-from jaxagent.envs import agents
+from jaxagent.envs import agents, operators
 from jaxagent.envs.specs import descriptions, task_yaml2
 from jaxagent.interactions import MAX_CALLS
 from jaxagent.learner.config import (
@@ -15,11 +15,12 @@ from jaxagent.learner.config import (
   LearnerOptions,
   SftOptions,
 )
-from jaxagent.options import Section, must, option, relation
+from jaxagent.options import Section, as_dict, must, option, relation
 from jaxagent.rewards.mle import FAILURE, SCALES
 from jaxagent.rollout.config import SchedulerOptions
 
 _MOST_STEPS = MAX_CALLS // 2  # a completion and an execution each
+_IMPROVE = 0.5  # share of improvements, the paper's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -459,10 +460,19 @@ class SolutionConfig(Section):
     'a milestone.',
   )
   improve: float = option(
-    0.5,
+    _IMPROVE,
     least=0,
     most=1,
-    help='Share of prompts with a previous solution; 0: none.',
+    help='Share of prompts with a previous solution; 0: none. The older form of '
+    'operators: improve has this share, draft the rest.',
+    advanced=True,
+  )
+  operators: dict[str, float] = option(
+    {},
+    help='Share of each operator in the prompts of RL, of the scripted programs and, '
+    'after its drafts, of a search; {}: by improve. See docs/best_of.md.',
+    example=operators.EXAMPLE,
+    check=operators.complaint,
     advanced=True,
   )
   kept: int = option(
@@ -485,6 +495,16 @@ class SolutionConfig(Section):
     128,
     help='Solutions of a task at evaluation, as many from scratch as improved.',
     advanced=True,
+  )
+
+  relations = (
+    relation(
+      'improve',
+      'operators',
+      holds=lambda improve, shares: improve == _IMPROVE or not as_dict(shares),
+      say='{at}improve={improve} is the older form of {at}operators, which is given, '
+      f'too: leave it at {_IMPROVE}, or {{at}}operators at {{{{}}}}.',
+    ),
   )
 
 

@@ -1,7 +1,7 @@
 """Whole solutions: a plan in a few sentences and one program (paper 003, C.1).
 
-What the policy is asked, from scratch or from a previous solution (C.2), and what
-is read from its answer.
+What a policy is told of a task, and what is read from its answer; what it is asked is
+`solution_prompts`'s.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import pathlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -27,44 +27,7 @@ _PACKAGES = ('numpy', 'pandas', 'scikit-learn', 'scipy')
 MOST_FILES = 20  # of a kind in a folder that a prompt names one by one
 MOST_CHARACTERS = 1_000_000  # of a program
 _FENCE = re.compile(r'^[ \t]*```([^\n`]*)$', re.M)
-_SOLVE = """\
-First outline your proposed solution in natural language (3-5 sentences), followed \
-by a single markdown code block (wrapped in ```).
-
-Note: Datasets {files} are available in `{folder}`. You MUST produce a submission \
-file at `./{submission}` by running your model on the test split.
-
-{problem}
-
-You can use pre-installed packages such as: {packages}. You can't access the \
-internet so don't use any pre-trained models need downloading.
-
-`./{submission}` should have the following format:
-```
-{example}
-```
-"""
-_IMPROVE = """\
-You have implemented a previous solution. Revise the solution to improve the \
-performance on the test set. First outline your proposed solution in natural \
-language (3-5 sentences), followed by a single markdown code block (wrapped in \
-```) which implements this solution. If you reuse parts of the example code, include \
-those sections again in your final solution.
-
-Previous solution:
-{plan}
-```python
-{code}
-```
-Its output:
-```
-{output}
-```
-"""
-
-
-_BRIEF = '{name}: {kind} of {modality} data, {metric}, {better} is better\n'
-_BRIEF_IMPROVE = 'Improve this.\n{plan}\n{code}Its output:\n{output}\n'
+_BRIEF = '{name}: {kind} of {modality} data, {measure}\n'
 
 
 class SolutionError(ValueError):
@@ -81,22 +44,41 @@ class Solution:
 
 @dataclasses.dataclass(frozen=True)
 class Previous:
-  """A solution that was run, to be improved upon."""
+  """A solution that was run, to be improved upon.
+
+  outcome, reason: how its run ended, in a word and a line; '' where that is not shown.
+  score: on the validation rows; None where it has none, or it is not shown.
+  """
 
   solution: Solution
   output: str
+  outcome: str = ''
+  reason: str = ''
+  score: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """A request: a task by name, and perhaps an earlier solution to improve.
+  """A request: a task by name, and perhaps earlier solutions to go on from.
 
   previous_id: that solution's, for traces; '' where there is none.
+  operator: of OPERATORS; '': improve where there is a previous one, else draft.
+  asked: the operator that was drawn, where another had to be taken; else ''.
+  second, second_id: of a crossover the other solution.
   """
 
   name: str
   previous: Previous | None = None
   previous_id: str = ''
+  operator: str = ''
+  asked: str = ''
+  second: Previous | None = None
+  second_id: str = ''
+
+  @property
+  def kind(self) -> str:
+    """The operator that its prompt is of."""
+    return self.operator or ('improve' if self.previous else 'draft')
 
 
 def solution_id(task: str, code: str) -> str:
@@ -137,6 +119,7 @@ class Description:
   """Description of a task for prompts.
 
   brief: one line for small policies.
+  measure: the metric, and which of two scores is better.
   files: name -> text of its beginning.
   folder: where the program finds them.
   """
@@ -148,6 +131,7 @@ class Description:
   files: Mapping[str, str]
   example: str
   packages: tuple[str, ...] = _PACKAGES
+  measure: str = ''
 
 
 def packages_of(spec: types.TaskSpec) -> tuple[str, ...]:
@@ -184,12 +168,10 @@ def describe(
     files['...'] = f'({sum(map(len, rest))} files of {len(rest)} other kinds)'
   files.pop(sample, None)
   example = _example(public_dir / sample, lines, width)
+  better = 'higher' if spec.higher_is_better else 'lower'
+  measure = f'{spec.metric}, {better} is better'
   brief = _BRIEF.format(
-    name=spec.name,
-    kind=spec.kind,
-    modality=spec.modality,
-    metric=spec.metric,
-    better='higher' if spec.higher_is_better else 'lower',
+    name=spec.name, kind=spec.kind, modality=spec.modality, measure=measure
   )
   return Description(
     brief + example.partition('\n')[0] + '\n',
@@ -199,6 +181,7 @@ def describe(
     files,
     example,
     packages_of(spec),
+    measure,
   )
 
 
@@ -222,112 +205,6 @@ def _kinds(root: pathlib.Path) -> dict[pathlib.Path, list[pathlib.Path]]:
       kind = pathlib.Path('*' if many else folder.name, kind)
     kinds.setdefault(kind, []).append(path)
   return kinds
-
-
-def ask(
-  task: Description,
-  previous: Previous | None,
-  fits: Callable[[str], bool],
-  *,
-  style: str = 'full',
-) -> str:
-  """Returns the prompt in the style 'full' (the paper's) or 'compact'.
-
-  fits: whether a text is within the prompt's budget, see `solve`. 'compact' has
-    no more than a line about the task: a policy that is trained on it alone
-    needs none.
-  """
-  if style == 'full':
-    return solve(task, previous, fits)
-  if previous is None:
-    return task.brief
-  return task.brief + _longest(
-    lambda n: _BRIEF_IMPROVE.format(
-      plan=previous.solution.plan,
-      code=previous.solution.code,
-      output=_end_of(previous.output, n),
-    ),
-    len(previous.output),
-    lambda text: fits(task.brief + text),
-  )
-
-
-def solve(
-  task: Description, previous: Previous | None, fits: Callable[[str], bool]
-) -> str:
-  """Returns the paper's prompt, with as much of the data as `fits` allows.
-
-  fits: whether a text is within the prompt's budget. The data's beginning is cut
-    first, then the previous output from its front; then the task is left out, as
-    in the paper's own prompt for improving (C.2), and the middle of the previous
-    program. What is left is returned even where it does not fit.
-  """
-  text = _SOLVE.format(
-    files=', '.join(f'`{name}`' for name in task.files) or 'none',
-    folder=task.folder,
-    submission=task.submission,
-    problem=task.problem,
-    packages=', '.join(f'`{name}`' for name in task.packages),
-    example=task.example,
-  )
-  if previous is not None:
-    if not fits(f'{text}\n{_improve(previous, 0)}'):
-      return _improve_alone(previous, fits)
-    text = _longest(
-      lambda n: f'{text}\n{_improve(previous, n)}', len(previous.output), fits
-    )
-  snippet = _snippet(task)
-  return _longest(
-    lambda n: f'{text}\nData snippet:\n{snippet[:n]}\n' if n else text,
-    len(snippet),
-    fits,
-  )
-
-
-def _improve(previous: Previous, n: int, code: str | None = None) -> str:
-  """Returns the prompt to improve, with the last n characters of the output."""
-  if code is None:
-    code = previous.solution.code
-  return _IMPROVE.format(
-    plan=previous.solution.plan,
-    code=code.rstrip('\n'),
-    output=_end_of(previous.output, n),
-  )
-
-
-def _improve_alone(previous: Previous, fits: Callable[[str], bool]) -> str:
-  if fits(_improve(previous, 0)):
-    return _longest(lambda n: _improve(previous, n), len(previous.output), fits)
-  code = previous.solution.code
-  return _longest(
-    lambda n: _improve(previous, 0, f'{code[:n]}\n# [...]\n{_end_of(code, n)}'),
-    len(code) // 2,
-    fits,
-  )
-
-
-def _end_of(text: str, n: int) -> str:
-  return text[len(text) - n :]
-
-
-def _longest(
-  text: Callable[[int], str], n: int, fits: Callable[[str], bool]
-) -> str:
-  """text(k) for the largest k of 0..n that fits, or text(0)."""
-  low, high = 0, n
-  while low < high:
-    middle = (low + high + 1) // 2
-    if fits(text(middle)):
-      low = middle
-    else:
-      high = middle - 1
-  return text(low)
-
-
-def _snippet(task: Description) -> str:
-  return '\n'.join(
-    f'-> {task.folder}{name}:\n{text}' for name, text in task.files.items()
-  )
 
 
 def _example(path: pathlib.Path, lines: int, width: int) -> str:

@@ -147,6 +147,10 @@ class SolutionEnvironment:
       exec_s=max(execution.exec_s, FLOOR_S) if execution else FLOOR_S,
       solution_id=solution_id(task.name, code) if solution else '',
       improves=task.previous_id,
+      operator=task.kind,
+      asked=task.asked,
+      joins=task.second_id,
+      parent_score=_parent_score(task, spec.higher_is_better),
       response=str(response),
       diff=_diff(before, code),
       valid_action=solution is not None,
@@ -171,6 +175,14 @@ class SolutionEnvironment:
       thoughts=_thoughts(response),
       instrumenter_thoughts=_thoughts(answer),
     )
+
+
+def _parent_score(task: Task, higher_is_better: bool) -> float | None:
+  """The better of the scores of the solutions that a prompt shows."""
+  shown = [one.score for one in (task.previous, task.second) if one]
+  scores = [score for score in shown if score is not None]
+  better = max if higher_is_better else min
+  return better(scores) if scores else None
 
 
 def _thoughts(text: str | None) -> str:

@@ -35,6 +35,7 @@ from jaxagent.envs.specs.task_yaml import (
   KINDS,
   MODALITIES,
   SPLITS,
+  agreement,
   check_direction,
   choice,
   hides,
@@ -182,6 +183,7 @@ def _fields(path: pathlib.Path) -> dict[str, Any]:
     'm_best_private': number(
       where, 'm_best_private', record.get('m_best_private')
     ),
+    'agreement': agreement(where, record),
     'hides': hides(where, record.get('hides', [])),
     'exposed': str(record.get('exposed') or ''),
   }

@@ -10,6 +10,14 @@ from jaxagent.records.codec import register
 from jaxagent.rewards import mle
 from jaxagent.types import NoReward, Record, optional
 
+# Of an operator, in the name of what its solutions' scores are compared with.
+_WORDS = {
+  'draft': '',
+  'improve': 'improved',
+  'debug': 'debugged',
+  'crossover': 'crossed',
+}
+
 
 @register
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,7 +25,13 @@ class SolutionRecord(Record):
   """One program of `envs.solution_env`; its reward is section 3.2 of paper 003.
 
   solution_id: of its content; '' where the response held no program.
-  improves: the id of the solution that it was to improve upon; '' from scratch.
+  improves: the id of the solution that it was to improve upon, to mend or to join with
+    another; '' from scratch.
+  operator: what its prompt asked for, 'draft', 'improve', 'debug' or 'crossover'; '' in
+    older files. asked: the operator that was drawn, where another had to be taken.
+  joins: the id of the other solution of a crossover.
+  parent_score: of the better of the solutions that its prompt showed, on the validation
+    split; None where none had one.
   higher_is_better: of the task's metric.
   scale: of `mle.SCALES`.
   start, best: scores of the task's starter and of the best known solution.
@@ -44,6 +58,10 @@ class SolutionRecord(Record):
 
   solution_id: str = ''
   improves: str = ''
+  operator: str = optional('')
+  asked: str = optional('')
+  joins: str = optional('')
+  parent_score: float | None = optional(None)
   higher_is_better: bool = True
   scale: str = 'bounded'
   start: float | None = None
@@ -58,8 +76,33 @@ class SolutionRecord(Record):
 
   @property
   def compared_with(self) -> str:
-    """Solutions from scratch, and those that improve upon another one, of a task."""
-    return f'{self.task}, improved' if self.improves else self.task
+    """Solutions of a task that one operator asked for."""
+    word = _WORDS.get(self.kind, self.kind)
+    return f'{self.task}, {word}' if word else self.task
+
+  @property
+  def kind(self) -> str:
+    """The operator that asked for it."""
+    return self.operator or ('improve' if self.improves else 'draft')
+
+  @property
+  def merit(self) -> float | None:
+    """Its score, turned so that more is better; None where it has none."""
+    score = self.score_after
+    return -score if score is not None and not self.higher_is_better else score
+
+  def gain(self) -> float | None:
+    """Returns what it earned more than the better of its parents would have.
+
+    None where one of the two has no score.
+    """
+    if self.parent_score is None or self.score_after is None:
+      return None
+    parent = dataclasses.replace(self, score_after=self.parent_score).derive()
+    own = self.derive()
+    if isinstance(own, NoReward) or isinstance(parent, NoReward):
+      return None
+    return own - parent
 
   @property
   def is_edit(self) -> bool:

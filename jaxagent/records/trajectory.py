@@ -112,10 +112,12 @@ class TakenStep:
 class SearchStep(TakenStep):
   """A step of a tree search.
 
-  parent: number of the step that it debugs or improves upon; None for a draft.
+  parent: number of the step that it debugs, improves upon or joins with another; None
+    for a draft. second: of a crossover that of the other.
   """
 
   parent: int | None = None
+  second: int | None = optional(None)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

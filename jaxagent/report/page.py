@@ -23,6 +23,7 @@ import jinja2
 from jaxagent import metrics as metrics_lib
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.report import charts
+from jaxagent.types import OPERATORS
 
 _HERE = pathlib.Path(__file__).parent
 STYLE = _HERE / 'style.html'  # CSS alone, of the live page, too
@@ -94,6 +95,15 @@ PANELS = (
       ('solution/valid_rate', 'valid'),
       ('solution/improve_rate', 'from a previous one'),
     ),
+  ),
+  *(
+    (title, note, tuple((f'solution/{name}/{one}', one) for one in OPERATORS))
+    for title, note, name in (
+      ('Operators', 'share of the prompts', 'share'),
+      ('Valid by operator', 'share', 'valid'),
+      ('Gain by operator', 'reward over the better parent', 'gain'),
+      ('New best by operator', 'share', 'new_best'),
+    )
   ),
   (
     'Milestones',

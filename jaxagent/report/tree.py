@@ -75,6 +75,7 @@ def _nodes(turns: Sequence[TrainedTurn]) -> dict[str, dict[str, Any]]:
     parent = record.improves if record.improves in nodes else ''
     nodes[name] = dict(
       task=record.task,
+      operator=clean(record.kind),
       parent=parent,
       depth=nodes[parent]['depth'] + 1 if parent else 0,
       times=1,

@@ -12,15 +12,24 @@ import random
 
 from jaxagent import types
 from jaxagent.stand_ins import functions, moves, programmer
+from jaxagent.stand_ins.programmer import Failed, Slip
 
-# As slips of the pen, as `programmer` has them.
 _SLIPS = (
-  ('import numpy as np\n', ''),
-  ('import pandas as pd\n', ''),
-  ("'submission.", "'submissions."),
-  ("'data/", "'datas/"),
-  ('(pred', '(preds'),
-  ('return ', 'retrun '),
+  Slip('import numpy as np\n', '', "NameError: name 'np' is not defined\n"),
+  Slip('import pandas as pd\n', '', "NameError: name 'pd' is not defined\n"),
+  Slip(
+    "'submission.",
+    "'submissions.",
+    outcome=types.Outcome.NO_SUBMISSION,
+    reason='the script wrote no {target}',
+  ),
+  Slip(
+    "'data/",
+    "'datas/",
+    'FileNotFoundError: [Errno 2] No such file or directory\n',
+  ),
+  Slip('(pred', '(preds', "NameError: name 'preds' is not defined\n"),
+  Slip('return ', 'retrun ', 'SyntaxError: invalid syntax\n'),
 )
 _PLANS = (
   'Read the data. {what}. Write the answers.',
@@ -71,20 +80,67 @@ class FunctionProgrammer:
       made = Changes(tuple(chosen.items()))
     return made
 
+  def crossed(
+    self,
+    spec: types.TaskSpec,
+    first: Changes,
+    second: Changes,
+    rng: random.Random,
+  ) -> Changes | None:
+    """Joins some instructions of one with the others of the other."""
+    ours, theirs = dict(first.by_name), dict(second.by_name)
+    differ = [name for name in ours if ours[name] != theirs[name]]
+    if len(differ) < 2:
+      return None
+    taken = rng.sample(differ, rng.randrange(1, len(differ)))
+    made = {**ours, **{name: theirs[name] for name in taken}}
+    return Changes(tuple(made.items()))
+
   def write(
-    self, spec: types.TaskSpec, design: Changes, rng: random.Random
+    self,
+    spec: types.TaskSpec,
+    design: Changes,
+    rng: random.Random,
+    slips: bool = True,
   ) -> str:
     """One response: a plan and a code block."""
-    clauses = [clause for _, clause in design.by_name]
-    code = functions.edited(_bare(starter_of(spec)), clauses)
-    if rng.random() < self.p_slip:
-      code = code.replace(*rng.choice([s for s in _SLIPS if s[0] in code]), 1)
-    plan = rng.choice(_PLANS).format(what=rng.choice(clauses))
-    return f'{plan}\n```python\n{code}```'
+    code = _code(spec, design)
+    if slips and rng.random() < self.p_slip:
+      slip = _slip_in(code, rng)
+      code = code.replace(slip.old, slip.new, 1)
+    return _response(design, code, rng)
+
+  def failed(
+    self, spec: types.TaskSpec, design: Changes, rng: random.Random
+  ) -> Failed:
+    """One response with a slip, and how its run ends."""
+    code = _code(spec, design)
+    slip = _slip_in(code, rng)
+    return Failed(
+      _response(design, code.replace(slip.old, slip.new, 1), rng),
+      slip.outcome,
+      slip.reason.format(target=spec.submission),
+      slip.error,
+    )
 
   def output(self, design: Changes, rng: random.Random) -> str:
     """Returns output that such a program may print: none."""
     return ''
+
+
+def _code(spec: types.TaskSpec, design: Changes) -> str:
+  clauses = [clause for _, clause in design.by_name]
+  return functions.edited(_bare(starter_of(spec)), clauses)
+
+
+def _slip_in(code: str, rng: random.Random) -> Slip:
+  return rng.choice([slip for slip in _SLIPS if slip.old in code])
+
+
+def _response(design: Changes, code: str, rng: random.Random) -> str:
+  clauses = [clause for _, clause in design.by_name]
+  plan = rng.choice(_PLANS).format(what=rng.choice(clauses))
+  return f'{plan}\n```python\n{code}```'
 
 
 def can_write(spec: types.TaskSpec) -> bool:

@@ -57,15 +57,64 @@ CountVectorizer max_features 100|None
 TfidfVectorizer analyzer 'char_wb' ngram_range (1,3)|(2,5)
 """
 _SCALERS = ('', '', 'StandardScaler', 'MinMaxScaler', 'RobustScaler')
-# As slips of the pen: what is replaced, and by what. They keep a program from
-# running, at different places.
+
+
+@dataclasses.dataclass(frozen=True)
+class Slip:
+  """A slip of the pen that keeps a program from running, and what is said of it.
+
+  old, new: what is replaced, and by what.
+  error: end of the output; {model} is the estimator's name.
+  reason: of the sandbox or the grader; {target} is the submission's column.
+  """
+
+  old: str
+  new: str
+  error: str = ''
+  outcome: types.Outcome = types.Outcome.SCRIPT_ERROR
+  reason: str = 'it exited with 1'
+
+
+@dataclasses.dataclass(frozen=True)
+class Failed:
+  """A response whose program fails, and how its run ends."""
+
+  response: str
+  outcome: types.Outcome
+  reason: str
+  output: str
+
+
 _SLIPS = (
-  ("'data/train.csv'", "'train.csv'"),
-  ('make_pipeline(', 'make_pipline('),
-  ('model.fit(x, y)', 'model.fit(x)'),
-  ("'id': test['id'], ", ''),
-  ('import pandas as pd\n', ''),
-  ("test.drop(columns=['id'])", 'test'),
+  Slip(
+    "'data/train.csv'",
+    "'train.csv'",
+    "FileNotFoundError: [Errno 2] No such file or directory: 'train.csv'\n",
+  ),
+  Slip(
+    'make_pipeline(',
+    'make_pipline(',
+    "NameError: name 'make_pipline' is not defined\n",
+  ),
+  Slip(
+    'model.fit(x, y)',
+    'model.fit(x)',
+    'ValueError: This {model} estimator requires y to be passed, but the target y is '
+    'None.\n',
+  ),
+  Slip(
+    "'id': test['id'], ",
+    '',
+    outcome=types.Outcome.INVALID_SUBMISSION,
+    reason="columns are ['{target}']; exactly ['id', '{target}'] are expected.",
+  ),
+  Slip('import pandas as pd\n', '', "NameError: name 'pd' is not defined\n"),
+  Slip(
+    "test.drop(columns=['id'])",
+    'test',
+    'ValueError: The feature names should match those that were passed during fit.\n'
+    'Feature names unseen at fit time:\n- id\n',
+  ),
 )
 P_SETTING = 0.7  # that a setting is given at all
 _PLANS = (
@@ -119,8 +168,24 @@ class Author(Protocol):
   ) -> Any:
     """Returns a new design, or `previous` with one of its parts changed."""
 
-  def write(self, spec: types.TaskSpec, design: Any, rng: random.Random) -> str:
-    """Returns a response: a plan and a code block."""
+  def crossed(
+    self, spec: types.TaskSpec, first: Any, second: Any, rng: random.Random
+  ) -> Any:
+    """Returns a design of parts of both, neither of them; None where there is none."""
+
+  def write(
+    self,
+    spec: types.TaskSpec,
+    design: Any,
+    rng: random.Random,
+    slips: bool = True,
+  ) -> str:
+    """Returns a response: a plan and a code block, now and then with a slip."""
+
+  def failed(
+    self, spec: types.TaskSpec, design: Any, rng: random.Random
+  ) -> Failed:
+    """Returns a response with a slip, and how its run ends."""
 
   def output(self, design: Any, rng: random.Random) -> str:
     """Returns output that such a program may print, for a prompt to revise."""
@@ -159,15 +224,45 @@ class ScriptedProgrammer:
       made = _revised(spec, previous, rng)
     return made
 
+  def crossed(
+    self,
+    spec: types.TaskSpec,
+    first: Design,
+    second: Design,
+    rng: random.Random,
+  ) -> Design | None:
+    """Joins what comes before the estimator of one with the estimator of the other."""
+    both = [(first, second), (second, first)]
+    made = [_joined(head, tail) for head, tail in both]
+    new = [one for one in made if one not in (first, second)]
+    return rng.choice(new) if new else None
+
   def write(
-    self, spec: types.TaskSpec, design: Design, rng: random.Random
+    self,
+    spec: types.TaskSpec,
+    design: Design,
+    rng: random.Random,
+    slips: bool = True,
   ) -> str:
     """One response: a plan and a code block."""
     code = program(spec, self.columns, design)
-    if rng.random() < self.p_slip:
-      code = code.replace(*rng.choice(_SLIPS))
-    plan = rng.choice(_PLANS).format(what=design.names[-1])
-    return f'{plan}\n```python\n{code}```'
+    if slips and rng.random() < self.p_slip:
+      slip = rng.choice(_SLIPS)
+      code = code.replace(slip.old, slip.new)
+    return _response(design, code, rng)
+
+  def failed(
+    self, spec: types.TaskSpec, design: Design, rng: random.Random
+  ) -> Failed:
+    """One response with a slip, and how its run ends."""
+    code = program(spec, self.columns, design)
+    slip = rng.choice([one for one in _SLIPS if one.old in code])
+    return Failed(
+      _response(design, code.replace(slip.old, slip.new), rng),
+      slip.outcome,
+      slip.reason.format(target=self.columns.targets[0]),
+      slip.error.format(model=design.names[-1]),
+    )
 
   def output(self, design: Design, rng: random.Random) -> str:
     """Returns output that such a program may print, for a prompt to revise."""
@@ -250,6 +345,11 @@ def program(spec: types.TaskSpec, columns: Columns, design: Design) -> str:
   return '\n'.join(lines) + '\n'
 
 
+def _response(design: Design, code: str, rng: random.Random) -> str:
+  plan = rng.choice(_PLANS).format(what=design.names[-1])
+  return f'{plan}\n```python\n{code}```'
+
+
 def _draw(spec: types.TaskSpec, rng: random.Random) -> Design:
   before, estimators = grammar(spec)
   first = rng.choice(before)
@@ -268,6 +368,11 @@ def _revised(
     return Design(design.rows, (*design.calls[:-1], last))
   drawn = _draw(spec, rng)
   head, tail = (design, drawn) if part == 'estimator' else (drawn, design)
+  return _joined(head, tail)
+
+
+def _joined(head: Design, tail: Design) -> Design:
+  """Joins what comes before the estimator of one with the other's estimator."""
   return Design(
     (*head.rows[:-1], tail.rows[-1]), (*head.calls[:-1], tail.calls[-1])
   )

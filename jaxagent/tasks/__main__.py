@@ -24,8 +24,13 @@ from jaxagent.envs.specs.task_yaml import ALL_MODALITIES, SPLITS
 from jaxagent.files import disk
 from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import BackendError, TierError
+from jaxagent.tasks import (
+  agreement,
+  check_programs,
+  check_published,
+  template,
+)
 from jaxagent.tasks import check as check_lib
-from jaxagent.tasks import check_programs, check_published, template
 from jaxagent.tasks import measure as measure_lib
 
 
@@ -217,7 +222,22 @@ def command_check(args: argparse.Namespace) -> int:
   return 1 if bad else 0
 
 
+def command_agreement(args: argparse.Namespace) -> int:
+  """Runs all programs that can be scripted; keeps whether both scores agree."""
+  for spec in chosen_own(args):
+    prepared = prepare(spec, args)
+    with Grader({spec.name: prepared}) as grader:
+      results = agreement.measured(prepared, grader)
+    found, top = agreement.of(results, spec.higher_is_better)
+    print(agreement.said(spec.name, found, top, len(results)), flush=True)
+    if found is not None and not args.dry_run:
+      agreement.record(prepared, found)
+  return 0
+
+
 def command_measure(args: argparse.Namespace) -> int:
+  if args.programs:
+    return command_agreement(args)
   for spec in chosen_own(args):
     prepared = prepare(spec, args)
     with contextlib.ExitStack() as stack:
@@ -320,7 +340,14 @@ def make_parser() -> argparse.ArgumentParser:
         help='vector units of the starters; default: each level, compared',
       )
     if name == 'measure':
-      sub.add_argument('--search', action='store_true')
+      what = sub.add_mutually_exclusive_group()
+      what.add_argument('--search', action='store_true')
+      what.add_argument(
+        '--programs',
+        action='store_true',
+        help='agreement of validation and private scores in place of m_init and '
+        'm_best: runs every program that can be scripted, some 500',
+      )
       sub.add_argument('--dry_run', action='store_true')
   new = commands.add_parser('new', help='a filled template')
   new.add_argument('name', metavar='NAME')

@@ -261,7 +261,8 @@ def record(prepared: PreparedTask, results: list[Measured]) -> None:
 def _record_variant(prepared: PreparedTask, results: list[Measured]) -> None:
   """Keeps the scores of one variant of a task of version 2."""
   starter, rest = results[0], results[1:]
-  scale = Scale(starter.valid, m_init_private=starter.private)
+  known = prepared.spec.agreement
+  scale = Scale(starter.valid, m_init_private=starter.private, agreement=known)
   if rest:
     scale = Scale(
       starter.valid,
@@ -269,13 +270,22 @@ def _record_variant(prepared: PreparedTask, results: list[Measured]) -> None:
       starter.private,
       rest[0].private,
       rest[0].pipeline,
+      known,
     )
+  write_scale(prepared, scale)
+
+
+def write_scale(prepared: PreparedTask, scale: Scale) -> None:
+  """Keeps a scale of a task of version 2: in task.yaml, or beside published data."""
   spec = prepared.spec
   if spec.variant != 'standin':
     return task_data.write_scale(prepared.public_dir.parent, scale)
   path = spec.root / 'task.yaml'
   lines = ['variants:', '  standin:']
-  for key, value in dataclasses.asdict(scale).items():
+  values = dataclasses.asdict(scale)
+  if scale.agreement is None:
+    del values['agreement']
+  for key, value in values.items():
     shown = repr(round(value, 6)) if isinstance(value, float) else value
     lines.append(f'    {key}: {"null" if value is None else shown}'.rstrip())
   block = '\n'.join(lines) + '\n'

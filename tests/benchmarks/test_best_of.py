@@ -11,7 +11,7 @@ import pytest
 from benchmarks import best_of, programs
 from jaxagent.envs.tasks import load_task
 from jaxagent.files import bundled
-from jaxagent.stand_ins import programmer
+from jaxagent.stand_ins import grammar, programmer
 
 DIGITS = load_task('digits', bundled.folder('tasks'))
 
@@ -55,7 +55,7 @@ def made(seed: int = 0, higher: bool = True):
 
 
 def test_every_program_that_the_author_draws_is_written_once():
-  known = [one.name for one in programs.written(DIGITS)]
+  known = [one.name for one in grammar.written(DIGITS)]
   assert len(known) == len(set(known))
   author = programmer.ScriptedProgrammer(
     programmer.Columns(('a',), 'b', ('b',)), p_slip=0
@@ -141,8 +141,11 @@ def test_shuffled_rewards_are_those_of_others():
 
 
 def test_the_agreement_of_both_scores_is_among_the_best():
-  task = made()
-  rows = [row for row in task['programs'] if 'valid' in row]
-  for i, row in enumerate(rows):
-    row['valid'], row['private'] = i, i
+  """Of 120 programs 12; the others disagree."""
+  rows = [
+    {'valid': i, 'private': i if i >= 108 else -i, 'seconds': 1.0}
+    for i in range(120)
+  ]
+  programs = [{'failed': 'why'}, *rows]
+  task = {'higher_is_better': True, 'programs': programs}
   assert best_of.agreement(task) == pytest.approx(1)

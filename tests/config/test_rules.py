@@ -486,6 +486,24 @@ PAIRS = [
   ),
   ({'sandbox.ray_address': 'auto'}, "for .*backend='ray', not 'local'"),
   ({'eval.k': 1000}, 'eval.k=1000 .*trajectories_per_task='),
+  *(
+    ({'solution.operators': shares, 'recipe': 'solutions'}, f'operators.*{why}')
+    for shares, why in (
+      ({'mutate': 1}, "'mutate' is no operator; choose from: draft, improve, "),
+      (
+        {'debug': -1},
+        "share of 'debug' is -1, .*; give --config.solution.oper",
+      ),
+      ({'draft': float('nan')}, "share of 'draft' is nan"),
+      ({'draft': 0}, 'no share above 0'),
+      ("{'draft': 0}", 'no share above 0'),
+      ('draft', 'neither JSON nor a Python literal; give a dictionary such as'),
+    )
+  ),
+  (
+    {'solution.operators': {'draft': 1}, 'solution.improve': 0.2},
+    'solution.improve=0.2 is the older form of config.solution.operators',
+  ),
   (
     {'solution.samples': 4, 'recipe': 'solutions'},
     'eval.k=8 .*solution.samples=4',

@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from jaxagent.data.solutions import SolutionSource
-from jaxagent.envs.solution import Solution, solution_id
+from jaxagent.data.solutions import DEEPEST, MOST_FAILURES, SolutionSource
+from jaxagent.envs.solution import Previous, Solution, Task, solution_id
 
 
 def _source(**options) -> SolutionSource:
@@ -154,11 +154,149 @@ def test_a_checkpoint_without_scores_is_read():
   source = SolutionSource(('a',), improve=1.0)
   source.keep('a', _kept('x'), 'out', 0.5)
   state = source.state_dict()
-  older = {k: v for k, v in state.items() if k != 'visits'}
+  later = ('visits', 'failed', 'best')
+  older = {k: v for k, v in state.items() if k not in later}
   older['kept'] = [record[:5] for record in state['kept']]
   again = SolutionSource(('a',), improve=1.0)
   again.load_state_dict(json.loads(json.dumps(older)))
-  assert again.state_dict()['kept'] == [[*state['kept'][0][:5], None]]
+  rest = [None, None, '', '', 0]
+  assert again.state_dict()['kept'] == [[*state['kept'][0][:5], *rest]]
+  assert again.best('a') is None
+
+
+FOUR = {'draft': 1, 'improve': 1, 'debug': 1, 'crossover': 1}
+
+
+def _failure(code: str) -> Previous:
+  return Previous(Solution('plan', code), 'error', 'script_error', 'exit 1')
+
+
+def _with_operators(**options) -> SolutionSource:
+  """Three programs and two failures of one task."""
+  source = SolutionSource(('a',), operators=FOUR, **options)
+  for number in range(3):
+    source.keep('a', _kept(f'good {number}'), 'out', number, score=-number)
+  for number in range(2):
+    source.fail('a', _failure(f'bad {number}'))
+  return source
+
+
+def _payloads(source, draws):
+  return [source.draw().prompts[0].payload for _ in range(draws)]
+
+
+def test_each_operator_shows_what_it_goes_on_from():
+  tasks = _payloads(_with_operators(), 400)
+  assert all(abs(sum(t.kind == k for t in tasks) - 100) < 30 for k in FOUR)
+  for task in tasks:
+    shown = [one for one in (task.previous, task.second) if one]
+    codes = [one.solution.code for one in shown]
+    ids = [i for i in (task.previous_id, task.second_id) if i]
+    assert ids == [solution_id('a', code) for code in codes]
+    assert len(codes) == {'draft': 0, 'crossover': 2}.get(task.kind, 1)
+    assert len(set(codes)) == len(codes) and task.asked == ''
+    bad = task.kind == 'debug'
+    assert all(code.startswith('bad' if bad else 'good') for code in codes)
+    for one in shown:
+      assert one.outcome == ('script_error' if bad else '')
+      assert (one.score is None) == bad
+
+
+def test_what_cannot_be_had_is_replaced_and_said():
+  source = SolutionSource(('a',), operators={'crossover': 1, 'improve': 1})
+  tasks = _payloads(source, 20)
+  assert {t.kind for t in tasks} == {'draft'}
+  assert {t.asked for t in tasks} == {'crossover', 'improve'}
+  source.keep('a', _kept('only'), '')
+  assert {(t.kind, t.asked) for t in _payloads(source, 20)} == {
+    ('improve', ''), ('improve', 'crossover'),
+  }  # fmt: skip
+  source = SolutionSource(('a',), operators={'debug': 1})
+  assert {(t.kind, t.asked) for t in _payloads(source, 5)} == {
+    ('draft', 'debug')
+  }
+  source.fail('a', _failure('bad'))
+  assert {(t.kind, t.asked) for t in _payloads(source, 5)} == {('debug', '')}
+
+
+def test_failures_are_a_ring_and_are_kept_where_they_are_asked_for_alone():
+  source = SolutionSource(('a',), operators={'debug': 1}, most=2)
+  for number in range(MOST_FAILURES + 5):
+    source.fail('a', _failure(str(number)))
+  kept = source.state_dict()['failed']['kept']
+  codes = [record[3] for record in kept]
+  assert codes == [str(n) for n in range(5, MOST_FAILURES + 5)]
+  plain = SolutionSource(('a',))
+  plain.fail('a', _failure('x'))
+  assert plain.state_dict()['failed']['kept'] == []
+
+
+def test_a_failure_that_was_mended_in_vain_too_often_is_given_up():
+  source = SolutionSource(('a',), operators={'debug': 1})
+  mended = ''
+  for number in range(DEEPEST + 2):
+    source.fail('a', _failure(str(number)), mended)
+    mended = solution_id('a', str(number))
+  kept = source.state_dict()['failed']['kept']
+  # Where the chain broke off, it is not known how it began.
+  assert [(k[3], k[-1]) for k in kept][:DEEPEST] == [
+    (str(n), n + 1) for n in range(DEEPEST)
+  ]
+  assert str(DEEPEST) not in [k[3] for k in kept]
+
+
+@pytest.mark.parametrize('parents', ['uniform', 'ranked'])
+def test_with_operators_and_resumed_it_draws_what_it_would_have_drawn(parents):
+  source = _with_operators(parents=parents, seed=4)
+  _payloads(source, 30)
+  again = SolutionSource(('a',), operators=FOUR, parents=parents, seed=4)
+  again.load_state_dict(json.loads(json.dumps(source.state_dict())))
+  assert again.best('a') == source.best('a') == 2
+  for number in range(60):
+    drawn = source.draw()
+    assert drawn == again.draw()
+    for one in (source, again):
+      one.fail('a', _failure(f'late {number}'))
+  assert source.state_dict() == again.state_dict()
+
+
+def test_prompts_under_way_are_made_again_from_their_keys():
+  source = _with_operators(most=3)
+  drawn = [source.draw() for _ in range(40)]
+  for number in range(3):  # what they show leaves the pool
+    source.keep('a', _kept(f'new {number}'), '')
+  for number in range(MOST_FAILURES):
+    source.fail('a', _failure(f'newer {number}'))
+  again = SolutionSource(('a',), operators=FOUR, most=3)
+  again.load_state_dict(json.loads(json.dumps(source.state_dict())))
+  for one in drawn:
+    (prompt,) = one.prompts
+    key = json.loads(json.dumps(one.key))
+    assert again.restore(key, prompt.prompt_id) == prompt
+
+
+def test_a_program_that_failed_once_and_ran_once_is_shown_as_either():
+  source = SolutionSource(('a',), operators={'improve': 1, 'debug': 1})
+  source.keep('a', _kept('x'), 'fine', 1.0, score=1.0)
+  source.fail('a', _failure('x'))
+  for task in _payloads(source, 20):
+    said = 'error' if task.kind == 'debug' else 'fine'
+    assert task.previous.output == said
+
+
+def test_a_key_of_an_older_journal_is_read():
+  source = SolutionSource(('a',))
+  source.keep('a', _kept('x'), 'out')
+  name = solution_id('a', 'x')
+  assert source.restore(['a', ''], '0/0/0').payload == Task(
+    'a', operator='draft'
+  )
+  found = source.restore(['a', name], '0/0/0').payload
+  assert found.previous.output == 'out' and found.kind == 'improve'
+  with pytest.raises(KeyError, match='is kept no more'):
+    source.restore(['a', 'other'], '0/0/0')
+  with pytest.raises(KeyError, match="task 'z' is not solved"):
+    source.restore(['z', ''], '0/0/0')
 
 
 @pytest.mark.parametrize(
@@ -172,6 +310,10 @@ def test_a_checkpoint_without_scores_is_read():
     ({'kept': None}, 'is damaged'),
     ({'kept': [5]}, 'is damaged'),
     ({'position': 'x'}, 'invalid literal'),
+    ({'failed': 5}, 'is damaged'),
+    ({'failed': {'kept': [['a']], 'gone': []}}, 'is no solution'),
+    ({'best': {'a': 'x'}}, 'could not convert'),
+    ({'best': 3}, 'is damaged'),
     ({'kept': [[solution_id('z', '1'), 'z', '', '1', '']]}, "of task 'z'"),
     ({'gone': [['ab', 'a', 'plan', '1', 'out']]}, 'not the id of its program'),
   ],
@@ -201,6 +343,7 @@ def test_a_state_that_lacks_a_part_is_refused_and_a_longer_one_is_bounded():
     ({'repeats': 0}, 'repeats=0'),
     ({'most': 0}, 'most=0'),
     ({'improve': 1.5}, 'improve=1.5'),
+    ({'operators': {'draft': -1}}, "share of 'draft' is -1"),
   ],
 )
 def test_bad_options(options, why):

@@ -223,6 +223,42 @@ def test_a_revised_program_differs_in_one_instruction():
     assert sum(a != b for a, b in zip(old.by_name, new.by_name)) == 1
 
 
+def test_a_crossed_program_has_instructions_of_both_and_is_neither():
+  spec, rng = load_task(OF['attend'], TASKS), random.Random(0)
+  author = function_programmer.FunctionProgrammer(0.0)
+  crossed = 0
+  for _ in range(50):
+    one, two = author.design(spec, rng), author.design(spec, rng)
+    made = author.crossed(spec, one, two, rng)
+    differ = sum(a != b for a, b in zip(one.by_name, two.by_name))
+    assert (made is None) == (differ < 2)
+    if made is not None:
+      crossed += 1
+      assert made not in (one, two)
+      assert all(
+        part in both
+        for part, *both in zip(made.by_name, one.by_name, two.by_name)
+      )
+  assert crossed
+
+
+def test_a_failed_program_is_the_whole_one_with_a_slip():
+  spec, rng = load_task(OF['mask_of'], TASKS), random.Random(0)
+  author = function_programmer.FunctionProgrammer(0.0)
+  design = author.design(spec, rng)
+  whole = parse(author.write(spec, design, rng)).code
+  seen = set()
+  for _ in range(40):
+    failed = author.failed(spec, design, rng)
+    code = parse(failed.response).code
+    assert code != whole
+    assert failed.reason and (
+      failed.output or failed.outcome == 'no_submission'
+    )
+    seen.add(failed.outcome)
+  assert seen == {'script_error', 'no_submission'}
+
+
 def test_every_slip_breaks_a_program():
   spec, rng = load_task(OF['mask_of'], TASKS), random.Random(0)
   design = function_programmer.FunctionProgrammer().design(spec, rng)

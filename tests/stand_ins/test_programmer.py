@@ -12,6 +12,7 @@ import pytest
 
 from jaxagent.envs.solution import parse
 from jaxagent.envs.tasks import list_tasks
+from jaxagent.stand_ins import programmer
 from jaxagent.stand_ins.programmer import (
   Columns,
   ScriptedProgrammer,
@@ -129,3 +130,60 @@ def test_they_run(tmp_path):
     head = (tmp_path / 'submission.csv').read_text().splitlines()
     assert head[0] == 'id,label' and len(head) == 61
     (tmp_path / 'submission.csv').unlink()
+
+
+@pytest.mark.parametrize('name', SPECS)
+def test_a_crossed_design_has_parts_of_both_and_is_neither(name):
+  spec, rng = SPECS[name], random.Random(3)
+  author = ScriptedProgrammer(_columns(spec), 0.0)
+  crossed = 0
+  for _ in range(200):
+    one, two = author.design(spec, rng), author.design(spec, rng)
+    made = author.crossed(spec, one, two, rng)
+    if made is None:  # alike before the estimator, or in it
+      assert one.calls[:-1] == two.calls[:-1] or one.calls[-1] == two.calls[-1]
+      continue
+    crossed += 1
+    assert made not in (one, two)
+    assert {made.calls[:-1], made.calls[-1:]} == {
+      one.calls[:-1], two.calls[-1:]
+    } or {made.calls[:-1], made.calls[-1:]} == {two.calls[:-1], one.calls[-1:]}  # fmt: skip
+  assert crossed > 80
+
+
+@pytest.mark.slow
+def test_a_slip_fails_as_its_author_says(tmp_path):
+  """Each slip of the table, run: the end of the output is what a prompt would show."""
+  (tmp_path / 'data').mkdir()
+  rows = [f'{i},{i % 7},{i % 3},{i % 2}' for i in range(60)]
+  for name, head, lines in (
+    ('train', 'id,a,b,label', rows),
+    ('test', 'id,a,b', [row.rpartition(',')[0] for row in rows]),
+  ):
+    text = '\n'.join([head, *lines]) + '\n'
+    (tmp_path / 'data' / f'{name}.csv').write_text(text)
+  author = ScriptedProgrammer(Columns(('a', 'b'), 'label', ('label',)), 0.0)
+  spec, rng = SPECS['digits'], random.Random(0)
+  row = 'RandomForest{} n_estimators 5|20|100|300 max_depth 3|8|None'
+  calls = (programmer.call(spec, row, {'n_estimators': '5'}),)
+  design = programmer.Design((row,), calls)
+  seen = set()
+  while len(seen) < 6:
+    failed = author.failed(spec, design, rng)
+    if (failed.reason, failed.output) in seen:
+      continue
+    seen.add((failed.reason, failed.output))
+    (tmp_path / 'solution.py').write_text(parse(failed.response).code)
+    done = subprocess.run(
+      [sys.executable, 'solution.py'],
+      cwd=tmp_path,
+      capture_output=True,
+      text=True,
+    )
+    if failed.outcome == 'invalid_submission':
+      head = (tmp_path / 'submission.csv').read_text().splitlines()[0]
+      assert done.returncode == 0 and f'columns are {[head]};' in failed.reason
+    else:
+      assert done.returncode == 1 and failed.reason == 'it exited with 1'
+      # Outside of the sandbox Python may add what was meant.
+      assert failed.output.rstrip() in done.stderr

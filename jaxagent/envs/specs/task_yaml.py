@@ -45,6 +45,7 @@ OPTIONAL_KEYS = (
   'version',
   'm_init_private',
   'm_best_private',
+  'agreement',
   'submission',
   'hides',
   'exposed',
@@ -183,6 +184,18 @@ def check_higher(where: str, record: Mapping[str, Any], want: bool) -> None:
       f'{"higher" if want else "lower"}; write '
       f'higher_is_better: {str(want).lower()}.'
     )
+
+
+def agreement(where: str, record: Mapping[str, Any]) -> float | None:
+  """Returns a rank correlation, None where there is none; raises ValueError."""
+  found = number(where, 'agreement', record.get('agreement'))
+  if found is not None and not -1 <= found <= 1:
+    raise ValueError(
+      f'{where}: agreement={found} is no rank correlation, which is from -1 to 1; '
+      'measure it with `python -m jaxagent.tasks measure NAME --programs`, or take it '
+      'out.'
+    )
+  return found
 
 
 def check_scale(where: str, record: Mapping[str, Any]) -> None:

@@ -60,6 +60,7 @@ SCALE_KEYS = (
   'm_init_private',
   'm_best_private',
   'm_best_source',
+  'agreement',
 )
 MAX_GPUS = 64
 MAX_SIZE = 10**9  # of a file in MB, hours or gigabytes
@@ -226,7 +227,8 @@ def read_scale(
     key: task_yaml.number(where, key, given.get(key)) for key in SCALE_KEYS[:4]
   }
   source = str(given.get('m_best_source') or '')
-  return Scale(**scores, m_best_source=source)
+  agreement = task_yaml.agreement(where, given)
+  return Scale(**scores, m_best_source=source, agreement=agreement)
 
 
 def _board(where: str, record: Mapping[str, Any]) -> HumanBoard | None:
@@ -444,4 +446,5 @@ def scores(scale: Scale, variant: str) -> dict[str, Any]:
     'm_best': scale.m_best,
     'm_best_private': scale.m_best_private,
     'm_best_source': scale.m_best_source,
+    'agreement': scale.agreement,
   }

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import csv
-import pathlib
+import collections
+import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxagent.envs import solution
+from jaxagent.envs import solution, solution_prompts
+from jaxagent.envs.operators import Shares
 from jaxagent.envs.solution import Previous, Task
 from jaxagent.envs.specs import task_data
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.errors import UserError
-from jaxagent.stand_ins import function_programmer, programmer
+from jaxagent.stand_ins import function_programmer, grammar, programmer
 from jaxagent.stand_ins.function_programmer import FunctionProgrammer
 from jaxagent.stand_ins.programmer import Author
 from jaxagent.training import sft
 from jaxagent.training.policy import PolicySampler
+from jaxagent.types import TaskSpec
 
 if TYPE_CHECKING:
   from jaxagent.runtime.context import RunContext
-
-_TABLES = ('train', 'test', 'sample_submission')
 
 
 class Prompts:
@@ -49,8 +49,8 @@ class Prompts:
     }
 
   def text(self, task: Task) -> str:
-    return solution.ask(
-      self._tasks[task.name], task.previous, self._fits, style=self._style
+    return solution_prompts.ask(
+      self._tasks[task.name], task, self._fits, style=self._style
     )
 
 
@@ -87,30 +87,110 @@ class PromptIds:
     return self._policy.tokenizer.encode_prompt(text)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Written:
+  """A program that a later one goes on from."""
+
+  design: Any
+  shown: Previous
+
+
+_MOST_WRITTEN = 8  # of a task, of which a crossover takes two
+
+
 def written(context: RunContext) -> list[tuple[Task, str]]:
   """Returns `solution.programs` scripted programs, each with the task it answers.
 
-  The share `solution.improve` revises the program before it, the others are from
-  scratch, for each held-in task in turn; they depend on the seed alone.
+  Operators have the shares of `solution.operators`, for each held-in task in turn: one
+  revises the program before it, mends a slip in it, joins it with an earlier one, or is
+  from scratch. They depend on the seed alone.
   """
   config = context.config
   if not config.solution.programs:
     return []
-  authors = _authors(context)
+  authors, shares = _authors(context), Shares.of(config.solution)
   pairs: list[tuple[Task, str]] = []
-  last: dict[str, tuple[Any, Previous]] = {}
+  earlier: dict[str, collections.deque[_Written]] = {}
   for number in range(config.solution.programs):
     name = context.heldin[number % len(context.heldin)]
     rng = random.Random(f'{config.seed} {name} {number}')
+    own = earlier.setdefault(name, collections.deque(maxlen=_MOST_WRITTEN))
+    asked = shares.drawn(rng.random())
     spec, author = context.spec(name), authors[name]
-    improves = rng.random() < config.solution.improve
-    before, previous = (improves and last.get(name)) or (None, None)
-    design = author.design(spec, rng, before)
-    response = author.write(spec, design, rng)
-    pairs.append((Task(name, previous), response))
+    task, response, design = _demonstrated(spec, author, own, asked, rng)
+    pairs.append((task, response))
     output = author.output(design, rng)
-    last[name] = design, Previous(solution.parse(response), output)
+    own.append(_Written(design, Previous(solution.parse(response), output)))
   return pairs
+
+
+def _demonstrated(
+  spec: TaskSpec,
+  author: Author,
+  earlier: Sequence[_Written],
+  asked: str,
+  rng: random.Random,
+) -> tuple[Task, str, Any]:
+  """(what is asked, the response, its design); the programs before it: the last is newest."""
+  if asked == 'debug':
+    return _mended(spec, author, earlier, rng)
+  if asked == 'crossover' and (found := _joined(spec, author, earlier, rng)):
+    return found
+  task, before = Task(spec.name), None
+  if asked != 'draft' and earlier:
+    last = earlier[-1]
+    task, before = Task(spec.name, last.shown), last.design
+  design = author.design(spec, rng, before)
+  return task, author.write(spec, design, rng), design
+
+
+def _mended(
+  spec: TaskSpec,
+  author: Author,
+  earlier: Sequence[_Written],
+  rng: random.Random,
+) -> tuple[Task, str, Any]:
+  """The last program, or a new one, with a slip; mended, it is the same without."""
+  design = earlier[-1].design if earlier else author.design(spec, rng)
+  failed = author.failed(spec, design, rng)
+  shown = Previous(
+    solution.parse(failed.response),
+    failed.output,
+    failed.outcome.value,
+    failed.reason,
+  )
+  response = author.write(spec, design, rng, slips=False)
+  return Task(spec.name, shown, operator='debug'), response, design
+
+
+def _joined(
+  spec: TaskSpec,
+  author: Author,
+  earlier: Sequence[_Written],
+  rng: random.Random,
+) -> tuple[Task, str, Any] | None:
+  """Parts of the last program and of the newest that gives something new with it.
+
+  None where none does. Nothing is run here: the scores that a prompt shows are drawn
+  between the starter's and the best known.
+  """
+  for other in list(earlier)[-2::-1]:
+    last = earlier[-1]
+    design = author.crossed(spec, last.design, other.design, rng)
+    if design is None:
+      continue
+    ends = spec.m_init or 0.0, spec.m_best or 1.0
+    first, second = (
+      Previous(
+        solution.parse(author.write(spec, one.design, rng, slips=False)),
+        one.shown.output,
+        score=rng.uniform(*ends),
+      )
+      for one in (last, other)
+    )
+    task = Task(spec.name, first, operator='crossover', second=second)
+    return task, author.write(spec, design, rng), design
+  return None
 
 
 def texts(
@@ -190,20 +270,6 @@ def _author(context: RunContext, name: str) -> Author | None:
   if function_programmer.can_write(spec):
     return FunctionProgrammer()
   try:
-    return programmer.ScriptedProgrammer(columns_in(public))
+    return programmer.ScriptedProgrammer(grammar.columns_in(public))
   except (FileNotFoundError, ValueError):
     return None
-
-
-def columns_in(public: pathlib.Path) -> programmer.Columns:
-  """Reads the columns of a task's three tables.
-
-  Raises FileNotFoundError or ValueError for other data.
-  """
-  heads = [_header(public / f'{table}.csv') for table in _TABLES]
-  return programmer.columns_of(*heads)
-
-
-def _header(path: pathlib.Path) -> list[str]:
-  with path.open(encoding='utf-8', newline='') as file:
-    return next(csv.reader(file), [])

@@ -161,7 +161,7 @@ class Solutions(_WholeSolutions, TrainedPolicy):
     """Writes summary, report and the tree of solutions."""
     from jaxagent.metrics import read_records
     from jaxagent.recipes import results, stages
-    from jaxagent.recipes.solutions import evaluate
+    from jaxagent.recipes.solutions import evaluate, operators
     from jaxagent.report import write_tree
     from jaxagent.runtime import kept
 
@@ -178,15 +178,16 @@ class Solutions(_WholeSolutions, TrainedPolicy):
       'trajectories_per_task': 2 * self.config.solution.samples,
       'max_steps': 1,
     }
-    extra = {'solutions': tables}
-    stages.finish(self.context, self.starts, labels, extra, how)
     traces = results.read_traces(work / 'rl' / 'traces')
+    extra = {'solutions': tables, 'operators': operators.table(traces)}
+    stages.finish(self.context, self.starts, labels, extra, how)
     metrics = read_records(work / 'logs' / 'metrics.jsonl')
     page = write_tree(work / 'solutions.html', traces, metrics=metrics)
     print(f'solutions    {page}')
 
   def run(self, context: RunContext, stack: contextlib.ExitStack) -> None:
     _check_scale(context)
+    _warn_of_luck(context)
     super().run(context, stack)
 
   def collected_plan(self, tasks: int) -> str:
@@ -292,6 +293,20 @@ def _check_scale(context: RunContext) -> None:
         f'{error} Run `python -m jaxagent.tasks prepare {task}`, or choose '
         'bounded.'
       ) from error
+
+
+def _warn_of_luck(context: RunContext) -> None:
+  """Names the tasks on which the best by validation are known to be the luckiest."""
+  if context.config.rl.estimator != 'best_of':
+    return
+  for task in context.heldin:
+    found = context.spec(task).agreement
+    if found is not None and found <= 0:
+      print(
+        f'warning: task {task}: validation and private scores of its best programs '
+        f'disagree (rank correlation {found:.2f}): rl.estimator=best_of may raise the '
+        'validation score of the chosen and lower its private score (docs/best_of.md).'
+      )
 
 
 def _sample(

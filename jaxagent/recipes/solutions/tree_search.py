@@ -3,8 +3,9 @@
 Jiang et al. 2025, "AIDE: AI-driven exploration in the space of code", section 3: a
 few drafts; then, with some chance, a failed leaf is debugged, else the best
 solution so far is improved upon, or one that is drawn by its rank
-(`search.parents`). What a search comes to is its best solution by
-the validation rows, with its score on the private ones.
+(`search.parents`). Where `solution.operators` is given it has the shares after the
+drafts, and the prompts are those of training. What a search comes to is its best
+solution by the validation rows, with its score on the private ones.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxagent.data.solutions import chances_of
+from jaxagent.data.solution_pool import chances_of
+from jaxagent.envs.operators import Shares
 from jaxagent.envs.solution import Previous, Task, parse
+from jaxagent.options import as_dict
 from jaxagent.recipes.evaluation import split_of
 from jaxagent.recipes.solutions.evaluate import (
   Attempt,
   Ended,
   SolutionEvaluation,
 )
-from jaxagent.recipes.solutions.workflow import SolutionWorkflow
+from jaxagent.recipes.solutions.workflow import SolutionWorkflow, shown_of
 from jaxagent.records import Evaluated, SearchStep, SolutionRecord
 
 if TYPE_CHECKING:
@@ -35,17 +38,32 @@ if TYPE_CHECKING:
 class Node:
   """A solution that was run.
 
-  parent: number of the node that it debugs or improves upon; None of a draft.
+  parent: number of the node that it debugs, improves upon or joins with another; None
+    of a draft. second: that of the other.
   score: on the validation rows; None where it failed. private, whole: likewise, on
     the private rows and on the whole hidden test.
   """
 
-  kind: str  # draft | debug | improve
+  kind: str  # draft | debug | improve | crossover
   parent: int | None
   score: float | None
   private: float | None
   record: SolutionRecord
   whole: float | None = None
+  second: int | None = None
+
+
+class Choice(NamedTuple):
+  """The next solution of a search.
+
+  parent, second: numbers of nodes, as of `Node`. asked: the operator that was drawn,
+    where another had to be taken; else ''.
+  """
+
+  kind: str
+  parent: int | None = None
+  second: int | None = None
+  asked: str = ''
 
 
 class Search:
@@ -56,7 +74,8 @@ class Search:
     drafts: before anything else is done.
     debug_probability: of debugging a failed leaf, where there is one.
     debug_depth: a line of more failures in a row than this is given up.
-    parents: 'best', or 'ranked' as of `data.solutions.SolutionSource`.
+    parents: 'best', or 'ranked' as of `data.solution_pool.Pool`.
+    shares: of the operators after the drafts; None: AIDE's rule, without a crossover.
   """
 
   def __init__(
@@ -68,34 +87,70 @@ class Search:
     debug_depth: int,
     rng: random.Random,
     parents: str = 'best',
+    shares: Shares | None = None,
   ):
     self.nodes: list[Node] = []
     self._higher, self._drafts = higher_is_better, drafts
     self._chance, self._depth, self._rng = debug_probability, debug_depth, rng
-    self._parents = parents
+    self._parents, self._shares = parents, shares
 
-  def choose(self) -> tuple[str, int | None]:
-    """Returns (kind, number of the parent node) of the next solution."""
+  def choose(self) -> Choice:
+    """Returns what the next solution is, and what it goes on from."""
     if sum(n.kind == 'draft' for n in self.nodes) < self._drafts:
-      return 'draft', None
+      return Choice('draft')
+    if self._shares is not None:
+      return self._by_shares(self._shares)
     if self._rng.random() < self._chance and (leaves := self._failed_leaves()):
-      return 'debug', self._rng.choice(leaves)
+      return Choice('debug', self._rng.choice(leaves))
     best = self.best()
     if best is None:
-      return 'draft', None
-    return 'improve', best if self._parents == 'best' else self._by_rank()
+      return Choice('draft')
+    return Choice('improve', self._improved(best))
+
+  def _by_shares(self, shares: Shares) -> Choice:
+    """Draws an operator, and what it goes on from."""
+    asked, leaves = shares.drawn(self._rng.random()), self._failed_leaves()
+    programs = {n.record.solution_id for n in self.nodes if n.score is not None}
+    kind = shares.taken(asked, len(programs), len(leaves))
+    instead = '' if kind == asked else asked
+    if kind == 'draft':
+      return Choice(kind, asked=instead)
+    if kind == 'debug':
+      return Choice(kind, self._rng.choice(leaves), asked=instead)
+    best = self.best()
+    assert best is not None  # `programs` are some
+    parent = self._improved(best)
+    second = self._other(parent) if kind == 'crossover' else None
+    return Choice(kind, parent, second, instead)
+
+  def _improved(self, best: int) -> int:
+    return best if self._parents == 'best' else self._by_rank()
+
+  def _other(self, parent: int) -> int:
+    """Draws a valid node of another program than that of `parent`."""
+    but = self.nodes[parent].record.solution_id
+    if self._parents == 'ranked':
+      return self._by_rank(but)
+    return self._rng.choice(self._valid(but))
 
   @property
   def exec_s(self) -> float:
     """Seconds that its executions have taken."""
     return sum(node.record.exec_s for node in self.nodes)
 
-  def _by_rank(self) -> int:
-    """Draws a valid node by its rank and by how often it was improved upon."""
-    sign = -1 if self._higher else 1
-    valid = [i for i, n in enumerate(self.nodes) if n.score is not None]
+  def _valid(self, but: str | None = None) -> list[int]:
+    """Numbers of the valid nodes, those of the program with the id `but` left out."""
+    return [
+      i
+      for i, n in enumerate(self.nodes)
+      if n.score is not None and n.record.solution_id != but
+    ]
+
+  def _by_rank(self, but: str | None = None) -> int:
+    """Draws one of `_valid` by its rank and by how often it was gone on from."""
+    sign, valid = -1 if self._higher else 1, self._valid(but)
     valid.sort(key=lambda i: (sign * (self.nodes[i].score or 0.0), -i))
-    visits = [sum(n.parent == i for n in self.nodes) for i in valid]
+    visits = [sum(i in (n.parent, n.second) for n in self.nodes) for i in valid]
     return self._rng.choices(valid, chances_of(visits).tolist())[0]
 
   def best(self, among: int | None = None) -> int | None:
@@ -131,7 +186,8 @@ class _Searches(SolutionEvaluation):
   def __init__(
     self, context: RunContext, workflow: SolutionWorkflow, label: str
   ):
-    config = context.config.search
+    config, solution = context.config.search, context.config.solution
+    shares = Shares.of(solution) if as_dict(solution.operators) else None
     self.searches = {
       (task, index): Search(
         higher_is_better=context.spec(task).higher_is_better,
@@ -139,6 +195,7 @@ class _Searches(SolutionEvaluation):
         debug_probability=config.debug_probability,
         debug_depth=config.debug_depth,
         parents=config.parents,
+        shares=shares,
         rng=random.Random(f'{context.config.seed} {task} {index}'),
       )
       for task in context.heldin + context.heldout
@@ -148,7 +205,8 @@ class _Searches(SolutionEvaluation):
     super().__init__(
       context, workflow, f'search_{label}', f'search {label}', programs
     )
-    self._parents: dict[str, int | None] = {}
+    self._choices: dict[str, Choice] = {}
+    self._by_shares = shares is not None
 
   def begin(self) -> None:
     for task, index in self.searches:
@@ -160,9 +218,10 @@ class _Searches(SolutionEvaluation):
     spent = 0 < config.seconds <= search.exec_s
     if step == config.steps or spent:
       return
-    kind, parent = search.choose()
-    one = Attempt(_asked(task, search, parent), index, kind, f' {step}')
-    self._parents[one.name] = parent
+    choice = search.choose()
+    asked = _asked(task, search, choice, self._by_shares)
+    one = Attempt(asked, index, choice.kind, f' {step}')
+    self._choices[one.name] = choice
     self.push(one)
 
   def took(self, one: Ended) -> None:
@@ -171,13 +230,15 @@ class _Searches(SolutionEvaluation):
     if not one.error and one.step is not None:
       record = one.step.record
       assert isinstance(record, SolutionRecord)
+      choice = self._choices[attempt.name]
       node = Node(
-        attempt.part,
-        self._parents[attempt.name],
+        choice.kind,
+        choice.parent,
         record.score_after,
         one.private,
         record,
         one.step.whole,
+        choice.second,
       )
       self.searches[task, index].nodes.append(node)
     elif not one.error:
@@ -234,12 +295,27 @@ def _mean_at(curves: Sequence[Sequence[float | None]], n: int) -> float | None:
   return float(np.mean(values)) if values else None
 
 
-def _asked(task: str, search: Search, parent: int | None) -> Task:
-  if parent is None:
-    return Task(task)
-  record = search.nodes[parent].record
-  previous = Previous(parse(record.response), record.observation)
-  return Task(task, previous, record.solution_id)
+def _asked(task: str, search: Search, choice: Choice, by_shares: bool) -> Task:
+  """by_shares: with the prompts of the operators; else AIDE's, all to improve."""
+  first, second = (
+    None if number is None else search.nodes[number].record
+    for number in (choice.parent, choice.second)
+  )
+  if not by_shares:
+    return Task(
+      task,
+      Previous(parse(first.response), first.observation) if first else None,
+      first.solution_id if first else '',
+    )
+  return Task(
+    task,
+    shown_of(first) if first else None,
+    first.solution_id if first else '',
+    choice.kind,
+    choice.asked,
+    shown_of(second) if second else None,
+    second.solution_id if second else '',
+  )
 
 
 def _record(
@@ -260,7 +336,9 @@ def _record(
     private_by_step=tuple(by_step),
     steps=tuple(
       SearchStep.of(
-        dataclasses.replace(n.record, action=n.kind), parent=n.parent
+        dataclasses.replace(n.record, action=n.kind),
+        parent=n.parent,
+        second=n.second,
       )
       for n in search.nodes
     ),

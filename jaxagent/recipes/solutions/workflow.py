@@ -16,7 +16,7 @@ import numpy as np
 from jaxagent import types
 from jaxagent.config import endpoints
 from jaxagent.data.solutions import SolutionSource
-from jaxagent.envs.solution import SolutionError, Task, parse
+from jaxagent.envs.solution import Previous, SolutionError, Task, parse
 from jaxagent.envs.solution_env import SolutionEnvironment
 from jaxagent.instrumentation import language_model
 from jaxagent.interactions import (
@@ -27,6 +27,8 @@ from jaxagent.interactions import (
   Generate,
   Transition,
 )
+from jaxagent.options import as_dict
+from jaxagent.recipes.solutions import operators
 from jaxagent.records import SolutionRecord
 from jaxagent.rollout.requests import ExecutionRequest, GenerationRequest
 from jaxagent.rollout.thread_sampler import FrozenRole
@@ -140,15 +142,34 @@ class SolutionWorkflow:
     records = [
       turn.record for turn in turns if isinstance(turn.record, SolutionRecord)
     ]
+    best = {r.task: self._source.best(r.task) for r in records}
+    found = figures(records) | operators.figures(records, best)
     for record in records:
-      valid = record.score_after is not None
-      if valid or (self._config.solution.keep_failed and record.valid_action):
-        solution, score = parse(record.response), record.score_after
-        merit = score
-        if score is not None and not record.higher_is_better:
-          merit = -score
-        self._source.keep(record.task, solution, record.observation, merit)
-    return figures(records)
+      if record.valid_action:
+        self._keep(record)
+    return found
+
+  def _keep(self, record: SolutionRecord) -> None:
+    """Lets a program be improved upon, or a failure be mended."""
+    shown, task = shown_of(record), record.task
+    if shown.score is not None or self._config.solution.keep_failed:
+      self._source.keep(
+        task, shown.solution, shown.output, record.merit, shown.score
+      )
+    if shown.score is None:
+      mended = record.improves if record.kind == 'debug' else ''
+      self._source.fail(task, shown, mended)
+
+
+def shown_of(record: SolutionRecord) -> Previous:
+  """Returns a solution that was run, as prompts show it."""
+  return Previous(
+    parse(record.response),
+    record.observation,
+    record.outcome.value,
+    record.message,
+    record.score_after,
+  )
 
 
 def make_workflow(
@@ -177,6 +198,7 @@ def make_workflow(
       -config.rl.batch_size // (config.rl.group_size * len(context.heldin))
     ),
     improve=options.improve,
+    operators=as_dict(options.operators),
     most=options.kept,
     parents=options.parents,
     seed=config.seed,

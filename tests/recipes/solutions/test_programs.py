@@ -10,6 +10,7 @@ import types
 import pytest
 
 from jaxagent.envs import tasks as task_lib
+from jaxagent.envs.solution import parse
 from jaxagent.errors import UserError
 from jaxagent.recipes.solutions import prompts
 from tests.envs import program_task
@@ -17,13 +18,15 @@ from tests.envs import program_task
 TASKS = pathlib.Path(__file__).parents[3] / 'tasks'
 
 
-def made(*tasks, programs=3):
+def made(*tasks, programs=3, operators=None, style='full'):
   """A context of held-in prepared tasks."""
   prepared = {task.spec.name: task for task in tasks}
   config = types.SimpleNamespace(
     seed=0,
-    solution=types.SimpleNamespace(programs=programs, improve=0.5),
-    rollout=types.SimpleNamespace(prompt_style='full'),
+    solution=types.SimpleNamespace(
+      programs=programs, improve=0.5, operators=operators or {}
+    ),
+    rollout=types.SimpleNamespace(prompt_style=style),
   )
   return types.SimpleNamespace(
     config=config,
@@ -126,3 +129,45 @@ def test_three_tables_get_programs(published):
   pairs = prompts.written(made(published['house-price']))
   assert [task.name for task, _ in pairs] == ['house-price'] * 3
   assert all('SalePrice' in response for _, response in pairs)
+
+
+FOUR = {'draft': 1, 'improve': 1, 'debug': 1, 'crossover': 1}
+
+
+def test_demonstrations_have_the_operators_that_are_asked_for(published):
+  task = published['house-price']
+  pairs = prompts.written(made(task, programs=200, operators=FOUR))
+  kinds = [task.kind for task, _ in pairs]
+  # A crossover of programs that have nothing to give each other is an improvement.
+  assert all(kinds.count(kind) > 25 for kind in FOUR)
+  for asked, response in pairs:
+    code = parse(response).code
+    shown = [one.solution.code for one in (asked.previous, asked.second) if one]
+    assert code not in shown
+    if asked.kind == 'debug':
+      differ = set(code.splitlines()) ^ set(shown[0].splitlines())
+      assert len(differ) <= 2  # the slip's line alone
+      assert asked.previous.outcome and asked.previous.reason
+    if asked.kind == 'crossover':
+      # Every line is of one of both, but for that which names the pipeline's parts.
+      both = {line for text in shown for line in text.splitlines()}
+      new = [x for x in code.splitlines() if x not in both]
+      slipped = [x for x in new if not x.startswith('model = make_pipeline(')]
+      assert len(new) <= 2 and len(slipped) <= 1
+      assert None not in (asked.previous.score, asked.second.score)
+  assert prompts.written(made(task, programs=200, operators=FOUR)) == pairs
+
+
+@pytest.mark.parametrize('style', ['full', 'compact'])
+def test_demonstrations_of_a_starter_with_functions_have_operators(
+  published, style
+):
+  context = made(published['CLRS'], programs=60, operators=FOUR, style=style)
+  pairs = prompts.written(context)
+  kinds = {task.kind for task, _ in pairs}
+  assert {'draft', 'improve', 'debug'} <= kinds
+  shown = prompts.Prompts(context)
+  for task, _ in pairs:
+    text = shown.text(task)
+    if task.kind == 'debug':
+      assert task.previous.outcome in text and task.previous.reason in text

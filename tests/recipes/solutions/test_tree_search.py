@@ -7,10 +7,16 @@ import types
 
 import pytest
 
-from jaxagent.data.solutions import chances_of
+from jaxagent.data.solution_pool import chances_of
+from jaxagent.envs.operators import Shares
 from jaxagent.recipes.solutions import tree_search
 from jaxagent.recipes.solutions.evaluate import Ended
-from jaxagent.recipes.solutions.tree_search import Node, Search, table
+from jaxagent.recipes.solutions.tree_search import (
+  Choice,
+  Node,
+  Search,
+  table,
+)
 from jaxagent.records import TakenStep
 from tests import made
 
@@ -24,20 +30,20 @@ def _search(**options) -> Search:
 
 
 def _node(score=None, parent=None, kind='draft', valid_action=True) -> Node:
-  record = made.solution(valid_action=valid_action)
+  record = made.solution(valid_action=valid_action, solution_id=f'id {score}')
   return Node(kind, parent, score, score, record)
 
 
 def test_drafts_then_the_best():
   search = _search()
-  assert search.choose() == ('draft', None)
+  assert search.choose() == Choice('draft')
   search.nodes += [_node(0.5), _node(0.7)]
-  assert search.choose() == ('improve', 1)
+  assert search.choose() == Choice('improve', 1)
   search.nodes.append(_node(0.6, 1, 'improve'))
-  assert search.choose() == ('improve', 1) and search.best(1) == 0
+  assert search.choose() == Choice('improve', 1) and search.best(1) == 0
   lower = _search(higher_is_better=False)
   lower.nodes = search.nodes
-  assert lower.choose() == ('improve', 0)
+  assert lower.choose() == Choice('improve', 0)
 
 
 def test_ranked_parents_are_drawn_by_rank_and_children():
@@ -47,8 +53,8 @@ def test_ranked_parents_are_drawn_by_rank_and_children():
     search = _search(parents='ranked', higher_is_better=higher)
     search.nodes = nodes
     drawn = [search.choose() for _ in range(4000)]
-    assert {kind for kind, _ in drawn} == {'improve'}
-    return [sum(p == i for _, p in drawn) / 4000 for i in range(len(nodes))]
+    assert {choice.kind for choice in drawn} == {'improve'}
+    return [sum(c.parent == i for c in drawn) / 4000 for i in range(len(nodes))]
 
   found = shares(nodes)
   chances = chances_of([0, 0, 0])
@@ -72,7 +78,7 @@ def test_a_search_ends_when_its_executions_have_taken_their_time(
   options = types.SimpleNamespace(steps=6, seconds=seconds)
   config = types.SimpleNamespace(search=options)
   searches.context = types.SimpleNamespace(config=config)
-  searches._parents, pushes = {}, []
+  searches._choices, searches._by_shares, pushes = {}, False, []
   searches.push = pushes.append
   searches.begin()
   while len(pushes) > len(searches.searches['t', 0].nodes):
@@ -84,23 +90,23 @@ def test_a_search_ends_when_its_executions_have_taken_their_time(
 def test_nothing_valid_means_another_draft():
   search = _search()
   search.nodes += [_node(), _node()]
-  assert search.choose() == ('draft', None) and search.best() is None
+  assert search.choose() == Choice('draft') and search.best() is None
 
 
 def test_failed_leaves_are_debugged_but_not_for_ever():
   search = _search(debug_probability=1.0)
   search.nodes += [_node(0.5), _node()]
-  assert search.choose() == ('debug', 1)
+  assert search.choose() == Choice('debug', 1)
   search.nodes.append(_node(None, 1, 'debug'))  # two failures in a row
-  assert search.choose() == ('debug', 2)
+  assert search.choose() == Choice('debug', 2)
   search.nodes.append(_node(None, 2, 'debug'))  # three
-  assert search.choose() == ('improve', 0)
+  assert search.choose() == Choice('improve', 0)
 
 
 def test_words_are_no_program_to_debug():
   search = _search(debug_probability=1.0)
   search.nodes += [_node(0.5), _node(valid_action=False)]
-  assert search.choose() == ('improve', 0)
+  assert search.choose() == Choice('improve', 0)
 
 
 @pytest.mark.parametrize(('higher', 'best'), [(True, 0.9), (False, 0.5)])
@@ -113,3 +119,56 @@ def test_the_table(higher, best):
   assert found['n'] == 3 and found['valid'] == pytest.approx(2 / 3)
   assert found['mean'] == pytest.approx(0.7) and found['best'] == best
   assert found['by_step'] == {'1': 0.7, '2': pytest.approx(0.55)}
+
+
+FOUR = Shares({'draft': 1, 'improve': 1, 'debug': 1, 'crossover': 1})
+
+
+@pytest.mark.parametrize('parents', ['best', 'ranked'])
+def test_shares_of_operators_hold_after_the_drafts(parents):
+  search = _search(shares=FOUR, drafts=3, parents=parents)
+  search.nodes += [_node(0.5), _node()]
+  assert search.choose() == Choice('draft')
+  search.nodes += [_node(0.9), _node(0.9, 0, 'improve'), _node(0.2)]
+  drawn = [search.choose() for _ in range(800)]
+  for kind in ('draft', 'improve', 'debug', 'crossover'):
+    assert abs(sum(c.kind == kind for c in drawn) - 200) < 50
+  assert {c.parent for c in drawn if c.kind == 'debug'} == {1}
+  joined = [c for c in drawn if c.kind == 'crossover']
+  # Two nodes of one program, 2 and 3, are never joined with each other.
+  pairs = {(c.parent, c.second) for c in joined}
+  assert not pairs & {(2, 3), (3, 2)} and all(a != b for a, b in pairs)
+  assert {b for _, b in pairs} >= {0, 4}
+  if parents == 'best':
+    assert {c.parent for c in joined} == {2}
+
+
+def test_an_operator_that_cannot_be_had_is_said():
+  search = _search(shares=Shares({'crossover': 1, 'improve': 1e-6}), drafts=1)
+  search.nodes += [_node(0.5), _node(0.5)]  # one program, twice
+  assert search.choose() == Choice('improve', 0, asked='crossover')
+  search.nodes[:] = [_node()]
+  assert search.choose() == Choice('draft', asked='crossover')
+
+
+def test_what_a_search_asks_for_is_what_training_asks_for():
+  search = _search()
+  search.nodes += [
+    Node('draft', None, score, None, made.solution(
+      outcome, response=f'Plan.\n```\n{code}\n```', score_after=score,
+      solution_id=code, observation='said', message='why',
+    ))
+    for code, score, outcome in (
+      ('x', 0.5, 'ok'), ('y', 0.7, 'ok'), ('z', None, 'timeout')
+    )
+  ]  # fmt: skip
+  asked = tree_search._asked('t', search, Choice('crossover', 1, 0), True)
+  assert (asked.kind, asked.previous_id, asked.second_id) == (
+    'crossover', 'y', 'x',
+  )  # fmt: skip
+  assert (asked.previous.score, asked.second.score) == (0.7, 0.5)
+  asked = tree_search._asked('t', search, Choice('debug', 2), True)
+  assert asked.kind == 'debug' and asked.previous.outcome == 'timeout'
+  # By AIDE's rule all is asked for as an improvement.
+  plain = tree_search._asked('t', search, Choice('debug', 2), False)
+  assert plain.kind == 'improve' and plain.previous.outcome == ''

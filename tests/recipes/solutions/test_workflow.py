@@ -12,6 +12,7 @@ from jaxagent.envs.solution import Task
 from jaxagent.instrumentation import language_model
 from jaxagent.interactions import POLICY, Execute, Generate, RolloutState
 from jaxagent.metrics import check_names
+from jaxagent.options import as_dict
 from jaxagent.recipes.solutions.workflow import INSTRUMENTER, SolutionWorkflow
 from tests import made
 
@@ -30,7 +31,8 @@ class _Policy:
 def _recipe(ask=None, **solution) -> SolutionWorkflow:
   config = rl_for_mle.get_config().unlock()
   config.solution.update(solution)
-  source = SolutionSource(('t',), improve=1.0)
+  shares = as_dict(config.solution.operators) or {'improve': 1.0}
+  source = SolutionSource(('t',), operators=shares)
   return SolutionWorkflow(
     config, None, source, lambda task: IDS, _Policy(), ask
   )
@@ -99,9 +101,49 @@ def test_what_may_be_improved_upon(keep_failed):
   assert metrics == {
     'solution/valid_rate': 0.0, 'solution/improve_rate': 0.0,
     'solution/milestones': 0.5, 'solution/refused_rate': 0.0,
+    'solution/share/draft': 1.0, 'solution/share/improve': 0.0,
+    'solution/share/debug': 0.0, 'solution/share/crossover': 0.0,
+    'solution/valid/draft': 0.0,
   }  # fmt: skip
   metrics = recipe.trained([_sample(_executed(0.5, improves='x'))])
   drawn = recipe.source().draw().prompts[0].payload
   assert drawn.previous.solution.code in CODE and drawn.previous.output == 'out'
   assert metrics['solution/score/t'] == 0.5
   assert metrics['solution/improve_rate'] == 1.0
+
+
+def test_failures_are_mended_and_valid_ones_are_joined():
+  recipe = _recipe(operators={'debug': 1})
+  failed = _executed(
+    outcome=types.Outcome.INVALID_SUBMISSION, message='columns are wrong.'
+  )
+  malformed = _executed(
+    outcome=types.Outcome.INVALID_FORMAT, response='words', valid_action=False
+  )
+  recipe.trained([_sample(malformed)])
+  assert recipe.source().draw().prompts[0].payload.asked == 'debug'
+  recipe.trained([_sample(failed)])
+  task = recipe.source().draw().prompts[0].payload
+  assert task.kind == 'debug' and task.previous.solution.code == CODE
+  assert task.previous.outcome == 'invalid_submission'
+  assert task.previous.reason == 'columns are wrong.'
+  # Mended in vain: the chain goes on.
+  again = _executed(
+    outcome=types.Outcome.SCRIPT_ERROR, operator='debug',
+    improves=task.previous_id, response=RESPONSE.replace('numpy', 'pandas'),
+  )  # fmt: skip
+  recipe.trained([_sample(again)])
+  kept = recipe.source().state_dict()['failed']['kept']
+  assert [record[-1] for record in kept] == [1, 2]
+
+  recipe = _recipe(operators={'crossover': 1})
+  for name, score in (('numpy', 3.0), ('pandas', 2.0)):
+    told = _executed(
+      score, response=RESPONSE.replace('numpy', name), higher_is_better=False
+    )
+    metrics = recipe.trained([_sample(told)])
+  assert metrics['solution/new_best/draft'] == 1.0  # lower is better
+  assert recipe.source().best('t') == -2.0
+  task = recipe.source().draw().prompts[0].payload
+  assert task.kind == 'crossover'
+  assert {task.previous.score, task.second.score} == {2.0, 3.0}
