@@ -32,7 +32,7 @@ First outline your proposed solution in natural language (3-5 sentences), follow
 by a single markdown code block (wrapped in ```).
 
 Note: Datasets {files} are available in `{folder}`. You MUST produce a submission \
-file at `./{submission}` by running your model on the test split.
+{what} at `./{submission}` by running your model on the test split.
 
 {problem}
 
@@ -139,6 +139,7 @@ class Description:
   brief: one line for small policies.
   files: name -> text of its beginning.
   folder: where the program finds them.
+  is_folder: the submission is a folder of files.
   """
 
   brief: str
@@ -148,6 +149,7 @@ class Description:
   files: Mapping[str, str]
   example: str
   packages: tuple[str, ...] = _PACKAGES
+  is_folder: bool = False
 
 
 def packages_of(spec: types.TaskSpec) -> tuple[str, ...]:
@@ -199,6 +201,7 @@ def describe(
     files,
     example,
     packages_of(spec),
+    spec.details is not None and spec.details.is_folder,
   )
 
 
@@ -266,6 +269,7 @@ def solve(
     files=', '.join(f'`{name}`' for name in task.files) or 'none',
     folder=task.folder,
     submission=task.submission,
+    what='folder' if task.is_folder else 'file',
     problem=task.problem,
     packages=', '.join(f'`{name}`' for name in task.packages),
     example=task.example,

@@ -80,13 +80,24 @@ def chosen(args: argparse.Namespace) -> list[task_lib.TaskSpec]:
   return [task_lib.load_task(name, args.tasks_dir) for name in args.names]
 
 
-def chosen_own(args: argparse.Namespace) -> list[task_lib.TaskSpec]:
-  """Returns the chosen tasks, which must have a task.yaml to be checked."""
+def chosen_own(
+  args: argparse.Namespace, *, divided: bool = False
+) -> list[task_lib.TaskSpec]:
+  """Returns the chosen tasks, which must have a task.yaml to be checked.
+
+  divided: folders of MLAgentBench whose rows are divided will do, too.
+  """
   specs = chosen(args)
-  if bare := [s.name for s in specs if s.layout == mlagentbench_tasks.LAYOUT]:
+  if bare := [
+    s.name
+    for s in specs
+    if s.layout == mlagentbench_tasks.LAYOUT
+    and not (divided and task_lib.is_divided(s))
+  ]:
     raise ValueError(
       f'{", ".join(bare)}: no task.yaml, so nothing is claimed that could be '
-      'checked or measured; `prepare` makes the data of such a task.'
+      'checked or measured; `prepare` makes the data of such a task, and `measure` '
+      'its m_init where NAME.yaml names answers.'
     )
   return specs
 
@@ -218,14 +229,18 @@ def command_check(args: argparse.Namespace) -> int:
 
 
 def command_measure(args: argparse.Namespace) -> int:
-  for spec in chosen_own(args):
+  for spec in chosen_own(args, divided=True):
     prepared = prepare(spec, args)
     with contextlib.ExitStack() as stack:
       grader = stack.enter_context(Grader({spec.name: prepared}))
-      if programs.is_one(spec):  # runs where submissions run
+      is_folder = task_lib.is_divided(spec)
+      if programs.is_one(spec) or is_folder:  # runs where submissions run
         level = cpu_levels.DEFAULT
         run = runs_at([level], args, {spec.name: prepared}, stack)[level]
-        results = check_programs.measure(prepared, grader, run)
+        if is_folder:
+          results = [measure_lib.folders_starter(prepared, grader, run)]
+        else:
+          results = check_programs.measure(prepared, grader, run)
       else:
         results = measure_lib.measure(prepared, grader, search=args.search)
     for item in results[:6]:

@@ -58,7 +58,7 @@ class Both:
       'grader': name,
       'answers': str(self.truth),
       'sample': str(sample),
-      'format': form,
+      'suffix': f'.{form}',
       'max_bytes': 10**7,
       'id': '',
       'targets': [],
@@ -141,7 +141,7 @@ def test_a_reason_never_quotes_the_answers(tmp_path):
     base = answers[[column]].assign(**{target: 'a b'})
     for path, table in zip(paths, (answers, base)):
       table.to_csv(path, index=False)
-    entry = {'grader': name, 'format': 'csv', 'max_bytes': 10**6, 'id': ''}
+    entry = {'grader': name, 'suffix': '.csv', 'max_bytes': 10**6, 'id': ''}
     files = {'answers': str(paths[0]), 'sample': str(paths[1]), 'targets': []}
     task = CompetitionTask('one', {**entry, **files})
     rng = np.random.default_rng(0)
@@ -167,7 +167,7 @@ def test_arrays_unlike_the_sample_in_shape_or_name_are_compared_with_it(
     'grader': 'babylm',
     'answers': str(tmp_path / 'a.npz'),
     'sample': str(tmp_path / 's.npz'),
-    'format': 'npz',
+    'suffix': '.npz',
     'max_bytes': 10**6,
     'id': '',
     'targets': [],
