@@ -18,11 +18,12 @@ from jaxagent.envs.specs import (
   interpreters,
   label_sources,
   mlagentbench_tasks,
+  requirements,
 )
 from jaxagent.envs.specs.task_data import AS_PUBLISHED, DataSource
 from jaxagent.envs.specs.task_yaml import ALL_MODALITIES, SPLITS
 from jaxagent.files import disk
-from jaxagent.sandbox import cpu_levels
+from jaxagent.sandbox import cpu_levels, gpu_devices
 from jaxagent.sandbox.errors import BackendError, TierError
 from jaxagent.tasks import check as check_lib
 from jaxagent.tasks import check_programs, check_published, template
@@ -159,6 +160,8 @@ def runs_at(
         min_tier=args.min_tier,
         hidden=hidden,
         zygote=False,
+        gpus=args.gpus,
+        gpu_devices=gpu_devices.files(args.gpus),
         cpu_level=level,
         interpreters=interpreters.of_all(t.spec for t in prepared.values()),
       )
@@ -199,8 +202,22 @@ def _check_of(task: task_lib.PreparedTask) -> Callable[..., check_lib.Report]:
   return check_lib.check_task
 
 
+def _check_machine(
+  specs: Sequence[task_lib.TaskSpec], args: argparse.Namespace
+) -> None:
+  """Raises ValueError where a task needs what is not here, before it is prepared."""
+  for spec in specs:
+    if why := requirements.complaint(
+      spec, gpus=args.gpus, image='', memory_mb=0
+    ):
+      raise ValueError(why)
+
+
 def command_check(args: argparse.Namespace) -> int:
-  prepared = {spec.name: prepare(spec, args) for spec in chosen_own(args)}
+  specs = chosen_own(args)
+  if not args.no_run:
+    _check_machine(specs, args)
+  prepared = {spec.name: prepare(spec, args) for spec in specs}
   rows = [('name ok data ' + ' '.join(COLUMNS)).split()]
   bad = []
   reports = []
@@ -229,7 +246,9 @@ def command_check(args: argparse.Namespace) -> int:
 
 
 def command_measure(args: argparse.Namespace) -> int:
-  for spec in chosen_own(args, divided=True):
+  specs = chosen_own(args, divided=True)
+  _check_machine(specs, args)
+  for spec in specs:
     prepared = prepare(spec, args)
     with contextlib.ExitStack() as stack:
       grader = stack.enter_context(Grader({spec.name: prepared}))
@@ -327,6 +346,12 @@ def make_parser() -> argparse.ArgumentParser:
     sub.set_defaults(call=call)
     if name != 'prepare':
       sub.add_argument('--min_tier', default='T2')
+      sub.add_argument(
+        '--gpus',
+        type=lambda text: text.split(','),
+        default=[],
+        help='GPUs, by number, for tasks that ask for some: 0,1',
+      )
     if name == 'check':
       sub.add_argument('--no_run', action='store_true')
       sub.add_argument(

@@ -218,6 +218,7 @@ def script_job(
     **task_data.brought_out(spec),
     limits=spec.limits,
     interpreter=interpreters.own(spec),
+    gpus=0 if spec.details is None else spec.details.gpus,
   )
 
 

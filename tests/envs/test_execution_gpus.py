@@ -14,6 +14,7 @@ from jaxagent.envs.execution import (
   ScriptRunner,
 )
 from jaxagent.sandbox import SandboxPool
+from jaxagent.tasks import check
 from jaxagent.types import Execution, Outcome
 from tests.tasks import published
 
@@ -42,6 +43,7 @@ def test_a_task_has_the_gpus_of_its_limits_and_another_has_none(tmp_path):
   for name in tasks:
     runner.run_script(name, {}, 'train.py', outputs=Outputs(graded=False))
   assert [job.gpus for job in pool.jobs] == [2, 0]
+  assert [check.script_job(tasks[name]).gpus for name in tasks] == [2, 0]
   # A process that was forked cannot begin to use a GPU.
   assert [job.zygote for job in pool.jobs] == [False, True]
 
