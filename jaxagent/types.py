@@ -129,6 +129,9 @@ class Job:
   collect: relative paths to bring out after every process is dead; that one
     was not written, or is no regular file, is a fault of the script.
   optional: the same, and no fault.
+  folders: those of `collect` that are folders of files; what comes out is a `.zip` of
+    them, for which links and folders within are a fault of the script.
+  collect_mb: MB of a path of `collect` at most, where that is more than the pool's.
   apart: standard error is returned separately, in `Execution.errors`.
   changed_mb: MB of new and changed files to bring out as well, the smallest
     first; 0 for none. Never a fault of the script.
@@ -149,6 +152,8 @@ class Job:
   argv: tuple[str, ...] = ()
   collect: tuple[str, ...] = ()
   optional: tuple[str, ...] = ()
+  folders: tuple[str, ...] = ()
+  collect_mb: int = 0
   env: Mapping[str, str] = dataclasses.field(default_factory=dict)
   limits: Limits = Limits()
   zygote: bool = False
@@ -590,7 +595,8 @@ class TaskDetails:
   papers: paper -> train | evaluate | both.
   id_column, targets: columns of answers and submission; '' and () where the grader
     has them or there are none.
-  submission_format: csv | jsonl | npy | npz | py; the last is a program, which is run.
+  submission_format: csv | jsonl | npy | npz | zip | folder | py; the last is a program,
+    which is run.
   submission_mb: MB of a submission at most, unpacked where it is an archive.
   sample: path of the sample submission in the public data; '' for the usual name.
   answers: of one of MLAgentBench's folders the path of the answers in it, whose rows are
@@ -624,6 +630,16 @@ class TaskDetails:
   def is_program(self) -> bool:
     """Whether what is handed over is a program, measured in a second job."""
     return self.submission_format == 'py'
+
+  @property
+  def is_folder(self) -> bool:
+    """Whether what is handed over is a folder of files."""
+    return self.submission_format == 'folder'
+
+  @property
+  def suffix(self) -> str:
+    """Ending of the file that is graded: `.zip` of a folder."""
+    return '.zip' if self.is_folder else f'.{self.submission_format}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -665,6 +681,12 @@ class TaskSpec:
   def version(self) -> int:
     """Version of its `task.yaml`; of a folder without, 2 where its rows are divided."""
     return 1 if self.details is None else 2
+
+  @property
+  def submission_file(self) -> str:
+    """Name of the file that a submission is kept in: of a folder a `.zip`."""
+    is_folder = self.details is not None and self.details.is_folder
+    return f'{self.submission}.zip' if is_folder else self.submission
 
   @property
   def is_standin(self) -> bool:

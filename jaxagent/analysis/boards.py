@@ -85,9 +85,16 @@ class Board:
 
 
 def human_board(
-  path: str | pathlib.Path, *, task: str, higher_is_better: bool
+  path: str | pathlib.Path,
+  *,
+  task: str,
+  higher_is_better: bool,
+  faults: Sequence[str] = (),
 ) -> Board:
   """Reads the leaderboard of a competition, a CSV with a `score` column, best first.
+
+  Entries marked by a sentinel such as 999999 have no score and are left out, which the
+  board's source says, as it does what is known to be wrong with the board (`faults`).
 
   Raises ValueError, naming task and file, where the file is not there, is a Git-LFS
   pointer or no readable CSV, has no header, rows without a score, no spread, or an
@@ -97,7 +104,12 @@ def human_board(
     scores = report.read_leaderboard(path)
   except (OSError, ValueError) as error:
     raise ValueError(f'task {task}: board {path}: {error}') from error
-  board = Board(task, HUMAN, tuple(scores), higher_is_better, str(path))
+  marks = [s for s in report.sentinels(scores) if math.isfinite(s)]
+  notes = [f'without {len(marks)} entries of {marks[0]:g}'] if marks else []
+  notes += [f'known of it: {fault}' for fault in faults]
+  source = '; '.join([str(path), *notes])
+  scores = [score for score in scores if score not in marks]
+  board = Board(task, HUMAN, tuple(scores), higher_is_better, source)
   if report.is_lower_better(scores) == higher_is_better and (
     scores[0] != scores[-1]
   ):

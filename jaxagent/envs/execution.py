@@ -14,7 +14,7 @@ from jaxagent import types
 from jaxagent.clock import NO_DEADLINE, Deadline
 from jaxagent.envs import failures, programs, workspace
 from jaxagent.envs.snapshots import Snapshots
-from jaxagent.envs.specs import interpreters
+from jaxagent.envs.specs import interpreters, task_data
 
 # Of what is left of a trajectory's time: an execution that begins has so much.
 SHORTEST_S = 0.1
@@ -224,7 +224,7 @@ class ScriptRunner:
       script=script,
       files=self.store.bytes_of(files),
       mounts=prepared.mounts,
-      collect=(spec.submission,) if outputs.graded else (),
+      **(task_data.brought_out(spec) if outputs.graded else {}),
       optional=outputs.optional,
       apart=outputs.apart,
       changed_mb=outputs.changed_mb,

@@ -122,6 +122,7 @@ class Description:
   measure: the metric, and which of two scores is better.
   files: name -> text of its beginning.
   folder: where the program finds them.
+  is_folder: the submission is a folder of files.
   """
 
   brief: str
@@ -132,6 +133,7 @@ class Description:
   example: str
   packages: tuple[str, ...] = _PACKAGES
   measure: str = ''
+  is_folder: bool = False
 
 
 def packages_of(spec: types.TaskSpec) -> tuple[str, ...]:
@@ -182,6 +184,7 @@ def describe(
     example,
     packages_of(spec),
     measure,
+    spec.details is not None and spec.details.is_folder,
   )
 
 

@@ -17,7 +17,7 @@ First outline your proposed solution in natural language (3-5 sentences), follow
 by a single markdown code block (wrapped in ```).
 
 Note: Datasets {files} are available in `{folder}`. You MUST produce a submission \
-file at `./{submission}` by running your model on the test split.
+{what} at `./{submission}` by running your model on the test split.
 
 {problem}
 
@@ -148,6 +148,7 @@ def solve(task: Description, asked: Task, fits: Callable[[str], bool]) -> str:
     files=', '.join(f'`{name}`' for name in task.files) or 'none',
     folder=task.folder,
     submission=task.submission,
+    what='folder' if task.is_folder else 'file',
     problem=task.problem,
     packages=', '.join(f'`{name}`' for name in task.packages),
     example=task.example,

@@ -111,17 +111,16 @@ def load_task(
     path = root / 'task.yaml'
     has_eval = (root / EVAL).exists()
     given = task_yaml2.fields(path, task_yaml.mapping(path), has_eval)
-  return TaskSpec(
+  problem = (root / 'scripts/research_problem.txt').read_text('utf-8')
+  spec = TaskSpec(
     name=name,
     root=root,
-    research_problem=(root / 'scripts/research_problem.txt')
-    .read_text('utf-8')
-    .strip(),
     read_only_files=tuple(
       line.strip() for line in read_only.splitlines() if line.strip()
     ),
     **given,
   )
+  return task_data.with_problem(spec, problem)
 
 
 def has_eval(spec: TaskSpec) -> bool:

@@ -8,12 +8,13 @@ names. Those of arrays are `NAME.npy`, one array each. Nothing is unpacked to di
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pathlib
 import stat
 import zipfile
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,6 +79,32 @@ def read_arrays(
       array = arrays.read_arrays(data, '.npy', max_bytes=max_bytes)['']
     found[pathlib.PurePath(name).stem] = array
   return found
+
+
+def packed(name: str, data: bytes) -> bytes:
+  """Returns a `.zip` that holds a file alone; a `.zip` or `.npz` is one already."""
+  if pathlib.PurePath(name).suffix.lower() in (ZIP, '.npz'):
+    return data
+  return zipped({name: data})
+
+
+def pack(folder: pathlib.Path) -> bytes:
+  """Returns a folder's files as a `.zip`, the same for the same files.
+
+  Raises: InvalidSubmission for links and folders in it; OSError.
+  """
+  sizes = _listed(folder)
+  return zipped({n: _content(folder / n, sizes[n]) for n in sorted(sizes)})
+
+
+def zipped(files: Mapping[Any, bytes]) -> bytes:
+  """Returns a `.zip` of files by their names (or `zipfile.ZipInfo`), always the same."""
+  out = io.BytesIO()
+  with zipfile.ZipFile(out, 'w') as archive:
+    for name, data in files.items():
+      entry = zipfile.ZipInfo(name) if isinstance(name, str) else name
+      archive.writestr(entry, data)
+  return out.getvalue()
 
 
 @contextlib.contextmanager

@@ -246,16 +246,22 @@ def decode_rle(text: str, height: int, width: int) -> np.ndarray:
   """
   numbers = [int(part) for part in text.split()]
   starts, lengths = numbers[0::2], numbers[1::2]
-  mask = np.zeros(height * width, dtype=bool)
   if not numbers:
-    return mask.reshape(width, height).T
+    return np.zeros((width, height), dtype=bool).T
   if starts != sorted(starts) or min(numbers) <= 0:
     raise ValueError('runs must be sorted and positive')
-  begin = np.array(starts) - 1
-  for lo, hi in zip(begin, begin + np.array(lengths, dtype=int)):
-    if mask[lo:hi].any():
-      raise ValueError('runs overlap')
-    mask[lo:hi] = True
+  begin, size = np.array(starts) - 1, height * width
+  end = begin + np.array(lengths, dtype=int)
+  begin = begin[: len(end)]
+  # An end beyond 64 bits has wrapped around, and such a run is empty in the source.
+  begin, end = begin[end > begin], end[end > begin]
+  if np.any((begin[1:] < end[:-1]) & (begin[1:] < size)):
+    raise ValueError('runs overlap')
+  changes = np.zeros(size + 1, np.int8)
+  # One run may begin where another ends, and all may be cut at the end.
+  for places, step in ((begin, 1), (end, -1)):
+    np.add.at(changes, np.minimum(places, size).astype(int), np.int8(step))
+  mask = np.cumsum(changes[:-1], dtype=np.int8).view(bool)
   return mask.reshape(width, height).T
 
 

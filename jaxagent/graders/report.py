@@ -26,7 +26,7 @@ def read_leaderboard(path: str | pathlib.Path) -> list[float]:
   """The `score` column, in rank order.
 
   Raises: FileNotFoundError; LeaderboardError for a Git-LFS pointer, a
-  missing column or a board without scores.
+  missing column, a board without scores or scores that are no numbers.
   """
   import pandas as pd
 
@@ -45,7 +45,12 @@ def read_leaderboard(path: str | pathlib.Path) -> list[float]:
     raise LeaderboardError(
       f'{path} has no `score` column; columns: {list(table.columns)}.'
     )
-  scores = [float(v) for v in table['score']]
+  try:
+    scores = [float(v) for v in table['score']]
+  except (ValueError, TypeError) as error:
+    raise LeaderboardError(
+      f'{path} has a score that is no number: {error}.'
+    ) from error
   if not scores or any(v != v for v in scores):
     raise LeaderboardError(f'{path} is empty or has rows without a score.')
   return scores

@@ -7,12 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxagent import models, plan
-from jaxagent.config import recipe, settings
-from jaxagent.config.tasks import choose_tasks, without_folder
+from jaxagent.config import checks, recipe, settings
+from jaxagent.config.tasks import choose_tasks, task_of, without_folder
 from jaxagent.learner import LearnerConfig
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
+
+
+# Limits of one execution and of a trajectory, which a task's own may exceed.
+_TIMES = (
+  'sandbox.timeout_s',
+  'collect.time_limit_s',
+  'episode.time_limit_s',
+  'eval.time_limit_s',
+)
+_NAMED = 4  # tasks of a line
 
 
 def print_plan(config: ConfigDict) -> None:
@@ -20,6 +30,8 @@ def print_plan(config: ConfigDict) -> None:
   heldin, heldout = choose_tasks(config)
   print(f'{config.name}:{config.variant}  config {settings.config_sha(config)}')
   for line in _stages(config, heldin, heldout):
+    print('  ' + line)
+  for line in _too_short(config, [*heldin, *heldout]):
     print('  ' + line)
   found = plan_of(config)
   print(f'\nmodel  {found["model_type"]}, {found["params"]:,} parameters')
@@ -44,6 +56,26 @@ def _stages(
     f'of {config.sandbox.threads} CPUs, {_limit(config.sandbox.timeout_s, "s")} and '
     f'{_limit(config.sandbox.memory_mb, "MiB")} each',
   ]
+
+
+def _too_short(config: ConfigDict, names: Sequence[str]) -> list[str]:
+  """Returns a line for each limit of time that is below what some tasks ask for."""
+  asked = {name: task_of(config, name).limits.timeout_s for name in names}
+  lines = []
+  for key in _TIMES:
+    most = checks.get(config, key) if checks.has(config, key) else 0
+    longer = [
+      f'{name} {seconds:g} s'
+      for name, seconds in asked.items()
+      if 0 < most < seconds
+    ]
+    if longer:
+      rest = f' and {len(longer) - _NAMED} more' if longer[_NAMED:] else ''
+      lines.append(
+        f'limits       config.{key}={most:g} is below the own limit of '
+        f'{", ".join(longer[:_NAMED])}{rest}'
+      )
+  return lines
 
 
 def _limit(most: float, unit: str) -> str:

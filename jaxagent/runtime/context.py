@@ -36,7 +36,12 @@ from jaxagent.metrics import MetricWriter, ProgressBar
 from jaxagent.runtime import executions, text_models
 from jaxagent.runtime.executions import CountedEnvironment
 from jaxagent.runtime.stop import StopFlag
-from jaxagent.sandbox import BackendError, SandboxPool, TierError
+from jaxagent.sandbox import (
+  BackendError,
+  SandboxPool,
+  TierError,
+  gpu_devices,
+)
 from jaxagent.sandbox.recorded import RecordedPool
 
 if TYPE_CHECKING:
@@ -143,16 +148,11 @@ def _check_scales(prepared: Mapping[str, PreparedTask]) -> None:
       )
 
 
-_GPU_DEVICES = '/dev/nvidiactl', '/dev/nvidia-uvm', '/dev/nvidia-uvm-tools'
-
-
 def _of_backend(box: ConfigDict) -> dict[str, Any]:
   """Returns the options that not every backend has."""
   if box.backend == 'docker':
     return {'image': box.docker_image}
-  devices = (*_GPU_DEVICES, *(f'/dev/nvidia{number}' for number in box.gpus))
-  found = [path for path in devices if box.gpus and pathlib.Path(path).exists()]
-  options: dict[str, Any] = {'gpu_devices': found}
+  options: dict[str, Any] = {'gpu_devices': gpu_devices.files(box.gpus)}
   if box.backend == 'ray':
     options['address'] = box.ray_address
   return options

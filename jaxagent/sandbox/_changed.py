@@ -130,6 +130,7 @@ class _Search:
   ):
     self.workspace, self.laid_out = workspace, laid_out
     self.collected, self.mounts = set(header['collect']), header['mounts']
+    self.folders = set(header['folders'])
     self.device = os.fstat(workspace).st_dev
     self.until = time.monotonic() + MOST_S
     self.sizes: dict[str, int] = {}  # of what is new or differs
@@ -203,7 +204,7 @@ class _Search:
 
   def _is_open_to_us(self, path: str, entry: os.DirEntry) -> bool:
     """Whether it is a folder to walk into; files are noted."""
-    if path in self.mounts:
+    if path in self.mounts or path in self.folders:
       return False
     if len(path) > MOST_PATH:
       self.others.add(path, f'is longer than {MOST_PATH} characters')

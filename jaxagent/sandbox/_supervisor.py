@@ -20,6 +20,8 @@ from jaxagent.sandbox._room import BOX, ContainerRoom, Room
 from jaxagent.sandbox._watch import Watch
 
 MB = 1 << 20
+# Of a folder that is brought out: their names fit into the header of a frame.
+MOST_FILES = 20_000
 
 
 def supervise(conn: _wire.Stream, request: dict, config: dict) -> None:
@@ -62,10 +64,9 @@ def supervise(conn: _wire.Stream, request: dict, config: dict) -> None:
   watch.judge_disk(used)
   files: dict[str, bytes] = {}
   problems: list[str] = []
+  folders: list[str] = []
   if not error:
-    files, problems = collect(
-      room.workspace_fd, header['collect'], header['collect_mb'] * MB
-    )
+    files, folders, problems = collect(room.workspace_fd, header)
   changes = _changed.Found()
   if not error and header['changed_mb'] > 0:
     changes = _changed.find(room.workspace_fd, laid_out, header)
@@ -83,6 +84,7 @@ def supervise(conn: _wire.Stream, request: dict, config: dict) -> None:
     'output_bytes': watch.total,
     'ended_at': ended,
     'names': list(files),
+    'folders': folders,
     'problems': problems,
     'changed': list(changes.files),
     'removed': changes.removed,
@@ -142,38 +144,83 @@ def _sync(fd: int, late: bool = False) -> str:
 
 
 def collect(
-  workspace: int, paths: list[str], cap: int
-) -> tuple[dict[str, bytes], list[str]]:
+  workspace: int, header: dict
+) -> tuple[dict[str, bytes], list[str], list[str]]:
   """Reads regular files through descriptors: no link, FIFO or hard link.
 
-  workspace: descriptor of the folder, from before the job ran. Returns ({path: content}, [why a path was left out]).
+  workspace: descriptor of the folder, from before the job ran. Returns ({path: content},
+  the folders among what was collected, [why a path was left out]). The files of a folder
+  have their own paths.
   """
+  cap = header['collect_mb'] * MB
   found: dict[str, bytes] = {}
+  folders: list[str] = []
   problems: list[str] = []
-  for path in paths:
+  for path in header['collect']:
     folder = os.dup(workspace)
     try:
       *parents, name = path.split('/')
       for part in parents:
-        below = os.open(
-          part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder
-        )
-        os.close(folder)
-        folder = below
-      status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-      if not stat.S_ISREG(status.st_mode):
-        raise ValueError('is not a regular file')
-      if status.st_nlink != 1:
-        raise ValueError('has hard links')
-      if status.st_size > cap:
-        raise ValueError(f'has {status.st_size} bytes, more than {cap}')
-      flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-      with os.fdopen(os.open(name, flags, dir_fd=folder), 'rb') as f:
-        found[path] = f.read(cap + 1)[:cap]
+        folder = _below(folder, part)
+      if path in header['folders']:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode):
+          raise ValueError('is not a folder')
+        folder = _below(folder, name)
+        inside = _files_of(folder, cap)
+        found |= {f'{path}/{n}': data for n, data in inside.items()}
+        folders.append(path)
+      else:
+        found[path] = _content(folder, name, cap)
     except FileNotFoundError:
       problems.append(f'{path}: was not written')
     except (OSError, ValueError) as error:
       problems.append(f'{path}: {error}')
     finally:
       os.close(folder)
-  return found, problems
+  return found, folders, problems
+
+
+def _below(folder: int, name: str) -> int:
+  """Opens a folder in an open one, which is closed."""
+  flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+  below = os.open(name, flags, dir_fd=folder)
+  os.close(folder)
+  return below
+
+
+def _files_of(folder: int, cap: int) -> dict[str, bytes]:
+  """Reads the files of a folder, by name, which have `cap` bytes together.
+
+  Raises ValueError naming what is no such file.
+  """
+  names: list[str] = []
+  with os.scandir(folder) as entries:
+    for entry in entries:
+      if len(names) == MOST_FILES:
+        raise ValueError(f'holds more than {MOST_FILES} files')
+      if not entry.name.isprintable():
+        raise ValueError(f'{ascii(entry.name)} is not a printable name')
+      names.append(entry.name)
+  found: dict[str, bytes] = {}
+  for name in sorted(names):
+    try:
+      found[name] = _content(folder, name, cap)
+    except (OSError, ValueError) as error:
+      raise ValueError(f'{name} {error}') from error
+    cap -= len(found[name])
+  return found
+
+
+def _content(folder: int, name: str, cap: int) -> bytes:
+  """Reads a file of an open folder. Raises ValueError, OSError where it is none."""
+  status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+  if not stat.S_ISREG(status.st_mode):
+    raise ValueError('is not a regular file')
+  if status.st_nlink != 1:
+    raise ValueError('has hard links')
+  if status.st_size > cap:
+    raise ValueError(f'has {status.st_size} bytes, more than {cap}')
+  flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+  with os.fdopen(os.open(name, flags, dir_fd=folder), 'rb') as f:
+    return f.read(cap + 1)[:cap]

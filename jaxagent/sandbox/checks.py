@@ -34,6 +34,11 @@ def job(job: Job) -> None:
   relative(job.script, 'script')
   for path in (*job.files, *job.mounts, *job.collect, *job.optional):
     relative(path, 'path')
+  if odd := set(job.folders) - {*job.collect, *job.optional}:
+    raise ValueError(
+      f'job {job.job_id}: folders={sorted(odd)} are not among what is collected; '
+      'name them in collect, too.'
+    )
   inside_mount = any(job.script.startswith(m + '/') for m in job.mounts)
   if job.script not in job.files and not inside_mount:
     raise ValueError(
@@ -60,6 +65,10 @@ def job(job: Job) -> None:
   for name, value in job.env.items():
     if not _ENV.match(name) or '\0' in value:
       raise ValueError(f'job {job.job_id}: bad environment name {name!r}.')
+  if job.collect_mb < 0:
+    raise ValueError(
+      f'job {job.job_id}: collect_mb={job.collect_mb} must be 0 (as the pool) or more.'
+    )
   if job.threads < 1 or job.gpus < 0:
     raise ValueError(
       f'job {job.job_id}: threads={job.threads} must be at least 1 and '

@@ -5,8 +5,10 @@ From exit status, signals and counters to a typed outcome. Never from text.
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
+import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +26,7 @@ def request(
   """The header of a job's frame to its supervisor (`_wire`).
 
   blobs: the contents of `job.files`, in order. keep_kb, collect_mb: how much
-  of the output and of each collected file comes back.
+  of the output and of each collected path comes back.
   """
   limits = job.limits
   return {
@@ -38,7 +40,8 @@ def request(
       k: str(pathlib.Path(v).resolve()) for k, v in job.mounts.items()
     },
     'collect': [*job.collect, *job.optional],
-    'collect_mb': collect_mb,
+    'folders': list(job.folders),
+    'collect_mb': max(collect_mb, job.collect_mb),
     'changed_mb': job.changed_mb,
     'apart': job.apart,
     'keep_kb': keep_kb,
@@ -136,12 +139,27 @@ def execution(
     output=blobs[0].decode('utf-8', 'replace'),
     errors=blobs[1].decode('utf-8', 'replace'),
     output_bytes=result['output_bytes'],
-    collected=dict(zip(result['names'], blobs[2:first])),
+    collected=_collected(result, blobs[2:first]),
     changed=dict(zip(result['changed'], blobs[first:])),
     removed=tuple(result['removed']),
     left_out=tuple(result['left_out']),
     message=message,
   )
+
+
+def _collected(
+  result: Mapping[str, Any], blobs: Sequence[bytes]
+) -> dict[str, bytes]:
+  """Path -> content; of a folder a `.zip` of its files, the same for the same files."""
+  found = dict(zip(result['names'], blobs))
+  for folder in result.get('folders', ()):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, 'w') as archive:
+      for path in [p for p in found if p.startswith(f'{folder}/')]:
+        name = path.removeprefix(f'{folder}/')
+        archive.writestr(zipfile.ZipInfo(name), found.pop(path))
+    found[folder] = out.getvalue()
+  return found
 
 
 def _faults(job: Job, problems: Sequence[str]) -> list[str]:

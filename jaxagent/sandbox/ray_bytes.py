@@ -48,7 +48,7 @@ def job_from_bytes(data: bytes) -> Job:
   }
   record['mounts'] = {k: pathlib.Path(v) for k, v in record['mounts'].items()}
   record['limits'] = Limits(**record['limits'])
-  for name in ('argv', 'collect', 'optional'):
+  for name in ('argv', 'collect', 'optional', 'folders'):
     record[name] = tuple(record[name])
   return Job(**record)
 

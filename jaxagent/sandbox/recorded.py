@@ -178,6 +178,12 @@ def key_of(job: Job) -> str:
       'interpreter'.split()
     },
     'env': dict(job.env),
+    # Where they are something: what was recorded before they existed is found.
+    **{
+      name: value
+      for name in ('folders', 'collect_mb')
+      if (value := getattr(job, name))
+    },
   }
   return _digest(json.dumps(record, sort_keys=True, default=list))
 

@@ -18,11 +18,12 @@ from jaxagent.envs.specs import (
   interpreters,
   label_sources,
   mlagentbench_tasks,
+  requirements,
 )
 from jaxagent.envs.specs.task_data import AS_PUBLISHED, DataSource
 from jaxagent.envs.specs.task_yaml import ALL_MODALITIES, SPLITS
 from jaxagent.files import disk
-from jaxagent.sandbox import cpu_levels
+from jaxagent.sandbox import cpu_levels, gpu_devices
 from jaxagent.sandbox.errors import BackendError, TierError
 from jaxagent.tasks import (
   agreement,
@@ -85,13 +86,24 @@ def chosen(args: argparse.Namespace) -> list[task_lib.TaskSpec]:
   return [task_lib.load_task(name, args.tasks_dir) for name in args.names]
 
 
-def chosen_own(args: argparse.Namespace) -> list[task_lib.TaskSpec]:
-  """Returns the chosen tasks, which must have a task.yaml to be checked."""
+def chosen_own(
+  args: argparse.Namespace, *, divided: bool = False
+) -> list[task_lib.TaskSpec]:
+  """Returns the chosen tasks, which must have a task.yaml to be checked.
+
+  divided: folders of MLAgentBench whose rows are divided will do, too.
+  """
   specs = chosen(args)
-  if bare := [s.name for s in specs if s.layout == mlagentbench_tasks.LAYOUT]:
+  if bare := [
+    s.name
+    for s in specs
+    if s.layout == mlagentbench_tasks.LAYOUT
+    and not (divided and task_lib.is_divided(s))
+  ]:
     raise ValueError(
       f'{", ".join(bare)}: no task.yaml, so nothing is claimed that could be '
-      'checked or measured; `prepare` makes the data of such a task.'
+      'checked or measured; `prepare` makes the data of such a task, and `measure` '
+      'its m_init where NAME.yaml names answers.'
     )
   return specs
 
@@ -153,6 +165,8 @@ def runs_at(
         min_tier=args.min_tier,
         hidden=hidden,
         zygote=False,
+        gpus=args.gpus,
+        gpu_devices=gpu_devices.files(args.gpus),
         cpu_level=level,
         interpreters=interpreters.of_all(t.spec for t in prepared.values()),
       )
@@ -193,8 +207,22 @@ def _check_of(task: task_lib.PreparedTask) -> Callable[..., check_lib.Report]:
   return check_lib.check_task
 
 
+def _check_machine(
+  specs: Sequence[task_lib.TaskSpec], args: argparse.Namespace
+) -> None:
+  """Raises ValueError where a task needs what is not here, before it is prepared."""
+  for spec in specs:
+    if why := requirements.complaint(
+      spec, gpus=args.gpus, image='', memory_mb=0
+    ):
+      raise ValueError(why)
+
+
 def command_check(args: argparse.Namespace) -> int:
-  prepared = {spec.name: prepare(spec, args) for spec in chosen_own(args)}
+  specs = chosen_own(args)
+  if not args.no_run:
+    _check_machine(specs, args)
+  prepared = {spec.name: prepare(spec, args) for spec in specs}
   rows = [('name ok data ' + ' '.join(COLUMNS)).split()]
   bad = []
   reports = []
@@ -238,14 +266,20 @@ def command_agreement(args: argparse.Namespace) -> int:
 def command_measure(args: argparse.Namespace) -> int:
   if args.programs:
     return command_agreement(args)
-  for spec in chosen_own(args):
+  specs = chosen_own(args, divided=True)
+  _check_machine(specs, args)
+  for spec in specs:
     prepared = prepare(spec, args)
     with contextlib.ExitStack() as stack:
       grader = stack.enter_context(Grader({spec.name: prepared}))
-      if programs.is_one(spec):  # runs where submissions run
+      is_folder = task_lib.is_divided(spec)
+      if programs.is_one(spec) or is_folder:  # runs where submissions run
         level = cpu_levels.DEFAULT
         run = runs_at([level], args, {spec.name: prepared}, stack)[level]
-        results = check_programs.measure(prepared, grader, run)
+        if is_folder:
+          results = [measure_lib.folders_starter(prepared, grader, run)]
+        else:
+          results = check_programs.measure(prepared, grader, run)
       else:
         results = measure_lib.measure(prepared, grader, search=args.search)
     for item in results[:6]:
@@ -332,6 +366,12 @@ def make_parser() -> argparse.ArgumentParser:
     sub.set_defaults(call=call)
     if name != 'prepare':
       sub.add_argument('--min_tier', default='T2')
+      sub.add_argument(
+        '--gpus',
+        type=lambda text: text.split(','),
+        default=[],
+        help='GPUs, by number, for tasks that ask for some: 0,1',
+      )
     if name == 'check':
       sub.add_argument('--no_run', action='store_true')
       sub.add_argument(

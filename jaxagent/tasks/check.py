@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import json
@@ -14,7 +15,8 @@ import numpy as np
 import pandas as pd
 
 from jaxagent.envs.grading import Grader
-from jaxagent.envs.specs import interpreters, label_sources
+from jaxagent.envs.specs import interpreters, label_sources, task_data
+from jaxagent.envs.specs.task_yaml2 import REFERENCE
 from jaxagent.envs.tasks import PreparedTask
 from jaxagent.types import Execution, Job, Limits, Outcome, TaskSpec
 
@@ -213,9 +215,10 @@ def script_job(
       if isinstance(given, str)  # tasks with a task.yaml have no other
     },
     mounts=prepared.mounts,
-    collect=(spec.submission,),
+    **task_data.brought_out(spec),
     limits=spec.limits,
     interpreter=interpreters.own(spec),
+    gpus=0 if spec.details is None else spec.details.gpus,
   )
 
 
@@ -225,36 +228,61 @@ def check_levels(
   grader: Grader,
   report: Report,
 ) -> None:
-  """The starter scores the same whatever vector units a node has.
+  """The starter, and a reference, score the same whatever vector units a node has.
 
-  runs: how jobs run at each CPU level beside the one that `check_starter` has
-  run it at (`sandbox.cpu_levels`).
+  runs: how jobs run at each CPU level beside the one at which the scores of `report`
+  were measured (`sandbox.cpu_levels`); two jobs run at a time.
   """
-  first = report.figures.get('starter')
-  if first is None or isinstance(first, str):
+  spec = prepared.spec
+  texts: dict[str, str | None] = {'starter': None}
+  if (path := spec.root / REFERENCE).is_file():
+    texts['reference'] = path.read_text('utf-8')
+  pairs = [
+    (who, level)
+    for who in texts
+    for level in runs
+    if isinstance(report.figures.get(who), float)
+  ]
+
+  def execute(pair: tuple[str, str]) -> Execution:
+    who, level = pair
+    script = 'train.py' if who == 'starter' else 'reference.py'
+    return runs[level](script_job(prepared, script, texts[who]))
+
+  with concurrent.futures.ThreadPoolExecutor(2) as threads:
+    for pair, execution in zip(pairs, threads.map(execute, pairs)):
+      _check_level(prepared, pair, execution, grader, report)
+
+
+def _check_level(
+  prepared: PreparedTask,
+  pair: tuple[str, str],
+  execution: Execution,
+  grader: Grader,
+  report: Report,
+) -> None:
+  """Compares an execution at a CPU level with the first one; pair: (who, level)."""
+  (who, level), spec = pair, prepared.spec
+  data = execution.collected.get(spec.submission)
+  report.claim(
+    data is not None,
+    f'at cpu_level={level} the {who} ends with {execution.outcome.value}: '
+    f'{execution.message} {execution.output[-500:]}',
+  )
+  if data is None:
     return
-  for level, run in runs.items():
-    execution = run(script_job(prepared))
-    data = execution.collected.get(prepared.spec.submission)
-    report.claim(
-      data is not None,
-      f'at cpu_level={level} the starter ends with '
-      f'{execution.outcome.value}: {execution.message} '
-      f'{execution.output[-500:]}',
-    )
-    if data is None:
-      continue
-    got = grader.grade(prepared.spec.name, data, 'valid').score
-    report.claim(
-      got is not None
-      and math.isclose(
-        got, first, rel_tol=LEVEL_TOLERANCE, abs_tol=LEVEL_TOLERANCE
-      ),
-      f'the starter scores {got if got is None else format(got, ".6g")} at '
-      f'cpu_level={level} and {first:.6g} at the first one: what it prints '
-      'depends on the CPU. NumPy sorts equal numbers in another order on '
-      'each; sort with kind="stable", or take what has no ties.',
-    )
+  first = float(report.figures[who])
+  got = grader.grade(spec.name, data, 'valid').score
+  report.claim(
+    got is not None
+    and math.isclose(
+      got, first, rel_tol=LEVEL_TOLERANCE, abs_tol=LEVEL_TOLERANCE
+    ),
+    f'the {who} scores {got if got is None else format(got, ".6g")} at '
+    f'cpu_level={level} and {first:.6g} at the first one: what it prints '
+    'depends on the CPU. NumPy sorts equal numbers in another order on '
+    'each; sort with kind="stable", or take what has no ties.',
+  )
 
 
 def starters_file(

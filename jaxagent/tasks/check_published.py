@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import pathlib
 import pickle
+import stat
+import zipfile
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from jaxagent.envs.grading import SPLITS, Grader
-from jaxagent.envs.specs import task_data
+from jaxagent.envs.specs import task_data, task_yaml2
 from jaxagent.envs.tasks import PreparedTask
-from jaxagent.graders import tables
+from jaxagent.graders import folders, tables
 from jaxagent.graders.loaded import Loaded
 from jaxagent.tasks import check
 from jaxagent.tasks.check import Report, Run
@@ -77,7 +80,7 @@ def gold(answers: Loaded) -> Any:
 
 
 def as_bytes(given: Any, form: str) -> bytes:
-  """Writes a submission as a file of its format."""
+  """Writes a submission as a file of its format; several files as a `.zip`."""
   if isinstance(given, dict):
     file = io.BytesIO()
     if form == 'npy':
@@ -87,6 +90,12 @@ def as_bytes(given: Any, form: str) -> bytes:
     return file.getvalue()
   if form == 'jsonl':
     return given.to_json(orient='records', lines=True).encode()
+  if form in task_yaml2.SEVERAL:
+    half = len(given) // 2
+    parts = given.iloc[:half], given.iloc[half:]
+    return folders.zipped(
+      {f'{k}.csv': as_bytes(part, 'csv') for k, part in enumerate(parts)}
+    )
   return given.to_csv(index=False).encode()
 
 
@@ -97,6 +106,8 @@ def malformed(sample: bytes, form: str, answers: Loaded) -> dict[str, bytes]:
     'bytes': b'\x80\x04\x95\x00\x00\x00',
     'a pickle': pickle.dumps({'id': [1]}),
   }
+  if form in task_yaml2.SEVERAL:
+    return out | _malformed_files(sample, answers)
   if form == 'jsonl':
     lines = sample.strip().split(b'\n')
     return {**out, 'subset': b'\n'.join(lines[1:])}
@@ -119,6 +130,28 @@ def malformed(sample: bytes, form: str, answers: Loaded) -> dict[str, bytes]:
       wrong = [*first[:target], name, *first[target + 1 :]]
       changed[name] = head, [wrong, *rows[1:]]
   return {**out, **{name: _csv(*table) for name, table in changed.items()}}
+
+
+def _malformed_files(sample: bytes, answers: Loaded) -> dict[str, bytes]:
+  """Submissions of several files, each with a fault, made of the sample's first."""
+  with zipfile.ZipFile(io.BytesIO(sample)) as archive:
+    first, *rest = sorted(archive.namelist())
+    files = {name: archive.read(name) for name in (first, *rest)}
+  path = pathlib.PurePath(first)
+  wrong = malformed(files[first], path.suffix[1:], answers)
+  out = {
+    f'{name} in {first}': folders.zipped({**files, first: data})
+    for name, data in wrong.items()
+  }
+  link = zipfile.ZipInfo(f'link{path.suffix}')
+  link.external_attr = (stat.S_IFLNK | 0o777) << 16
+  out['a link'] = folders.zipped({**files, link: f'/{first}'.encode()})
+  out['a folder within'] = folders.zipped({**files, f'a/{first}': b''})
+  out['a pickle beside'] = folders.zipped({**files, 'a.pkl': pickle.dumps(1)})
+  out['a table twice'] = folders.zipped({**files, f'z-{first}': files[first]})
+  out['no file'] = folders.zipped({})
+  out['half a zip'] = sample[: len(sample) // 2]
+  return out
 
 
 def _csv(head: list[str], rows: list[list[str]]) -> bytes:
@@ -175,7 +208,7 @@ def check_grading(
   spec, details = prepared.spec, task_data.details_of(prepared.spec)
   path = task_data.sample_file(spec, prepared.public_dir)
   sign = 1.0 if spec.higher_is_better else -1.0
-  sample = path.read_bytes() if path is not None else b''
+  sample = task_data.sample_bytes(spec, path) if path is not None else b''
   report.figures['test_rows'] = len(answers.rows('valid'))
   score = grader.grade(spec.name, sample).score
   if score is not None:
@@ -229,15 +262,14 @@ def resampled(
 
 
 def margin(
-  answers: Loaded, split: str, starter: bytes, reference: bytes, form: str
+  answers: Loaded, split: str, starter: bytes, reference: bytes, suffix: str
 ) -> float:
   """Returns by how many standard errors the reference is better on a half.
 
   The error is that of the difference, from resampled rows or patients.
   """
   aligned = [
-    answers.aligned(answers.read(data, f'.{form}'))
-    for data in (starter, reference)
+    answers.aligned(answers.read(data, suffix)) for data in (starter, reference)
   ]
   rows = np.flatnonzero(answers.rows(split))
   sign = 1.0 if answers.entry.higher_is_better else -1.0
@@ -286,8 +318,8 @@ def check_reference(
     return
   report.figures['reference'] = got.score
   answers = load(prepared)
-  form = task_data.details_of(prepared.spec).submission_format
-  errors = [margin(answers, s, starter, data, form) for s in SPLITS]
+  suffix = task_data.details_of(prepared.spec).suffix
+  errors = [margin(answers, s, starter, data, suffix) for s in SPLITS]
   report.figures['se'] = min(errors)
   for split, error in zip(SPLITS, errors):
     report.claim(
@@ -314,9 +346,9 @@ def check_task(
   check.check_labels(prepared.spec, run, report)
   if run is not None:
     starter = check.check_starter(prepared, run, grader, report)
-    check.check_levels(prepared, levels, grader, report)
     if starter is not None:
       check_reference(prepared, starter, run, grader, report)
+    check.check_levels(prepared, levels, grader, report)
     _check_sample(prepared, report)
   return report
 

@@ -22,15 +22,17 @@ import subprocess
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from jaxagent.envs import execution, workspace
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.specs import interpreters, task_data
 from jaxagent.envs.specs.task_yaml2 import REFERENCE
-from jaxagent.envs.tasks import PreparedTask
+from jaxagent.envs.tasks import PreparedTask, is_divided
+from jaxagent.graders import folders
 from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks import candidates
-from jaxagent.types import Scale, TaskSpec
+from jaxagent.types import Execution, Job, Scale, TaskSpec
 
 _VARIANTS = re.compile(r'^variants:.*\n(?:[ \t].*\n)*', re.M)
 _MODEL = re.compile(
@@ -78,12 +80,12 @@ def run_script(
           capture_output=True,
           text=True,
         )
-        data = (home / submission).read_bytes()
+        data = _handed_over(home / submission)
         return data, time.monotonic() - start, _cpu_s() - cpu, ''
       with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
-      data = (home / submission).read_bytes()
+      data = _handed_over(home / submission)
       return data, time.monotonic() - start, _cpu_s() - cpu, ''
     except Exception as error:  # a candidate may not fit the data
       said = getattr(error, 'stderr', '') or f'{type(error).__name__}: {error}'
@@ -92,6 +94,11 @@ def run_script(
     finally:
       signal.setitimer(signal.ITIMER_REAL, 0)
       os.chdir(before)
+
+
+def _handed_over(path: pathlib.Path) -> bytes:
+  """Reads a submission: a file, or a folder of files as a `.zip`."""
+  return folders.pack(path) if path.is_dir() else path.read_bytes()
 
 
 def _cpu_s() -> float:
@@ -218,6 +225,48 @@ def measured(
       yield name, found
 
 
+class _Pool:
+  """Runs each job at once, as `run` does."""
+
+  def __init__(self, run: Callable[[Job], Execution]):
+    self._run = run
+
+  def submit(self, job: Job) -> concurrent.futures.Future[Execution]:
+    done: concurrent.futures.Future[Execution] = concurrent.futures.Future()
+    done.set_result(self._run(job))
+    return done
+
+
+def folders_starter(
+  prepared: PreparedTask, grader: Grader, run: Callable[[Job], Execution]
+) -> Measured:
+  """Measures the starter of one of MLAgentBench's folders, as a run begins with it.
+
+  Its rows are divided; its files are laid out and not only shown.
+
+  Raises:
+    ValueError: the starter gives no score on one of the halves.
+  """
+  spec = prepared.spec
+  runner = execution.ScriptRunner({spec.name: prepared}, _Pool(run), grader)
+  laid_out = workspace.laid_out(
+    runner.starter(spec.name), prepared.mounts, spec.submission
+  )
+  done = runner.run_script(spec.name, laid_out, 'train.py')
+  why, private = done.message, None
+  if done.score is not None:
+    data = done.execution.collected[spec.submission]
+    got = grader.grade(spec.name, data, 'private')
+    why, private = got.reason, got.score
+  if done.score is None or private is None:
+    raise ValueError(
+      f'task {spec.name}: the starter gives no score: {done.outcome.value}: '
+      f'{execution.reason_of(why, done.execution)}'
+    )
+  ran = done.execution
+  return Measured('', done.score, private, ran.exec_s, ran.cpu_s)
+
+
 def update_yaml(path: pathlib.Path, values: dict[str, float | str]) -> None:
   """Replaces or appends single-line keys, keeping comments and order."""
   text = path.read_text(encoding='utf-8')
@@ -235,8 +284,13 @@ def update_yaml(path: pathlib.Path, values: dict[str, float | str]) -> None:
 def record(prepared: PreparedTask, results: list[Measured]) -> None:
   """Writes m_init, and m_best where there was a search, to task.yaml.
 
-  Scores of published data are kept beside the data, for no one else has it.
+  Scores of published data are kept beside the data, for no one else has it; m_init of
+  one of MLAgentBench's folders stands in the file beside it.
   """
+  if is_divided(prepared.spec):
+    root = prepared.spec.root
+    path = root.with_name(f'{root.name}.yaml')
+    return update_yaml(path, {'m_init': results[0].valid})
   if prepared.spec.version == 2:
     return _record_variant(prepared, results)
   starter, rest = results[0], results[1:]

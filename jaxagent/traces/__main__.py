@@ -66,9 +66,10 @@ def export(
 def _submission(task: str, tasks_dir: pathlib.Path) -> str:
   """The file that its scripts write; the usual one where the task is gone."""
   try:
-    return tasks.load_task(task, tasks_dir).submission
+    spec = tasks.load_task(task, tasks_dir)
   except ValueError:
     return TaskSpec.submission
+  return spec.submission_file
 
 
 def _trajectories(run: pathlib.Path) -> Iterator[tuple[str, Trajectory]]:

@@ -88,7 +88,8 @@ def test_the_percentile_is_the_share_of_entries_that_are_beaten(higher):
     ('team,points\na,1\nb,0\n', 'no `score` column'),
     ('score\n', 'is empty'),
     ('', 'not a readable CSV'),
-    ('score\ngood\nbad\n', 'could not convert'),
+    ('score\ngood\nbad\n', 'no number: could not convert'),
+    ('score\n-9999\n-9999\n', 'has no scores'),
     ('score\ninf\n0.1\n', 'holds inf'),
     ('score\n0.1\n0.9\n', 'begins with 0.1 and ends with 0.9, but higher'),
     (b'\xff\xfe\x00score\n', 'board'),
@@ -114,6 +115,16 @@ def test_a_human_board_is_read_in_the_order_of_its_metric(tmp_path):
   board = human_board(path, task='wine', higher_is_better=False)
   assert (board.kind, board.best, board.worst) == (HUMAN, 0.1, 0.9)
   assert board.normalised(0.5) == pytest.approx(50.0)
+
+
+def test_entries_without_a_score_are_left_out_and_told(tmp_path):
+  path = write(tmp_path, 'score\n0.13\n0.9\n999999\n999999\n')
+  board = human_board(
+    path, task='wine', higher_is_better=False, faults=['0.13 is a leak']
+  )
+  assert (board.best, board.worst) == (0.13, 0.9)
+  assert 'without 2 entries of 999999' in board.source
+  assert board.source.endswith('0.13 is a leak')
 
 
 def test_a_board_of_recorded_candidates_is_called_a_reference():

@@ -9,6 +9,7 @@ import pytest
 from configs import rl_for_mle, stepwise_ppo
 from jaxagent import plan
 from jaxagent.recipes import dry_run
+from tests.tasks import published
 
 COMPILED = (
   pathlib.Path(__file__).parents[2]
@@ -36,6 +37,21 @@ def test_one_sum_in_both(variant, capsys):
 
 def _stages(config) -> str:
   return '\n'.join(dry_run._stages(config, ('a', 'b'), ('c',)))
+
+
+def test_a_task_that_asks_for_more_than_a_limit_is_named(tmp_path):
+  for name, hours in (('short', 0.001), ('long', 9)):
+    published.write(tmp_path, name, limits={'hours': hours})
+  config = stepwise_ppo.get_config('tiny').unlock()
+  config.tasks_dir = str(tmp_path)
+  found = dry_run._too_short(config, ['short', 'long'])
+  keys = [line.split('=')[0].split()[-1] for line in found]
+  assert keys[0] == 'config.sandbox.timeout_s'
+  assert {'config.collect.time_limit_s', 'config.eval.time_limit_s'} < {*keys}
+  assert 'short 3.6 s, long 32400 s' in found[0]
+  assert all('short' not in line for line in found[1:])
+  config.sandbox.timeout_s = 0.0  # each task's own
+  assert 'sandbox' not in ''.join(dry_run._too_short(config, ['short']))
 
 
 def test_a_search_has_stages_of_its_own():

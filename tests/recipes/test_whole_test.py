@@ -123,6 +123,10 @@ def test_medals_are_those_of_the_published_rules(tmp_path, task, capsys):
     ('version https://git-lfs.github.com/spec/v1\noid sha256:0\n', 'git lfs pull'),
     ('score\n0.2\n0.5\n0.9\n', 'runs from 0.2 to 0.9'),
     ('points\n1\n', 'no `score` column'),
+    ('score\n0.5\n0.5\n', 'best and worst of'),
+    ('score\ngood\n0.5\n', 'leaderboard.csv has a score that is no number'),
+    ('0.9\n0.5\n', 'no `score` column'),
+    ('score\n0.9\nnan\n', 'rows without a score'),
   ],
 )  # fmt: skip
 def test_a_board_that_cannot_be_used_gives_no_medal_but_a_reason(

@@ -272,7 +272,13 @@ def test_a_full_disk_changes_no_outcome(pool):
 
 def find(folder, laid_out=None, **header):
   fd = os.open(folder, os.O_RDONLY)
-  header = {'collect': [], 'mounts': {}, 'changed_mb': 1, **header}
+  header = {
+    'collect': [],
+    'folders': [],
+    'mounts': {},
+    'changed_mb': 1,
+    **header,
+  }
   try:
     return _changed.find(fd, laid_out or {}, header)
   finally:

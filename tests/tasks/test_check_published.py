@@ -95,6 +95,23 @@ def test_a_reference_that_is_no_better_is_named(
   assert any(failure in line for line in report.failures), report.failures
 
 
+@pytest.mark.parametrize(
+  ('other', 'who'),
+  [({'starter': GOOD}, 'starter'), ({'reference': POOR}, 'reference')],
+)
+def test_a_script_that_scores_otherwise_at_another_cpu_level_is_named(
+  task, grader, other, who
+):
+  first = _run(starter=SAMPLE.encode())
+  levels = {
+    'no-avx512': first,
+    'no-avx2': _run(**{'starter': SAMPLE.encode(), **other}),
+  }
+  report = lib.check_task(task, grader, first, levels)
+  (failure,) = report.failures
+  assert f'the {who} scores' in failure and 'cpu_level=no-avx2' in failure
+
+
 @pytest.mark.slow
 def test_a_sample_that_is_better_than_the_starter_is_named(task, grader):
   worse = SAMPLE.replace(',0\n', ',0.5\n').replace('t3_002,0.5', 't3_002,0.1')

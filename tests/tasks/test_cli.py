@@ -11,6 +11,7 @@ from jaxagent import sandbox
 from jaxagent.envs import tasks as task_lib
 from jaxagent.sandbox import cpu_levels
 from jaxagent.tasks.__main__ import main
+from tests.tasks import published
 
 
 def call(tasks_dir, tmp_path, *argv):
@@ -54,6 +55,30 @@ def test_check_where_nothing_contains_a_script(
     assert call(tasks_dir, tmp_path, 'check', 'wine') == 2
     said = capsys.readouterr().err
     assert said == 'error: it did not start: no namespaces\n'
+
+
+@pytest.mark.parametrize(
+  ('needs', 'flags', 'why'),
+  [
+    ({'environment': {'packages': ['nosuchpack']}}, (), 'needs nosuchpack'),
+    (
+      {'environment': {'interpreter': '/no/python'}},
+      (),
+      'no program here',
+    ),
+    ({'limits': {'gpus': 2}}, ('--gpus', '0'), 'asks for 2 GPUs'),
+    ({'limits': {'gigabytes': 44_000}}, (), 'MB of memory'),
+  ],
+)
+@pytest.mark.parametrize('command', ['check', 'measure'])
+def test_what_a_task_needs_and_is_not_here_is_told_before_it_is_prepared(
+  tmp_path, capsys, command, needs, flags, why
+):
+  published.write(tmp_path / 'tasks', **needs)
+  assert call(tmp_path / 'tasks', tmp_path, command, 'pizza', *flags) == 2
+  said = capsys.readouterr().err
+  assert why in said and said.count('\n') == 1 and 'task pizza' in said
+  assert not list(tmp_path.rglob('answers.csv'))
 
 
 def test_errors_go_to_stderr_with_choices(tasks_dir, tmp_path, capsys):

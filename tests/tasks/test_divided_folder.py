@@ -12,6 +12,7 @@ from jaxagent.envs.execution import ExecutionOptions
 from jaxagent.envs.grading import Grader
 from jaxagent.envs.step_env import StepEnvironment
 from jaxagent.sandbox import SandboxPool
+from jaxagent.tasks.__main__ import main
 from jaxagent.types import Outcome
 from tests.config.test_rules import _config
 from tests.tasks.test_mlagentbench_folder import (
@@ -200,3 +201,29 @@ def test_a_recipe_of_whole_programs_is_refused(tmp_path):
   config.recipe = 'solutions'
   said = task_checks._not_trained_on(config, [spec])
   assert NAME in said and 'whole programs' in said
+
+
+def test_its_starter_is_measured_where_a_run_would_run_it(tmp_path, capsys):
+  root = _lay_out(tmp_path / 'tasks')
+  path = root.with_name(f'{NAME}.yaml')
+  path.write_text(YAML.replace('m_init: 17.0', 'm_init: 99.0'))
+  command = '--tasks_dir', str(root.parent), '--data_dir', str(tmp_path / 'd')
+  command += 'measure', NAME, '--min_tier', 'T1'
+  assert main([*command, '--dry_run']) == 0
+  assert 'starter' in capsys.readouterr().out and '99.0' in path.read_text()
+  assert main([*command]) == 0, capsys.readouterr().err
+  said = capsys.readouterr().out
+  score = float(said.partition('valid ')[2].split()[0])
+  assert f'm_init: {score:g}' in path.read_text() and score != 99.0
+  assert main(['--tasks_dir', str(root.parent), 'check', NAME]) == 2
+  assert 'no task.yaml' in capsys.readouterr().err
+
+
+def test_a_starter_without_a_score_is_told_with_its_reason(tmp_path, capsys):
+  root = _lay_out(tmp_path / 'tasks', **{'env/train.py': 'raise KeyError(3)\n'})
+  root.with_name(f'{NAME}.yaml').write_text(YAML)
+  command = '--tasks_dir', str(root.parent), '--data_dir', str(tmp_path / 'd')
+  assert main([*command, 'measure', NAME, '--min_tier', 'T1']) == 2
+  said = capsys.readouterr().err
+  assert 'the starter gives no score: script_error' in said
+  assert 'KeyError: 3' in said and 'Traceback' not in said.splitlines()[0]

@@ -353,6 +353,8 @@ def test_a_grader_that_throws_or_hangs_is_our_fault(prepared, data, tmp_path):
     ('import time; time.sleep(60)', 'longer than 1 s'),
     ('import os; os._exit(3)', 'ended with status'),
     ("return float('nan')", 'not a finite'),
+    ("return 'good'", "could not convert string to float: 'good'"),
+    ("print('x' * 2**30)\n  return {}", ''),  # its text goes nowhere
   ):
     root = tmp_path / str(abs(hash(body)))
     shutil.copytree(prepared['wine'].spec.root, root)

@@ -123,6 +123,8 @@ def test_the_command_line_prepares_it(tmp_path, capsys):
     ('denoising-dirty-documents', 'scikit-image==0.26.0'),
     ('tweet-sentiment-extraction', 'vaderSentiment==3.3.2'),
     ('leaf-classification', 'aeon==1.6.0'),
+    ('imdb', 'vaderSentiment==3.3.2'),
+    ('chaii-hindi-and-tamil-question-answering', 'Faker==40.63.0'),
   ],
 )
 def test_each_task_of_the_catalogue_says_which_package_it_wants(

@@ -20,6 +20,7 @@ from jaxagent.envs.grading.grade_process import GradeProcess, WorkerDied
 from jaxagent.envs.grading.grade_worker import WHOLE
 from jaxagent.envs.specs import mlagentbench_tasks, task_data
 from jaxagent.envs.tasks import PreparedTask, has_eval, is_divided
+from jaxagent.graders import folders
 from jaxagent.types import Outcome, TaskSpec
 
 SPLITS = ('valid', 'private')
@@ -117,7 +118,7 @@ def _competition(task: PreparedTask) -> dict[str, Any]:
     'answers': str(answers),
     **({} if sample is None else {'sample': str(sample)}),
     # Of a program, what it wrote and took (`envs.programs`).
-    'format': 'npz' if details.is_program else details.submission_format,
+    'suffix': '.npz' if details.is_program else details.suffix,
     'max_bytes': 2 * answers.stat().st_size + _MEASURED_BYTES
     if details.is_program
     else int(details.submission_mb * 1e6),
@@ -287,10 +288,13 @@ class Grader:
     entry = self._entries[task_name]
     if 'sample' not in entry:
       return True  # one of MLAgentBench's has none; its starter was graded
+    path = pathlib.Path(entry['sample'])
     try:
-      sample = pathlib.Path(entry['sample']).read_bytes()
+      sample = path.read_bytes()
     except OSError:
       return False
+    if entry.get('suffix') == folders.ZIP:
+      sample = folders.packed(path.name, sample)
     graded = [Outcome.OK]
     if task_name in self._own:  # equal predictions may have no score
       graded.append(Outcome.INVALID_SUBMISSION)

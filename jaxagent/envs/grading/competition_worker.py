@@ -3,7 +3,7 @@
 What it computes is what `python -m jaxagent.grade` computes: both read a submission,
 align it and score it by `graders.loaded.Loaded`. Run as a module, with the package
 alone on its path; the protocol is `grade_worker`'s, an entry of a task is
-{grader, answers, sample, format, max_bytes, id, targets}, without sample where it has
+{grader, answers, sample, suffix, max_bytes, id, targets}, without sample where it has
 none.
 """
 
@@ -49,15 +49,16 @@ class CompetitionTask:
   def __init__(self, name: str, entry: dict):
     self._entry = entry
     self.answers = self._answers('strict')
-    self.suffix, self.max_bytes = f'.{entry["format"]}', entry['max_bytes']
+    self.suffix, self.max_bytes = entry['suffix'], entry['max_bytes']
     self.sample: Any = None
     self.said: Sample | None = None
     self.comparable = 0
     if 'sample' not in entry:
       return
-    data = pathlib.Path(entry['sample']).read_bytes()
+    path = pathlib.Path(entry['sample'])
+    data = path.read_bytes()
     try:
-      self.sample = self._aligned(data)
+      self.sample = self._aligned(data, path.suffix.lower())
     except Refused:
       return  # no submission either, so nothing to compare with
     if self.suffix == '.csv' and self.sample.size <= MOST_COMPARED:
@@ -111,14 +112,14 @@ class CompetitionTask:
       raise Refused(VALUES, ' '.join(why.split())[:_REASON_CHARS])
     return grade.score
 
-  def _aligned(self, data: bytes) -> Any:
+  def _aligned(self, data: bytes, suffix: str = '') -> Any:
     if len(data) > self.max_bytes:
       raise Refused(
         TEXT,
         f'submission has {len(data)} bytes; at most {self.max_bytes} allowed.',
       )
     try:
-      given = self.answers.read(data, self.suffix, self.max_bytes)
+      given = self.answers.read(data, suffix or self.suffix, self.max_bytes)
       return self.answers.aligned(given)
     except InvalidSubmission as error:
       raise _refused(error) from None

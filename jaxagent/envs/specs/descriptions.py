@@ -7,7 +7,6 @@ repository: they are read from a checkout of https://github.com/openai/mle-bench
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 
 from jaxagent.envs.specs import task_data
@@ -42,7 +41,7 @@ def described(spec: TaskSpec, kind: str, repo: str) -> TaskSpec:
       'of https://github.com/openai/mle-bench.'
     )
   path = folder / spec.details.source.id / _FILES[kind]
-  return dataclasses.replace(spec, research_problem=_text(spec, path))
+  return task_data.with_problem(spec, _text(spec, path))
 
 
 def _text(spec: TaskSpec, path: pathlib.Path) -> str:

@@ -55,6 +55,12 @@ def _checked(
 ) -> FoundBoard:
   """The board, where it runs in the direction of the task's metric."""
   thresholds = report.Thresholds.of(scores)
+  if scores[0] == scores[-1]:
+    return FoundBoard(
+      None,
+      f'no leaderboard: best and worst of {path} are both {scores[0]:g}, so no score '
+      'earns a medal',
+    )
   if thresholds.lower_is_better is spec.higher_is_better:
     ends = f'{scores[0]:g} to {scores[-1]:g}'
     better = 'higher' if spec.higher_is_better else 'lower'

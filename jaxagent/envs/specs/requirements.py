@@ -36,7 +36,7 @@ def complaint(
     return (
       f'task {spec.name} asks for {details.gpus} GPUs an execution (limits.gpus), '
       f'and the sandbox has {len(gpus)}: give their numbers with '
-      '--config.sandbox.gpus, or leave the task out.'
+      '--config.sandbox.gpus (of `jaxagent.tasks` --gpus), or leave the task out.'
     )
   here = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 20
   if not memory_mb and spec.limits.memory_mb > here:

@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import math
 import os
 import pathlib
 import re
@@ -25,6 +26,7 @@ import yaml
 
 from jaxagent import graders
 from jaxagent.envs.specs import task_yaml, task_yaml2
+from jaxagent.graders import folders
 from jaxagent.graders.loaded import Loaded
 from jaxagent.types import Scale, TaskDetails, TaskSpec
 
@@ -36,7 +38,7 @@ INPUTS = 'inputs.npz'
 _HALF = ('.part', '.partial', '.crdownload', '.download', '.incomplete')
 _LFS_POINTER = b'version https://git-lfs'
 _POINTER_BYTES = 1024  # more than any pointer has
-_SAMPLE = re.compile(r'sample_?submission\w*\.(csv|jsonl|npy|npz|py)', re.I)
+_SAMPLE = re.compile(r'sample_?submission\w*\.(csv|jsonl|npy|npz|zip|py)', re.I)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,8 +232,8 @@ def _leaves(
 def listing_hash(folder: pathlib.Path) -> str:
   """Hashes names and sizes of all files below a folder, not what they hold."""
   digest = hashlib.sha256()
-  for home, folders, files in os.walk(folder):
-    folders.sort()
+  for home, below, files in os.walk(folder):
+    below.sort()
     for name in sorted(files):
       path = pathlib.Path(home, name)
       inside = path.relative_to(folder)
@@ -255,24 +257,77 @@ def check_space(
     )
 
 
+def with_problem(spec: TaskSpec, text: str) -> TaskSpec:
+  """Returns a task with this problem text, and what several files are to be."""
+  details, text = spec.details, text.strip()
+  if details is not None and details.submission_format in task_yaml2.SEVERAL:
+    what = (
+      'one array in each NAME.npy'
+      if is_arrays(spec)
+      else 'parts of one table, all .csv or all .jsonl, with the same columns each'
+    )
+    kind = 'folder' if details.is_folder else '.zip'
+    text += (
+      f'\n\n`{spec.submission}` is a {kind} of files beside each other: {what}.'
+    )
+  return dataclasses.replace(spec, research_problem=text)
+
+
+def brought_out(spec: TaskSpec) -> dict[str, Any]:
+  """Returns the fields of a `types.Job` that bring out a task's submission."""
+  fields: dict[str, Any] = {'collect': (spec.submission,)}
+  if spec.details is not None:
+    fields['collect_mb'] = math.ceil(spec.details.submission_mb * 1e6 / 2**20)
+    if spec.details.is_folder:
+      fields['folders'] = (spec.submission,)
+  return fields
+
+
+def is_arrays(spec: TaskSpec) -> bool:
+  """Whether a task's submissions and answers are arrays; else they are tables."""
+  details = spec.details
+  if details is None:
+    return False
+  if details.submission_format not in task_yaml2.SEVERAL:
+    return details.submission_format not in task_yaml2.TABLES
+  return graders.grader(spec.metric, scope_of(details)).arrays
+
+
+def scope_of(details: TaskDetails) -> graders.Scope:
+  """Returns the columns that a task names to its grader."""
+  return graders.Scope(id_column=details.id_column, targets=details.targets)
+
+
 def answers_file(spec: TaskSpec, private: pathlib.Path) -> pathlib.Path:
   """Returns the path of the answers: a table, or arrays."""
-  form = 'csv' if spec.details is None else spec.details.submission_format
-  arrays = (*task_yaml2.ARRAYS, task_yaml2.PROGRAM)
-  return private / ('answers.npz' if form in arrays else 'answers.csv')
+  return private / ('answers.npz' if is_arrays(spec) else 'answers.csv')
 
 
 def sample_file(spec: TaskSpec, public: pathlib.Path) -> pathlib.Path | None:
-  """Finds the sample submission, by its name in `task.yaml` or the usual one."""
+  """Finds the sample submission, by its name in `task.yaml` or the usual one.
+
+  Where several files are handed over, the sample is one of them, or a `.zip`.
+  """
   details = details_of(spec)
   if details.sample:
     path = public / details.sample
     return path if path.is_file() else None
-  ending = f'.{details.submission_format}'
+  endings = [details.submission_format]
+  if details.submission_format in task_yaml2.SEVERAL:
+    arrays = is_arrays(spec)
+    endings = [*(task_yaml2.ARRAYS if arrays else task_yaml2.TABLES), 'zip']
   for path in _near(public):
-    if _SAMPLE.fullmatch(path.name) and path.suffix == ending:
+    if _SAMPLE.fullmatch(path.name) and path.suffix[1:] in endings:
       return path
   return None
+
+
+def sample_bytes(spec: TaskSpec, path: pathlib.Path) -> bytes:
+  """Returns a sample submission as a script would hand it over. Raises OSError."""
+  data = path.read_bytes()
+  if details_of(spec).submission_format in task_yaml2.SEVERAL:
+    return folders.packed(path.name, data)
+  return data
 
 
 def check_prepared(spec: TaskSpec, target: pathlib.Path) -> None:
@@ -323,9 +378,8 @@ def read_answers(spec: TaskSpec, private: pathlib.Path) -> Loaded:
     ValueError: they are not of the form that the grader reads.
   """
   path, details = answers_file(spec, private), details_of(spec)
-  scope = graders.Scope(id_column=details.id_column, targets=details.targets)
   try:
-    answers = graders.load(spec.metric, path, scope=scope)
+    answers = graders.load(spec.metric, path, scope=scope_of(details))
     for half in ('valid', 'private'):
       answers.rows(half)
   except ValueError as error:
@@ -359,9 +413,10 @@ def check_written(spec: TaskSpec, target: pathlib.Path) -> None:
   wanted = [path, path.with_name(INPUTS)] if details.is_program else [path]
   missing = [f'private/{p.name}' for p in wanted if not p.is_file()]
   if sample_file(spec, target / 'public') is None:
-    missing.append(
-      f'public/{details.sample or f"sample_submission.{details.submission_format}"}'
-    )
+    form = details.submission_format
+    if form in task_yaml2.SEVERAL:
+      form = 'npy' if is_arrays(spec) else 'csv'
+    missing.append(f'public/{details.sample or f"sample_submission.{form}"}')
   if missing:
     raise ValueError(
       f'task {spec.name}: prepare.py wrote no {" and no ".join(missing)}.'

@@ -48,8 +48,13 @@ OPTIONAL_KEYS = (
 )
 ROLES = ('train', 'evaluate', 'both')
 SOURCES = ('mlebench', 'mlagentbench', 'made')
-FORMATS = ('csv', 'jsonl', 'npy', 'npz', 'py')
-ARRAYS = ('npy', 'npz')
+FORMATS = ('csv', 'jsonl', 'npy', 'npz', 'zip', 'folder', 'py')
+TABLES, ARRAYS = ('csv', 'jsonl'), ('npy', 'npz')
+FOLDER = 'folder'  # of files beside each other
+SEVERAL = (
+  'zip',
+  FOLDER,
+)  # files of a table or arrays, as the grader reads either
 PROGRAM = 'py'  # of kind `speed`
 REFERENCE = 'solution/reference.py'  # a stronger solution, outside of env/
 # Of the data of a task. The scales of `full` are measured when it is prepared.
@@ -157,7 +162,13 @@ def _submission(where: str, record: Mapping[str, Any]) -> dict[str, Any]:
   form = task_yaml.choice(
     where, 'submission.format', found.get('format', suffix), FORMATS
   )
-  if suffix != form:
+  if form == FOLDER:
+    if suffix:
+      raise ValueError(
+        f'{where}: submission.path={path!r} ends in .{suffix}, but its '
+        'submission.format is folder; give a name without an ending.'
+      )
+  elif suffix != form:
     raise ValueError(
       f'{where}: submission.path={path!r} does not end in .{form}, its '
       'submission.format; readers go by the name.'
@@ -309,8 +320,8 @@ def _check_grader(
         f'{where}: {key}={given!r}, but the grader of {metric} reads {true!r}; '
         f'leave {key} out or write that.'
       )
-  if (form in ARRAYS) is not entry.arrays:
-    forms = [f for f in FORMATS if (f in ARRAYS) is entry.arrays]
+  if form not in SEVERAL and (form in ARRAYS) is not entry.arrays:
+    forms = [*(ARRAYS if entry.arrays else TABLES), *SEVERAL]
     raise ValueError(
       f'{where}: submission.format={form!r}, but {metric} grades '
       f'{" or ".join(forms)}.'

@@ -101,7 +101,7 @@ class Agents(Recipe):
         record,
         spec.research_problem,
         store=context.env.store,
-        submission=spec.submission,
+        submission=spec.submission_file,
       )
     _say(found, path)
 

@@ -203,8 +203,9 @@ class IdeatorOptions(PricedEndpoint):
   boards: str = option(
     '',
     is_path=True,
-    help='Folder with human leaderboards, TASK.csv with a column score, best first; a '
-    "task without one has its reference board. '': no folder.",
+    help='Folder with human leaderboards, TASK.csv with a column score, best first; of '
+    "published data ID/leaderboard.csv, too, as in mle-bench's competitions; a task "
+    "without one has its reference board. '': no folder.",
     advanced=True,
   )
 

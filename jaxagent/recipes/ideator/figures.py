@@ -28,6 +28,7 @@ if TYPE_CHECKING:
   from jaxagent.recipes.starts import Start
   from jaxagent.records import Evaluated
   from jaxagent.runtime.context import RunContext
+  from jaxagent.types import TaskSpec
 
 # Figures of an arm that TensorBoard has, as ideator/arm/ARM/SPLIT/NAME.
 LOGGED = (
@@ -44,12 +45,29 @@ LOGGED = (
 )
 
 
-def board_file(config: ConfigDict, task: str) -> pathlib.Path | None:
-  """Returns the file of a task's human leaderboard; None where there is none."""
+def board_file(config: ConfigDict, spec: TaskSpec) -> pathlib.Path | None:
+  """Returns the file of a task's human leaderboard; None where there is none.
+
+  That of mle-bench's checkout is of published data: a stand-in has none there.
+  """
   if not config.ideator.boards:
     return None
-  path = pathlib.Path(config.ideator.boards) / f'{task}.csv'
-  return path if path.exists() else None
+  folder = pathlib.Path(config.ideator.boards).expanduser()
+  paths = [folder / f'{spec.name}.csv']
+  if spec.details is not None and config.tasks.data in ('mlebench', 'raw'):
+    paths.append(folder / spec.details.source.id / 'leaderboard.csv')
+  return next((path for path in paths if path.exists()), None)
+
+
+def board_in(path: pathlib.Path, spec: TaskSpec) -> Board:
+  """Reads a task's human leaderboard. Raises ValueError as `human_board`."""
+  known = spec.details.board if spec.details is not None else None
+  return human_board(
+    path,
+    task=spec.name,
+    higher_is_better=spec.higher_is_better,
+    faults=known.faults if known else (),
+  )
 
 
 def boards_of(
@@ -63,10 +81,8 @@ def boards_of(
   found = {}
   for task, start in starts.items():
     spec = context.spec(task)
-    if (path := board_file(context.config, task)) is not None:
-      found[task] = human_board(
-        path, task=task, higher_is_better=spec.higher_is_better
-      )
+    if (path := board_file(context.config, spec)) is not None:
+      found[task] = board_in(path, spec)
       continue
     best = spec.m_best_private
     found[task] = reference_board(

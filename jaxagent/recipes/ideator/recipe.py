@@ -65,23 +65,22 @@ def _extra(config: ConfigDict) -> str:
 
 
 def _boards(config: ConfigDict) -> str:
-  from jaxagent.analysis.boards import human_board
-  from jaxagent.recipes.ideator.figures import board_file
+  from jaxagent.recipes.ideator.figures import board_file, board_in
 
   if not config.ideator.boards:
     return ''
-  if not pathlib.Path(config.ideator.boards).is_dir():
+  if not pathlib.Path(config.ideator.boards).expanduser().is_dir():
     return (
       f'config.ideator.boards={config.ideator.boards!r} is no folder; give that of '
       "the leaderboards TASK.csv, or ''."
     )
   for names in choose_tasks(config):
     for task in names:
-      if (path := board_file(config, task)) is None:
-        continue
       spec = task_of(config, task)
+      if (path := board_file(config, spec)) is None:
+        continue
       try:
-        human_board(path, task=task, higher_is_better=spec.higher_is_better)
+        board_in(path, spec)
       except ValueError as error:
         return f'config.ideator.boards: {checks.line(error)}'
   return ''

@@ -3,10 +3,12 @@
 Texts are in Devanagari and in Tamil script, whose vowels are marks beside letters.
 Questions on one text are in the same half. The stand-in's people and places are
 coined; its sentences are of few kinds, and a text has several people, so that only
-the one of the question has the answer.
+the one of the question has the answer. With `--packages DIR` people have names of Faker's lists.
 """
 
 from __future__ import annotations
+
+import ast
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,19 @@ SOURCE = kit.Source(
   'chaii-hindi-and-tamil-question-answering/data',
   rules='of the competition, to be accepted on its page (Kaggle)',
   files=('chaii-hindi-and-tamil-question-answering.zip (or train.csv)',),
+)
+# Lists of names, in modules that are read and not imported.
+LISTS = {
+  'hindi': 'faker/providers/person/hi_IN/__init__.py',
+  'tamil': 'faker/providers/person/ta_IN/__init__.py',
+}
+PACKAGED = kit.Packaged(
+  'Faker',
+  '40.63.0',
+  {
+    LISTS['hindi']: 'ae70bcc43afbe97591f597e9a1ccd5a43d34db96d6f532378899bfd7705f4606',
+    LISTS['tamil']: 'f1fdc6f3601e17f594d73dee8466ffa8ebfe514375536fe4e4a426a57a406e10',
+  },
 )
 SYLLABLES = {
   'hindi': 'रा मो शी ला नी कु दे वि सु गो पा ता मा री न श प्र ज्यो'.split(),
@@ -73,14 +88,34 @@ def value(rng, kind, tongue):
   )
 
 
-def text(rng, tongue):
+def listed(source):
+  """(first names of men, last names or these again) of a module of Faker."""
+  found = {
+    node.targets[0].id: node.value
+    for node in ast.walk(ast.parse(source))
+    if isinstance(node, ast.Assign)
+  }
+  last = 'last_names' if isinstance(found.get('last_names'), ast.Tuple) else ''
+  lists = (found[name] for name in ('first_names_male', last) if name)
+  names = [
+    [name for name in ast.literal_eval(value) if not {*name} & {*' ,.'}]
+    for value in lists
+  ]
+  return names[0], names[-1]
+
+
+def person(rng, tongue, names):
+  if names:
+    return ' '.join(language.pick(rng, part) for part in names[tongue])
+  return ' '.join(
+    language.coined(rng, SYLLABLES[tongue], 2, 3) for _ in range(2)
+  )
+
+
+def text(rng, tongue, lists):
   """(context, [(question, answer, where it begins)])."""
   facts, said = FACTS[tongue], []
-  names = [
-    language.coined(rng, SYLLABLES[tongue], 2, 3)
-    + ' ' + language.coined(rng, SYLLABLES[tongue], 2, 3)
-    for _ in range(rng.randint(2, 5))
-  ]  # fmt: skip
+  names = [person(rng, tongue, lists) for _ in range(rng.randint(2, 5))]
   for who in names:
     for kind in facts:
       if rng.rand() < 0.8:
@@ -104,12 +139,15 @@ def text(rng, tongue):
   return context.strip(), [(q, x, context.index(x)) for q, x, _ in found]
 
 
-def standin():
+def standin(files=None):
   rng = np.random.RandomState(129)
+  lists = {}
+  if files:
+    lists = {tongue: listed(files[path]) for tongue, path in LISTS.items()}
   rows = []
   while len(rows) < 1800:
     tongue = 'hindi' if rng.rand() < 0.67 else 'tamil'
-    context, asked = text(rng, tongue)
+    context, asked = text(rng, tongue, lists)
     rows += [(context, *question, tongue) for question in asked]
   names = ['context', 'question', 'answer_text', 'answer_start', 'language']
   table = pd.DataFrame(rows, columns=names)
@@ -147,4 +185,6 @@ def raw(folder):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw)
+  kit.prepare_from(
+    __doc__, SOURCE, standin, mlebench, raw, packaged=PACKAGED
+  )

@@ -1,7 +1,8 @@
 """Prepares `imdb`: whether the writer of a review liked the film.
 
 The original's test set stands label by label, so the number of a row would tell its
-label: here rows are numbered in the order of a hash of their text.
+label: here rows are numbered in the order of a hash of their text. With `--packages DIR` the
+stand-in's words of praise and blame are those of the lexicon that comes with vaderSentiment.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import pathlib
 import numpy as np
 import pandas as pd
 
-from jaxagent.tasks import kit, language
+from jaxagent.tasks import kit, language, lexicon
 
 SOURCE = kit.Source(
   id='imdb',
@@ -49,11 +50,11 @@ PLOT = (
   'the {person} {acted} the {thing} in the {place}', 'a {person} finds a {thing}',
   'then the {person} is {blame} and the {thing} lost', 'my {person} lent me the {thing}',
 )  # fmt: skip
-SIDES = (language.BLAME, language.PRAISE)
+SIDES = ('blame', 'praise')
 
 
-def review(rng, label):
-  words = {**language.LEXICON, 'part': PARTS}
+def review(rng, label, given=language.LEXICON):
+  words = {**given, 'part': PARTS}
   texts = []
   for _ in range(rng.randint(2, 6)):
     own = label if rng.rand() < 0.85 else 1 - label
@@ -61,7 +62,7 @@ def review(rng, label):
     text = language.fill(rng, language.pick(rng, kind), words)
     for sign, side in (('@', own), ('#', 1 - own)):
       while sign in text:
-        text = text.replace(sign, language.pick(rng, SIDES[side]), 1)
+        text = text.replace(sign, language.pick(rng, words[SIDES[side]]), 1)
     texts.append(text)
   for _ in range(rng.randint(3, 9)):
     texts.append(language.fill(rng, language.pick(rng, PLOT), words))
@@ -72,12 +73,13 @@ def review(rng, label):
   return ' '.join(texts[:at]) + joint + ' '.join(texts[at:])
 
 
-def standin():
+def standin(files=None):
   rng = np.random.RandomState(123)
+  words = lexicon.words(files, every=8)
   count, cut = 6000, 3600
   labels = (np.arange(count) % 2).astype(int)
   table = pd.DataFrame(
-    {'text': [review(rng, label) for label in labels], 'label': labels}
+    {'text': [review(rng, label, words) for label in labels], 'label': labels}
   )
   return parts(table[:cut], table[cut:])
 
@@ -116,4 +118,6 @@ def raw(folder, as_published):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, None, raw, leaks=True)
+  kit.prepare_from(
+    __doc__, SOURCE, standin, None, raw, leaks=True, packaged=lexicon.PACKAGED
+  )

@@ -10,19 +10,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from jaxagent.tasks import kit, language
+from jaxagent.tasks import kit, language, lexicon
 
 SOURCE = kit.Source(
   id='tweet-sentiment-extraction',
   url='https://www.kaggle.com/competitions/tweet-sentiment-extraction/data',
   rules='of the competition, to be accepted on its page (Kaggle)',
   files=('tweet-sentiment-extraction.zip (or train.csv)',),
-)
-LEXICON = 'vaderSentiment/vader_lexicon.txt'
-PACKAGED = kit.Packaged(
-  'vaderSentiment',
-  '3.3.2',
-  {LEXICON: '1ec9c6e9ee19aade328f8beb393a6afa71a5bb3acf7d3cc22d4ef568df374bf5'},
 )
 KINDS = ('neutral', 'positive', 'negative')
 # Of the words of a part, by sentiment.
@@ -53,20 +47,6 @@ def around(rng, most):
   return ''.join(out)
 
 
-def rated(lexicon):
-  """Words of LEXICON with those of praise and blame by their mean rating, -4 to 4.
-
-  The strongest are left out: slurs are among them.
-  """
-  words = {'praise': [], 'blame': []}
-  for line in lexicon.decode().splitlines():
-    word, mean = line.split('\t')[:2]
-    rating = round(10 * abs(float(mean)))
-    if word.isascii() and word.isalpha() and 18 <= rating <= 25:
-      words['praise' if float(mean) > 0 else 'blame'].append(word)
-  return {**language.LEXICON, **words}
-
-
 def message(rng, kind, words=language.LEXICON):
   """(text, selected text)."""
   before = around(rng, 4)
@@ -94,7 +74,7 @@ OTHER = {'positive': 'blame', 'negative': 'praise'}
 
 def standin(files=None):
   rng = np.random.RandomState(111)
-  words = rated(files[LEXICON]) if files else language.LEXICON
+  words = lexicon.words(files)
   count = 5000
   kinds = [KINDS[k] for k in rng.choice(3, count, p=(0.405, 0.312, 0.283))]
   texts = [message(rng, kind, words) for kind in kinds]
@@ -133,5 +113,5 @@ def raw(folder):
 
 if __name__ == '__main__':
   kit.prepare_from(
-    __doc__, SOURCE, standin, mlebench, raw, packaged=PACKAGED
+    __doc__, SOURCE, standin, mlebench, raw, packaged=lexicon.PACKAGED
   )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import pathlib
 
 import numpy as np
@@ -11,7 +13,7 @@ import pytest
 from jaxagent import graders
 from jaxagent.envs.grading import CHECKS, grade_worker
 from jaxagent.envs.grading.competition_worker import CompetitionTask
-from jaxagent.graders import tables
+from jaxagent.graders import folders, tables
 from tests.graders import hand_computed, random_changes
 from tests.graders.hand_computed import CASES
 
@@ -58,7 +60,7 @@ class Both:
       'grader': name,
       'answers': str(self.truth),
       'sample': str(sample),
-      'format': form,
+      'suffix': f'.{form}',
       'max_bytes': 10**7,
       'id': '',
       'targets': [],
@@ -73,7 +75,9 @@ class Both:
     else:
       given = random_changes.changed(rng, self.base, self.base.columns[0])
     hand_computed.write(self.path, given)
-    data = self.path.read_bytes()
+    return self._perhaps_damaged(rng, self.path.read_bytes())
+
+  def _perhaps_damaged(self, rng, data: bytes) -> bytes:
     if rng.integers(5):
       return data
     damaged = bytearray(data[: int(rng.integers(len(data) + 1))])
@@ -105,8 +109,35 @@ class Both:
     return want.score is not None
 
 
-def _fuzz(name: str, count: int, folder: pathlib.Path) -> None:
-  both = Both(name, folder)
+class InParts(Both):
+  """As Both, of a `.zip` of parts: a table's rows, or a file for an array."""
+
+  def __init__(self, name: str, folder: pathlib.Path):
+    super().__init__(name, folder)
+    self.path, self.task.suffix = folder / 's.zip', '.zip'
+
+  def random_bytes(self, rng) -> bytes:
+    if self.arrays:
+      out = io.BytesIO()
+      np.save(out, random_changes.changed_array(rng, self.base['']))
+      parts = [out.getvalue()]
+    else:
+      table = random_changes.changed(rng, self.base, self.base.columns[0])
+      places = sorted(rng.integers(0, len(table) + 1, int(rng.integers(3))))
+      parts = [
+        table.iloc[low:high].to_csv(index=False).encode()
+        for low, high in itertools.pairwise([0, *places, len(table)])
+      ]
+    parts = [self._perhaps_damaged(rng, part) for part in parts]
+    names = ['x.npy'] if self.arrays else ['a.csv', 'b.csv', 'c.csv']
+    data = folders.zipped(dict(zip(names, parts)))
+    return self._perhaps_damaged(rng, data)
+
+
+def _fuzz(
+  name: str, count: int, folder: pathlib.Path, kind: type[Both] = Both
+) -> None:
+  both = kind(name, folder)
   rng = np.random.default_rng(sum(name.encode()))
   graded = sum(
     both.check(both.random_bytes(rng), ('valid', 'private')[i % 2], i % 20 < 2)
@@ -125,6 +156,11 @@ def test_random_changes_make_what_is_graded_and_what_is_refused(tmp_path):
     _fuzz(name, count, folder)
 
 
+@pytest.mark.parametrize(('name', 'count'), [('feedback', 100), ('CLRS', 200)])
+def test_parts_are_graded_alike(tmp_path, name, count):
+  _fuzz(name, count, tmp_path, InParts)
+
+
 def test_a_reason_never_quotes_the_answers(tmp_path):
   """Of texts, lists of labels and orders, whatever is submitted."""
   ids = [f'row{i}' for i in range(6)]
@@ -141,7 +177,7 @@ def test_a_reason_never_quotes_the_answers(tmp_path):
     base = answers[[column]].assign(**{target: 'a b'})
     for path, table in zip(paths, (answers, base)):
       table.to_csv(path, index=False)
-    entry = {'grader': name, 'format': 'csv', 'max_bytes': 10**6, 'id': ''}
+    entry = {'grader': name, 'suffix': '.csv', 'max_bytes': 10**6, 'id': ''}
     files = {'answers': str(paths[0]), 'sample': str(paths[1]), 'targets': []}
     task = CompetitionTask('one', {**entry, **files})
     rng = np.random.default_rng(0)
@@ -167,7 +203,7 @@ def test_arrays_unlike_the_sample_in_shape_or_name_are_compared_with_it(
     'grader': 'babylm',
     'answers': str(tmp_path / 'a.npz'),
     'sample': str(tmp_path / 's.npz'),
-    'format': 'npz',
+    'suffix': '.npz',
     'max_bytes': 10**6,
     'id': '',
     'targets': [],

@@ -11,9 +11,10 @@ import pytest
 from configs import ideator
 from jaxagent.config import settings
 from jaxagent.config.tasks import choose_tasks
-from jaxagent.envs.tasks import task_names
+from jaxagent.envs.tasks import load_task, task_names
 from jaxagent.errors import UserError
 from jaxagent.recipes import dry_run
+from jaxagent.recipes.ideator.figures import board_file, board_in
 from jaxagent.recipes.ideator.recipe import Ideator
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -97,6 +98,22 @@ def test_an_arm_behind_an_endpoint_may_have_more_in_its_requests():
 def test_a_good_board_is_taken(tmp_path):
   (tmp_path / 'wine.csv').write_text('score\n0.1\n0.9\n')
   settings.validate(config_of({'ideator.boards': str(tmp_path)}))
+
+
+def test_the_board_of_a_checkout_is_for_published_data_alone(tmp_path):
+  path = tmp_path / 'random-acts-of-pizza/leaderboard.csv'
+  path.parent.mkdir()
+  path.write_text(LFS)
+  changes = {
+    'ideator.boards': str(tmp_path),
+    'tasks.heldin': ('random-acts-of-pizza',),
+  }
+  spec = load_task('random-acts-of-pizza')
+  assert board_file(config_of(changes), spec) is None
+  changes |= {'tasks.data': 'mlebench', 'tasks.data_dir': str(tmp_path)}
+  assert board_file(config_of(changes), spec) == path
+  path.write_text('score\n1.0\n0.6\n0.47\n')
+  assert 'giver_username' in board_in(path, spec).source
 
 
 def test_speed_prices_and_arms_may_change_between_two_starts():
