@@ -129,29 +129,73 @@ def of_the_best(
   All advantages of the batch are divided by their root mean square, never those of a
   group by its own: one of equal programs that differ by noise would be paid in full.
   """
+  own = first == np.arange(len(first))
+  estimate = _compared(tables, group_ids, first, config, past)
+  size = np.sqrt(np.mean(np.square(estimate[own])))
+  if size > 0:
+    estimate = estimate / size
+  return (estimate[first][:, None] * tables['mask']).astype(np.float32)
+
+
+def for_the_critic(
+  tables: dict[str, np.ndarray],
+  group_ids: np.ndarray,
+  first: np.ndarray,
+  config: LearnerConfig,
+  past: Past,
+) -> dict[str, np.ndarray]:
+  """Returns rewards and later [N, R], float32, that pay what a score adds to the best.
+
+  tables: rewards and mask [N, R]. An interaction earns K (S_i - U_K of the others), in
+  units of the score, at the last policy token of its last row; rows before it have
+  it as what comes later. Others do not depend on it, so a critic that is fitted to it,
+  and the advantages of GAE over it, follow the gradient of the best of K.
+  """
+  estimate = _compared(tables, group_ids, first, config, past)
   n, mask = len(first), tables['mask']
+  last = np.zeros(n, np.int64)
+  last[first] = np.arange(n)  # of equal ones the last assignment holds
+  ends = _last_tokens(mask) * estimate[first][:, None]
+  is_last = (last[first] == np.arange(n))[:, None]
+  return {
+    'rewards': np.where(is_last, ends, 0.0).astype(np.float32),
+    'later': np.where(is_last, 0.0, ends).astype(np.float32),
+  }
+
+
+def _last_tokens(mask: np.ndarray) -> np.ndarray:
+  """[N, R]: 1 at the last token of each row that the policy wrote, if any."""
+  width = mask.shape[1]
+  at = width - 1 - np.argmax(mask[:, ::-1] > 0, axis=1)
+  return (np.arange(width) == at[:, None]) & (mask > 0)
+
+
+def _compared(
+  tables: dict[str, np.ndarray],
+  group_ids: np.ndarray,
+  first: np.ndarray,
+  config: LearnerConfig,
+  past: Past | None,
+) -> np.ndarray:
+  """Returns the estimate [N] of each interaction at its first row, float64, else 0."""
+  n = len(first)
   scores, weights = scores_of(tables, first)
-  own = first == np.arange(n)
-  valid = own
+  valid = first == np.arange(n)
   if past is not None:
     scores = np.append(scores, past.scores)
     weights = np.append(weights, past.weights)
     group_ids = np.append(group_ids, past.group_ids)
-    valid = np.append(own, np.ones(len(past.scores), bool))
+    valid = np.append(valid, np.ones(len(past.scores), bool))
   if config.ties:
     scores = np.round(scores / config.ties) * config.ties
   given: dict[str, Any] = {'valid': valid}
-  if config.estimator in OF_THE_BEST:
+  if config.estimator in (*OF_THE_BEST, 'gae'):
     given['k'] = config.best_of
   if config.baseline == 'weighted':
     given['baseline_weights'] = weights
     given['valid'] = valid & (weights > 0)
-  made = _ESTIMATES[config.estimator](scores, group_ids.tolist(), **given)
-  estimate = made[:n]
-  size = np.sqrt(np.mean(np.square(estimate[own])))
-  if size > 0:
-    estimate = estimate / size
-  return (estimate[first][:, None] * mask).astype(np.float32)
+  estimate = _ESTIMATES.get(config.estimator, algorithms.best_of_advantages)
+  return estimate(scores, group_ids.tolist(), **given)[:n]
 
 
 def scores_of(

@@ -61,7 +61,8 @@ class LearnerOptions(Section):
   best_of: int = option(
     8,
     least=2,
-    help='K of the estimators best_of and max_rl, below the size of a group.',
+    help='K of the estimators best_of and max_rl, below the size of a group, and of gae '
+    'with window.',
     advanced=True,
   )
   ties: float = option(
@@ -86,7 +87,8 @@ class LearnerOptions(Section):
     most=1024,
     help='The last scores of the same task and kind of prompt that best_of, max_rl and '
     'entropic compare an update with, beside its own; prompts may then occur once '
-    '(group_size=1). 0: none.',
+    '(group_size=1). With gae the critic is paid what a score adds to the best of '
+    'best_of. 0: none.',
     advanced=True,
   )
   gamma: float = option(
@@ -299,25 +301,28 @@ class LearnerOptions(Section):
     relation(
       'ties',
       'estimator',
-      holds=lambda ties, name: not ties or name in ON_THE_HOST,
+      'window',
+      holds=lambda ties, name, window: (
+        not ties or name in ON_THE_HOST or (name == 'gae' and window)
+      ),
       say='{at}ties={ties} is for the estimators that rank scores, '
-      f'{", ".join(ON_THE_HOST)}; {{at}}estimator={{estimator!r}} takes them as they '
-      'are: set it to 0.',
+      f'{", ".join(ON_THE_HOST)}, and for gae with a window; '
+      '{at}estimator={estimator!r} takes them as they are: set it to 0.',
     ),
     relation(
       'window',
       'estimator',
-      holds=lambda window, name: not window or name in ON_THE_HOST,
+      holds=lambda window, name: not window or name in (*ON_THE_HOST, 'gae'),
       say='{at}window={window} is for the estimators that rank scores, '
-      f'{", ".join(ON_THE_HOST)}; {{at}}estimator={{estimator!r}} has no use for it: '
-      'set it to 0.',
+      f'{", ".join(ON_THE_HOST)}, and for gae; {{at}}estimator={{estimator!r}} has no '
+      'use for it: set it to 0.',
     ),
     relation(
       'window',
       'best_of',
       'estimator',
       holds=lambda window, k, name: (
-        not window or name not in OF_THE_BEST or k < window
+        not window or name not in (*OF_THE_BEST, 'gae') or k < window
       ),
       say='{at}window={window} must be above {at}best_of={best_of}, the samples of '
       'which the best counts; raise the first (64 to 256), or lower the last.',

@@ -415,6 +415,10 @@ class Learner:
       weighted['estimate'] = advantages_lib.of_the_best(
         weighted, groups, first, self.config, past
       )
+    elif past is not None:
+      weighted |= advantages_lib.for_the_critic(
+        weighted, groups, first, self.config, past
+      )
     padded = advantages_lib.pad_tables(weighted, groups, first)
     out = advantages_lib.compute(
       *padded, np.float32(self._kl.coefficient), config=self.config

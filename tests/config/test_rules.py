@@ -336,7 +336,19 @@ PAIRS = [
   ),
   ({'rl.ties': 0.1}, "ties=0.1 .*rank scores, .*estimator='gae'.*to 0"),
   ({'rl.groups': 'prompt'}, "groups='prompt' .*estimator='gae' has none"),
-  ({'rl.window': 64}, "window=64 .*rank scores, .*estimator='gae' has no use"),
+  (
+    {'rl.window': 64, 'rl.estimator': 'reinforce_pp'},
+    "window=64 .*rank scores, .*and for gae; .*estimator='reinforce_pp' has no use",
+  ),
+  ({'rl.window': 8}, 'window=8 must be above .*best_of=8'),
+  (
+    {'rl.window': 64, 'rl.value_warmup_epochs': 2},
+    "window=64 with .*estimator='gae' pays .*value_warmup_epochs=2 warms it",
+  ),
+  (
+    {'rl.window': 64, 'recipe': 'solutions'},
+    "estimator='gae' with config.rl.window=64 needs failures on the task's scale",
+  ),
   (
     {'rl.estimator': 'best_of', 'rl.window': 8},
     'window=8 must be above .*best_of=8',

@@ -15,7 +15,7 @@ from jaxagent.data import batching
 from jaxagent.learner import Learner, LearnerConfig, advantages
 from jaxagent.learner.score_window import ScoreWindow, kinds_of
 from jaxagent.records import SolutionRecord
-from jaxagent.types import Outcome
+from jaxagent.types import OPERATORS, Outcome
 from tests.learner.conftest import make_samples
 
 
@@ -75,6 +75,91 @@ def test_earlier_scores_are_members_without_an_advantage(estimator, baseline):
   np.testing.assert_allclose(found, want / np.sqrt(np.mean(want**2)), rtol=1e-5)
 
 
+def _by_hand(score, others, k):
+  """K (S - U): each maximum over K with it, and over K without it, by hand."""
+  k = min(k, len(others))
+  s = np.mean([max((score, *c)) for c in itertools.combinations(others, k - 1)])
+  u = np.mean([max(c) for c in itertools.combinations(others, k)])
+  return k * (s - u)
+
+
+@pytest.mark.parametrize('k', [2, 3, 6])
+@pytest.mark.parametrize('ties', [0.0, 0.1])
+def test_the_critic_is_paid_what_a_score_adds_to_the_best(k, ties):
+  """Three interactions of kind x, the first of two rows, and one of kind y."""
+  plain = make_samples(5, observation=False)
+  rewards, later = [0.1, 0.4, 0.8, 0.31, 0.9], [0.4, 0.0, 0.0, 0.0, 0.0]
+  ids = ['p', 'p', 'q', 'r', 's']
+  samples = [
+    dataclasses.replace(s, reward=r, later_reward=after, prompt_id=name)
+    for s, r, after, name in zip(plain, rewards, later, ids)
+  ]
+  width = max(len(s.token_ids) for s in samples)
+  tables = batching.sample_tables(samples, width)
+  tables['weights'] = np.repeat([[1.0], [2], [3], [4], [5]], width, axis=1)
+  first = advantages.first_rows(samples)
+  groups = np.array([0, 0, 0, 0, 1], np.int32)
+  window = ScoreWindow(8)
+  window.add(['x'] * 3 + ['y'], np.array([0.3, 0.3, 0.72, 2.0]), np.ones(4))
+  past = window.past(['x', 'x', 'x', 'x', 'y'], groups)
+  config = LearnerConfig(estimator='gae', best_of=k, window=8, ties=ties)
+  found = advantages.for_the_critic(tables, groups, first, config, past)
+
+  def tied(scores):
+    return [round(x / ties) * ties if ties else x for x in scores]
+
+  own, before = tied([0.5, 0.8, 0.31]), tied([0.3, 0.3, 0.72])
+  want = [
+    _by_hand(x, [*own[:i], *own[i + 1 :], *before], k)
+    for i, x in enumerate(own)
+  ] + [_by_hand(0.9, [2.0], k)]
+  for row, (reward, after) in enumerate(
+    [(0, want[0]), (want[0], 0), (want[1], 0), (want[2], 0), (want[3], 0)]
+  ):
+    end = np.flatnonzero(tables['mask'][row])[-1]
+    for name, value in (('rewards', reward), ('later', after)):
+      assert np.count_nonzero(found[name][row]) == bool(value)
+      assert found[name][row, end] == pytest.approx(value, rel=1e-5, abs=1e-7)
+
+
+def test_what_gae_fits_its_critic_to_is_that_reward():
+  samples = [
+    dataclasses.replace(s, reward=r)
+    for s, r in zip(make_samples(3, observation=False), (0.2, 0.9, 0.4))
+  ]
+  width = max(len(s.token_ids) for s in samples)
+  tables = batching.sample_tables(samples, width)
+  mask = tables['mask']
+  zeros = np.zeros_like(mask)
+  tables |= {'weights': mask, 'values': zeros, 'old_logp': zeros}
+  first, groups = advantages.first_rows(samples), np.zeros(3, np.int32)
+  config = LearnerConfig(
+    estimator='gae', best_of=2, window=8, kl_coef=0.0, importance_level='none'
+  )
+  past = ScoreWindow(8).past(['x'] * 3, groups)  # nothing yet: each other alone
+  paid = advantages.for_the_critic(tables, groups, first, config, past)
+  out = advantages.compute(
+    tables | paid, groups, first, np.float32(0), config=config
+  )
+  for row, (score, others) in enumerate(
+    [(0.2, [0.9, 0.4]), (0.9, [0.2, 0.4]), (0.4, [0.2, 0.9])]
+  ):
+    returns = np.asarray(out['returns'])[row][mask[row] > 0]
+    assert returns == pytest.approx(_by_hand(score, others, 2), abs=1e-6)
+
+
+def test_what_each_operator_asks_for_is_a_kind_of_its_own():
+  made = [
+    SolutionRecord(
+      outcome=Outcome.OK, task='t', operator=operator, improves='x'
+    )
+    for operator in OPERATORS
+  ]
+  assert [record.compared_with for record in made] == [
+    't', 't, improved', 't, debugged', 't, crossed',
+  ]  # fmt: skip
+
+
 def test_drafts_and_improvements_of_a_task_are_kinds_of_their_own():
   made = [
     SolutionRecord(outcome=Outcome.OK, task='t', improves=before)
@@ -110,8 +195,12 @@ def _batch(seed):
 
 
 @pytest.mark.slow
-def test_a_resumed_learner_compares_with_the_same_scores(model_config):
-  one, two = (Learner(model_config, CONFIG, seed=1) for _ in range(2))
+@pytest.mark.parametrize('estimator', ['best_of', 'gae'])
+def test_a_resumed_learner_compares_with_the_same_scores(
+  model_config, estimator
+):
+  config = dataclasses.replace(CONFIG, estimator=estimator)
+  one, two = (Learner(model_config, config, seed=1) for _ in range(2))
   one.start_rl()
   two.start_rl()
   one.rl_update(_batch(0))
@@ -120,7 +209,7 @@ def test_a_resumed_learner_compares_with_the_same_scores(model_config):
   }
   two.load_state(jax.tree.map(np.array, one.state()))
   two.load_host_state(json.loads(json.dumps(one.host_state())))
-  fresh = Learner(model_config, CONFIG, seed=1)
+  fresh = Learner(model_config, config, seed=1)
   fresh.start_rl()
   fresh.load_state(jax.tree.map(np.array, one.state()))
   weights = []

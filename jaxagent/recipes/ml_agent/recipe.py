@@ -31,6 +31,17 @@ def _edits_are_scored(config: ConfigDict) -> str:
 
 
 _RULES = (
+  checks.related(
+    'rl.window',
+    'rl.estimator',
+    'rl.value_warmup_epochs',
+    holds=lambda window, name, epochs: (
+      not (window and name == 'gae' and epochs)
+    ),
+    say='config.rl.window={0} with config.rl.estimator={1!r} pays the critic what a '
+    'score adds to the best, and config.rl.value_warmup_epochs={2} warms it up on '
+    'plain rewards; set the last to 0, or the first.',
+  ),
   checks.Rule(('env.after_edit', 'stage'), _edits_are_scored),
   checks.related(
     'collect.time_limit_s',

@@ -104,12 +104,15 @@ class Solutions(_WholeSolutions, TrainedPolicy):
       'rl.estimator',
       'solution.scale',
       'solution.failure',
-      holds=lambda name, scale, failure: (
-        name not in OF_THE_BEST or (scale == 'task' and failure >= -1)
+      'rl.window',
+      holds=lambda name, scale, failure, window: (
+        not (name in OF_THE_BEST or (name == 'gae' and window))
+        or (scale == 'task' and failure >= -1)
       ),
-      say="config.rl.estimator={0!r} needs failures on the task's scale, for a failure "
-      'far below all scores would decide each comparison: give '
-      '--config.solution.scale=task --config.solution.failure=-1, not {1!r} and {2}.',
+      say='config.rl.estimator={0!r} with config.rl.window={3} needs failures on the '
+      "task's scale, for a failure far below all scores would decide each comparison: "
+      'give --config.solution.scale=task --config.solution.failure=-1, not {1!r} and '
+      '{2}.',
     ),
   )
   _pairs: Sequence[tuple[Task, str]] = ()
