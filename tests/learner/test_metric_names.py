@@ -10,7 +10,7 @@ import pytest
 from configs import common
 from jaxagent import metrics, types
 from jaxagent.data.batching import pack_conversations
-from jaxagent.recipes.solutions import workflow
+from jaxagent.recipes.solutions import operators, workflow
 from jaxagent.rollout.scheduler_stats import Stats
 from jaxagent.training import traces, validation, weighting
 from tests import made
@@ -45,6 +45,13 @@ def computed(model_config) -> set[str]:
   names |= set(traces.metrics([_step()], update=0))
   records = [made.solution(score_after=s, tier='T2') for s in (0.5, None)]
   names |= set(workflow.figures(records))
+  of_each = [
+    made.solution(
+      operator=name, score_after=0.5, parent_score=0.4, start=0.2, best=0.9
+    )
+    for name in types.OPERATORS
+  ]
+  names |= set(operators.figures(of_each, {'wine': 0.1}))
   turns = traces.records([_step()], update=1)
   names |= set(validation.figures(turns, (turns[0].prompt_id,), samples=1))
   return names | set(weighting.step_weights(common.base().rl, [_step()])[1])
