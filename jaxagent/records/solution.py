@@ -87,7 +87,7 @@ class SolutionRecord(Record):
 
   @property
   def merit(self) -> float | None:
-    """Its score, turned so that more is better; None where it has none."""
+    """Returns the score, turned so that more is better; None where there is none."""
     score = self.score_after
     return -score if score is not None and not self.higher_is_better else score
 

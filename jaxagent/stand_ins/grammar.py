@@ -24,7 +24,7 @@ class Written:
 
   @property
   def name(self) -> str:
-    """Its calls, which no two programs share."""
+    """Returns its calls, which no two programs share."""
     return ', '.join(self.design.calls)
 
 

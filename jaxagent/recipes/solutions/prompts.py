@@ -89,7 +89,7 @@ class PromptIds:
 
 @dataclasses.dataclass(frozen=True)
 class _Written:
-  """A program that a later one goes on from."""
+  """A program that a later one continues from."""
 
   design: Any
   shown: Previous

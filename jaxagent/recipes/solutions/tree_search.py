@@ -95,7 +95,7 @@ class Search:
     self._parents, self._shares = parents, shares
 
   def choose(self) -> Choice:
-    """Returns what the next solution is, and what it goes on from."""
+    """Returns what the next solution is, and what it continues from."""
     if sum(n.kind == 'draft' for n in self.nodes) < self._drafts:
       return Choice('draft')
     if self._shares is not None:
@@ -108,7 +108,7 @@ class Search:
     return Choice('improve', self._improved(best))
 
   def _by_shares(self, shares: Shares) -> Choice:
-    """Draws an operator, and what it goes on from."""
+    """Draws an operator, and what it continues from."""
     asked, leaves = shares.drawn(self._rng.random()), self._failed_leaves()
     programs = {n.record.solution_id for n in self.nodes if n.score is not None}
     kind = shares.taken(asked, len(programs), len(leaves))
