@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jaxagent.analysis import summary
-from jaxagent.data.solutions import PARENTS
+from jaxagent.data.solution_pool import PARENTS
 from jaxagent.envs import agents, operators
 from jaxagent.envs.specs import descriptions, task_yaml2
 from jaxagent.interactions import MAX_CALLS

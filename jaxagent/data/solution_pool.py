@@ -1,4 +1,4 @@
-"""Solutions that later prompts go on from, bounded, each found again after a kill."""
+"""Solutions that later prompts continue from: bounded, each found again after a kill."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kept:
   """A solution that a prompt may show.
 
   id: of its content. merit: its raw score, turned so that more is better; None where
-  it has none. failures: in a row up to it, where each was to mend the one before.
+  it has none. failures: in a row up to it, where each was to debug the one before.
   """
 
   id: str

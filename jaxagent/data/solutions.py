@@ -2,7 +2,7 @@
 
 Paper 003, section 3.3: from scratch and to improve with equal probability; no failed
 ones are improved upon, unless that is asked for. `solution.operators` gives other
-shares, and two operators more: to mend a failure, and to join two solutions.
+shares, and two operators more: to debug a failure, and to join two solutions.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from jaxagent.data.prompts import Drawn
-from jaxagent.data.solution_pool import PARENTS, Kept, Pool
+from jaxagent.data.solution_pool import Kept, Pool
 from jaxagent.envs.operators import Shares
 from jaxagent.envs.solution import Previous, Solution, Task, solution_id
 from jaxagent.types import Prompt
 
-__all__ = ['PARENTS', 'SolutionSource']
 # Failures of a task that are kept to be mended, and how many in a row, each to mend the
 # one before, are still given another try.
 MOST_FAILURES, DEEPEST = 64, 3
@@ -81,15 +80,15 @@ class SolutionSource:
     if merit is not None:
       self._best[task] = max(merit, self._best.get(task, merit))
 
-  def fail(self, task: str, failed: Previous, mended: str = '') -> None:
-    """Lets a failure be mended, where that is asked for and it is not the last of many.
+  def fail(self, task: str, failed: Previous, parent: str = '') -> None:
+    """Lets a failure be debugged, where that is asked for and it is not the last of many.
 
-    mended: the id of the failure that it was to mend, if any.
+    parent: the id of the failure that it was to debug, if any.
     """
     if not self._shares['debug']:
       return
     name = solution_id(task, failed.solution.code)
-    before = self._failed.find(task, mended) if mended else None
+    before = self._failed.find(task, parent) if parent else None
     failures = 1 + (before.failures if before else 0)
     if failures <= DEEPEST:
       self._failed.keep(Kept(name, task, failed, failures=failures))

@@ -1,7 +1,7 @@
 """Operators: what a prompt for a whole solution asks for, and how often.
 
-A draft from scratch, the improvement of a solution, the mending of one that failed, or
-a crossover of two. Training, search and the scripted demonstrations draw them alike.
+A draft from scratch, the improvement of a solution, the debugging of one that failed,
+or a crossover of two. Training, search and the scripted demonstrations draw them alike.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Shares:
   def taken(self, asked: str, programs: int, failures: int) -> str:
     """Returns the operator that can be had in place of the one that is asked for.
 
-    programs: different ones that may be improved upon. failures: that may be mended.
+    programs: different ones that may be improved upon. failures: that may be debugged.
     What lacks them is an improvement, where that has a share, and else a draft.
     """
     needed = {'draft': 0, 'improve': 1, 'debug': 0, 'crossover': 2}

@@ -1,7 +1,7 @@
 """Whole solutions: a plan in a few sentences and one program (paper 003, C.1).
 
-What a policy is told of a task, and what is read from its answer; what it is asked is
-`solution_prompts`'s.
+How a task is described to a policy, and what is read from its answer; its prompts are in
+`solution_prompts`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prompts for whole solutions: a draft, an improvement, a mending, a crossover.
+"""Prompts for whole solutions: draft, improve, debug, crossover.
 
 The first two are paper 003's (C.1, C.2); the others have words of their own. Each comes
 in full, and compact, for small policies.

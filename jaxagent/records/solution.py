@@ -25,7 +25,7 @@ class SolutionRecord(Record):
   """One program of `envs.solution_env`; its reward is section 3.2 of paper 003.
 
   solution_id: of its content; '' where the response held no program.
-  improves: the id of the solution that it was to improve upon, to mend or to join with
+  improves: the id of the solution that it was to improve upon, to debug or to join with
     another; '' from scratch.
   operator: what its prompt asked for, 'draft', 'improve', 'debug' or 'crossover'; '' in
     older files. asked: the operator that was drawn, where another had to be taken.

@@ -1,8 +1,8 @@
 """A line for each rollout that finishes, with its texts: `rl/finished.jsonl`.
 
-`jaxagent live` shows them while the run goes on: an update writes its traces when it
+`jaxagent live` shows them during the run: an update writes its traces when it
 has learned from them, which may be minutes later. Nothing else reads the file: where it
-cannot be written, the run goes on without it.
+cannot be written, the run continues without it.
 """
 
 from __future__ import annotations

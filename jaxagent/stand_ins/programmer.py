@@ -61,7 +61,7 @@ _SCALERS = ('', '', 'StandardScaler', 'MinMaxScaler', 'RobustScaler')
 
 @dataclasses.dataclass(frozen=True)
 class Slip:
-  """A slip of the pen that keeps a program from running, and what is said of it.
+  """A slip of the pen that keeps a program from running, and its error message.
 
   old, new: what is replaced, and by what.
   error: end of the output; {model} is the estimator's name.

@@ -1,7 +1,7 @@
 """Checkpoints of RL, written beside the next update.
 
 `Saver.save` copies the learner's arrays into this process's memory and makes JSON of
-everything else; a thread writes, hashes and commits both while the next update goes on. One write
+everything else; a thread writes, hashes and commits both during the next update. One write
 is under way at a time: the next `save` waits for it, and raises what it failed with. The
 journal is cut only after a commit. So a run that is killed before one continues from the
 checkpoint before it, as where `rl.checkpoint_every` is 2: batches that were handed out

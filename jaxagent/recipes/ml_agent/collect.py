@@ -83,16 +83,7 @@ def _make(
   folder: pathlib.Path,
 ) -> None:
   """Makes the trajectories of `todo`, (task, index), and stores each."""
-  config = context.config.collect
-  embed = text_models.make_embedder(context.config, context.work)
-  pools = {
-    task: _ideas(context, starts[task].state, embed)
-    for task in dict.fromkeys(task for task, _ in todo)
-  }
-  feed = Feed()
-  for task, index in todo:
-    one = _assignment(context, starts[task].state, index, pools[task])
-    feed.push(one.name, one)
+  config, feed = context.config.collect, _feed(context, starts, todo)
   began = time.monotonic()
   cut: list[Collected] = []
   rewards: list[float] = []
@@ -138,6 +129,24 @@ def _make(
     print(f'collect: {_of_cut(cut, total)}')
   for record in cut:
     _keep(store, record)
+
+
+def _feed(
+  context: RunContext,
+  starts: Mapping[str, Start],
+  todo: Sequence[tuple[str, int]],
+) -> Feed:
+  """Returns the assignments of `todo`, with ideas of each task's pool."""
+  embed = text_models.make_embedder(context.config, context.work)
+  pools = {
+    task: _ideas(context, starts[task].state, embed)
+    for task in dict.fromkeys(task for task, _ in todo)
+  }
+  feed = Feed()
+  for task, index in todo:
+    one = _assignment(context, starts[task].state, index, pools[task])
+    feed.push(one.name, one)
+  return feed
 
 
 def _rewards(context: RunContext, record: Collected) -> list[float]:

@@ -102,7 +102,7 @@ def written(context: RunContext) -> list[tuple[Task, str]]:
   """Returns `solution.programs` scripted programs, each with the task it answers.
 
   Operators have the shares of `solution.operators`, for each held-in task in turn: one
-  revises the program before it, mends a slip in it, joins it with an earlier one, or is
+  revises the program before it, debugs a slip in it, joins it with an earlier one, or is
   from scratch. They depend on the seed alone.
   """
   config = context.config
@@ -133,7 +133,7 @@ def _demonstrated(
 ) -> tuple[Task, str, Any]:
   """(what is asked, the response, its design); the programs before it: the last is newest."""
   if asked == 'debug':
-    return _mended(spec, author, earlier, rng)
+    return _debugged(spec, author, earlier, rng)
   if asked == 'crossover' and (found := _joined(spec, author, earlier, rng)):
     return found
   task, before = Task(spec.name), None
@@ -144,13 +144,13 @@ def _demonstrated(
   return task, author.write(spec, design, rng), design
 
 
-def _mended(
+def _debugged(
   spec: TaskSpec,
   author: Author,
   earlier: Sequence[_Written],
   rng: random.Random,
 ) -> tuple[Task, str, Any]:
-  """The last program, or a new one, with a slip; mended, it is the same without."""
+  """The last program, or a new one, with a slip; the answer is the same without it."""
   design = earlier[-1].design if earlier else author.design(spec, rng)
   failed = author.failed(spec, design, rng)
   shown = Previous(

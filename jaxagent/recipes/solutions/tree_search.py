@@ -147,7 +147,7 @@ class Search:
     ]
 
   def _by_rank(self, but: str | None = None) -> int:
-    """Draws one of `_valid` by its rank and by how often it was gone on from."""
+    """Draws one of `_valid` by its rank and by how often others continued from it."""
     sign, valid = -1 if self._higher else 1, self._valid(but)
     valid.sort(key=lambda i: (sign * (self.nodes[i].score or 0.0), -i))
     visits = [sum(i in (n.parent, n.second) for n in self.nodes) for i in valid]

@@ -150,15 +150,15 @@ class SolutionWorkflow:
     return found
 
   def _keep(self, record: SolutionRecord) -> None:
-    """Lets a program be improved upon, or a failure be mended."""
+    """Lets a program be improved upon, or a failure be debugged."""
     shown, task = shown_of(record), record.task
     if shown.score is not None or self._config.solution.keep_failed:
       self._source.keep(
         task, shown.solution, shown.output, record.merit, shown.score
       )
     if shown.score is None:
-      mended = record.improves if record.kind == 'debug' else ''
-      self._source.fail(task, shown, mended)
+      parent = record.improves if record.kind == 'debug' else ''
+      self._source.fail(task, shown, parent)
 
 
 def shown_of(record: SolutionRecord) -> Previous:
