@@ -210,10 +210,12 @@ class Section:
   A subclass is a frozen dataclass whose fields are made by `option`; fields
   without it are no options. Making one raises ValueError for what is refused.
   `relations` of all base classes apply. `is_open`: other keys are allowed.
+  `free`: options that a resumed run may change.
   """
 
   relations: ClassVar[tuple[Relation, ...]] = ()
   is_open: ClassVar[bool] = False
+  free: ClassVar[tuple[str, ...]] = ()
 
   def __post_init__(self):
     values = {

@@ -102,6 +102,13 @@ RULES: tuple[checks.Rule, ...] = (
     'used with config.rl.rest={1!r} and config.rollout.engine={2!r}; set it to False, '
     "or choose rest='wait' and engine='native'.",
   ),
+  checks.related(
+    'rl.product_dtype',
+    'model.dtype',
+    holds=lambda products, dtype: products != 'bfloat16' or dtype == 'float32',
+    say='config.rl.product_dtype={0!r} is of models in float32, and '
+    'config.model.dtype={1!r}: its products are in that already; choose auto.',
+  ),
   recipe.STAGE_RULE,
   checks.Rule(('agent', 'recipe'), _random_agent),
   checks.Rule(('rl.validate_every', 'recipe'), _validation_prompts),

@@ -16,7 +16,6 @@ from jaxagent import options
 from jaxagent.config import checks, renamed, rules, sections
 from jaxagent.errors import UserError
 from jaxagent.files import disk
-from jaxagent.llm.config import Endpoint
 
 # Where results go, not what they are: left out of the config's hash.
 _PLACE = (
@@ -89,10 +88,9 @@ def config_record(config: ConfigDict) -> dict:
 
 def _leave_out_free(record: dict, config: ConfigDict) -> None:
   """Takes out, in place, what a resumed run may change, such as calls in flight."""
-  for role, section in sections.known(config).items():
-    if issubclass(section, Endpoint):
-      for name in section.free:
-        record.get(role, {}).pop(name, None)
+  for name, section in sections.known(config).items():
+    for option in section.free:
+      record.get(name, {}).pop(option, None)
 
 
 def _put(record: dict, name: str, value: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 from jaxagent.analysis import summary
 from jaxagent.data.solution_pool import PARENTS
@@ -425,6 +426,14 @@ class EvalConfig(Section):
     above=0,
     help="Limit of a trajectory's executions; no action begins after it.",
   )
+  hours: float = option(
+    0.0,
+    unit='h',
+    least=0,
+    help="Limit of all executions of one policy's evaluation; 0: none. Once they are "
+    'spent the run stops; with more hours it goes on from there.',
+    advanced=True,
+  )
   k: int = option(8, help='The k of avg@k and best@k.')
   policies: tuple[str, ...] = option(
     summary.POLICIES,
@@ -432,7 +441,17 @@ class EvalConfig(Section):
     help='Policies that are evaluated.',
   )
 
+  free: ClassVar[tuple[str, ...]] = ('hours',)
+
   relations = (
+    relation(
+      'hours',
+      'time_limit_s',
+      holds=lambda hours, most_s: not hours or 3600 * hours >= most_s,
+      say='{at}hours={hours} of a whole evaluation are less than '
+      '{at}time_limit_s={time_limit_s} of a trajectory; raise the first or lower the '
+      'second.',
+    ),
     relation(
       'k',
       'trajectories_per_task',

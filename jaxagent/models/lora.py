@@ -84,7 +84,7 @@ def split_lora(params: nnx.State) -> tuple[nnx.State, nnx.State]:
 def add_lora(
   config: ModelConfig, params: nnx.State, *, seed: int
 ) -> tuple[ModelConfig, nnx.GraphDef, nnx.State]:
-  """Fresh adapters (B = 0) beside the weights of a model without any.
+  """Fresh adapters (B = 0, A uniform up to 1/sqrt(fan-in)) beside a model without any.
 
   `config.lora_rank`, `lora_alpha` and `lora_targets` say which.
   """
@@ -103,7 +103,7 @@ def add_lora(
     if path in base:
       leaves[path] = base[path]
     elif path[-1] == 'lora_a':
-      bound = (6.0 / leaf.shape[-2]) ** 0.5
+      bound = leaf.shape[-2] ** -0.5  # PEFT's: He's with a slope of sqrt(5)
       value = jax.random.uniform(
         jax.random.fold_in(key, i), leaf.shape, leaf.dtype, -bound, bound
       )
@@ -122,9 +122,9 @@ def random_lora(
     of size 1.
   """
   _, _, params = add_lora(config, base, seed=seed)
-  # Inputs x A of size sqrt(2), summed over the rank.
+  # Inputs x A of size sqrt(1/3), summed over the rank.
   scale = config.lora_alpha / config.lora_rank
-  sd = size / (scale * math.sqrt(2 * config.lora_rank))
+  sd = size / (scale * math.sqrt(config.lora_rank / 3))
   leaves, key = dict(_flat(params)), jax.random.key(seed + 1)
   for i, (path, leaf) in enumerate(leaves.items()):
     if path[-1] == 'lora_b':

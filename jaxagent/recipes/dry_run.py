@@ -15,13 +15,15 @@ if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
 
-# Limits of one execution and of a trajectory, which a task's own may exceed.
-_TIMES = (
-  'sandbox.timeout_s',
-  'collect.time_limit_s',
-  'episode.time_limit_s',
-  'eval.time_limit_s',
-)
+# Limits of one execution, of a trajectory and of an evaluation, which a task's own may
+# exceed, and the seconds of their unit.
+_TIMES = {
+  'sandbox.timeout_s': 1,
+  'collect.time_limit_s': 1,
+  'episode.time_limit_s': 1,
+  'eval.time_limit_s': 1,
+  'eval.hours': 3600,
+}
 _NAMED = 4  # tasks of a line
 
 
@@ -62,12 +64,12 @@ def _too_short(config: ConfigDict, names: Sequence[str]) -> list[str]:
   """Returns a line for each limit of time that is below what some tasks ask for."""
   asked = {name: task_of(config, name).limits.timeout_s for name in names}
   lines = []
-  for key in _TIMES:
+  for key, unit_s in _TIMES.items():
     most = checks.get(config, key) if checks.has(config, key) else 0
     longer = [
       f'{name} {seconds:g} s'
       for name, seconds in asked.items()
-      if 0 < most < seconds
+      if 0 < most * unit_s < seconds
     ]
     if longer:
       rest = f' and {len(longer) - _NAMED} more' if longer[_NAMED:] else ''

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jaxagent import audit, types
 from jaxagent.data.prompts import Feed
-from jaxagent.errors import MachineryError, tolerated
+from jaxagent.errors import MachineryError, UserError, tolerated
 from jaxagent.interactions import Interaction, RolloutState
 from jaxagent.metrics import ProgressBar
 from jaxagent.recipes.starts import write_json
@@ -57,6 +57,8 @@ class Evaluation(abc.ABC):
     self.rollouts, self.executions = rollouts, executions
     self.feed = Feed()
     self.missing: list[Evaluated] = []
+    # rollout -> seconds of its executions, in this attempt or as the journal has them
+    self._took_s: dict[str, float] = {}
 
   @abc.abstractmethod
   def begin(self) -> None:
@@ -86,7 +88,8 @@ class Evaluation(abc.ABC):
   def run(self) -> list[Evaluated]:
     """Runs what is not stored yet; returns and stores the records.
 
-    A killed evaluation resumes each rollout where it was. Raises MachineryError as
+    A killed evaluation resumes each rollout where it was, and so does one whose hours
+    are spent (UserError) and then raised. Raises MachineryError as
     soon as infrastructure errors have cut more than a tenth short; the same command
     then resumes those.
     """
@@ -99,7 +102,10 @@ class Evaluation(abc.ABC):
     with ProgressBar(self.title, self.executions) as bar:
 
       def execute(work: ExecutionRequest, job_id: str) -> types.Executed:
+        self._check_hours()
         executed = self.execute(work, job_id)
+        name = work.prompt.prompt_id
+        self._took_s[name] = self._took_s.get(name, 0.0) + executed.exec_s
         bar.update()
         return executed
 
@@ -111,7 +117,7 @@ class Evaluation(abc.ABC):
           self.feed,
           self.interaction,
           execute=execute,
-          deliver=self.ended,
+          deliver=self._deliver,
           frozen=self.frozen,
           policy=self.policy,
         ),
@@ -123,6 +129,25 @@ class Evaluation(abc.ABC):
     write_json(path, list(sealed))
     rollouts.forget(folder)
     return found
+
+  def _deliver(
+    self, prompt: types.Prompt, progress: RolloutState | None, error: str
+  ) -> None:
+    """Takes a rollout that ended, now or before this attempt."""
+    seconds = sum(one.exec_s for one in steps_of(progress))
+    self._took_s[prompt.prompt_id] = seconds
+    self.ended(prompt, progress, error)
+
+  def _check_hours(self) -> None:
+    """Raises UserError where no execution may begin any more."""
+    # A copy: the threads of other executions write meanwhile.
+    hours, took_s = self.context.config.eval.hours, tuple(self._took_s.values())
+    if 0 < 3600 * hours <= sum(took_s):
+      raise UserError(
+        f'{self.title}: config.eval.hours={hours:g} are spent, executions took '
+        f'{sum(took_s) / 3600:.3g} h. Raise it and rerun the same command; it goes on '
+        'from what has run.'
+      )
 
   def _check_too_many(self) -> None:
     """Raises MachineryError once more than a tenth are missing.

@@ -61,6 +61,19 @@ def _load(folder, base, **changes):
   return lora.load_peft(folder, CONFIG.replace(lora_rank=0), base)
 
 
+def test_fresh_adapters_begin_as_those_of_peft(base):
+  """`init_lora_weights=True`: A is uniform up to 1 / sqrt(fan-in), B is zero."""
+  config = CONFIG.replace(lora_rank=64)
+  made = dict(nnx.to_flat_state(lora.add_lora(config, base, seed=1)[2]))
+  for target in ('q', 'down'):
+    for layer in range(config.num_hidden_layers):
+      at = ('layers', layer, target)
+      a, b = (np.asarray(made[*at, n][...]) for n in ('lora_a', 'lora_b'))
+      bound = a.shape[0] ** -0.5
+      assert 0.99 * bound < abs(a).max() <= bound and not b.any()
+      assert a.std() == pytest.approx(bound / 3**0.5, rel=0.05)
+
+
 def test_a_plain_adapter_is_scaled_by_alpha_over_r(tmp_path, base):
   config, _, params = lora.add_lora(CONFIG, base, seed=1)
   params = shake(params, 5)

@@ -44,10 +44,15 @@ def test_a_task_that_asks_for_more_than_a_limit_is_named(tmp_path):
     published.write(tmp_path, name, limits={'hours': hours})
   config = stepwise_ppo.get_config('tiny').unlock()
   config.tasks_dir = str(tmp_path)
+  config.eval.hours = 8.0
   found = dry_run._too_short(config, ['short', 'long'])
   keys = [line.split('=')[0].split()[-1] for line in found]
   assert keys[0] == 'config.sandbox.timeout_s'
-  assert {'config.collect.time_limit_s', 'config.eval.time_limit_s'} < {*keys}
+  assert {
+    'config.collect.time_limit_s',
+    'config.eval.time_limit_s',
+    'config.eval.hours',
+  } < {*keys}
   assert 'short 3.6 s, long 32400 s' in found[0]
   assert all('short' not in line for line in found[1:])
   config.sandbox.timeout_s = 0.0  # each task's own

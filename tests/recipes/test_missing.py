@@ -106,6 +106,36 @@ def test_a_full_disk_ends_the_evaluation_and_is_no_missing_trajectory(
   assert not any(r.missing for r in records)
 
 
+def test_an_evaluation_whose_hours_are_spent_goes_on_once_they_are_raised(
+  idle_host,
+):
+  """Only the executions that had not run are carried out then."""
+
+  def half_an_hour(state, text, *, job_id, **call):
+    asked.append(job_id)
+    result = _idle_step(state, text, job_id=job_id, **call)
+    return dataclasses.replace(result, exec_s=1800.0)
+
+  asked: list[str] = []
+  idle_host.env.step = half_an_hour
+  idle_host.config.eval.hours = 2.0
+  with pytest.raises(
+    UserError, match=r'evaluate rl: config.eval.hours=2 .*Raise'
+  ):
+    evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  at_once = 2 * idle_host.config.sandbox.slots  # threads
+  assert 4 <= len(asked) < 4 + at_once
+  first, asked = asked, []
+  idle_host.config.eval.hours = 1000.0
+  records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())
+  assert not any(r.missing for r in records)
+  steps = sum(len(r.steps) for r in records)
+  assert len({*first, *asked}) == steps
+  # What had run before the hours were spent is not run again, but for what was under
+  # way when they were.
+  assert len({*first} & {*asked}) < at_once
+
+
 def test_a_missing_trajectory_is_in_no_mean(idle_host):
   idle_host.env.step = _FailingStep(OSError('x'), times=3)
   records = evaluate.evaluate_policy(idle_host, _IdlePolicy(), 'rl', _starts())

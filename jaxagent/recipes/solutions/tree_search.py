@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jaxagent.data.solution_pool import chances_of
+from jaxagent.data.solution_pool import Kept, Pool
 from jaxagent.envs.operators import Shares
 from jaxagent.envs.solution import Previous, Task, parse
 from jaxagent.options import as_dict
@@ -71,10 +71,12 @@ class Search:
 
   Args:
     higher_is_better: of scores.
+    most: programs that it may make.
     drafts: before anything else is done.
     debug_probability: of debugging a failed leaf, where there is one.
     debug_depth: a line of more failures in a row than this is given up.
-    parents: 'best', or 'ranked' as of `data.solution_pool.Pool`.
+    parents: 'best', or 'ranked' as of `data.solution_pool.Pool`, which draws the second
+      solution of a crossover in either case.
     shares: of the operators after the drafts; None: AIDE's rule, without a crossover.
   """
 
@@ -82,6 +84,7 @@ class Search:
     self,
     *,
     higher_is_better: bool,
+    most: int,
     drafts: int,
     debug_probability: float,
     debug_depth: int,
@@ -92,7 +95,20 @@ class Search:
     self.nodes: list[Node] = []
     self._higher, self._drafts = higher_is_better, drafts
     self._chance, self._depth, self._rng = debug_probability, debug_depth, rng
-    self._parents, self._shares = parents, shares
+    self._best_first, self._shares = parents == 'best', shares
+    # Valid programs, each once, as training has them, and the node of each.
+    rule = 'uniform' if self._best_first else parents
+    self._pool, self._at = Pool(('',), most, rule), dict[str, int]()
+
+  def add(self, node: Node) -> None:
+    """Takes the solution that was chosen last, once it has run."""
+    self.nodes.append(node)
+    if node.score is None:
+      return
+    record, sign = node.record, 1 if self._higher else -1
+    name = record.solution_id
+    self._at.setdefault(name, len(self.nodes) - 1)
+    self._pool.keep(Kept(name, '', shown_of(record), sign * node.score))
 
   def choose(self) -> Choice:
     """Returns what the next solution is, and what it continues from."""
@@ -110,48 +126,31 @@ class Search:
   def _by_shares(self, shares: Shares) -> Choice:
     """Draws an operator, and what it continues from."""
     asked, leaves = shares.drawn(self._rng.random()), self._failed_leaves()
-    programs = {n.record.solution_id for n in self.nodes if n.score is not None}
-    kind = shares.taken(asked, len(programs), len(leaves))
+    kind = shares.taken(asked, self._pool.count(''), len(leaves))
     instead = '' if kind == asked else asked
     if kind == 'draft':
       return Choice(kind, asked=instead)
     if kind == 'debug':
       return Choice(kind, self._rng.choice(leaves), asked=instead)
     best = self.best()
-    assert best is not None  # `programs` are some
-    parent = self._improved(best)
-    second = self._other(parent) if kind == 'crossover' else None
+    assert best is not None  # `taken` says that the pool has some
+    parent, second = self._improved(best), None
+    if kind == 'crossover':
+      second = self._drawn(but=self.nodes[parent].record.solution_id)
     return Choice(kind, parent, second, instead)
 
   def _improved(self, best: int) -> int:
-    return best if self._parents == 'best' else self._by_rank()
+    return best if self._best_first else self._drawn()
 
-  def _other(self, parent: int) -> int:
-    """Draws a valid node of another program than that of `parent`."""
-    but = self.nodes[parent].record.solution_id
-    if self._parents == 'ranked':
-      return self._by_rank(but)
-    return self._rng.choice(self._valid(but))
+  def _drawn(self, but: str = '') -> int:
+    """Draws a node from the pool, not of the program with the id `but`."""
+    rng = np.random.default_rng(self._rng.getrandbits(64))
+    return self._at[self._pool.chosen('', rng, but).id]
 
   @property
   def exec_s(self) -> float:
     """Seconds that its executions have taken."""
     return sum(node.record.exec_s for node in self.nodes)
-
-  def _valid(self, but: str | None = None) -> list[int]:
-    """Numbers of the valid nodes, those of the program with the id `but` left out."""
-    return [
-      i
-      for i, n in enumerate(self.nodes)
-      if n.score is not None and n.record.solution_id != but
-    ]
-
-  def _by_rank(self, but: str | None = None) -> int:
-    """Draws one of `_valid` by its rank and by how often others continued from it."""
-    sign, valid = -1 if self._higher else 1, self._valid(but)
-    valid.sort(key=lambda i: (sign * (self.nodes[i].score or 0.0), -i))
-    visits = [sum(i in (n.parent, n.second) for n in self.nodes) for i in valid]
-    return self._rng.choices(valid, chances_of(visits).tolist())[0]
 
   def best(self, among: int | None = None) -> int | None:
     """Returns the number of the best of the first `among` nodes; None where none is valid."""
@@ -191,6 +190,7 @@ class _Searches(SolutionEvaluation):
     self.searches = {
       (task, index): Search(
         higher_is_better=context.spec(task).higher_is_better,
+        most=config.steps,
         drafts=config.drafts,
         debug_probability=config.debug_probability,
         debug_depth=config.debug_depth,
@@ -240,7 +240,7 @@ class _Searches(SolutionEvaluation):
         one.step.whole,
         choice.second,
       )
-      self.searches[task, index].nodes.append(node)
+      self.searches[task, index].add(node)
     elif not one.error:
       self.missing.append(one.record(self.context))
     self._next(task, index, int(attempt.salt) + 1)

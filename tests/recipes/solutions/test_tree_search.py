@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import random
 import types
 
@@ -21,51 +22,72 @@ from jaxagent.records import TakenStep
 from tests import made
 
 
-def _search(**options) -> Search:
+def _search(*nodes, **options) -> Search:
   given = dict(
-    higher_is_better=True, drafts=2, debug_probability=0.0, debug_depth=2,
+    higher_is_better=True, most=100, drafts=2, debug_probability=0.0, debug_depth=2,
     rng=random.Random(0),
   )  # fmt: skip
-  return Search(**{**given, **options})
+  search = Search(**{**given, **options})
+  for node in nodes:
+    search.add(node)
+  return search
 
 
 def _node(score=None, parent=None, kind='draft', valid_action=True) -> Node:
-  record = made.solution(valid_action=valid_action, solution_id=f'id {score}')
+  record = made.solution(
+    valid_action=valid_action,
+    solution_id=f'id {score}',
+    response='Plan.\n```\nx\n```',
+  )
   return Node(kind, parent, score, score, record)
 
 
 def test_drafts_then_the_best():
-  search = _search()
-  assert search.choose() == Choice('draft')
-  search.nodes += [_node(0.5), _node(0.7)]
+  assert _search().choose() == Choice('draft')
+  search = _search(_node(0.5), _node(0.7))
   assert search.choose() == Choice('improve', 1)
-  search.nodes.append(_node(0.6, 1, 'improve'))
+  search.add(_node(0.6, 1, 'improve'))
   assert search.choose() == Choice('improve', 1) and search.best(1) == 0
-  lower = _search(higher_is_better=False)
-  lower.nodes = search.nodes
+  lower = _search(*search.nodes, higher_is_better=False)
   assert lower.choose() == Choice('improve', 0)
 
 
-def test_ranked_parents_are_drawn_by_rank_and_children():
+def test_ranked_parents_are_drawn_by_rank_and_by_how_often_they_were():
   nodes = [_node(0.2), _node(), _node(0.9), _node(0.5)]
 
-  def shares(nodes, higher=True):
-    search = _search(parents='ranked', higher_is_better=higher)
-    search.nodes = nodes
-    drawn = [search.choose() for _ in range(4000)]
-    assert {choice.kind for choice in drawn} == {'improve'}
-    return [sum(c.parent == i for c in drawn) / 4000 for i in range(len(nodes))]
+  def shares(higher=True, children=0):
+    """Shares of the nodes in the draw after `children` children of number 2."""
+    counts = collections.Counter()
+    for seed in range(4000):
+      search = _search(
+        *nodes,
+        parents='ranked',
+        higher_is_better=higher,
+        rng=random.Random(seed),
+      )
+      drawn = [search.choose() for _ in range(1 + children)]
+      assert {choice.kind for choice in drawn} == {'improve'}
+      if all(choice.parent == 2 for choice in drawn[:-1]):
+        counts[drawn[-1].parent] += 1
+    return [counts[i] / counts.total() for i in range(len(nodes))]
 
-  found = shares(nodes)
+  found = shares()
   chances = chances_of([0, 0, 0])
   assert found[1] == 0
   assert [found[2], found[3], found[0]] == pytest.approx(chances, abs=0.03)
-  lower = shares(nodes, higher=False)
+  lower = shares(higher=False)
   assert [lower[0], lower[3], lower[2]] == pytest.approx(chances, abs=0.03)
-  # Three children of the best: it is drawn half as often against the others.
-  children = [_node(None, 2, 'improve') for _ in range(3)]
-  again = shares(nodes + children)
-  assert again[2] / again[3] == pytest.approx(found[2] / found[3] / 2, rel=0.2)
+  # Of those that drew the best once, and then draw again.
+  again = shares(children=1)
+  assert [again[2], again[3], again[0]] == pytest.approx(
+    chances_of([1, 0, 0]), abs=0.04
+  )
+
+
+def test_a_program_that_is_made_twice_is_one_parent():
+  search = _search(_node(0.5), _node(0.9), _node(0.9), parents='ranked')
+  drawn = {search.choose().parent for _ in range(200)}
+  assert drawn == {0, 1}
 
 
 @pytest.mark.parametrize(('seconds', 'pushed'), [(0.0, 6), (5.0, 3), (99.0, 6)])
@@ -88,24 +110,21 @@ def test_a_search_ends_when_its_executions_have_taken_their_time(
 
 
 def test_nothing_valid_means_another_draft():
-  search = _search()
-  search.nodes += [_node(), _node()]
+  search = _search(_node(), _node())
   assert search.choose() == Choice('draft') and search.best() is None
 
 
 def test_failed_leaves_are_debugged_but_not_for_ever():
-  search = _search(debug_probability=1.0)
-  search.nodes += [_node(0.5), _node()]
+  search = _search(_node(0.5), _node(), debug_probability=1.0)
   assert search.choose() == Choice('debug', 1)
-  search.nodes.append(_node(None, 1, 'debug'))  # two failures in a row
+  search.add(_node(None, 1, 'debug'))  # two failures in a row
   assert search.choose() == Choice('debug', 2)
-  search.nodes.append(_node(None, 2, 'debug'))  # three
+  search.add(_node(None, 2, 'debug'))  # three
   assert search.choose() == Choice('improve', 0)
 
 
 def test_words_are_no_program_to_debug():
-  search = _search(debug_probability=1.0)
-  search.nodes += [_node(0.5), _node(valid_action=False)]
+  search = _search(_node(0.5), _node(valid_action=False), debug_probability=1.0)
   assert search.choose() == Choice('improve', 0)
 
 
@@ -126,10 +145,10 @@ FOUR = Shares({'draft': 1, 'improve': 1, 'debug': 1, 'crossover': 1})
 
 @pytest.mark.parametrize('parents', ['best', 'ranked'])
 def test_shares_of_operators_hold_after_the_drafts(parents):
-  search = _search(shares=FOUR, drafts=3, parents=parents)
-  search.nodes += [_node(0.5), _node()]
+  search = _search(_node(0.5), _node(), shares=FOUR, drafts=3, parents=parents)
   assert search.choose() == Choice('draft')
-  search.nodes += [_node(0.9), _node(0.9, 0, 'improve'), _node(0.2)]
+  for node in (_node(0.9), _node(0.9, 0, 'improve'), _node(0.2)):
+    search.add(node)
   drawn = [search.choose() for _ in range(800)]
   for kind in ('draft', 'improve', 'debug', 'crossover'):
     assert abs(sum(c.kind == kind for c in drawn) - 200) < 50
@@ -144,16 +163,17 @@ def test_shares_of_operators_hold_after_the_drafts(parents):
 
 
 def test_an_operator_that_cannot_be_had_is_said():
-  search = _search(shares=Shares({'crossover': 1, 'improve': 1e-6}), drafts=1)
-  search.nodes += [_node(0.5), _node(0.5)]  # one program, twice
+  options = {
+    'shares': Shares({'crossover': 1, 'improve': 1e-6}), 'drafts': 1,
+  }  # fmt: skip
+  search = _search(_node(0.5), _node(0.5), **options)  # one program, twice
   assert search.choose() == Choice('improve', 0, asked='crossover')
-  search.nodes[:] = [_node()]
+  search = _search(_node(), **options)
   assert search.choose() == Choice('draft', asked='crossover')
 
 
 def test_what_a_search_asks_for_is_what_training_asks_for():
-  search = _search()
-  search.nodes += [
+  search = _search(*(
     Node('draft', None, score, None, made.solution(
       outcome, response=f'Plan.\n```\n{code}\n```', score_after=score,
       solution_id=code, observation='said', message='why',
@@ -161,7 +181,7 @@ def test_what_a_search_asks_for_is_what_training_asks_for():
     for code, score, outcome in (
       ('x', 0.5, 'ok'), ('y', 0.7, 'ok'), ('z', None, 'timeout')
     )
-  ]  # fmt: skip
+  ))  # fmt: skip
   asked = tree_search._asked('t', search, Choice('crossover', 1, 0), True)
   assert (asked.kind, asked.previous_id, asked.second_id) == (
     'crossover', 'y', 'x',
