@@ -2,17 +2,20 @@
 
   python -m benchmarks.live_cost --work_dir DIR [--pairs 5] [--updates 64] [--json]
 
-Trains one SFT, then pairs of runs of RL from it, in turn with and without a page that is
-asked for all that it shows, once a second. Prints the server's CPU seconds over the
-run's, and how much longer a run with the page takes: the mean of the logarithms' ratios
-over the pairs, with its 95 % interval (t). Aims: 0.01 and 0.03. Each run's figures are
-kept in DIR: the same command goes on where it was stopped. Ten runs take an hour or two
-on two idle cores.
+Trains one SFT, then pairs of runs of RL from it, in turn with and without an open page:
+a client asks as `live/static/main.js` does, what changed every second, and then for that.
+Samples wait for each other (`rl.rest=wait`), no weight depends on a duration and log-probs
+not on what is decoded beside, so that all runs do the same work. Prints the server's CPU
+seconds over the run's, and how much longer a run with the page takes: the mean of the
+logarithms' ratios over the pairs, with its 95 % interval (t). Aims: 0.01 and 0.03. Each
+run's figures are kept in DIR: the same command goes on where it was stopped. Ten runs
+take an hour on two idle cores.
 """
 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import math
 import os
@@ -22,9 +25,7 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,9 @@ OPTIONS = (
   "--config.tasks.heldout=('breast-cancer',)",
   '--config.model.hf.num_hidden_layers=2',
   '--config.rollout.temperature=0.5',
+  '--config.rollout.batch_invariant=True',
+  "--config.rl.rest='wait'",
+  "--config.rl.weighting='none'",
   '--config.collect.trajectories_per_task=10',
   '--config.collect.max_steps=3',
   '--config.sft.epochs=20',
@@ -48,7 +52,8 @@ OPTIONS = (
   '--config.eval.max_steps=1',
   '--config.eval.k=2',
 )
-_ASKED = ('runs', 'state', 'rollouts', 'curves', 'lanes')
+# Seconds between two questions of the page for the runs there are, and for lanes.
+_RUNS_S, _LANES_S = 3.0, 2.0
 _FROM_SFT = ('collect', 'tokenizer', 'sft', 'tasks')
 
 
@@ -85,13 +90,37 @@ def watched(work: pathlib.Path, *more: str) -> dict[str, float]:
 
 
 def _ask(url: str, name: str, ended: threading.Event) -> None:
+  """Asks as the page does, once a second, until `ended`."""
   query = urllib.parse.urlencode({'run': name})
+  at = {'runs': -math.inf, 'lanes': -math.inf}
+  seen: dict[str, Any] = {}
+  # One connection, as a browser's; it is opened again where the server closed it.
+  server = http.client.HTTPConnection(
+    urllib.parse.urlsplit(url).netloc, timeout=10
+  )
+
+  def get(what: str) -> Any:
+    at[what] = time.monotonic()
+    server.request('GET', f'/api/{what}?{query}')
+    return json.load(server.getresponse())
+
   while not ended.wait(1.0):
-    for what in _ASKED:
-      try:
-        urllib.request.urlopen(f'{url}api/{what}?{query}', timeout=10).read()
-      except (urllib.error.HTTPError, OSError):
+    now = time.monotonic()
+    try:
+      if now - at['runs'] > _RUNS_S:
+        get('runs')
+      if (stamps := get('state').get('stamps')) is None:
         continue  # the run is not there yet
+      for what in ('rollouts', 'curves'):
+        if seen.get(what) != stamps[what]:
+          seen[what] = stamps[what]
+          get(what)
+      if now - at['lanes'] > _LANES_S and seen.get('lanes') != stamps:
+        seen['lanes'] = stamps
+        get('lanes')
+    except (OSError, http.client.HTTPException):
+      server.close()
+  server.close()
 
 
 def compared(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

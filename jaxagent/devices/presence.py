@@ -48,13 +48,21 @@ class Process:
 class Watch:
   """Connections between process 0 and the others, each with a thread that listens.
 
+  run: what all of them were started for, in words; see `meet`.
   peers: those that have connected, this process included, by index; the processes
     above 0 see process 0 and themselves alone.
   """
 
-  def __init__(self, index: int, count: int, logs: pathlib.Path | None = None):
+  def __init__(
+    self,
+    index: int,
+    count: int,
+    logs: pathlib.Path | None = None,
+    run: str = '',
+  ):
     self.own = Process(index, socket.gethostname(), os.getpid())
     self.peers = {index: self.own}
+    self._run, self._stranger = run, ''
     self._count, self._logs, self._doing = count, logs, ''
     self._connections: dict[int, socket.socket] = {}
     self._gone: set[int] = set()  # whose connection has ended
@@ -75,6 +83,9 @@ class Watch:
 
     Where a firewall is between them a warning is logged, and a loss shows after the
     heartbeats of jax (100 s).
+
+    Raises UserError where one was started for another run: two coordinators may listen
+    at one port (gRPC opens it with SO_REUSEPORT), and who asks there meets either.
     """
     try:
       if self.own.index == 0:
@@ -143,12 +154,16 @@ class Watch:
     token = secrets.token_hex(16)
     port = self._server.getsockname()[1]
     own = dataclasses.asdict(self.own)
-    processes.publish(_KEY, json.dumps({'port': port, 'token': token, **own}))
+    said = {'port': port, 'token': token, 'run': self._run, **own}
+    processes.publish(_KEY, json.dumps(said))
     threading.Thread(target=self._accept, args=(token,), daemon=True).start()
     with self._changed:
-      if not self._changed.wait_for(
-        lambda: len(self.peers) == self._count, _MEET_S
-      ):
+      met = self._changed.wait_for(
+        lambda: self._stranger or len(self.peers) == self._count, _MEET_S
+      )
+      if self._stranger:
+        raise errors.UserError(self._stranger)
+      if not met:
         raise TimeoutError(
           f'{len(self.peers)} of {self._count} connected within {_MEET_S:g} s'
         )
@@ -177,16 +192,38 @@ class Watch:
     if not known or not 0 < peer.index < self._count:
       connection.close()
       return
+    if words := self._other_run(peer, said.get('run', '')):
+      connection.close()
+      with self._changed:
+        self._stranger = words
+        self._changed.notify_all()
+      return
     self._keep(peer, connection)
     self._listen(peer, connection, lines)
+
+  def _other_run(self, peer: Process, run: object) -> str:
+    """Returns what to do where a peer was started for another run, else ''."""
+    if run == self._run:
+      return ''
+    return (
+      f'process {peer.index} (host {peer.host}, pid {peer.pid}) was started for {run}, '
+      f'this one, {self.own.index}, for {self._run}: processes of two runs have met at '
+      f'the coordinator {processes.coordinator_address()}. Start the same command on all '
+      'hosts, and give runs that go at a time coordinators of their own '
+      '(JAXAGENT_COORDINATOR; where jax finds the cluster, JAX_COORDINATOR_PORT).'
+    )
 
   def _connect(self) -> None:
     said = json.loads(processes.published(_KEY, _MEET_S))
     address = processes.coordinator_host(), said['port']
     connection = socket.create_connection(address, _HELLO_S)
-    hello = {'token': said['token'], **dataclasses.asdict(self.own)}
+    own = dataclasses.asdict(self.own)
+    hello = {'token': said['token'], 'run': self._run, **own}
     connection.sendall(json.dumps(hello).encode() + b'\n')
     leader = Process(said['index'], said['host'], said['pid'])
+    if words := self._other_run(leader, said['run']):
+      connection.close()
+      raise errors.UserError(words)
     self._keep(leader, connection)
     threading.Thread(
       target=self._listen,
@@ -348,14 +385,15 @@ _watch: Watch | None = None
 
 @contextlib.contextmanager
 def among(
-  index: int, count: int, logs: pathlib.Path | None = None
+  index: int, count: int, logs: pathlib.Path | None = None, run: str = ''
 ) -> Iterator[Watch]:
   """Watches the other processes of a run while the block lasts.
 
   logs: a folder that all share, for what libraries write to standard error.
+  run: what this process was started for; UserError where another's is not the same.
   """
   global _watch
-  watch = Watch(index, count, logs)
+  watch = Watch(index, count, logs, run)
   if count == 1:
     yield watch
     return

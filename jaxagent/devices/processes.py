@@ -72,15 +72,16 @@ def published(key: str, within_s: float) -> str:
     raise ProcessLost(f'process 0 does not answer: {error}') from error
 
 
-def coordinator_host() -> str:
-  """Returns the name or address by which processes reach the host of process 0."""
+def coordinator_address() -> str:
+  """Returns host and port at which processes ask for process 0; '' of one alone."""
   from jax._src import distributed
 
-  return (
-    (distributed.global_state.coordinator_address or '')
-    .rpartition(':')[0]
-    .strip('[]')
-  )
+  return distributed.global_state.coordinator_address or ''
+
+
+def coordinator_host() -> str:
+  """Returns the name or address by which processes reach the host of process 0."""
+  return coordinator_address().rpartition(':')[0].strip('[]')
 
 
 def _waited_for(client, key: str, within_s: float) -> str:

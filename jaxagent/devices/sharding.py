@@ -427,6 +427,17 @@ def _devices(env: Mapping[str, str]) -> dict[str, Any]:
   return {'local_device_ids': list(range(int(gpus)))}
 
 
+def _step_port(env: Mapping[str, str]) -> str:
+  """Returns the port of process 0 of a SLURM step.
+
+  jax takes one of 4,096 by the job's number alone, at which a second step of the job
+  would listen, too, and processes of the two would meet each other.
+  """
+  job = int(env['SLURM_JOB_ID'])
+  step = int(env.get('SLURM_STEP_ID', env.get('SLURM_STEPID', '0')))
+  return str(65536 - 4096 + (job + 1009 * step) % 4096)
+
+
 def initialize_distributed(
   coordinator: str = '',
   num_processes: int = 0,
@@ -452,6 +463,8 @@ def initialize_distributed(
     # Of XLA on a processor: each collective of each device holds a thread while it
     # waits for the other processes, and with few cores all of them would wait.
     os.environ.setdefault('NPROC', str(max(_THREADS, os.cpu_count() or 1)))
+    if 'coordinator_address' not in settings and 'SLURM_JOB_ID' in os.environ:
+      os.environ.setdefault('JAX_COORDINATOR_PORT', _step_port(os.environ))
     try:
       jax.distributed.initialize(**settings)
     except jax.errors.JaxRuntimeError as error:

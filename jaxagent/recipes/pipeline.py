@@ -37,7 +37,8 @@ def run(config: ConfigDict) -> None:
     index, count = _meet()
     stop.take_signals()
     work = pathlib.Path(config.work_dir).resolve()
-    with presence.among(index, count, work / 'logs') as watch:
+    named = f'{config.work_dir} (config {settings.config_sha(config)})'
+    with presence.among(index, count, work / 'logs', named) as watch:
       stop.farewells.append(watch.end_others)
       watch.on_stop = stop.ask
       # Devices can be counted only once the processes have met.

@@ -20,13 +20,22 @@ ROOT = pathlib.Path(__file__).parents[2]
 pytestmark = pytest.mark.timeout(180)
 
 
-def _start(folder, does, count=2):
+def _spawn(folder, does, runs):
+  """Starts a process for each of `runs`, what it takes part in."""
+  count = len(runs)
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     port = free.getsockname()[1]
-  started = [
+  return [
     subprocess.Popen(
-      [sys.executable, '-m', 'tests.devices.presence_worker', folder, does],
+      [
+        sys.executable,
+        '-m',
+        'tests.devices.presence_worker',
+        folder,
+        does,
+        run,
+      ],
       cwd=ROOT,
       env={
         **os.environ,
@@ -39,8 +48,12 @@ def _start(folder, does, count=2):
       stderr=subprocess.PIPE,
       text=True,
     )
-    for index in range(count)
+    for index, run in enumerate(runs)
   ]
+
+
+def _start(folder, does, count=2):
+  started = _spawn(folder, does, ['one'] * count)
   end = time.monotonic() + 90
   while not all((folder / f'met_{i}').exists() for i in range(count)):
     assert time.monotonic() < end and started[0].poll() is None
@@ -99,6 +112,18 @@ def test_an_error_of_one_ends_the_other_with_its_words(tmp_path):
   assert 'failed in rl_update; its last words: UserError: config.mod' in err
   assert len(err.splitlines()) == 1
   assert 'Traceback' in _ended(started[1], 10)[2]
+
+
+def test_processes_of_two_runs_do_not_take_each_other_for_their_own(tmp_path):
+  started = _spawn(tmp_path, 'end', ['one', 'another'])
+  for index, process in enumerate(started):
+    code, out, err = _ended(process, 90)
+    assert code and 'met' not in out
+    runs = ('one', 'another') if index else ('another', 'one')
+    assert (
+      f'was started for {runs[0]}, this one, {index}, for {runs[1]}: processes of two '
+      'runs have met at the coordinator 127.0.0.1:'
+    ) in ' '.join(err.split())
 
 
 def test_processes_that_end_together_say_nothing(tmp_path):

@@ -119,6 +119,18 @@ def test_settings_from_the_environment():
     read({'JAXAGENT_COORDINATOR': 'host-0:1234'})
 
 
+def test_steps_of_one_slurm_job_meet_at_ports_of_their_own():
+  """jax takes the port by the job alone; the first step keeps that."""
+  ports = [
+    sharding._step_port({'SLURM_JOB_ID': '70123', name: str(step)})
+    for name in ('SLURM_STEP_ID', 'SLURM_STEPID')
+    for step in range(50)
+  ]
+  assert ports[0] == str(70123 % 2**12 + (65535 - 2**12 + 1))
+  assert len({*ports[:50]}) == 50 and ports[:50] == ports[50:]
+  assert all(61440 <= int(port) <= 65535 for port in ports)
+
+
 def test_one_task_of_slurm_a_node_has_all_its_gpus():
   task = {'SLURM_PROCID': '1', 'SLURM_GPUS_ON_NODE': '8', 'SLURM_NNODES': '2'}
   read = lambda **more: sharding.distributed_settings(task | more)  # noqa: E731
