@@ -125,6 +125,14 @@ def test_the_command_line_prepares_it(tmp_path, capsys):
     ('leaf-classification', 'aeon==1.6.0'),
     ('imdb', 'vaderSentiment==3.3.2'),
     ('chaii-hindi-and-tamil-question-answering', 'Faker==40.63.0'),
+    ('cifar10', 'scikit-image==0.26.0'),
+    ('aerial-cactus-identification', 'scikit-image==0.26.0'),
+    ('multi-modal-gesture-recognition', 'aeon==1.6.0'),
+    ('jigsaw-toxic-comment-classification-challenge', 'vaderSentiment==3.3.2'),
+    (
+      'jigsaw-unintended-bias-in-toxicity-classification',
+      'vaderSentiment==3.3.2',
+    ),
   ],
 )
 def test_each_task_of_the_catalogue_says_which_package_it_wants(
