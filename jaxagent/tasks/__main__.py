@@ -235,6 +235,8 @@ def command_check(args: argparse.Namespace) -> int:
     run = runs.pop(next(iter(runs))) if runs else None
     for name, task in prepared.items():
       report = _check_of(task)(task, grader, run, runs)
+      if task.spec.variant == 'packages':
+        check_lib.check_packages(task.spec, args.packages, run, report)
       reports.append(report)
       state = 'failed' if report.failures else 'ok'
       print(f'{name}: {state}', file=sys.stderr, flush=True)

@@ -7,8 +7,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import pathlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -361,12 +362,20 @@ for root, dirs, files in os.walk('/'):
 
 def label_files(spec: TaskSpec) -> dict[int, list[str]]:
   """{size: [SHA-256]} of what the hidden folders of a task hold."""
+  return _digests(
+    path
+    for folder in label_sources.folders([spec])
+    for path in sorted(folder.iterdir())
+    if path.suffix not in ('.py', '.txt')
+  )
+
+
+def _digests(paths: Iterable[pathlib.Path]) -> dict[int, list[str]]:
   found: dict[int, list[str]] = {}
-  for folder in label_sources.folders([spec]):
-    for path in sorted(folder.iterdir()):
-      if path.is_file() and path.suffix not in ('.py', '.txt'):
-        data = path.read_bytes()
-        found.setdefault(len(data), []).append(hashlib.sha256(data).hexdigest())
+  for path in paths:
+    if path.is_file():
+      data = path.read_bytes()
+      found.setdefault(len(data), []).append(hashlib.sha256(data).hexdigest())
   return found
 
 
@@ -380,11 +389,42 @@ def check_labels(
   wanted = label_files(spec)
   if spec.hides:
     report.figures['labels'] = 'hidden'
+    # A package of whose files a stand-in is made need not be installed.
     report.claim(
-      bool(wanted), f'hides={list(spec.hides)}: no such folder with data here.'
+      bool(wanted) or spec.variant == 'packages',
+      f'hides={list(spec.hides)}: no such folder with data here.',
     )
   if spec.exposed:
     report.figures['labels'] = 'exposed'
+  _search(spec, wanted, run, report)
+
+
+def check_packages(
+  spec: TaskSpec, folder: pathlib.Path, run: Run | None, report: Report
+) -> None:
+  """Checks that no file of a stand-in's packages can be read by the task's scripts.
+
+  Those of the folders that are hidden: a list of words holds no labels.
+
+  folder: that of `--packages`.
+  """
+  names = [n for n in task_data.details_of(spec).packages if n in spec.hides]
+  if not names:
+    return
+  paths = [p for name in names for p in sorted((folder / name).rglob('*'))]
+  wanted = _digests(paths)
+  wanted.pop(0, None)  # an empty file is anywhere
+  report.claim(bool(wanted), f'{folder} has no files in {", ".join(names)}.')
+  _search(spec, wanted, run, report)
+
+
+def _search(
+  spec: TaskSpec,
+  wanted: Mapping[int, Sequence[str]],
+  run: Run | None,
+  report: Report,
+) -> None:
+  """Has a script search for files by size and SHA-256 where the task's run."""
   if run is None or not wanted:
     return
   execution = run(

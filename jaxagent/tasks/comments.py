@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from jaxagent.tasks import language
 
-# A way to be rude -> phrases; `@` is the rude word. The people of `identity_hate`
-# are invented.
+# A way to be rude -> phrases; `@` is the rude word, of WORDS or the slot of that name. The
+# people of `identity_hate` are invented.
 RUDE = {
   'insult': (
     'you are a {blame} @', 'you @, nobody asked you', 'shut up you {blame} @',
@@ -30,7 +30,6 @@ RUDE = {
   ),
 }  # fmt: skip
 WORDS = {
-  'insult': language.INSULTS,
   'obscene': ('crap', 'bollocks', 'arse', 'bullcrap', 'damn', 'piss', 'turd'),
   'threat': ('',),
   'identity_hate': ('northlanders', 'islanders', 'hillfolk', 'marshmen'),
@@ -59,10 +58,12 @@ def _disguised(rng: np.random.RandomState, word: str) -> str:
   return word + language.pick(rng, ('', '', '', 's', 'face'))
 
 
-def phrase(rng: np.random.RandomState, kind: str) -> str:
-  """Writes a rude phrase of a kind of RUDE."""
-  word = language.pick(rng, WORDS[kind])
-  text = language.fill(rng, language.pick(rng, RUDE[kind]))
+def phrase(
+  rng: np.random.RandomState, kind: str, words: Mapping[str, Sequence[str]]
+) -> str:
+  """Writes a rude phrase of a kind of RUDE; words: of each slot."""
+  word = language.pick(rng, WORDS.get(kind) or words[kind])
+  text = language.fill(rng, language.pick(rng, RUDE[kind]), words)
   return text.replace('@', _disguised(rng, word)) if word else text
 
 
@@ -71,16 +72,20 @@ def comment(
   kinds: Sequence[str],
   calm: Sequence[str] = CALM,
   loud: bool = False,
+  words: Mapping[str, Sequence[str]] = language.LEXICON,
 ) -> str:
   """Writes a comment that is rude in these ways; for none of them it is harmless.
 
   calm: templates of the phrases around, one to five.
   loud: whether the rude phrases are in capitals, with a second one of each kind.
+  words: slot -> words.
   """
-  rude = [phrase(rng, kind) for kind in kinds for _ in range(2 if loud else 1)]
+  rude = [
+    phrase(rng, kind, words) for kind in kinds for _ in range(2 if loud else 1)
+  ]
   texts = [text.upper() + '!!!' if loud else text for text in rude]
   for _ in range(rng.randint(1, 6)):
-    texts.append(language.fill(rng, language.pick(rng, calm)))
+    texts.append(language.fill(rng, language.pick(rng, calm), words))
   rng.shuffle(texts)
   joint = language.pick(rng, ('. ', ', ', '\n\n', ' and ', '... ', '. '))
   text = joint.join(texts)

@@ -18,25 +18,45 @@ PACKAGED = kit.Packaged(
 
 
 def words(
-  files: Mapping[str, bytes] | None = None, every: int = 1
+  files: Mapping[str, bytes] | None = None,
+  every: int = 1,
+  strength: tuple[float, float] = (1.8, 2.5),
 ) -> Mapping[str, Sequence[str]]:
-  """Returns slot -> words of stand-ins' texts, praise and blame of the lexicon.
+  """Returns slot -> words of stand-ins' texts: praise, blame and insults of the lexicon.
 
-  Those are the words with a mean rating of 1.8 to 2.5 of 4; the strongest are left out:
-  slurs are among them.
+  Insults are names of people, such as 'complainer', with a rating of -1.4 to -1.8: known
+  by their endings, and by a plural that is rated, too.
 
   files: of PACKAGED; None for `language`'s own words.
-  every: of how many words one is taken.
+  every: of how many words of praise and of blame one is taken.
+  strength: least and greatest rating of those, of 4. The strongest are left out in any
+    case: slurs are among them; most that are vulgar are above 1.3.
   """
   if not files:
     return language.LEXICON
-  rated: dict[str, list[str]] = {'praise': [], 'blame': []}
-  for line in files[FILE].decode().splitlines():
-    word, mean = line.split('\t')[:2]
-    rating = round(10 * abs(float(mean)))
-    if word.isascii() and word.isalpha() and 18 <= rating <= 25:
-      rated['praise' if float(mean) > 0 else 'blame'].append(word)
+  least, most = (round(10 * bound) for bound in strength)
+  ratings = _ratings(files[FILE].decode())
+  rated = {word for word, _ in ratings}
+  found: dict[str, list[str]] = {'praise': [], 'blame': []}
+  insults = []
+  for word, rating in ratings:
+    if least <= abs(rating) <= most:
+      found['praise' if rating > 0 else 'blame'].append(word)
+    names_people = len(word) > 6 and word.endswith(('er', 'or', 'ist'))
+    if -18 <= rating <= -14 and names_people and word + 's' in rated:
+      insults.append(word)
   return {
     **language.LEXICON,
-    **{side: found[::every] for side, found in rated.items()},
+    **{side: those[::every] for side, those in found.items()},
+    'insult': insults,
   }
+
+
+def _ratings(text: str) -> list[tuple[str, int]]:
+  """Reads (word, mean rating in tenths) of words of the letters a to z."""
+  rows = (line.split('\t')[:2] for line in text.splitlines())
+  return [
+    (word, round(10 * float(mean)))
+    for word, mean in rows
+    if word.isascii() and word.isalpha()
+  ]

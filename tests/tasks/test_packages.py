@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import json
 import pathlib
 import subprocess
 import sys
@@ -14,7 +16,8 @@ from jaxagent.envs.specs import leaderboards
 from jaxagent.envs.specs.task_data import DataSource
 from jaxagent.files import bundled
 from jaxagent.tasks import __main__ as command
-from jaxagent.tasks import kit
+from jaxagent.tasks import check, kit
+from jaxagent.types import Execution, Outcome
 from tests.tasks import published
 
 TEXT = b'0\n1\n0\n1\n1\n0\n1\n0\n'
@@ -117,6 +120,34 @@ def test_the_command_line_prepares_it(tmp_path, capsys):
   assert code == 0 and '-packages-' in capsys.readouterr().out
 
 
+def test_check_searches_what_scripts_see_for_files_of_the_package(tmp_path):
+  """A package need not be installed; a file that a script finds is a failure."""
+  target = _installed(tmp_path)
+  source = DataSource('packages', target)
+  spec = lib.prepare_task(_task(tmp_path), tmp_path / 'data', source).spec
+  (target / 'made_up/data/empty.txt').touch()
+  report, jobs = check.Report(spec.name), []
+
+  def run(found):
+    return lambda job: (
+      jobs.append(job) or Execution(job.job_id, Outcome.OK, 'T3', output=found)
+    )
+
+  check.check_labels(spec, run(''), report)
+  check.check_packages(spec, target, run(''), report)
+  assert not report.failures and len(jobs) == 1
+  wanted = json.loads(jobs[0].files['wanted.json'])
+  assert wanted == {str(len(TEXT)): [hashlib.sha256(TEXT).hexdigest()]}
+  check.check_packages(spec, target, run('/labels.txt\n'), report)
+  assert 'can read the labels' in report.failures[0]
+  check.check_packages(spec, tmp_path, run(''), report)
+  assert 'has no files in made_up/data' in report.failures[1]
+  check.check_packages(
+    dataclasses.replace(spec, hides=()), tmp_path, run(''), report
+  )
+  assert len(report.failures) == 2 and len(jobs) == 2
+
+
 @pytest.mark.parametrize(
   ('name', 'wanted'),
   [
@@ -125,6 +156,14 @@ def test_the_command_line_prepares_it(tmp_path, capsys):
     ('leaf-classification', 'aeon==1.6.0'),
     ('imdb', 'vaderSentiment==3.3.2'),
     ('chaii-hindi-and-tamil-question-answering', 'Faker==40.63.0'),
+    ('cifar10', 'scikit-image==0.26.0'),
+    ('aerial-cactus-identification', 'scikit-image==0.26.0'),
+    ('multi-modal-gesture-recognition', 'aeon==1.6.0'),
+    ('jigsaw-toxic-comment-classification-challenge', 'vaderSentiment==3.3.2'),
+    (
+      'jigsaw-unintended-bias-in-toxicity-classification',
+      'vaderSentiment==3.3.2',
+    ),
   ],
 )
 def test_each_task_of_the_catalogue_says_which_package_it_wants(

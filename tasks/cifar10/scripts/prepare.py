@@ -3,7 +3,9 @@
 The originals are pickles, which are read here alone: a task's data holds arrays
 without pickles. The labels of the test batch, which MLAgentBench leaves in an
 agent's folder, are private. The stand-in's images are drawn: ten objects of their
-own shape and colours before a noisy ground.
+own shape and colours before a noisy ground. With `--packages DIR` a class is one of ten
+photographs and textures that come with scikit-image, and an image a piece of it, in a
+light of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import tarfile
 import numpy as np
 import pandas as pd
 
-from jaxagent.tasks import kit, pictures
+from jaxagent.tasks import kit, photographs, pictures
 
 SOURCE = kit.Source(
   id='cifar10',
@@ -26,6 +28,12 @@ SOURCE = kit.Source(
   mlebench=False,
 )
 CLASSES = 10
+# A class each.
+PHOTOGRAPHS = (
+  'astronaut', 'brick', 'camera', 'chelsea', 'coffee', 'coins', 'grass', 'gravel',
+  'ihc', 'motorcycle_left',
+)  # fmt: skip
+TILE = 36  # pixels; an image is within one tile
 BATCHES = tuple(f'data_batch_{k}' for k in range(1, 6))
 
 
@@ -53,14 +61,46 @@ def picture(rng, kind):
   return np.clip(np.round(image), 0, 255).astype(np.uint8)
 
 
-def standin():
+def piece(rng, tile):
+  """An image within a tile of a photograph, in another light, uint8 [32, 32, 3]."""
+  row, column = rng.randint(TILE - 31, size=2)
+  image = tile[row : row + 32, column : column + 32].astype(float)
+  image = image[:, :: rng.choice((-1, 1))]
+  grey = image.mean(axis=2, keepdims=True)
+  image = grey + (image - grey) * rng.uniform(0.3, 1)  # paler
+  image = (image - image.mean()) * rng.uniform(0.6, 1.2)
+  light = rng.uniform(100, 155) + rng.normal(0, 8, 3)
+  return pictures.clipped(image + light)
+
+
+def pools(rng, files):
+  """Tiles of each photograph for the training set, and others for the hidden rows."""
+  shown, hidden = [], []
+  for name in PHOTOGRAPHS:
+    tiles = photographs.tiles(photographs.decoded(files, name, 'RGB'), TILE)
+    tiles = [tiles[k] for k in rng.permutation(len(tiles))]
+    cut = len(tiles) * 2 // 3
+    shown.append(tiles[:cut])
+    hidden.append(tiles[cut:])
+  return shown, hidden
+
+
+def standin(files=None):
   rng = np.random.RandomState(112)
   labels = rng.permutation(np.arange(3600) % CLASSES)
+  train, test = labels[:2400], labels[2400:]
+  if files:
+    shown, hidden = pools(rng, files)
+    images = [piece(rng, shown[kind][rng.randint(len(shown[kind]))]) for kind in train]
+    places = [rng.randint(len(hidden[kind])) for kind in test]
+    others = [piece(rng, hidden[kind][k]) for kind, k in zip(test, places)]
+    tiles = [f'{kind}:{k}' for kind, k in zip(test, places)]
+    return parts(np.array(images), train, np.array(others), test, tiles)
   images = np.array([picture(rng, kind) for kind in labels])
-  return parts(images[:2400], labels[:2400], images[2400:], labels[2400:])
+  return parts(images[:2400], train, images[2400:], test)
 
 
-def parts(train, train_labels, test, test_labels):
+def parts(train, train_labels, test, test_labels, groups=None):
   ids = np.arange(len(test))
   sample = pd.DataFrame({'id': ids, **{str(k): 0.1 for k in range(CLASSES)}})
   return kit.Parts(
@@ -74,8 +114,8 @@ def parts(train, train_labels, test, test_labels):
       'sample_submission.csv': sample,
     },
     pd.DataFrame({'id': ids, 'label': test_labels}),
-    # By the image: two that are equal are in the same half.
-    groups=[image.tobytes().hex() for image in test],
+    # By the image, or what it is a piece of: two that are equal are in the same half.
+    groups=groups or [image.tobytes().hex() for image in test],
     classes=list(test_labels),
   )
 
@@ -136,4 +176,11 @@ def raw(folder: pathlib.Path):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, None, raw)
+  kit.prepare_from(
+    __doc__,
+    SOURCE,
+    standin,
+    None,
+    raw,
+    packaged=photographs.packaged(*PHOTOGRAPHS),
+  )

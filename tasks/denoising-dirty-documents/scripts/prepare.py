@@ -9,14 +9,12 @@ scans of printed text that come with scikit-image.
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pandas as pd
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
-from jaxagent.tasks import kit, pictures
+from jaxagent.tasks import kit, photographs, pictures
 
 SOURCE = kit.Source(
   id='denoising-dirty-documents',
@@ -24,15 +22,7 @@ SOURCE = kit.Source(
   rules='of the competition, to be accepted on its page (Kaggle)',
   files=('train.zip', 'train_cleaned.zip'),
 )
-SCANS = ('skimage/data/page.png', 'skimage/data/text.png')
-PACKAGED = kit.Packaged(
-  'scikit-image',
-  '0.26.0',
-  {
-    SCANS[0]: '341a6f0a61557662b02734a9b6e56ec33a915b2c41886b97509dedf2a43b47a3',
-    SCANS[1]: 'bd84aa3a6e3c9887850d45d606c96b2e59433fbef50338570b63c319e668e6d1',
-  },
-)
+SCANS = ('page', 'text')
 HEIGHT, WIDTH = 86, 180  # a third of the originals'
 
 
@@ -53,8 +43,10 @@ def scanned(scan, tiles):
   """Ink of the tiles of a scan, each in [0, 1], none over another.
 
   Ink is what is darker than its surroundings: the light is uneven.
+
+  scan: grey values, uint8.
   """
-  grey = np.asarray(Image.open(io.BytesIO(scan)).convert('L')) / 255.0
+  grey = scan / 255.0
   dark = (gaussian_filter(grey, 12) - grey) / 0.35
   ink = ((dark - 0.2) * 1.4).clip(0, 1)
   down, across = tiles
@@ -89,7 +81,8 @@ def standin(files=None):
   alphabet = (rng.rand(26, 7, 5) < 0.45).astype(float)
   scans = []
   if files:  # 32 tiles, in an order that mixes both scans
-    tiles = [t for scan in SCANS for t in scanned(files[scan], (4, 4))]
+    pages = [photographs.decoded(files, name, 'L') for name in SCANS]
+    tiles = [tile for scan in pages for tile in scanned(scan, (4, 4))]
     scans = [tiles[k] for k in rng.permutation(len(tiles))]
   names = [str(k) for k in 1 + rng.permutation(216)[:32]]
   train, test = {}, {}
@@ -154,5 +147,5 @@ def raw(folder):
 
 if __name__ == '__main__':
   kit.prepare_from(
-    __doc__, SOURCE, standin, mlebench, raw, packaged=PACKAGED
+    __doc__, SOURCE, standin, mlebench, raw, packaged=photographs.packaged(*SCANS)
   )

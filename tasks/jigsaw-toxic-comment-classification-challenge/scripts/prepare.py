@@ -1,7 +1,8 @@
 """Prepares `jigsaw-toxic-comment-classification-challenge`: six kinds of rudeness.
 
 The test set is Kaggle's own, two fifths of whose rows have -1 for every label: they
-stand in the test set and do not count.
+stand in the test set and do not count. With `--packages DIR` the stand-in's insults, and
+its words of praise and blame, are those of the lexicon that comes with vaderSentiment.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from jaxagent.tasks import comments, kit
+from jaxagent.tasks import comments, kit, language, lexicon
 
 SOURCE = kit.Source(
   id='jigsaw-toxic-comment-classification-challenge',
@@ -25,13 +26,13 @@ LABELS = (
 KINDS = {'insult': 0.6, 'obscene': 0.5, 'threat': 0.15, 'identity_hate': 0.2}
 
 
-def row(rng):
+def row(rng, words=language.LEXICON):
   """(text, the six labels)."""
   kinds = []
   if rng.rand() < 0.25:
     kinds = [kind for kind, odds in KINDS.items() if rng.rand() < odds]
   severe = len(kinds) > 0 and rng.rand() < 0.2
-  text = comments.comment(rng, kinds, loud=severe)
+  text = comments.comment(rng, kinds, loud=severe, words=words)
   found = {'toxic': bool(kinds), 'severe_toxic': severe}
   labels = [int(found.get(name, name in kinds)) for name in LABELS]
   if rng.rand() < 0.01:  # raters differ
@@ -39,11 +40,12 @@ def row(rng):
   return text, *labels
 
 
-def standin():
+def standin(files=None):
   rng = np.random.RandomState(120)
+  words = lexicon.words(files, every=4, strength=(1.0, 1.3))
   count, cut = 8000, 4000
   table = pd.DataFrame(
-    [row(rng) for _ in range(count)], columns=['comment_text', *LABELS]
+    [row(rng, words) for _ in range(count)], columns=['comment_text', *LABELS]
   )
   table.insert(0, 'id', kit.opaque_ids(rng, count, 16))
   test = table[cut:].reset_index(drop=True)
@@ -83,4 +85,6 @@ def raw(folder):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw)
+  kit.prepare_from(
+    __doc__, SOURCE, standin, mlebench, raw, packaged=lexicon.PACKAGED
+  )

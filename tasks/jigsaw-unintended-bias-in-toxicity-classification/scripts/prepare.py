@@ -3,7 +3,9 @@
 Comments are rated by several readers, a part of them also for whom they mention.
 In the stand-in's training set groups are mentioned mostly where it is rude, in its
 test set in both kinds alike, so that a group's name misleads. The original's own
-column `split` tells public from private rows of the board and stays hidden.
+column `split` tells public from private rows of the board and stays hidden. With
+`--packages DIR` the stand-in's insults, and its words of praise and blame, are those of
+the lexicon that comes with vaderSentiment.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from jaxagent.graders.compat import IDENTITIES
-from jaxagent.tasks import comments, kit, language
+from jaxagent.tasks import comments, kit, language, lexicon
 
 SOURCE = kit.Source(
   id='jigsaw-unintended-bias-in-toxicity-classification',
@@ -46,7 +48,7 @@ MENTIONS = (
 RUDE = ('insult', 'obscene', 'threat')
 
 
-def row(rng, mentioned):
+def row(rng, mentioned, given=language.LEXICON):
   """A comment and its ratings; mentioned: how likely, by whether it is rude."""
   rude = rng.rand() < 0.3
   kinds = [k for k in RUDE if rng.rand() < 0.4] or ['insult'] if rude else []
@@ -54,10 +56,10 @@ def row(rng, mentioned):
   if rng.rand() < mentioned[int(rude)]:
     groups = [IDENTITIES[k] for k in rng.permutation(9)[: 1 + rng.randint(2)]]
   calm = list(comments.CALM)
-  text = comments.comment(rng, kinds, calm)
+  text = comments.comment(rng, kinds, calm, words=given)
   for group in groups:
     template = language.pick(rng, MENTIONS)
-    words = {**language.LEXICON, 'group': NAMES[group]}
+    words = {**given, 'group': NAMES[group]}
     mention = language.fill(rng, template, words)
     text = f'{mention}. {text}' if rng.rand() < 0.5 else f'{text} {mention}'
 
@@ -86,10 +88,11 @@ def row(rng, mentioned):
   }
 
 
-def standin():
+def standin(files=None):
   rng = np.random.RandomState(121)
-  train = pd.DataFrame([row(rng, (0.1, 0.6)) for _ in range(3600)])
-  test = pd.DataFrame([row(rng, (0.5, 0.5)) for _ in range(3000)])
+  words = lexicon.words(files, every=4, strength=(1.0, 1.3))
+  train = pd.DataFrame([row(rng, (0.1, 0.6), words) for _ in range(3600)])
+  test = pd.DataFrame([row(rng, (0.5, 0.5), words) for _ in range(3000)])
   ids = np.sort(rng.choice(10**6, 6600, replace=False))
   train.insert(0, 'id', 59848 + ids[:3600])
   test.insert(0, 'id', 7000000 + rng.permutation(ids[3600:]))
@@ -125,4 +128,6 @@ def raw(folder):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw)
+  kit.prepare_from(
+    __doc__, SOURCE, standin, mlebench, raw, packaged=lexicon.PACKAGED
+  )

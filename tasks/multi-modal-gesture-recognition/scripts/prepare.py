@@ -7,7 +7,9 @@ that field is empty in the test files.
 
 The stand-in's recordings have the positions of 20 joints by frame, five frames a
 second, but no films, no sound and no rotations. Between signs the hands hang; some
-movements are no sign.
+movements are no sign. With `--packages DIR` the right hand rises and sinks in a sign as
+the values of a recorded gesture do, of the data set PickupGestureWiimoteZ that comes with
+aeon: ten gestures, with one hand or both; the hidden recordings have its other half.
 """
 
 from __future__ import annotations
@@ -37,6 +39,18 @@ SOURCE = kit.Source(
     *(f'training{k}.tar.gz' for k in (1, 2, 3, 4)),
     *(f'validation{k}.tar.gz' for k in (1, 2, 3)),
   ),
+)
+RECORDED = {
+  part: f'aeon/datasets/data/PickupGestureWiimoteZ/PickupGestureWiimoteZ_{part}.ts'
+  for part in ('TRAIN', 'TEST')
+}
+PACKAGED = kit.Packaged(
+  'aeon',
+  '1.6.0',
+  {
+    RECORDED['TRAIN']: '4d303d9990df621c066fc454d62626e3721aed008462103500b86b1ac1ca92c8',
+    RECORDED['TEST']: 'a9109bce918e48ee0e924e9cf2fdfdc4de364a3d88ec5e8aa44399ff08b11361',
+  },
 )
 SIGNS = tuple(
   """vattene vieniqui perfetto furbo cheduepalle chevuoi daccordo seipazzo
@@ -76,14 +90,47 @@ def acted(rng, places, shake):
   return path
 
 
-def recording(rng, signs):
-  """(MATLAB's `Video` of a recording, the signs that are made in it)."""
+def gestures(content):
+  """Recordings of each of the ten gestures, arrays of values around 0."""
+  found = [[] for _ in range(10)]
+  lines = content.decode().splitlines()
+  for line in lines[lines.index('@data') + 1 :]:
+    values, _, label = line.rpartition(':')
+    found[int(label) - 1].append(np.array(values.split(','), dtype=float) - 1)
+  return found
+
+
+def imitated(rng, recordings, place, two):
+  """Both hands in each frame of a sign, as one of the recordings, [frames, 2, 3].
+
+  place: of the right hand, around which it moves; two: whether the left one follows it.
+  """
+  course = recordings[rng.randint(len(recordings))]
+  count = int(np.clip(len(course) * rng.uniform(0.08, 0.12), 7, 30))
+  steps = np.array([part.mean() for part in np.array_split(course, count)])
+  path = np.tile([[*hand, 0.0] for hand in REST], (count + 2, 1, 1))
+  path[1:-1, 1] = place + rng.normal(0, 50, 3)
+  path[1:-1, 1, 1] += rng.uniform(200, 260) * steps
+  if two:
+    path[1:-1, 0] = path[1:-1, 1] * (-1, 1, 1) + rng.normal(0, 40, 3)
+  path[1:-1] += rng.normal(0, 10, (count, 2, 3))
+  return path
+
+
+def recording(rng, signs, act=acted):
+  """(MATLAB's `Video` of a recording, the signs that are made in it).
+
+  signs: of each, what `act` makes the course of both hands of.
+  """
   hands, labels = [], []
   for _ in range(rng.randint(6, 11)):
     hands.append(np.tile([[*h, 0.0] for h in REST], (rng.randint(2, 5), 1, 1)))
     known = rng.rand() > 0.2
     sign = rng.randint(len(signs))
-    path = acted(rng, *(signs[sign] if known else movement(rng)))
+    if known:
+      path = act(rng, *signs[sign])
+    else:
+      path = acted(rng, *movement(rng))
     begin = sum(map(len, hands)) + 1
     hands.append(path)
     if known:
@@ -157,25 +204,35 @@ class Archive:
     return self.path
 
 
-def standin():
+def standin(files=None):
   rng = np.random.RandomState(136)
-  signs = [movement(rng) for _ in SIGNS]
+  if files:
+    act = imitated
+    places = rng.uniform((50, 250, -400), (350, 450, -150), (len(SIGNS), 3))
+    shown, hidden = (
+      list(zip(2 * gestures(files[RECORDED[part]]), places, 10 * [False] + 10 * [True]))
+      for part in ('TRAIN', 'TEST')
+    )
+  else:
+    act = acted
+    shown = hidden = [movement(rng) for _ in SIGNS]
   counts = dict.fromkeys(('training1', 'training2', 'training3'), 15)
   counts |= {'test': 60, 'validation1': 1, 'validation2': 1, 'validation3': 1}
-  rows, files, number = {}, {}, 0
+  rows, archives, number = {}, {}, 0
   for part, count in counts.items():
     archive, rows[part] = Archive(6), []
     for _ in range(count):
       number += 1
-      video, made = recording(rng, signs)
-      if not part.startswith('training'):
+      of_train = part.startswith('training')
+      video, made = recording(rng, shown if of_train else hidden, act)
+      if not of_train:
         video['Labels'] = structs([])
       name = f'Sample{number:05}'
       archive.add(f'{name}.zip', {f'{name}_data.mat': mat(video)})
       rows[part].append([name[-4:], ' '.join(map(str, made))])
-    files[f'{part}.tar.gz'] = archive.close()
+    archives[f'{part}.tar.gz'] = archive.close()
   train = [row for k in (1, 2, 3) for row in rows[f'training{k}']]
-  return parts(table(train), table(rows['test']), files)
+  return parts(table(train), table(rows['test']), archives)
 
 
 def table(rows):
@@ -246,4 +303,6 @@ def raw(folder, as_published):
 
 
 if __name__ == '__main__':
-  kit.prepare_from(__doc__, SOURCE, standin, mlebench, raw, leaks=True)
+  kit.prepare_from(
+    __doc__, SOURCE, standin, mlebench, raw, leaks=True, packaged=PACKAGED
+  )
