@@ -326,9 +326,11 @@ def check_starter(
   if got.score is None:
     return None
   report.figures['starter'] = got.score
+  plain = spec.variant in ('', 'standin')  # '': of version 1
+  source = '' if plain else f' --{spec.variant} DIR'
   report.claim(
     spec.m_init is not None,
-    f'm_init is not measured; `python -m jaxagent.tasks measure {spec.name}`.',
+    f'm_init is not measured; `python -m jaxagent.tasks measure {spec.name}{source}`.',
   )
   if spec.m_init is not None:
     report.claim(
