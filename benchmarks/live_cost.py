@@ -9,7 +9,7 @@ not on what is decoded beside, so that all runs do the same work. Prints the ser
 seconds over the run's, and how much longer a run with the page takes: the mean of the
 logarithms' ratios over the pairs, with its 95 % interval (t). Aims: 0.01 and 0.03. Each
 run's figures are kept in DIR: the same command goes on where it was stopped. Ten runs
-take half an hour on two idle cores.
+take an hour on two idle cores.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ OPTIONS = (
   '--config.model.hf.num_hidden_layers=2',
   '--config.rollout.temperature=0.5',
   '--config.rollout.batch_invariant=True',
-  '--config.rl.batch_size=16',
   '--config.rl.rest=wait',
   '--config.rl.weighting=none',
   '--config.collect.trajectories_per_task=10',
