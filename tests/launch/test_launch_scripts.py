@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import socket
@@ -185,7 +186,8 @@ def test_a_chain_ends_when_the_run_is_refused(tmp_path):
 def test_a_chain_ends_with_the_second_failure_at_once(tmp_path):
   status, said, requeues = _chained(tmp_path, 137, 75, 0)
   assert (status, requeues) == (75, 1)
-  assert 'status 75 after 0 s, 2 times within 300 s each' in said
+  # 1 s where a second of the clock begins meanwhile, more on a busy machine.
+  assert re.search(r'status 75 after \d s, 2 times within 300 s each', said)
 
 
 def test_a_chain_whose_time_limit_leaves_no_room_ends(tmp_path):
