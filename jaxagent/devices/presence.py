@@ -399,7 +399,11 @@ def among(
     return
   if logs is not None:
     split_standard_error(log_of(logs, index))
-  watch.meet()
+  try:
+    watch.meet()
+  except errors.UserError as error:
+    watch.leave(errors.in_one_line(str(error)))  # to those of its own run
+    raise
   _watch = watch
   words = ''
   try:
