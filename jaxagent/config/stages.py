@@ -431,7 +431,7 @@ class EvalConfig(Section):
     unit='h',
     least=0,
     help="Limit of all executions of one policy's evaluation; 0: none. Once they are "
-    'spent the run stops; with more hours it goes on from there.',
+    'spent the run stops; with more hours it resumes.',
     advanced=True,
   )
   k: int = option(8, help='The k of avg@k and best@k.')

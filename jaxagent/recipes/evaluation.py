@@ -145,8 +145,7 @@ class Evaluation(abc.ABC):
     if 0 < 3600 * hours <= sum(took_s):
       raise UserError(
         f'{self.title}: config.eval.hours={hours:g} are spent, executions took '
-        f'{sum(took_s) / 3600:.3g} h. Raise it and rerun the same command; it goes on '
-        'from what has run.'
+        f'{sum(took_s) / 3600:.3g} h. Raise it and rerun the same command; it resumes.'
       )
 
   def _check_too_many(self) -> None:
