@@ -106,8 +106,8 @@ RULES: tuple[checks.Rule, ...] = (
     'rl.product_dtype',
     'model.dtype',
     holds=lambda products, dtype: products != 'bfloat16' or dtype == 'float32',
-    say='config.rl.product_dtype={0!r} is of models in float32, and '
-    'config.model.dtype={1!r}: its products are in that already; choose auto.',
+    say='config.rl.product_dtype={0!r} is for a model in float32; with '
+    'config.model.dtype={1!r} products are in that type already. Choose auto or float32.',
   ),
   recipe.STAGE_RULE,
   checks.Rule(('agent', 'recipe'), _random_agent),

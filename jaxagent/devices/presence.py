@@ -209,7 +209,7 @@ class Watch:
       f'process {peer.index} (host {peer.host}, pid {peer.pid}) was started for {run}, '
       f'this one, {self.own.index}, for {self._run}: processes of two runs have met at '
       f'the coordinator {processes.coordinator_address()}. Start the same command on all '
-      'hosts, and give runs that go at a time coordinators of their own '
+      'hosts, and give runs at the same time a coordinator each '
       '(JAXAGENT_COORDINATOR; where jax finds the cluster, JAX_COORDINATOR_PORT).'
     )
 

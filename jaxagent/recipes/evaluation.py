@@ -88,10 +88,10 @@ class Evaluation(abc.ABC):
   def run(self) -> list[Evaluated]:
     """Runs what is not stored yet; returns and stores the records.
 
-    A killed evaluation resumes each rollout where it was, and so does one whose hours
-    are spent (UserError) and then raised. Raises MachineryError as
-    soon as infrastructure errors have cut more than a tenth short; the same command
-    then resumes those.
+    A killed evaluation resumes each rollout where it was. Raises UserError once
+    `eval.hours` are spent, from where it resumes with more, and MachineryError as soon as
+    infrastructure errors have cut more than a tenth short; the same command then resumes
+    those.
     """
     path = self.context.work / 'eval' / f'{self.label}.json'
     folder = rollouts.journal_of(self.context.work, self.label)

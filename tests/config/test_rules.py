@@ -396,7 +396,7 @@ PAIRS = [
   ({'eval.hours': 0.4}, 'hours=0.4 .*less than .*time_limit_s=1800'),
   (
     {'rl.product_dtype': 'bfloat16', 'model.dtype': 'bfloat16'},
-    "product_dtype='bfloat16' .*model.dtype='bfloat16'.*choose auto",
+    "product_dtype='bfloat16' .*model.dtype='bfloat16'.*Choose auto",
   ),
   (
     {'instrumenter.kind': 'openai', 'instrumenter.timeout_s': 100.0},

@@ -106,7 +106,7 @@ def test_a_full_disk_ends_the_evaluation_and_is_no_missing_trajectory(
   assert not any(r.missing for r in records)
 
 
-def test_an_evaluation_whose_hours_are_spent_goes_on_once_they_are_raised(
+def test_an_evaluation_whose_hours_are_spent_resumes_once_they_are_raised(
   idle_host,
 ):
   """Only the executions that had not run are carried out then."""
