@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from jaxagent.files import model_files, readings
+from jaxagent.files import copies, model_files, readings
 from jaxagent.models import safetensors_io as st
 from jaxagent.models.config import ModelConfig
 from jaxagent.models.decoder import abstract_decoder
@@ -460,7 +460,8 @@ def _read_part(weight: Any, files: Any, index: tuple[slice, ...]) -> np.ndarray:
     part = whole[rest[::-1]] if weight.transpose else whole[rest]
     if not st.is_finite(part):
       raise _not_finite(files[name], name)
-    out[i if weight.stacked else ...] = part.T if weight.transpose else part
+    place = out[i] if weight.stacked else out
+    copies.copy(place, part.T if weight.transpose else part)
   return out
 
 

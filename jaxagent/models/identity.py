@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxagent.devices import accelerator, sharding
+from jaxagent.files import copies
 from jaxagent.models import hf
 from jaxagent.models import safetensors_io as st
 from jaxagent.models.config import ModelConfig
@@ -54,9 +55,10 @@ def folder_digest(folder: str | pathlib.Path, config: ModelConfig) -> str:
   def sums() -> Iterator[tuple[str, Any]]:
     for weight in table:
       for name in weight.names:
-        value = files[name].read().astype(weight.dtype)
+        value = files[name].read()
         value = value.T if weight.transpose else value
-        yield name, np.asarray(_sums(np.ascontiguousarray(value), False))
+        value = copies.contiguous(value, np.dtype(weight.dtype))
+        yield name, np.asarray(_sums(value, False))
 
   return _joined(sums())
 

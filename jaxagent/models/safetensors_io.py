@@ -20,7 +20,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from jaxagent.files import model_files
+from jaxagent.files import copies, model_files
 
 DTYPES: Mapping[str, np.dtype] = {
   'F32': np.dtype(np.float32),
@@ -260,10 +260,10 @@ def write_file(
   with open(part, 'wb') as handle:
     handle.write(len(text).to_bytes(8, 'little') + text)
     for t in tensors:
-      value = np.ascontiguousarray(t.load(), dtype)
+      value = copies.contiguous(t.load(), dtype)
       if value.shape != t.shape:
         raise ValueError(f'{t.name}: {value.shape}, announced as {t.shape}.')
-      handle.write(value.tobytes())
+      handle.write(value.reshape(-1).view(np.uint8).data)
     handle.flush()
     os.fsync(handle.fileno())
   part.replace(file)

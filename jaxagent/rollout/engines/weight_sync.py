@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from jaxagent.files import copies
 from jaxagent.rollout.engines.vllm_api import ServerError, Vllm
 from jaxagent.sandbox import scratch
 
@@ -99,7 +100,7 @@ class FileSync:
     assert self._data is not None  # `write` makes it
     part = self._data[entry['offset'] : entry['offset'] + size]
     place = part.view(self._dtype).reshape(tensor.shape)
-    np.copyto(place, tensor.load(), casting='same_kind')
+    copies.copy(place, tensor.load())
     return checksum(part)
 
   def _lay_out(self, tensors) -> tuple[list[dict], int]:
