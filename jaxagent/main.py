@@ -16,6 +16,7 @@ if sys.version_info < (3, 11):  # noqa: UP036
   )
 
 from jaxagent import errors  # noqa: E402
+from jaxagent.runtime import allocator  # noqa: E402
 from jaxagent.runtime.stop import SIGNALS  # noqa: E402
 
 
@@ -33,6 +34,7 @@ def _stopped(number: int, frame: object) -> None:
 if __name__ == '__main__':
   for _number in SIGNALS:
     signal.signal(_number, _stopped)
+  allocator.keep_freed_memory()
 
 # One process drives the devices; executions are other processes.
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')

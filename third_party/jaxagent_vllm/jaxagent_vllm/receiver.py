@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +21,10 @@ from jaxagent_vllm import manifest
 from jaxagent_vllm.group import Group
 
 PROTOCOL = 2  # of init_info and update_info; the trainer sends its own
+# Of mallopt(3): blocks that are mapped one by one, and freed memory at the end of the
+# heap that is given back.
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+_KEPT_BYTES = 1 << 30
 
 
 @dataclasses.dataclass
@@ -63,6 +69,8 @@ class WeightReceiver(WeightTransferEngine[InitInfo, UpdateInfo]):
         f'the trainer speaks protocol {init_info.protocol} and this plug-in '
         f'{PROTOCOL}: install the jaxagent_vllm that came with the trainer.'
       )
+    if torch.device(self.device).type == 'cpu':
+      _keep_freed_memory()
     if init_info.unique_id:
       self._leave()
       self.group = Group(
@@ -121,6 +129,20 @@ class WeightReceiver(WeightTransferEngine[InitInfo, UpdateInfo]):
     if self.group is not None:
       self.group.close()
     self.group = None
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+  """Lets this process keep blocks of up to 1 GB for itself, where its libc is glibc.
+
+  A layer is loaded into fresh memory, packed into other memory, and both are freed: by
+  default each goes back to the system and comes again page by page, two thirds of the
+  seconds of a load. Not before the first load: what that one frees is a whole model.
+  """
+  with contextlib.suppress(AttributeError, OSError):
+    mallopt = ctypes.CDLL(None).mallopt
+    mallopt(_MMAP_THRESHOLD, _KEPT_BYTES)
+    mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def _tell(error: Exception, path: str) -> None:
