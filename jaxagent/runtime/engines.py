@@ -29,7 +29,7 @@ from jaxagent.rollout.engine import Ends, Engine, EngineError, RequestLimits
 from jaxagent.rollout.engines.native_engine import NativeEngine, Shapes
 from jaxagent.rollout.engines.nccl_sync import NcclSync
 from jaxagent.rollout.engines.vllm_adapters import AdapterSync
-from jaxagent.rollout.engines.vllm_api import ServerOptions
+from jaxagent.rollout.engines.vllm_api import CPU_BLOCK, ServerOptions
 from jaxagent.rollout.engines.vllm_engine import Fleet, VllmEngine
 from jaxagent.rollout.engines.vllm_fleet import LaunchedFleet, RemoteFleet
 from jaxagent.rollout.engines.weight_probe import LogProbProbe
@@ -45,8 +45,9 @@ if TYPE_CHECKING:
 # Requests at once, where nothing else is asked: slots of the native engine,
 # and what a server of vLLM takes.
 SLOTS, _SEQS = 48, 256
-# Of the probe: more than a block in which vLLM shares prefixes (128 on the CPU).
-_PROBE_TOKENS = 136
+# Of the probe: more than a block in which vLLM shares prefixes, which on servers that
+# others started is 128 at most.
+_PROBE_TOKENS, _MORE_THAN_A_BLOCK = 136, 8
 # Nats: a hundred times what rounding was seen to do, and twice.
 _GAPS = {'float32': 1e-3, 'bfloat16': 0.2}
 
@@ -109,9 +110,12 @@ def _vllm(served: Served) -> VllmEngine:
     model.vocab_size, roll.max_prompt_tokens, roll.max_new_tokens
   )
   fleet: Fleet
+  probe_tokens = _PROBE_TOKENS
   if options.urls:
     fleet = RemoteFleet(options.urls)
   else:
+    if has_cpu_build(options):
+      probe_tokens = CPU_BLOCK + _MORE_THAN_A_BLOCK
     fleet = LaunchedFleet(
       options.python,
       _first_folder(served),
@@ -134,7 +138,7 @@ def _vllm(served: Served) -> VllmEngine:
   probe = LogProbProbe(
     functools.partial(_score, _graphdef_of(served)),
     vocab_size=tokenizer.vocab_size,
-    prompt_tokens=min(roll.max_prompt_tokens, _PROBE_TOKENS),
+    prompt_tokens=min(roll.max_prompt_tokens, probe_tokens),
     max_gap_nats=options.max_gap_nats or _GAPS[model.dtype],
     seed=served.config.seed,
   )

@@ -44,6 +44,8 @@ def test_table_3_of_paper_003():
 
 def test_the_cpu_has_options_of_its_own():
   args, _ = _launched(cpu=True, gpu_memory_utilization=0.2, enforce_eager=True)
+  assert args[args.index('--block-size') + 1] == '32'
+  assert '--block-size' not in _launched()[0]
   assert (
     args.count('--enforce-eager') == 1
     and '--gpu-memory-utilization' not in args
