@@ -4,8 +4,8 @@
 #   of bfloat16 (0.4 %), as jnp.sum of one bfloat16 array is summed in float32.
 # What happens: the squared norms of the arrays are added one after the other in bfloat16,
 #   and 256 + 1 is 256 there: the norm is 16. clip_by_global_norm(1) divides by it and lets
-#   through a gradient of norm 2; a model of 400 arrays that are not stacked logs a norm
-#   that cannot rise. One stacked array of the same numbers is right.
+#   a gradient of norm 2 through. A model whose layers are not stacked has hundreds of
+#   arrays; of one stacked array of the same numbers the norm is right.
 # Versions: optax 0.2.8, jax 0.10.2, jaxlib 0.10.2, numpy 2.4.6, Python 3.11.
 # Exit 0: as recorded below.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
