@@ -81,6 +81,15 @@ def split_lora(params: nnx.State) -> tuple[nnx.State, nnx.State]:
   return adapters, base
 
 
+def _key(seed: int) -> jax.Array:
+  """The key of a seed's adapters, apart from those of a model's weights.
+
+  `nnx.Rngs(seed)` folds 0, 1, ... into key(seed) itself, and so A would have the order
+  of some kernel's entries (findings/jax_split_is_fold_in.sh).
+  """
+  return jax.random.fold_in(jax.random.key(seed), 2**32 - 1)
+
+
 def add_lora(
   config: ModelConfig, params: nnx.State, *, seed: int
 ) -> tuple[ModelConfig, nnx.GraphDef, nnx.State]:
@@ -97,7 +106,7 @@ def add_lora(
     )
   graphdef, abstract = abstract_decoder(config)
   base = {tuple(k): v for k, v in nnx.to_flat_state(params)}
-  leaves, key = {}, jax.random.key(seed)
+  leaves, key = {}, _key(seed)
   for i, (path, leaf) in enumerate(nnx.to_flat_state(abstract)):
     path = tuple(path)
     if path in base:
@@ -125,7 +134,7 @@ def random_lora(
   # Inputs x A of size sqrt(1/3), summed over the rank.
   scale = config.lora_alpha / config.lora_rank
   sd = size / (scale * math.sqrt(config.lora_rank / 3))
-  leaves, key = dict(_flat(params)), jax.random.key(seed + 1)
+  leaves, key = dict(_flat(params)), _key(seed + 1)
   for i, (path, leaf) in enumerate(leaves.items()):
     if path[-1] == 'lora_b':
       drawn = jax.random.normal(jax.random.fold_in(key, i), leaf.shape)

@@ -74,6 +74,20 @@ def test_fresh_adapters_begin_as_those_of_peft(base):
       assert a.std() == pytest.approx(bound / 3**0.5, rel=0.05)
 
 
+@pytest.mark.parametrize('scan_layers', (True, False))
+def test_no_fresh_adapter_has_the_order_of_a_weight_of_its_seed(scan_layers):
+  config = CONFIG.replace(scan_layers=scan_layers)
+  base = init_decoder(config.replace(lora_rank=0), 3)[1]
+  drawn: dict[str, list] = {'lora_a': [], 'kernel': [], 'embed': []}
+  for path, leaf in nnx.to_flat_state(lora.add_lora(config, base, seed=3)[2]):
+    if path[-1] in drawn:
+      drawn[path[-1]].append(np.asarray(leaf[...]).ravel()[:90].argsort())
+  assert drawn['lora_a'] and drawn['kernel'] and drawn['embed']
+  for order in drawn.pop('lora_a'):
+    for other in sum(drawn.values(), []):
+      assert (order == other).mean() < 0.2
+
+
 def test_a_plain_adapter_is_scaled_by_alpha_over_r(tmp_path, base):
   config, _, params = lora.add_lora(CONFIG, base, seed=1)
   params = shake(params, 5)

@@ -1,4 +1,4 @@
-"""Products with operands in bfloat16: values, gradients, and what they leave alone."""
+"""Products with operands in bfloat16, what they leave alone, and weights drawn in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxagent.models import block_attention, products, rounding, token_logprobs
+from jaxagent.models import (
+  block_attention,
+  init_decoder,
+  products,
+  rounding,
+  token_logprobs,
+)
+from tests.models.conftest import make_config
 
 
 def _drawn(*shape: int, seed: int = 0) -> jax.Array:
@@ -114,3 +121,13 @@ def test_arrays_of_another_type_stay_as_they_are():
     assert rounding.product(x, x).dtype == jnp.bfloat16
     assert rounding.rounded(x, 'bfloat16') is x
   assert rounding.here() == ''
+
+
+def test_weights_drawn_in_bfloat16_are_those_of_float32_rounded():
+  half = init_decoder(make_config(param_dtype='bfloat16'), 0)[1]
+  whole = init_decoder(make_config(), 0)[1]
+  for got, drawn in zip(jax.tree.leaves(half), jax.tree.leaves(whole)):
+    assert got.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(
+      got.astype(jnp.float32), _half(drawn).astype(np.float32)
+    )
