@@ -38,11 +38,12 @@ def competition(
 
 
 def _label(text: object) -> str:
-  """The name of a class: '3.0' and ' 3' are '3'."""
+  """The name of a class: '3.0' and ' 3' are '3', '-0.0' and '-0' are '0'."""
   label = str(text).strip()
   head, dot, tail = label.partition('.')
-  is_whole = dot and head.lstrip('-').isdigit() and not tail.strip('0')
-  return head if is_whole else label
+  if dot and head.lstrip('-').isdigit() and not tail.strip('0'):
+    label = head
+  return '0' if label == '-0' else label
 
 
 def _mean(

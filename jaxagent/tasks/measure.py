@@ -12,6 +12,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import itertools
 import multiprocessing
 import os
 import pathlib
@@ -19,10 +20,12 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from jaxagent.envs import execution, workspace
 from jaxagent.envs.grading import Grader
@@ -54,6 +57,7 @@ class Measured:
 
 def run_script(
   job: tuple[str, str, float, str, str],
+  files: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[bytes | None, float, float, str]:
   """(submission or None, wall seconds, CPU seconds, last words) of a trusted script.
 
@@ -61,10 +65,14 @@ def run_script(
     job: text, folder mounted as `data/`, limit in seconds, name of the
       submission, interpreter of the task's own or ''. Runs in the calling process,
       which is a worker of `measure` and does nothing else, or with that interpreter.
+    files: relative path -> text of what lies beside the script, where it can import.
   """
   text, public_dir, timeout_s, submission, python = job
   with tempfile.TemporaryDirectory(prefix='jaxagent-measure-') as folder:
     home = pathlib.Path(folder)
+    for name, content in {**files, 'train.py': text}.items():
+      (home / name).parent.mkdir(parents=True, exist_ok=True)
+      (home / name).write_text(content, 'utf-8')
     (home / 'data').symlink_to(public_dir)
     before = os.getcwd()
     os.chdir(home)
@@ -73,18 +81,14 @@ def run_script(
     start, cpu = time.monotonic(), _cpu_s()
     try:
       if python:
-        (home / 'train.py').write_text(text, 'utf-8')
         subprocess.run(
-          [python, '-s', '-P', 'train.py'],
+          [python, '-s', 'train.py'],
           check=True,
           capture_output=True,
           text=True,
         )
-        data = _handed_over(home / submission)
-        return data, time.monotonic() - start, _cpu_s() - cpu, ''
-      with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
+      else:
+        _run_here(text, folder)
       data = _handed_over(home / submission)
       return data, time.monotonic() - start, _cpu_s() - cpu, ''
     except Exception as error:  # a candidate may not fit the data
@@ -94,6 +98,26 @@ def run_script(
     finally:
       signal.setitimer(signal.ITIMER_REAL, 0)
       os.chdir(before)
+
+
+def _run_here(text: str, folder: str) -> None:
+  """Runs a script that lies in a folder as `python train.py` would there."""
+  before = set(sys.modules)
+  sys.path.insert(0, folder)
+  try:
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore')
+      exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
+  except SystemExit as left:
+    if left.code:
+      raise RuntimeError(f'it exited with {left.code}') from left
+  finally:
+    sys.path.remove(folder)
+    # What one script imports from its folder is not the next one's.
+    for name in set(sys.modules) - before:
+      place = getattr(sys.modules[name], '__file__', None) or ''
+      if place.startswith(folder + os.sep):
+        del sys.modules[name]
 
 
 def _handed_over(path: pathlib.Path) -> bytes:
@@ -207,12 +231,18 @@ def measured(
     ) as pool,
   ):
     limit, python = spec.limits.timeout_s, interpreters.own(spec)
+    beside = {
+      name: given
+      for name, given in prepared.starter_files.items()
+      if isinstance(given, str) and not workspace.is_at(name, prepared.mounts)
+    }
     runs = pool.map(
       run_script,
       [
         (text, str(prepared.public_dir), limit, spec.submission, python)
         for _, text in scripts
       ],
+      itertools.repeat(beside),
     )
     for (name, _), (data, *seconds, words) in zip(scripts, runs, strict=True):
       found: Measured | str = words

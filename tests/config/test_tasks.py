@@ -54,6 +54,23 @@ def test_a_task_of_the_catalogue_never_joins_unnamed(folder):
   assert choose_tasks(_config(folder)) == (('wine',), ())
 
 
+def test_a_name_twice_is_one_task(folder):
+  assert choose_tasks(_config(folder, ('wine', 'wine')))[0] == ('wine',)
+
+
+def test_patterns_that_meet_are_told_with_what_is_left_of_them(folder):
+  """As those of paper 000, which evaluates on tasks that it trains on, too."""
+  config = _config(folder, ('paper:003',), ('suite:mlebench', 'wine'))
+  with pytest.raises(UserError, match=r"\['pizza'\] are both held-in") as said:
+    choose_tasks(config)
+  assert str(said.value).endswith(
+    "--config.tasks.heldout=\"('salt','wine',)\"."
+  )
+  config = _config(folder, ('paper:003',), ('pizza',))
+  with pytest.raises(UserError, match='heldin or heldout.$'):
+    choose_tasks(config)
+
+
 def test_a_task_of_the_catalogue_is_chosen_by_name(folder):
   assert choose_tasks(_config(folder, ('salt',), ('pizza',))) == (
     ('salt',),

@@ -85,9 +85,9 @@ def load(name: str, root: pathlib.Path) -> TaskSpec:
     root=root,
     layout=LAYOUT,
     modality=choice(
-      where, 'modality', record['modality'], ('', *task_yaml.MODALITIES)
+      where, 'modality', record['modality'], ('', *task_yaml.ALL_MODALITIES)
     ),
-    kind=choice(where, 'kind', record['kind'], ('', *task_yaml.KINDS)),
+    kind=choice(where, 'kind', record['kind'], ('', *task_yaml.ALL_KINDS)),
     metric=record['metric'],
     higher_is_better=record['higher_is_better'],
     m_init=number(where, 'm_init', record['m_init']),
