@@ -176,6 +176,12 @@ def _fields(path: pathlib.Path) -> dict[str, Any]:
   """Returns what a `task.yaml` of version 1 says, as fields of a TaskSpec."""
   where, record = str(path), read_yaml(path)
   check_direction(where, record)
+  submission = record.get('submission') or TaskSpec.submission
+  if not isinstance(submission, str):
+    raise ValueError(
+      f'{where}: submission={submission!r} must be the path of a file; a mapping '
+      'belongs to version: 2.'
+    )
   return {
     'modality': choice(where, 'modality', record['modality'], MODALITIES),
     'kind': choice(where, 'kind', record['kind'], KINDS),
@@ -186,7 +192,7 @@ def _fields(path: pathlib.Path) -> dict[str, Any]:
     'm_best_source': str(record['m_best_source'] or ''),
     'split': choice(where, 'split', record['split'], SPLITS),
     'limits': limits(where, record['limits']),
-    'submission': str(record.get('submission') or TaskSpec.submission),
+    'submission': submission,
     'm_best_private': number(
       where, 'm_best_private', record.get('m_best_private')
     ),

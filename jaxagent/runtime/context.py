@@ -27,7 +27,8 @@ from jaxagent.envs.grading import Grader
 from jaxagent.envs.grading.grade_process import WorkerDied
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.specs import interpreters, label_sources
-from jaxagent.envs.specs.task_data import AS_PUBLISHED
+from jaxagent.envs.specs.task_data import AS_PUBLISHED, SCALE_FILE
+from jaxagent.envs.specs.task_yaml2 import REFERENCE
 from jaxagent.envs.step_env import StepRules, TextModels
 from jaxagent.envs.tasks import (
   PreparedTask,
@@ -149,6 +150,13 @@ def _check_scales(
     for name, task in prepared.items()
     if not task.spec.has_scale or task.spec.m_best_private is None
   ]
+  for name in lacking:
+    if prepared[name].spec.m_init is not None:
+      raise UserError(
+        f'task {name}: of its {config.tasks.data} data m_init is measured, and m_best '
+        f'or m_best_private is not: {REFERENCE} gave no score there. Write both into '
+        f'{prepared[name].public_dir.parent / SCALE_FILE}, or leave it out.'
+      )
   if lacking:
     raise UserError(
       f'task {", ".join(lacking)}: m_init, m_best or m_best_private of its '
@@ -172,6 +180,8 @@ def _measuring(
     words.append(AS_PUBLISHED)
   if config.sandbox.gpus:
     words += ['--gpus', ','.join(config.sandbox.gpus)]
+  if config.sandbox.timeout_s:
+    words += ['--timeout_s', f'{config.sandbox.timeout_s:g}']
   return shlex.join(words)
 
 

@@ -78,6 +78,29 @@ def test_a_run_on_data_that_was_not_measured_ends_at_once(folder):
   assert prepared['pizza'].spec.variant == 'standin'
 
 
+def test_a_reference_without_a_score_is_told_with_the_file_to_write(folder):
+  config = _config(
+    folder / 'tasks',
+    tasks__heldin=('pizza',),
+    tasks__data='raw',
+    tasks__data_dir=str(folder / 'raw'),
+  )
+  with pytest.raises(UserError, match='is not measured'):
+    context.prepare_all(config, folder / 'work')
+  (made,) = (folder / 'work/tasks/pizza').glob('*/done')
+  scale = made.with_name('scale.json')
+  scale.write_text('{"m_init": 0.5, "m_init_private": 0.5}')
+  with pytest.raises(
+    UserError, match='gave no score there. Write both'
+  ) as said:
+    context.prepare_all(config, folder / 'work')
+  assert str(scale) in str(said.value)
+  scale.write_text('{"m_init": 0.5, "m_best": 0.8, "m_best_private": 0.8}')
+  assert (
+    context.prepare_all(config, folder / 'work')['pizza'].spec.m_best == 0.8
+  )
+
+
 @pytest.mark.slow
 def test_the_command_that_a_refusal_names_measures_the_data_of_that_run(folder):
   script = (
@@ -98,6 +121,7 @@ def test_the_command_that_a_refusal_names_measures_the_data_of_that_run(folder):
     context.prepare_all(config, folder / 'work')
   command = shlex.split(str(said.value).split('`')[1])
   assert command[:3] == ['python', '-m', 'jaxagent.tasks']
+  assert command[-2:] == ['--timeout_s', f'{config.sandbox.timeout_s:g}']
   assert tasks_command.main(command[3:]) == 0
   spec = context.prepare_all(config, folder / 'work')['pizza'].spec
   assert (spec.m_init, spec.m_best, spec.m_best_private) == (0.5, 1.0, 1.0)

@@ -154,6 +154,12 @@ def _complaint(options):
     (('_better: false', '_better: true'), 'worse than m_init'),
     (('answers: scripts/answer.csv', 'id: Id'), 'id belongs to answers'),
     (('answers:', 'targets: Id\nanswers:'), 'must be a list of columns'),
+    (('answers:', 'submission: 5\nanswers:'), 'submission=5 must be text'),
+    (('answers:', 'id: [Id]\nanswers:'), 'must be text'),
+    (
+      ('metric: house-price', 'metric: mae\nid: Id\ntargets: [y, y]'),
+      'each once',
+    ),
   ],
 )
 def test_what_is_wrong_with_the_file_is_named(tmp_path, changes, why):

@@ -138,6 +138,9 @@ def _record(name: str, beside: pathlib.Path) -> dict[str, Any]:
       f"true or false into {beside} for one of MLAgentBench's own, else a "
       'task.yaml.'
     )
+  for key in ('submission', 'id', 'sample'):
+    if record.get(key) and not isinstance(record[key], str):
+      raise ValueError(f'{beside}: {key}={record[key]!r} must be text.')
   if not isinstance(record['metric'], str) or not record['metric'].strip():
     raise ValueError(f'{beside}: metric={record["metric"]!r} must be a name.')
   if record['metric'] in task_yaml.METRICS and not record.get('answers'):
