@@ -288,7 +288,9 @@ def command_measure(args: argparse.Namespace) -> int:
         else:
           results = check_programs.measure(prepared, grader, run)
       else:
-        results = measure_lib.measure(prepared, grader, search=args.search)
+        results = measure_lib.measure(
+          prepared, grader, search=args.search, gpus=args.gpus
+        )
     for item in results[:6]:
       print(
         f'{spec.name}: valid {item.valid:.5f} private {item.private:.5f} '

@@ -13,6 +13,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import itertools
+import json
 import multiprocessing
 import os
 import pathlib
@@ -38,6 +39,7 @@ from jaxagent.tasks import candidates
 from jaxagent.types import Execution, Job, Scale, TaskSpec
 
 _VARIANTS = re.compile(r'^variants:.*\n(?:[ \t].*\n)*', re.M)
+_PLAIN = re.compile(r'[\w./ -]*')  # a text without quotes
 _MODEL = re.compile(
   r'^model = make_pipeline\(.*?\)$(?=\nmodel\.fit)', re.M | re.S
 )
@@ -144,10 +146,14 @@ def _prepare_worker() -> None:
 
 
 @contextlib.contextmanager
-def _as_jobs() -> Iterator[None]:
-  """Has processes that are started meanwhile compute as the sandbox's jobs."""
+def _as_jobs(gpus: Sequence[str]) -> Iterator[None]:
+  """Has processes that are started meanwhile compute as the sandbox's jobs.
+
+  gpus: those that they see.
+  """
   before = dict(os.environ)
   os.environ.update(PYTHONHASHSEED='0', **cpu_levels.here())
+  os.environ['CUDA_VISIBLE_DEVICES'] = ','.join(gpus)
   try:
     yield
   finally:
@@ -189,9 +195,12 @@ def measure(
   *,
   search: bool = False,
   workers: int = 2,
+  gpus: Sequence[str] = (),
   log=print,
 ) -> list[Measured]:
   """Starter first, then the candidates, best first.
+
+  gpus: as of `measured`.
 
   Raises:
     ValueError: the starter fails or is refused by the grader.
@@ -201,7 +210,9 @@ def measure(
   assert isinstance(starter, str)  # a file that is no text is no script
   jobs = [('', starter), *_others(spec, starter, search)]
   out = []
-  for steps, found in measured(prepared, grader, jobs, workers=workers):
+  for steps, found in measured(
+    prepared, grader, jobs, workers=workers, gpus=gpus
+  ):
     if isinstance(found, Measured):
       out.append(found)
     elif not steps:
@@ -219,11 +230,18 @@ def measured(
   scripts: Sequence[tuple[str, str]],
   *,
   workers: int = 2,
+  gpus: Sequence[str] = (),
 ) -> Iterator[tuple[str, Measured | str]]:
-  """Yields the name of each of the (name, text), and its scores or why it has none."""
+  """Yields the name of each of the (name, text), and its scores or why it has none.
+
+  gpus: by number; a script sees as many as its task asks for, one script at a time.
+  """
   spec = prepared.spec
+  own = gpus[: spec.details.gpus if spec.details else 0]
+  if own:
+    workers = 1
   with (
-    _as_jobs(),
+    _as_jobs(own),
     concurrent.futures.ProcessPoolExecutor(
       workers,
       mp_context=multiprocessing.get_context('spawn'),
@@ -297,12 +315,19 @@ def folders_starter(
   return Measured('', done.score, private, ran.exec_s, ran.cpu_s)
 
 
+def _shown(value: float | str) -> str:
+  """Returns a value as YAML has it, to which 1e-05 is a text and 1.0e-05 a number."""
+  if not isinstance(value, float):
+    return value
+  text = repr(round(value, 6))
+  return text if '.' in text else text.replace('e', '.0e')
+
+
 def update_yaml(path: pathlib.Path, values: dict[str, float | str]) -> None:
   """Replaces or appends single-line keys, keeping comments and order."""
   text = path.read_text(encoding='utf-8')
   for key, value in values.items():
-    shown = repr(round(value, 6)) if isinstance(value, float) else value
-    line = f'{key}: {shown}'
+    line = f'{key}: {_shown(value)}'
     text, count = re.subn(
       rf'^{key}:.*$', line.replace('\\', r'\\'), text, flags=re.M
     )
@@ -370,8 +395,12 @@ def write_scale(prepared: PreparedTask, scale: Scale) -> None:
   if scale.agreement is None:
     del values['agreement']
   for key, value in values.items():
-    shown = repr(round(value, 6)) if isinstance(value, float) else value
-    lines.append(f'    {key}: {"null" if value is None else shown}'.rstrip())
+    shown = 'null' if value is None else _shown(value)
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+      shown = json.dumps(
+        value, ensure_ascii=False
+      )  # in quotes, as YAML reads, too
+    lines.append(f'    {key}: {shown}'.rstrip())
   block = '\n'.join(lines) + '\n'
   text = path.read_text('utf-8').rstrip('\n') + '\n'
   found = _VARIANTS.search(text)

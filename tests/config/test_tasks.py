@@ -137,6 +137,11 @@ def test_a_task_without_scores_is_refused_before_the_run(folder):
   published.write(folder, 'bare', variants=None)
   complaint = task_checks.chosen_tasks(_config(folder, ('wine',), ('bare',)))
   assert 'bare lacks m_init' in complaint
+  # With what gives m_best, too, and where the task lies.
+  reference = folder / 'bare/solution/reference.py'
+  assert f'write a stronger solution into {reference} and run `' in complaint
+  command = f'`python -m jaxagent.tasks --tasks_dir {folder} measure bare`'
+  assert command in complaint
   config = _config(folder, ('wine',), ('bare',), data='raw', data_dir='/data')
   assert task_checks.chosen_tasks(config) == ''
   shutil.rmtree(folder / 'bare')
