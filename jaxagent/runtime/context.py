@@ -9,7 +9,7 @@ import os
 import pathlib
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from jaxagent.config import recipe
@@ -50,6 +50,8 @@ from jaxagent.sandbox.recorded import RecordedPool
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
+
+  from jaxagent.types import TaskSpec
 
 
 @dataclasses.dataclass
@@ -145,13 +147,13 @@ def _check_scales(
   prepared: Mapping[str, PreparedTask], config: ConfigDict, work: pathlib.Path
 ) -> None:
   """Raises UserError for tasks whose data was not measured, with the command for it."""
-  lacking = [
-    name
+  lacking = {
+    name: task.spec
     for name, task in prepared.items()
     if not task.spec.has_scale or task.spec.m_best_private is None
-  ]
-  for name in lacking:
-    if prepared[name].spec.m_init is not None:
+  }
+  for name, spec in lacking.items():
+    if spec.m_init is not None:
       raise UserError(
         f'task {name}: of its {config.tasks.data} data m_init is measured, and m_best '
         f'or m_best_private is not: {REFERENCE} gave no score there. Write both into '
@@ -167,20 +169,20 @@ def _check_scales(
 
 
 def _measuring(
-  names: Sequence[str], config: ConfigDict, work: pathlib.Path
+  specs: Mapping[str, TaskSpec], config: ConfigDict, work: pathlib.Path
 ) -> str:
   """Returns the command that measures the data which a run has prepared."""
   source, words = data_source(config), ['python', '-m', 'jaxagent.tasks']
   if folder(config) != default_folder():
     words += ['--tasks_dir', str(folder(config))]
-  words += ['--data_dir', str(work / 'tasks'), 'measure', *names]
+  words += ['--data_dir', str(work / 'tasks'), 'measure', *specs]
   if source.folder is not None:
     words += [f'--{source.variant}', str(source.folder)]
   if source.as_published:
     words.append(AS_PUBLISHED)
   if config.sandbox.gpus:
     words += ['--gpus', ','.join(config.sandbox.gpus)]
-  if config.sandbox.timeout_s:
+  if config.sandbox.timeout_s > max(s.limits.timeout_s for s in specs.values()):
     words += ['--timeout_s', f'{config.sandbox.timeout_s:g}']
   return shlex.join(words)
 

@@ -116,12 +116,13 @@ def test_the_command_that_a_refusal_names_measures_the_data_of_that_run(folder):
     tasks__heldin=('pizza',),
     tasks__data='raw',
     tasks__data_dir=str(folder / 'raw'),
+    sandbox__timeout_s=600.0,
   )
   with pytest.raises(UserError) as said:
     context.prepare_all(config, folder / 'work')
   command = shlex.split(str(said.value).split('`')[1])
   assert command[:3] == ['python', '-m', 'jaxagent.tasks']
-  assert command[-2:] == ['--timeout_s', f'{config.sandbox.timeout_s:g}']
+  assert command[-2:] == ['--timeout_s', '600']  # not the 20 s of the task
   assert tasks_command.main(command[3:]) == 0
   spec = context.prepare_all(config, folder / 'work')['pizza'].spec
   assert (spec.m_init, spec.m_best, spec.m_best_private) == (0.5, 1.0, 1.0)

@@ -202,17 +202,15 @@ def _table(path: pathlib.Path, entry: Competition) -> pd.DataFrame:
   first = halves(names, classes, secret)
   # A rare class, and those of further columns, may need another division.
   others = (halves(names, classes, f'{secret}:{k}') for k in range(1, _TRIES))
-  found = (s for s in itertools.chain([first], others) if _all_vary(columns, s))
+  can = [c for c in columns if len(c) - c.value_counts().max() > 1]
+  found = (s for s in itertools.chain([first], others) if _all_vary(can, s))
   return table.assign(split=next(found, first))
 
 
 def _all_vary(columns: Sequence[pd.Series], split: np.ndarray) -> bool:
-  """Whether each column of classes with two values has two in both halves."""
+  """Whether each column has two values in both halves."""
   return all(
-    column[split == half].nunique() > 1
-    for column in columns
-    if column.nunique() > 1
-    for half in SPLITS
+    column[split == half].nunique() > 1 for column in columns for half in SPLITS
   )
 
 
