@@ -38,7 +38,7 @@ from typing import Any
 
 from jaxagent import graders
 from jaxagent.files import disk
-from jaxagent.graders import folders, limited
+from jaxagent.graders import limited
 from jaxagent.graders import report as report_lib
 
 _COMMENTS = ('#', '//')
@@ -46,7 +46,7 @@ _COMMENTS = ('#', '//')
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
   """Numbered lines that hold something."""
-  for number, line in enumerate(path.read_text().splitlines(), 1):
+  for number, line in enumerate(path.read_text('utf-8').splitlines(), 1):
     if line.strip() and not line.strip().startswith(_COMMENTS):
       yield number, line
 
@@ -61,7 +61,7 @@ def _find(name: str, folder: pathlib.Path) -> pathlib.Path:
 def _parse(line: str, number: int, default_mode: str) -> dict[str, Any]:
   try:
     record = json.loads(line)
-  except json.JSONDecodeError as error:
+  except (json.JSONDecodeError, RecursionError) as error:
     raise ValueError(f'line {number} is not JSON: {error}') from error
   if not isinstance(record, dict):
     raise ValueError(f'line {number} is not a JSON object')
@@ -72,6 +72,11 @@ def _parse(line: str, number: int, default_mode: str) -> dict[str, Any]:
   ]
   if missing:
     raise ValueError(f'line {number} lacks {missing} (strings)')
+  if not isinstance(record.get('leaderboard') or '', str):
+    raise ValueError(
+      f'line {number}: leaderboard={record["leaderboard"]!r} must be the path of a '
+      'file'
+    )
   record.setdefault('mode', default_mode)
   return record
 
@@ -127,9 +132,8 @@ def grade_line(
 
     whole = grade = graded(record['mode'], scope)
     if scope.split and grade.score is not None:
-      mode = graders.source_mode(record['competition'])
-      if folders.is_one(submission):  # which no source knows
-        mode = 'strict'
+      suffix = '' if submission.is_dir() else submission.suffix.lower()
+      mode = graders.source_mode(record['competition'], suffix)
       whole = graded(mode, dataclasses.replace(scope, split=''))
   except (ValueError, OSError) as error:
     return {**record, 'score': None, 'reason': str(error)}, None
@@ -189,7 +193,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.error(f'--jsonl {args.jsonl} is not a file.')
   limits = {'timeout_s': args.timeout_s, 'memory_mb': args.memory_mb}
   reports, faulty = [], 0
-  for number, line in read_lines(args.jsonl):
+  try:
+    lines = list(read_lines(args.jsonl))
+  except (UnicodeDecodeError, OSError) as error:
+    parser.error(f'--jsonl {args.jsonl} cannot be read as UTF-8 text: {error}.')
+  for number, line in lines:
     answered, report = grade_line(
       line, number, args.jsonl.parent, args.mode, args.leaderboards, limits
     )
@@ -200,7 +208,11 @@ def main(argv: Sequence[str] | None = None) -> int:
   if args.report is not None:
     stamp = time.strftime('%Y-%m-%dT%H-%M-%S-%Z', time.gmtime())
     path = disk.user_path(args.report or f'{stamp}_grading_report.json')
-    path = report_lib.write_report(path, reports)
+    try:
+      path = report_lib.write_report(path, reports)
+    except OSError as error:
+      print(f'--report {path} cannot be written: {error}', file=sys.stderr)
+      return 1
     print(f'Saved summary report to {path}', file=sys.stderr)
   return 1 if faulty else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -67,8 +68,8 @@ def chosen_tasks(config: ConfigDict) -> str:
     if not spec.has_scale or spec.m_best_private is None:
       return (
         f'config.tasks: {spec.name} lacks m_init, m_best or m_best_private in '
-        f'task.yaml, between which scores are placed; run `python -m jaxagent.tasks '
-        f'measure {spec.name}` or leave it out.'
+        f'task.yaml, between which scores are placed; {_measured(spec)}, or leave it '
+        'out.'
       )
   for name, size in pools.items():
     if size < config.collect.idea_pool:
@@ -77,6 +78,22 @@ def chosen_tasks(config: ConfigDict) -> str:
         f'ideas than task {name} has ({size}); lower it or leave {name} out.'
       )
   return ''
+
+
+def _measured(spec: TaskSpec) -> str:
+  """Returns how both ends of a task's scale come to be measured."""
+  from jaxagent.envs.specs.task_yaml2 import REFERENCE
+  from jaxagent.envs.tasks import default_folder
+
+  words = ['python -m jaxagent.tasks', 'measure', spec.name]
+  if spec.root.parent != default_folder():
+    words.insert(1, f'--tasks_dir {shlex.quote(str(spec.root.parent))}')
+  if spec.version == 1:
+    words.append('--search')
+  first = ''
+  if spec.version == 2 and not (spec.root / REFERENCE).is_file():
+    first = f'write a stronger solution into {spec.root / REFERENCE} and '
+  return f'{first}run `{" ".join(words)}`'
 
 
 def _not_trained_on(config: ConfigDict, specs: Sequence[TaskSpec]) -> str:

@@ -94,9 +94,14 @@ def choose_tasks(config: ConfigDict) -> tuple[tuple[str, ...], tuple[str, ...]]:
     heldout = pick(config.tasks.heldout, 'heldout')
   both = sorted(set(heldin) & set(heldout))
   if both:
+    rest = [repr(name) for name in heldout if name not in both]
+    others = (
+      f', as by --config.tasks.heldout="({",".join(rest)},)"' if rest else ''
+    )
     raise UserError(
       f'config.tasks: {both} are both held-in and held-out; a task is either trained '
-      'on or kept for evaluation. Take them out of config.tasks.heldin or heldout.'
+      'on or kept for evaluation. Take them out of config.tasks.heldin or heldout'
+      f'{others}.'
     )
   if not own.trains:
     if not heldin + heldout:

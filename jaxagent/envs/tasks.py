@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -104,14 +105,14 @@ def load_task(
     return mlagentbench_tasks.load(name, root)
   version = _version(root / 'task.yaml')
   _check_files(name, root, version)
-  read_only = (root / 'scripts/read_only_files.txt').read_text('utf-8')
+  read_only = _text(root / 'scripts/read_only_files.txt')
   if version == 1:
     given = _fields(root / 'task.yaml')
   else:
     path = root / 'task.yaml'
     has_eval = (root / EVAL).exists()
     given = task_yaml2.fields(path, task_yaml.mapping(path), has_eval)
-  problem = (root / 'scripts/research_problem.txt').read_text('utf-8')
+  problem = _text(root / 'scripts/research_problem.txt')
   spec = TaskSpec(
     name=name,
     root=root,
@@ -164,10 +165,23 @@ def _check_files(name: str, root: pathlib.Path, version: int) -> None:
       )  # else it would be one of version 1, with an eval.py
 
 
+def _text(path: pathlib.Path) -> str:
+  try:
+    return path.read_text('utf-8')
+  except UnicodeDecodeError as error:
+    raise ValueError(f'{path} is no UTF-8 text: {error}.') from error
+
+
 def _fields(path: pathlib.Path) -> dict[str, Any]:
   """Returns what a `task.yaml` of version 1 says, as fields of a TaskSpec."""
   where, record = str(path), read_yaml(path)
   check_direction(where, record)
+  submission = record.get('submission') or TaskSpec.submission
+  if not isinstance(submission, str):
+    raise ValueError(
+      f'{where}: submission={submission!r} must be the path of a file; a mapping '
+      'belongs to version: 2.'
+    )
   return {
     'modality': choice(where, 'modality', record['modality'], MODALITIES),
     'kind': choice(where, 'kind', record['kind'], KINDS),
@@ -178,7 +192,7 @@ def _fields(path: pathlib.Path) -> dict[str, Any]:
     'm_best_source': str(record['m_best_source'] or ''),
     'split': choice(where, 'split', record['split'], SPLITS),
     'limits': limits(where, record['limits']),
-    'submission': str(record.get('submission') or TaskSpec.submission),
+    'submission': submission,
     'm_best_private': number(
       where, 'm_best_private', record.get('m_best_private')
     ),
@@ -298,10 +312,12 @@ def _run_prepare(
       f'task {spec.name}: prepare.py ran longer than {timeout_s} s.'
     ) from error
   if done.returncode != 0:
+    # As one would call it anywhere: this folder will be gone.
+    command = shlex.join(['python', str(script), *args]).replace(f'{cwd}/', '')
     raise ValueError(
       f'task {spec.name}: prepare.py failed with exit status {done.returncode}: '
       f'{failures.last_words(done.stderr) or "it printed no error"}; '
-      f'`python {script}` shows all of it.'
+      f'`{command}` shows all of it.'
     )
 
 
@@ -393,11 +409,24 @@ def _prepare_variant(
       *('--private', str(scratch / 'private')),
     ]
     script = spec.root / 'scripts/prepare.py'
-    _run_prepare(spec, script, scratch, [*folders, *command], timeout_s)
+    try:
+      _run_prepare(spec, script, scratch, [*folders, *command], timeout_s)
+    except ValueError as error:
+      if given is None:
+        raise
+      raise ValueError(
+        f'{error} Where a file of {given} is cut off, or is of another version, '
+        'download it again.'
+      ) from error
     check(spec, scratch)
     (scratch / task_data.NOTES_FILE).write_text(json.dumps(notes))
 
   final = _made_once(home, key, make)
+  # What was odd may have been mended by a file of the same name and size.
+  odd = list(task_data.notes_of(final))
+  if odd and given is not None and task_data.wrong_checksums(given) != odd:
+    shutil.rmtree(final)
+    final = _made_once(home, key, make)
   if not own:
     task_data.check_written(spec, final)
   scale = task_data.scale_of(spec, source.variant, final)

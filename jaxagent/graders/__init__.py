@@ -34,6 +34,8 @@ METRICS: Mapping[str, bool] = {
   'rmse': False,
   'mae': False,
 }
+# Endings of the submissions that the sources, and so compat, read.
+SOURCE_SUFFIXES = ('.csv', '.npy', '.npz')
 # The metric of programs that were measured in the sandbox (`speed`).
 SPEED = 'speed'
 
@@ -129,9 +131,14 @@ def higher_is_better(competition: str, mode: str) -> bool:
   return _entry(competition, mode, Scope()).higher_is_better
 
 
-def source_mode(competition: str) -> str:
-  """Returns the mode that gives the source's own number: compat, where there is one."""
-  return 'strict' if competition in (*METRICS, SPEED) else 'compat'
+def source_mode(competition: str, suffix: str) -> str:
+  """Returns the mode that gives the source's own number: compat, where there is one.
+
+  suffix: of the submission's name. What no source reads, lines of JSON and several
+    files, is graded in strict.
+  """
+  is_ours = competition in (*METRICS, SPEED)
+  return 'compat' if suffix in SOURCE_SUFFIXES and not is_ours else 'strict'
 
 
 def grade_tables(

@@ -200,7 +200,11 @@ _MLE_BENCH: dict[str, Competition] = {
     strict_check=strict.check_salt_masks,
   ),
   'tweet-sentiment-extraction': Competition(
-    'textID', ('selected_text',), compat.tweet_jaccard, 'optional_text'
+    'textID',
+    ('selected_text',),
+    compat.tweet_jaccard,
+    'optional_text',
+    strict_score=strict.tweet_jaccard,
   ),
   'us-patent-phrase-to-phrase-matching': Competition(
     'id', ('score',), compat.patent_pearson, 'number'

@@ -29,11 +29,6 @@ MAX_FILES = 200_000
 _TABLES = ('.csv', '.jsonl')
 
 
-def is_one(path: pathlib.Path) -> bool:
-  """Whether a submission has several files: a folder, or a zip of one."""
-  return path.is_dir() or path.suffix.lower() == ZIP
-
-
 def read_table(
   source: pathlib.Path | bytes, *, max_bytes: int, **options
 ) -> pd.DataFrame:

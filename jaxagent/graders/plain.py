@@ -24,12 +24,13 @@ def competition(
 ) -> Competition:
   """Returns the grader of one of METRICS for these columns.
 
-  Raises: ValueError where there is no id column or no target, or they are one.
+  Raises: ValueError where there is no id column or no target, or two are one.
   """
-  if not id_column or not targets or id_column in targets:
+  names = (id_column, *targets)
+  if not id_column or not targets or len(set(names)) < len(names):
     raise ValueError(
       f'metric {metric!r} needs the names of its columns: id={id_column!r} and '
-      f'targets={list(targets)!r}, one or more that are not the id.'
+      f'targets={list(targets)!r}, one or more that are not the id, each once.'
     )
   score, cells = _SCORES[metric]
   if metric == 'log_loss' and len(targets) == 1:
@@ -38,11 +39,12 @@ def competition(
 
 
 def _label(text: object) -> str:
-  """The name of a class: '3.0' and ' 3' are '3'."""
+  """The name of a class: '3.0' and ' 3' are '3', '-0.0' and '-0' are '0'."""
   label = str(text).strip()
   head, dot, tail = label.partition('.')
-  is_whole = dot and head.lstrip('-').isdigit() and not tail.strip('0')
-  return head if is_whole else label
+  if dot and head.lstrip('-').isdigit() and not tail.strip('0'):
+    label = head
+  return '0' if label == '-0' else label
 
 
 def _mean(

@@ -310,6 +310,23 @@ def pixel_rmse(
   return metrics.rmse(answers[target], submission[target])
 
 
+def tweet_jaccard(
+  submission: pd.DataFrame,
+  answers: pd.DataFrame,
+  id_column: str,
+  targets: Sequence[str],
+):
+  """Mean word Jaccard; two empty texts are equal."""
+  (target,) = targets
+  scores = [
+    metrics.word_jaccard(mine, true) if mine.split() or true.split() else 1.0
+    for mine, true in zip(
+      submission[target], answers[target].fillna('').astype(str)
+    )
+  ]
+  return float(np.mean(scores))
+
+
 def largest_column(
   submission: pd.DataFrame,
   answers: pd.DataFrame,

@@ -149,7 +149,7 @@ def _read_lines(
   rows = []
   names: set[str] = set()
   # Not splitlines: a text may hold other ends of lines than "\n".
-  text = io.TextIOWrapper(stream, encoding='utf-8').read()
+  text = io.TextIOWrapper(stream, encoding='utf-8-sig').read()
   for number, line in enumerate(text.split('\n'), 1):
     if line.strip():
       row = json.loads(line, object_pairs_hook=_unique if literal else None)

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,12 @@ from jaxagent.envs.grading import Grader
 from jaxagent.envs.grading.grade_process import WorkerDied
 from jaxagent.envs.snapshots import Snapshots
 from jaxagent.envs.specs import interpreters, label_sources
+from jaxagent.envs.specs.task_data import AS_PUBLISHED, SCALE_FILE
+from jaxagent.envs.specs.task_yaml2 import REFERENCE
 from jaxagent.envs.step_env import StepRules, TextModels
 from jaxagent.envs.tasks import (
   PreparedTask,
+  default_folder,
   prepare_task,
 )
 from jaxagent.errors import UserError
@@ -46,6 +50,8 @@ from jaxagent.sandbox.recorded import RecordedPool
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
+
+  from jaxagent.types import TaskSpec
 
 
 @dataclasses.dataclass
@@ -133,19 +139,52 @@ def prepare_all(
       file=sys.stderr,
     )
   if recipe.find(config).trains:
-    _check_scales(prepared)
+    _check_scales(prepared, config, work)
   return prepared
 
 
-def _check_scales(prepared: Mapping[str, PreparedTask]) -> None:
-  """Raises UserError for a task whose data was not measured."""
-  for name, task in prepared.items():
-    if not task.spec.has_scale or task.spec.m_best_private is None:
+def _check_scales(
+  prepared: Mapping[str, PreparedTask], config: ConfigDict, work: pathlib.Path
+) -> None:
+  """Raises UserError for tasks whose data was not measured, with the command for it."""
+  lacking = {
+    name: task.spec
+    for name, task in prepared.items()
+    if not task.spec.has_scale or task.spec.m_best_private is None
+  }
+  for name, spec in lacking.items():
+    if spec.m_init is not None:
       raise UserError(
-        f'task {name}: m_init, m_best or m_best_private of its '
-        f'{task.spec.variant or "data"} is not measured; run `python -m '
-        f'jaxagent.tasks measure {name}` or leave it out.'
+        f'task {name}: of its {config.tasks.data} data m_init is measured, and m_best '
+        f'or m_best_private is not: {REFERENCE} gave no score there. Write both into '
+        f'{prepared[name].public_dir.parent / SCALE_FILE}, or leave it out.'
       )
+  if lacking:
+    raise UserError(
+      f'task {", ".join(lacking)}: m_init, m_best or m_best_private of its '
+      f'{config.tasks.data} data is not measured; run `'
+      f'{_measuring(lacking, config, work)}`, which keeps them beside the data of '
+      'this run, or leave it out.'
+    )
+
+
+def _measuring(
+  specs: Mapping[str, TaskSpec], config: ConfigDict, work: pathlib.Path
+) -> str:
+  """Returns the command that measures the data which a run has prepared."""
+  source, words = data_source(config), ['python', '-m', 'jaxagent.tasks']
+  if folder(config) != default_folder():
+    words += ['--tasks_dir', str(folder(config))]
+  words += ['--data_dir', str(work / 'tasks'), 'measure', *specs]
+  if source.folder is not None:
+    words += [f'--{source.variant}', str(source.folder)]
+  if source.as_published:
+    words.append(AS_PUBLISHED)
+  if config.sandbox.gpus:
+    words += ['--gpus', ','.join(config.sandbox.gpus)]
+  if config.sandbox.timeout_s > max(s.limits.timeout_s for s in specs.values()):
+    words += ['--timeout_s', f'{config.sandbox.timeout_s:g}']
+  return shlex.join(words)
 
 
 def _of_backend(box: ConfigDict) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import pathlib
 import sys
 import tempfile
@@ -124,6 +125,10 @@ def prepare(
       variant, folder = name, getattr(args, name)
   source = DataSource(variant, folder, args.as_published)
   prepared = task_lib.prepare_task(spec, data_dir(args), source)
+  if seconds := getattr(args, 'timeout_s', None):
+    limits = dataclasses.replace(spec.limits, timeout_s=seconds)
+    own = dataclasses.replace(prepared.spec, limits=limits)
+    prepared = dataclasses.replace(prepared, spec=own)
   for note in prepared.notes:
     print(f'note: {spec.name}: {note}', file=sys.stderr, flush=True)
   return prepared
@@ -283,7 +288,9 @@ def command_measure(args: argparse.Namespace) -> int:
         else:
           results = check_programs.measure(prepared, grader, run)
       else:
-        results = measure_lib.measure(prepared, grader, search=args.search)
+        results = measure_lib.measure(
+          prepared, grader, search=args.search, gpus=args.gpus
+        )
     for item in results[:6]:
       print(
         f'{spec.name}: valid {item.valid:.5f} private {item.private:.5f} '
@@ -391,6 +398,13 @@ def make_parser() -> argparse.ArgumentParser:
         'm_best: runs every program that can be scripted, some 500',
       )
       sub.add_argument('--dry_run', action='store_true')
+      sub.add_argument(
+        '--timeout_s',
+        type=float,
+        metavar='S',
+        help="limit of a script in place of the task's own, which is that of its "
+        'stand-in',
+      )
   new = commands.add_parser('new', help='a filled template')
   new.add_argument('name', metavar='NAME')
   # Never into the checkout that the package is installed from, unless it is here.

@@ -12,6 +12,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import itertools
+import json
 import multiprocessing
 import os
 import pathlib
@@ -19,10 +21,12 @@ import re
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from jaxagent.envs import execution, workspace
 from jaxagent.envs.grading import Grader
@@ -35,6 +39,7 @@ from jaxagent.tasks import candidates
 from jaxagent.types import Execution, Job, Scale, TaskSpec
 
 _VARIANTS = re.compile(r'^variants:.*\n(?:[ \t].*\n)*', re.M)
+_PLAIN = re.compile(r'[\w./ -]*')  # a text without quotes
 _MODEL = re.compile(
   r'^model = make_pipeline\(.*?\)$(?=\nmodel\.fit)', re.M | re.S
 )
@@ -54,6 +59,7 @@ class Measured:
 
 def run_script(
   job: tuple[str, str, float, str, str],
+  files: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[bytes | None, float, float, str]:
   """(submission or None, wall seconds, CPU seconds, last words) of a trusted script.
 
@@ -61,10 +67,14 @@ def run_script(
     job: text, folder mounted as `data/`, limit in seconds, name of the
       submission, interpreter of the task's own or ''. Runs in the calling process,
       which is a worker of `measure` and does nothing else, or with that interpreter.
+    files: relative path -> text of what lies beside the script, where it can import.
   """
   text, public_dir, timeout_s, submission, python = job
   with tempfile.TemporaryDirectory(prefix='jaxagent-measure-') as folder:
     home = pathlib.Path(folder)
+    for name, content in {**files, 'train.py': text}.items():
+      (home / name).parent.mkdir(parents=True, exist_ok=True)
+      (home / name).write_text(content, 'utf-8')
     (home / 'data').symlink_to(public_dir)
     before = os.getcwd()
     os.chdir(home)
@@ -73,18 +83,14 @@ def run_script(
     start, cpu = time.monotonic(), _cpu_s()
     try:
       if python:
-        (home / 'train.py').write_text(text, 'utf-8')
         subprocess.run(
-          [python, '-s', '-P', 'train.py'],
+          [python, '-s', 'train.py'],
           check=True,
           capture_output=True,
           text=True,
         )
-        data = _handed_over(home / submission)
-        return data, time.monotonic() - start, _cpu_s() - cpu, ''
-      with warnings.catch_warnings():
-        warnings.simplefilter('ignore')
-        exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
+      else:
+        _run_here(text, folder)
       data = _handed_over(home / submission)
       return data, time.monotonic() - start, _cpu_s() - cpu, ''
     except Exception as error:  # a candidate may not fit the data
@@ -94,6 +100,26 @@ def run_script(
     finally:
       signal.setitimer(signal.ITIMER_REAL, 0)
       os.chdir(before)
+
+
+def _run_here(text: str, folder: str) -> None:
+  """Runs a script that lies in a folder as `python train.py` would there."""
+  before = set(sys.modules)
+  sys.path.insert(0, folder)
+  try:
+    with warnings.catch_warnings():
+      warnings.simplefilter('ignore')
+      exec(compile(text, 'train.py', 'exec'), {'__name__': '__main__'})
+  except SystemExit as left:
+    if left.code:
+      raise RuntimeError(f'it exited with {left.code}') from left
+  finally:
+    sys.path.remove(folder)
+    # What one script imports from its folder is not the next one's.
+    for name in set(sys.modules) - before:
+      place = getattr(sys.modules[name], '__file__', None) or ''
+      if place.startswith(folder + os.sep):
+        del sys.modules[name]
 
 
 def _handed_over(path: pathlib.Path) -> bytes:
@@ -120,10 +146,14 @@ def _prepare_worker() -> None:
 
 
 @contextlib.contextmanager
-def _as_jobs() -> Iterator[None]:
-  """Has processes that are started meanwhile compute as the sandbox's jobs."""
+def _as_jobs(gpus: Sequence[str]) -> Iterator[None]:
+  """Has processes that are started meanwhile compute as the sandbox's jobs.
+
+  gpus: those that they see.
+  """
   before = dict(os.environ)
   os.environ.update(PYTHONHASHSEED='0', **cpu_levels.here())
+  os.environ['CUDA_VISIBLE_DEVICES'] = ','.join(gpus)
   try:
     yield
   finally:
@@ -165,9 +195,12 @@ def measure(
   *,
   search: bool = False,
   workers: int = 2,
+  gpus: Sequence[str] = (),
   log=print,
 ) -> list[Measured]:
   """Starter first, then the candidates, best first.
+
+  gpus: as of `measured`.
 
   Raises:
     ValueError: the starter fails or is refused by the grader.
@@ -177,7 +210,9 @@ def measure(
   assert isinstance(starter, str)  # a file that is no text is no script
   jobs = [('', starter), *_others(spec, starter, search)]
   out = []
-  for steps, found in measured(prepared, grader, jobs, workers=workers):
+  for steps, found in measured(
+    prepared, grader, jobs, workers=workers, gpus=gpus
+  ):
     if isinstance(found, Measured):
       out.append(found)
     elif not steps:
@@ -195,11 +230,18 @@ def measured(
   scripts: Sequence[tuple[str, str]],
   *,
   workers: int = 2,
+  gpus: Sequence[str] = (),
 ) -> Iterator[tuple[str, Measured | str]]:
-  """Yields the name of each of the (name, text), and its scores or why it has none."""
+  """Yields the name of each of the (name, text), and its scores or why it has none.
+
+  gpus: by number; a script sees as many as its task asks for, one script at a time.
+  """
   spec = prepared.spec
+  own = gpus[: spec.details.gpus if spec.details else 0]
+  if own:
+    workers = 1
   with (
-    _as_jobs(),
+    _as_jobs(own),
     concurrent.futures.ProcessPoolExecutor(
       workers,
       mp_context=multiprocessing.get_context('spawn'),
@@ -207,12 +249,18 @@ def measured(
     ) as pool,
   ):
     limit, python = spec.limits.timeout_s, interpreters.own(spec)
+    beside = {
+      name: given
+      for name, given in prepared.starter_files.items()
+      if isinstance(given, str) and not workspace.is_at(name, prepared.mounts)
+    }
     runs = pool.map(
       run_script,
       [
         (text, str(prepared.public_dir), limit, spec.submission, python)
         for _, text in scripts
       ],
+      itertools.repeat(beside),
     )
     for (name, _), (data, *seconds, words) in zip(scripts, runs, strict=True):
       found: Measured | str = words
@@ -267,12 +315,19 @@ def folders_starter(
   return Measured('', done.score, private, ran.exec_s, ran.cpu_s)
 
 
+def _shown(value: float | str) -> str:
+  """Returns a value as YAML has it, to which 1e-05 is a text and 1.0e-05 a number."""
+  if not isinstance(value, float):
+    return value
+  text = repr(round(value, 6))
+  return text if '.' in text else text.replace('e', '.0e')
+
+
 def update_yaml(path: pathlib.Path, values: dict[str, float | str]) -> None:
   """Replaces or appends single-line keys, keeping comments and order."""
   text = path.read_text(encoding='utf-8')
   for key, value in values.items():
-    shown = repr(round(value, 6)) if isinstance(value, float) else value
-    line = f'{key}: {shown}'
+    line = f'{key}: {_shown(value)}'
     text, count = re.subn(
       rf'^{key}:.*$', line.replace('\\', r'\\'), text, flags=re.M
     )
@@ -340,8 +395,12 @@ def write_scale(prepared: PreparedTask, scale: Scale) -> None:
   if scale.agreement is None:
     del values['agreement']
   for key, value in values.items():
-    shown = repr(round(value, 6)) if isinstance(value, float) else value
-    lines.append(f'    {key}: {"null" if value is None else shown}'.rstrip())
+    shown = 'null' if value is None else _shown(value)
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+      shown = json.dumps(
+        value, ensure_ascii=False
+      )  # in quotes, as YAML reads, too
+    lines.append(f'    {key}: {shown}'.rstrip())
   block = '\n'.join(lines) + '\n'
   text = path.read_text('utf-8').rstrip('\n') + '\n'
   found = _VARIANTS.search(text)

@@ -54,6 +54,23 @@ def test_a_task_of_the_catalogue_never_joins_unnamed(folder):
   assert choose_tasks(_config(folder)) == (('wine',), ())
 
 
+def test_a_name_twice_is_one_task(folder):
+  assert choose_tasks(_config(folder, ('wine', 'wine')))[0] == ('wine',)
+
+
+def test_patterns_that_meet_are_told_with_what_is_left_of_them(folder):
+  """As those of paper 000, which evaluates on tasks that it trains on, too."""
+  config = _config(folder, ('paper:003',), ('suite:mlebench', 'wine'))
+  with pytest.raises(UserError, match=r"\['pizza'\] are both held-in") as said:
+    choose_tasks(config)
+  assert str(said.value).endswith(
+    "--config.tasks.heldout=\"('salt','wine',)\"."
+  )
+  config = _config(folder, ('paper:003',), ('pizza',))
+  with pytest.raises(UserError, match='heldin or heldout.$'):
+    choose_tasks(config)
+
+
 def test_a_task_of_the_catalogue_is_chosen_by_name(folder):
   assert choose_tasks(_config(folder, ('salt',), ('pizza',))) == (
     ('salt',),
@@ -120,6 +137,11 @@ def test_a_task_without_scores_is_refused_before_the_run(folder):
   published.write(folder, 'bare', variants=None)
   complaint = task_checks.chosen_tasks(_config(folder, ('wine',), ('bare',)))
   assert 'bare lacks m_init' in complaint
+  # With what gives m_best, too, and where the task lies.
+  reference = folder / 'bare/solution/reference.py'
+  assert f'write a stronger solution into {reference} and run `' in complaint
+  command = f'`python -m jaxagent.tasks --tasks_dir {folder} measure bare`'
+  assert command in complaint
   config = _config(folder, ('wine',), ('bare',), data='raw', data_dir='/data')
   assert task_checks.chosen_tasks(config) == ''
   shutil.rmtree(folder / 'bare')

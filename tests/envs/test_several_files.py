@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 import zipfile
 
 import numpy as np
@@ -253,6 +254,21 @@ def test_a_folder_is_measured(tmp_path):
   public.mkdir()
   before = measure.run_script((WRITE, str(public), 20.0, 'out/parts', ''))
   assert before[3] == '' and zipfile.ZipFile(io.BytesIO(before[0])).namelist()
+
+
+def test_what_lies_beside_a_script_is_measured_with_it(tmp_path):
+  """As in the sandbox: it can import it, and may leave by sys.exit."""
+  script = (
+    'import sys, helper\nopen("s.csv", "w").write(helper.TEXT)\nsys.exit(%s)\n'
+  )
+  for python in ('', sys.executable):
+    job = (script % 0, str(tmp_path), 20.0, 's.csv', python)
+    for text in ('first', 'second'):  # of another task
+      found = measure.run_script(job, {'helper.py': f'TEXT = {text!r}'})
+      assert (found[0], found[3]) == (text.encode(), ''), found
+  fails = (script % 3, *job[1:4], '')
+  found = measure.run_script(fails, {'helper.py': 'TEXT = ""'})
+  assert (found[0], found[3]) == (None, 'RuntimeError: it exited with 3')
 
 
 def test_a_submission_may_be_larger_than_the_sandbox_brings_out_of_others():

@@ -10,6 +10,7 @@ import stat
 import zipfile
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from jaxagent import graders
@@ -152,7 +153,18 @@ def test_arrays_are_named_by_their_files_and_never_unpickled(tmp_path, form):
   assert found.score is None and 'pickled objects' in found.reason
 
 
-def test_of_a_half_the_whole_is_reported_beside(tmp_path, capsys):
+def _lines(tmp_path, files) -> pathlib.Path:
+  path = tmp_path / 'parts.jsonl'
+  tables = [
+    pd.read_csv(io.BytesIO(data), dtype={'id': str}) for data in files.values()
+  ]
+  pd.concat(tables).to_json(path, orient='records', lines=True)
+  return path
+
+
+@pytest.mark.parametrize('form', [_folder, _zip, _lines])
+def test_of_a_half_the_whole_is_reported_beside(tmp_path, capsys, form):
+  """In strict, for the source reads a single CSV file alone."""
   from jaxagent import grade
 
   path = tmp_path / 'answers.csv'
@@ -162,7 +174,7 @@ def test_of_a_half_the_whole_is_reported_beside(tmp_path, capsys):
   files = {**PARTS, 'c.csv': b'id,has_cactus\ny,0.4\n'}
   line = {
     'competition': CACTUS,
-    'submission': str(_folder(tmp_path, files)),
+    'submission': str(form(tmp_path, files)),
     'answers': str(path),
     'mode': 'strict',
     'split': 'valid',

@@ -93,6 +93,39 @@ def test_faulty_lines_are_named(tmp_path, capsys):
   assert "Unknown mode 'lenient'" in reasons[3]
 
 
+def test_lines_of_odd_types_are_faults_of_their_own_and_the_others_graded(
+  tmp_path, capsys
+):
+  lines = [
+    _line('spaceship-titanic', 'perfect', leaderboard=5),
+    '[' * 100_000,
+    _line('spaceship-titanic', 'perfect', leaderboard=None),
+  ]
+  (tmp_path / 'in.jsonl').write_text('\n'.join(lines))
+  assert grade.main(['--jsonl', str(tmp_path / 'in.jsonl')]) == 1
+  first, second, third = _answers(capsys)
+  assert first['reason'] == 'line 1: leaderboard=5 must be the path of a file'
+  assert 'line 2 is not JSON' in second['reason']
+  assert third['score'] == 1.0
+
+
+def test_a_file_that_is_no_text_and_a_report_without_a_place_are_told(
+  tmp_path, capsys
+):
+  path = tmp_path / 'in.jsonl'
+  path.write_bytes(b'\xff\xfe')
+  with pytest.raises(SystemExit) as left:
+    grade.main(['--jsonl', str(path)])
+  assert left.value.code == 2
+  assert 'cannot be read as UTF-8 text' in capsys.readouterr().err
+  path.write_text(_line('spaceship-titanic', 'perfect'))
+  out = str(path / 'report.json')  # below a file
+  assert grade.main(['--jsonl', str(path), '--report', out]) == 1
+  said = capsys.readouterr()
+  assert json.loads(said.out)['score'] == 1.0
+  assert f'--report {out} cannot be written' in said.err
+
+
 def test_leaderboards_that_cannot_be_used(tmp_path):
   board = tmp_path / 'leaderboard.csv'
   board.write_text('version https://git-lfs.github.com/spec/v1\noid sha256:0\n')

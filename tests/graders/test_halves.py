@@ -148,6 +148,8 @@ def _plain(metric, given, answers, *targets):
   [
     # Two of three; 3.0 is 3.
     ('accuracy', 'row,t\n1,3.0\n2,x\n3,y\n', 'row,t\n1,3\n2,x\n3,z\n', 2 / 3),
+    # A small negative number, rounded.
+    ('accuracy', 'row,t\n1,-0.0\n2,-0\n3,-1\n', 'row,t\n1,0\n2,0\n3,-1\n', 1.0),
     # a: 2 * 1 / 3; b: 2 * 1 / 3.
     ('f1_macro', 'row,t\n1,a\n2,a\n3,b\n', 'row,t\n1,a\n2,b\n3,b\n', 2 / 3),
     # Of two pairs one is in order.

@@ -68,7 +68,8 @@ def test_json_lines_are_read_by_value(tmp_path):
   rows[3]['text'] = 'a\u2028b'
   path = tmp_path / 'a.jsonl'
   path.write_text(
-    '\n'.join(json.dumps(r, ensure_ascii=False) for r in rows) + '\n\n'
+    '\n'.join(json.dumps(r, ensure_ascii=False) for r in rows) + '\n\n',
+    'utf-8-sig',  # its mark is no part of the first line
   )
   table = tables.read_table(path)
   assert list(table['p']) == [r['p'] for r in rows]

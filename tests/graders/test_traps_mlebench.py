@@ -144,6 +144,16 @@ def test_an_empty_selection_of_words_is_an_answer():
   assert [g.score for g in both(name, given, truth)] == [0.5, 0.5]
 
 
+def test_two_empty_selections_are_equal_in_strict():
+  """The source divides by zero, and the right answers would have no score."""
+  name = 'tweet-sentiment-extraction'
+  truth = table('textID,selected_text\na,so good\nb,\n')
+  compat, strict = both(name, truth, truth)
+  assert 'ZeroDivisionError' in compat.reason and strict.score == 1.0
+  given = truth.assign(selected_text=[None, 'bad'])
+  assert [g.score for g in both(name, given, truth)] == [0.0, 0.0]
+
+
 def test_a_class_of_no_row_may_be_submitted():
   name = 'tabular-playground-series-dec-2021'
   truth = table('Id,Cover_Type\n1,1\n2,2\n3,2\n')

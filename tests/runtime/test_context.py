@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shlex
 import threading
 import time
 import types as stubs
@@ -12,6 +13,7 @@ import pytest
 from configs import stepwise_ppo
 from jaxagent.errors import UserError
 from jaxagent.runtime import context
+from jaxagent.tasks import __main__ as tasks_command
 from tests.tasks import published
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -67,11 +69,63 @@ def test_a_run_on_data_that_was_not_measured_ends_at_once(folder):
     tasks__data='raw',
     tasks__data_dir=str(folder / 'raw'),
   )
-  with pytest.raises(UserError, match='task pizza: .* of its raw is not meas'):
+  with pytest.raises(
+    UserError, match='task pizza: .* of its raw data is not m'
+  ):
     context.prepare_all(config, folder / 'work')
   config = _config(folder / 'tasks', tasks__heldin=('pizza',))
   prepared = context.prepare_all(config, folder / 'work')
   assert prepared['pizza'].spec.variant == 'standin'
+
+
+def test_a_reference_without_a_score_is_told_with_the_file_to_write(folder):
+  config = _config(
+    folder / 'tasks',
+    tasks__heldin=('pizza',),
+    tasks__data='raw',
+    tasks__data_dir=str(folder / 'raw'),
+  )
+  with pytest.raises(UserError, match='is not measured'):
+    context.prepare_all(config, folder / 'work')
+  (made,) = (folder / 'work/tasks/pizza').glob('*/done')
+  scale = made.with_name('scale.json')
+  scale.write_text('{"m_init": 0.5, "m_init_private": 0.5}')
+  with pytest.raises(
+    UserError, match='gave no score there. Write both'
+  ) as said:
+    context.prepare_all(config, folder / 'work')
+  assert str(scale) in str(said.value)
+  scale.write_text('{"m_init": 0.5, "m_best": 0.8, "m_best_private": 0.8}')
+  assert (
+    context.prepare_all(config, folder / 'work')['pizza'].spec.m_best == 0.8
+  )
+
+
+@pytest.mark.slow
+def test_the_command_that_a_refusal_names_measures_the_data_of_that_run(folder):
+  script = (
+    "open('submission.csv', 'w').write('request_id,requester_received_pizza\\n'"
+    " + ''.join(f't3_{k},{v}\\n' for k, v in zip('abcd', %s)))\n"
+  )
+  root = folder / 'tasks/pizza'
+  (root / 'solution').mkdir()
+  (root / 'env/train.py').write_text(script % '[1, 1, 1, 1]')
+  (root / 'solution/reference.py').write_text(script % '[1, 0, 1, 0]')
+  config = _config(
+    folder / 'tasks',
+    tasks__heldin=('pizza',),
+    tasks__data='raw',
+    tasks__data_dir=str(folder / 'raw'),
+    sandbox__timeout_s=600.0,
+  )
+  with pytest.raises(UserError) as said:
+    context.prepare_all(config, folder / 'work')
+  command = shlex.split(str(said.value).split('`')[1])
+  assert command[:3] == ['python', '-m', 'jaxagent.tasks']
+  assert command[-2:] == ['--timeout_s', '600']  # not the 20 s of the task
+  assert tasks_command.main(command[3:]) == 0
+  spec = context.prepare_all(config, folder / 'work')['pizza'].spec
+  assert (spec.m_init, spec.m_best, spec.m_best_private) == (0.5, 1.0, 1.0)
 
 
 def test_a_wrong_checksum_is_told_at_the_start_of_a_run(folder, capsys):
@@ -118,7 +172,7 @@ def test_tasks_are_prepared_two_at_once_and_published_data_alone(
   monkeypatch.setattr(context, 'prepare_task', prepare)
   monkeypatch.setattr(context, 'task_of', lambda config, name: name)
   monkeypatch.setattr(context, 'choose_tasks', lambda config: (names, ()))
-  monkeypatch.setattr(context, '_check_scales', lambda prepared: None)
+  monkeypatch.setattr(context, '_check_scales', lambda *given: None)
   monkeypatch.setattr(context.os, 'cpu_count', lambda: 8)
   where = {'tasks__data': data}
   if data == 'raw':

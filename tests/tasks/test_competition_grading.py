@@ -15,6 +15,7 @@ from jaxagent.envs import grading
 from jaxagent.envs import tasks as lib
 from jaxagent.envs.grading import Grader
 from jaxagent.files import bundled
+from jaxagent.graders import folders
 from jaxagent.types import Outcome
 from tests.tasks import published
 
@@ -69,6 +70,7 @@ def tasks(tmp_path_factory):
     'insults': INSULTS,
     'rmse': RMSE,
     'arrays': _arrays(),
+    'parts': {'submission': {'path': 's.zip'}},
     'lines': {'submission': {'path': 's.jsonl'}, 'sample_name': 'sampleSubmission.jsonl',
               'sample': ''.join(json.dumps({'request_id': f't3_{k}', 'requester_received_pizza': 0}) + '\n' for k in 'abcd')},
   }  # fmt: skip
@@ -295,6 +297,20 @@ def test_the_whole_test_is_scored_as_the_source_scores_it(tasks, grader):
   every = [i**2 for i in range(40)]
   want = (sum(every) / 40) ** 0.5 * 1.5  # mean of x and y = 2 x
   assert sample.score == pytest.approx(want, abs=1e-5)
+
+
+def test_the_whole_test_of_what_no_source_reads_is_scored_too(grader):
+  """Lines of JSON, and a zip of parts: in strict, as the command line does."""
+  scores = {'t3_a': 0.9, 't3_b': 0.1, 't3_c': 0.2, 't3_d': 0.3}
+  rows = [
+    json.dumps({'request_id': k, 'requester_received_pizza': v}).encode()
+    for k, v in scores.items()
+  ]
+  parts = {'a.jsonl': b'\n'.join(rows[:3]), 'b.jsonl': rows[3]}
+  given = {'lines': b'\n'.join(rows), 'parts': folders.zipped(parts)}
+  for name, data in given.items():
+    assert grader.grade(name, data, 'valid').score == 1.0
+    assert grader.grade(name, data, grading.WHOLE).score == 0.75, name
 
 
 def test_the_source_pairs_rows_in_its_own_way(tmp_path):

@@ -154,6 +154,12 @@ def _complaint(options):
     (('_better: false', '_better: true'), 'worse than m_init'),
     (('answers: scripts/answer.csv', 'id: Id'), 'id belongs to answers'),
     (('answers:', 'targets: Id\nanswers:'), 'must be a list of columns'),
+    (('answers:', 'submission: 5\nanswers:'), 'submission=5 must be text'),
+    (('answers:', 'id: [Id]\nanswers:'), 'must be text'),
+    (
+      ('metric: house-price', 'metric: mae\nid: Id\ntargets: [y, y]'),
+      'each once',
+    ),
   ],
 )
 def test_what_is_wrong_with_the_file_is_named(tmp_path, changes, why):
@@ -181,6 +187,57 @@ def test_what_is_wrong_with_the_file_is_named(tmp_path, changes, why):
 def test_answers_that_cannot_be_divided_are_refused(tmp_path, changes, why):
   with pytest.raises(ValueError, match=why):
     _prepared(tmp_path, YAML.replace(*changes))
+
+
+def test_a_folder_may_be_of_any_kind_of_task(tmp_path):
+  text = YAML.replace('tabular', 'graph').replace(': regression', ': sequence')
+  spec = _prepared(tmp_path, text).spec
+  assert (spec.modality, spec.kind) == ('graph', 'sequence')
+
+
+def _classes(*columns):
+  """prepare.py of rows 0 to 39, whose columns are 1 in a few of them."""
+  return '\n'.join(
+    [
+      'import pandas as pd',
+      'rows = pd.DataFrame({"Id": range(40)})',
+      *(
+        f'rows["{name}"] = rows["Id"].isin({list(ones)}).astype(int)'
+        for name, ones in columns
+      ),
+      'rows.to_csv("answer.csv", index=False)',
+      'rows[["Id"]].to_csv("../env/test.csv", index=False)',
+      'rows.to_csv("../env/train.csv", index=False)',
+    ]
+  )
+
+
+AUC = YAML.replace('_better: false', '_better: true').replace(
+  'm_init: 17.0\nm_best: 1.0', 'm_init: 0.5\nm_best: 1.0'
+)
+
+
+@pytest.mark.parametrize('rare', [(7, 8), (3, 30), (11, 12, 13)])
+def test_both_halves_have_both_classes_of_every_column(tmp_path, rare):
+  """Of a rare class, and of columns after the first, too: AUC needs them."""
+  prepare = _classes(('often', range(20)), ('rare', rare))
+  text = AUC.replace(
+    'metric: house-price', 'metric: roc_auc\nid: Id\ntargets: [often, rare]'
+  )
+  task = _prepared(tmp_path, text, **{'scripts/prepare.py': prepare})
+  table = pd.read_csv(task.private_dir / 'answers.csv')
+  for _, half in table.groupby('split'):
+    assert half['often'].nunique() == half['rare'].nunique() == 2
+    assert 0.4 <= len(half) / len(table) <= 0.6
+
+
+def test_a_class_of_one_row_is_no_answer_of_auc(tmp_path):
+  text = AUC.replace(
+    'metric: house-price', 'metric: roc_auc\nid: Id\ntargets: [y]'
+  )
+  prepare = _classes(('y', [5]))
+  with pytest.raises(ValueError, match='has no score of roc_auc: .* classes'):
+    _prepared(tmp_path, text, **{'scripts/prepare.py': prepare})
 
 
 def test_a_metric_of_any_columns_divides_too(tmp_path):

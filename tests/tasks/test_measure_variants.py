@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import yaml
 
 from jaxagent.envs import tasks as lib
+from jaxagent.envs.grading import GradeResult
 from jaxagent.tasks import measure
 from jaxagent.tasks.__main__ import main
+from jaxagent.types import Outcome, Scale
 from tests.tasks import published
 
 _SCRIPT = """
@@ -55,6 +59,39 @@ def test_scores_of_a_stand_in_are_kept_in_the_folder(folder):
   }
 
 
+def test_a_text_that_is_kept_is_read_as_it_was(folder):
+  said = 'the best: of "three", café #1'
+  task = lib.prepare_task(
+    lib.load_task('pizza', folder / 'tasks'), folder / 'data'
+  )
+  measure.write_scale(task, Scale(0.5, 0.9, 0.5, 0.9, said))
+  spec = lib.load_task('pizza', folder / 'tasks')
+  assert (spec.m_best, spec.m_best_source) == (0.9, said)
+
+
+@pytest.mark.parametrize(
+  'score', [1e-05, 4.2e-05, 1e16, 0.0, -3.0, 12345.678901]
+)
+def test_a_score_that_is_written_is_read_as_the_number_it_is(folder, score):
+  root = folder / 'tasks/pizza'
+  spec = lib.load_task('pizza', folder / 'tasks')
+  task = lib.prepare_task(spec, folder / 'data')
+  measure.record(task, [measure.Measured('', score, score, 1.0)])
+  spec = lib.load_task('pizza', folder / 'tasks')
+  assert (spec.m_init, spec.has_scale) == (
+    pytest.approx(score, abs=1e-6),
+    False,
+  )
+  other = root / 'other.yaml'
+  other.write_text('m_init: 3\n')
+  measure.update_yaml(other, {'m_init': score, 'm_best_source': 'x'})
+  found = yaml.safe_load(other.read_text())
+  assert found == {
+    'm_init': pytest.approx(score, abs=1e-6),
+    'm_best_source': 'x',
+  }
+
+
 def test_scores_of_published_data_are_kept_beside_the_data(folder):
   raw = folder / 'raw/pizza'
   raw.mkdir(parents=True)
@@ -68,6 +105,31 @@ def test_scores_of_published_data_are_kept_beside_the_data(folder):
   full = lib.prepare_task(spec, folder / 'data', source)
   assert (full.spec.m_init, full.spec.m_best_private) == (0.5, 0.8)
   assert not lib.prepare_task(spec, folder / 'data').spec.has_scale
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('asked, seen', [(0, ''), (1, '3')])
+def test_a_script_is_measured_on_as_many_gpus_as_its_task_asks_for(
+  folder, asked, seen
+):
+  task = lib.prepare_task(
+    lib.load_task('pizza', folder / 'tasks'), folder / 'data'
+  )
+  details = dataclasses.replace(task.spec.details, gpus=asked)
+  task = dataclasses.replace(
+    task, spec=dataclasses.replace(task.spec, details=details)
+  )
+  script = 'import os\nprint(end=os.environ["CUDA_VISIBLE_DEVICES"],'
+  script += ' file=open("submission.csv", "w"))\n'
+
+  class Grader:
+    """Gives back what is handed over, as a reason."""
+
+    def grade(self, name, data, split):
+      return GradeResult(None, Outcome.INVALID_SUBMISSION, data.decode())
+
+  (found,) = measure.measured(task, Grader(), [('', script)], gpus=['3', '4'])
+  assert found == ('', seen)
 
 
 @pytest.mark.slow

@@ -180,6 +180,17 @@ def test_its_own_score_is_the_score(grader):
     assert (found.outcome, found.score) == (types.Outcome.OK, 3.0)
 
 
+def test_a_submission_in_a_folder_is_where_its_own_score_looks_for_it(tmp_path):
+  eval_py = EVAL.replace("'submission.csv'", "'out/s.csv'")
+  root = _lay_out(tmp_path, **{'scripts/eval.py': eval_py})
+  root.with_name(f'{NAME}.yaml').write_text('submission: out/s.csv\n')
+  task = lib.prepare_task(lib.load_task(NAME, tmp_path), tmp_path / 'made')
+  with Grader({NAME: task}) as grader:
+    data = _submission((i, 2.0 * i + 3.0) for i in range(30, 40))
+    found = grader.grade(NAME, data)
+  assert (found.outcome, found.score) == (types.Outcome.OK, 3.0)
+
+
 @pytest.mark.parametrize(
   'data, why',
   [

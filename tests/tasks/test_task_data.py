@@ -164,6 +164,32 @@ def test_a_wrong_checksum_is_told_and_not_fatal(spec, tmp_path):
     assert 'another version, or a broken download' in task.notes[0]
 
 
+def test_a_checksum_that_became_right_is_told_no_more(spec, tmp_path):
+  """Though names and sizes are those of the data that was prepared."""
+  folder = tmp_path / 'kaggle'
+  folder.mkdir()
+  (folder / 'a.csv').write_bytes(b'a')
+  (folder / 'MD5SUMS').write_text(f'{hashlib.md5(b"b").hexdigest()}  a.csv\n')
+  source = DataSource('raw', folder)
+  assert len(lib.prepare_task(spec, tmp_path / 'data', source).notes) == 1
+  (folder / 'a.csv').write_bytes(b'b')
+  assert lib.prepare_task(spec, tmp_path / 'data', source).notes == ()
+
+
+def test_a_task_that_mlebench_does_not_have_is_told_so(kaggle, tmp_path):
+  spec = lib.load_task('cifar10', bundled.folder('tasks'))
+  (kaggle / 'cifar10').mkdir()
+  with pytest.raises(ValueError, match=r'does not prepare it; .*\(--raw DIR\)'):
+    lib.prepare_task(spec, tmp_path / 'data', DataSource('mlebench', kaggle))
+
+
+@pytest.mark.parametrize('variant', ['mlebench', 'raw', 'packages'])
+def test_inputs_of_programs_are_made_by_code_whatever_the_source(variant):
+  spec = lib.load_task('vectorization', bundled.folder('tasks'))
+  source = DataSource(variant, bundled.folder('tasks'))
+  assert task_data.source_for(spec, source) == task_data.STANDIN
+
+
 def test_checksums_of_mlebench_are_read(spec, kaggle, tmp_path):
   digest = hashlib.md5(b'a\n1\n').hexdigest()
   (kaggle / ID / 'prepared/checksums.yaml').write_text(
@@ -228,6 +254,21 @@ def test_the_reason_of_a_failed_preparation_is_passed_on(tmp_path):
     lib._run_prepare(spec, script, tmp_path, args)
 
 
+def test_a_file_that_is_cut_off_is_told_with_the_remedy_and_the_command(
+  tmp_path,
+):
+  """The command is one that can be called: its folders are not those of a scratch."""
+  spec = lib.load_task('spooky-author-identification', bundled.folder('tasks'))
+  folder = tmp_path / 'raw'
+  folder.mkdir()
+  (folder / 'train.csv').write_text('id,text,author\nid1,"cut off in the')
+  with pytest.raises(ValueError, match='EOF inside string') as said:
+    lib.prepare_task(spec, tmp_path / 'data', DataSource('raw', folder))
+  command = f'prepare.py --public public --private private --raw {folder}`'
+  assert command in str(said.value) and '\n' not in str(said.value)
+  assert str(said.value).endswith('another version, download it again.')
+
+
 def test_a_disk_without_room_is_told(spec, kaggle, tmp_path):
   details = dataclasses.replace(spec.details, full_mb=440e9)
   large = dataclasses.replace(spec, details=details)
@@ -248,6 +289,16 @@ def test_a_disk_without_room_is_told(spec, kaggle, tmp_path):
     ),
     ({'answers': published.ANSWERS.replace('request_id', 'id')}, 'request_id'),
     ({'answers': 'request_id,split\na,valid\nb,private\n'}, 'no column of req'),
+    (
+      {
+        'metric': 'rmse',
+        'higher_is_better': False,
+        'id': 'row',
+        'targets': ['x', 'y'],
+        'answers': 'row,x,split\n1,2,valid\n2,3,private\n',
+      },
+      'no column of y, which rmse compares',
+    ),
     ({'answers': 'a,"b'}, 'not a readable table'),
     ({'sample_name': 'other.csv'}, 'no public/sample_submission.csv'),
     (

@@ -64,6 +64,11 @@ def edit(folder, old, new):
     ('kind: classification\n', '', 'missing kind'),
     ('kind: classification', 'kind: classification\nfoo: 1', "'foo'"),
     ('m_init: ', 'm_init: x', 'must be a number or null'),
+    (
+      'm_init: ',
+      'submission: {path: s.csv}\nm_init: ',
+      'must be the path of a',
+    ),
     ('modality: tabular', 'modality: [', 'not readable as YAML'),
     ('hides: [', 'hides: [x, ', "hides='x' must be a folder inside"),
     ('hides: [', 'hides: [../x/y, ', r"hides='\.\./x/y' must be"),

@@ -98,7 +98,7 @@ class CompetitionTask:
     Raises Refused where a half would, or where the source gives no number.
     """
     aligned = self._aligned(data)
-    mode = graders.source_mode(self._entry['grader'])
+    mode = graders.source_mode(self._entry['grader'], self.suffix)
     try:
       if mode == 'strict':
         return self.answers.score(aligned)

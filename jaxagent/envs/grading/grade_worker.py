@@ -56,12 +56,12 @@ class Refused(ValueError):
 
 
 def canonical(label: str) -> str:
-  """'3.0' and ' 3' name the class '3'; other labels stay as they are."""
+  """'3.0' and ' 3' name the class '3', '-0.0' the class '0'; others stay."""
   label = label.strip()
   head, dot, tail = label.partition('.')
   if dot and head.lstrip('-').isdigit() and not tail.strip('0'):
-    return head
-  return label
+    label = head
+  return '0' if label == '-0' else label
 
 
 def _missing(path: str, folder: str) -> list[str]:
@@ -134,6 +134,7 @@ class FolderTask:
 
   def score(self, data: bytes, split: str, own_work: bool) -> float:
     """The same for both splits; Refused where none comes out."""
+    os.makedirs(os.path.dirname(self.submission) or '.', exist_ok=True)
     with open(self.submission, 'wb') as file:
       file.write(data)
     folder = os.getcwd()

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jaxagent import graders
 from jaxagent.envs.specs import task_data, task_yaml, task_yaml2
-from jaxagent.envs.specs.halves import frequent, halves
+from jaxagent.envs.specs.halves import SPLITS, frequent, halves
 from jaxagent.graders import arrays
 from jaxagent.graders.competitions import Competition
+from jaxagent.graders.loaded import Loaded
 from jaxagent.types import TaskDetails, TaskSource, TaskSpec
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ TO_TRAIN = (
 _URL = 'https://github.com/snap-stanford/MLAgentBench'
 _TABLE = '.csv'
 _MOST_CLASSES = 20  # values of a column that are classes, and not numbers
+_TRIES = 100  # divisions, until columns of classes vary in both halves
 
 
 def details_of(
@@ -152,7 +155,28 @@ def divide(spec: TaskSpec, root: pathlib.Path, target: pathlib.Path) -> None:
     raise ValueError(
       f'task {spec.name}: the answers {path} cannot be divided: {error}'
     ) from error
-  task_data.read_answers(spec, private)
+  _check_graded(spec, task_data.read_answers(spec, private))
+
+
+def _check_graded(spec: TaskSpec, answers: Loaded) -> None:
+  """Raises ValueError where the answers themselves have no score on a half.
+
+  As where AUC is asked of rows of one class: no submission would have one either.
+  """
+  entry, truth = answers.entry, answers.truth
+  if entry.arrays or not set(answers.targets) <= set(truth.columns):
+    return
+  names = [entry.id_column] if entry.id_column else []
+  right = truth[[*names, *answers.targets]]
+  whole = answers.grade(right)
+  for half in SPLITS:
+    found = answers.grade(right, half)
+    if found.score is None and whole.score is not None:
+      raise ValueError(
+        f'task {spec.name}: the answers {task_data.details_of(spec).answers} cannot be '
+        f'divided: the half {half} has no score of {spec.metric}: {found.reason}; take '
+        'more rows of each class into them, or leave answers out.'
+      )
 
 
 def _table(path: pathlib.Path, entry: Competition) -> pd.DataFrame:
@@ -165,13 +189,29 @@ def _table(path: pathlib.Path, entry: Competition) -> pd.DataFrame:
     raise ValueError(
       f'there is no column {column!r}, the id; columns: {", ".join(table.columns)}.'
     )
+  columns = [
+    table[name]
+    for name in targets
+    if name in table.columns and table[name].nunique() <= _MOST_CLASSES
+  ]
   classes = None
-  if targets and targets[0] in table.columns:
-    values = table[targets[0]]
-    classes = frequent(values) if values.nunique() <= _MOST_CLASSES else None
+  if columns and columns[0].name == targets[0]:
+    classes = frequent(columns[0])
   secret = hashlib.sha256(path.read_bytes()).hexdigest()
   names = list(table[column]) if column else range(len(table))
-  return table.assign(split=halves(names, classes, secret))
+  first = halves(names, classes, secret)
+  # A rare class, and those of further columns, may need another division.
+  others = (halves(names, classes, f'{secret}:{k}') for k in range(1, _TRIES))
+  can = [c for c in columns if len(c) - c.value_counts().max() > 1]
+  found = (s for s in itertools.chain([first], others) if _all_vary(can, s))
+  return table.assign(split=next(found, first))
+
+
+def _all_vary(columns: Sequence[pd.Series], split: np.ndarray) -> bool:
+  """Whether each column has two values in both halves."""
+  return all(
+    column[split == half].nunique() > 1 for column in columns for half in SPLITS
+  )
 
 
 def _arrays(path: pathlib.Path) -> bytes:

@@ -85,9 +85,9 @@ def load(name: str, root: pathlib.Path) -> TaskSpec:
     root=root,
     layout=LAYOUT,
     modality=choice(
-      where, 'modality', record['modality'], ('', *task_yaml.MODALITIES)
+      where, 'modality', record['modality'], ('', *task_yaml.ALL_MODALITIES)
     ),
-    kind=choice(where, 'kind', record['kind'], ('', *task_yaml.KINDS)),
+    kind=choice(where, 'kind', record['kind'], ('', *task_yaml.ALL_KINDS)),
     metric=record['metric'],
     higher_is_better=record['higher_is_better'],
     m_init=number(where, 'm_init', record['m_init']),
@@ -138,6 +138,9 @@ def _record(name: str, beside: pathlib.Path) -> dict[str, Any]:
       f"true or false into {beside} for one of MLAgentBench's own, else a "
       'task.yaml.'
     )
+  for key in ('submission', 'id', 'sample'):
+    if record.get(key) and not isinstance(record[key], str):
+      raise ValueError(f'{beside}: {key}={record[key]!r} must be text.')
   if not isinstance(record['metric'], str) or not record['metric'].strip():
     raise ValueError(f'{beside}: metric={record["metric"]!r} must be a name.')
   if record['metric'] in task_yaml.METRICS and not record.get('answers'):

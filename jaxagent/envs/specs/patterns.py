@@ -186,7 +186,7 @@ def expand(
 
   Raises: ValueError as `matching`.
   """
-  texts = tuple(texts)
+  texts = tuple(dict.fromkeys(texts))
   if not any(map(is_pattern, texts)):
     return texts
   specs = list_specs()

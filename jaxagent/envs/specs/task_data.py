@@ -78,8 +78,15 @@ STANDIN = DataSource()
 
 
 def source_for(spec: TaskSpec, source: DataSource) -> DataSource:
-  """Returns a task's own source: the plain stand-in where it takes no package's files."""
-  if source.variant == 'packages' and not details_of(spec).packages:
+  """Returns a task's own source: the plain stand-in where it has no other.
+
+  So it is of a program, whose inputs are made by code, and of a task that takes no
+  package's files.
+  """
+  details = details_of(spec)
+  if details.is_program or (
+    source.variant == 'packages' and not details.packages
+  ):
     return STANDIN
   return source
 
@@ -110,6 +117,11 @@ def located(spec: TaskSpec, source: DataSource) -> pathlib.Path | None:
       )
     return root
   origin = details_of(spec).source
+  if source.variant == 'mlebench' and origin.kind != 'mlebench':
+    raise ValueError(
+      f'task {spec.name}: mle-bench does not prepare it; give the original files (--raw '
+      'DIR), take the stand-in (--standin), or leave it out.'
+    )
   places = [root / name for name in (origin.id, spec.name)]
   found = next((p for p in places if p.is_dir()), None)
   if found is None and _is_own(root, source.variant):
@@ -397,6 +409,14 @@ def _check_answer_columns(spec: TaskSpec, name: str, answers: Loaded) -> None:
     raise ValueError(
       f'task {spec.name}: private/{name} has no column {column!r}, the ids '
       f'of {spec.metric}.'
+    )
+  # Metrics of any columns, and those of columns of the answers alone, read all of them.
+  own = spec.metric in graders.METRICS
+  needed = answers.targets if own else answers.entry.truth
+  if missing := [n for n in needed if n not in known]:
+    raise ValueError(
+      f'task {spec.name}: private/{name} has no column of {", ".join(missing[:5])}, '
+      f'which {spec.metric} compares.'
     )
   # Of the largest of several columns the answers name it, as `label`.
   if not known & {*answers.targets, *answers.entry.truth, 'label'}:

@@ -85,6 +85,10 @@ def limits(where: str, value: Any, base: Limits = Limits()) -> Limits:
     choice(where, 'limits key', key, tuple(known))
     if isinstance(given, bool) or not isinstance(given, (int, float)):
       raise ValueError(f'{where}: limits.{key}={given!r} must be a number.')
+    if known[key] == 'int' and not isinstance(given, int):
+      raise ValueError(
+        f'{where}: limits.{key}={given!r} must be a whole number.'
+      )
   try:
     return dataclasses.replace(base, **value)
   except ValueError as error:
@@ -140,14 +144,12 @@ def check_keys(
   record: Mapping[str, Any],
   required: Sequence[str],
   known: Sequence[str],
+  remedy: str = '`python -m jaxagent.tasks new NAME` writes a filled template.',
 ) -> None:
-  """Raises ValueError for a missing or an unknown key."""
+  """Raises ValueError for a missing or an unknown key; remedy: of a missing one."""
   missing = [key for key in required if key not in record]
   if missing:
-    raise ValueError(
-      f'{where}: missing {", ".join(missing)}; '
-      '`python -m jaxagent.tasks new NAME` writes a filled template.'
-    )
+    raise ValueError(f'{where}: missing {", ".join(missing)}; {remedy}')
   for key in record:
     choice(where, 'key', key, known)
 

@@ -418,7 +418,11 @@ def fields(
   """
   where, choice = str(path), task_yaml.choice
   task_yaml.check_keys(
-    where, record, REQUIRED_KEYS, REQUIRED_KEYS + OPTIONAL_KEYS
+    where,
+    record,
+    REQUIRED_KEYS,
+    REQUIRED_KEYS + OPTIONAL_KEYS,
+    'write it, as docs/tasks.md says; version 2 has other keys than version 1.',
   )
   if not isinstance(record['metric'], str):
     raise ValueError(f'{where}: metric={record["metric"]!r} must be a name.')

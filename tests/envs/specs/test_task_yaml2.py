@@ -88,7 +88,7 @@ def test_version_1_may_be_named(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
-    ({'source': None}, 'missing source'),
+    ({'source': None}, 'missing source; write it, as docs'),
     ({'source': {'kind': 'web', 'id': 'x'}}, "'web'.*mlebench, mlagentbench"),
     ({'source': {'kind': 'made'}}, 'source.id is missing'),
     ({'source': 'kaggle'}, 'must be a mapping with kind'),
@@ -119,6 +119,8 @@ def test_version_1_may_be_named(tmp_path):
     ({'limits': {'gpus': -1}}, '0 for none'),
     ({'limits': {'gpus': 1.5}}, 'whole number'),
     ({'limits': {'gpus': 1000}}, 'more than 64'),
+    ({'limits': {'pids': 1.5}}, 'limits.pids=1.5 must be a whole number'),
+    ({'limits': {'memory_mb': 512.0}}, 'must be a whole number'),
     ({'limits': {'hours': 1, 'timeout_s': 9}}, 'say the same'),
     ({'limits': {'gigabytes': -1}}, 'zero or more|greater than zero'),
     ({'limits': {'seconds': 1}}, 'timeout_s'),
@@ -236,3 +238,13 @@ def test_a_program_without_a_reference_to_measure_beside_is_refused(tmp_path):
   (root / 'solution/reference.py').unlink()
   with pytest.raises(ValueError, match='reference.py, which is missing'):
     lib.load_task('sums', tmp_path)
+
+
+@pytest.mark.parametrize(
+  'name', ['research_problem.txt', 'read_only_files.txt']
+)
+def test_a_text_that_is_none_is_named(tmp_path, name):
+  path = published.write(tmp_path) / 'scripts' / name
+  path.write_bytes(b'caf\xe9\n')
+  with pytest.raises(ValueError, match=f'scripts/{name} is no UTF-8 text'):
+    lib.load_task('pizza', tmp_path)
