@@ -67,7 +67,13 @@ def _run(work: pathlib.Path) -> pathlib.Path:
   (work / 'eval').mkdir()
   step = {'outcome': 'ok', 'reward': 0.5, 'response': 'Action: \ud800 look'}
   one = {'task': 'wine', 'index': 0, 'split': 'heldin', 'score': 0.9}
-  found = [one | {'steps': [step]}, one | {'score': None, 'steps': []}, 3]
+  found = [one | {'steps': [step]}, one | {'score': None, 'steps': []}]
+  found += [
+    3,
+    one | {'index': 'x'},
+    one | {'score': '?'},
+    one | {'steps': {'a': {}}},
+  ]
   (work / 'eval' / 'rl.json').write_text(json.dumps(found))
   return work
 
@@ -104,6 +110,18 @@ def test_a_resumed_run_adds_no_step_twice(work):
   command.main([str(work), '--to', 'wandb'])
   assert _steps() == list(range(6))
   assert Fake.made[0].run_id == Fake.made[1].run_id
+
+
+def test_a_training_begun_anew_is_told_and_adds_no_step_twice(work, capsys):
+  command.main([str(work), '--to', 'wandb'])
+  (work / written.METRICS).unlink()
+  written.add(work, written.METRICS, *(written.metrics(i) for i in range(4)))
+  assert capsys.readouterr().err == ''
+  command.main([str(work), '--to', 'wandb'])
+  assert _steps() == list(range(4))
+  said = capsys.readouterr().err
+  assert said.count('\n') == 1 and 'updates up to 3 were logged before' in said
+  assert f'remove {work / "trackers" / "wandb"} and' in said
 
 
 def test_steps_are_logged_while_the_run_goes_on(work):
@@ -161,8 +179,9 @@ def test_a_missing_library_is_one_line_with_the_command(
   )
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
-  assert command.main([str(tmp_path), '--to', 'wandb']) == 2
+@pytest.mark.parametrize('name', ['', 'x' * 300])
+def test_a_folder_without_a_run_is_refused(tmp_path, capsys, name):
+  assert command.main([str(tmp_path / name), '--to', 'wandb']) == 2
   assert 'is no run' in capsys.readouterr().err
 
 
