@@ -92,7 +92,8 @@ class Follower:
     if stamp != self._state.get('ended'):
       self._keep(ended=stamp)
       if rows:
-        self.tracker.table('evaluated', self._state['step'], COLUMNS, rows)
+        step = max(0, self._state['step'])  # of a run without RL
+        self.tracker.table('evaluated', step, COLUMNS, rows)
       if report.is_file():
         self.tracker.artifact('report', report)
     self.tracker.close()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from jaxagent.trackers import __main__ as command
-from jaxagent.trackers import follow, start
+from jaxagent.trackers import adapters, follow, start
 from tests.live import written
 
 PYTHON = os.environ.get(start.PYTHON) or sys.executable
@@ -34,6 +34,7 @@ class Fake:
     self.steps.append((step, metrics))
 
   def table(self, name, step, columns, rows):
+    assert step >= 0, 'W&B leaves out what it gets at another step'
     self.tables.append((name, columns, rows))
 
   def artifact(self, name, path):
@@ -147,6 +148,31 @@ def test_evaluated_trajectories_and_report_are_kept_once(work):
   assert row['last response'] == 'Action: \\ud800 look'
   assert len(rows) == 2
   assert not second.tables and not second.files
+
+
+def test_a_run_without_rl_has_its_evaluated_trajectories_at_step_0(work):
+  (work / written.METRICS).unlink()
+  assert command.main([str(work), '--to', 'wandb']) == 0
+  (fake,) = Fake.made
+  assert len(fake.tables) == 1 and fake.steps == []
+
+
+@pytest.mark.parametrize(
+  'name, admitted',
+  [
+    ('val-core/wine/reward/mean@2', 'val-core/wine/reward/mean_2'),
+    ('a//b/../c', 'a/b/c'),
+    ('/', '_'),
+    ('x' * 300, 'x' * 250),
+  ],
+)
+def test_a_name_that_mlflow_refuses_is_another_there_which_is_told_once(
+  name, admitted
+):
+  tracker = object.__new__(adapters.MLflow)
+  tracker.told = []
+  assert [tracker._name(name) for _ in range(2)] == [admitted] * 2
+  assert len(tracker.told) == 1 and admitted in tracker.told[0]
 
 
 @pytest.mark.parametrize(
