@@ -78,8 +78,8 @@ setup(
     'tpu': ['jax[tpu]>=0.10,<0.12'],
     # Servers have an environment of their own, from a lock: launch_scripts/vllm_env.sh
     # makes it. This is for one by hand.
-    'vllm': ['vllm>=0.32'],
-    'nccl': ['cupy-cuda12x>=13'],  # weights to vLLM on other GPUs
+    'vllm': ['vllm>=0.32,<0.33'],
+    'nccl': ['cupy-cuda12x>=13,<15'],  # weights to vLLM on other GPUs
     'docker': ['docker>=7.1,<8'],  # 7.0 fails with requests 2.32
     'ray': ['ray>=2.40,<3'],
     # Trackers; each may live in an environment of its own (docs/trackers.md).

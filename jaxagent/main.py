@@ -86,6 +86,8 @@ def main(argv: list[str]) -> int:
   if _CONFIG_HELP.value:
     from jaxagent.config import table
 
+    # Whoever reads it, such as `head`, may have enough.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     print(table.text(_CONFIG.value))
     return 0
   # Libraries log each file they write; progress is for people.

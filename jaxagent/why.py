@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import pathlib
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -153,16 +154,26 @@ def main(argv: Sequence[str] | None = None) -> int:
   try:
     found = rollouts(arguments.work_dir, arguments.update, arguments.prompt)
   except NotThere as error:
-    print(f'error: {error}', file=sys.stderr)
+    print(_inert(f'error: {error}'), file=sys.stderr)
     return 2
   if arguments.json:
     print('\n'.join(json.dumps(record) for record in found))
     return 0
-  print('\n'.join(counts(found)))
+  print(_inert('\n'.join(counts(found))))
   if arguments.update is not None or arguments.prompt:
-    print('\n'.join(lines(found)))
+    print(_inert('\n'.join(lines(found))))
   return 0
 
 
+def _inert(text: str) -> str:
+  """Returns text without what a terminal obeys: a policy or endpoint may have sent it."""
+  return ''.join(
+    c if c.isprintable() or c == '\n' else ascii(c)[1:-1] for c in text
+  )
+
+
 if __name__ == '__main__':
+  signal.signal(
+    signal.SIGPIPE, signal.SIG_DFL
+  )  # whoever reads it may have enough
   sys.exit(main())

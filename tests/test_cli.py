@@ -1,6 +1,7 @@
 """The command `jaxagent`: its verbs, its short form of the flags, its help."""
 
 import ast
+import json
 import os
 import pathlib
 import re
@@ -245,6 +246,35 @@ def test_a_closed_or_full_output_ends_without_a_traceback(stdout, verb, status):
   )
   assert done.returncode in status, done.stderr
   assert 'Traceback' not in done.stderr
+
+
+def test_a_reader_that_has_enough_sees_no_traceback(tmp_path):
+  line = {
+    'format': 1, 'prompt_id': 'x' * 99, 'restart': 0, 'task': 'wine', 'fate': 'trained',
+    'update': 0, 'version': 0, 'outcome': 'ok', 'reward': 0.5, 'reason': None,
+    'message': '', 'turns': [], 'attempts': [], 'seconds': {},
+  }  # fmt: skip
+  (tmp_path / 'rl').mkdir()
+  log = tmp_path / 'rl' / 'rollouts.jsonl'
+  log.write_text(f'{json.dumps(line)}\n' * 2000)
+  for verb in (
+    f'train {CONFIG} --config_help',
+    f'why {tmp_path} --update 0',
+  ):
+    done = subprocess.run(
+      [
+        'bash',
+        '-c',
+        f'"$0" -m jaxagent.cli {verb} | head -n 1',
+        sys.executable,
+      ],
+      cwd=ROOT,
+      capture_output=True,
+      text=True,
+      timeout=120,
+    )
+    assert done.stdout.count('\n') == 1
+    assert 'BrokenPipe' not in done.stderr, done.stderr
 
 
 def test_a_name_is_refused_where_there_are_no_configs(monkeypatch):

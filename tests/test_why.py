@@ -114,3 +114,15 @@ def test_a_folder_without_a_run_is_refused_by_name(tmp_path, capsys):
   assert 'no such folder' in capsys.readouterr().err
   assert why.main([str(tmp_path)]) == 2
   assert 'RL has not started' in capsys.readouterr().err
+
+
+def test_controls_in_a_message_do_not_reach_the_terminal(work, capsys):
+  """A lone surrogate cannot even be printed."""
+  odd = 'bad \x1b[2J\u202e\ud800\nline'
+  with (work / LOG).open('a') as file:
+    line = RECORD | {'prompt_id': '0/9/0', 'task': 'wi\x1bne', 'message': odd}
+    file.write(json.dumps(line) + '\n')
+  assert why.main([str(work), '--prompt', '0/9/0']) == 0
+  said = capsys.readouterr().out
+  assert 'wi\\x1bne' in said
+  assert '  bad \\x1b[2J\\u202e\\ud800\nline\n' in said

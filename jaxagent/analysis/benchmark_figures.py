@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxagent.analysis import evaluation, intervals
+from jaxagent.analysis import evaluation, intervals, needed
 from jaxagent.analysis.intervals import Interval
 from jaxagent.records import Trajectory
 from jaxagent.records.trajectory import name_of
@@ -106,24 +106,25 @@ def task_figures(
 
   Returns:
     runs, submissions: counts.
-    success_rate: interval; a run without a submission has failed (2.3).
+    success_rate: Wilson's interval; a run without a submission has failed (2.3).
     mean_improvement: interval, over runs with a submission (table 4).
     best: K -> interval of best@K in the metric's units, K = 1, 2, 4, ... up
       to the number of runs; unbiased. A run without a submission counts with
       the starter's score, as in `evaluation.Run`.
-  An interval of a single run has no ends, one of no runs no mean either.
+  An interval of a single run has no ends, one of no runs no mean either; one of too few
+  has `needs` (`needed.needs`).
   Raises ValueError for no runs and for scores that are not finite.
   """
   wins, gains = _wins_and_gains(scores, m_init, higher_is_better)
   filled = [m_init if s is None else float(s) for s in scores]
   curve = {
-    k: _interval({0: filled}, intervals.of_best(k, higher_is_better))
+    k: _interval({0: filled}, intervals.of_best(k, higher_is_better), k)
     for k in _powers(len(filled))
   }
   return {
     'runs': len(filled),
     'submissions': sum(s is not None for s in scores),
-    'success_rate': _interval({0: wins}, within=(0.0, 1.0)),
+    'success_rate': _share(wins),
     'mean_improvement': _interval({0: gains}),
     'best': curve,
   }
@@ -164,10 +165,10 @@ def averages(
       wins[task], gains[task] = _wins_and_gains(own, *starters[task])
     except ValueError as error:
       raise ValueError(f'task {task}: {error}') from error
-  return {
-    'success_rate': _interval(wins, within=(0.0, 1.0)),
-    'mean_improvement': _interval(gains),
-  }
+  shares = _interval(wins, within=(0.0, 1.0))
+  if len(wins) == 1:
+    shares = _share(*wins.values())
+  return {'success_rate': shares, 'mean_improvement': _interval(gains)}
 
 
 def _wins_and_gains(scores: Scores, m_init: float, higher_is_better: bool):
@@ -178,16 +179,23 @@ def _wins_and_gains(scores: Scores, m_init: float, higher_is_better: bool):
   return wins, [g for g in gains if g is not None]
 
 
+def _share(wins: Sequence[float]) -> Interval:
+  """Returns an interval; that of one run has no ends."""
+  found = intervals.share(int(sum(wins)), len(wins))
+  return found if len(wins) > 1 else found | {'low': None, 'high': None}
+
+
 def _interval(
   groups: Mapping[Any, Sequence[float]],
   figure: intervals.Figure = intervals.of_means,
+  k: int = 1,
   within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Interval:
   """Returns an interval; its ends are None where no task has two runs."""
   found = intervals.interval(groups, figure, within=within)
   if all(len(values) < 2 for values in groups.values()):
-    found |= {'low': None, 'high': None}
-  return found
+    return found | {'low': None, 'high': None}
+  return found | needed.needs([*map(len, groups.values())], k)
 
 
 def _powers(n: int) -> list[int]:

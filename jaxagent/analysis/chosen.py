@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxagent.analysis import intervals
+from jaxagent.analysis import intervals, needed
 from jaxagent.analysis.intervals import Figure
 
 KS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -31,7 +31,8 @@ def curve(
   Of equal validation scores each is as likely to be chosen.
 
   validation, private: means over all K-subsets that hold a valid program, with their
-    intervals (`intervals.interval`); without one, None and 0 values.
+    intervals (`intervals.interval`), and `needs` where there are too few programs
+    (`needed.needs`); without one, None and 0 values.
   none: the share of K-subsets without a valid program.
   """
   rows = np.array(
@@ -49,9 +50,12 @@ def curve(
     found[k] = {'none': float(weights[failed].sum())}
     for column, name in enumerate(('validation', 'private')):
       figure = of_chosen(k, column, higher_is_better)
-      found[k][name] = intervals.interval({0: rows}, figure) | {
-        'n': int((~failed).sum())
-      }
+      valid = int((~failed).sum())
+      found[k][name] = (
+        intervals.interval({0: rows}, figure)
+        | {'n': valid}
+        | needed.needs([valid], k)
+      )
   return found
 
 

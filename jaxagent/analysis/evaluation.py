@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxagent.analysis import intervals
+from jaxagent.analysis import intervals, needed
 from jaxagent.analysis.intervals import Interval, best_weights, finite
 
 
@@ -153,7 +153,8 @@ def section(
   k: best@k; every task needs at least k runs.
   deterministic: the policy gives the same score each time (the starter
     script), so best@k is its score however few runs there are.
-  A task whose starter scores 0 is left out of `relative_gain`. Raises ValueError
+  A task whose starter scores 0 is left out of `relative_gain`. An interval of too few
+  runs has `needs`, those of a task that it takes (`needed.needs`). Raises ValueError
   for a task without a scale or with fewer than k runs.
   """
   by_task: dict[str, list[Run]] = {}
@@ -184,12 +185,25 @@ def section(
       for task, own in by_task.items()
     }
 
-  return {
-    'mean_reward': intervals.interval(steps('rewards'), intervals.of_steps),
+  rewards, valid = steps('rewards'), steps('valid')
+  found = {
+    'mean_reward': intervals.interval(rewards, intervals.of_steps),
     'avg_at_k': intervals.interval(normal, intervals.of_means),
     'best_at_k': intervals.interval(normal, intervals.of_best(k)),
     'relative_gain': intervals.interval(gains, intervals.of_means),
     'valid_action_rate': intervals.interval(
-      steps('valid'), intervals.of_steps, within=(0.0, 1.0)
+      valid, intervals.of_steps, within=(0.0, 1.0)
     ),
   }
+  if deterministic:
+    return found
+  for name, groups in (('mean_reward', rewards), ('valid_action_rate', valid)):
+    counts = [sum(bool(run) for run in own) for own in groups.values()]
+    found[name] |= needed.needs(counts, of_steps=True)
+  for name, scores_of, of in (
+    ('avg_at_k', normal, 1),
+    ('best_at_k', normal, k),
+    ('relative_gain', gains, 1),
+  ):
+    found[name] |= needed.needs([*map(len, scores_of.values())], of)
+  return found

@@ -54,6 +54,20 @@ def interval(
   return {'mean': mean, 'low': low, 'high': high, 'n': count}
 
 
+def share(hits: int, n: int, *, level: float = LEVEL) -> Interval:
+  """Share of n independent runs of one task, with Wilson's interval: {mean, low, high, n}.
+
+  The jackknife finds no spread where no run or each one is a hit. As
+  `scipy.stats.binomtest(hits, n).proportion_ci(method='wilson')`.
+  """
+  z, mean = float(special.ndtri(0.5 + level / 2)), hits / n
+  middle = (mean + z**2 / (2 * n)) / (1 + z**2 / n)
+  spread = math.sqrt(mean * (1 - mean) / n + z**2 / (4 * n**2))
+  half = z / (1 + z**2 / n) * spread
+  low, high = min(mean, middle - half), max(mean, middle + half)
+  return {'mean': mean, 'low': max(0.0, low), 'high': min(1.0, high), 'n': n}
+
+
 def of_means(values: Sequence[float]) -> tuple[float, np.ndarray]:
   """`Figure` of the mean of one value a trajectory."""
   array = finite('values', values)

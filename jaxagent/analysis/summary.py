@@ -260,8 +260,14 @@ def _check_figure(where: str, name: str, value: Any) -> None:
 
 
 def _check_interval(where: str, value: Any) -> None:
-  ok = isinstance(value, dict) and set(value) == {'mean', 'low', 'high', 'n'}
-  _need(ok, where, value, '{mean, low, high, n}')
+  keys = {'mean', 'low', 'high', 'n'}
+  ok = isinstance(value, dict) and set(value) - {'needs'} == keys
+  _need(
+    ok, where, value, '{mean, low, high, n}, and needs where n is too small'
+  )
+  needs = value.get('needs')
+  ok = needs is None or (isinstance(needs, int) and needs > 0)
+  _need(ok, f'{where}.needs', needs, 'a count, or null for more')
   n = value['n']
   _need(isinstance(n, int) and n >= 0, f'{where}.n', n, 'a count')
   numbers = [value[key] for key in ('mean', 'low', 'high')]

@@ -34,12 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
       f"the live page needs {error.name}: pip install 'jaxagent[live]'"
     )
   root: pathlib.Path = arguments.dir.absolute()
-  if root.exists() and not root.is_dir():
+  # Not Path.exists, which raises where there is no permission.
+  if os.path.exists(root) and not os.path.isdir(root):
     return _refuse(f'{root} is no folder; give a folder of runs, or a run.')
   host, port = arguments.host, arguments.port
   try:
     listening = _listen(host, port)
-  except OSError as error:
+  except (OSError, UnicodeError) as error:  # UnicodeError: no host's name
     return _refuse(_why(host, port, error))
   if hasattr(os, 'nice'):
     os.nice(_NICE)
@@ -77,15 +78,16 @@ def _listen(host: str, port: int) -> socket.socket:
   return made
 
 
-def _why(host: str, port: int, error: OSError) -> str:
-  if error.errno == errno.EADDRINUSE:
+def _why(host: str, port: int, error: OSError | UnicodeError) -> str:
+  if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
     return (
       f'port {port} of {host} is taken; give another with --port (0: any that is '
       'free).'
     )
+  why = error.strerror if isinstance(error, OSError) else 'no name of a host'
   return (
-    f'cannot listen on {host}, port {port}: {error.strerror or error}; give others '
-    'with --host and --port.'
+    f'cannot listen on {host}, port {port}: {why or error}; give others with '
+    '--host and --port.'
   )
 
 

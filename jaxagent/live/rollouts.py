@@ -15,6 +15,9 @@ from jaxagent.live import values
 from jaxagent.rollout import finished_log, rollout_log
 
 WAITING = 'waiting'  # the fate of what has finished and is in no update yet
+_OPEN = (
+  rollout_log.Fate.UNFINISHED.value
+)  # of what a stopped run continues with
 MOST_CALLS = 20_000  # that are kept for the lanes
 _TRACE_BYTES = 64 << 20  # of an update's traces that are looked through
 Place = tuple[int, int]  # offset and length of a line
@@ -82,7 +85,8 @@ class Row:
 class Filter:
   """Which rollouts are wanted; '' and None: any.
 
-  text: is somewhere in the rollout's lines, whatever its case.
+  text: is somewhere in the rollout's lines, whatever the case of ASCII; other letters
+    as they are given, or all in lower or upper case.
   """
 
   task: str = ''
@@ -104,10 +108,13 @@ class Filter:
 
   @property
   def needles(self) -> tuple[bytes, ...]:
-    """The text as it stands in a line of JSON, in lower case."""
-    escaped = json.dumps(self.text)[1:-1].lower().encode()
-    plain = json.dumps(self.text, ensure_ascii=False)[1:-1].lower()
-    return tuple({escaped, plain.encode('utf-8', 'replace')})
+    """The text as it may stand in a line of JSON whose ASCII is in lower case."""
+    found = {
+      json.dumps(text, ensure_ascii=ascii_)[1:-1].encode('utf-8', 'replace')
+      for text in (self.text, self.text.lower(), self.text.upper())
+      for ascii_ in (True, False)
+    }
+    return tuple({one.lower() for one in found})
 
 
 class Rollouts:
@@ -149,8 +156,12 @@ class Rollouts:
       row = self._row(line, rollout_log.FORMAT)
       assert row is not None
     known = row.texts is not None  # its end is known: this is its fate
-    row.line = offset, length
-    row.fate = sys.intern(values.name(line.get('fate')))
+    fate = sys.intern(values.name(line.get('fate')))
+    if (
+      known and fate == _OPEN
+    ):  # when the run was stopped; it has finished since
+      return
+    row.line, row.fate = (offset, length), fate
     row.update = values.whole(line.get('update'))
     row.task = sys.intern(values.name(line.get('task'))) or row.task
     row.outcome = sys.intern(values.name(line.get('outcome'))) or row.outcome
@@ -170,6 +181,12 @@ class Rollouts:
     row = self._row(line, finished_log.FORMAT)
     if row is None:
       return
+    if row.fate == _OPEN:
+      row.fate, row.timed = WAITING, False
+      at = next(
+        i for i in reversed(range(len(self.rows))) if self.rows[i] is row
+      )
+      self.rows.append(self.rows.pop(at))
     row.texts = offset, length
     row.at = values.number(line.get('timestamp'))
     self._of_turns(row, line)

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from jaxagent.live import detail
+from jaxagent.live import detail, values
 from jaxagent.live.found import Runs
 from jaxagent.live.rollouts import Filter
 from jaxagent.live.run import Run
@@ -162,9 +162,13 @@ def _rollout(run: Run, request: Request) -> Any:
   """Answers with a rollout and, with `group`, all of its group."""
   asked = request.query_params.get('id', '')
   prompt, _, restart = asked.rpartition('~')
+  try:
+    key = prompt, int(restart)
+  except ValueError:
+    key = prompt, -1
   with run.lock:
     shown = run.shown
-    row = shown.by_key.get((prompt, int(restart) if restart.isdigit() else -1))
+    row = shown.by_key.get(key)
     if row is None:
       raise NotThere(f'no rollout {asked[:200]!r} in run {run.name}')
     members = [row]
@@ -200,14 +204,10 @@ def _curves(run: Run, request: Request) -> Any:
 
 def _lanes(run: Run, request: Request) -> Any:
   ask = request.query_params
-  try:
-    begin, end = (
-      float(ask[name]) if ask.get(name) else None for name in ('begin', 'end')
-    )
-    seconds = float(ask.get('seconds') or 120)
-  except ValueError:
-    raise BadQuestion('begin, end and seconds must be numbers') from None
-  return run.lanes(begin, end, seconds, MOST_SPANS)
+  begin, end, seconds = (
+    _float(ask.get(n)) for n in ('begin', 'end', 'seconds')
+  )
+  return run.lanes(begin, end, seconds or 120.0, MOST_SPANS)
 
 
 _PATHS: dict[Callable[[Run, Request], Any], str] = {
@@ -227,6 +227,19 @@ def _int(request: Request, name: str, default: int | None) -> int | None:
     return int(value[:20])
   except ValueError:
     raise BadQuestion(f'{name}={value[:40]!r} must be a whole number') from None
+
+
+def _float(given: str | None) -> float | None:
+  """Returns a time or seconds; None where none is given."""
+  if not given:
+    return None
+  try:
+    found = values.number(float(given))
+  except ValueError:
+    found = None
+  if found is None:
+    raise BadQuestion('begin, end and seconds must be numbers')
+  return found
 
 
 def _route(path: str, answer: Callable[[Request], Any]) -> Route:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from jaxagent.report.page import clean
 
 NAME_CHARS = 200  # of a name: task, outcome, id
+_MOST = 1e300  # of a number: sums and differences of some are finite, too
 
 
 def number(value: Any) -> float | None:
-  """Returns a finite float; None of anything else."""
+  """Returns a float that is finite, and so far from infinity that sums are, too.
+
+  None of anything else.
+  """
   if type(value) is float:  # most are: large files are read in a moment
-    return value if math.isfinite(value) else None
+    return value if -_MOST < value < _MOST else None
   if isinstance(value, bool) or not isinstance(value, int | float):
     return None
   try:
     value = float(value)
   except OverflowError:
     return None
-  return value if math.isfinite(value) else None
+  return value if -_MOST < value < _MOST else None
 
 
 def whole(value: Any) -> int | None:

@@ -21,6 +21,7 @@ from typing import Any
 import jinja2
 
 from jaxagent import metrics as metrics_lib
+from jaxagent.analysis import needed
 from jaxagent.records import Evaluated, TakenStep
 from jaxagent.report import charts
 from jaxagent.types import OPERATORS
@@ -218,6 +219,7 @@ def write_report(
       tasks=_task_rows(contents.tasks),
       whole_test=_whole_test(summary),
       chosen=_chosen(summary, contents.tasks),
+      needed_text=needed.text,
       histogram=charts.log_histogram(list(durations), 'seconds'),
       duration_facts=_quantiles(durations),
       outcomes=_outcomes(summary),
@@ -295,7 +297,14 @@ def _tiles(summary: Mapping) -> list[dict[str, Any]]:
     else:
       verdict, css = 'intervals overlap', 'even'
     tiles.append(
-      dict(name=name, before=before, after=after, verdict=verdict, css=css)
+      dict(
+        name=name,
+        before=before,
+        after=after,
+        verdict=verdict,
+        css=css,
+        needs=needed.text(after) or needed.text(before),
+      )
     )
   return tiles
 
@@ -333,7 +342,21 @@ def _comparison(summary: Mapping) -> list[dict[str, Any]]:
       for split, _ in SPLITS
     }
     note = note or _reward_notes(summary)[0]
-    measures.append(dict(label=label, note=note, plots=plots, cells=cells))
+    needs = {
+      f'{name}: {text}'
+      for split, name in SPLITS
+      for policy, _ in POLICIES
+      if (text := needed.text(cells[split, policy] or {}))
+    }
+    measures.append(
+      dict(
+        label=label,
+        note=note,
+        plots=plots,
+        cells=cells,
+        needs='; '.join(sorted(needs)),
+      )
+    )
   return measures
 
 

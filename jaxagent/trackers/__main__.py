@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
   )
   arguments = parser.parse_args(argv)
   work, name = arguments.work_dir.resolve(), arguments.to
-  if not (work / 'config.json').is_file():
+  if not os.path.isfile(work / 'config.json'):  # not Path's, which may raise
     return _say(f'error: {work} is no run: it has no config.json.', 2)
   if arguments.follow:
     # Who stops the run ends this when it is stopped, by its input.

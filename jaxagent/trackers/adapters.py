@@ -141,6 +141,7 @@ class MLflow:
   """A run of MLflow, kept in the run's folder unless MLFLOW_TRACKING_URI says else."""
 
   _REFUSED = re.compile(r'[^\w\-. :/]')
+  _MOST_CHARS = 250
 
   def __init__(
     self,
@@ -189,7 +190,8 @@ class MLflow:
 
   def _name(self, name: str) -> str:
     """Returns a name that MLflow admits; says once that it is another."""
-    admitted = self._REFUSED.sub('_', name)
+    parts = self._REFUSED.sub('_', name)[: self._MOST_CHARS].split('/')
+    admitted = '/'.join(p for p in parts if p not in ('', '.', '..')) or '_'
     if admitted != name:
       line = f'metric {name} is {admitted} there: it refuses the name'
       if line not in self.told:

@@ -37,7 +37,8 @@ class Follower:
   """A run that a tracker follows.
 
   A step is logged once: the last one is written down, in `trackers/NAME/state.json`,
-  before it is logged, and a run that repeats an update after a kill adds none.
+  before it is logged, and a run that repeats an update after a kill adds none. So does
+  one that is trained anew, which is told.
   """
 
   def __init__(self, work: pathlib.Path, name: str):
@@ -64,15 +65,23 @@ class Follower:
     """Logs what is new; returns lines that a person should read, once each."""
     while self._tail.read():
       pass
+    again = []
     for step in sorted(self._new):
       record = self._new[step]
-      if step > self._state['step']:
-        self._keep(step=step)
-        self.tracker.log(step, float(record.get('time', 0.0)), _metrics(record))
+      time_s, last = float(record.get('time', 0.0)), self._state['step']
+      if step > last:
+        self._keep(step=step, time=time_s)
+        self.tracker.log(step, time_s, _metrics(record))
+      elif step == 0 and time_s > self._state.get('time', math.inf):
+        again.append(
+          f'update 0 begins anew, and the updates up to {last} were logged before: '
+          'they are not logged again. For a training of its own, remove '
+          f'{self.folder} and log it with jaxagent track'
+        )
     self._new.clear()
     told = self.tracker.told[self._told :]
     self._told += len(told)
-    return told
+    return again + told
 
   def end(self) -> list[str]:
     """Logs the rest, with the evaluated trajectories and the report, and closes."""
@@ -83,7 +92,8 @@ class Follower:
     if stamp != self._state.get('ended'):
       self._keep(ended=stamp)
       if rows:
-        self.tracker.table('evaluated', self._state['step'], COLUMNS, rows)
+        step = max(0, self._state['step'])  # of a run without RL
+        self.tracker.table('evaluated', step, COLUMNS, rows)
       if report.is_file():
         self.tracker.artifact('report', report)
     self.tracker.close()
@@ -137,7 +147,13 @@ def evaluated(work: pathlib.Path) -> Iterator[list[Any]]:
     for one in found if isinstance(found, list) else ():
       try:
         yield _row(policy, one)
-      except (AttributeError, TypeError):
+      except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+      ):
         continue
 
 

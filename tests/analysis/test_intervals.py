@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from jaxagent.analysis import evaluation, intervals
 
@@ -80,6 +81,29 @@ def test_what_is_not_finite_is_refused(bad):
       intervals.interval({'a': [1.0, bad]}, figure)
   with pytest.raises(ValueError, match='level'):
     intervals.interval({}, intervals.of_means, level=1.0)
+
+
+@pytest.mark.parametrize(
+  'hits, n', [(0, 16), (1, 16), (7, 9), (16, 16), (1, 1)]
+)
+def test_the_interval_of_a_share_is_that_of_scipy(hits, n):
+  found = intervals.share(hits, n)
+  wanted = stats.binomtest(hits, n).proportion_ci(method='wilson')
+  assert found['low'] == pytest.approx(wanted.low, abs=1e-12)
+  assert found['high'] == pytest.approx(wanted.high, abs=1e-12)
+  assert found['low'] <= found['mean'] == hits / n <= found['high']
+
+
+def test_intervals_of_a_share_of_16_runs_hold_the_true_value():
+  """Also of shares near 0 and 1, where most often no run or each one is a hit."""
+  ends = [intervals.share(hits, 16) for hits in range(17)]
+  held = []
+  for share in np.arange(1, 100) / 100:
+    chances = stats.binom.pmf(range(17), 16, share)
+    holds = [one['low'] <= share <= one['high'] for one in ends]
+    held.append(float(chances @ holds))
+  assert 0.93 <= np.mean(held) <= 0.97
+  assert min(held) > 0.83
 
 
 def test_intervals_of_six_tasks_hold_the_true_value():

@@ -52,7 +52,13 @@ def locked(lock: str) -> dict[str, Version]:
 def test_a_dependency_is_locked_within_its_bounds(need, lock):
   version = locked(lock)[canonicalize_name(need.name)]
   assert version in need.specifier, version
-  assert '<' in {spec.operator for spec in need.specifier}, 'no upper bound'
+
+
+@pytest.mark.parametrize(
+  'text', sorted({name for names in extras().values() for name in names})
+)
+def test_a_dependency_has_an_upper_bound(text):
+  assert '<' in {spec.operator for spec in Requirement(text).specifier}
 
 
 def test_scripts_install_by_the_lock_unless_told_otherwise():

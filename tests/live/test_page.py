@@ -183,6 +183,23 @@ def test_a_run_that_disappears_is_said_so(open_page, server):
   )
 
 
+def test_the_address_is_of_the_run_that_is_shown(open_page, tmp_path):
+  """Whatever runs come later; and one that is pasted into the open page is opened."""
+  written.whole(tmp_path / 'one', 4)
+  with written.served(tmp_path) as server:
+    page = open_page('', server.url)
+    rows = page.locator('#rollouts tbody tr')
+    api.expect(rows).to_have_count(4, timeout=10_000)
+    assert page.url.endswith('/#run=one')
+    written.whole(tmp_path / 'two', 8)
+    page.goto(f'{server.url}#run=two')
+    api.expect(rows).to_have_count(8, timeout=10_000)
+    shutil.rmtree(tmp_path / 'two')
+    api.expect(page.locator('#waiting')).to_contain_text(
+      'Run two is gone', timeout=10_000
+    )
+
+
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
 @pytest.mark.parametrize('width', [1300, 400])
 def test_the_page_fits_and_is_pictured(open_page, tmp_path, scheme, width):

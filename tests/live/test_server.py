@@ -76,6 +76,29 @@ def test_a_rollout_waits_until_its_line_says_what_became_of_it(server, work):
   assert (row['update'], row['policy'], row['age']) == (2, 0, 2)
 
 
+def test_a_rollout_that_a_resumed_run_finishes_is_the_newest_and_waits(
+  server, work
+):
+  left = written.rollout(
+    0, fate='unfinished', update=None, reward=None, turns=[]
+  )
+  written.add(work, ROLLOUTS, left, written.rollout(1))
+  _state(server, work, lambda state: state['rollouts'] == 2)
+  (row,) = server.rows(work.name, fate='unfinished')
+  assert (row['prompt_id'], row['reward']) == ('0/0/0', None)
+  written.add(work, FINISHED, written.finished(0))
+  _state(server, work, lambda state: 'waiting' in state['counts']['fate'])
+  row = server.rows(work.name)[0]
+  assert (row['prompt_id'], row['fate'], row['reward']) == (
+    '0/0/0',
+    'waiting',
+    0.5,
+  )
+  written.add(work, ROLLOUTS, written.rollout(0, update=3))
+  _state(server, work, lambda state: state['counts']['fate'] == {'trained': 2})
+  assert server.rows(work.name)[0]['update'] == 3
+
+
 def test_a_rollout_in_full_has_prompt_code_output_score_reward_and_reason(
   server, work
 ):
@@ -126,6 +149,7 @@ def test_filters_by_task_outcome_update_and_text(server, work):
   assert ids(outcome='timeout') == {'0/2/0'}
   assert ids(update=1) == {'0/5/0'}
   assert ids(text='naïVE "QUOTED" \\ line\nNext') == {'0/5/0'}
+  assert ids(text='NAÏVE "q') == {'0/5/0'}
   assert ids(text='nowhere') == set()
 
 
@@ -253,6 +277,42 @@ def test_hostile_texts_are_cut_and_controls_are_shown(server, work):
   assert one['long'] is True
 
 
+def test_numbers_whose_sums_overflow_leave_the_run_readable(server, work):
+  far = {'reward': 1e308, 'exec_s': 1e308}
+  line = written.finished(0)
+  line['turns'] = [line['turns'][0] | far] * 3
+  written.add(work, FINISHED, line)
+  spent = written.execution(1, timestamp=-1.7e308, queue_s=1.7e308)
+  written.add(work, EXECUTIONS, spent)
+  _state(server, work, lambda state: state['rollouts'] == 1)
+  (row,) = server.rows(work.name)
+  assert (row['reward'], row['exec_s']) == (None, 0.0)
+  assert server.ask('rollout', run=work.name, id='0/0/0~0')['rollouts']
+  assert server.ask('lanes', run=work.name)['executions'] == []
+
+
+@pytest.mark.parametrize('value', ['nan', 'inf', '-inf', '1e999', 'x'])
+@pytest.mark.parametrize('name', ['begin', 'end', 'seconds'])
+def test_a_time_that_is_no_number_is_refused(server, work, name, value):
+  written.whole(work, 4)
+  asked = server.ask('lanes', run=_named(server, work), **{name: value})
+  assert asked == {'error': 'begin, end and seconds must be numbers'}
+
+
+@pytest.mark.parametrize(
+  'restart', ['²', '9' * 5000, '', '-1'], ids=['digit', 'long', 'none', 'minus']
+)
+def test_an_id_without_a_rollout_is_answered_so(server, work, restart):
+  written.whole(work, 4)
+  asked = {'run': _named(server, work), 'id': f'0/0/0~{restart}'}
+  assert 'no rollout' in server.ask('rollout', **asked)['error']
+
+
+def test_a_folder_that_there_cannot_be_is_waited_for_with_the_reason(tmp_path):
+  with written.served(tmp_path / ('x' * 300)) as server:
+    assert 'name too long' in server.ask('runs')['problem']
+
+
 def test_folders_without_permission_are_named(tmp_path, monkeypatch):
   def refused(path):
     if str(path).endswith('locked'):
@@ -369,6 +429,15 @@ def test_a_missing_library_is_one_line_with_the_command(
 def test_an_address_of_another_machine_is_one_line(tmp_path, capsys):
   assert command.main([str(tmp_path), '--host=192.0.2.1']) == 2
   assert 'cannot listen on 192.0.2.1' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('host', ['..', 'a' * 80])
+def test_a_host_that_is_no_name_is_one_line(tmp_path, capsys, host):
+  assert command.main([str(tmp_path), f'--host={host}']) == 2
+  assert capsys.readouterr().err == (
+    f'error: cannot listen on {host}, port 8765: no name of a host; give others with '
+    '--host and --port.\n'
+  )
 
 
 def test_serving_changes_nothing_in_the_folder(tmp_path):

@@ -93,6 +93,19 @@ def test_a_card_has_tasks_tiers_seed_intervals_versions_and_the_audit(run):
     assert part in text, part
 
 
+def test_a_card_says_what_an_interval_of_too_few_trajectories_needs(run):
+  assert 'needs' not in _card(run)
+  few = {name: one | {'needs': 32} for name, one in SECTION.items()}
+  few['best_at_k'] |= {'needs': None}
+  (run / 'summary.json').write_text(
+    json.dumps(SUMMARY | {'rl': {'heldin': few, 'heldout': EMPTY}})
+  )
+  text = _card(run)
+  assert '| 0.500 [0.250, 0.750] (7; needs 32) |' in text
+  assert '| 0.500 [0.250, 0.750] (7; needs more than 128) |' in text
+  assert 'needs N: too few trajectories of a task' in text
+
+
 def test_the_head_of_a_card_is_yaml_that_the_hub_reads(run):
   from huggingface_hub import ModelCard
 

@@ -62,6 +62,10 @@ def test_summary_holds_what_was_evaluated(tmp_path, policies, kept, capsys):
   assert (tmp_path / 'report.html').exists()
   said = capsys.readouterr().out
   assert all(f'heldin   {policy}' in said for policy in kept)
+  for label in kept - {'starter'}:  # 16 trajectories of one task
+    assert found[label]['heldin']['relative_gain']['needs'] == 32
+  few = 'too few trajectories of a task' in said
+  assert few == ('], needs 32\n' in said) == bool(kept - {'starter'})
 
 
 def test_summary_and_report_name_published_tasks_with_data_made_by_code(

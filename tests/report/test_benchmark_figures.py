@@ -62,6 +62,17 @@ def test_a_run_without_submission_fails_but_does_not_weigh_on_the_mean():
     assert part['low'] < part['mean'] < part['high']
 
 
+@pytest.mark.parametrize('score, rate', [(0.5, 0.0), (0.6, 1.0)])
+def test_runs_that_all_fail_or_all_succeed_leave_the_rate_uncertain(
+  score, rate
+):
+  found = bf.task_figures([score] * 16, 0.5, True)['success_rate']
+  assert found['mean'] == rate
+  assert found['high'] - found['low'] == pytest.approx(0.194, abs=1e-3)
+  scores, starters = {'a': [score] * 16}, {'a': (0.5, True)}
+  assert bf.averages(scores, starters)['success_rate'] == found
+
+
 @pytest.mark.parametrize('higher', [True, False])
 def test_best_of_k_is_the_mean_over_all_choices(higher):
   scores = [3.0, 1.0, None, 2.0, 5.0, 4.0]

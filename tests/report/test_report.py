@@ -1,5 +1,6 @@
 """The report: self-contained, complete, and deaf to hostile text."""
 
+import copy
 import dataclasses
 import html.parser
 import re
@@ -289,6 +290,25 @@ def test_seconds_of_rl_are_shown_by_task_and_outcome(tmp_path, arguments):
   assert '<b>x timeout 1 1,234.0 wine ok 3 7.5' in text
 
 
+def test_an_interval_of_too_few_trajectories_is_shown_with_what_it_needs(
+  tmp_path, arguments
+):
+  text = _write(tmp_path, arguments)  # best@8 of 16, five tasks and three
+  labels = re.findall(r'<div class="label">(.*?)</div>', text)
+  told = [label for label in labels if 'needs' in label]
+  assert len(labels) == 5 and len(told) == 1
+  assert '<b>best@K</b>' in told[0]
+  assert 'Held-in: needs 128; Held-out: needs 128' in told[0]
+  summary = copy.deepcopy(arguments.summary)
+  summary['rl']['heldin']['mean_reward']['needs'] = 8
+  tasks = [dict(arguments.tasks[0]), *arguments.tasks[1:]]
+  tasks[0]['rl'] = tasks[0]['rl'] | {'needs': 32}
+  text = _write(tmp_path, arguments, summary=summary, tasks=tasks)
+  tile = text.partition('Held-in mean reward')[2].partition('</article>')[0]
+  assert '], needs 8</p>' in tile
+  assert text.count(', needs 32</small>') == 1
+
+
 def test_executions_that_were_looked_up_are_told_above_all_else(
   tmp_path, arguments
 ):
@@ -301,7 +321,7 @@ def test_executions_that_were_looked_up_are_told_above_all_else(
 def test_the_best_of_k_shows_what_validation_chose_and_what_it_was_worth(
   tmp_path, arguments
 ):
-  interval = {'mean': 0.5, 'low': 0.25, 'high': 0.75, 'n': 7}
+  interval = {'mean': 0.5, 'low': 0.25, 'high': 0.75, 'n': 7, 'needs': None}
   none = {'mean': None, 'low': None, 'high': None, 'n': 0}
   task = arguments.tasks[0]['name']
   part = {
@@ -317,6 +337,7 @@ def test_the_best_of_k_shows_what_validation_chose_and_what_it_was_worth(
   cells = re.findall(r'<td class="num">(.*?)</td>', part)[:8]
   assert cells[:4] == ['1', '–', '–', '1.00']
   assert cells[4:] == [
-    '16', *['0.5000<small>0.2500 – 0.7500</small>'] * 2, '0.125'
+    '16',
+    *['0.5000<small>0.2500 – 0.7500, needs more than 128</small>'] * 2, '0.125',
   ]  # fmt: skip
   assert 'Best of K' not in _write(tmp_path, arguments)

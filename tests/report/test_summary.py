@@ -115,3 +115,4 @@ def test_docs_name_every_key(good):
     assert f'`{key}`' in text, key
   example = text.split('```json')[1].split('```')[0]
   assert set(json.loads(example)) == {'mean', 'low', 'high', 'n'}
+  assert '`needs`' in text

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from jaxagent.trackers import __main__ as command
-from jaxagent.trackers import follow, start
+from jaxagent.trackers import adapters, follow, start
 from tests.live import written
 
 PYTHON = os.environ.get(start.PYTHON) or sys.executable
@@ -34,6 +34,7 @@ class Fake:
     self.steps.append((step, metrics))
 
   def table(self, name, step, columns, rows):
+    assert step >= 0, 'W&B leaves out what it gets at another step'
     self.tables.append((name, columns, rows))
 
   def artifact(self, name, path):
@@ -67,7 +68,13 @@ def _run(work: pathlib.Path) -> pathlib.Path:
   (work / 'eval').mkdir()
   step = {'outcome': 'ok', 'reward': 0.5, 'response': 'Action: \ud800 look'}
   one = {'task': 'wine', 'index': 0, 'split': 'heldin', 'score': 0.9}
-  found = [one | {'steps': [step]}, one | {'score': None, 'steps': []}, 3]
+  found = [one | {'steps': [step]}, one | {'score': None, 'steps': []}]
+  found += [
+    3,
+    one | {'index': 'x'},
+    one | {'score': '?'},
+    one | {'steps': {'a': {}}},
+  ]
   (work / 'eval' / 'rl.json').write_text(json.dumps(found))
   return work
 
@@ -106,6 +113,18 @@ def test_a_resumed_run_adds_no_step_twice(work):
   assert Fake.made[0].run_id == Fake.made[1].run_id
 
 
+def test_a_training_begun_anew_is_told_and_adds_no_step_twice(work, capsys):
+  command.main([str(work), '--to', 'wandb'])
+  (work / written.METRICS).unlink()
+  written.add(work, written.METRICS, *(written.metrics(i) for i in range(4)))
+  assert capsys.readouterr().err == ''
+  command.main([str(work), '--to', 'wandb'])
+  assert _steps() == list(range(4))
+  said = capsys.readouterr().err
+  assert said.count('\n') == 1 and 'updates up to 3 were logged before' in said
+  assert f'remove {work / "trackers" / "wandb"} and' in said
+
+
 def test_steps_are_logged_while_the_run_goes_on(work):
   follower = follow.Follower(work, 'wandb')
   follower.look()
@@ -129,6 +148,31 @@ def test_evaluated_trajectories_and_report_are_kept_once(work):
   assert row['last response'] == 'Action: \\ud800 look'
   assert len(rows) == 2
   assert not second.tables and not second.files
+
+
+def test_a_run_without_rl_has_its_evaluated_trajectories_at_step_0(work):
+  (work / written.METRICS).unlink()
+  assert command.main([str(work), '--to', 'wandb']) == 0
+  (fake,) = Fake.made
+  assert len(fake.tables) == 1 and fake.steps == []
+
+
+@pytest.mark.parametrize(
+  'name, admitted',
+  [
+    ('val-core/wine/reward/mean@2', 'val-core/wine/reward/mean_2'),
+    ('a//b/../c', 'a/b/c'),
+    ('/', '_'),
+    ('x' * 300, 'x' * 250),
+  ],
+)
+def test_a_name_that_mlflow_refuses_is_another_there_which_is_told_once(
+  name, admitted
+):
+  tracker = object.__new__(adapters.MLflow)
+  tracker.told = []
+  assert [tracker._name(name) for _ in range(2)] == [admitted] * 2
+  assert len(tracker.told) == 1 and admitted in tracker.told[0]
 
 
 @pytest.mark.parametrize(
@@ -161,8 +205,9 @@ def test_a_missing_library_is_one_line_with_the_command(
   )
 
 
-def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
-  assert command.main([str(tmp_path), '--to', 'wandb']) == 2
+@pytest.mark.parametrize('name', ['', 'x' * 300])
+def test_a_folder_without_a_run_is_refused(tmp_path, capsys, name):
+  assert command.main([str(tmp_path / name), '--to', 'wandb']) == 2
   assert 'is no run' in capsys.readouterr().err
 
 

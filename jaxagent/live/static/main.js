@@ -106,6 +106,7 @@ async function look() {
     return EVERY_MS;
   }
   $('shown').hidden = false;
+  if (!place.get('run')) put('run', run); // the address is of this run, whatever comes
   facts(state);
   rollouts.counts(state.counts);
   compared(second && !second.error ? [state, second] : [state]);
@@ -155,6 +156,7 @@ $('run').addEventListener('change', () => {
 });
 $('with').addEventListener('change', () => { put('with', $('with').value); look(); });
 new ResizeObserver(() => lanes.draw()).observe($('lanes').parentElement);
+addEventListener('hashchange', () => location.reload()); // put() does not cause it
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
   lanes.draw();
   curves.load();
