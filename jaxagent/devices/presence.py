@@ -62,7 +62,8 @@ class Watch:
   ):
     self.own = Process(index, socket.gethostname(), os.getpid())
     self.peers = {index: self.own}
-    self._run, self._stranger = run, ''
+    self._run = run
+    self._strangers: dict[int, str] = {}  # index -> what to do about it
     self._count, self._logs, self._doing = count, logs, ''
     self._connections: dict[int, socket.socket] = {}
     self._gone: set[int] = set()  # whose connection has ended
@@ -159,10 +160,14 @@ class Watch:
     threading.Thread(target=self._accept, args=(token,), daemon=True).start()
     with self._changed:
       met = self._changed.wait_for(
-        lambda: self._stranger or len(self.peers) == self._count, _MEET_S
+        lambda: self._strangers or len(self.peers) == self._count, _MEET_S
       )
-      if self._stranger:
-        raise errors.UserError(self._stranger)
+      if self._strangers:
+        # Those of this run that have yet to come are told of it, too.
+        self._changed.wait_for(
+          lambda: len(self.peers | self._strangers) == self._count, _HELLO_S
+        )
+        raise errors.UserError(next(iter(self._strangers.values())))
       if not met:
         raise TimeoutError(
           f'{len(self.peers)} of {self._count} connected within {_MEET_S:g} s'
@@ -195,7 +200,7 @@ class Watch:
     if words := self._other_run(peer, said.get('run', '')):
       connection.close()
       with self._changed:
-        self._stranger = words
+        self._strangers[peer.index] = words
         self._changed.notify_all()
       return
     self._keep(peer, connection)

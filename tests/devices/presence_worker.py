@@ -1,8 +1,9 @@
 """One of two processes of a run that waits for what its test does to it.
 
 usage: python -m tests.devices.presence_worker FOLDER DOES RUN
-DOES: what process 1 does, 'wait' for nothing; process 0 waits, too, but for 'end', and
-for 'stop', where it is stopped while process 1 waits for it to end together.
+DOES: what process 1 does, 'wait' for nothing, 'late' to connect after the others;
+process 0 waits, too, but for 'end', and for 'stop', where it is stopped while process 1
+waits for it to end together.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def _abort() -> None:
 def main() -> None:
   folder, does, run = pathlib.Path(sys.argv[1]), *sys.argv[2:]
   index, count = sharding.initialize_distributed()
+  if does == 'late' and index == 1:
+    time.sleep(2)
   with presence.among(index, count, folder, run) as watch:
     presence.doing('rl_update')
     peers = ' '.join(f'{i}:{p.host}' for i, p in watch.peers.items())

@@ -126,9 +126,12 @@ def test_processes_of_two_runs_do_not_take_each_other_for_their_own(tmp_path):
     ) in ' '.join(err.split())
 
 
-def test_the_others_of_a_run_end_with_what_was_said_of_a_stranger(tmp_path):
-  started = _spawn(tmp_path, 'wait', ['one', 'one', 'another'])
-  ends = [_ended(process, 90) for process in started]
+@pytest.mark.parametrize('does', ['wait', 'late'])
+def test_the_others_of_a_run_end_with_what_was_said_of_a_stranger(
+  tmp_path, does
+):
+  started = _spawn(tmp_path, does, ['one', 'one', 'another'])
+  ends = [_ended(process, 60) for process in started]
   assert all(code for code, _, _ in ends)
   for _, _, err in ends:
     assert 'processes of two runs have met' in ' '.join(err.split())
