@@ -173,7 +173,6 @@ def _inert(text: str) -> str:
 
 
 if __name__ == '__main__':
-  signal.signal(
-    signal.SIGPIPE, signal.SIG_DFL
-  )  # whoever reads it may have enough
+  # Whoever reads it, such as `head`, may have enough.
+  signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   sys.exit(main())

@@ -15,9 +15,8 @@ from jaxagent.live import values
 from jaxagent.rollout import finished_log, rollout_log
 
 WAITING = 'waiting'  # the fate of what has finished and is in no update yet
-_OPEN = (
-  rollout_log.Fate.UNFINISHED.value
-)  # of what a stopped run continues with
+# The fate of what a stopped run continues with.
+_OPEN = rollout_log.Fate.UNFINISHED.value
 MOST_CALLS = 20_000  # that are kept for the lanes
 _TRACE_BYTES = 64 << 20  # of an update's traces that are looked through
 Place = tuple[int, int]  # offset and length of a line
@@ -157,9 +156,7 @@ class Rollouts:
       assert row is not None
     known = row.texts is not None  # its end is known: this is its fate
     fate = sys.intern(values.name(line.get('fate')))
-    if (
-      known and fate == _OPEN
-    ):  # when the run was stopped; it has finished since
+    if known and fate == _OPEN:  # a run was stopped; it has finished since
       return
     row.line, row.fate = (offset, length), fate
     row.update = values.whole(line.get('update'))

@@ -37,8 +37,8 @@ class Follower:
   """A run that a tracker follows.
 
   A step is logged once: the last one is written down, in `trackers/NAME/state.json`,
-  before it is logged, and a run that repeats an update after a kill adds none. So does
-  one that is trained anew, which is told.
+  before it is logged, and a run that repeats an update after a kill adds none. Nor does
+  one that is trained anew; a line says so.
   """
 
   def __init__(self, work: pathlib.Path, name: str):
