@@ -17,8 +17,9 @@ pytestmark = [
   pytest.mark.slow,
   pytest.mark.timeout(300),
 ]
-# float32; the adapters are large: log-probs beside them are 1e-4 apart.
-NATS = 3e-4
+# The bound of a run in float32; the adapters are large: log-probs beside them are some
+# 1e-4 apart, and those of others more than 1.
+NATS = 1e-3
 RANK = 12  # a server is started for 16, the next one that it knows
 
 
@@ -61,9 +62,10 @@ def test_a_request_ends_with_the_adapters_that_it_began_with(one):
   done = [*one.engine.poll(), *one.engine.poll()]
   (late,) = one.engine.generate([one.request(1, 140)])
   assert one.gap(late, new) < NATS and late.version == 5
+  assert max(len(c.token_ids) for c in done) == NEW  # others drew an end token
   for c in done:
     ((version, start, end),) = c.version_spans
-    assert (start, end) == (0, NEW)
+    assert (start, end) == (0, len(c.token_ids))
     assert one.gap(c, {4: old, 5: new}[version]) < NATS
 
 
@@ -73,7 +75,7 @@ def test_one_name_and_folder_loaded_again_would_have_served_stale_keys(
   """What names and folders for each version are for."""
   before, after = _adapted(one, 6), _adapted(one, 7)
   adapter = Adapter('again', str(tmp_path / 'again'), 6)
-  request = one.request(3, 300)  # blocks of prefix hold 128 tokens
+  request = one.request(3, 300)  # more than a block of prefix
 
   async def load(api: Vllm) -> None:
     body = {'lora_name': adapter.name, 'lora_path': adapter.path}
