@@ -62,7 +62,8 @@ def test_a_request_ends_with_the_adapters_that_it_began_with(one):
   done = [*one.engine.poll(), *one.engine.poll()]
   (late,) = one.engine.generate([one.request(1, 140)])
   assert one.gap(late, new) < NATS and late.version == 5
-  assert max(len(c.token_ids) for c in done) == NEW  # others drew an end token
+  # Long enough to be under way; each may draw an end token.
+  assert max(len(c.token_ids) for c in done) > NEW // 2
   for c in done:
     ((version, start, end),) = c.version_spans
     assert (start, end) == (0, len(c.token_ids))
