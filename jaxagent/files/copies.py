@@ -1,8 +1,8 @@
 """Copies of arrays between memory and files, and their transposition on the way.
 
-NumPy copies a transposed array element by element through the whole of it, so that each
-line of memory is fetched again for every element of it: block by block the same copy is
-2 to 4 times as fast (`docs/lab_log.md`, 2026-11-30).
+NumPy copies a transposed array row by row, and of a matrix that exceeds the cache it
+fetches each cache line anew for each row. Block by block the same copy is 2 to 4 times
+as fast (`docs/lab_log.md`, 2026-11-30).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 XLA on a CPU asks it for the temporary arrays of every execution. By default glibc gives
 blocks above some size back to the system at once, and takes them page by page when the
-next execution asks: up to a third of a small learner's CPU seconds
+next execution asks: a fifth of a small learner's CPU seconds
 (`docs/lab_log.md`, 2026-11-30; `findings/jax_cpu_page_faults.sh`).
 """
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 # Requests at once, where nothing else is asked: slots of the native engine,
 # and what a server of vLLM takes.
 SLOTS, _SEQS = 48, 256
-# Of the probe: more than a block in which vLLM shares prefixes, which on servers that
-# others started is 128 at most.
+# Of the probe: more than a block, by which vLLM shares prefixes; a server that somebody
+# else started has blocks of 128 at most.
 _PROBE_TOKENS, _MORE_THAN_A_BLOCK = 136, 8
 # Nats: a hundred times what rounding was seen to do, and twice.
 _GAPS = {'float32': 1e-3, 'bfloat16': 0.2}

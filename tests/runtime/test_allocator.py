@@ -64,3 +64,17 @@ def test_blocks_that_are_freed_are_not_taken_from_the_system_again():
 )
 def test_what_the_environment_says_stays(name, value):
   assert _run('kept', **{name: value})[0] == 'False'
+
+
+def test_a_run_keeps_it_before_jax_is_imported():
+  code = (
+    'import runpy, sys\n'
+    'from jaxagent.runtime import allocator\n'
+    "allocator.keep_freed_memory = lambda: print('jax' in sys.modules)\n"
+    "sys.argv = ['jaxagent.main', '--helpshort']\n"
+    "runpy.run_module('jaxagent.main', run_name='__main__')\n"
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', code], capture_output=True, text=True
+  )
+  assert done.stdout.splitlines()[:1] == ['False'], done.stderr

@@ -62,13 +62,18 @@ def folder(tmp_path):
   return tmp_path
 
 
-def test_a_run_on_data_that_was_not_measured_ends_at_once(folder):
-  config = _config(
+def _on_raw_data(folder, **more):
+  return _config(
     folder / 'tasks',
     tasks__heldin=('pizza',),
     tasks__data='raw',
     tasks__data_dir=str(folder / 'raw'),
+    **more,
   )
+
+
+def test_a_run_on_data_that_was_not_measured_ends_at_once(folder):
+  config = _on_raw_data(folder)
   with pytest.raises(
     UserError, match='task pizza: .* of its raw data is not m'
   ):
@@ -78,13 +83,8 @@ def test_a_run_on_data_that_was_not_measured_ends_at_once(folder):
   assert prepared['pizza'].spec.variant == 'standin'
 
 
-def test_a_reference_without_a_score_is_told_with_the_file_to_write(folder):
-  config = _config(
-    folder / 'tasks',
-    tasks__heldin=('pizza',),
-    tasks__data='raw',
-    tasks__data_dir=str(folder / 'raw'),
-  )
+def test_a_reference_without_a_score_is_refused_with_the_file_to_write(folder):
+  config = _on_raw_data(folder)
   with pytest.raises(UserError, match='is not measured'):
     context.prepare_all(config, folder / 'work')
   (made,) = (folder / 'work/tasks/pizza').glob('*/done')
@@ -111,13 +111,7 @@ def test_the_command_that_a_refusal_names_measures_the_data_of_that_run(folder):
   (root / 'solution').mkdir()
   (root / 'env/train.py').write_text(script % '[1, 1, 1, 1]')
   (root / 'solution/reference.py').write_text(script % '[1, 0, 1, 0]')
-  config = _config(
-    folder / 'tasks',
-    tasks__heldin=('pizza',),
-    tasks__data='raw',
-    tasks__data_dir=str(folder / 'raw'),
-    sandbox__timeout_s=600.0,
-  )
+  config = _on_raw_data(folder, sandbox__timeout_s=600.0)
   with pytest.raises(UserError) as said:
     context.prepare_all(config, folder / 'work')
   command = shlex.split(str(said.value).split('`')[1])
@@ -130,12 +124,7 @@ def test_the_command_that_a_refusal_names_measures_the_data_of_that_run(folder):
 
 def test_a_wrong_checksum_is_told_at_the_start_of_a_run(folder, capsys):
   (folder / 'raw/MD5SUMS').write_text('00  x.csv\n')
-  config = _config(
-    folder / 'tasks',
-    tasks__heldin=('pizza',),
-    tasks__data='raw',
-    tasks__data_dir=str(folder / 'raw'),
-  )
+  config = _on_raw_data(folder)
   with pytest.raises(UserError):
     context.prepare_all(config, folder / 'work')
   assert 'note: task pizza: ' in capsys.readouterr().err

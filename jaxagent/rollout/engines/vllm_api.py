@@ -41,8 +41,8 @@ _START = (
 )
 
 
-# Tokens of a block of keys on the CPU, in which prefixes are shared, for prompts that
-# are shorter than vLLM's own 128. It decodes as fast (docs/lab_log.md, 2026-11-30).
+# `--block-size` on the CPU: prefixes are shared by whole blocks, and vLLM's own 128 is
+# longer than many prompts. It decodes as fast (docs/lab_log.md, 2026-11-30).
 CPU_BLOCK = 32
 
 
