@@ -26,6 +26,8 @@ from benchmarks import arms, machine, quickstart
 from jaxagent.analysis import at_three
 from jaxagent.analysis.boards import reference_board
 from jaxagent.envs.tasks import load_task
+from jaxagent.recipes.ideator import pool as pools
+from jaxagent.rewards.ideator import IdeaResult
 
 NAME = 'ideator_claims'
 CONFIG = 'configs/ideator.py'
@@ -45,6 +47,8 @@ CURVES = {
   'type_entropy': 'ideator/type_entropy',
   'mixed_groups': 'ideator/mixed_groups',
   'step_s': 'timing_s/step',
+  # No line where no idea of an update ended so.
+  **{f'result_{r.value}': f'ideator/result/{r.value}' for r in IdeaResult},
 }
 # What is compared, and whether it counts as a claim of the paper's.
 PAIRS = (
@@ -64,8 +68,18 @@ def final(work: pathlib.Path, summary: Mapping[str, Any]) -> dict[str, Any]:
   return {
     'scores': scores(work),
     'table': summary['extra']['ideator'],
+    'noise': noise(work),
     'wall_s': summary['wall_s'],
   }
+
+
+def noise(work: pathlib.Path) -> dict[str, int]:
+  """Returns how many states the pool has, have a score, and moved when run again."""
+  made = pools.read(work / 'collect' / 'pool.jsonl')
+  spreads = [item.noise for item in (*made.train, *made.valid)]
+  known = [spread for spread in spreads if spread is not None]
+  moved = sum(spread > 0 for spread in known)
+  return {'states': len(spreads), 'scored': len(known), 'moved': moved}
 
 
 def scores(work: pathlib.Path) -> dict[str, dict[str, list[float | None]]]:
@@ -305,7 +319,8 @@ def table(result: Mapping[str, Any]) -> str:
   rows = result['rows']
   (main,) = [row['runs'] for row in rows if row['arm'] == MAIN]
   lines = [*_arms_table(main), '', *_types_table(main), '']
-  lines += [*_collapse_table(rows), '', *_claims_table(claims(rows))]
+  lines += [*_collapse_table(rows), '', *_results_table(rows), '']
+  lines += [_noise_line(rows), '', *_claims_table(claims(rows))]
   return '\n'.join(lines)
 
 
@@ -401,6 +416,40 @@ def _quarter(runs: Sequence[Mapping[str, Any]], name: str, part: str) -> str:
   return f'{np.mean(values):.2f}' if values else '-'
 
 
+def _results_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+  """What became of the ideas that were drawn: first and last quarter of training."""
+  lines = [
+    f'| training | {" | ".join(r.value for r in IdeaResult)} |',
+    f'|---{"|---" * len(IdeaResult)}|',
+  ]
+  for row in rows:
+    for part in ('first', 'last') if row['runs'] else ():
+      shares = [
+        _share(row['runs'], f'result_{r.value}', part) for r in IdeaResult
+      ]
+      cells = [f'{row["arm"]}, {part} quarter', *shares]
+      lines.append(f'| {" | ".join(cells)} |')
+  return lines
+
+
+def _share(runs: Sequence[Mapping[str, Any]], name: str, part: str) -> str:
+  # A result that no idea of an update had was not logged: its share is 0.
+  known = [{name: [value or 0.0 for value in run[name]]} for run in runs]
+  return _quarter(known, name, part)
+
+
+def _noise_line(rows: Sequence[Mapping[str, Any]]) -> str:
+  (runs,) = [row['runs'] for row in rows if row['arm'] == MAIN]
+  found = [run['noise'] for run in runs]  # the control's pool is the same
+  states, scored, moved = (
+    sum(one[name] for one in found) for name in ('states', 'scored', 'moved')
+  )
+  return (
+    f'Programs of the pool, run again: the score of {moved} of {scored} changed '
+    f'({states} states, {states - scored} of them without a score).'
+  )
+
+
 def _claims_table(found: Sequence[Mapping[str, Any]]) -> list[str]:
   lines = [
     '| claim | figure | difference | in each seed | shown |',
@@ -429,21 +478,18 @@ def _verdict(one: Mapping[str, Any]) -> str:
 
 
 def plot(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
-  """Draws figure 2 (score by step, calls by step), rewards, and figure 4."""
+  """Draws figure 2 (score by step, calls by step), rewards, and figures 3 and 4."""
   import matplotlib
 
   matplotlib.use('Agg')
   import matplotlib.pyplot as plt
 
   (runs,) = [row['runs'] for row in rows if row['arm'] == MAIN]
-  figure, axes = plt.subplots(1, 3, figsize=(13, 4))
-  for arm in ARMS:
-    curves = [run['table'][arm]['heldin']['by_step'] for run in runs]
-    most = max(map(len, curves))
-    full = [curve + curve[-1:] * (most - len(curve)) for curve in curves]
-    axes[0].plot(range(1, most + 1), np.mean(full, axis=0), label=arm)
-  axes[0].set_xlabel('message of the Implementer')
-  axes[0].set_ylabel('normalised score, held-in')
+  figure, axes = plt.subplots(2, 3, figsize=(14, 8))
+  for axis, second in ((axes[0, 0], ''), (axes[0, 1], f'-{SECOND}')):
+    _plot_by_step(axis, runs, second)
+  axes[0, 1].set_title('second Implementer', fontsize=9)
+  _plot_calls(axes[0, 2], runs)
   for row in rows:
     for name, style in (('mean_of_8', '-'), ('best_of_8', '--')):
       curves = [
@@ -451,14 +497,42 @@ def plot(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
       ]
       if curves:
         curve = arms.smooth(_mean_known(curves).tolist())
-        axes[1].plot(curve, style, label=f'{row["arm"]}, {name}')
-  axes[1].set_xlabel('update')
-  axes[1].set_ylabel('reward')
-  _plot_types(axes[2], runs)
-  for axis in axes:
+        axes[1, 0].plot(curve, style, label=f'{row["arm"]}, {name}')
+  axes[1, 0].set_xlabel('update')
+  axes[1, 0].set_ylabel('reward')
+  _plot_types(axes[1, 1], runs, _given, 'share of ideas, in percent')
+  _plot_types(axes[1, 2], runs, _effective, 'ideas that improve, in percent')
+  for axis in axes.flat:
     axis.legend(fontsize=6)
   figure.tight_layout()
   figure.savefig(path)
+
+
+def _plot_by_step(
+  axis: Any, runs: Sequence[Mapping[str, Any]], second: str
+) -> None:
+  for arm in ARMS:
+    own = [run['table'].get(f'{arm}{second}') for run in runs]
+    if not own or None in own:
+      continue
+    curves = [one['heldin']['by_step'] for one in own]
+    most = max(map(len, curves))
+    full = [curve + curve[-1:] * (most - len(curve)) for curve in curves]
+    axis.plot(range(1, most + 1), np.mean(full, axis=0), label=arm)
+  axis.set_xlabel('message of the Implementer')
+  axis.set_ylabel('normalised score, held-in')
+
+
+def _plot_calls(axis: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+  for arm in ('blind', 'sft', 'rl'):
+    calls = [run['table'][arm]['heldin']['calls_by_step'] for run in runs]
+    most = max((int(n) for one in calls for n in one), default=0)
+    shares = [
+      np.mean([one.get(str(n), 0.0) for one in calls]) for n in range(most + 1)
+    ]
+    axis.plot(range(1, most + 2), shares, label=arm)
+  axis.set_xlabel('message of the Implementer')
+  axis.set_ylabel('share of the calls, held-in')
 
 
 def _mean_known(curves: Sequence[Sequence[float]]) -> np.ndarray:
@@ -467,23 +541,31 @@ def _mean_known(curves: Sequence[Sequence[float]]) -> np.ndarray:
   return np.ma.filled(known.mean(axis=0), np.nan)
 
 
-def _plot_types(axis: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+def _given(row: Mapping[str, Any], kind: str) -> float:
+  return row['types'].get(kind, 0.0)
+
+
+def _effective(row: Mapping[str, Any], kind: str) -> float:
+  return row['effectiveness'].get(kind, (0, 0.0))[1]
+
+
+def _plot_types(
+  axis: Any,
+  runs: Sequence[Mapping[str, Any]],
+  figure: Callable[[Mapping[str, Any], str], float],
+  name: str,
+) -> None:
   kinds = sorted(
-    {k for run in runs for k in run['table']['rl']['heldin']['effectiveness']}
+    {kind for run in runs for kind in run['table']['rl']['heldin']['types']}
   )
   for offset, arm in ((-0.2, 'sft'), (0.2, 'rl')):
-    shares = [
-      np.mean(
-        [
-          run['table'][arm]['heldin']['effectiveness'].get(kind, (0, 0.0))[1]
-          for run in runs
-        ]
-      )
+    means = [
+      np.mean([figure(run['table'][arm]['heldin'], kind) for run in runs])
       for kind in kinds
     ]
-    axis.barh(np.arange(len(kinds)) + offset, shares, 0.4, label=arm)
+    axis.barh(np.arange(len(kinds)) + offset, means, 0.4, label=arm)
   axis.set_yticks(range(len(kinds)), kinds, fontsize=7)
-  axis.set_xlabel('ideas that improve, in percent')
+  axis.set_xlabel(name)
 
 
 def main() -> None:

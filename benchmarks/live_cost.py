@@ -5,7 +5,8 @@
 Trains one SFT, then pairs of runs of RL from it, in turn with and without an open page:
 a client asks as `live/static/main.js` does, what changed every second, and then for that.
 Samples wait for each other (`rl.rest=wait`), no weight depends on a duration and log-probs
-not on what is decoded beside, so that all runs do the same work. Prints the server's CPU
+not on what is decoded beside, so that all runs do the same work; one of a single update
+before them compiles the programs that they find in the cache. Prints the server's CPU
 seconds over the run's, and how much longer a run with the page takes: the mean of the
 logarithms' ratios over the pairs, with its 95 % interval (t). Aims: 0.01 and 0.03. Each
 run's figures are kept in DIR: the same command goes on where it was stopped. Ten runs
@@ -26,7 +27,7 @@ import sys
 import threading
 import time
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,8 @@ def measure(base: pathlib.Path, pairs: int, updates: int) -> list[dict]:
   taught = base / 'taught'
   if not (base / 'taught.json').exists():
     found = run(taught, '--config.stage=sft')
+    # What the first run compiles the others find: one that is not counted.
+    _trained(taught, base / 'compiled' / 'run', run, 1)
     (base / 'taught.json').write_text(json.dumps(found))
   made: list[dict] = []
   for number in range(pairs):
@@ -156,19 +159,29 @@ def measure(base: pathlib.Path, pairs: int, updates: int) -> list[dict]:
     for how in ('with', 'without') if number % 2 else ('without', 'with'):
       file = base / f'{number}-{how}.json'
       if not file.exists():
-        work = base / f'{number}-{how}' / 'run'
-        shutil.rmtree(work.parent, ignore_errors=True)
-        work.mkdir(parents=True)
-        for name in _FROM_SFT:
-          shutil.copytree(taught / name, work / name, symlinks=True)
-        shutil.copy(taught / 'snapshots.sqlite', work)
         job = watched if how == 'with' else run
-        found = job(work, f'--config.rl.updates={updates}')
+        found = _trained(taught, base / f'{number}-{how}' / 'run', job, updates)
         file.write_text(json.dumps(found))
-        shutil.rmtree(work.parent)
       pair[how] = json.loads(file.read_text())
     made.append(pair)
   return made
+
+
+def _trained(
+  taught: pathlib.Path,
+  work: pathlib.Path,
+  job: Callable[..., dict[str, float]],
+  updates: int,
+) -> dict[str, float]:
+  """Returns what `job` gives of RL from this SFT; its folder is removed."""
+  shutil.rmtree(work.parent, ignore_errors=True)
+  work.mkdir(parents=True)
+  for name in _FROM_SFT:
+    shutil.copytree(taught / name, work / name, symlinks=True)
+  shutil.copy(taught / 'snapshots.sqlite', work)
+  found = job(work, f'--config.rl.updates={updates}')
+  shutil.rmtree(work.parent)
+  return found
 
 
 def main() -> None:

@@ -1,18 +1,11 @@
 """The example of README.md: the policy says how deep the trees of a forest are."""
 
 from jaxagent.config.base import base
-from jaxagent.recipes.one_program import OneProgram, Problem
+from jaxagent.recipes.one_program import OneProgram
 
 
 class Forest(OneProgram):
-  name = 'forest'
-
-  def problems(self, tasks):  # what the policy is asked
-    return {task: Problem(task, f'{task}, depth: ') for task in tasks}
-
-  def demonstrations(self):  # what it is fine-tuned on before RL
-    asked = self.problems(self.context.heldin).values()
-    return [(problem, digit) for problem in asked for digit in '123456789']
+  name, prompt, responses = 'forest', '{task}, depth: ', '123456789'
 
   def program(self, problem, response):  # what is run in the sandbox
     forest = f'ensemble.RandomForestClassifier(max_depth={response})'
@@ -23,9 +16,7 @@ class Forest(OneProgram):
 
 def get_config(arg=''):
   config = base(f'{__file__}:Forest')
+  config.tasks.update(heldin=('digits', 'wine'), heldout=('breast-cancer',))
   config.work_dir, config.sft.epochs = 'workdir/forest', 40
-  config.tasks.heldin = ('digits', 'wine')
-  config.tasks.heldout = ('breast-cancer',)
-  config.rl.estimator, config.rl.group_size = 'grpo', 8
-  config.rl.batch_size, config.rl.updates = 16, 16
+  config.rl.update(estimator='grpo', group_size=8, batch_size=16, updates=16)
   return config.lock()

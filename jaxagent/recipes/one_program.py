@@ -1,16 +1,19 @@
 """Recipes of one program: a prompt, a completion, the program that it makes.
 
-The shortest way to a recipe of one's own: a subclass says what the prompts are and what
-program a response stands for. What the program gains over the task's starter is the
+The shortest way to a recipe of one's own: a subclass says what the policy is asked and
+what program a response stands for. What the program gains over the task's starter is the
 reward; a subclass of `GainRecord` as `record_type` gives another.
 """
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from jaxagent.envs import parser
 from jaxagent.errors import UserError
+from jaxagent.files import modules
 from jaxagent.recipes.one_turn import Carried, OneTurn, Problem, own_code
 from jaxagent.records import GainRecord
 from jaxagent.types import Outcome
@@ -19,9 +22,33 @@ __all__ = ['OneProgram', 'Problem']
 
 
 class OneProgram(OneTurn):
-  """A policy whose one response makes a program, which is run and graded."""
+  """A policy whose one response makes a program, which is run and graded.
+
+  prompt: what the policy is asked for each task, its name in the place of '{task}';
+    `problems` asks more than that.
+  responses: those that SFT learns from for each problem of the held-in tasks; none:
+    no SFT. `demonstrations` shows other ones for each problem.
+  """
 
   record_type = GainRecord
+  prompt: ClassVar[str] = ''
+  responses: ClassVar[Sequence[str]] = ()
+
+  def problems(self, tasks: Sequence[str]) -> Mapping[str, Problem]:
+    if not self.prompt:
+      raise UserError(
+        f'recipe {self.name!r}: {modules.place_of(type(self))} asks nothing; give it a '
+        "`prompt`, such as 'for {task}: ', or a method `problems`."
+      )
+    return {
+      task: Problem(task, self.prompt.replace('{task}', task)) for task in tasks
+    }
+
+  def demonstrations(self) -> Iterable[tuple[Problem, str]]:
+    asked = (
+      self.problems(self.context.heldin).values() if self.responses else ()
+    )
+    return [(problem, text) for problem in asked for text in self.responses]
 
   @abc.abstractmethod
   def program(self, problem: Problem, response: str) -> str | None:

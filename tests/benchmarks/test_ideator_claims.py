@@ -71,6 +71,7 @@ def _row(avg: float) -> dict:
     'types': {'Others': 100.0},
     'effectiveness': {'Others': (4, 50.0)},
     'by_step': [0.0, avg],
+    'calls_by_step': {'1': 0.75, '3': 0.25},
   }
 
 
@@ -92,6 +93,7 @@ def _run(rl: float) -> dict:
       arm: {split: _row(level) for split in ideator_claims.SPLITS}
       for arm, level in levels.items()
     },
+    'noise': {'states': 5, 'scored': 4, 'moved': 1},
     **{name: [0.1, 0.2, None, 0.4] for name in ideator_claims.CURVES},
   }
 
@@ -115,6 +117,9 @@ def test_the_claims_are_the_papers_and_the_control_is_none(tmp_path):
   assert not control['shown'] and not control['wanted']
   text = ideator_claims.table({'rows': _rows()})
   assert '| first, rl | 9.0, 14.0 | 9.0, 14.0 | 0.50, 0.50 | 1.0, 9.0 |' in text
+  assert 'the score of 1 of 4 changed (5 states, 1 of them without' in text
+  of_no_op = text[text.index('| training | improved |') :].splitlines()[2]
+  assert of_no_op.startswith('| trained, first quarter | 0.10 |')
   assert '50 % of 4' in text and '+4.0 [+4.0, +4.0]' in text
   ideator_claims.plot(_rows(), tmp_path / 'figure.svg')
   assert (tmp_path / 'figure.svg').stat().st_size > 1000

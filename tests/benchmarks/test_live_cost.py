@@ -41,6 +41,6 @@ def test_a_pair_that_is_there_is_not_run_again(tmp_path, monkeypatch):
   monkeypatch.setattr(live_cost, 'run', run)
   monkeypatch.setattr(live_cost, 'watched', run)
   live_cost.measure(tmp_path, 1, 2)
-  assert len(made) == 3  # SFT and a pair
+  assert len(made) == 4  # SFT, one that compiles, and a pair
   live_cost.measure(tmp_path, 2, 2)
-  assert len(made) == 5
+  assert len(made) == 6

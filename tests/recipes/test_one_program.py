@@ -44,6 +44,43 @@ class Spelled(OneProgram):
     return {'task': task, 'outcome': Outcome.OK, 'score_after': 0.3}
 
 
+class Asked(Spelled):
+  """Is asked by a prompt, and shown the same responses for each problem."""
+
+  problems = OneProgram.problems
+  prompt, responses = 'for {task} {x}: ', ('a', 'b')
+
+  def __init__(self):
+    self.context = SimpleNamespace(heldin=('wine', 'digits'))
+
+
+def test_a_prompt_asks_for_each_task_and_the_responses_are_shown_for_each():
+  recipe = Asked()
+  assert recipe.problems(['wine']) == {
+    'wine': Problem('wine', 'for wine {x}: ')
+  }
+  shown = [(p.task, p.prompt, text) for p, text in recipe.demonstrations()]
+  assert shown == [
+    (task, f'for {task} {{x}}: ', text)
+    for task in ('wine', 'digits')
+    for text in ('a', 'b')
+  ]
+
+
+def test_without_responses_there_is_nothing_to_learn_from():
+  assert list(Spelled().demonstrations()) == []
+
+
+def test_a_recipe_that_asks_nothing_is_told_what_to_give():
+  class Silent(Asked):
+    prompt = ''
+
+  with pytest.raises(
+    UserError, match='Silent in .* asks nothing; give it a `prompt`'
+  ):
+    Silent().problems(['wine'])
+
+
 def test_a_response_is_run_as_its_program_and_paid_by_its_gain():
   recipe = Spelled()
   carried = recipe.carry_out(PROBLEM, 'abc', 'job')
