@@ -210,11 +210,14 @@ class _Loop:
         ended = time.monotonic()
         writer.write(update, metrics)
         self._save(update, metrics.get(validation.REWARD))
+        names = {
+          'reward': 'critic/score/mean',
+          'kl': 'actor/kl_loss',  # not there without a reference
+          'exec_s': 'duration/trained/mean',
+        }
         progress.update(
           1,
-          reward=metrics['critic/score/mean'],
-          kl=metrics.get('actor/kl_loss', float('nan')),
-          exec_s=metrics['duration/trained/mean'],
+          **{k: metrics[name] for k, name in names.items() if name in metrics},
         )
       self._saver.finish()
 
