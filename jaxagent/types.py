@@ -198,7 +198,9 @@ class Execution:
   removed: tuple[str, ...] = ()
   left_out: tuple[str, ...] = ()
   slot: int | None = None  # of the pool; None where it did not run in one
-  recorded: bool = False  # looked up, not run again (`sandbox.recorded`)
+  recorded: bool = (
+    False  # not run: an equal job was (`sandbox.recorded`, `reuse`)
+  )
 
   def to_json(self) -> dict[str, Any]:
     """JSON-able form; files are given by size only."""
@@ -319,7 +321,7 @@ class Record:
   tier: of the sandbox, 'T3' to 'T0'; None where nothing was run.
   untrusted: why the reward may have been cheated; '' where it cannot have been.
   queue_s, startup_s, cpu_s: seconds in the pool's queue, of start, of CPUs.
-  recorded: it was executed before, and looked up now (`sandbox.recorded`).
+  recorded: it was not run, an equal one was (`sandbox.recorded`, `sandbox.reuse`).
   timestamp: seconds since 1970 when it ended; None where that is not known.
   """
 

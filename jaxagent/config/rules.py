@@ -109,6 +109,13 @@ RULES: tuple[checks.Rule, ...] = (
     say='config.rl.product_dtype={0!r} is for a model in float32; with '
     'config.model.dtype={1!r} products are in that type already. Choose auto or float32.',
   ),
+  checks.related(
+    'sandbox.recorded',
+    'sandbox.reuse',
+    holds=lambda file, reuse: not file or reuse == 'off',
+    say='config.sandbox.recorded={0!r} answers equal jobs already; set '
+    "config.sandbox.reuse={1!r} to 'off', or the file to ''.",
+  ),
   recipe.STAGE_RULE,
   checks.Rule(('agent', 'recipe'), _random_agent),
   checks.Rule(('rl.validate_every', 'recipe'), _validation_prompts),

@@ -110,6 +110,7 @@ _LATER: Mapping[tuple[str, str], object] = {
   ('tasks', 'mlebench_repo'): '',
   ('sandbox', 'gpus'): [],
   ('sandbox', 'recorded'): '',
+  ('sandbox', 'reuse'): 'off',
   ('rl', 'best_of'): 8,
   ('rl', 'ties'): 0.0,
   ('rl', 'groups'): 'drawn',

@@ -10,7 +10,7 @@ import pathlib
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TYPE_CHECKING, TypeAlias
 
 from jaxagent.config import recipe
 from jaxagent.config.agents import actions_of, agent_of
@@ -47,11 +47,15 @@ from jaxagent.sandbox import (
   gpu_devices,
 )
 from jaxagent.sandbox.recorded import RecordedPool
+from jaxagent.sandbox.reuse import ReusingPool
 
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
   from jaxagent.types import TaskSpec
+
+# Any of them runs or answers jobs.
+AnyPool: TypeAlias = SandboxPool | RecordedPool | ReusingPool
 
 
 @dataclasses.dataclass
@@ -63,7 +67,7 @@ class RunContext:
   prepared: Mapping[str, PreparedTask]
   heldin: tuple[str, ...]
   heldout: tuple[str, ...]
-  pool: SandboxPool | RecordedPool
+  pool: AnyPool
   grader: Grader
   env: CountedEnvironment
   editor: Any
@@ -252,7 +256,7 @@ def _tell_what_is_for_models(context: RunContext) -> None:
 
 def _open_pool(
   config: ConfigDict, work: pathlib.Path, prepared: Mapping[str, PreparedTask]
-) -> SandboxPool | RecordedPool:
+) -> AnyPool:
   """Starts the sandbox, from which work directory and labels are hidden."""
   box, given = config.sandbox, data_source(config).folder
   try:
@@ -275,6 +279,8 @@ def _open_pool(
     )
   except (TierError, BackendError) as error:
     raise UserError(str(error)) from error
+  if box.reuse == 'recent':
+    return ReusingPool(pool)
   if not box.recorded:
     return pool
   try:
@@ -294,7 +300,7 @@ def _open_machinery(
   work: pathlib.Path,
   prepared: Mapping[str, PreparedTask],
   stack: contextlib.ExitStack,
-) -> tuple[SandboxPool | RecordedPool, Grader]:
+) -> tuple[AnyPool, Grader]:
   """Starts sandbox and grader at the same time; `stack` closes both.
 
   Each waits for processes that import NumPy, pandas and scikit-learn.
@@ -317,7 +323,7 @@ def _open_machinery(
 def _environment(
   config: ConfigDict,
   work: pathlib.Path,
-  runner: tuple[Mapping[str, PreparedTask], SandboxPool | RecordedPool, Grader],
+  runner: tuple[Mapping[str, PreparedTask], AnyPool, Grader],
   models: TextModels,
   store: Snapshots,
 ) -> CountedEnvironment:

@@ -81,7 +81,7 @@ def count(log: pathlib.Path) -> Counter[str]:
 
 
 def count_recorded(log: pathlib.Path) -> int:
-  """Returns how many executions were looked up (`sandbox.recorded`)."""
+  """Returns how many executions were looked up (`sandbox.recorded`, `reuse`)."""
   return sum(record.get('recorded') is True for record in _records(log))
 
 

@@ -12,6 +12,7 @@ from jaxagent.sandbox import cpu_levels
 from jaxagent.sandbox.errors import TIERS
 
 BACKENDS = ('local', 'docker', 'ray')
+REUSES = ('off', 'recent')
 
 
 def is_ray_address(address: Any) -> bool:
@@ -81,6 +82,13 @@ class SandboxOptions(Section):
     '',
     help='File of real executions: a job that is in it is answered from it and marked, '
     "another one runs and is added; for benchmarks of many seeds. '': none.",
+    advanced=True,
+  )
+  reuse: str = option(
+    'off',
+    choices=REUSES,
+    help='Whether a job that equals one that waits, runs, or is among the last 256 that '
+    'ended is answered by it and marked (recent), or runs (off).',
     advanced=True,
   )
   timeout_s: float = option(

@@ -228,17 +228,24 @@ def _read(data: bytes, job_id: str) -> Execution:
   record = json.loads(zlib.decompress(data).decode('utf-8', 'surrogatepass'))
   for name in _FILES:
     record[name] = {k: v.encode('latin-1') for k, v in record[name].items()}
-  return Execution(
-    **record
-    | {
-      'job_id': job_id,
-      'outcome': Outcome(record['outcome']),
-      'removed': tuple(record['removed']),
-      'left_out': tuple(record['left_out']),
-      # It waited for nothing, in no slot.
-      'queue_s': 0.0,
-      'attempts': 1,
-      'slot': None,
-      'recorded': True,
-    }
+  record |= {
+    'outcome': Outcome(record['outcome']),
+    'removed': tuple(record['removed']),
+    'left_out': tuple(record['left_out']),
+  }
+  return answer(Execution(**record), job_id)
+
+
+def answer(found: Execution, job_id: str, queue_s: float = 0.0) -> Execution:
+  """Returns what a job did before as the result of an equal one, which was not run.
+
+  queue_s: seconds that this one waited for it.
+  """
+  return dataclasses.replace(
+    found,
+    job_id=job_id,
+    queue_s=queue_s,
+    attempts=1,
+    slot=None,
+    recorded=True,
   )

@@ -92,6 +92,7 @@ CHOICES = {
   'solution.scale': ', '.join(mle.SCALES),
   'sandbox.backend': 'docker',
   'sandbox.min_tier': 'T3, T2, T1, T0',
+  'sandbox.reuse': 'off, recent',
   'expert.kind': 'scripted, openai',
   'editor.kind': 'scripted, openai, expert',
   'tasks.data': ', '.join(task_yaml2.VARIANTS),
@@ -334,6 +335,14 @@ PAIRS = [
   (
     {'recipe': 'solutions', 'sandbox.recorded': 'executions.sqlite'},
     "recorded='executions.sqlite' .*instrumenter.kind='syntax' puts a new secret",
+  ),
+  (
+    {'recipe': 'solutions', 'sandbox.reuse': 'recent'},
+    "reuse='recent' .*instrumenter.kind='syntax' puts a new secret",
+  ),
+  (
+    {'sandbox.recorded': 'executions.sqlite', 'sandbox.reuse': 'recent'},
+    "recorded='executions.sqlite' answers equal .*reuse='recent' to 'off'",
   ),
   ({'rl.ties': 0.1}, "ties=0.1 .*rank scores, .*estimator='gae'.*to 0"),
   ({'rl.groups': 'prompt'}, "groups='prompt' .*estimator='gae' has none"),

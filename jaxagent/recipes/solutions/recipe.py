@@ -43,6 +43,14 @@ _NO_SECRETS = checks.related(
   'config.instrumenter.kind={1!r} puts a new secret into each: set '
   '--config.instrumenter.kind=verified, or none.',
 )
+_NO_SECRETS_TO_COMPARE = checks.related(
+  'sandbox.reuse',
+  'instrumenter.kind',
+  holds=lambda reuse, kind: reuse == 'off' or kind in ('verified', 'none'),
+  say='config.sandbox.reuse={0!r} compares programs, and config.instrumenter.kind={1!r} '
+  'puts a new secret into each: set --config.instrumenter.kind=verified, or none, or '
+  'sandbox.reuse=off.',
+)
 
 
 class _WholeSolutions(Recipe):
@@ -100,6 +108,7 @@ class Solutions(_WholeSolutions, TrainedPolicy):
     ),
     _ONE_SOURCE,
     _NO_SECRETS,
+    _NO_SECRETS_TO_COMPARE,
     checks.related(
       'rl.estimator',
       'solution.scale',
@@ -214,7 +223,7 @@ class TreeSearch(_WholeSolutions):
   """AIDE's search around a prompted model, or around a policy that was trained."""
 
   name = 'tree_search'
-  rules = (*EQUATION_6_RULES, _ONE_SOURCE, _NO_SECRETS)
+  rules = (*EQUATION_6_RULES, _ONE_SOURCE, _NO_SECRETS, _NO_SECRETS_TO_COMPARE)
 
   @property
   def _is_prompted(self) -> bool:
