@@ -10,7 +10,7 @@ import pathlib
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jaxagent.config import recipe
 from jaxagent.config.agents import actions_of, agent_of
