@@ -398,8 +398,13 @@ def _collapse_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     'groups |',
     '|---|---|---|---|---|---|',
   ]
-  names = tuple(CURVES)[1:-1]
-  order = ('mean_of_8', 'best_of_8', *names[2:])
+  order = (
+    'mean_of_8',
+    'best_of_8',
+    'distinct_ideas',
+    'type_entropy',
+    'mixed_groups',
+  )
   for row in rows:
     for part in ('first', 'last') if row['runs'] else ():
       cells = [_quarter(row['runs'], name, part) for name in order]
