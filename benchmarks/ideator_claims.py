@@ -493,6 +493,7 @@ def plot(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
   figure, axes = plt.subplots(2, 3, figsize=(14, 8))
   for axis, second in ((axes[0, 0], ''), (axes[0, 1], f'-{SECOND}')):
     _plot_by_step(axis, runs, second)
+  axes[0, 0].set_title('first Implementer', fontsize=9)
   axes[0, 1].set_title('second Implementer', fontsize=9)
   _plot_calls(axes[0, 2], runs)
   for row in rows:
@@ -507,6 +508,8 @@ def plot(rows: Sequence[Mapping[str, Any]], path: pathlib.Path) -> None:
   axes[1, 0].set_ylabel('reward')
   _plot_types(axes[1, 1], runs, _given, 'share of ideas, in percent')
   _plot_types(axes[1, 2], runs, _effective, 'ideas that improve, in percent')
+  for axis in axes[0]:
+    axis.xaxis.get_major_locator().set_params(integer=True)
   for axis in axes.flat:
     axis.legend(fontsize=6)
   figure.tight_layout()
