@@ -5,6 +5,7 @@ and traces are the real ones. `tests/recipes/test_validation_run.py` kills proce
 """
 
 import random
+import threading
 import types as stubs
 from collections import Counter
 
@@ -36,10 +37,13 @@ class Moments(StopFlag):
   def __init__(self, at=None):
     super().__init__(within_s=None)
     self.at, self.count = at, 0
+    self.counting = threading.Lock()  # a checkpoint's thread counts, too
 
   def check(self, saved=None):
-    self.count += 1
-    if self.count == self.at:
+    with self.counting:
+      self.count += 1
+      reached = self.count == self.at
+    if reached:
       raise Killed(saved)
 
 
