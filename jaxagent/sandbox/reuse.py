@@ -48,7 +48,7 @@ class ReusingPool:
 
   A job that equals one that waits or runs ends with it, and one that equals one of the
   last `keep` that ended has its result at once. What a job did not do by itself (it was
-  killed, was lost, had to end early) answers nobody: those that waited for it are run.
+  killed, was lost, had to end early) is no answer: those that waited for it are run.
 
   pool: runs the first of its kind; closed with this one.
   keep, keep_bytes: how many results are kept, and of how many bytes.
@@ -143,7 +143,7 @@ class ReusingPool:
       self._bytes -= _size(self._ended.popitem(last=False)[1])
 
   def _let_go(self, key: str, own: _First) -> None:
-    """Runs those that waited for a job that answers nobody."""
+    """Runs those that waited for a job whose end is no answer."""
     with self._lock:
       if self._first.get(key) is own:
         del self._first[key]
