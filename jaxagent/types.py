@@ -198,9 +198,7 @@ class Execution:
   removed: tuple[str, ...] = ()
   left_out: tuple[str, ...] = ()
   slot: int | None = None  # of the pool; None where it did not run in one
-  recorded: bool = (
-    False  # not run: an equal job was (`sandbox.recorded`, `reuse`)
-  )
+  recorded: bool = False  # not run: an equal job was (`Record.recorded`)
 
   def to_json(self) -> dict[str, Any]:
     """JSON-able form; files are given by size only."""
