@@ -134,6 +134,7 @@ def test_an_arrow_across_rows_and_columns_is_refused():
 def test_the_example_of_the_page_is_the_file():
   shown = re.search(r'```python\n(.*?)```', README, re.DOTALL)[1]
   assert shown == EXAMPLE.read_text().split('"""\n\n', 1)[1]
+  assert len([line for line in shown.splitlines() if line]) == 12
 
 
 @pytest.fixture(scope='module')
@@ -161,7 +162,7 @@ def test_the_example_makes_a_script_of_the_task_with_the_model_of_the_response(
 
   code = Started().program(SimpleNamespace(task=task), '3')
   compile(code, task, 'exec')
-  assert 'RandomForestClassifier(max_depth=3)\nmodel.fit(' in code
+  assert 'model = RandomForestClassifier(max_depth=3).fit(' in code
 
 
 def test_the_pages_that_are_compared_with_results_hold_the_first_page():

@@ -21,14 +21,16 @@ from jaxagent.options import Section
 def base(recipe: str = '') -> ConfigDict:
   """Returns the options of a run on one two-core machine, offline.
 
-  recipe: of `config.recipe`, with its own sections; '' for the default.
+  recipe: of `config.recipe`, with its own sections, results in `workdir/NAME`;
+    '' for the default.
 
   Raises ValueError, naming member and file, where the recipe cannot be used.
   """
   config = _config(sections.defaults(), '')
   if recipe:
-    config.recipe = recipe
-    for name, section in recipes.load(recipe).sections.items():
+    found = recipes.load(recipe)
+    config.recipe, config.work_dir = recipe, f'workdir/{found.name}'
+    for name, section in found.sections.items():
       add_section(config, name, section)
   return config
 

@@ -11,6 +11,7 @@ import abc
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
+from jaxagent.config.base import base
 from jaxagent.envs import parser
 from jaxagent.errors import UserError
 from jaxagent.files import modules
@@ -18,7 +19,7 @@ from jaxagent.recipes.one_turn import Carried, OneTurn, Problem, own_code
 from jaxagent.records import GainRecord
 from jaxagent.types import Outcome
 
-__all__ = ['OneProgram', 'Problem']
+__all__ = ['OneProgram', 'Problem', 'base']
 
 
 class OneProgram(OneTurn):
