@@ -68,7 +68,11 @@ def _tiny(config: common.ConfigDict) -> None:
   config.sandbox.timeout_s = 6.0
   config.rollout.max_prompt_tokens = 288
   config.rollout.max_new_tokens = 112
-  config.sft.epochs = 6
+  # Copying a step's name is learned late from an even start (configs/rl_for_mle.py).
+  config.model.hf.initializer_range = 0.08
+  config.ideator.answers = 16
+  config.ideator.augment = 0.75
+  config.sft.epochs = 5
   config.rl.batch_size = 32
   config.rl.updates = 75
   config.eval.trajectories_per_task = 6

@@ -8,8 +8,11 @@ what such a policy first imitates.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 import random
+import re
 from collections.abc import Mapping, Sequence
 
 from jaxagent import types
@@ -162,6 +165,75 @@ def code_of(state: ImplementerState) -> str:
   """Returns the program of the best score; the present one where there is none."""
   program = state.best.program if state.best else state.current
   return program.code if program else ''
+
+
+# The same state of another task --------------------------------------------------
+
+_CLASSIFICATION = 'classification'
+_DATA = ('image', 'tabular', 'timeseries')
+# Metric -> whether higher is better.
+_CLASSIFICATION_METRICS: Mapping[str, bool] = {
+  'accuracy': True,
+  'f1_macro': True,
+  'roc_auc': True,
+  'log_loss': False,
+}
+_REGRESSION_METRICS: Mapping[str, bool] = {'rmse': False, 'mae': False}
+# Of classification and of regression: models that are alike, by parts of their names.
+_ALIKE = (
+  ('RidgeClassifier', 'Ridge'),
+  ('LogisticRegression', 'ElasticNet'),
+  ('GaussianNB', 'LinearRegression'),
+  ('SVC', 'SVR'),
+  ('Classifier', 'Regressor'),
+)
+_OTHER_SIDE = dict(_ALIKE) | {b: a for a, b in _ALIKE}
+_NAMES = re.compile('|'.join(sorted(_OTHER_SIDE, key=len, reverse=True)))
+
+
+def as_another_task(
+  state: ImplementerState, spec: types.TaskSpec, rng: random.Random
+) -> tuple[ImplementerState, types.TaskSpec]:
+  """Returns a state as it would be read in a task of another kind, with its spec.
+
+  Kind, data and metric are drawn anew, data other than text for what is not text; where
+  the kind changes between classification and regression, models become those that are
+  alike. Scores, and which were better, stay as they were: it is for prompts, nothing
+  runs it. Tasks of functions have no other kind.
+  """
+  if spec.kind in moves.FUNCTION_KINDS:
+    return state, spec
+  was = spec.kind == _CLASSIFICATION
+  classifies = rng.random() < 0.5
+  metrics = _CLASSIFICATION_METRICS if classifies else _REGRESSION_METRICS
+  metric = rng.choice(list(metrics))
+  modality = spec.modality if spec.modality == 'text' else rng.choice(_DATA)
+  kind = _CLASSIFICATION
+  if not classifies:
+    kind = rng.choice(
+      ('regression', 'restoration')[: 1 + (modality == 'image')]
+    )
+  # As the query names it, also behind an escaped line break; 'log_loss' in quotes is a
+  # parameter of a model.
+  better, name = (
+    'Higher' if metrics[metric] else 'Lower',
+    re.escape(spec.metric),
+  )
+  text = re.sub(
+    rf"(?:Higher|Lower)(?= {name}\b)|(?:(?<=\\n)|(?<!')\b){name}\b",
+    lambda found: better if found[0] in ('Higher', 'Lower') else metric,
+    json.dumps(state.to_json()),
+  )
+  if was != classifies:
+    text = _NAMES.sub(lambda found: _OTHER_SIDE[found[0]], text)
+  state = ImplementerState.from_json(json.loads(text))
+  return state, dataclasses.replace(
+    spec,
+    kind=kind,
+    modality=modality,
+    metric=metric,
+    higher_is_better=metrics[metric],
+  )
 
 
 # What an idea is about ----------------------------------------------------------

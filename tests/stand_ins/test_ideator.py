@@ -11,6 +11,7 @@ from jaxagent.data.bpe import train
 from jaxagent.envs.agents.implementer import idea_message
 from jaxagent.envs.implementer_state import Effect, PastTurn, Program
 from jaxagent.envs.model_line import step_names
+from jaxagent.graders import METRICS
 from jaxagent.recipes.ideator.parser import Idea, parse_idea, write_idea
 from jaxagent.recipes.ideator.types_of import type_of_family
 from jaxagent.stand_ins import ideator, moves
@@ -18,6 +19,7 @@ from jaxagent.stand_ins.editor import ScriptedEditor
 from jaxagent.stand_ins.ideator import (
   BlindIdeator,
   ScriptedIdeator,
+  as_another_task,
   compact_prompt,
   family_of,
   moves_said,
@@ -183,6 +185,67 @@ def test_where_every_move_was_tried_ideas_begin_again():
     state, spec
   )
   assert TEACHER.items(state, spec, random.Random(0))
+
+
+# The same state of another task --------------------------------------------------
+
+
+def _others(name: str, count: int = 60):
+  state = stuck(name)
+  return [
+    as_another_task(state, SPECS[name], random.Random(seed))
+    for seed in range(count)
+  ]
+
+
+@pytest.mark.parametrize('name', ['wine', 'diabetes', 'unicode-script'])
+def test_as_another_task_a_prompt_says_one_kind_metric_and_side(name):
+  seen = set()
+  for state, spec in _others(name):
+    text = compact_prompt(state, spec)
+    better = 'higher' if spec.higher_is_better else 'lower'
+    assert text.startswith(
+      f'Task: {spec.modality} {spec.kind}\nMetric: {spec.metric}, {better} is'
+    )
+    assert f'Problem: {spec.metric} stays at' in text
+    assert f'Goal: {better.capitalize()} {spec.metric} than' in text
+    other = 'Classifier' if spec.kind != 'classification' else 'Regressor'
+    assert other not in text.split('Tried:')[0]
+    assert (spec.metric in ('rmse', 'mae')) == (spec.kind != 'classification')
+    assert (spec.modality == 'text') == (SPECS[name].modality == 'text')
+    seen.add((spec.modality, spec.kind, spec.metric))
+  assert len(seen) >= (6 if SPECS[name].modality == 'text' else 15)
+
+
+def test_as_another_task_the_teacher_answers_for_that_one():
+  for state, spec in _others('wine', 200):
+    action = TEACHER.items(state, spec, random.Random(1))[1]
+    assert ideator._plain(action) in moves_said(spec.kind, spec.modality)
+
+
+def test_the_metrics_of_other_tasks_are_those_that_bundled_tasks_may_have():
+  own = ideator._CLASSIFICATION_METRICS | ideator._REGRESSION_METRICS
+  assert own == METRICS
+
+
+def test_as_another_task_steps_and_scores_stay():
+  state = stuck('wine')
+  for other, _ in _others('wine'):
+    assert [s.score for s in other.steps] == [s.score for s in state.steps]
+    assert other.task == state.task and other.start_score == state.start_score
+    assert len(step_names(ideator.code_of(other))) == len(
+      step_names(ideator.code_of(state))
+    )
+
+
+def test_as_another_task_a_parameter_named_as_the_metric_stays():
+  text = (
+    "<execute_ipython>\nm = SGDClassifier(loss='log_loss')\n</execute_ipython>"
+  )
+  state = after(initial('wine'), text, 0.1)
+  for seed in range(20):
+    other, _ = as_another_task(state, SPECS['wine'], random.Random(seed))
+    assert "(loss='log_loss')" in ideator.code_of(other)
 
 
 # Texts of a tiny policy ---------------------------------------------------------

@@ -164,6 +164,14 @@ class IdeatorOptions(PricedEndpoint):
   answers: int = option(
     4, least=0, help='Answers of the teacher to a state, for SFT; 0: no SFT.'
   )
+  augment: float = option(
+    0.0,
+    least=0,
+    most=1,
+    help='Share of these that answer the state as of another kind of task, data and '
+    'metric, so that SFT learns what depends on them (compact prompts).',
+    advanced=True,
+  )
   prompt: str = option(
     '',
     is_path=True,

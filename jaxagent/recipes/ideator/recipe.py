@@ -25,12 +25,13 @@ from jaxagent.recipes.trained_policy import TrainedPolicy
 if TYPE_CHECKING:
   from ml_collections import ConfigDict
 
-  from jaxagent.recipes.ideator.interaction import HelpState
+  from jaxagent.envs.implementer_state import ImplementerState
   from jaxagent.recipes.ideator.pool import Pool
   from jaxagent.records import Evaluated
   from jaxagent.runtime.context import RunContext
   from jaxagent.training import sft
   from jaxagent.training.workflow import RolloutWorkflow
+  from jaxagent.types import TaskSpec
 
 
 def _fills_a_batch(config: ConfigDict) -> str:
@@ -86,6 +87,16 @@ def _boards(config: ConfigDict) -> str:
   return ''
 
 
+def _augment(config: ConfigDict) -> str:
+  if not config.ideator.augment or config.rollout.prompt_style == 'compact':
+    return ''
+  return (
+    f'config.ideator.augment={config.ideator.augment} shows states as of another kind '
+    "of task, which config.rollout.prompt_style='full' cannot: its prompts hold the "
+    "task's own text; set it to 0, or the style to 'compact'."
+  )
+
+
 class Ideator(TrainedPolicy):
   """An Implementer asks, the policy answers with one idea, execution rewards it."""
 
@@ -114,6 +125,7 @@ class Ideator(TrainedPolicy):
       ('pool.train_per_task', 'rl.batch_size', 'rl.group_size'), _fills_a_batch
     ),
     checks.Rule(('ideator.prompt',), _template, 'run'),
+    checks.Rule(('ideator.augment', 'rollout.prompt_style'), _augment),
     checks.Rule(
       ('ideator.boards', 'tasks.heldin', 'tasks.heldout'), _boards, 'run'
     ),
@@ -175,22 +187,34 @@ class Ideator(TrainedPolicy):
     prompts = Prompts(self.context)
     for item in self._pool.train:
       yield prompts.text(item.state)
-    for _, answer in self._answers():
+    for state, spec, answer in self._answers():
+      if spec != self.context.spec(state.task):
+        yield prompts.text(state, spec=spec)
       yield answer
     yield from sft_data.texts(self.imported)
 
-  def _answers(self) -> Iterable[tuple[HelpState, str]]:
-    """Yields states with answers of the teacher, none of them executed."""
+  def _answers(self) -> Iterable[tuple[ImplementerState, TaskSpec, str]]:
+    """Yields states, what is said of their task, and answers of the teacher.
+
+    None is executed. A share of `ideator.augment` are answers to the state as of another
+    task: the tasks of the pool are too few to tell what depends on the kind of task
+    from what goes with one of them.
+    """
     from jaxagent.recipes.ideator import roles
     from jaxagent.recipes.ideator.parser import Idea, write_idea
+    from jaxagent.stand_ins.ideator import as_another_task
     from jaxagent.training.policy import seed_of
 
-    teacher, count = roles.teacher(self.context), self.config.ideator.answers
-    for item in self._pool.train if count else ():
-      spec = self.context.spec(item.state.task)
+    teacher, own = roles.teacher(self.context), self.config.ideator
+    others = round(own.answers * own.augment)
+    for item in self._pool.train if own.answers else ():
       rng = random.Random(seed_of(self.config.seed, 'teacher', item.key))
-      for items in teacher.answers(item.state, spec, rng, count):
-        yield item, write_idea(Idea(*items))
+      state, spec = item.state, self.context.spec(item.state.task)
+      for items in teacher.answers(state, spec, rng, own.answers - others):
+        yield state, spec, write_idea(Idea(*items))
+      for _ in range(others):
+        other = as_another_task(state, spec, rng)
+        yield *other, write_idea(Idea(*teacher.items(*other, rng)))
 
   def rows(self) -> list[sft.Row]:
     from jaxagent.recipes.ideator.workflow import Prompts
@@ -199,8 +223,8 @@ class Ideator(TrainedPolicy):
     prompts = Prompts(self.context)
     made = sft.rows(
       (
-        (prompts.ids(item.state, self.policy), answer)
-        for item, answer in self._answers()
+        (prompts.ids(state, self.policy, spec), answer)
+        for state, spec, answer in self._answers()
       ),
       self.policy,
     )

@@ -74,10 +74,17 @@ class Prompts:
     self._context, self._template = context, roles.template_of(context)
 
   def text(
-    self, state: ImplementerState, count: Callable[[str], int] = len
+    self,
+    state: ImplementerState,
+    count: Callable[[str], int] = len,
+    spec: types.TaskSpec | None = None,
   ) -> str:
-    """Returns the prompt; count: number of tokens of a text."""
-    spec, options = self._context.spec(state.task), self._context.config.ideator
+    """Returns the prompt.
+
+    count: number of tokens of a text. spec: what is said of the task; None: its own.
+    """
+    spec = spec or self._context.spec(state.task)
+    options = self._context.config.ideator
     if self._context.config.rollout.prompt_style == 'compact':
       return compact_prompt(state, spec)
     return texts.prompt(
@@ -87,10 +94,17 @@ class Prompts:
       template=self._template,
     )
 
-  def ids(self, state: ImplementerState, policy: PolicySampler) -> np.ndarray:
-    """Returns the prompt's ids, int32 [P]."""
+  def ids(
+    self,
+    state: ImplementerState,
+    policy: PolicySampler,
+    spec: types.TaskSpec | None = None,
+  ) -> np.ndarray:
+    """Returns the ids of `text`, int32 [P]."""
     encode = policy.tokenizer.encode_prompt
-    return ids_of(policy, self.text(state, lambda text: len(encode(text))))
+    return ids_of(
+      policy, self.text(state, lambda text: len(encode(text)), spec)
+    )
 
 
 class IdeaWorkflow:

@@ -135,6 +135,7 @@ def test_a_member_that_the_endpoint_refuses_leaves_its_group_and_earns_nothing(
     '--config.model.hf.num_attention_heads=2',
     '--config.model.hf.num_key_value_heads=1',
     '--config.rollout.temperature=0.3',
+    '--config.ideator.answers=4',
     '--config.sft.epochs=100',
     '--config.sft.batch_size=8',
     '--config.rl.updates=2',

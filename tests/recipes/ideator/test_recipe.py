@@ -36,6 +36,7 @@ OPTIONS = (
   '--config.pool.train_per_task=6',
   '--config.pool.valid_per_task=1',
   '--config.ideator.max_calls=1',
+  '--config.ideator.answers=4',
   "--config.ideator.arms=('none','blind')",
   '--config.rollout.temperature=0.3',
   '--config.sft.epochs=30',

@@ -64,6 +64,10 @@ def refusal(changes) -> str:
       ("ideator.boards='/nowhere'", 'no folder'),
     ),
     ({'ideator.prompt': '/nowhere'}, ('ideator.prompt', '/nowhere')),
+    (
+      {'rollout.prompt_style': 'full'},
+      ('ideator.augment=0.75', "'full'", 'set it to 0'),
+    ),
   ],
 )
 def test_what_cannot_work_is_refused_with_its_remedy(changes, words):

@@ -13,6 +13,7 @@ from jaxagent.recipes.ideator import collect, prompt, roles
 from jaxagent.recipes.ideator.interaction import (
   IDEATOR,
   IMPLEMENTER,
+  HelpState,
   Question,
 )
 from jaxagent.recipes.ideator.parser import Idea, parse_idea
@@ -21,6 +22,7 @@ from jaxagent.recipes.ideator.record import IdeaRecord
 from jaxagent.recipes.ideator.workflow import Prompts, figures
 from tests.recipes.ideator.test_endpoints import state as help_state
 from tests.recipes.ideator.test_interaction import state
+from tests.stand_ins.test_implementer import SPECS, stuck
 
 O = types.Outcome
 SPEC = SimpleNamespace(
@@ -154,3 +156,22 @@ def test_the_style_of_the_prompt_is_that_of_the_config():
   full = Prompts(host_of(rollout__prompt_style='full')).text(asked)
   assert 'Tell wines apart.' in full and 'PRESENT SCORE (log_loss' in full
   assert 'Try 0 failed.' in full
+
+
+@pytest.mark.parametrize('augment, own', [(0.0, 8), (0.75, 2), (1.0, 0)])
+def test_a_share_of_the_teachers_answers_is_to_the_state_as_of_another_task(
+  augment, own
+):
+  host = host_of(ideator__answers=8, ideator__augment=augment)
+  host.spec = SPECS.__getitem__
+  pool = SimpleNamespace(train=[HelpState('a/0', 'a', stuck('wine'))])
+  recipe = SimpleNamespace(context=host, config=host.config, _pool=pool)
+  found = list(Ideator._answers(recipe))
+  assert len(found) == 8
+  assert all(isinstance(parse_idea(text), Idea) for _, _, text in found)
+  assert all(spec is SPECS['wine'] for _, spec, _ in found[:own])
+  others = [(spec.modality, spec.kind) for _, spec, _ in found[own:]]
+  assert not others or len(set(others)) > 1
+  prompts = [Prompts(host).text(made, spec=spec) for made, spec, _ in found]
+  for text, (_, spec, _) in zip(prompts, found):
+    assert text.startswith(f'Task: {spec.modality} {spec.kind}\n')
