@@ -13,10 +13,10 @@ from typing import Any
 # true value; k = 1 is a mean; None: more than were simulated
 # (benchmarks/results/intervals.json).
 NEEDED: Mapping[int, Mapping[int, int | None]] = {
-  1: {1: 32, 2: 64, 4: None, 8: None},
-  3: {1: 16, 2: 16, 4: 16, 8: 128},
+  1: {1: 32, 2: 64, 4: 128, 8: None},
+  3: {1: 8, 2: 16, 4: 32, 8: 128},
   6: {1: 8, 2: 8, 4: 16, 8: 32},
-  10: {1: 8, 2: 8, 4: 8, 8: 16},
+  10: {1: 8, 2: 8, 4: 8, 8: 8},
 }
 NEEDED_OF_STEPS = 8  # for a mean over steps, of any number of tasks
 SIMULATED = 128  # trajectories of a task, at most

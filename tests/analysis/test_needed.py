@@ -40,7 +40,8 @@ def test_means_over_steps_hold_from_the_fewest_trajectories_that_were_simulated(
     ([32] * 9, 8, {}),
     ([32] * 8 + [31], 8, {'needs': 32}),
     ([128] * 2, 8, {'needs': None}),  # as of one task
-    ([16] * 3, 3, {}),  # as of best@4
+    ([16] * 3, 3, {'needs': 32}),  # as of best@4
+    ([16] * 3, 2, {}),
     ([200] * 10, 9, {'needs': None}),
     ([31], 1, {'needs': 32}),
     ([16, 0, 16, 16], 1, {}),
