@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / 'jaxagent'
 CONFIG = 'configs/stepwise_ppo.py'
 # Programs that another one starts, or that write a page of the documentation.
-NO_VERB = {'cli', 'compiled'}
+NO_VERB = {'__main__', 'cli', 'compiled'}
 
 
 def _text(module: str) -> str:
@@ -291,6 +291,15 @@ def test_a_verb_ends_as_its_program_does(tmp_path):
   long = _run('jaxagent.why', str(tmp_path), cwd=tmp_path)
   assert short.returncode == long.returncode == 2
   assert short.stderr == long.stderr and str(tmp_path) in short.stderr
+
+
+def test_the_command_is_the_package_itself(tmp_path):
+  done = [
+    _run(module, 'why', str(tmp_path), cwd=tmp_path)
+    for module in ('jaxagent', 'jaxagent.cli')
+  ]
+  assert done[0].returncode == done[1].returncode == 2
+  assert done[0].stderr == done[1].stderr != ''
 
 
 def test_train_in_the_short_form_is_refused_as_in_the_long_one():

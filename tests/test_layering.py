@@ -59,6 +59,7 @@ DEVICE = {
   'checkpoint',
 }
 ABOVE = {
+  '__main__',
   'cli',
   'compiled',
   'config',

@@ -213,17 +213,16 @@ def as_another_task(
     kind = rng.choice(
       ('regression', 'restoration')[: 1 + (modality == 'image')]
     )
-  # As the query names it, also behind an escaped line break; 'log_loss' in quotes is a
-  # parameter of a model.
-  better, name = (
-    'Higher' if metrics[metric] else 'Lower',
-    re.escape(spec.metric),
-  )
-  text = re.sub(
-    rf"(?:Higher|Lower)(?= {name}\b)|(?:(?<=\\n)|(?<!')\b){name}\b",
-    lambda found: better if found[0] in ('Higher', 'Lower') else metric,
-    json.dumps(state.to_json()),
-  )
+  text = json.dumps(state.to_json())
+  if name := re.escape(spec.metric):
+    # As the query names it, also behind an escaped line break; 'log_loss' in quotes is a
+    # parameter of a model.
+    better = 'Higher' if metrics[metric] else 'Lower'
+    text = re.sub(
+      rf"(?:Higher|Lower)(?= {name}\b)|(?:(?<=\\n)|(?<!')\b){name}\b",
+      lambda found: better if found[0] in ('Higher', 'Lower') else metric,
+      text,
+    )
   if was != classifies:
     text = _NAMES.sub(lambda found: _OTHER_SIDE[found[0]], text)
   state = ImplementerState.from_json(json.loads(text))

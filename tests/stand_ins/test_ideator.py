@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import random
 
 import pytest
@@ -221,6 +222,16 @@ def test_as_another_task_the_teacher_answers_for_that_one():
   for state, spec in _others('wine', 200):
     action = TEACHER.items(state, spec, random.Random(1))[1]
     assert ideator._plain(action) in moves_said(spec.kind, spec.modality)
+
+
+def test_as_another_task_a_state_of_a_task_without_a_metric_keeps_its_words():
+  spec = dataclasses.replace(SPECS['wine'], metric='')
+  state = stuck('wine')
+  for seed in range(10):
+    other, _ = as_another_task(state, spec, random.Random(seed))
+    for was, now in zip(state.steps, other.steps, strict=True):
+      assert len(was.text.split()) == len(now.text.split())
+      assert 'accuracy' not in now.text and 'rmse' not in now.text
 
 
 def test_the_metrics_of_other_tasks_are_those_that_bundled_tasks_may_have():
