@@ -145,6 +145,7 @@ def example():
 def test_the_config_of_the_example_names_its_recipe_and_its_tasks():
   config = runpy.run_path(str(EXAMPLE))['get_config']()
   assert config.recipe == f'{EXAMPLE}:Forest'
+  assert config.work_dir == 'workdir/forest'
   for task in (*config.tasks.heldin, *config.tasks.heldout):
     assert (ROOT / 'tasks' / task).is_dir()
 

@@ -168,8 +168,8 @@ class IdeatorOptions(PricedEndpoint):
     0.0,
     least=0,
     most=1,
-    help='Share of these that answer the state as of another kind of task, data and '
-    'metric, so that SFT learns what depends on them (compact prompts).',
+    help="Share of the teacher's answers that are to the state as of another kind of "
+    'task, data and metric, so that SFT learns what depends on them; 0 with full prompts.',
     advanced=True,
   )
   prompt: str = option(

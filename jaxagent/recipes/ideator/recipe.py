@@ -196,9 +196,9 @@ class Ideator(TrainedPolicy):
   def _answers(self) -> Iterable[tuple[ImplementerState, TaskSpec, str]]:
     """Yields states, what is said of their task, and answers of the teacher.
 
-    None is executed. A share of `ideator.augment` are answers to the state as of another
-    task: the tasks of the pool are too few to tell what depends on the kind of task
-    from what goes with one of them.
+    None is executed. The share `ideator.augment` answers the state as of another task:
+    the pool has too few tasks to tell what depends on a task's kind from what is of
+    that task alone.
     """
     from jaxagent.recipes.ideator import roles
     from jaxagent.recipes.ideator.parser import Idea, write_idea
