@@ -115,6 +115,9 @@ def test_the_claims_are_the_papers_and_the_control_is_none(tmp_path):
   assert by_name['sft > vague, second Implementer', 'heldin', 'Avg@3']['shown']
   control = by_name['shuffled rewards > sft', 'heldin', 'Avg@3']
   assert not control['shown'] and not control['wanted']
+  beyond = by_name['rl > shuffled rewards', 'heldout', 'Avg@3']
+  assert beyond['difference']['mean'] == pytest.approx(5.0)
+  assert not beyond['counts'] and beyond['shown']
   text = ideator_claims.table({'rows': _rows()})
   assert '| first, rl | 9.0, 14.0 | 9.0, 14.0 | 0.50, 0.50 | 1.0, 9.0 |' in text
   assert 'the score of 1 of 4 changed (5 states, 1 of them without' in text
@@ -123,6 +126,20 @@ def test_the_claims_are_the_papers_and_the_control_is_none(tmp_path):
   assert '50 % of 4' in text and '+4.0 [+4.0, +4.0]' in text
   ideator_claims.plot(_rows(), tmp_path / 'figure.svg')
   assert (tmp_path / 'figure.svg').stat().st_size > 1000
+
+
+def test_rl_is_compared_with_the_control_of_its_own_seed():
+  rows = [
+    {'arm': ideator_claims.MAIN, 'runs': [_run(9.0), _run(6.0) | {'seed': 1}]},
+    {'arm': ideator_claims.CONTROL, 'runs': [_run(4.0) | {'seed': 1}]},
+  ]
+  found = {
+    one['claim']: one['difference']['by_seed']
+    for one in ideator_claims.claims(rows)
+    if (one['split'], one['figure']) == ('heldin', 'Avg@3')
+  }
+  assert found['rl > shuffled rewards'] == [pytest.approx(2.0)]
+  assert found['rl > sft'] == [pytest.approx(4.0), pytest.approx(1.0)]
 
 
 def test_a_kept_run_is_that_of_equal_options():
