@@ -145,7 +145,7 @@ def measure(
 ) -> Iterator[list[dict[str, Any]]]:
   """Yields all rows so far after each run: `arm`, and `runs`, one a seed.
 
-  One control would not do: where a training on noise drifts to is of its seed.
+  Each seed has a control: what a training on noise drifts to depends on the seed.
   """
   base.mkdir(parents=True, exist_ok=True)
   made = study(options.runs)
@@ -265,7 +265,8 @@ def is_shown(found: Mapping[str, Any] | None) -> bool:
 def claims(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
   """Returns each comparison: what, of which figure, its difference, is it shown.
 
-  counts: whether it is a claim; Best@3 held-out is only printed, for it saturates.
+  counts: whether it is a claim; what the control is compared with is only printed, and
+  so is Best@3 held-out, for it saturates.
   """
   runs = {row['arm']: row['runs'] for row in rows}
   found = []

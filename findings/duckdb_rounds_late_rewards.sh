@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# duckdb: rewards that are whole in the first 20,480 lines of a file are whole in all.
+# duckdb: rewards that are whole in the first 30,000 lines of a file are whole in all.
 # One would expect: a later 0.75 widens the column or is an error, as a later key is one.
 # What happens: types are those of a sample, and later fractions of JSONL and CSV files are
 #   rounded to whole numbers without a word. sample_size=-1 reads all of the file first.

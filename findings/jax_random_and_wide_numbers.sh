@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# jax: randint below 2^40 of NumPy is always 0, and two hashes that differ are one stream.
+# jax: randint(key, shape, 0, np.int64(2**40)) is always 0; hashes that differ are one stream.
 # One would expect: an OverflowError, as for the Python numbers of the same size.
 # What happens: np.int64 and np.uint64 lose their upper half without a word. fold_in of a hash
 #   or of run * 2^32 + step gives the stream of its lower half, and a bound of a multiple of

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # lightgbm: a table whose columns stand in another order is predicted from the wrong ones.
-# One would expect: columns are found by name, or an error, as xgboost and scikit-learn raise,
+# One would expect: columns are found by name, or an error, as scikit-learn raises one,
 #   since the model keeps the names (feature_name_) and is given a table with names.
 # What happens: predict takes columns by place, of a Booster and of the scikit-learn class,
-#   without a warning; columns of other names as well. validate_features=True raises.
+#   without a warning. validate_features=True raises.
 # Versions: lightgbm 4.7.0, pandas 2.3.3, scikit-learn 1.9.1, scipy 1.17.1, numpy 2.4.6,
 #   Python 3.11.
 # Exit 0: as recorded below.

@@ -3,7 +3,7 @@
 # One would expect: bit_generator.state is all that a checkpoint needs to go on as before.
 # What happens: Generator.spawn counts its children in the seed sequence, which is not part of
 #   the state. A generator of the same seed with the state set spawns the first children again,
-#   whose streams are used already; one of another seed spawns strangers. Pickle keeps both.
+#   whose streams are used already. Pickle keeps both.
 # Versions: numpy 2.4.6, Python 3.11.
 # Exit 0: as recorded below.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"

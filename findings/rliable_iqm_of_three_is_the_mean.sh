@@ -4,7 +4,7 @@
 #   points does not move it; of few runs a weighted part of the outer ones.
 # What happens: a quarter of the number of scores, rounded down, is cut at each end: none of
 #   three, one of seven (five of seven stay, not the middle half). With one task and three seeds
-#   the robust figure is the plain one, and the seed that a fourth brings removes the outlier.
+#   the robust figure is the plain one, and a fourth seed removes the outlier.
 # Versions: rliable 1.2.0, arch 7.2.0, pandas 2.3.3, scipy 1.17.1, numpy 2.4.6, Python 3.11.
 # Exit 0: as recorded below.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # safetensors: a transposed NumPy array is saved as other numbers.
-# One would expect: what is saved comes back, or an error, as safetensors.torch raises for a tensor
-#   that is not contiguous.
+# One would expect: what is saved comes back, or an error for an array that is not
+#   contiguous.
 # What happens: shape and bytes are written as if the array were in C order. A kernel that is
 #   transposed for another framework, a slice with a step and an array in Fortran order come
 #   back with their numbers in other places; no word, and shape and type are right.

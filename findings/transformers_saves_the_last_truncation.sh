@@ -3,8 +3,8 @@
 # One would expect: truncation and padding are arguments of one call.
 # What happens: they stay in the backend, and save_pretrained writes them into tokenizer.json.
 #   transformers itself sets them anew at every call and shows nothing; whoever reads the file
-#   with the tokenizers library, as servers and data pipelines do, gets every text cut to the
-#   length of the last call before the save.
+#   with the tokenizers library gets every text cut to the length of the last call before
+#   the save.
 # Versions: transformers 5.24.0, tokenizers 0.23.3, Python 3.11.
 # Exit 0: as recorded below.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # zstandard: of a log that was appended to, decompress() gives the first part.
-# One would expect: all of a valid .zst file, as the zstd program, open() of the same package and
-#   gzip.decompress give it, or an error for what follows.
+# One would expect: all of a valid .zst file, as open() of the same package gives it and
+#   gzip.decompress of a .gz file, or an error for what follows.
 # What happens: every append makes a frame of its own. decompress() and decompressobj() stop
 #   behind the first and say nothing of the rest; open() and stream_reader() read all.
 # Versions: zstandard 0.25.0, Python 3.11.
