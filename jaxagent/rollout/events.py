@@ -105,6 +105,11 @@ def batch(version: int, group_ids: list[str]) -> dict[str, Any]:
   return {'e': 'batch', 'version': version, 'groups': group_ids}
 
 
+def gauges(version: int, values: dict[str, float]) -> dict[str, Any]:
+  """Event: what was under way just after the batch of `version` was handed out."""
+  return {'e': 'gauges', 'version': version, 'values': values}
+
+
 def trained(update: int, prompt_ids: list[str]) -> dict[str, Any]:
   """An update with these prompts is in the parameters."""
   return {'e': 'trained', 'update': update, 'prompts': prompt_ids}

@@ -51,7 +51,7 @@ from jaxagent.rollout.requests import (
 from jaxagent.rollout.rollout_log import Fate, RolloutLog
 from jaxagent.rollout.scheduler_stats import Stats
 from jaxagent.rollout.tracked import Group
-from jaxagent.rollout.tracker import Deliver, Hooks, RolloutTracker
+from jaxagent.rollout.tracker import Deliver, HandedOut, Hooks, RolloutTracker
 from jaxagent.rollout.watchdog import Watchdog
 
 _LONGEST_WAIT_S = 60.0
@@ -103,9 +103,7 @@ class Scheduler:
     self._in_flight = config.max_in_flight or (
       executor.capacity + sum(n or 0 for n in self._at_once.values())
     )
-    self._again: collections.deque[tuple[int, list[Group]]] = (
-      collections.deque()
-    )
+    self._again: collections.deque[HandedOut] = collections.deque()
     self._version = 0
     self._ahead = 0  # the policy's version before it was killed
     self._held = False
@@ -259,10 +257,7 @@ class Scheduler:
         'group_size': self.config.group_size,
         'version': self._version,
         'ahead': self._ahead,
-        'again': [
-          events.batch(version, [g.group_id for g in groups])
-          for version, groups in self._again
-        ],
+        'again': [e for b in self._again for e in _events_of(b)],
         'book': self._book.state_dict(),
         'totals': dict(self.stats.total),
         'sojourns': self._stopwatch.state_dict(),
@@ -538,41 +533,49 @@ class Scheduler:
   def _emit(
     self, chosen: list[Group], version: int, start: float
   ) -> CollectedBatch:
-    self._note(events.batch(version, [g.group_id for g in chosen]))
+    batch = HandedOut(version, chosen)
+    self._note(_event_of(batch))
     self._book.emit(chosen)
     self._policy.handed_out()
     for group in self._policy.leftover(self._book.buffer):
       count = lambda s: self.stats.add('cancelled')
       self._discard(group, Fate.CANCELLED, count)
-    return self._batch(chosen, version, start)
+    return self._hand_out(batch, start)
 
   def _hand_out_again(self, version: int, start: float) -> CollectedBatch:
-    first, chosen = self._again.popleft()
-    if first != version:
+    first = self._again.popleft()
+    if first.version != version:
       raise ValueError(
-        f'the journal continues with batch version {first}, not {version}.'
+        f'the journal continues with batch version {first.version}, not '
+        f'{version}.'
       )
     self._policy.handed_out()
     # Once more: a checkpoint may have been taken since the first time.
-    self._note(events.batch(version, [g.group_id for g in chosen]))
-    return self._batch(chosen, version, start)
+    self._note(_event_of(first))
+    return self._hand_out(first, start)
 
-  def _batch(
-    self, chosen: list[Group], version: int, start: float
-  ) -> CollectedBatch:
-    samples = [s for group in chosen for s in group.samples]
+  def _hand_out(self, batch: HandedOut, start: float) -> CollectedBatch:
+    samples = [s for group in batch.groups for s in group.samples]
     now = self._clock.now()
     self.stats.add('batches')
     stats = self.stats.snapshot(
-      now, samples, version, now - start, self.config.max_staleness
+      now, samples, batch.version, now - start, self.config.max_staleness
     )
-    stats['buffer/size'] = float(self._book.buffer.n_finished)
-    stats['buffer/running'] = float(len(self._running))
-    stats['buffer/generating'] = float(sum(map(len, self._asked.values())))
-    stats['buffer/in_flight'] = float(len(self._book.under_way))
-    stats['buffer/pending'] = float(len(self._book.pending))
-    sojourns = self._stopwatch.batch(chosen, version, now)
-    return CollectedBatch(tuple(samples), stats, sojourns)
+    # As the first time: a journal is ahead of the checkpoint, and what it knows
+    # of was not yet under way then.
+    gauges = batch.gauges or self._gauges()
+    self._note(events.gauges(batch.version, gauges))
+    sojourns = self._stopwatch.batch(batch.groups, batch.version, now)
+    return CollectedBatch(tuple(samples), stats | gauges, sojourns)
+
+  def _gauges(self) -> dict[str, float]:
+    return {
+      'buffer/size': float(self._book.buffer.n_finished),
+      'buffer/running': float(len(self._running)),
+      'buffer/generating': float(sum(map(len, self._asked.values()))),
+      'buffer/in_flight': float(len(self._book.under_way)),
+      'buffer/pending': float(len(self._book.pending)),
+    }
 
   def _patience(self) -> float:
     """Seconds to wait for a result at most. Raises where waiting is vain."""
@@ -602,6 +605,16 @@ class Scheduler:
       for key, at in asked.items()
     ]
     return stages + [(i, 'pending', 0.0) for i in self._book.pending]
+
+
+def _event_of(batch: HandedOut) -> dict[str, Any]:
+  return events.batch(batch.version, [g.group_id for g in batch.groups])
+
+
+def _events_of(batch: HandedOut) -> list[dict[str, Any]]:
+  if batch.gauges is None:
+    return [_event_of(batch)]
+  return [_event_of(batch), events.gauges(batch.version, batch.gauges)]
 
 
 def _check_fit(source: Source, config: SchedulerConfig) -> None:

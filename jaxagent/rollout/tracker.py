@@ -55,6 +55,19 @@ class Hooks:
   deliver: Deliver | None = None
 
 
+@dataclasses.dataclass
+class HandedOut:
+  """A batch that was handed out for the update of a version.
+
+  gauges: what was logged of the buffer with it; None where the journal ends
+    before that, or is older than this field.
+  """
+
+  version: int
+  groups: list[Group]
+  gauges: dict[str, float] | None = None
+
+
 class RolloutTracker:
   """Groups, members and their open calls.
 
@@ -535,14 +548,14 @@ class RolloutTracker:
 
   def fold(
     self, journal: Iterable[dict[str, Any]]
-  ) -> tuple[list[tuple[int, list[Group]]], int]:
+  ) -> tuple[list[HandedOut], int]:
     """Applies a journal's events.
 
-    Returns (version, groups) of each batch that was handed out meanwhile, and
-    the newest version of the policy in them.
+    Returns the batches that were handed out meanwhile, in order, and the newest
+    version of the policy in them.
     Raises JournalError where the events cannot be this run's.
     """
-    batches: list[tuple[int, list[Group]]] = []
+    batches: dict[int, HandedOut] = {}
     whole, newest = True, 0
     anew: set[str] = set()  # prompts that are not what the journal tells of
     for event in journal:
@@ -576,14 +589,17 @@ class RolloutTracker:
         if group is not None:
           # Journals before this field do not say which of the two it was.
           self.discard(group, Fate(event.get('fate', Fate.CANCELLED)))
-      elif kind == 'batch' and event['version'] not in dict(batches):
+      elif kind == 'batch' and event['version'] not in batches:
         ready = [self.buffer.ready.get(g) for g in event['groups']]
         batch = [group for group in ready if group is not None]
         whole = whole and len(batch) == len(ready)
         if whole:  # else these and later batches are put together anew
           self.emit(batch)
-          batches.append((event['version'], batch))
-    return batches, newest if whole else 0
+          batches[event['version']] = HandedOut(event['version'], batch)
+      elif kind == 'gauges' and event['version'] in batches:
+        handed_out = batches[event['version']]
+        handed_out.gauges = handed_out.gauges or event['values']
+    return list(batches.values()), newest if whole else 0
 
 
 def is_lost(result: GenerationResult | ExecutionResult) -> bool:

@@ -184,6 +184,40 @@ def test_a_batch_that_is_handed_out_again_lets_nothing_run_ahead(
     assert not again._busy
 
 
+def test_a_batch_that_is_handed_out_again_logs_the_gauges_of_its_first_time(
+  tmp_path,
+):
+  def fresh():
+    return build(config(rest='wait'), pair, journal=Journal(tmp_path))
+
+  first = fresh()
+  first.resume(None)
+  run(first, 1)
+  saved = json.loads(json.dumps(first.checkpoint()))
+  logged = first.next_batch(1).stats
+
+  def kill():
+    raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):  # when the next batch has begun
+    first.next_batch(2, kill)
+  first._journal.close()
+  for _ in range(2):  # and once more, after a checkpoint without an update
+    again = fresh()
+    again.resume(saved)
+    assert len(again._book.under_way) == 8
+    saved = json.loads(json.dumps(again.checkpoint()))
+    stats = again.next_batch(1).stats
+    assert _gauges_of(stats) == _gauges_of(logged)
+    again._journal.close()
+  assert _gauges_of(logged)['in_flight'] == 0
+
+
+def _gauges_of(stats):
+  names = ('size', 'running', 'generating', 'in_flight', 'pending')
+  return {name: stats[f'buffer/{name}'] for name in names}
+
+
 def test_keep_consumes_over_the_bound_and_counts():
   scheduler = build(config(max_staleness=1), lognormal(2, 1.5), 24)
   batches = run(scheduler, 25)
