@@ -2,7 +2,7 @@
 # datasets: Dataset.from_generator of a file that has grown since it was read before.
 # One would expect: the generator runs, and the data set holds what the file does.
 # What happens: the generator is not called. Its code and arguments are as before, so the
-#   rows of the first time come out of the cache, in this process and in later ones.
+#   rows of the first time come out of the cache, in another process, too.
 # Versions: datasets 5.2.0, Python 3.11.
 # Exit 0: as recorded below.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"
