@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # pytest-json-ctrf: the report of a suite one of whose files does not import.
 # One would expect: a failure, as junitxml counts an error.
-# What happens: the summary has 0 tests and 0 failed, like that of an empty suite: who takes
+# What happens: the summary has 0 tests and 0 failed: who takes
 #   `failed == 0`, or passed == tests, for success pays for it. The exit status, 2, is right.
 # Versions: pytest-json-ctrf 0.6.1, pytest 9.2.0, Python 3.11.
 # Exit 0: as recorded below.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # mlflow: a loss of infinity that is logged and read back.
 # One would expect: infinity, as NaN comes back as NaN.
-# What happens: the database keeps the largest finite number, 1.797...e308, so isfinite of
-#   what comes back is true.
+# What happens: the database keeps the largest finite number, 1.797...e308, so isinf of
+#   what comes back is false.
 # Versions: mlflow 3.17.2, Python 3.11.
 # Exit 0: as recorded below.
 . "$(dirname "${BASH_SOURCE[0]}")/common.bash"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # pyarrow, duckdb: a folder of Parquet shards whose later ones have one more column.
 # One would expect: the column, with nulls where a shard lacks it, or an error.
-# What happens: the columns are those of the first file, by name, and the new one is left
+# What happens: the columns are those of the first file, and the new one is left
 #   out without a word. pyarrow.Table.from_pylist takes its columns from the first record in
 #   the same way.
 # Versions: pyarrow 25.0.1, duckdb 2.0.1, Python 3.11.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # pyarrow: a partitioned table that is written a second time to its folder.
 # One would expect: the folder holds the table, as a file that is written again does.
-# What happens: every row is there twice, for files have a new name at each call. With
+# What happens: every row is there twice. With
 #   existing_data_behavior='delete_matching' it is there once.
 # Versions: pyarrow 25.0.1, Python 3.11.
 # Exit 0: as recorded below.

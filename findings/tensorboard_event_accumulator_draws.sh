@@ -2,7 +2,7 @@
 # tensorboard: the scalars that EventAccumulator reads of a run of 15,000 steps.
 # One would expect: 15,000, or the last 10,000.
 # What happens: 10,000 that are drawn at random from all of them, with gaps in the middle
-#   and without a word: sums, counts and moving means of them are wrong.
+#   and without a word: sums and counts of them are wrong.
 #   size_guidance={'scalars': 0} reads all.
 # Versions: tensorboard 2.21.0, tensorboardX 2.6.5, Python 3.11.
 # Exit 0: as recorded below.

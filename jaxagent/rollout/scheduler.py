@@ -561,8 +561,8 @@ class Scheduler:
     stats = self.stats.snapshot(
       now, samples, batch.version, now - start, self.config.max_staleness
     )
-    # As the first time: a journal is ahead of the checkpoint, and what it knows
-    # of was not yet under way then.
+    # Again, those of the first time: the journal of a killed run knows of more
+    # than was under way then.
     gauges = batch.gauges or self._gauges()
     self._note(events.gauges(batch.version, gauges))
     sojourns = self._stopwatch.batch(batch.groups, batch.version, now)
